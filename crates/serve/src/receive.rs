@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use swath_store::tree::Root;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{
+    Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
+};
 use tokio_rustls::server::TlsStream;
 
 use crate::http::{Content, Made, Make, Response, Stream, TakesOver};
@@ -37,7 +39,7 @@ pub struct Order {
     /// Lines for the sender, without line ends. The order is over when they are dropped.
     pub lines: Lines,
     /// Connections that the sender has opened.
-    pub lanes: UnboundedReceiver<(Dialled, SocketAddr)>,
+    pub lanes: Receiver<(Dialled, SocketAddr)>,
     /// What comes of it is added here.
     pub received_bytes: Arc<AtomicU64>,
 }
@@ -93,7 +95,7 @@ impl Lines {
 /// Orders under way.
 #[derive(Default)]
 pub(crate) struct Orders {
-    open: Mutex<HashMap<String, UnboundedSender<(Dialled, SocketAddr)>>>,
+    open: Mutex<HashMap<String, Sender<(Dialled, SocketAddr)>>>,
 }
 
 impl Orders {
@@ -106,8 +108,10 @@ impl Orders {
         wishes: Vec<(String, String)>,
         received_bytes: Arc<AtomicU64>,
     ) -> Response {
+        // At most a line for each entry of the tree, and events for as long as a connection may take
+        // nothing before it is closed.
         let (lines, told) = unbounded_channel();
-        let (lane, lanes) = unbounded_channel();
+        let (lane, lanes) = channel(LANES_WAITING_MAX);
         self.lock().insert(id.clone(), lane);
         let body = Told { told, orders: Arc::clone(self), id: id.clone() };
         let lines = Lines(lines);
@@ -133,12 +137,13 @@ impl Orders {
                 // Nobody dials on a connection that was dialled.
                 Stream::Other(_) => return,
             };
-            // If the order is over by now, the connection is closed.
-            let _ = lane.send((stream, peer));
+            // If the order is over by now, or far more have come than it asked for, the connection is
+            // closed.
+            let _ = lane.try_send((stream, peer));
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, UnboundedSender<(Dialled, SocketAddr)>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Sender<(Dialled, SocketAddr)>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -177,5 +182,7 @@ impl Drop for Told {
     }
 }
 
+/// Connections of an order that nobody has taken yet; the receiver asks for far fewer at a time.
+const LANES_WAITING_MAX: usize = 256;
 /// Lines that wait are sent together up to this size.
 const PART_BYTES: usize = 16 << 10;

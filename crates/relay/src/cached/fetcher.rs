@@ -44,7 +44,7 @@ pub(crate) struct Jobs {
 
 /// A fetcher, as those see it who give it something to do.
 struct Given {
-    jobs: mpsc::UnboundedSender<(Job, Load)>,
+    jobs: mpsc::Sender<(Job, Load)>,
     /// What it was given last.
     url: Url,
     load: Load,
@@ -59,10 +59,16 @@ impl Jobs {
     }
 
     /// Have it fetched. If nobody is there to do so, it is given back.
-    pub(super) fn put(&self, job: Job) {
+    pub(super) async fn put(&self, job: Job) {
+        if let Some((jobs, load)) = self.choose(&job.version.url) {
+            let _ = jobs.send((job, load)).await;
+        }
+    }
+
+    /// Who is to fetch something of this file.
+    fn choose(&self, url: &Url) -> Option<(mpsc::Sender<(Job, Load)>, Load)> {
         let mut all = self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
         let left = |one: &Given| Arc::strong_count(&one.load) - 1;
-        let url = &job.version.url;
         // Whoever is at this file asks ahead for more of it; behind another one it would wait.
         let is_at_it = all.iter().position(|one| one.url == *url && left(one) > 0);
         let is_free = || all.iter().position(|one| left(one) == 0);
@@ -74,17 +80,17 @@ impl Jobs {
             }
             (0..all.len()).min_by_key(|&at| left(&all[at])).unwrap_or(0)
         });
-        let Some(one) = all.get_mut(at) else { return };
+        let one = all.get_mut(at)?;
         one.url.clone_from(url);
-        let load = Arc::clone(&one.load);
-        let _ = one.jobs.send((job, load));
+        Some((one.jobs.clone(), Arc::clone(&one.load)))
     }
 }
 
 /// Begin one.
-fn start(relay: &Arc<Relay>) -> mpsc::UnboundedSender<(Job, Load)> {
-    // How much waits in it is bounded by who claims no more than a window ahead of its client.
-    let (jobs, incoming) = mpsc::unbounded_channel();
+fn start(relay: &Arc<Relay>) -> mpsc::Sender<(Job, Load)> {
+    // A fetcher waits for its server and the disk, never for a reader: whoever waits for room here
+    // gets it.
+    let (jobs, incoming) = mpsc::channel(JOBS_WAITING_MAX);
     let fetcher = Fetcher {
         relay: Arc::clone(relay),
         incoming,
@@ -101,7 +107,7 @@ fn start(relay: &Arc<Relay>) -> mpsc::UnboundedSender<(Job, Load)> {
 
 struct Fetcher {
     relay: Arc<Relay>,
-    incoming: mpsc::UnboundedReceiver<(Job, Load)>,
+    incoming: mpsc::Receiver<(Job, Load)>,
     queue: VecDeque<Waiting>,
     /// The requests of so many of them have been sent on `upstream`.
     sent: usize,
@@ -354,6 +360,8 @@ impl Fetcher {
 /// So many files are fetched at once for one client's connection: as many small ones come in one
 /// round trip.
 const FETCHERS_MAX: usize = 8;
+/// Jobs that wait for one fetcher: several windows of what a reader claims ahead.
+const JOBS_WAITING_MAX: usize = 32;
 /// A request is sent at most so often, if connections end before their answers begin.
 const TRIES_MAX: u32 = 3;
 /// So many requests are sent ahead.

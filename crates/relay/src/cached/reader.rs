@@ -158,7 +158,7 @@ impl Reader {
                 fetch,
                 via: Arc::clone(&self.via),
             };
-            self.jobs.put(job);
+            self.jobs.put(job).await;
         }
         Ok(())
     }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::Mutex as Turns;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{
+    Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
+};
 use url::{Host, Url};
 
 use super::stream::{AcceptedTls, Conn};
@@ -32,7 +34,7 @@ pub struct Dialled {
     net: Net,
     host: String,
     wanted: UnboundedReceiver<()>,
-    come: UnboundedSender<(Accepted, SocketAddr)>,
+    come: Sender<(Accepted, SocketAddr)>,
 }
 
 /// All hosts that dial.
@@ -44,7 +46,7 @@ pub(super) struct Dialling {
 /// What connecting to such a host waits for.
 pub(super) struct Waiting {
     wanted: UnboundedSender<()>,
-    come: Turns<UnboundedReceiver<(Accepted, SocketAddr)>>,
+    come: Turns<Receiver<(Accepted, SocketAddr)>>,
 }
 
 impl Dialling {
@@ -91,8 +93,9 @@ impl Net {
     pub fn dialled(&self, name: &str) -> Result<(Url, Dialled), url::ParseError> {
         let host = format!("{}.{TOP}", name.to_ascii_lowercase());
         let url = Url::parse(&format!("http://{host}/"))?;
+        // One for each lane that connects.
         let (wanted_sender, wanted) = unbounded_channel();
-        let (come, come_receiver) = unbounded_channel();
+        let (come, come_receiver) = channel(COME_MAX);
         let waiting = Waiting { wanted: wanted_sender, come: Turns::new(come_receiver) };
         let mut hosts = self.shared.dialling.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.insert(host.clone(), Arc::new(waiting));
@@ -115,13 +118,13 @@ impl Dialled {
 
 /// Takes connections in.
 #[derive(Clone)]
-pub struct Come(UnboundedSender<(Accepted, SocketAddr)>);
+pub struct Come(Sender<(Accepted, SocketAddr)>);
 
 impl Come {
     /// A connection has come.
     pub fn take(&self, stream: Accepted, peer: SocketAddr) {
-        // If nobody waits any more it is closed.
-        let _ = self.0.send((stream, peer));
+        // If nobody waits any more, or far more come than were asked for, it is closed.
+        let _ = self.0.try_send((stream, peer));
     }
 }
 
@@ -133,6 +136,8 @@ impl Drop for Dialled {
     }
 }
 
+/// Connections that came and that no lane has taken yet.
+const COME_MAX: usize = 256;
 /// Reserved for names that do not exist (RFC 6761, section 6.4).
 const TOP: &str = "dialled.invalid";
 /// Where the kernel does not tell.
