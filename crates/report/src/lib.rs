@@ -23,12 +23,9 @@ mod tables;
 mod timeline;
 mod view;
 
-pub use list::{ListRecorder, host_of, verified_by_relays, warning_of_relays};
-pub use moments::{InUse, MOMENTS_MAX, Moment, MomentKind, Moments};
+pub use list::{ListRecorder, host_of, warning_of_relays};
 pub use page::render;
-pub use rates::{RATES_MAX, Rates, Sample};
-pub use recording::{Content, Ending, Heading, Recorder, Recording};
-pub use swaths::{BARS_MAX, Bar, Delivery, PIECES_MAX, Swaths};
+pub use recording::{Content, Heading, Recorder, Recording};
 
 #[cfg(test)]
 mod tests;

@@ -90,7 +90,7 @@ pub fn host_of(name: &SourceName) -> SourceName {
 }
 
 /// Of a list: what proves so many files of which relays passed on so many bytes.
-pub fn verified_by_relays(files: u64, bytes: u64) -> String {
+fn verified_by_relays(files: u64, bytes: u64) -> String {
     let files = format!("{} {}", units::count(files), if files == 1 { "file" } else { "files" });
     let bytes = units::bytes(bytes);
     format!(

@@ -3,11 +3,11 @@
 use swath_model::observe::SourceState;
 
 /// Most notes and changes of state kept.
-pub const MOMENTS_MAX: usize = 2_000;
+pub(crate) const MOMENTS_MAX: usize = 2_000;
 
 /// Moments in the order of time, at most [`MOMENTS_MAX`].
 #[derive(Clone, Debug, Default)]
-pub struct Moments {
+pub(crate) struct Moments {
     /// Those that were kept.
     pub kept: Vec<Moment>,
     /// Which sources were in use, in the order of time.
@@ -18,7 +18,7 @@ pub struct Moments {
 
 /// Something to mark on the time axis.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// Seconds since the transfer began.
     pub at_s: f64,
     /// What it was.
@@ -29,7 +29,7 @@ pub struct Moment {
 
 /// The kinds of moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MomentKind {
+pub(crate) enum MomentKind {
     /// A source changed its state.
     State {
         /// Its number.
@@ -47,7 +47,7 @@ pub enum MomentKind {
 
 /// Which sources are in use from a moment on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct InUse {
+pub(crate) struct InUse {
     /// Seconds since the transfer began.
     pub at_s: f64,
     /// Their numbers.

@@ -5,7 +5,7 @@ use swath_model::observe::Summary;
 use crate::recording::drawable;
 
 /// Most rates kept, over all samples and sources.
-pub const RATES_MAX: usize = 400_000;
+pub(crate) const RATES_MAX: usize = 400_000;
 /// Most samples kept; more cannot be told apart on a screen.
 const SAMPLES_MAX: usize = 1_200;
 /// Fewest samples kept, however many sources there are.
@@ -13,7 +13,7 @@ const SAMPLES_MIN: usize = 64;
 
 /// The rate of every source around one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Seconds since the transfer began.
     pub at_s: f64,
     /// Bytes per second by source number; sources found later have no entry yet.
@@ -22,7 +22,7 @@ pub struct Sample {
 
 /// Samples of the rates; when there are too many, pairs of them are averaged.
 #[derive(Clone, Debug, Default)]
-pub struct Rates {
+pub(crate) struct Rates {
     /// Those that are kept.
     pub samples: Vec<Sample>,
     /// How many samples become one of the kept ones, less one.

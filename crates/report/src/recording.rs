@@ -19,25 +19,25 @@ pub struct Recording {
     /// What it is of.
     pub heading: Heading,
     /// Names of the sources by number.
-    pub sources: Vec<SourceName>,
+    pub(crate) sources: Vec<SourceName>,
     /// Size of the file where known.
-    pub size_bytes: Option<u64>,
+    pub(crate) size_bytes: Option<u64>,
     /// Bytes that an earlier run left.
-    pub resumed_bytes: u64,
+    pub(crate) resumed_bytes: u64,
     /// How the result was to be verified.
-    pub verification: String,
+    pub(crate) verification: String,
     /// Who delivered what, and when.
-    pub swaths: Swaths,
+    pub(crate) swaths: Swaths,
     /// Rates over time.
-    pub rates: Rates,
+    pub(crate) rates: Rates,
     /// Notes and changes of state.
-    pub moments: Moments,
+    pub(crate) moments: Moments,
     /// How it ended; `None` where the recording stops before the end.
-    pub ending: Option<Ending>,
+    pub(crate) ending: Option<Ending>,
     /// The figures of the end, once it ended.
-    pub summary: Option<Summary>,
+    pub(crate) summary: Option<Summary>,
     /// The latest time heard of, in seconds.
-    pub end_s: f64,
+    pub(crate) end_s: f64,
 }
 
 /// What a recording is of.
@@ -71,7 +71,7 @@ pub enum Content {
 
 /// How the transfer ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// Complete, verified and named.
     Finished,
     /// The file was there already; nothing was fetched.

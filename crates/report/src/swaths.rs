@@ -12,13 +12,13 @@ use swath_model::{Range, RangeMap};
 use crate::recording::drawable;
 
 /// Most swaths kept one by one; 20,000 are ten to each pixel of a wide screen.
-pub const BARS_MAX: usize = 20_000;
+pub(crate) const BARS_MAX: usize = 20_000;
 /// Most pieces in the map of who delivered what.
-pub const PIECES_MAX: usize = 20_000;
+pub(crate) const PIECES_MAX: usize = 20_000;
 
 /// The swaths of a transfer.
 #[derive(Clone, Debug, Default)]
-pub struct Swaths {
+pub(crate) struct Swaths {
     /// In the order of their ends, at most [`BARS_MAX`].
     pub bars: Vec<Bar>,
     /// How many have ended, whether kept one by one or merged.
@@ -64,7 +64,7 @@ impl Swaths {
 
 /// One swath, or several neighbours on one lane merged into one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bar {
+pub(crate) struct Bar {
     /// Who was asked.
     pub source: u32,
     /// On which lane.
@@ -88,7 +88,7 @@ pub struct Bar {
 
 /// Who brought a piece of the file, and when it was complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delivery {
+pub(crate) struct Delivery {
     /// The source's number.
     pub source: u32,
     /// Milliseconds since the transfer began.

@@ -7,9 +7,11 @@ use swath_model::observe::{
 use swath_model::{Range, SourceName};
 use swath_netlab::events::{Link, Scenario, play};
 
-use super::{
-    BARS_MAX, Content, Ending, MOMENTS_MAX, PIECES_MAX, RATES_MAX, Recorder, Recording, render,
-};
+use super::{Content, Recorder, Recording, render};
+use crate::moments::MOMENTS_MAX;
+use crate::rates::RATES_MAX;
+use crate::recording::Ending;
+use crate::swaths::{BARS_MAX, PIECES_MAX};
 
 fn record(events: &[Event]) -> Recording {
     let mut recorder = Recorder::new();

@@ -60,7 +60,7 @@ pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
 pub use swath_source::{
     Carriage, LaneError, Net, NetError, NetOptions, RelayAccess, Secret, Trust,
 };
-pub use swath_state::{Place as StatePlace, State, place as state_place};
+pub use swath_state::State;
 pub use swath_store::tree::{
     Change, Filter, FilterError, Preserve, StageError, Verdict, Wrong, XattrLoss,
 };

@@ -187,11 +187,6 @@ impl File {
         let is_size = |skipped: &Skipped| skipped.reason == SkipReason::Size;
         self.size_bytes.is_none() && self.skipped.iter().any(is_size)
     }
-
-    /// The strongest digest of the whole file.
-    pub fn strongest_digest(&self) -> Option<Digest> {
-        self.digests.iter().copied().max_by_key(Digest::algorithm)
-    }
 }
 
 /// One replica.

@@ -170,21 +170,6 @@ impl Blake3Tree {
         self.missing
     }
 
-    /// The first group at or after `group` that has not come.
-    pub fn next_missing(&self, group: u64) -> Option<u64> {
-        let mut word = usize::try_from(group / 64).ok()?;
-        // Groups before the one asked for count as known in its own word.
-        let mut known = *self.known.get(word)? | ((1 << (group % 64)) - 1);
-        loop {
-            if known != u64::MAX {
-                let found = word as u64 * 64 + u64::from((!known).trailing_zeros());
-                return (found < self.groups()).then_some(found);
-            }
-            word += 1;
-            known = *self.known.get(word)?;
-        }
-    }
-
     /// The BLAKE3 of the whole file once no group is missing.
     pub fn root(&self) -> Option<Digest> {
         if self.missing > 0 {
@@ -383,21 +368,18 @@ mod tests {
     }
 
     #[test]
-    fn missing_groups_are_named() {
+    fn missing_groups_are_counted() {
         let mut tree = Blake3Tree::with_group(200 * 1024, 1024).unwrap();
         for group in (0..200).filter(|group| ![3, 130, 199].contains(group)) {
             tree.set_cv(group, [1; 32]).unwrap();
         }
         assert_eq!(tree.missing(), 3);
-        assert_eq!(tree.next_missing(0), Some(3));
-        assert_eq!(tree.next_missing(4), Some(130));
-        assert_eq!(tree.next_missing(131), Some(199));
-        assert_eq!(tree.next_missing(200), None);
         tree.set_cv(199, [1; 32]).unwrap();
-        assert_eq!(tree.next_missing(131), None);
+        assert_eq!(tree.missing(), 2);
+        // A group that is forgotten twice is missing once.
         tree.forget(64);
         tree.forget(64);
-        assert_eq!((tree.missing(), tree.next_missing(4)), (3, Some(64)));
+        assert_eq!(tree.missing(), 3);
     }
 
     /// 16 TiB claimed, nothing fetched: the table must not be paid for yet.
