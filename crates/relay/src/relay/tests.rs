@@ -4,11 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use swath_serve::{Stop, Tls};
 use swath_source::seal;
-use swath_store::depot::DepotOptions;
+use swath_store::depot::{Depot, DepotOptions};
 
 use super::*;
-use swath_serve::{Stop, Tls};
+use crate::{CacheOptions, RelayServerOptions, bind};
 
 /// A relay for this machine, to what is on it.
 fn options(timeout: Duration) -> RelayOptions {
