@@ -1,6 +1,6 @@
-//! Transfers that never happened, for tests and for looking at the page and the terminal: a
-//! small simulation with a step of 10 ms that gives the events of a plausible run. It plans
-//! simply (swaths by time, tails given to whoever is idle) and needs no network.
+//! The events of transfers that never happened, for tests and for looking at the page and the
+//! terminal. Each lane takes a swath of about the same time after the other until all is fetched;
+//! what a lane that breaks leaves goes to the next one. It needs no network.
 
 use swath_model::SourceName;
 use swath_model::observe::{
@@ -73,336 +73,245 @@ impl Scenario {
     }
 }
 
-struct Running {
-    start: u64,
-    at: f64,
-    end: u64,
-    asked_end: u64,
-    asked_s: f64,
-    first_s: Option<f64>,
-}
-
 /// Every event of the scenario, in order; `Progress` comes ten times a second.
 pub fn play(scenario: &Scenario) -> Vec<Event> {
-    let s = scenario;
-    let mut noise = Noise(s.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let n = s.links.len();
-    let mut events = vec![
+    let links = &scenario.links;
+    let swaths = schedule(scenario);
+    let end_s = swaths.iter().map(|swath| swath.ended_at_s).fold(0.0, f64::max);
+    let changes: Vec<_> =
+        (0..links.len()).map(|i| changes(&links[i], ended_s(&swaths, i), end_s)).collect();
+    let mut events: Vec<(f64, Event)> = Vec::new();
+    for (i, changes) in changes.iter().enumerate() {
+        for (at_s, state, reason) in changes {
+            let (name, reason) = (SourceName::direct(&links[i].name), reason.clone());
+            let (source, state, at_s) = (i as u32, *state, *at_s);
+            events.push((at_s, Event::Source { at_s, source, name, state, reason }));
+        }
+    }
+    events.extend(swaths.iter().map(|swath| (swath.ended_at_s, Event::Swath(swath.clone()))));
+    let state_at = |i: usize, at_s: f64| {
+        let past = changes[i].iter().take_while(|change| change.0 <= at_s);
+        past.last().map_or(SourceState::Waiting, |change| change.1)
+    };
+    let mut before = vec![0.0; links.len()];
+    let mut capacity = vec![0.0_f64; links.len()];
+    for tick in 1..=(end_s * 10.0) as u64 {
+        let at_s = tick as f64 / 10.0;
+        let bytes: Vec<f64> = (0..links.len()).map(|i| delivered(&swaths, i, at_s)).collect();
+        let sum: f64 = bytes.iter().sum();
+        let rates: Vec<f64> =
+            bytes.iter().zip(&before).map(|(now, was)| (now - was) * 10.0).collect();
+        capacity.iter_mut().zip(&rates).for_each(|(most, rate)| *most = most.max(*rate));
+        let rate = rates.iter().sum::<f64>();
+        let sources = links.iter().enumerate().map(|(i, link)| SourceSnapshot {
+            source: i as u32,
+            name: SourceName::direct(&link.name),
+            state: state_at(i, at_s),
+            rate_bytes_per_s: rates[i],
+            bytes: bytes[i] as u64,
+            share: bytes[i] / sum.max(1.0),
+            rtt_ms: (at_s > 2.0 * link.rtt_s).then_some(link.rtt_s * 1e3),
+            lanes: if state_at(i, at_s) == SourceState::Bad { 0 } else { link.lanes },
+            requests: requests(&swaths, i, at_s),
+        });
+        let done = scenario.resumed as f64 + sum;
+        let likely_s = (scenario.size as f64 - done) / rate.max(1.0);
+        let eta = Eta { likely_s, low_s: likely_s * 0.85, high_s: likely_s * 1.35 + 0.2 };
+        let snapshot = Snapshot {
+            at_s,
+            phase: if rate == 0.0 { Phase::Probing } else { Phase::Fetching },
+            size_bytes: Some(scenario.size),
+            done_bytes: done as u64,
+            resumed_bytes: scenario.resumed,
+            verified_bytes: (done * 0.97) as u64,
+            rate_bytes_per_s: rate,
+            eta: (rate > 0.0 && at_s > 0.4).then_some(eta),
+            sources: sources.collect(),
+        };
+        events.push((at_s, Event::Progress(snapshot)));
+        before = bytes;
+    }
+    events.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let begin = [
         Event::Started {
-            path: s.path.clone(),
-            sources: s.links.iter().map(|l| l.name.clone()).collect(),
+            path: scenario.path.clone(),
+            sources: links.iter().map(|link| link.name.clone()).collect(),
         },
         Event::Opened {
-            size_bytes: Some(s.size),
-            resumed_bytes: s.resumed,
+            size_bytes: Some(scenario.size),
+            resumed_bytes: scenario.resumed,
             kept_bytes: 0,
-            verification: format!("sha-256, {} pieces of 1 MiB", s.size.div_ceil(1 << 20)),
+            verification: format!("sha-256, {} pieces of 1 MiB", scenario.size.div_ceil(1 << 20)),
         },
     ];
-    let mut states = vec![SourceState::Probing; n];
-    for i in 0..n {
-        events.push(Event::Source {
-            at_s: 0.0,
-            source: i as u32,
-            name: SourceName::direct(&s.links[i].name),
-            state: SourceState::Probing,
-            reason: None,
-        });
+    let last_state = |i: usize| state_at(i, f64::INFINITY);
+    let end = summary(scenario, &swaths, &capacity, end_s, last_state);
+    let events = events.into_iter().map(|(_, event)| event);
+    begin.into_iter().chain(events).chain([Event::Finished(end)]).collect()
+}
+
+/// Every swath of a scenario, in the order in which they begin.
+fn schedule(scenario: &Scenario) -> Vec<SwathRecord> {
+    let Scenario { links, size, .. } = scenario;
+    let mut random = fastrand::Rng::with_seed(scenario.seed);
+    // Each lane with its source and from when on it is free.
+    let mut lanes: Vec<(usize, u32, f64)> = Vec::new();
+    for (source, link) in links.iter().enumerate() {
+        lanes.extend((0..link.lanes).map(|lane| (source, lane, 2.0 * link.rtt_s)));
     }
-    let mut lanes: Vec<Vec<Option<Running>>> =
-        s.links.iter().map(|l| (0..l.lanes).map(|_| None).collect()).collect();
-    let (mut bytes, mut requests, mut capacity) =
-        (vec![0.0_f64; n], vec![0_u64; n], vec![0.0_f64; n]);
-    let (mut window, mut busy_s) = (vec![0.0_f64; n], vec![0.0_f64; n]);
-    let (mut wasted, mut wander) = (vec![0.0_f64; n], vec![1.0_f64; n]);
-    let mut next = s.resumed;
-    let mut back: Vec<(u64, u64)> = Vec::new();
-    let mut done = s.resumed as f64;
-    let dt = 0.01;
-    let mut step = 0_u64;
-    let mut now = 0.0;
-    let total_rate: f64 = s.links.iter().map(|l| l.rate).sum();
-    while done + 0.5 < s.size as f64 && step < 2_000_000 {
-        now = step as f64 * dt;
-        for (i, link) in s.links.iter().enumerate() {
-            let dead = link.dies_s.as_ref().is_some_and(|(t, _)| now >= *t);
-            let silent = link.silent_s.is_some_and(|(from, to)| now >= from && now < to);
-            let before = states[i];
-            let mut set = |state: SourceState, reason: Option<String>, events: &mut Vec<Event>| {
-                if states[i] != state {
-                    states[i] = state;
-                    let name = SourceName::direct(&link.name);
-                    events.push(Event::Source { at_s: now, source: i as u32, name, state, reason });
-                }
+    let mut next = scenario.resumed;
+    let mut left_over: Vec<(u64, u64)> = Vec::new();
+    let mut swaths = Vec::new();
+    while let Some(at) = (0..lanes.len()).min_by(|a, b| lanes[*a].2.total_cmp(&lanes[*b].2)) {
+        let (source, lane, free_s) = lanes[at];
+        let link = &links[source];
+        let rate = link.rate / f64::from(link.lanes) * (0.85 + 0.2 * random.f64());
+        let part = ((size - next) / (2 * lanes.len() as u64)).min((rate * scenario.swath_s) as u64);
+        let fresh = (next, (next + part.max((rate * 0.2) as u64 + 65_536)).min(*size));
+        let Some((start, end)) = left_over.pop().or((next < *size).then_some(fresh)) else { break };
+        next = next.max(end);
+        let mut swath = SwathRecord {
+            source: source as u32,
+            lane,
+            start,
+            end,
+            asked_end: end,
+            asked_at_s: (free_s - link.rtt_s).max(0.0),
+            first_byte_at_s: Some(free_s),
+            ended_at_s: free_s + (end - start) as f64 / rate,
+            outcome: Outcome::Done,
+        };
+        let stops = [link.silent_s, link.dies_s.as_ref().map(|(at_s, _)| (*at_s, f64::INFINITY))];
+        let stop = stops.into_iter().flatten();
+        let stop = stop.filter(|(from_s, to_s)| *from_s < swath.ended_at_s && *to_s > free_s);
+        lanes[at].2 = swath.ended_at_s;
+        if let Some((from_s, to_s)) = stop.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            let bytes = ((from_s - free_s).max(0.0) * rate) as u64;
+            swath.end = start + bytes;
+            swath.first_byte_at_s = (bytes > 0).then_some(free_s);
+            swath.ended_at_s = from_s.max(swath.asked_at_s) + 0.15;
+            swath.outcome = Outcome::Failed;
+            left_over.push((swath.end, end));
+            lanes[at].2 = to_s + link.rtt_s;
+            if to_s.is_infinite() {
+                lanes.remove(at);
+            }
+        } else if random.u8(..60) == 0 {
+            // It was asked of another one, too, which came second.
+            let other = SwathRecord {
+                source: (source as u32 + 1) % links.len() as u32,
+                lane: 0,
+                end: start + (end - start) / 3,
+                outcome: Outcome::Lost,
+                ..swath.clone()
             };
-            if dead || silent {
-                for (l, lane) in lanes[i].iter_mut().enumerate() {
-                    if let Some(run) = lane.take() {
-                        let end = run.at as u64;
-                        events.push(record(i, l, &run, end, now + 0.15, Outcome::Failed));
-                        if end < run.end {
-                            back.push((end, run.end));
-                        }
-                    }
-                }
-                if dead {
-                    if before != SourceState::Bad {
-                        let why = link.dies_s.as_ref().map(|d| d.1.clone()).unwrap_or_default();
-                        set(SourceState::Bad, Some(why), &mut events);
-                    }
-                } else {
-                    set(
-                        SourceState::Silent,
-                        Some("nothing arrived for 3 round trips".into()),
-                        &mut events,
-                    );
-                }
-                continue;
-            }
-            if now >= link.rtt_s * 2.0 {
-                let back_again = before == SourceState::Silent;
-                set(
-                    SourceState::Running,
-                    back_again.then(|| "it delivers again".into()),
-                    &mut events,
-                );
-            } else {
-                continue;
-            }
-            wander[i] = (wander[i] + noise.around() * 0.03).clamp(0.75, 1.1);
-            for l in 0..lanes[i].len() {
-                let mut budget = link.rate / f64::from(link.lanes)
-                    * dt
-                    * wander[i]
-                    * ((now / 0.4 + 0.1).min(1.0));
-                let mut idle_first = true;
-                while budget > 1.0 {
-                    if lanes[i][l].is_none() {
-                        let left_s = (s.size as f64 - done) / total_rate;
-                        let want_s = s.swath_s.min(left_s / 2.5).max(0.22);
-                        let want = (link.rate / f64::from(link.lanes) * want_s) as u64 + 65_536;
-                        let given = back.pop().or_else(|| {
-                            (next < s.size).then(|| {
-                                let range = (next, (next + want).min(s.size));
-                                next = range.1;
-                                range
-                            })
-                        });
-                        let given = given.or_else(|| steal(&mut lanes, (i, l), link.rate));
-                        let Some((start, end)) = given else { break };
-                        requests[i] += 1;
-                        lanes[i][l] = Some(Running {
-                            start,
-                            at: start as f64,
-                            end,
-                            asked_end: end,
-                            asked_s: (now - if idle_first { 0.0 } else { link.rtt_s * 1.3 })
-                                .max(0.0),
-                            first_s: None,
-                        });
-                    }
-                    let first_request = requests[i] <= u64::from(link.lanes);
-                    let Some(run) = lanes[i][l].as_mut() else { break };
-                    if run.first_s.is_none() {
-                        if now < run.asked_s + link.rtt_s && first_request {
-                            break;
-                        }
-                        run.first_s = Some(now);
-                    }
-                    idle_first = false;
-                    let part = budget.min(run.end as f64 - run.at);
-                    run.at += part;
-                    budget -= part;
-                    bytes[i] += part;
-                    window[i] += part;
-                    done += part;
-                    if run.at + 0.5 >= run.end as f64 {
-                        let end = run.end;
-                        if let Some(run) = lanes[i][l].take() {
-                            let outcome =
-                                if run.asked_end > end { Outcome::Trimmed } else { Outcome::Done };
-                            events.push(record(i, l, &run, end, now + dt, outcome));
-                            if outcome == Outcome::Done && noise.next().is_multiple_of(60) {
-                                let extra = (end - run.start) / 3;
-                                wasted[i] += extra as f64;
-                                let lost = Running {
-                                    asked_s: now,
-                                    first_s: Some(now + link.rtt_s),
-                                    ..run
-                                };
-                                let to = lost.start + extra;
-                                events.push(record(
-                                    (i + 1) % n,
-                                    0,
-                                    &lost,
-                                    to,
-                                    now + 0.2,
-                                    Outcome::Lost,
-                                ));
-                            }
-                        }
-                    }
-                }
-            }
-            if lanes[i].iter().any(Option::is_some) {
-                busy_s[i] += dt;
-            } else {
-                set(SourceState::Idle, None, &mut events);
-            }
+            swaths.push(other);
+        } else if random.u8(..40) == 0 {
+            swath.asked_end = (end + (end - start) / 3).min(*size);
+            swath.outcome = Outcome::Trimmed;
         }
-        if step % 10 == 9 {
-            let mut rate = 0.0;
-            let got: f64 = bytes.iter().sum::<f64>().max(1.0);
-            let sources = (0..n)
-                .map(|i| {
-                    let now_rate = window[i] / (10.0 * dt);
-                    window[i] = 0.0;
-                    capacity[i] = capacity[i].max(now_rate);
-                    rate += now_rate;
-                    SourceSnapshot {
-                        source: i as u32,
-                        name: SourceName::direct(&s.links[i].name),
-                        state: states[i],
-                        rate_bytes_per_s: now_rate,
-                        bytes: bytes[i] as u64,
-                        share: bytes[i] / got,
-                        rtt_ms: (states[i] != SourceState::Probing)
-                            .then_some(s.links[i].rtt_s * 1e3),
-                        lanes: if states[i] == SourceState::Bad { 0 } else { s.links[i].lanes },
-                        requests: requests[i],
-                    }
-                })
-                .collect();
-            let likely_s = (s.size as f64 - done) / rate.max(1.0);
-            events.push(Event::Progress(Snapshot {
-                at_s: now + dt,
-                phase: if rate == 0.0 { Phase::Probing } else { Phase::Fetching },
-                size_bytes: Some(s.size),
-                done_bytes: done as u64,
-                resumed_bytes: s.resumed,
-                verified_bytes: (done * 0.97) as u64,
-                rate_bytes_per_s: rate,
-                eta: (rate > 0.0 && now > 0.4).then_some(Eta {
-                    likely_s,
-                    low_s: likely_s * 0.85,
-                    high_s: likely_s * 1.35 + 0.2,
-                }),
-                sources,
-            }));
-        }
-        step += 1;
+        swaths.push(swath);
     }
-    let elapsed_s = now + dt + 0.08;
-    let fetched = s.size - s.resumed;
-    let wasted_all: f64 = wasted.iter().sum();
-    let is_lost = |i: &usize| states[*i] == SourceState::Bad && bytes[*i] > 0.0;
-    let lost: Vec<String> = (0..n).filter(is_lost).map(|i| s.links[i].name.clone()).collect();
-    let sources = (0..n)
-        .map(|i| SourceSummary {
+    swaths
+}
+
+/// What becomes of a source, when and why: it has nothing more to deliver from `idle_s` on.
+fn changes(link: &Link, idle_s: f64, end_s: f64) -> Vec<(f64, SourceState, Option<String>)> {
+    let mut changes = vec![
+        (0.0, SourceState::Probing, None),
+        (2.0 * link.rtt_s, SourceState::Running, None),
+        (idle_s, SourceState::Idle, None),
+    ];
+    if let Some((from_s, to_s)) = link.silent_s {
+        let why = "nothing arrived for 3 round trips".to_owned();
+        changes.push((from_s, SourceState::Silent, Some(why)));
+        changes.push((to_s, SourceState::Running, Some("it delivers again".to_owned())));
+    }
+    if let Some((at_s, why)) = &link.dies_s {
+        changes.retain(|change| change.0 < *at_s);
+        changes.push((*at_s, SourceState::Bad, Some(why.clone())));
+    }
+    changes.retain(|change| change.0 <= end_s);
+    changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    changes
+}
+
+/// The swaths of a source whose bytes count.
+fn swaths_of(swaths: &[SwathRecord], source: usize) -> impl Iterator<Item = &SwathRecord> {
+    swaths.iter().filter(move |it| it.source as usize == source && it.outcome != Outcome::Lost)
+}
+
+fn ended_s(swaths: &[SwathRecord], source: usize) -> f64 {
+    swaths_of(swaths, source).map(|swath| swath.ended_at_s).fold(0.0, f64::max)
+}
+
+fn requests(swaths: &[SwathRecord], source: usize, at_s: f64) -> u64 {
+    swaths_of(swaths, source).filter(|swath| swath.asked_at_s <= at_s).count() as u64
+}
+
+/// How many bytes a source has delivered by a time.
+fn delivered(swaths: &[SwathRecord], source: usize, at_s: f64) -> f64 {
+    let part = |swath: &SwathRecord| {
+        let first_s = swath.first_byte_at_s.unwrap_or(swath.ended_at_s);
+        let part = (at_s - first_s) / (swath.ended_at_s - first_s).max(1e-9);
+        (swath.end - swath.start) as f64 * part.clamp(0.0, 1.0)
+    };
+    swaths_of(swaths, source).map(part).sum()
+}
+
+fn summary(
+    scenario: &Scenario,
+    swaths: &[SwathRecord],
+    capacity: &[f64],
+    end_s: f64,
+    state: impl Fn(usize) -> SourceState,
+) -> Summary {
+    let fetched_bytes = scenario.size - scenario.resumed;
+    let elapsed_s = end_s + 0.08;
+    let rate_bytes_per_s = fetched_bytes as f64 / elapsed_s;
+    let sources = scenario.links.iter().enumerate().map(|(i, link)| {
+        let bytes: u64 = swaths_of(swaths, i).map(|swath| swath.end - swath.start).sum();
+        let lost = swaths.iter().filter(|swath| swath.source as usize == i);
+        let lost = lost.filter(|swath| swath.outcome == Outcome::Lost);
+        let reason = link.dies_s.as_ref().map(|(_, why)| why.clone());
+        SourceSummary {
             source: i as u32,
-            name: SourceName::direct(&s.links[i].name),
-            state: states[i],
-            reason: s.links[i]
-                .dies_s
-                .as_ref()
-                .filter(|_| states[i] == SourceState::Bad)
-                .map(|d| d.1.clone()),
-            bytes: bytes[i] as u64,
-            share: bytes[i] / (fetched as f64).max(1.0),
-            rate_bytes_per_s: bytes[i] / busy_s[i].max(dt),
+            name: SourceName::direct(&link.name),
+            state: state(i),
+            reason: reason.filter(|_| state(i) == SourceState::Bad),
+            bytes,
+            share: bytes as f64 / (fetched_bytes as f64).max(1.0),
+            rate_bytes_per_s: bytes as f64 / ended_s(swaths, i).max(0.01),
             capacity_bytes_per_s: capacity[i],
-            requests: requests[i],
-            lanes: s.links[i].lanes,
-            rtt_ms: Some(s.links[i].rtt_s * 1e3),
-            wasted_bytes: wasted[i] as u64,
-        })
-        .collect();
-    let rate = fetched as f64 / elapsed_s;
-    events.push(Event::Finished(Summary {
-        sent: false,
-        path: s.path.clone(),
-        size_bytes: s.size,
-        fetched_bytes: fetched,
-        resumed_bytes: s.resumed,
-        kept_bytes: 0,
-        kept_files: 0,
+            requests: requests(swaths, i, end_s),
+            lanes: link.lanes,
+            rtt_ms: Some(link.rtt_s * 1e3),
+            wasted_bytes: lost.map(|swath| swath.end - swath.start).sum(),
+        }
+    });
+    let sources: Vec<SourceSummary> = sources.collect();
+    let lost = sources.iter().filter(|it| it.state == SourceState::Bad && it.bytes > 0);
+    let names: Vec<String> = lost.map(|it| it.name.address.clone()).collect();
+    Summary {
+        path: scenario.path.clone(),
+        size_bytes: scenario.size,
+        fetched_bytes,
+        resumed_bytes: scenario.resumed,
         elapsed_s,
-        rate_bytes_per_s: rate,
-        wasted_bytes: wasted_all as u64,
-        efficiency: Some((rate / capacity.iter().sum::<f64>().max(1.0)).min(1.0)),
+        rate_bytes_per_s,
+        wasted_bytes: sources.iter().map(|it| it.wasted_bytes).sum(),
+        efficiency: Some((rate_bytes_per_s / capacity.iter().sum::<f64>().max(1.0)).min(1.0)),
         verified: Verified::Digest,
-        verified_by: "sha-256".into(),
+        verified_by: "sha-256".to_owned(),
         proved: true,
-        limited_by: match lost.is_empty() {
+        limited_by: match names.is_empty() {
             true => LimitedBy::Sources,
-            false => LimitedBy::LostSources { names: lost },
+            false => LimitedBy::LostSources { names },
         },
         digest: "sha-256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
             .parse()
             .ok(),
         sources,
-    }));
-    events
-}
-
-/// Take the later half of the longest rest of another lane that is worth it.
-fn steal(
-    lanes: &mut [Vec<Option<Running>>],
-    thief: (usize, usize),
-    rate: f64,
-) -> Option<(u64, u64)> {
-    let (mut best, mut longest) = (None, (rate * 0.05).max(200_000.0));
-    for (i, source) in lanes.iter().enumerate() {
-        for (l, run) in source.iter().enumerate() {
-            let Some(run) = run else { continue };
-            let rest = run.end as f64 - run.at;
-            if (i, l) != thief && rest > longest {
-                (best, longest) = (Some((i, l)), rest);
-            }
-        }
-    }
-    let (i, l) = best?;
-    let run = lanes[i][l].as_mut()?;
-    let cut = run.at as u64 + (run.end - run.at as u64) / 2;
-    let tail = (cut, run.end);
-    run.end = cut;
-    Some(tail)
-}
-
-fn record(
-    source: usize,
-    lane: usize,
-    run: &Running,
-    end: u64,
-    ended_at_s: f64,
-    outcome: Outcome,
-) -> Event {
-    Event::Swath(SwathRecord {
-        source: source as u32,
-        lane: lane as u32,
-        start: run.start,
-        end: end.max(run.start),
-        asked_end: run.asked_end,
-        asked_at_s: run.asked_s,
-        first_byte_at_s: run.first_s,
-        ended_at_s,
-        outcome,
-    })
-}
-
-/// A small xorshift; the scenarios repeat exactly.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// Evenly in -1..1.
-    fn around(&mut self) -> f64 {
-        (self.next() % 20_001) as f64 / 10_000.0 - 1.0
+        ..Summary::default()
     }
 }
