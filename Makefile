@@ -45,6 +45,10 @@ bench: ## Run the benchmarks of docs/benchmarks.md (root; about two hours)
 	bench/routes
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
+bench-short: ## One row of each benchmark, before and after: BEFORE=FILE is the earlier build (root; a quarter of an hour)
+	@test -n "$(BEFORE)" || { echo "name the earlier build: make bench-short BEFORE=FILE" >&2; exit 2; }
+	bench/short --before "$(BEFORE)"
+
 soak: ## Run a sparse file of 100 GiB, 100,000 small files and 1,200 kills (about half an hour)
 	bench/soak
 
@@ -87,4 +91,4 @@ clean: ## Remove build results and what the demos left
 	$(CARGO) clean
 	rm -rf demo
 
-.PHONY: help build demo demo-relay test check bench soak fuzz dist install uninstall clean
+.PHONY: help build demo demo-relay test check bench bench-short soak fuzz dist install uninstall clean

@@ -16,6 +16,7 @@ use swath_bench::table::scenario_table;
 use swath_bench::tree_data::{Shape, make_tree};
 use swath_bench::tree_run::{Between, ONE_FILE, Places, TreeTool, run_once};
 use swath_netlab::star::{LinkSpec, StarSpec};
+use swath_netlab::wan::Queue;
 
 /// Whole trees, from one server or several, near and far.
 #[derive(Debug, Parser)]
@@ -123,6 +124,18 @@ fn scenarios(full: bool) -> Vec<Scenario> {
             tools: vec![TreeTool::Swath, TreeTool::SwathPlain],
         },
     ];
+    // Of the same link: what does not wait in a queue this short is dropped.
+    for queue_ms in [20, 60, 150] {
+        let mut star = StarSpec::new(vec![link(1000, 95.0)]);
+        star.queue = Queue::Time(Duration::from_millis(queue_ms));
+        all.push(Scenario {
+            name: format!("wan-queue{queue_ms}"),
+            title: format!("50,000 files, 554 MB, 1 Gbit/s, 95 ms, queue of {queue_ms} ms"),
+            shape: tree,
+            between: Between::Star(star),
+            tools: vec![TreeTool::Swath],
+        });
+    }
     let scale = if full { 10 } else { 1 };
     // A tenth of DS1 is a smaller file, of the others fewer files.
     for (number, files, bytes) in [
