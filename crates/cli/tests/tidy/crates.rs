@@ -175,7 +175,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("swath-store", &["swath-model"]),
     ("swath-state", &[]),
     ("swath-source", &["swath-model", "swath-formats"]),
-    ("swath-serve", &["swath-model", "swath-formats", "swath-store", "swath-source"]),
+    ("swath-serve", &["swath-model", "swath-formats", "swath-store"]),
     ("swath-report", &["swath-model", "swath-formats"]),
     (
         "swath-relay",
