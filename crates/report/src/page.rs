@@ -51,7 +51,7 @@ pub fn render(recording: &Recording) -> String {
                 meta name="referrer" content="no-referrer";
                 title { (visible(name)) " – swath transfer report" }
                 link rel="icon" href="data:,";
-                style { (PreEscaped(palette::css())) (PreEscaped(STYLE)) }
+                style { (PreEscaped(STYLE)) }
             }
             body {
                 // Names come from anybody: whatever would hide in them is shown as a sign.

@@ -1,45 +1,21 @@
-//! The colours of sources: twelve that stay apart with the common kinds of colour blindness
-//! (found by a search over simulated protanopia and deuteranopia, keeping clear of the red that
-//! means failure), then the same twelve again under a pattern.
+//! The colours of sources: twelve, then the same twelve again under a pattern.
 
 use maud::{Markup, html};
 
-/// On a light page.
-const LIGHT: [&str; 12] = [
-    "#3c7fdf", "#e67e05", "#45ac7b", "#b35e9f", "#6ac4f1", "#ebc729", "#6952b5", "#aa5f2c",
-    "#007e76", "#eea1bf", "#92c068", "#595886",
-];
-
-/// On a dark page: the same hues, the darkest lifted.
-const DARK: [&str; LIGHT.len()] = [
-    "#4d8fee", "#f08a1c", "#4fb986", "#c26fae", "#76cdf7", "#ebc729", "#8a73d8", "#bb7040",
-    "#17968d", "#eea1bf", "#92c068", "#8382b4",
-];
+/// How many colours there are before patterns start; they are in the style sheet.
+const COLOURS: usize = 12;
 
 /// Patterns laid over a colour: none, then three kinds.
 const PATTERNS: usize = 4;
 
 /// The colour's number for a source.
 pub(crate) fn colour(source: usize) -> usize {
-    source % LIGHT.len()
+    source % COLOURS
 }
 
 /// The pattern's number for a source, 0 for none.
 pub(crate) fn pattern(source: usize) -> usize {
-    source / LIGHT.len() % PATTERNS
-}
-
-/// The CSS variables of both themes.
-pub(crate) fn css() -> String {
-    let list = |colours: &[&str]| -> String {
-        colours.iter().enumerate().map(|(i, c)| format!("--c{i}:{c};")).collect()
-    };
-    let classes: String = (0..LIGHT.len()).map(|i| format!(".c{i}{{--c:var(--c{i})}}")).collect();
-    format!(
-        ":root{{{}}}@media(prefers-color-scheme:dark){{:root{{{}}}}}{classes}",
-        list(&LIGHT),
-        list(&DARK)
-    )
+    source / COLOURS % PATTERNS
 }
 
 /// A small square with the source's colour and pattern.
