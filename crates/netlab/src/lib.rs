@@ -8,4 +8,5 @@ pub mod mesh;
 pub mod routes;
 pub mod sim;
 pub mod star;
+pub mod swarm;
 pub mod wan;

@@ -5,8 +5,13 @@
 //! deliveries, looks at all lanes every 20 ms) is paid by it. The last second, when nothing is open
 //! any more and lanes help one another, is told apart. Prints the median of five runs.
 //!
+//! With `crowd`: what an event costs (with the polls that follow it) where 10, 1,000 and 10,000
+//! sources were seen of which 10 live, and where 1,000 live. Of those that do not live, half have
+//! left and half are known to be bad. The first three rows should be alike.
+//!
 //! ```text
 //! cargo run --release -p swath-plan --example planner_bench [SOURCES [RANGES]]
+//! cargo run --release -p swath-plan --example planner_bench crowd
 //! ```
 
 // What is measured here is real time.
@@ -66,12 +71,32 @@ impl Cost {
     }
 }
 
+/// Sources seen, and how many of them live.
+const CROWDS: [(usize, usize); 4] = [(10, 10), (1_000, 10), (10_000, 10), (1_000, 1_000)];
+/// Missing ranges for each source that lives.
+const CROWD_RANGES: usize = 2_000;
+
+fn crowds() {
+    println!("    seen    live   us an event   us a decision   longest pause ms");
+    for (seen, live) in CROWDS {
+        let mut runs: Vec<Run> =
+            (0..RUNS).map(|seed| run(seen, live, CROWD_RANGES * live, seed as u64)).collect();
+        runs.sort_by(|a, b| a.us_per_event.total_cmp(&b.us_per_event));
+        let Run { us_per_event, us_per_decision, longest_ms, .. } = runs[RUNS / 2];
+        println!("{seen:8}{live:8}{us_per_event:14.2}{us_per_decision:16.2}{longest_ms:19.1}");
+    }
+}
+
 fn main() {
+    if std::env::args().nth(1).is_some_and(|word| word == "crowd") {
+        return crowds();
+    }
     let number = |at: usize, default: usize| {
         std::env::args().nth(at).and_then(|text| text.parse().ok()).unwrap_or(default)
     };
     let (sources, ranges) = (number(1, 1_000), number(2, 1_000_000));
-    let mut runs: Vec<Run> = (0..RUNS).map(|seed| run(sources, ranges, seed as u64)).collect();
+    let mut runs: Vec<Run> =
+        (0..RUNS).map(|seed| run(sources, sources, ranges, seed as u64)).collect();
     runs.sort_by(|a, b| a.us_per_decision.total_cmp(&b.us_per_decision));
     for run in &runs {
         println!(
@@ -95,10 +120,10 @@ fn main() {
     );
 }
 
-fn run(sources: usize, ranges: usize, seed: u64) -> Run {
+fn run(seen: usize, live: usize, ranges: usize, seed: u64) -> Run {
     let mut rng = fastrand::Rng::with_seed(seed);
     let config =
-        Config { max_sources: sources, lanes: Lanes::Auto { max: 4 }, seed, ..Config::default() };
+        Config { max_sources: live, lanes: Lanes::Auto { max: 4 }, seed, ..Config::default() };
     let mut planner = Planner::new(config);
     let missing: RangeSet =
         (0..ranges as u64).map(|at| Range::of_len(2 * at * RANGE_BYTES, RANGE_BYTES)).collect();
@@ -109,9 +134,16 @@ fn run(sources: usize, ranges: usize, seed: u64) -> Run {
     let mut last: VecDeque<(Time, u64, Duration)> = VecDeque::new();
     let mut lanes: Vec<Lane> = Vec::new();
     let mut inbox: Vec<Event> = vec![Event::Layout { size_bytes, missing }];
-    inbox.extend(
-        (0..sources).map(|at| Event::SourceAdded { source: SourceId(at as u32), max_lanes: None }),
-    );
+    for at in 0..seen {
+        let source = SourceId(at as u32);
+        inbox.push(Event::SourceAdded { source, max_lanes: None });
+        if at >= live {
+            inbox.push(match at % 2 {
+                0 => Event::SourceLeft { source },
+                _ => Event::SourceBad { source },
+            });
+        }
+    }
     let mut outbox: Vec<Action> = Vec::new();
     // The first second, in which everything begins, is not counted.
     let warm = Time::from_millis(1_000);

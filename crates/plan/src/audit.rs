@@ -2,6 +2,7 @@
 
 use swath_model::RangeSet;
 
+use crate::ledger::Ledger;
 use crate::planner::Planner;
 
 /// How much the planner keeps.
@@ -15,6 +16,8 @@ pub struct Books {
     pub swaths: usize,
     /// Disjoint ranges that nobody is asked for.
     pub open_ranges: usize,
+    /// Sources that have not left for good.
+    pub sources: usize,
     /// Actions not yet polled.
     pub actions: usize,
 }
@@ -26,29 +29,33 @@ impl Planner {
     /// # Errors
     /// What does not hold.
     pub fn audit(&self) -> Result<Books, String> {
+        let Ledger { coverage, lanes, sources, .. } = &self.ledger;
         let mut books = Books {
-            lanes: self.lanes.len(),
+            lanes: lanes.count(),
             slots: 0,
-            swaths: self.swaths.len(),
-            open_ranges: self.open.count(),
-            actions: self.actions.len(),
+            swaths: lanes.swaths(),
+            open_ranges: coverage.open.count(),
+            sources: sources.count(),
+            actions: self.ledger.actions.len(),
         };
-        let mut unaccounted = self.undelivered.clone();
-        for (name, set) in
-            [("open", &self.open), ("doubtful", &self.doubtful), ("shared", &self.shared)]
-        {
+        let mut unaccounted = coverage.undelivered.clone();
+        for (name, set) in [
+            ("open", &coverage.open),
+            ("doubtful", &coverage.doubtful),
+            ("shared", &coverage.shared),
+        ] {
             for range in set.iter() {
-                if self.size_bytes.is_some() && !self.undelivered.covers(range) {
+                if coverage.size_bytes.is_some() && !coverage.undelivered.covers(range) {
                     return Err(format!("{range:?} is {name}, but delivered"));
                 }
             }
         }
-        unaccounted.subtract(&self.open);
+        unaccounted.subtract(&coverage.open);
         let mut asked = RangeSet::new();
-        for lane in self.lanes.values() {
+        for lane in lanes.iter() {
             books.slots += lane.queue.len();
             for slot in &lane.queue {
-                if self.swaths.get(&slot.swath) != Some(&lane.id) {
+                if lanes.lane_of(slot.swath) != Some(lane.id) {
                     return Err(format!(
                         "{:?} of {:?} is not known by number",
                         slot.swath, lane.id
@@ -58,14 +65,11 @@ impl Planner {
             for range in lane.undelivered() {
                 asked.insert(range);
             }
-            let listed = self
-                .sources
-                .get(lane.source.index())
-                .is_some_and(|source| source.lanes.contains(&lane.id));
-            if !listed {
+            let source = self.ledger.source_of(lane);
+            if !source.is_some_and(|source| source.lanes.contains(&lane.id)) {
                 return Err(format!("{:?} is not listed at its source", lane.id));
             }
-            if lane.hungry != self.hungry.contains(&lane.id) {
+            if lane.hungry != lanes.is_listed(lane.id) {
                 return Err(format!(
                     "{:?} is on the list of hungry lanes by mistake or not at all",
                     lane.id
@@ -73,21 +77,18 @@ impl Planner {
             }
         }
         unaccounted.subtract(&asked);
-        if self.size_bytes.is_some() && !unaccounted.is_empty() {
+        if coverage.size_bytes.is_some() && !unaccounted.is_empty() {
             return Err(format!(
                 "neither delivered, open nor asked for: {:?}",
                 unaccounted.first()
             ));
         }
-        for range in self.doubtful.iter() {
+        for range in coverage.doubtful.iter() {
             if !asked.covers(range) {
                 return Err(format!("{range:?} is doubtful, but nobody is asked for it"));
             }
         }
-        let listed: usize = self.sources.iter().map(|source| source.lanes.len()).sum();
-        if listed != self.lanes.len() {
-            return Err(format!("{listed} lanes at the sources, {} in all", self.lanes.len()));
-        }
+        sources.audit(books.lanes)?;
         Ok(books)
     }
 }

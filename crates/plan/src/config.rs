@@ -11,6 +11,8 @@ use crate::{policy, tuner};
 pub struct Config {
     /// Who decides the size of each swath.
     pub policy: PolicyKind,
+    /// Who decides which range is asked for next.
+    pub picker: PickerKind,
     /// Lanes per source.
     pub lanes: Lanes,
     /// On a long route, a source that is alone gets so many lanes at once if that is more than it
@@ -43,7 +45,7 @@ pub struct Config {
     pub chunk_bytes: u64,
     /// A source is given up when it has failed time and again for so many seconds.
     pub give_up_s: f64,
-    /// Seed of the back-off's jitter.
+    /// Seed of the back-off's jitter and of pickers that draw.
     pub seed: u64,
 }
 
@@ -51,6 +53,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             policy: PolicyKind::Swath,
+            picker: PickerKind::Sequential,
             lanes: Lanes::Auto { max: 16 },
             starters: 0,
             max_sources: 64,
@@ -93,6 +96,18 @@ pub enum PolicyKind {
     Fixed,
     /// One source, one stream; the next source only when that one fails.
     Single,
+}
+
+/// In which order ranges are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PickerKind {
+    /// From front to back.
+    Sequential,
+    /// What the fewest sources have, a random one among equals: for swarms, whose members need
+    /// something to give to each other, and may leave with what nobody else has.
+    RarestFirst,
+    /// In random order.
+    Random,
 }
 
 /// A policy name that does not exist.

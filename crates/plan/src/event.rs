@@ -7,12 +7,18 @@ use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId};
 /// Something that happened, told to [`crate::Planner::handle`].
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A replica is known. Sources are numbered from 0 without gaps, in the order of this event.
+    /// A source is known. It counts as one that has the whole file; see [`Event::Lacks`].
     SourceAdded {
-        /// Its number.
+        /// Its number: never one that was used before. The lower comes first.
         source: SourceId,
         /// Most lanes that it allows at once, if it has said so.
         max_lanes: Option<u32>,
+    },
+    /// A source has left and will not be back: its lanes are closed, and what is known of it is
+    /// forgotten.
+    SourceLeft {
+        /// Which.
+        source: SourceId,
     },
     /// The size is known, and which bytes are still to be fetched.
     Layout {
@@ -110,14 +116,22 @@ pub enum Event {
         /// The bytes.
         range: Range,
     },
-    /// A source does not have these bytes, whatever is allowed later.
+    /// A source does not have these bytes (any more), whatever is allowed later. What it was asked
+    /// for before may still come.
     Lacks {
         /// Which.
         source: SourceId,
         /// The bytes.
         range: Range,
     },
-    /// A source may be asked for these bytes again.
+    /// A source has these bytes from now on; it may still be forbidden to ask it for them.
+    Has {
+        /// Which.
+        source: SourceId,
+        /// The bytes.
+        range: Range,
+    },
+    /// A source may be asked for these bytes again, as far as it has them.
     Allowed {
         /// Which.
         source: SourceId,

@@ -1,140 +1,135 @@
 //! What comes to nothing, and what it means for its source: swaths, lanes, whole sources, and
 //! servers that allow one connection or a few.
 
-use swath_model::{LaneId, Range, SourceId, SwathId, Time};
+use swath_model::{LaneId, Range, SwathId};
 
 use crate::event::Loss;
-use crate::planner::Planner;
+use crate::lane::Lane;
+use crate::ledger::Ledger;
+use crate::source_table::SourceKey;
 use crate::view::SourceStatus;
 
-impl Planner {
-    pub(crate) fn swath_failed(&mut self, swath: SwathId, loss: Loss, now: Time) {
-        let Some(id) = self.swaths.remove(&swath) else { return };
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let source = lane.source;
-        let was_answered = lane.was_answered();
-        lane.last_progress = now;
-        lane.heard_at = now;
-        let slot = lane.remove(swath);
-        // It has answered, if only to refuse.
-        self.speaks(id);
-        if let Some(slot) = slot {
-            self.give_back(Range::new(slot.delivered_to, slot.end));
-        }
-        if self.is_one_too_many(id, loss) {
-            self.do_without(source, loss, now);
-            self.close(id);
-        } else if loss.is_break() && !was_answered && self.has_answered_lane(source) {
-            self.turn_away(source, now);
-            self.close(id);
-        } else {
-            self.charge(source, loss, now);
-            if let Some(source) = self.sources.get_mut(source.index()) {
-                source.quiet_until = source.retry_at;
-            }
-            self.make_hungry(id);
-        }
-        self.next_tick = now;
+/// The answer to a swath was no use.
+pub(crate) fn swath_failed(ledger: &mut Ledger, swath: SwathId, loss: Loss) {
+    let now = ledger.now;
+    let Some(id) = ledger.lanes.forget(swath) else { return };
+    let Some(lane) = ledger.lanes.get_mut(id) else { return };
+    let source = lane.source;
+    let was_answered = lane.was_answered();
+    lane.last_progress = now;
+    lane.heard_at = now;
+    let slot = lane.remove(swath);
+    // It has answered, if only to refuse.
+    ledger.speaks(id);
+    if let Some(slot) = slot {
+        ledger.give_back(Range::new(slot.delivered_to, slot.end));
     }
-
-    pub(crate) fn lane_lost(&mut self, id: LaneId, loss: Loss, now: Time) {
-        let spare = self.is_one_too_many(id, loss);
-        let Some(lane) = self.lanes.remove(&id) else { return };
-        if let Some(source) = self.sources.get_mut(lane.source.index()) {
-            source.lanes.retain(|&other| other != id);
-            if lane.dropping {
-                source.cut_short(now);
-            }
-            source.lane_rate = lane.rate.or(source.lane_rate);
-        }
-        for slot in &lane.queue {
-            self.swaths.remove(&slot.swath);
-        }
-        for range in lane.undelivered() {
-            self.give_back(range);
-        }
-        // Closed in good order, but without the answer that it owed: not to be tried for ever.
-        let unanswered = lane.first_byte_at.is_none() && !lane.queue.is_empty() && !lane.dropping;
-        let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
-        if spare || (loss.is_break() && unanswered && self.delivers(lane.source)) {
-            self.do_without(lane.source, loss, now);
-        } else if loss.is_break() && unanswered && self.has_answered_lane(lane.source) {
-            self.turn_away(lane.source, now);
-        } else {
-            self.charge(lane.source, loss, now);
-        }
-        self.next_tick = now;
+    if is_one_too_many(ledger, id, loss) {
+        do_without(ledger, source, loss);
+        ledger.close(id);
+    } else if loss.is_break() && !was_answered && has_answered_lane(ledger, source) {
+        turn_away(ledger, source);
+        ledger.close(id);
+    } else {
+        charge(ledger, source, loss);
+        ledger.sources.change(source, |source| source.quiet_until = source.retry_at);
+        ledger.lanes.make_hungry(id);
     }
+}
 
-    fn turn_away(&mut self, id: SourceId, now: Time) {
-        let jitter = self.rng.f64();
-        if let Some(source) = self.sources.get_mut(id.index()) {
-            source.turned_away(now, jitter);
+/// A lane is gone.
+pub(crate) fn lane_lost(ledger: &mut Ledger, id: LaneId, loss: Loss) {
+    let now = ledger.now;
+    let spare = is_one_too_many(ledger, id, loss);
+    let Some(lane) = ledger.lanes.remove(id) else { return };
+    let key = lane.source;
+    ledger.sources.change(key, |source| {
+        if lane.dropping {
+            source.cut_short(now);
         }
+        source.lane_rate = lane.rate.or(source.lane_rate);
+    });
+    ledger.sources.lane_lost(key, id, now);
+    for range in lane.undelivered() {
+        ledger.give_back(range);
     }
+    // Closed in good order, but without the answer that it owed: not to be tried for ever.
+    let unanswered = lane.first_byte_at.is_none() && !lane.queue.is_empty() && !lane.dropping;
+    let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
+    if spare || (loss.is_break() && unanswered && delivers(ledger, key)) {
+        do_without(ledger, key, loss);
+    } else if loss.is_break() && unanswered && has_answered_lane(ledger, key) {
+        turn_away(ledger, key);
+    } else {
+        charge(ledger, key, loss);
+    }
+}
 
-    fn charge(&mut self, id: SourceId, loss: Loss, now: Time) {
-        let jitter = self.rng.f64();
-        let Some(source) = self.sources.get_mut(id.index()) else { return };
-        source.lost(loss, now, jitter, self.config.give_up_s);
+/// A source is out.
+pub(crate) fn source_bad(ledger: &mut Ledger, key: SourceKey) {
+    ledger.sources.change(key, |source| source.status = SourceStatus::Bad);
+    ledger.close_all(key);
+}
+
+fn turn_away(ledger: &mut Ledger, key: SourceKey) {
+    let (now, jitter) = (ledger.now, ledger.rng.f64());
+    ledger.sources.change(key, |source| source.turned_away(now, jitter));
+}
+
+fn charge(ledger: &mut Ledger, key: SourceKey, loss: Loss) {
+    let (now, jitter, give_up_s) = (ledger.now, ledger.rng.f64(), ledger.config.give_up_s);
+    let is_bad = ledger.sources.change(key, |source| {
+        source.lost(loss, now, jitter, give_up_s);
         if loss != Loss::Clean {
             source.tuner.reset(now);
         }
-        if source.status == SourceStatus::Bad {
-            self.source_bad(id, now);
+        !source.is_usable()
+    });
+    if is_bad == Some(true) {
+        source_bad(ledger, key);
+    }
+}
+
+/// Whether a lane that comes to nothing is one more than its server allows: it has brought nothing,
+/// and another one of its source does.
+fn is_one_too_many(ledger: &Ledger, id: LaneId, loss: Loss) -> bool {
+    let Some(lane) = ledger.lanes.get(id) else { return false };
+    (loss.is_break() || matches!(loss, Loss::Busy(_)))
+        && !lane.was_answered()
+        && delivers(ledger, lane.source)
+}
+
+/// Whether one of its lanes is delivering, where there may be several.
+fn delivers(ledger: &Ledger, source: SourceKey) -> bool {
+    ledger.manners.tunes_lanes && has_answered_lane(ledger, source)
+}
+
+fn has_answered_lane(ledger: &Ledger, key: SourceKey) -> bool {
+    let Some(source) = ledger.sources.get(key) else { return false };
+    ledger.lanes_of(source).any(|lane| {
+        // Where each answer is limited, servers pause for a second.
+        let lives = !lane.silent || ledger.now.secs_since(lane.heard_at) < PAUSE_BORNE_S;
+        lane.is_up() && lives && lane.was_answered()
+    })
+}
+
+/// The source goes on with the lanes that work, and nothing is held against it; only new lanes must
+/// wait if it asked for patience.
+fn do_without(ledger: &mut Ledger, key: SourceKey, loss: Loss) {
+    let now = ledger.now;
+    let Some(source) = ledger.sources.get(key) else { return };
+    let works = |lane: &&Lane| lane.is_up() && lane.was_answered();
+    let working = ledger.lanes_of(source).filter(works).count() as u32;
+    ledger.sources.change(key, |source| {
+        if let Loss::Busy(wish) = loss {
+            source.busy_until = source.busy_until.max(now + wish);
+            source.retry_at = source.retry_at.max(source.busy_until);
         }
-    }
-
-    pub(crate) fn source_bad(&mut self, id: SourceId, now: Time) {
-        let Some(source) = self.sources.get_mut(id.index()) else { return };
-        source.status = SourceStatus::Bad;
-        for lane in source.lanes.clone() {
-            self.close(lane);
-        }
-        self.next_tick = now;
-    }
-
-    /// Whether a lane that comes to nothing is one more than its server allows: it has brought
-    /// nothing, and another one of its source does.
-    fn is_one_too_many(&self, id: LaneId, loss: Loss) -> bool {
-        let Some(lane) = self.lanes.get(&id) else { return false };
-        (loss.is_break() || matches!(loss, Loss::Busy(_)))
-            && !lane.was_answered()
-            && self.delivers(lane.source)
-    }
-
-    /// Whether one of its lanes is delivering, where there may be several.
-    fn delivers(&self, source: SourceId) -> bool {
-        self.manners.tunes_lanes && self.has_answered_lane(source)
-    }
-
-    fn has_answered_lane(&self, source: SourceId) -> bool {
-        self.lanes.values().any(|lane| {
-            // Where each answer is limited, servers pause for a second.
-            let lives = !lane.silent || self.clock.secs_since(lane.heard_at) < PAUSE_BORNE_S;
-            lane.source == source && lane.is_up() && lives && lane.was_answered()
-        })
-    }
-
-    /// The source goes on with the lanes that work, and nothing is held against it; only new lanes
-    /// must wait if it asked for patience.
-    fn do_without(&mut self, id: SourceId, loss: Loss, now: Time) {
-        let working = self
-            .lanes
-            .values()
-            .filter(|lane| lane.source == id && lane.is_up() && lane.was_answered())
-            .count() as u32;
-        if let Some(source) = self.sources.get_mut(id.index()) {
-            if let Loss::Busy(wish) = loss {
-                source.busy_until = source.busy_until.max(now + wish);
-                source.retry_at = source.retry_at.max(source.busy_until);
-            }
-            let said = matches!(loss, Loss::Busy(_));
-            // A connection that has just been closed may still count there.
-            let working = working.max(source.served_most).max(1);
-            source.tuner.refused(working, said, now);
-        }
-    }
+        let said = matches!(loss, Loss::Busy(_));
+        // A connection that has just been closed may still count there.
+        let working = working.max(source.served_most).max(1);
+        source.tuner.refused(working, said, now);
+    });
 }
 
 /// A lane that has brought something within this time counts as one that delivers.

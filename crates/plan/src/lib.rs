@@ -7,23 +7,32 @@
 
 mod audit;
 mod config;
-mod endgame;
+mod connections;
+mod coverage;
 mod event;
 mod failure;
-mod feed;
+mod feeder;
+mod forecast;
+mod hedge;
+mod holds;
 mod lane;
+mod lane_table;
+mod ledger;
 mod paced;
+mod picker;
 mod planner;
 pub mod policy;
 mod rate;
+mod rebalance;
 pub mod routes;
+mod silence;
 mod source;
+mod source_table;
 mod tuner;
-mod upkeep;
 mod view;
 
 pub use audit::Books;
-pub use config::{Config, Lanes, PolicyKind, UnknownPolicy};
+pub use config::{Config, Lanes, PickerKind, PolicyKind, UnknownPolicy};
 pub use event::{Action, Event, Loss};
 pub use planner::Planner;
 pub use rate::RateWindow;

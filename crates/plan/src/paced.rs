@@ -4,10 +4,10 @@
 //! collect the burst that each answer begins with, which the server's owner did not mean to give: they
 //! are as long as what is left allows.
 
-use swath_model::{SourceId, Time};
-
 use crate::lane::{Lane, Pace};
-use crate::planner::Planner;
+use crate::ledger::Ledger;
+use crate::source::Source;
+use crate::source_table::SourceKey;
 
 /// What is known of the limit of a source.
 #[derive(Clone, Copy, Debug)]
@@ -30,66 +30,67 @@ impl SourcePace {
     }
 }
 
-impl Planner {
-    /// Take note of lanes that have found how their answers are limited, and pass it on to the others
-    /// of their source.
-    pub(crate) fn follow_pace(&mut self) {
-        for source in &mut self.sources {
-            let lanes = || source.lanes.iter().filter_map(|id| self.lanes.get(id));
-            let known = match source.pace {
-                // Nobody keeps to it any more.
-                Some(_)
-                    if lanes().any(Lane::was_answered) && lanes().all(|it| it.pace().is_none()) =>
-                {
-                    source.pace = None;
-                    source.best_rate = source.rate;
-                    continue;
-                }
-                known => known,
-            };
-            let own: Vec<Pace> = lanes().filter_map(Lane::own_pace).collect();
-            let Some(&first) = own.first() else { continue };
-            let pace = known.unwrap_or(SourcePace { alone: first, enough: None });
-            if known.is_none() {
-                // What was measured before were bursts.
-                source.best_rate = pace.lane_rate();
-            }
-            let count = own.len() as f64;
-            let sum: f64 = own.iter().map(|pace| pace.rate_bytes_per_s()).sum();
-            let all_known = own.len() == lanes().filter(|lane| lane.was_answered()).count();
-            let adds_nothing = sum < pace.lane_rate() * (1.0 + PAYS * (count - 1.0));
-            source.pace = Some(SourcePace {
-                enough: match own.len() > 1 && all_known && adds_nothing {
-                    true => Some((sum / pace.lane_rate()).round().max(1.0) as u32),
-                    false => pace.enough,
-                },
-                ..pace
-            });
-            for id in source.lanes.clone() {
-                if let Some(lane) = self.lanes.get_mut(&id)
-                    && lane.pace().is_none()
-                    && !lane.was_answered()
-                {
-                    lane.assume_pace(pace.alone);
-                }
-            }
+/// Take note of lanes that have found how their answers are limited, and pass it on to the others of
+/// their source.
+pub(crate) fn follow(ledger: &mut Ledger) {
+    for key in ledger.sources.engaged_keys() {
+        follow_source(ledger, key);
+    }
+}
+
+fn follow_source(ledger: &mut Ledger, key: SourceKey) {
+    let Some(source) = ledger.sources.get(key) else { return };
+    let lanes = || ledger.lanes_of(source);
+    let before = source.pace;
+    // Nobody keeps to it any more.
+    let is_over = before.is_some()
+        && lanes().any(Lane::was_answered)
+        && lanes().all(|it| it.pace().is_none());
+    let own: Vec<Pace> = lanes().filter_map(Lane::own_pace).collect();
+    let answered = lanes().filter(|lane| lane.was_answered()).count();
+    let Some(source) = ledger.sources.get_mut(key) else { return };
+    if is_over {
+        source.pace = None;
+        source.best_rate = source.rate;
+        return;
+    }
+    let Some(&first) = own.first() else { return };
+    let pace = before.unwrap_or(SourcePace { alone: first, enough: None });
+    if before.is_none() {
+        // What was measured before were bursts.
+        source.best_rate = pace.lane_rate();
+    }
+    let count = own.len() as f64;
+    let sum: f64 = own.iter().map(|pace| pace.rate_bytes_per_s()).sum();
+    let adds_nothing = sum < pace.lane_rate() * (1.0 + PAYS * (count - 1.0));
+    source.pace = Some(SourcePace {
+        enough: match own.len() > 1 && own.len() == answered && adds_nothing {
+            true => Some((sum / pace.lane_rate()).round().max(1.0) as u32),
+            false => pace.enough,
+        },
+        ..pace
+    });
+    for id in source.lanes.clone() {
+        if let Some(lane) = ledger.lanes.get_mut(id)
+            && lane.pace().is_none()
+            && !lane.was_answered()
+        {
+            lane.assume_pace(pace.alone);
         }
     }
+}
 
-    /// How many lanes a source of this kind gets: one more at a time, each when the one before it has
-    /// been answered, so that a server that allows fewer has to refuse a single one.
-    pub(crate) fn paced_goal(&self, id: SourceId, now: Time) -> Option<u32> {
-        let source = self.sources.get(id.index())?;
-        let pace = source.pace?;
-        let lanes = || source.lanes.iter().filter_map(|id| self.lanes.get(id));
-        let answered = lanes().filter(|it| it.is_up() && !it.parked && it.was_answered()).count();
-        let wanted = pace.enough.unwrap_or(PACED_LANES_MAX).min(PACED_LANES_MAX);
-        let most = wanted.min(source.max_lanes).min(source.tuner.allowed(now));
-        let is_short =
-            self.time_left_s(now).is_none_or(|left| left < WORTH_PERIODS * pace.alone.period_s);
-        let next = if is_short { source.tuner.goal } else { answered as u32 + 1 };
-        Some(next.max(1).min(most.max(1)))
-    }
+/// How many lanes a source of this kind gets: one more at a time, each when the one before it has
+/// been answered, so that a server that allows fewer has to refuse a single one.
+pub(crate) fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Option<u32> {
+    let pace = source.pace?;
+    let answers = |it: &&Lane| it.is_up() && !it.parked && it.was_answered();
+    let answered = ledger.lanes_of(source).filter(answers).count();
+    let wanted = pace.enough.unwrap_or(PACED_LANES_MAX).min(PACED_LANES_MAX);
+    let most = wanted.min(source.max_lanes).min(source.tuner.allowed(ledger.now));
+    let is_short = time_left_s.is_none_or(|left| left < WORTH_PERIODS * pace.alone.period_s);
+    let next = if is_short { source.tuner.goal } else { answered as u32 + 1 };
+    Some(next.max(1).min(most.max(1)))
 }
 
 /// Connections to a server that limits each of them, unless the user asks for more: their number is

@@ -1,256 +1,193 @@
-//! The planner's books and its two calls.
-//!
-//! Always holds, for every byte of the file: it is delivered, or open (nobody is asked for it),
-//! or asked for on at least one lane. `doubtful` are bytes asked for on lanes that fell silent;
-//! `shared` are bytes asked for on more than one lane.
+//! The planner's two calls, and its look at everything fifty times a second.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use swath_model::{Range, RangeSet, SourceId, SwathId, Time};
 
-use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
-
-use crate::config::{Config, Lanes};
+use crate::config::Config;
+use crate::connections::{self, lanes_max};
 use crate::event::{Action, Event};
-use crate::lane::{Lane, LaneState};
-use crate::policy::{self, Manners, Policy};
+use crate::failure;
+use crate::feeder::{Feeder, feed_anyhow};
+use crate::forecast::Forecast;
+use crate::hedge::Hedges;
+use crate::lane::Lane;
+use crate::ledger::Ledger;
+use crate::paced;
+use crate::rebalance;
+use crate::silence;
 use crate::source::Source;
-use crate::view::SourceStatus;
+use crate::view::SourceView;
 
 /// Decides every swath of one transfer.
 pub struct Planner {
-    pub(crate) config: Config,
-    pub(crate) policy: Box<dyn Policy>,
-    pub(crate) manners: Manners,
-    pub(crate) size_bytes: Option<u64>,
-    /// The file may still grow.
-    pub(crate) grows: bool,
-    pub(crate) open: RangeSet,
-    pub(crate) doubtful: RangeSet,
-    pub(crate) shared: RangeSet,
-    pub(crate) undelivered: RangeSet,
-    pub(crate) lanes: BTreeMap<LaneId, Lane>,
-    pub(crate) sources: Vec<Source>,
-    pub(crate) swaths: HashMap<SwathId, LaneId>,
-    pub(crate) actions: VecDeque<Action>,
-    /// Lanes that may take more; each at most once.
-    pub(crate) hungry: VecDeque<LaneId>,
-    pub(crate) next_lane: u32,
-    pub(crate) next_swath: u64,
-    /// The time of the call that is under way.
-    pub(crate) clock: Time,
-    pub(crate) next_tick: Time,
-    /// When everything would end if all went on as at the last tick; `None` while unknown.
-    pub(crate) end_at: Option<Time>,
-    pub(crate) rate: f64,
-    /// The same with lanes that have nothing to do just now.
-    pub(crate) able_rate: f64,
-    /// Sources not given up, counted at the last tick.
-    pub(crate) usable_sources: usize,
-    pub(crate) hedged_bytes: u64,
-    pub(crate) consumed: u64,
-    pub(crate) ended: bool,
-    /// Where the first request lies while the size is unknown; moves on with what it brings.
-    pub(crate) first_gap: Range,
-    /// When bytes last came from anybody.
-    pub(crate) heard_at: Time,
+    pub(crate) ledger: Ledger,
+    feeder: Feeder,
+    forecast: Forecast,
+    hedges: Hedges,
+    next_tick: Time,
     /// Looks in a row at which no lane had work although some was open.
-    pub(crate) ticks_at_rest: u32,
-    pub(crate) rng: fastrand::Rng,
+    ticks_at_rest: u32,
+    ended: bool,
 }
 
 impl Planner {
     /// A planner that knows no source and no size yet.
     pub fn new(config: Config) -> Self {
-        let policy = policy::of(&config);
+        let feeder = Feeder::new(&config);
         Self {
-            manners: policy.manners(),
-            policy,
-            size_bytes: None,
-            grows: false,
-            open: RangeSet::new(),
-            doubtful: RangeSet::new(),
-            shared: RangeSet::new(),
-            undelivered: RangeSet::new(),
-            lanes: BTreeMap::new(),
-            sources: Vec::new(),
-            swaths: HashMap::new(),
-            actions: VecDeque::new(),
-            hungry: VecDeque::new(),
-            next_lane: 0,
-            next_swath: 0,
-            clock: Time::ZERO,
+            ledger: Ledger::new(config, feeder.policy.manners()),
+            feeder,
+            forecast: Forecast::default(),
+            hedges: Hedges::default(),
             next_tick: Time::ZERO,
-            end_at: None,
-            rate: 0.0,
-            able_rate: 0.0,
-            usable_sources: 0,
-            hedged_bytes: 0,
-            consumed: 0,
-            ended: false,
-            first_gap: Range::new(0, u64::MAX),
-            heard_at: Time::ZERO,
             ticks_at_rest: 0,
-            rng: fastrand::Rng::with_seed(config.seed),
-            config,
+            ended: false,
         }
     }
 
     /// Where the first request lies while the size is unknown: in what an earlier run left missing
     /// first.
     pub fn begin_within(&mut self, gap: Range) {
-        self.first_gap = gap;
+        self.ledger.coverage.first_gap = gap;
     }
 
     /// Something happened at `now`; times never go backwards.
     pub fn handle(&mut self, event: Event, now: Time) {
-        self.clock = now;
+        self.ledger.now = now;
+        let ledger = &mut self.ledger;
         match event {
             Event::SourceAdded { source, max_lanes } => {
-                debug_assert_eq!(source.index(), self.sources.len());
-                self.sources.push(Source::new(source, self.lanes_max(max_lanes)));
-                self.next_tick = now;
+                let most = lanes_max(&ledger.config, max_lanes);
+                let goal = connections::first_goal(&ledger.config, ledger.manners);
+                ledger.sources.add(source, |key| Source::new(key, most, goal));
                 // A new replica may go on where all others have failed.
-                self.ended &= self.size_bytes.is_some() && !self.misses_something();
+                self.goes_on();
             }
-            Event::Layout { size_bytes, missing } => self.layout(size_bytes, missing, now),
-            Event::Grown { size_bytes, missing, more } => self.grown(size_bytes, &missing, more),
+            Event::SourceLeft { source } => self.source_left(source),
+            Event::Layout { size_bytes, missing } => {
+                ledger.lay_out(size_bytes, missing);
+                for key in ledger.sources.all() {
+                    connections::first_lanes(ledger, key);
+                }
+                self.next_tick = now;
+            }
+            Event::Grown { size_bytes, missing, more } => {
+                ledger.coverage.grow(size_bytes, &missing, more);
+                ledger.more_is_missing();
+                self.ended = false;
+            }
             Event::LaneUp { lane, rtt, pipelines } => {
-                self.lane_up(lane, rtt.as_secs_f64(), pipelines, now)
+                if connections::lane_up(ledger, lane, rtt.as_secs_f64(), pipelines) {
+                    // Its source's other lanes are not to wait for the next look.
+                    self.next_tick = now;
+                }
             }
-            Event::Arrived { lane, total_bytes } => self.arrived(lane, total_bytes, now),
+            Event::Arrived { lane, total_bytes } => ledger.arrived(lane, total_bytes),
             Event::Behind { lane, bytes } => {
-                if self.lanes.get_mut(&lane).is_some_and(|lane| lane.behind(now, bytes)) {
-                    self.heard_at = now;
-                    self.speaks(lane);
+                if ledger.lanes.get_mut(lane).is_some_and(|lane| lane.behind(now, bytes)) {
+                    ledger.heard_at = now;
+                    ledger.speaks(lane);
                 }
             }
             Event::Paused { lane, total } => {
-                if let Some(lane) = self.lanes.get_mut(&lane) {
+                if let Some(lane) = ledger.lanes.get_mut(lane) {
                     lane.paused(now, total.as_secs_f64());
                 }
             }
             Event::HeldUp { lane } => {
-                if let Some(lane) = self.lanes.get_mut(&lane) {
+                if let Some(lane) = ledger.lanes.get_mut(lane) {
                     lane.last_progress = now;
                     lane.heard_at = now;
                 }
-                self.speaks(lane);
+                ledger.speaks(lane);
             }
-            Event::Awoke => self.sources.iter_mut().for_each(|source| source.awoke(now)),
-            Event::Delivered { swath, range } => self.delivered(swath, range),
-            Event::SwathDone { swath } => self.swath_done(swath, now),
-            Event::SwathFailed { swath, loss } => self.swath_failed(swath, loss, now),
-            Event::LaneLost { lane, loss } => self.lane_lost(lane, loss, now),
+            Event::Awoke => ledger.sources.change_all(|source| source.awoke(now)),
+            Event::Delivered { swath, range } => ledger.delivered(swath, range),
+            Event::SwathDone { swath } => self.swath_done(swath),
+            Event::SwathFailed { swath, loss } => {
+                failure::swath_failed(ledger, swath, loss);
+                self.next_tick = now;
+            }
+            Event::LaneLost { lane, loss } => {
+                failure::lane_lost(ledger, lane, loss);
+                self.next_tick = now;
+            }
             Event::Reopened { range } => {
-                self.undelivered.insert(range);
-                self.reopen(range);
+                ledger.reopen(range);
                 self.ended = false;
             }
             Event::Forbidden { source, range } => {
-                if let Some(source) = self.sources.get_mut(source.index()) {
-                    source.forbidden.insert(range);
-                }
-            }
-            Event::Lacks { source, range } => {
-                if let Some(source) = self.sources.get_mut(source.index()) {
-                    source.lacks.insert(range);
-                    source.forbidden.insert(range);
-                }
+                self.change(source, |source| source.holds.bar(range));
             }
             Event::Allowed { source, range } => {
-                if let Some(source) = self.sources.get_mut(source.index()) {
-                    for range in source.lacks.gaps_within(range) {
-                        source.forbidden.remove(range);
-                    }
-                }
+                self.change(source, |source| source.holds.allow(range));
                 self.ended = false;
             }
-            Event::StreamOnly { source } => {
-                if let Some(source) = self.sources.get_mut(source.index()) {
-                    source.stream_only = true;
-                    source.max_lanes = 1;
-                    for id in source.lanes.clone() {
-                        if let Some(lane) = self.lanes.get_mut(&id) {
-                            lane.streams = true;
-                            lane.pipelines = false;
-                        }
-                    }
-                }
+            Event::Lacks { source, range } => {
+                let lost = self.change(source, |source| source.holds.lose(range));
+                self.feeder.lost(lost.into_iter().flatten());
             }
+            Event::Has { source, range } => self.has(source, range),
+            Event::StreamOnly { source } => self.stream_only(source),
             Event::RequestLimit { source, requests } => {
-                if let Some(source) = self.sources.get_mut(source.index()) {
-                    source.request_limit = Some(requests);
-                }
+                self.change(source, |source| source.request_limit = Some(requests));
             }
             Event::SourceRests { source, rests } => {
-                if let Some(source) = self.sources.get_mut(source.index()) {
-                    source.rests = rests;
-                }
-                self.ended &= rests || !self.misses_something();
+                self.change(source, |source| source.rests = rests);
+                self.ended &= rests || !self.ledger.coverage.misses_something();
                 self.next_tick = now;
             }
             Event::LaneLimit { source, lanes } => {
-                let most = self.lanes_max(lanes);
-                if let Some(source) = self.sources.get_mut(source.index())
-                    && !source.stream_only
-                {
-                    source.max_lanes = most;
-                }
+                let most = lanes_max(&ledger.config, lanes);
+                self.change(source, |source| {
+                    source.max_lanes = if source.stream_only { source.max_lanes } else { most };
+                });
                 self.next_tick = now;
             }
-            Event::SourceBad { source } => self.source_bad(source, now),
+            Event::SourceBad { source } => {
+                if let Some(key) = ledger.sources.key(source) {
+                    failure::source_bad(ledger, key);
+                    self.next_tick = now;
+                }
+            }
             Event::SourceAgain { source } => {
-                let is_out = |it: &&mut Source| !it.is_usable() || it.has_failed();
-                let out = self.sources.get_mut(source.index()).filter(is_out);
-                let Some(source) = out else { return };
-                source.again();
-                self.ended &= self.size_bytes.is_some() && !self.misses_something();
-                self.next_tick = now;
+                let is_out = |it: &Source| !it.is_usable() || it.has_failed();
+                let key = ledger.sources.key(source);
+                let key = key.filter(|&key| ledger.sources.get(key).is_some_and(is_out));
+                let Some(key) = key else { return };
+                ledger.sources.change(key, Source::again);
+                self.goes_on();
             }
             Event::Consumed { up_to } => {
-                self.consumed = self.consumed.max(up_to);
-                self.all_hungry();
+                ledger.coverage.consumed = ledger.coverage.consumed.max(up_to);
+                ledger.lanes.all_hungry();
             }
         }
-    }
-
-    /// Most lanes of a source that allows so many.
-    fn lanes_max(&self, allowed: Option<u32>) -> u32 {
-        let (Lanes::Auto { max } | Lanes::Fixed(max)) = self.config.lanes;
-        allowed.unwrap_or(max).clamp(1, max.max(1))
     }
 
     /// What to do next at `now`; `None` when there is nothing until the next event or
     /// [`Planner::poll_timeout`].
     pub fn poll(&mut self, now: Time) -> Option<Action> {
-        self.clock = now;
-        if let Some(action) = self.actions.pop_front() {
+        self.ledger.now = now;
+        if let Some(action) = self.ledger.actions.pop_front() {
             return Some(action);
         }
         if self.ended {
             return None;
         }
         if now >= self.next_tick {
-            self.tick(now);
+            self.tick();
         }
-        while let Some(lane) = self.hungry.pop_front() {
-            if let Some(lane) = self.lanes.get_mut(&lane) {
-                lane.hungry = false;
-            }
-            self.feed(lane, now);
-            if !self.actions.is_empty() {
+        while let Some(lane) = self.ledger.lanes.next_hungry() {
+            self.feeder.feed(lane, &mut self.ledger, &self.forecast, &mut self.hedges);
+            if !self.ledger.actions.is_empty() {
                 break;
             }
         }
-        if self.actions.is_empty() && self.size_bytes.is_some() && !self.misses_something() {
+        if self.ledger.actions.is_empty() && self.ledger.coverage.is_complete() {
             self.ended = true;
-            self.actions.push_back(Action::Finished);
+            self.ledger.actions.push_back(Action::Finished);
         }
-        self.actions.pop_front()
-    }
-
-    /// Whether there is, or may yet be, anything to deliver.
-    pub(crate) fn misses_something(&self) -> bool {
-        self.grows || !self.undelivered.is_empty()
+        self.ledger.actions.pop_front()
     }
 
     /// When [`Planner::poll`] wants to be called again even if nothing happens.
@@ -260,329 +197,187 @@ impl Planner {
 
     /// Bytes that are still to be delivered.
     pub fn undelivered(&self) -> &RangeSet {
-        &self.undelivered
+        &self.ledger.coverage.undelivered
     }
 
     /// Seconds until the end if all goes on as now, `None` while that is unknown.
     pub fn time_left_s(&self, now: Time) -> Option<f64> {
-        self.end_at.filter(|&at| at < Time::MAX).map(|at| at.secs_since(now))
-    }
-
-    /// Nothing may be asked for from here on.
-    pub(crate) fn reach(&self) -> u64 {
-        self.config.window_bytes.map_or(u64::MAX, |window| self.consumed.saturating_add(window))
+        self.forecast.time_left_s(now)
     }
 
     /// Bytes asked for a second time to shorten the end, so far.
     pub fn hedged_bytes(&self) -> u64 {
-        self.hedged_bytes
+        self.hedges.bytes
     }
 
-    fn layout(&mut self, size_bytes: u64, missing: RangeSet, now: Time) {
-        self.size_bytes = Some(size_bytes);
-        self.grows = false;
-        self.undelivered = missing;
-        self.open = self.undelivered.clone();
-        self.doubtful = RangeSet::new();
-        self.shared = RangeSet::new();
-        // What the probes were asked for is on its way; clip it to the file.
-        let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
-        for id in ids {
-            let Some(lane) = self.lanes.get_mut(&id) else { continue };
-            let mut asked = Vec::new();
-            for slot in &mut lane.queue {
-                slot.end = slot.end.min(size_bytes);
-                slot.asked_end = slot.asked_end.min(size_bytes).max(slot.start);
-                asked.push(Range::new(slot.start.min(size_bytes), slot.end));
-            }
-            for range in asked {
-                let missing: Vec<Range> = self.undelivered.within(range).collect();
-                for range in missing {
-                    if self.open.remove(range) < range.len() {
-                        self.shared.insert(range);
-                    }
-                }
-            }
-        }
-        for at in 0..self.sources.len() {
-            self.first_lanes(SourceId(at as u32));
-        }
-        self.next_tick = now;
-        self.all_hungry();
+    /// The state of one source, for display.
+    pub fn source(&self, source: SourceId) -> Option<SourceView> {
+        let it = self.ledger.sources.get(self.ledger.sources.key(source)?)?;
+        Some(it.view(self.ledger.lanes_of(it).any(|lane| !lane.queue.is_empty())))
     }
 
-    fn grown(&mut self, size_bytes: u64, missing: &RangeSet, more: bool) {
-        self.size_bytes = Some(size_bytes);
-        self.grows = more;
-        for range in missing.iter() {
-            self.undelivered.insert(range);
-            self.open.insert(range);
-        }
-        self.ended = false;
-        self.all_hungry();
+    /// How many connections there are whose servers limit the rate of each answer. When that changes,
+    /// rates from before say nothing of what is to come.
+    pub fn paced_lanes(&self) -> usize {
+        let is_paced = |lane: &&Lane| lane.is_up() && lane.pace().is_some();
+        self.ledger.lanes.iter().filter(is_paced).count()
     }
 
-    fn lane_up(&mut self, id: LaneId, rtt_s: f64, pipelines: bool, now: Time) {
-        // While it took its time to connect, others may have taken its source's place.
-        let surplus = self.lanes.get(&id).is_some_and(|lane| {
-            let own = self.sources.get(lane.source.index());
-            let in_use = |it: &&Source| it.id != lane.source && self.takes_a_place(it, now);
-            own.is_some_and(|own| own.rtt_s.is_none() && !self.takes_a_place(own, now))
-                && self.sources.iter().filter(in_use).count() >= self.places()
+    /// Changes a source, if it is known.
+    fn change<R>(&mut self, source: SourceId, how: impl FnOnce(&mut Source) -> R) -> Option<R> {
+        let key = self.ledger.sources.key(source)?;
+        self.ledger.sources.change(key, how)
+    }
+
+    /// Somebody may be of use who was not: it is not over unless nothing is missing.
+    fn goes_on(&mut self) {
+        let coverage = &self.ledger.coverage;
+        self.ended &= coverage.is_complete();
+        self.next_tick = self.ledger.now;
+    }
+
+    fn has(&mut self, source: SourceId, range: Range) {
+        let Some(key) = self.ledger.sources.key(source) else { return };
+        let gained = self.ledger.sources.change(key, |source| source.holds.gain(range));
+        self.feeder.gained(gained.into_iter().flatten());
+        self.goes_on();
+        let lanes = self.ledger.sources.get(key).map_or(Vec::new(), |it| it.lanes.clone());
+        lanes.into_iter().for_each(|lane| self.ledger.lanes.make_hungry(lane));
+    }
+
+    fn source_left(&mut self, source: SourceId) {
+        let Some(key) = self.ledger.sources.key(source) else { return };
+        if let Some(source) = self.ledger.sources.get(key) {
+            self.feeder.gained(source.holds.lacks().iter());
+        }
+        self.ledger.close_all(key);
+        self.ledger.sources.leave(key);
+        self.next_tick = self.ledger.now;
+    }
+
+    fn stream_only(&mut self, source: SourceId) {
+        let lanes = self.change(source, |source| {
+            source.stream_only = true;
+            source.max_lanes = 1;
+            source.lanes.clone()
         });
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if lane.state == LaneState::Closing {
-            // It connected again just when it was told to close.
-            return;
-        }
-        lane.connected(now, rtt_s, pipelines);
-        if surplus {
-            let source = lane.source;
-            self.close(id);
-            if let Some(source) = self.sources.get_mut(source.index()) {
-                source.rtt_s = Some(rtt_s);
-                source.status = SourceStatus::Spare;
-            }
-            return;
-        }
-        let id_of_source = lane.source;
-        if let Some(source) = self.sources.get_mut(lane.source.index()) {
-            source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
-            lane.streams = source.stream_only;
-            if let Some(pace) = source.pace {
-                lane.assume_pace(pace.alone());
-            }
-            if source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
-                // It will not live long enough to find out for itself.
-                lane.rate = source.lane_rate;
-            }
-        }
-        if self.size_bytes.is_some() {
-            self.first_lanes(id_of_source);
-        }
-        self.make_hungry(id);
-    }
-
-    /// A source is connected and the size is known: how many lanes it has at first.
-    fn first_lanes(&mut self, id: SourceId) {
-        let left_bytes = if self.grows { u64::MAX } else { self.undelivered.total_bytes() };
-        let auto = self.manners.tunes_lanes && matches!(self.config.lanes, Lanes::Auto { .. });
-        let usable = self.sources.iter().filter(|source| source.is_usable()).count() as u32;
-        if let Some(source) = self.sources.get_mut(id.index()).filter(|_| auto)
-            && let Some(rtt_s) = source.rtt_s
-        {
-            let starters = self.config.starters;
-            source.tuner.first_lane(rtt_s, source.max_lanes, usable, starters, left_bytes);
-            if source.tuner.lanes() as usize > source.lanes.len() {
-                // Its other lanes are not to wait for the next look.
-                self.next_tick = self.clock;
+        for id in lanes.into_iter().flatten() {
+            if let Some(lane) = self.ledger.lanes.get_mut(id) {
+                lane.streams = true;
+                lane.pipelines = false;
             }
         }
     }
 
-    fn arrived(&mut self, id: LaneId, total_bytes: u64, now: Time) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if lane.arrived(now, total_bytes) == 0 {
-            return;
-        }
-        self.heard_at = now;
-        lane.refresh_rate(now);
-        if let Some(source) = self.sources.get_mut(lane.source.index()) {
-            if let Some(took_s) = lane.answer_took_s(now) {
-                source.answered(took_s);
-            }
-            source.delivered(0);
-        }
-        self.speaks(id);
-        self.make_hungry(id);
-    }
-
-    /// A lane that may have been silent is not: what it still owes is its own again, unless
-    /// somebody else took it meanwhile.
-    pub(crate) fn speaks(&mut self, id: LaneId) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if std::mem::replace(&mut lane.silent, false) {
-            for range in lane.undelivered() {
-                self.doubtful.remove(range);
-            }
-        }
-    }
-
-    fn delivered(&mut self, swath: SwathId, range: Range) {
-        let Range { start, end } = self.first_gap;
-        if self.size_bytes.is_none() && range.start <= start && range.end > start {
-            // An answer that does not tell its length: the next request goes on behind it.
-            let end = if range.end < end { end } else { u64::MAX };
-            self.first_gap = Range::new(range.end, end);
-        }
-        let new_bytes = self.undelivered.remove(range);
-        self.open.remove(range);
-        self.doubtful.remove(range);
-        // What a closed lane still had, or lies behind a trimmed end, may be asked for elsewhere.
-        let mut unexpected = true;
-        let mut skipped = None;
-        if let Some(id) = self.swaths.get(&swath).copied()
-            && let Some(lane) = self.lanes.get_mut(&id)
-        {
-            self.heard_at = self.clock;
-            if let Some(slot) = lane.slot_mut(swath) {
-                skipped = (slot.delivered_to < range.start)
-                    .then(|| Range::new(slot.delivered_to, range.start.min(slot.end)));
-                slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
-                unexpected = range.end > slot.end;
-            }
-            let is_first = lane.first_byte_at.is_none();
-            lane.first_byte_at.get_or_insert(self.clock);
-            if let Some(source) = self.sources.get_mut(lane.source.index()) {
-                if is_first {
-                    source.let_in();
-                }
-                // The meters are looked at now and then: it may be known from here first.
-                if let Some(took_s) = lane.answer_took_s(self.clock) {
-                    source.answered(took_s);
-                }
-                source.delivered(new_bytes);
-            }
-        }
-        if let Some(skipped) = skipped {
-            // A lane's bytes come in order: what it passed over does not come from it any more.
-            self.give_back(skipped);
-        }
-        if self.shared.remove(range) > 0 || unexpected {
-            self.release_others(swath, range);
-        }
-    }
-
-    /// The first copy of `range` is here: others that are fetching it need not.
-    fn release_others(&mut self, winner: SwathId, range: Range) {
-        let mut trims = Vec::new();
-        for lane in self.lanes.values() {
-            for (slot, at) in lane.positions() {
-                let left = Range::new(at, slot.end);
-                if slot.swath == winner || left.intersect(range).is_none() {
-                    continue;
-                }
-                let end = self.undelivered.within(left).last().map_or(at, |last| last.end);
-                if end < slot.end {
-                    trims.push((lane.id, slot.swath, end));
-                }
-            }
-        }
-        for (lane, swath, end) in trims {
-            self.trim(lane, swath, end);
-        }
-    }
-
-    fn swath_done(&mut self, swath: SwathId, now: Time) {
-        let Some(id) = self.swaths.remove(&swath) else { return };
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+    fn swath_done(&mut self, swath: SwathId) {
+        let ledger = &mut self.ledger;
+        let Some(id) = ledger.lanes.forget(swath) else { return };
+        let Some(lane) = ledger.lanes.get_mut(id) else { return };
         let Some(slot) = lane.finish(swath) else { return };
-        let source = lane.source;
-        self.policy.swath_ended(source, slot.asked_end - slot.start, now.secs_since(slot.asked_at));
+        let (source, took_s) = (lane.source.id, ledger.now.secs_since(slot.asked_at));
+        self.feeder.policy.swath_ended(source, slot.asked_end - slot.start, took_s);
         // Bytes of it that are not in our hands after all (a short answer) must not get lost.
-        self.give_back(Range::new(slot.delivered_to, slot.end));
-        self.make_hungry(id);
+        ledger.give_back(Range::new(slot.delivered_to, slot.end));
+        ledger.lanes.make_hungry(id);
     }
 
-    /// Close a lane; what it owes goes to others now, not when the loss is confirmed.
-    pub(crate) fn close(&mut self, id: LaneId) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if lane.state == LaneState::Closing {
+    /// Looks at everything.
+    fn tick(&mut self) {
+        let ledger = &mut self.ledger;
+        let now = ledger.now;
+        self.next_tick = now.plus_secs(TICK_S);
+        self.forecast.rate = connections::refresh_rates(ledger);
+        self.forecast.usable_sources = ledger.sources.promising();
+        paced::follow(ledger);
+        silence::watch(ledger);
+        connections::close_dropped(ledger);
+        if now.secs_since(ledger.heard_at) > HASTE_AFTER_S {
+            ledger.sources.make_haste();
+        }
+        self.forecast.look(ledger);
+        if ledger.manners.rebalances && ledger.coverage.size_bytes.is_some() {
+            if let Some(left_s) = self.forecast.horizon_s(&ledger.config, now) {
+                rebalance::rebalance(ledger, left_s);
+            }
+            rebalance::stop_drains(ledger);
+            self.hedges.hedge(ledger);
+        }
+        let time_left_s = self.forecast.time_left_s(now);
+        connections::tune(ledger, time_left_s);
+        connections::open(ledger, time_left_s);
+        self.unstick();
+        self.ledger.lanes.all_hungry();
+        self.check_exhausted();
+    }
+
+    /// Policies leave a slow lane idle when faster ones will be done sooner. Those may be unable to
+    /// take what is left (it is forbidden to them, or they wait), so when everything has come to
+    /// rest, any lane that may must take it.
+    fn unstick(&mut self) {
+        let ledger = &mut self.ledger;
+        let open = ledger.coverage.has_work();
+        let lost = !open
+            && ledger.coverage.size_bytes.is_some()
+            && !ledger.coverage.undelivered.is_empty();
+        let works = |lane: &Lane| !lane.silent && !lane.queue.is_empty();
+        if !(open || lost) || ledger.lanes.iter().any(works) {
+            self.ticks_at_rest = 0;
             return;
         }
-        lane.state = LaneState::Closing;
-        let queue = std::mem::take(&mut lane.queue);
-        if !queue.is_empty()
-            && let Some(source) = self.sources.get_mut(lane.source.index())
+        self.ticks_at_rest += 1;
+        if self.ticks_at_rest < REST_TICKS {
+            return;
+        }
+        if lost {
+            // Nobody owes these bytes, and nobody has brought them. The books do not allow that
+            // (see `audit`); if it happens all the same, they are fetched rather than waited for.
+            ledger.give_back(Range::new(0, u64::MAX));
+        }
+        // A whole-file answer is the last resort: it may be far from what is left.
+        let mut ids: Vec<_> = ledger.lanes.iter().map(|lane| (lane.streams, lane.id)).collect();
+        ids.sort();
+        for (_, id) in ids {
+            if feed_anyhow(id, ledger) {
+                return;
+            }
+        }
+    }
+
+    fn check_exhausted(&mut self) {
+        if self.ended
+            || self.ledger.coverage.is_complete()
+            || !self.ledger.sources.were_any()
+            || self.is_any_of_use()
         {
-            source.cut_short(self.clock);
+            return;
         }
-        for slot in queue {
-            self.swaths.remove(&slot.swath);
-            self.give_back(Range::new(slot.delivered_to, slot.end));
-        }
-        self.actions.push_back(Action::CloseLane { lane: id });
-    }
-
-    /// `range` is no longer asked for by its lane: whatever of it is still missing and on no
-    /// other lane is open again.
-    pub(crate) fn give_back(&mut self, range: Range) {
-        let missing: Vec<Range> = self.undelivered.within(range).collect();
-        for range in missing {
-            self.reopen(range);
+        // What was asked for before it was forbidden may still come.
+        if self.ledger.lanes.iter().all(|lane| lane.queue.is_empty()) {
+            self.ended = true;
+            self.ledger.actions.push_back(Action::Exhausted);
         }
     }
 
-    fn reopen(&mut self, range: Range) {
-        let mut free = RangeSet::from(range);
-        let mut doubtful = RangeSet::new();
-        if self.shared.bytes_within(range) > 0 || self.doubtful.bytes_within(range) > 0 {
-            for lane in self.lanes.values() {
-                for asked in
-                    lane.undelivered().into_iter().filter_map(|asked| asked.intersect(range))
-                {
-                    if lane.silent {
-                        doubtful.insert(asked);
-                    } else {
-                        free.remove(asked);
-                    }
-                }
+    /// Whether any source has something of what is missing. Those that have not are not looked at
+    /// again before that changes.
+    fn is_any_of_use(&mut self) -> bool {
+        let ledger = &mut self.ledger;
+        if ledger.sources.engaged().any(|source| ledger.is_of_use(source)) {
+            return true;
+        }
+        while let Some(key) = ledger.sources.first_waiting() {
+            if ledger.sources.get(key).is_some_and(|source| ledger.is_of_use(source)) {
+                return true;
             }
+            ledger.sources.set_useless(key);
         }
-        for range in free.iter() {
-            self.shared.remove(range);
-            self.doubtful.remove(range);
-            self.open.insert(range);
-            // What a silent lane owes stays its own as well, should it speak again.
-            for range in doubtful.within(range) {
-                self.open.remove(range);
-                self.doubtful.insert(range);
-            }
-        }
-        if !free.is_empty() {
-            self.all_hungry();
-        }
-    }
-
-    /// Let a swath end at `end`; the caller has taken care of the bytes behind it.
-    pub(crate) fn trim(&mut self, id: LaneId, swath: SwathId, end: u64) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let reopen_s = DROP_ROUND_TRIPS * lane.rtt_s + DROP_S;
-        let Some(slot) = lane.slot_mut(swath) else { return };
-        let end = end.max(slot.start);
-        slot.end = slot.end.min(end);
-        let surplus_bytes = slot.asked_end - slot.end;
-        let drain_s = lane.needs_s(surplus_bytes, self.clock).unwrap_or(0.0);
-        let needed = !self.open.is_empty();
-        // Near the end nothing more will be asked for on this lane, so draining costs nothing.
-        // A whole-file answer waits at the new end, and goes on from there if that is wanted.
-        let drop_lane = !lane.streams && needed && drain_s > reopen_s;
-        lane.dropping |= drop_lane;
-        self.actions.push_back(Action::Trim { lane: id, swath, end, drop_lane });
-    }
-
-    pub(crate) fn make_hungry(&mut self, id: LaneId) {
-        if let Some(lane) = self.lanes.get_mut(&id)
-            && !std::mem::replace(&mut lane.hungry, true)
-        {
-            self.hungry.push_back(id);
-        }
-    }
-
-    pub(crate) fn all_hungry(&mut self) {
-        for lane in self.lanes.values_mut() {
-            if lane.is_up() && !std::mem::replace(&mut lane.hungry, true) {
-                self.hungry.push_back(lane.id);
-            }
-        }
+        false
     }
 }
 
-/// Lanes of so few requests do not live long enough to find out anything: they begin with the rate
-/// of those before them, and are followed by the next one even shortly before the end.
-pub(crate) const FLEETING_REQUESTS: u32 = 8;
-/// A trimmed body is drained if that takes less than this many round trips (what a new connection
-/// costs: its handshake, the request and several steps of slow start) …
-const DROP_ROUND_TRIPS: f64 = 5.0;
-/// … and this.
-const DROP_S: f64 = 0.02;
+/// How often everything is looked at. Also the executor's pace for reading the lanes' meters.
+pub(crate) const TICK_S: f64 = 0.02;
+/// When nothing has come from anybody for so long, back-offs are cut short.
+const HASTE_AFTER_S: f64 = 1.0;
+/// So many looks in a row find every lane at rest before one is given work against its policy.
+const REST_TICKS: u32 = 3;

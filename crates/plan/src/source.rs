@@ -3,27 +3,35 @@
 //! States: `Spare` → `Probing` → `Running` ⇄ `Silent`; from each of them to `Waiting` (a back-off
 //! or a server's wish) and back to `Probing`; from everywhere to `Bad`, and back to `Spare` only when that is asked for.
 
-use swath_model::{LaneId, RangeSet, SourceId, Time};
+use std::time::Duration;
+
+use swath_model::{LaneId, Time};
 
 use crate::event::Loss;
+use crate::holds::Holds;
 use crate::paced::SourcePace;
+use crate::source_table::{Filed, SourceKey};
 use crate::tuner::Tuner;
-use crate::view::SourceStatus;
+use crate::view::{SourceStatus, SourceView};
 
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub id: SourceId,
+    pub key: SourceKey,
+    /// What its table knows of its state.
+    pub filed: Filed,
     pub status: SourceStatus,
     pub lanes: Vec<LaneId>,
+    /// When the last of them was lost.
+    pub left_at: Time,
+    /// It is forgotten when its lanes are gone.
+    has_left: bool,
     pub max_lanes: u32,
     /// Nothing new is to be asked of it.
     pub rests: bool,
     pub rtt_s: Option<f64>,
     pub stream_only: bool,
     pub request_limit: Option<u32>,
-    pub forbidden: RangeSet,
-    /// What of that it does not have.
-    pub lacks: RangeSet,
+    pub holds: Holds,
     /// What its last lane brought, bytes per second: all that is known of a new one.
     pub lane_rate: Option<f64>,
     /// How long its lanes waited for connections and first bytes while there was work, in all.
@@ -63,18 +71,21 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub fn new(id: SourceId, max_lanes: u32) -> Self {
+    /// A source that is asked for so many lanes at first, of which it allows `max_lanes`.
+    pub fn new(key: SourceKey, max_lanes: u32, goal: u32) -> Self {
         Self {
-            id,
+            key,
+            filed: Filed::default(),
             status: SourceStatus::Spare,
             lanes: Vec::new(),
+            left_at: Time::ZERO,
+            has_left: false,
             max_lanes: max_lanes.max(1),
             rests: false,
             rtt_s: None,
             stream_only: false,
             request_limit: None,
-            forbidden: RangeSet::new(),
-            lacks: RangeSet::new(),
+            holds: Holds::default(),
             lane_rate: None,
             waited_s: 0.0,
             failures: 0,
@@ -92,13 +103,66 @@ impl Source {
             rate: 0.0,
             best_rate: 0.0,
             delivered_bytes: 0,
-            tuner: Tuner::default(),
+            tuner: Tuner::new(goal),
             pace: None,
         }
     }
 
     pub fn is_usable(&self) -> bool {
         self.status != SourceStatus::Bad
+    }
+
+    /// Whether it has no lane and might be given one.
+    pub fn waits(&self) -> bool {
+        self.is_usable() && !self.rests && self.lanes.is_empty()
+    }
+
+    /// What of its state is on file.
+    pub fn filing(&self) -> Filed {
+        let is_hasty = self.retry_at > self.haste_at || self.quiet_until > self.haste_at;
+        Filed::of(self.is_usable(), self.is_promising(), is_hasty)
+    }
+
+    /// It has left for good.
+    pub fn leave(&mut self) {
+        self.status = SourceStatus::Bad;
+        self.has_left = true;
+    }
+
+    pub fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    /// One more lane to it is being opened.
+    pub fn lane_opened(&mut self, lane: LaneId) {
+        self.lanes.push(lane);
+        self.asked();
+    }
+
+    /// Something is being asked of it.
+    pub fn asked(&mut self) {
+        if self.status == SourceStatus::Spare {
+            self.status = SourceStatus::Probing;
+        }
+    }
+
+    /// Its state, for display; `busy` if anything is asked for on any of its lanes.
+    pub fn view(&self, busy: bool) -> SourceView {
+        SourceView {
+            source: self.key.id,
+            status: self.status,
+            rate_bytes_per_s: self.rate,
+            best_rate_bytes_per_s: self.best_rate,
+            delivered_bytes: self.delivered_bytes,
+            rtt: self.rtt_s.map(Duration::from_secs_f64),
+            lanes: self.lanes.len() as u32,
+            busy,
+            paced: self.pace.is_some(),
+            on_probation: self.on_probation(),
+            failing: self.has_failed(),
+            retry_at: (self.lanes.is_empty() && self.retry_at > Time::ZERO)
+                .then_some(self.retry_at),
+        }
     }
 
     /// Bytes came, `bytes` of them useful: whatever was held against it is forgotten, failures only

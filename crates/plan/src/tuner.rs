@@ -78,10 +78,11 @@ pub(crate) struct Reading {
     pub has_work: bool,
 }
 
-impl Default for Tuner {
-    fn default() -> Self {
+impl Tuner {
+    /// So many lanes are wanted before anything is known.
+    pub fn new(goal: u32) -> Self {
         Self {
-            goal: 1,
+            goal,
             starters: 0,
             shared: 1,
             begun: false,
@@ -100,9 +101,7 @@ impl Default for Tuner {
             paused_before_s: 0.0,
         }
     }
-}
 
-impl Tuner {
     /// The first lane is up: a long route is given several at once, because finding out by trial
     /// would take most of a transfer there (each doubling of the window costs a round trip, and
     /// one lane is capped at the sender's window, commonly 4 MiB, per round trip), and because a

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use swath_model::{SourceId, Time};
 
-use crate::planner::Planner;
-
 /// What a source is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceStatus {
@@ -105,46 +103,4 @@ pub struct WholeView {
     pub in_order: bool,
     /// Smallest unit of a swath, bytes.
     pub grid_bytes: u64,
-}
-
-impl Planner {
-    /// The state of one source, for display.
-    pub fn source(&self, source: SourceId) -> Option<SourceView> {
-        let it = self.sources.get(source.index())?;
-        let busy =
-            it.lanes.iter().any(|id| self.lanes.get(id).is_some_and(|lane| !lane.queue.is_empty()));
-        Some(SourceView {
-            source,
-            status: it.status,
-            rate_bytes_per_s: it.rate,
-            best_rate_bytes_per_s: it.best_rate,
-            delivered_bytes: it.delivered_bytes,
-            rtt: it.rtt_s.map(std::time::Duration::from_secs_f64),
-            lanes: it.lanes.len() as u32,
-            busy,
-            paced: it.pace.is_some(),
-            on_probation: it.on_probation(),
-            failing: it.has_failed(),
-            retry_at: (it.lanes.is_empty() && it.retry_at > Time::ZERO).then_some(it.retry_at),
-        })
-    }
-
-    /// How many connections there are whose servers limit the rate of each answer. When that changes,
-    /// rates from before say nothing of what is to come.
-    pub fn paced_lanes(&self) -> usize {
-        self.lanes.values().filter(|lane| lane.is_up() && lane.pace().is_some()).count()
-    }
-
-    pub(crate) fn whole_view(&self, now: Time) -> WholeView {
-        WholeView {
-            size_bytes: self.size_bytes.unwrap_or(0),
-            undelivered_bytes: self.undelivered.total_bytes(),
-            open_bytes: self.open.total_bytes(),
-            rate_bytes_per_s: self.rate,
-            time_left_s: self.horizon_s(now).unwrap_or(f64::INFINITY),
-            sources: self.usable_sources.min(self.config.max_sources),
-            in_order: self.config.window_bytes.is_some(),
-            grid_bytes: self.config.grid_bytes.max(1),
-        }
-    }
 }

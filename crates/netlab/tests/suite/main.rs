@@ -7,4 +7,5 @@ mod routes_scripts;
 mod serve;
 mod sim_random;
 mod sim_scripts;
+mod sim_swarm;
 mod wan;

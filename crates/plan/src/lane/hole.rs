@@ -3,7 +3,7 @@
 use swath_model::Time;
 
 use super::Lane;
-use crate::upkeep::TICK_S;
+use crate::planner::TICK_S;
 
 impl Lane {
     /// Something has come again: takes note of how long nothing had.

@@ -11,13 +11,14 @@ mod pace;
 
 use std::collections::VecDeque;
 
-use swath_model::{LaneId, Range, SourceId, SwathId, Time};
+use swath_model::{LaneId, Range, SwathId, Time};
 
 pub(crate) use pace::Pace;
 use pace::PaceMeter;
 
+use crate::planner::TICK_S;
 use crate::rate::RateWindow;
-use crate::upkeep::TICK_S;
+use crate::source_table::SourceKey;
 
 /// Where a lane is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub id: LaneId,
-    pub source: SourceId,
+    pub source: SourceKey,
     pub state: LaneState,
     pub since: Time,
     pub rtt_s: f64,
@@ -109,7 +110,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub fn new(id: LaneId, source: SourceId, now: Time) -> Self {
+    pub fn new(id: LaneId, source: SourceKey, now: Time) -> Self {
         Self {
             id,
             source,
@@ -460,6 +461,14 @@ impl Lane {
             .collect()
     }
 
+    /// What a pause that the lane is in counts against it.
+    pub fn overdue_s(&self, now: Time) -> f64 {
+        let paused_s = now.secs_since(self.heard_at);
+        // Where each answer is limited there is a pause in each period.
+        let usual_s = self.trip_s().max(self.pause_s());
+        if paused_s > OVERDUE_ROUND_TRIPS * usual_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 }
+    }
+
     /// After how long without a byte this lane counts as silent.
     pub fn silence_s(&self) -> f64 {
         let patience_s = if self.first_byte_at.is_some() { SILENCE_MIN_S } else { SILENCE_FIRST_S };
@@ -490,6 +499,10 @@ const SILENCE_PERIODS: f64 = 2.5;
 const SILENCE_ANSWER_S: f64 = 0.4;
 /// The first answer of a connection may need work at the server (opening, authorisation).
 const SILENCE_FIRST_S: f64 = 0.6;
+/// Data comes in bursts up to a round trip apart; a pause beyond this many …
+const OVERDUE_ROUND_TRIPS: f64 = 1.2;
+/// … and this counts against a lane.
+const OVERDUE_S: f64 = 0.02;
 
 #[cfg(test)]
 mod tests {
@@ -509,7 +522,7 @@ mod tests {
 
     #[test]
     fn positions_follow_the_meter_over_trimmed_and_drained_swaths() {
-        let mut lane = Lane::new(LaneId(0), SourceId(0), Time::ZERO);
+        let mut lane = Lane::new(LaneId(0), SourceKey::first(), Time::ZERO);
         lane.connected(Time::ZERO, 0.01, true);
         lane.push(slot(0, 1000, 2000), Time::ZERO);
         lane.push(slot(1, 5000, 6000), Time::ZERO);
@@ -529,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_swath_that_ends_before_its_turn_is_drained_in_its_turn() {
-        let mut lane = Lane::new(LaneId(0), SourceId(0), Time::ZERO);
+        let mut lane = Lane::new(LaneId(0), SourceKey::first(), Time::ZERO);
         lane.connected(Time::ZERO, 0.01, true);
         for n in 0..3 {
             lane.push(slot(n, 1000 * n, 1000 * n + 1000), Time::ZERO);
@@ -544,7 +557,7 @@ mod tests {
 
     #[test]
     fn a_request_that_was_never_sent_is_not_waited_for() {
-        let mut lane = Lane::new(LaneId(0), SourceId(0), Time::ZERO);
+        let mut lane = Lane::new(LaneId(0), SourceKey::first(), Time::ZERO);
         lane.connected(Time::ZERO, 0.01, true);
         lane.push(slot(0, 0, 1000), Time::ZERO);
         lane.finish(SwathId(0)).unwrap();
@@ -559,7 +572,7 @@ mod tests {
     fn what_still_passes_for_nobody_is_not_taken_for_the_next_answer() {
         // The lane then seemed to have brought everything while its last bytes were on their way:
         // nobody asked for them elsewhere, and at the end everybody waited.
-        let mut lane = Lane::new(LaneId(0), SourceId(0), Time::ZERO);
+        let mut lane = Lane::new(LaneId(0), SourceKey::first(), Time::ZERO);
         lane.connected(Time::ZERO, 0.01, true);
         lane.push(slot(0, 0, 1000), Time::ZERO);
         lane.finish(SwathId(0)).unwrap();

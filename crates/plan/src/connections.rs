@@ -1,0 +1,306 @@
+//! How many lanes each source has, and which sources have any.
+
+use swath_model::LaneId;
+
+use crate::config::{Config, Lanes};
+use crate::event::Action;
+use crate::lane::{Lane, LaneState};
+use crate::ledger::Ledger;
+use crate::paced;
+use crate::planner::TICK_S;
+use crate::policy::Manners;
+use crate::source::Source;
+use crate::source_table::SourceKey;
+use crate::tuner::Reading;
+use crate::view::SourceStatus;
+
+/// Most lanes of a source that allows so many.
+pub(crate) fn lanes_max(config: &Config, allowed: Option<u32>) -> u32 {
+    let (Lanes::Auto { max } | Lanes::Fixed(max)) = config.lanes;
+    allowed.unwrap_or(max).clamp(1, max.max(1))
+}
+
+/// How many lanes a source is to have before anything is known of it.
+pub(crate) fn first_goal(config: &Config, manners: Manners) -> u32 {
+    match config.lanes {
+        Lanes::Fixed(count) if manners.tunes_lanes => count,
+        _ => 1,
+    }
+}
+
+/// A lane is connected. Answers whether its source is to be given more of them at once.
+pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bool) -> bool {
+    // While it took its time to connect, others may have taken its source's place.
+    let is_surplus = |lane: &Lane| {
+        let own = ledger.source_of(lane);
+        let others = ledger.sources.engaged().filter(|it| it.key != lane.source);
+        own.is_some_and(|own| own.rtt_s.is_none() && !ledger.takes_a_place(own))
+            && others.filter(|it| ledger.takes_a_place(it)).count() >= ledger.places()
+    };
+    let surplus = ledger.lanes.get(id).is_some_and(is_surplus);
+    let Some(lane) = ledger.lanes.get_mut(id) else { return false };
+    if lane.state == LaneState::Closing {
+        // It connected again just when it was told to close.
+        return false;
+    }
+    lane.connected(ledger.now, rtt_s, pipelines);
+    let key = lane.source;
+    if surplus {
+        ledger.close(id);
+        if let Some(source) = ledger.sources.get_mut(key) {
+            source.rtt_s = Some(rtt_s);
+            source.status = SourceStatus::Spare;
+        }
+        return false;
+    }
+    if let Some(source) = ledger.sources.get_mut(key) {
+        source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
+        lane.streams = source.stream_only;
+        if let Some(pace) = source.pace {
+            lane.assume_pace(pace.alone());
+        }
+        if source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
+            // It will not live long enough to find out for itself.
+            lane.rate = source.lane_rate;
+        }
+    }
+    let more = ledger.coverage.size_bytes.is_some() && first_lanes(ledger, key);
+    ledger.lanes.make_hungry(id);
+    more
+}
+
+/// A source is connected and the size is known: how many lanes it has at first. Answers whether
+/// these are more than it has.
+pub(crate) fn first_lanes(ledger: &mut Ledger, key: SourceKey) -> bool {
+    let coverage = &ledger.coverage;
+    let left_bytes = if coverage.grows { u64::MAX } else { coverage.undelivered.total_bytes() };
+    let config = &ledger.config;
+    let auto = ledger.manners.tunes_lanes && matches!(config.lanes, Lanes::Auto { .. });
+    let (usable, starters) = (ledger.sources.usable() as u32, config.starters);
+    let Some(source) = ledger.sources.get_mut(key).filter(|_| auto) else { return false };
+    let Some(rtt_s) = source.rtt_s else { return false };
+    source.tuner.first_lane(rtt_s, source.max_lanes, usable, starters, left_bytes);
+    source.tuner.lanes() as usize > source.lanes.len()
+}
+
+/// Rates of lanes and sources at this look. Returns the sum of what arrives, bytes per second.
+pub(crate) fn refresh_rates(ledger: &mut Ledger) -> f64 {
+    let (now, work) = (ledger.now, !ledger.coverage.open.is_empty());
+    let mut sum = 0.0;
+    ledger.sources.disengage_idle(now);
+    for key in ledger.sources.engaged_keys() {
+        let Some(source) = ledger.sources.get_mut(key) else { continue };
+        source.rate = 0.0;
+        let mut serving = 0;
+        for id in &source.lanes {
+            let Some(lane) = ledger.lanes.get_mut(*id) else { continue };
+            lane.refresh_rate(now);
+            if work && lane.waits() {
+                source.waited_s += TICK_S;
+            }
+            if lane.is_up() && !lane.silent && !lane.queue.is_empty() {
+                source.rate += lane.rate.unwrap_or(0.0);
+                serving += u32::from(lane.was_answered());
+            }
+        }
+        sum += source.rate;
+        source.served_most = source.served_most.max(serving);
+        source.best_rate = source.best_rate.max(source.rate);
+    }
+    sum
+}
+
+/// A lane that was to end behind a trimmed swath, and has nothing left to bring, has no more use,
+/// whether its connection has met that point or not.
+pub(crate) fn close_dropped(ledger: &mut Ledger) {
+    let is_done = |lane: &&Lane| lane.is_up() && lane.dropping && lane.queue.is_empty();
+    let done: Vec<LaneId> = ledger.lanes.iter().filter(is_done).map(|lane| lane.id).collect();
+    for id in done {
+        ledger.close(id);
+    }
+}
+
+/// Adjusts how many lanes each source is to have, and closes those above that.
+pub(crate) fn tune(ledger: &mut Ledger, time_left_s: Option<f64>) {
+    for key in ledger.sources.engaged_keys() {
+        let Some(source) = ledger.sources.get(key).filter(|it| it.is_usable()) else { continue };
+        if !source.rests {
+            let goal = goal(ledger, source, time_left_s);
+            if let Some(source) = ledger.sources.get_mut(key) {
+                source.tuner.goal = match goal {
+                    Goal::Lanes(count) => count,
+                    Goal::Tuned(reading) => {
+                        if let Some(reading) = reading {
+                            source.tuner.tick(reading);
+                        }
+                        let allowed = source.tuner.allowed(ledger.now);
+                        source.tuner.goal.min(source.max_lanes).min(allowed)
+                    }
+                };
+            }
+        }
+        fit(ledger, key);
+    }
+}
+
+/// How the number of a source's lanes is found.
+enum Goal {
+    /// So many.
+    Lanes(u32),
+    /// By its tuner, which looks at this now.
+    Tuned(Option<Reading>),
+}
+
+fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Goal {
+    let now = ledger.now;
+    match ledger.config.lanes {
+        _ if !ledger.manners.tunes_lanes => Goal::Lanes(1),
+        Lanes::Fixed(count) => {
+            Goal::Lanes(count.min(source.max_lanes).min(source.tuner.allowed(now)))
+        }
+        Lanes::Auto { .. } if source.pace.is_some() => {
+            Goal::Lanes(paced::goal(ledger, source, time_left_s).unwrap_or(1))
+        }
+        Lanes::Auto { .. } => {
+            let lanes = || ledger.lanes_of(source);
+            let is_up = |it: &&Lane| it.is_up() && !it.parked && it.first_byte_at.is_some();
+            let reading = || Reading {
+                now,
+                rate: source.rate,
+                paused_s: source.waited_s + lanes().map(|lane| lane.paused_s).sum::<f64>(),
+                rtt_s: source.rtt_s.unwrap_or(0.1),
+                lanes_up: lanes().filter(is_up).count() as u32,
+                lanes_max: source.max_lanes,
+                time_left_s: time_left_s.unwrap_or(0.0),
+                has_work: !ledger.coverage.open.is_empty(),
+            };
+            let tunable = source.status == SourceStatus::Running
+                && !source.stream_only
+                && !lanes().any(Lane::suspects_pace);
+            Goal::Tuned(tunable.then(reading))
+        }
+    }
+}
+
+/// Park the newest lanes above the goal, take parked ones back below it, close parked ones that have
+/// nothing left to deliver. Tell all of them their windows.
+fn fit(ledger: &mut Ledger, key: SourceKey) {
+    let Some(source) = ledger.sources.get(key) else { return };
+    let goal = if source.rests { 0 } else { source.tuner.lanes().min(source.max_lanes) as usize };
+    let window_bytes = source.tuner.window_bytes();
+    let mut lanes: Vec<&Lane> = ledger.lanes_of(source).collect();
+    // Those that are up before those that are still to connect.
+    lanes.sort_by_key(|lane| !lane.is_up());
+    lanes.retain(|lane| lane.state != LaneState::Closing && !ledger.is_spent(lane));
+    let ids: Vec<LaneId> = lanes.into_iter().map(|lane| lane.id).collect();
+    let mut idle_parked = Vec::new();
+    for (at, id) in ids.into_iter().enumerate() {
+        let Some(lane) = ledger.lanes.get_mut(id) else { continue };
+        if lane.window_bytes != window_bytes {
+            lane.window_bytes = window_bytes;
+            ledger.actions.push_back(Action::Window { lane: id, bytes: window_bytes });
+        }
+        lane.parked = at >= goal;
+        if lane.parked && lane.queue.is_empty() && lane.is_up() {
+            idle_parked.push(id);
+        }
+    }
+    for id in idle_parked {
+        ledger.close(id);
+    }
+}
+
+/// Opens the lanes that are wanted and not there.
+pub(crate) fn open(ledger: &mut Ledger, time_left_s: Option<f64>) {
+    let coverage = &ledger.coverage;
+    let wanted = coverage.size_bytes.is_none() || coverage.grows || coverage.has_work();
+    // Once everything is asked for, only a lane that could take a share is worth opening.
+    if !wanted && time_left_s.is_none_or(|left| left <= OPEN_WORTH_S) {
+        return;
+    }
+    ledger.sources.wake(ledger.now);
+    let engaged = ledger.sources.engaged();
+    let mut in_use = engaged.filter(|source| ledger.takes_a_place(source)).count();
+    let limit = ledger.places();
+    // Those that failed lately come after those that have not.
+    let has_lanes = |source: &&Source| !source.lanes.is_empty();
+    let with_lanes = ledger.sources.engaged().filter(has_lanes);
+    let mut with_lanes: Vec<(bool, SourceKey)> =
+        with_lanes.map(|source| (source.has_failed(), source.key)).collect();
+    with_lanes.sort();
+    let mut with_lanes = with_lanes.into_iter().peekable();
+    loop {
+        // A further source only where there is a place for it.
+        let new = ledger.sources.first_ready().filter(|_| in_use < limit);
+        let own = with_lanes.peek().copied();
+        let Some((_, key)) = new.into_iter().chain(own).min() else { return };
+        if own.is_some_and(|own| own.1 == key) {
+            with_lanes.next();
+        }
+        let Some(source) = ledger.sources.get(key) else { return };
+        if !ledger.is_of_use(source) {
+            if source.lanes.is_empty() {
+                ledger.sources.set_useless(key);
+            }
+            continue;
+        }
+        if source.retry_at > ledger.now {
+            continue;
+        }
+        if source.lanes.is_empty() {
+            in_use += 1;
+        }
+        let have = source.lanes.len() as u32;
+        for _ in have..most(ledger, source, time_left_s) {
+            ledger.open(key);
+        }
+        if !ledger.config.eager && stays_with_few(ledger) {
+            return;
+        }
+    }
+}
+
+/// How many lanes a source may have now.
+fn most(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> u32 {
+    let is_doubtful = source.on_probation() || source.status == SourceStatus::Silent;
+    let goal = if is_doubtful { 1 } else { source.tuner.lanes() };
+    let is_spent = |lane: &&Lane| ledger.is_spent(lane);
+    let spent = ledger.lanes_of(source).filter(is_spent).count() as u32;
+    // The successor of a lane that is about to end comes up meanwhile.
+    let allowed = source.max_lanes.min(source.tuner.allowed(ledger.now)).max(1);
+    let most = (goal.max(1) + spent.min(goal.max(1))).min(allowed);
+    if is_late_for(source, time_left_s) { most.min(1 + spent.min(1)) } else { most }
+}
+
+/// Whether a further lane of this source would come too late to bring anything.
+fn is_late_for(source: &Source, time_left_s: Option<f64>) -> bool {
+    // Each of its lanes brings one answer or a few: the next one is needed to go on at all.
+    let is_fleeting = source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS);
+    let needs_s = LANE_ROUND_TRIPS * source.rtt_s.unwrap_or(0.0);
+    !is_fleeting && time_left_s.is_some_and(|left_s| left_s < needs_s)
+}
+
+/// For lists of small files: whether the sources contacted so far will do.
+fn stays_with_few(ledger: &Ledger) -> bool {
+    let coverage = &ledger.coverage;
+    let small = coverage.size_bytes.is_none() || coverage.undelivered.total_bytes() < SMALL_BYTES;
+    let lively = ledger.lanes.iter().any(|lane| match lane.state {
+        LaneState::Up => !lane.silent,
+        LaneState::Opening => ledger.now.secs_since(lane.since) < NEXT_SOURCE_S,
+        LaneState::Closing => false,
+    });
+    small && lively
+}
+
+/// Lanes of so few requests do not live long enough to find out anything: they begin with the rate
+/// of those before them, and are followed by the next one even shortly before the end.
+const FLEETING_REQUESTS: u32 = 8;
+/// With everything asked for and less than this to go, a new lane would come too late.
+const OPEN_WORTH_S: f64 = 0.5;
+/// With less than so many round trips to go, a further lane of a source would come too late: it
+/// connects in one, its answer takes another, and in the third it brings next to nothing.
+const LANE_ROUND_TRIPS: f64 = 3.0;
+/// Up to this size a file of a list is left to one source.
+const SMALL_BYTES: u64 = 4 << 20;
+/// A source of a list that has not connected after this long is not waited for.
+const NEXT_SOURCE_S: f64 = 0.3;

@@ -1,0 +1,218 @@
+//! What is delivered, asked for and left to ask for.
+//!
+//! Always holds, for every byte of the file: it is delivered, or open (nobody is asked for it), or
+//! asked for on at least one lane. `doubtful` are bytes asked for on lanes that fell silent;
+//! `shared` are bytes asked for on more than one lane.
+
+use swath_model::{Range, RangeSet};
+
+use crate::config::Config;
+use crate::holds::Holds;
+use crate::lane_table::LaneTable;
+
+/// The bytes of the file, by what became of them.
+pub(crate) struct Coverage {
+    pub size_bytes: Option<u64>,
+    /// The file may still grow.
+    pub grows: bool,
+    pub undelivered: RangeSet,
+    pub open: RangeSet,
+    pub doubtful: RangeSet,
+    pub shared: RangeSet,
+    /// Where the first request lies while the size is unknown; moves on with what it brings.
+    pub first_gap: Range,
+    /// How far an ordered consumer has come.
+    pub consumed: u64,
+}
+
+impl Coverage {
+    /// Nothing is known of the file yet.
+    pub fn new() -> Self {
+        Self {
+            size_bytes: None,
+            grows: false,
+            undelivered: RangeSet::new(),
+            open: RangeSet::new(),
+            doubtful: RangeSet::new(),
+            shared: RangeSet::new(),
+            first_gap: Range::new(0, u64::MAX),
+            consumed: 0,
+        }
+    }
+
+    /// The size is known; what `asked` was asked for before that is on its way.
+    pub fn lay_out(&mut self, size_bytes: u64, missing: RangeSet, asked: &[Range]) {
+        self.size_bytes = Some(size_bytes);
+        self.grows = false;
+        self.undelivered = missing;
+        self.open = self.undelivered.clone();
+        self.doubtful = RangeSet::new();
+        self.shared = RangeSet::new();
+        for &range in asked {
+            for range in self.undelivered.within(range) {
+                if self.open.remove(range) < range.len() {
+                    self.shared.insert(range);
+                }
+            }
+        }
+    }
+
+    /// The file is longer than was known.
+    pub fn grow(&mut self, size_bytes: u64, missing: &RangeSet, more: bool) {
+        self.size_bytes = Some(size_bytes);
+        self.grows = more;
+        self.undelivered.union_with(missing);
+        self.open.union_with(missing);
+    }
+
+    /// Whether there is, or may yet be, anything to deliver.
+    pub fn misses_something(&self) -> bool {
+        self.grows || !self.undelivered.is_empty()
+    }
+
+    /// Whether the size is known and all is delivered.
+    pub fn is_complete(&self) -> bool {
+        self.size_bytes.is_some() && !self.misses_something()
+    }
+
+    /// Whether anything is to be asked for: nobody is, or somebody who fell silent.
+    pub fn has_work(&self) -> bool {
+        !self.open.is_empty() || !self.doubtful.is_empty()
+    }
+
+    /// Nothing may be asked for from here on.
+    pub fn reach(&self, config: &Config) -> u64 {
+        config.window_bytes.map_or(u64::MAX, |window| self.consumed.saturating_add(window))
+    }
+
+    /// Whether a source may be asked for any of what is missing, now or later.
+    pub fn needs_any_of(&self, holds: &Holds) -> bool {
+        holds.is_whole()
+            || match self.size_bytes {
+                // Nobody knows yet what is missing.
+                None => holds.may_any(),
+                Some(_) => self.grows || holds.first_of(&self.undelivered, 0).is_some(),
+            }
+    }
+
+    /// `range` is here; returns how much of it was missing.
+    pub fn deliver(&mut self, range: Range) -> u64 {
+        let Range { start, end } = self.first_gap;
+        if self.size_bytes.is_none() && range.start <= start && range.end > start {
+            // An answer that does not tell its length: the next request goes on behind it.
+            let end = if range.end < end { end } else { u64::MAX };
+            self.first_gap = Range::new(range.end, end);
+        }
+        self.open.remove(range);
+        self.doubtful.remove(range);
+        self.undelivered.remove(range)
+    }
+
+    /// A range that was open, or that a silent lane owes, is about to be asked for.
+    pub fn take(&mut self, range: Range) {
+        if self.open.remove(range) == 0 {
+            self.doubtful.remove(range);
+            self.shared.insert(range);
+        }
+    }
+
+    /// `range` is owed by a silent lane: doubtful, as far as no lively one brings it.
+    pub fn doubt(&mut self, range: Range, lanes: &LaneTable) {
+        let mut doubtful: RangeSet = self.undelivered.within(range).collect();
+        if self.shared.bytes_within(range) > 0 {
+            for lane in lanes.iter().filter(|lane| !lane.silent) {
+                for asked in lane.undelivered() {
+                    doubtful.remove(asked);
+                }
+            }
+        }
+        self.doubtful.union_with(&doubtful);
+    }
+
+    /// `range` is no longer asked for by its lane: whatever of it is still missing and on no other
+    /// lane is open again. Returns whether there is any.
+    pub fn give_back(&mut self, range: Range, lanes: &LaneTable) -> bool {
+        let missing: Vec<Range> = self.undelivered.within(range).collect();
+        let mut is_any = false;
+        for range in missing {
+            is_any |= self.reopen(range, lanes);
+        }
+        is_any
+    }
+
+    /// As [`Coverage::give_back`], for a range all of which is missing.
+    pub fn reopen(&mut self, range: Range, lanes: &LaneTable) -> bool {
+        let mut free = RangeSet::from(range);
+        let mut doubtful = RangeSet::new();
+        if self.shared.bytes_within(range) > 0 || self.doubtful.bytes_within(range) > 0 {
+            for lane in lanes.iter() {
+                for asked in
+                    lane.undelivered().into_iter().filter_map(|asked| asked.intersect(range))
+                {
+                    if lane.silent {
+                        doubtful.insert(asked);
+                    } else {
+                        free.remove(asked);
+                    }
+                }
+            }
+        }
+        for range in free.iter() {
+            self.shared.remove(range);
+            self.doubtful.remove(range);
+            self.open.insert(range);
+            // What a silent lane owes stays its own as well, should it speak again.
+            for range in doubtful.within(range) {
+                self.open.remove(range);
+                self.doubtful.insert(range);
+            }
+        }
+        !free.is_empty()
+    }
+
+    /// The next `bytes` bytes or fewer at or after `from` that a source may be asked for: open ones
+    /// first, then those that a silent lane owes.
+    pub fn find(&self, holds: &Holds, from: u64, bytes: u64, config: &Config) -> Option<Range> {
+        let limit = self.reach(config);
+        let first = |set: &RangeSet| holds.first_of(set, from).filter(|run| run.start < limit);
+        let run = first(&self.open).or_else(|| first(&self.doubtful))?;
+        Some(self.begin(run, bytes, config))
+    }
+
+    /// As [`Coverage::find`], but the longest of the ranges that would do rather than the first one.
+    pub fn find_long(&self, holds: &Holds, bytes: u64, config: &Config) -> Option<Range> {
+        let mut best = self.find(holds, 0, bytes, config)?;
+        let mut from = best.end;
+        while best.len() < bytes {
+            let next = self.find(holds, from, bytes, config);
+            let Some(next) = next.filter(|next| next.start >= from) else { break };
+            from = next.end;
+            if next.len() > best.len() {
+                best = next;
+            }
+        }
+        Some(best)
+    }
+
+    /// What is asked for of `run` where about `bytes` bytes are wanted.
+    pub fn begin(&self, run: Range, bytes: u64, config: &Config) -> Range {
+        Range::new(run.start, cut(run, bytes, config).min(self.reach(config)))
+    }
+}
+
+/// Where a swath of about `bytes` bytes from the start of `run` ends: on the grid, and at the end of
+/// the run if hardly anything would be left of it.
+pub(crate) fn cut(run: Range, bytes: u64, config: &Config) -> u64 {
+    let grid = config.grid_bytes.max(1);
+    let end = run.start.saturating_add(bytes);
+    if end.saturating_add(grid / 2) >= run.end {
+        return run.end;
+    }
+    let down = end / grid * grid;
+    if down > run.start { down } else { (run.start / grid + 1).saturating_mul(grid).min(run.end) }
+}
+
+/// Where the unit that holds the byte at `offset` begins.
+pub(crate) fn unit_at(offset: u64, config: &Config) -> u64 {
+    offset - offset % config.unit_bytes.max(1)
+}

@@ -1,0 +1,236 @@
+//! Gives lanes their next swaths: the picker says which range, the policy how much of it.
+
+use swath_model::{LaneId, Range, RangeSet};
+
+use crate::config::Config;
+use crate::coverage::{cut, unit_at};
+use crate::forecast::Forecast;
+use crate::hedge::Hedges;
+use crate::lane::{Lane, LaneState};
+use crate::ledger::Ledger;
+use crate::picker::{self, Picker};
+use crate::policy::{self, Policy};
+use crate::source::Source;
+use crate::source_table::SourceKey;
+use crate::view::{LaneView, WholeView};
+
+/// Who decides what a lane is asked for next.
+pub(crate) struct Feeder {
+    pub policy: Box<dyn Policy>,
+    picker: Box<dyn Picker>,
+}
+
+impl Feeder {
+    /// As the configuration says.
+    pub fn new(config: &Config) -> Self {
+        Self { policy: policy::of(config), picker: picker::of(config) }
+    }
+
+    /// A source has these ranges from now on.
+    pub fn gained(&mut self, ranges: impl IntoIterator<Item = Range>) {
+        ranges.into_iter().for_each(|range| self.picker.count(range, true));
+    }
+
+    /// A source does not have these ranges (any more).
+    pub fn lost(&mut self, ranges: impl IntoIterator<Item = Range>) {
+        ranges.into_iter().for_each(|range| self.picker.count(range, false));
+    }
+
+    /// Give `id` as many swaths as its policy wants it to have now.
+    pub fn feed(
+        &mut self,
+        id: LaneId,
+        ledger: &mut Ledger,
+        forecast: &Forecast,
+        hedges: &mut Hedges,
+    ) {
+        if ledger.coverage.size_bytes.is_none() {
+            feed_probe(id, ledger);
+            return;
+        }
+        // The limit only guards against a policy that is never satisfied.
+        for _ in 0..FEED_MAX {
+            let Some((lane, source)) = takes_more(id, ledger) else { return };
+            if lane.streams {
+                if lane.queue.len() <= 1 {
+                    feed_stream(id, ledger, forecast);
+                }
+                return;
+            }
+            let view = lane_view(lane, source, ledger);
+            let whole = whole_view(ledger, forecast);
+            let Some(bytes) = self.policy.next(&view, &whole) else { return };
+            let (coverage, config) = (&ledger.coverage, &ledger.config);
+            let range = match view.paced && config.window_bytes.is_none() {
+                true => coverage.find_long(&source.holds, bytes, config),
+                false => self.pick(source, bytes, ledger),
+            };
+            let Some(range) = range else {
+                if ledger.manners.repeats_chunks && view.queued == 0 {
+                    hedges.bytes += repeat_chunk(id, ledger);
+                }
+                return;
+            };
+            ledger.take(id, range);
+        }
+    }
+
+    /// `bytes` bytes or fewer that a source may be asked for: open ones, else those that a silent
+    /// lane owes.
+    fn pick(&mut self, source: &Source, bytes: u64, ledger: &Ledger) -> Option<Range> {
+        let Ledger { coverage, config, .. } = ledger;
+        let limit = coverage.reach(config);
+        let mut pick = |set: &RangeSet| self.picker.pick(set, &source.holds, limit);
+        let run = pick(&coverage.open).or_else(|| pick(&coverage.doubtful))?;
+        Some(coverage.begin(run, bytes, config))
+    }
+}
+
+/// A lane that may be given more, and its source.
+fn takes_more(id: LaneId, ledger: &Ledger) -> Option<(&Lane, &Source)> {
+    let lane = ledger.lanes.get(id)?;
+    let source = ledger.source_of(lane)?;
+    let is_free = lane.is_up() && !lane.parked && !lane.silent && !lane.dropping;
+    (is_free && ledger.may_be_asked(source)).then_some((lane, source))
+}
+
+fn lane_view(lane: &Lane, source: &Source, ledger: &Ledger) -> LaneView {
+    LaneView {
+        source: source.key.id,
+        rate_bytes_per_s: lane.rate,
+        brought_bytes: lane.brought_bytes(),
+        peer_rate_bytes_per_s: source.best_rate / source.lanes.len().max(1) as f64,
+        rtt_s: lane.trip_s(),
+        stop_s: lane.stop_s,
+        queued: lane.queue.len(),
+        backlog_bytes: lane.coming_bytes(),
+        backlog_s: lane.backlog_s(ledger.now),
+        pipelines: lane.pipelines,
+        ramping: lane.ramping(ledger.now),
+        on_probation: source.on_probation(),
+        requests_max: source.request_limit,
+        paced: lane.pace().is_some(),
+        answer_least_bytes: lane.answer_least_bytes(),
+    }
+}
+
+fn whole_view(ledger: &Ledger, forecast: &Forecast) -> WholeView {
+    let Ledger { coverage, config, .. } = ledger;
+    WholeView {
+        size_bytes: coverage.size_bytes.unwrap_or(0),
+        undelivered_bytes: coverage.undelivered.total_bytes(),
+        open_bytes: coverage.open.total_bytes(),
+        rate_bytes_per_s: forecast.rate,
+        time_left_s: forecast.horizon_s(config, ledger.now).unwrap_or(f64::INFINITY),
+        sources: forecast.usable_sources.min(config.max_sources),
+        in_order: config.window_bytes.is_some(),
+        grid_bytes: config.grid_bytes.max(1),
+    }
+}
+
+/// A source that sends only the whole file is worth what lies ahead of where its answer
+/// stands: it gets its whole share in one piece, and nothing that others bring sooner than it
+/// could skip up to it.
+fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
+    let Some(lane) = ledger.lanes.get(id) else { return };
+    let able = |lane: &Lane| {
+        lane.state != LaneState::Closing && !lane.silent && !lane.parked && !lane.streams
+    };
+    let others = ledger.lanes.iter().any(able);
+    let (source, rate, idle) = (lane.source, lane.rate, lane.queue.is_empty());
+    // Behind what it is asked for already, or where its answer stands.
+    let at = lane.queue.back().map_or(lane.stream_at(), |slot| slot.asked_end);
+    let whole = whole_view(ledger, forecast);
+    let share = match rate {
+        _ if !others => u64::MAX,
+        Some(rate) if whole.time_left_s.is_finite() => (rate * whole.time_left_s) as u64,
+        _ => whole.undelivered_bytes / whole.sources.max(1) as u64,
+    };
+    let share = if others { share.saturating_sub(lane.pipe_bytes()) } else { share };
+    // Ahead of where it stands, else from the beginning.
+    for from in if idle { [Some(at), Some(0)] } else { [Some(at), None] }.into_iter().flatten() {
+        let Some(range) = find(source, from, share, ledger) else { continue };
+        let skip_bytes = match range.start.checked_sub(at) {
+            _ if !others => 0,
+            Some(ahead_bytes) => ahead_bytes,
+            None => range.start,
+        };
+        let useful = share.saturating_sub(skip_bytes).min(range.len());
+        if useful >= ledger.config.grid_bytes.min(range.len()) {
+            let range = Range::new(range.start, cut(range, useful, &ledger.config));
+            ledger.take(id, range);
+            return;
+        }
+    }
+}
+
+/// Give an idle lane the next range that it may be asked for, whatever its policy thinks; answers
+/// whether there was one.
+pub(crate) fn feed_anyhow(id: LaneId, ledger: &mut Ledger) -> bool {
+    let idle = takes_more(id, ledger).filter(|(lane, _)| lane.queue.is_empty());
+    let Some((lane, source)) = idle else { return false };
+    let bytes = (lane.rate.unwrap_or(0.0) * ANYHOW_S) as u64;
+    let bytes = bytes.max(ledger.config.grid_bytes);
+    let Some(range) = find(source.key, 0, bytes, ledger) else { return false };
+    ledger.take(id, range);
+    true
+}
+
+/// While the size is unknown the first lane that is up asks for the first bytes; the others wait for
+/// what that teaches.
+fn feed_probe(id: LaneId, ledger: &mut Ledger) {
+    let (config, now) = (&ledger.config, ledger.now);
+    let asked = ledger.lanes.iter().any(|lane| {
+        !lane.queue.is_empty() && now.secs_since(lane.last_progress) < lane.silence_s()
+    });
+    let Some(lane) = ledger.lanes.get(id) else { return };
+    let Some(source) = ledger.source_of(lane) else { return };
+    if asked || !lane.is_up() || !lane.queue.is_empty() || lane.silent || source.quiet_until > now {
+        return;
+    }
+    let bytes = config.initial_chunk_bytes.min(PROBE_MAX_BYTES).max(config.grid_bytes);
+    let bytes = bytes.min(config.window_bytes.unwrap_or(u64::MAX)).max(1);
+    let gap = ledger.coverage.first_gap;
+    let range = Range::of_len(gap.start, bytes.min(gap.len()));
+    // One that has only some of the file tells as much of it by what it has.
+    let own = || {
+        let own = source.holds.first_held().filter(|_| !source.holds.lacks().is_empty())?;
+        Some(Range::of_len(own.start, bytes.min(own.len())))
+    };
+    let free = source.holds.free_from(range.start).and_then(|free| free.intersect(range));
+    if let Some(range) = free.or_else(own) {
+        ledger.assign(id, range);
+    }
+}
+
+/// As [`crate::coverage::Coverage::find`], for a source of the ledger.
+fn find(source: SourceKey, from: u64, bytes: u64, ledger: &Ledger) -> Option<Range> {
+    let holds = &ledger.sources.get(source)?.holds;
+    ledger.coverage.find(holds, from, bytes, &ledger.config)
+}
+
+/// The end game of the `fixed` policy: an idle lane asks for what another one still fetches. Returns
+/// how much of it.
+fn repeat_chunk(id: LaneId, ledger: &mut Ledger) -> u64 {
+    let Some(own) = ledger.lanes.get(id) else { return 0 };
+    let Some(holds) = ledger.holds(own) else { return 0 };
+    let candidate = ledger
+        .lanes
+        .iter()
+        .filter(|lane| lane.source != own.source)
+        .flat_map(Lane::positions)
+        .map(|(slot, at)| Range::new(unit_at(at, &ledger.config), slot.end))
+        .filter_map(|range| ledger.coverage.undelivered.within(range).last())
+        .filter(|range| ledger.coverage.shared.bytes_within(*range) == 0 && holds.may_all(*range))
+        .max_by_key(|range| range.len());
+    let Some(range) = candidate else { return 0 };
+    ledger.ask_again(id, range);
+    range.len()
+}
+
+/// Most swaths handed to one lane in one go.
+pub(crate) const FEED_MAX: usize = 8;
+/// A lane that takes work because no other can gets this much at once.
+const ANYHOW_S: f64 = 0.3;
+/// Most bytes of the first request, whose answer also tells the size.
+const PROBE_MAX_BYTES: u64 = 4 << 20;

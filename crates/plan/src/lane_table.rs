@@ -1,0 +1,131 @@
+//! All lanes that are open, opening or closing, and which swath is on which of them.
+//!
+//! Always holds: each swath of a queue is known by its number, and a lane is on the list of the
+//! hungry exactly if it is marked so.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use swath_model::{LaneId, Range, SwathId, Time};
+
+use crate::lane::{Lane, Slot};
+use crate::source_table::SourceKey;
+
+/// The lanes by their numbers.
+#[derive(Default)]
+pub(crate) struct LaneTable {
+    lanes: BTreeMap<LaneId, Lane>,
+    swaths: HashMap<SwathId, LaneId>,
+    /// Lanes that may take more; each at most once.
+    hungry: VecDeque<LaneId>,
+    next_lane: u32,
+    next_swath: u64,
+}
+
+impl LaneTable {
+    pub fn get(&self, id: LaneId) -> Option<&Lane> {
+        self.lanes.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
+        self.lanes.get_mut(&id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.values()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
+        self.lanes.values_mut()
+    }
+
+    pub fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Those of these numbers that there are.
+    pub fn of<'a>(&'a self, ids: &'a [LaneId]) -> impl Iterator<Item = &'a Lane> {
+        ids.iter().filter_map(|id| self.lanes.get(id))
+    }
+
+    /// A new lane.
+    pub fn open(&mut self, source: SourceKey, now: Time) -> &mut Lane {
+        let id = LaneId(self.next_lane);
+        self.next_lane += 1;
+        self.lanes.entry(id).or_insert_with(|| Lane::new(id, source, now))
+    }
+
+    /// A lane is gone, and its swaths with it.
+    pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
+        let lane = self.lanes.remove(&id)?;
+        for slot in &lane.queue {
+            self.swaths.remove(&slot.swath);
+        }
+        Some(lane)
+    }
+
+    /// Puts a new swath on a lane.
+    pub fn push(&mut self, id: LaneId, range: Range, now: Time) -> Option<SwathId> {
+        let lane = self.lanes.get_mut(&id)?;
+        let swath = SwathId(self.next_swath);
+        self.next_swath += 1;
+        lane.push(
+            Slot {
+                swath,
+                start: range.start,
+                end: range.end,
+                asked_end: range.end,
+                asked_at: now,
+                delivered_to: range.start,
+                trailing_bytes: 0,
+            },
+            now,
+        );
+        self.swaths.insert(swath, id);
+        Some(swath)
+    }
+
+    /// The lane that a swath is on.
+    pub fn lane_of(&self, swath: SwathId) -> Option<LaneId> {
+        self.swaths.get(&swath).copied()
+    }
+
+    /// The number of a swath is not used any more; returns the lane that it is on.
+    pub fn forget(&mut self, swath: SwathId) -> Option<LaneId> {
+        self.swaths.remove(&swath)
+    }
+
+    /// How many swaths are known by number.
+    pub fn swaths(&self) -> usize {
+        self.swaths.len()
+    }
+
+    pub fn make_hungry(&mut self, id: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&id)
+            && !std::mem::replace(&mut lane.hungry, true)
+        {
+            self.hungry.push_back(id);
+        }
+    }
+
+    pub fn all_hungry(&mut self) {
+        for lane in self.lanes.values_mut() {
+            if lane.is_up() && !std::mem::replace(&mut lane.hungry, true) {
+                self.hungry.push_back(lane.id);
+            }
+        }
+    }
+
+    /// The lane whose turn it is to be given more.
+    pub fn next_hungry(&mut self) -> Option<LaneId> {
+        let id = self.hungry.pop_front()?;
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.hungry = false;
+        }
+        Some(id)
+    }
+
+    /// Whether a lane is on the list of the hungry.
+    pub fn is_listed(&self, id: LaneId) -> bool {
+        self.hungry.contains(&id)
+    }
+}

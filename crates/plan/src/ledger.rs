@@ -1,0 +1,322 @@
+//! The planner's books: what is delivered, which lanes and sources there are, what is to be done.
+//!
+//! Every change that concerns more than one of them is made here, so that they keep agreeing with
+//! each other ([`Ledger::audit`] checks it). What to change is decided elsewhere.
+
+use std::collections::VecDeque;
+
+use swath_model::{LaneId, Range, RangeSet, SwathId, Time};
+
+use crate::config::Config;
+use crate::coverage::Coverage;
+use crate::event::Action;
+use crate::holds::Holds;
+use crate::lane::{Lane, LaneState};
+use crate::lane_table::LaneTable;
+use crate::policy::Manners;
+use crate::source::Source;
+use crate::source_table::{SourceKey, SourceTable};
+use crate::view::SourceStatus;
+
+/// All that the planner knows.
+pub(crate) struct Ledger {
+    pub config: Config,
+    pub manners: Manners,
+    pub coverage: Coverage,
+    pub lanes: LaneTable,
+    pub sources: SourceTable,
+    pub actions: VecDeque<Action>,
+    /// Draws the jitter of back-offs.
+    pub rng: fastrand::Rng,
+    /// The time of the call that is under way.
+    pub now: Time,
+    /// When bytes last came from anybody.
+    pub heard_at: Time,
+}
+
+impl Ledger {
+    /// Nothing is known yet.
+    pub fn new(config: Config, manners: Manners) -> Self {
+        Self {
+            manners,
+            coverage: Coverage::new(),
+            lanes: LaneTable::default(),
+            sources: SourceTable::default(),
+            actions: VecDeque::new(),
+            rng: fastrand::Rng::with_seed(config.seed),
+            now: Time::ZERO,
+            heard_at: Time::ZERO,
+            config,
+        }
+    }
+
+    /// The source of a lane.
+    pub fn source_of(&self, lane: &Lane) -> Option<&Source> {
+        self.sources.get(lane.source)
+    }
+
+    /// The lanes of a source.
+    pub fn lanes_of<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = &'a Lane> {
+        self.lanes.of(&source.lanes)
+    }
+
+    /// Whether a source may be asked for any of what is missing, now or later.
+    pub fn is_of_use(&self, source: &Source) -> bool {
+        source.is_usable() && !source.rests && self.coverage.needs_any_of(&source.holds)
+    }
+
+    /// Whether a source may be asked for something at this moment.
+    pub fn may_be_asked(&self, source: &Source) -> bool {
+        source.is_usable() && !source.rests && source.quiet_until <= self.now
+    }
+
+    /// How many sources may be in use at once.
+    pub fn places(&self) -> usize {
+        if self.manners.one_source { 1 } else { self.config.max_sources.max(1) }
+    }
+
+    /// Whether a source counts as in use. One that waits for its next try or asked for patience
+    /// leaves its place to a spare, and so does one that cannot be connected to; a silent one keeps
+    /// its lanes besides.
+    pub fn takes_a_place(&self, source: &Source) -> bool {
+        let connecting = |lane: &Lane| {
+            lane.state == LaneState::Opening && self.now.secs_since(lane.since) > CONNECTS_S
+        };
+        source.status != SourceStatus::Silent
+            && source.quiet_until <= self.now
+            && self.lanes_of(source).any(|it| !connecting(it))
+            && self.is_of_use(source)
+    }
+
+    /// Whether a lane has no future, so that another one of its source is opened beside it: it is
+    /// about to end, or it is kept only because nobody else delivers.
+    pub fn is_spent(&self, lane: &Lane) -> bool {
+        let source = self.source_of(lane);
+        let overdue = lane.is_up()
+            && !lane.was_answered()
+            && lane.awaits_answer()
+            && source.is_some_and(|it| self.now.secs_since(lane.last_progress) > it.patience_s);
+        // A server that limits each answer may limit their number too.
+        let ends = lane.dropping && source.is_some_and(|it| it.pace.is_none());
+        self.manners.tunes_lanes && (ends || overdue)
+    }
+
+    /// The size is known, and what is missing.
+    pub fn lay_out(&mut self, size_bytes: u64, missing: RangeSet) {
+        // What the probes were asked for is on its way; clip it to the file.
+        let mut asked = Vec::new();
+        for slot in self.lanes.iter_mut().flat_map(|lane| &mut lane.queue) {
+            slot.end = slot.end.min(size_bytes);
+            slot.asked_end = slot.asked_end.min(size_bytes).max(slot.start);
+            asked.push(Range::new(slot.start.min(size_bytes), slot.end));
+        }
+        self.coverage.lay_out(size_bytes, missing, &asked);
+        self.more_is_missing();
+    }
+
+    /// More is missing than before.
+    pub fn more_is_missing(&mut self) {
+        self.sources.reconsider();
+        self.lanes.all_hungry();
+    }
+
+    /// One lane more to a source.
+    pub fn open(&mut self, key: SourceKey) {
+        let Some(source) = self.sources.get(key) else { return };
+        let window_bytes = source.tuner.window_bytes();
+        let lane = self.lanes.open(key, self.now);
+        lane.window_bytes = window_bytes;
+        let id = lane.id;
+        self.sources.lane_opened(key, id);
+        self.actions.push_back(Action::OpenLane { source: key.id, lane: id });
+        let window = window_bytes.map(|bytes| Action::Window { lane: id, bytes: Some(bytes) });
+        self.actions.extend(window);
+    }
+
+    /// Ask for `range` on a lane.
+    pub fn assign(&mut self, id: LaneId, range: Range) {
+        let Some(swath) = self.lanes.push(id, range, self.now) else { return };
+        if let Some(key) = self.lanes.get(id).map(|lane| lane.source)
+            && let Some(source) = self.sources.get_mut(key)
+        {
+            source.asked();
+        }
+        self.actions.push_back(Action::Fetch { lane: id, swath, range });
+    }
+
+    /// Ask for a range that was found to be open, or doubtful.
+    pub fn take(&mut self, id: LaneId, range: Range) {
+        self.coverage.take(range);
+        self.assign(id, range);
+    }
+
+    /// Ask for a range that another lane owes as well.
+    pub fn ask_again(&mut self, id: LaneId, range: Range) {
+        self.coverage.shared.insert(range);
+        self.assign(id, range);
+    }
+
+    /// A lane that may have been silent is not: what it still owes is its own again, unless
+    /// somebody else took it meanwhile.
+    pub fn speaks(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(id) else { return };
+        if std::mem::replace(&mut lane.silent, false) {
+            for range in lane.undelivered() {
+                self.coverage.doubtful.remove(range);
+            }
+        }
+    }
+
+    /// The meter of a lane has been read.
+    pub fn arrived(&mut self, id: LaneId, total_bytes: u64) {
+        let now = self.now;
+        let Some(lane) = self.lanes.get_mut(id) else { return };
+        if lane.arrived(now, total_bytes) == 0 {
+            return;
+        }
+        self.heard_at = now;
+        lane.refresh_rate(now);
+        let (source, took_s) = (lane.source, lane.answer_took_s(now));
+        if let Some(source) = self.sources.get_mut(source)
+            && let Some(took_s) = took_s
+        {
+            source.answered(took_s);
+        }
+        self.sources.delivered(source, 0);
+        self.speaks(id);
+        self.lanes.make_hungry(id);
+    }
+
+    /// `range` is here.
+    pub fn delivered(&mut self, swath: SwathId, range: Range) {
+        let new_bytes = self.coverage.deliver(range);
+        // What a closed lane still had, or lies behind a trimmed end, may be asked for elsewhere.
+        let mut unexpected = true;
+        let mut skipped = None;
+        if let Some(id) = self.lanes.lane_of(swath)
+            && let Some(lane) = self.lanes.get_mut(id)
+        {
+            self.heard_at = self.now;
+            if let Some(slot) = lane.slot_mut(swath) {
+                skipped = (slot.delivered_to < range.start)
+                    .then(|| Range::new(slot.delivered_to, range.start.min(slot.end)));
+                slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
+                unexpected = range.end > slot.end;
+            }
+            let is_first = lane.first_byte_at.is_none();
+            lane.first_byte_at.get_or_insert(self.now);
+            // The meters are looked at now and then: it may be known from here first.
+            let (key, took_s) = (lane.source, lane.answer_took_s(self.now));
+            if let Some(source) = self.sources.get_mut(key) {
+                if is_first {
+                    source.let_in();
+                }
+                if let Some(took_s) = took_s {
+                    source.answered(took_s);
+                }
+            }
+            self.sources.delivered(key, new_bytes);
+        }
+        if let Some(skipped) = skipped {
+            // A lane's bytes come in order: what it passed over does not come from it any more.
+            self.give_back(skipped);
+        }
+        if self.coverage.shared.remove(range) > 0 || unexpected {
+            self.release_others(swath, range);
+        }
+    }
+
+    /// The first copy of `range` is here: others that are fetching it need not.
+    fn release_others(&mut self, winner: SwathId, range: Range) {
+        let mut trims = Vec::new();
+        for lane in self.lanes.iter() {
+            for (slot, at) in lane.positions() {
+                let left = Range::new(at, slot.end);
+                if slot.swath == winner || left.intersect(range).is_none() {
+                    continue;
+                }
+                let end = self.coverage.undelivered.within(left).last().map_or(at, |it| it.end);
+                if end < slot.end {
+                    trims.push((lane.id, slot.swath, end));
+                }
+            }
+        }
+        for (lane, swath, end) in trims {
+            self.trim(lane, swath, end);
+        }
+    }
+
+    /// `range` is no longer asked for by its lane: whatever of it is still missing and on no
+    /// other lane is open again.
+    pub fn give_back(&mut self, range: Range) {
+        if self.coverage.give_back(range, &self.lanes) {
+            self.lanes.all_hungry();
+        }
+    }
+
+    /// Bytes that were delivered are missing again.
+    pub fn reopen(&mut self, range: Range) {
+        self.coverage.undelivered.insert(range);
+        if self.coverage.reopen(range, &self.lanes) {
+            self.lanes.all_hungry();
+        }
+        self.sources.reconsider();
+    }
+
+    /// Let a swath end at `end`; the caller has taken care of the bytes behind it.
+    pub fn trim(&mut self, id: LaneId, swath: SwathId, end: u64) {
+        let Some(lane) = self.lanes.get_mut(id) else { return };
+        let reopen_s = DROP_ROUND_TRIPS * lane.rtt_s + DROP_S;
+        let Some(slot) = lane.slot_mut(swath) else { return };
+        let end = end.max(slot.start);
+        slot.end = slot.end.min(end);
+        let surplus_bytes = slot.asked_end - slot.end;
+        let drain_s = lane.needs_s(surplus_bytes, self.now).unwrap_or(0.0);
+        let needed = !self.coverage.open.is_empty();
+        // Near the end nothing more will be asked for on this lane, so draining costs nothing.
+        // A whole-file answer waits at the new end, and goes on from there if that is wanted.
+        let drop_lane = !lane.streams && needed && drain_s > reopen_s;
+        lane.dropping |= drop_lane;
+        self.actions.push_back(Action::Trim { lane: id, swath, end, drop_lane });
+    }
+
+    /// Close a lane; what it owes goes to others now, not when the loss is confirmed.
+    pub fn close(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(id) else { return };
+        if lane.state == LaneState::Closing {
+            return;
+        }
+        lane.state = LaneState::Closing;
+        let queue = std::mem::take(&mut lane.queue);
+        if !queue.is_empty() {
+            let (key, now) = (lane.source, self.now);
+            self.sources.change(key, |source| source.cut_short(now));
+        }
+        for slot in queue {
+            self.lanes.forget(slot.swath);
+            self.give_back(Range::new(slot.delivered_to, slot.end));
+        }
+        self.actions.push_back(Action::CloseLane { lane: id });
+    }
+
+    /// A source is out: nothing more is expected of its lanes.
+    pub fn close_all(&mut self, key: SourceKey) {
+        let lanes = self.sources.get(key).map_or(Vec::new(), |source| source.lanes.clone());
+        for lane in lanes {
+            self.close(lane);
+        }
+    }
+
+    /// What a lane may be asked for.
+    pub fn holds(&self, lane: &Lane) -> Option<&Holds> {
+        self.source_of(lane).map(|source| &source.holds)
+    }
+}
+
+/// A source that has not connected after this long leaves its place to others.
+const CONNECTS_S: f64 = 1.0;
+/// A trimmed body is drained if that takes less than this many round trips (what a new connection
+/// costs: its handshake, the request and several steps of slow start) …
+const DROP_ROUND_TRIPS: f64 = 5.0;
+/// … and this.
+const DROP_S: f64 = 0.02;

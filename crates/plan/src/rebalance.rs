@@ -1,0 +1,131 @@
+//! Tails of late lanes go to others, and drains that would take too long are not waited for.
+
+use swath_model::{LaneId, Range, SwathId};
+
+use crate::ledger::Ledger;
+use crate::planner::TICK_S;
+
+/// A lane that would end later than the rest gives its tail back.
+pub(crate) fn rebalance(ledger: &mut Ledger, left_s: f64) {
+    let (config, now) = (&ledger.config, ledger.now);
+    let grid = config.grid_bytes.max(1);
+    let alone = ledger.sources.usable() < 2;
+    let mut cuts: Vec<(LaneId, Vec<Cut>)> = Vec::new();
+    let helpers =
+        ledger.lanes.iter().filter(|lane| lane.is_up() && !lane.silent && !lane.parked).count();
+    if helpers < 2 {
+        return;
+    }
+    for lane in ledger.lanes.iter() {
+        if !lane.is_up() || lane.silent || lane.queue.is_empty() {
+            continue;
+        }
+        let Some(own_s) = lane.may_need_s(lane.coming_bytes(), now) else { continue };
+        // Before its first byte nothing is known of how long its server thinks.
+        let overdue_s = lane.first_byte_at.map_or(0.0, |_| lane.overdue_s(now));
+        let exchange_s = if alone { ALONE_ROUND_TRIPS * lane.trip_s() } else { 0.0 };
+        // Where each answer is limited, one burst more or less is nothing, and each exchange costs the
+        // server one.
+        let bursts_s = LATE_PERIODS * lane.pause_s();
+        if own_s + overdue_s <= LATE * left_s + LATE_S + exchange_s + bursts_s {
+            continue;
+        }
+        // What comes until the next look is not worth taking. Besides, where nobody else may
+        // have it, taking everything each time would never end.
+        let least_s = if overdue_s > 0.0 { 0.0 } else { TICK_S };
+        let keep_s = (left_s - overdue_s - lane.stop_s).max(least_s);
+        let mut brings_bytes = lane.brings_bytes(keep_s, now) as u64;
+        // The burst that comes next comes as a whole.
+        brings_bytes = brings_bytes.next_multiple_of(lane.burst_bytes().max(1));
+        let mut keep_bytes = brings_bytes
+            .saturating_sub(lane.ahead_bytes())
+            .saturating_add(lane.wanted_behind_bytes());
+        let cell_bytes = if lane.ahead_bytes() > brings_bytes {
+            // It will not even have begun with it: however little that is, it is for others.
+            config.unit_bytes.max(1)
+        } else if config.window_bytes.is_none()
+            && lane.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
+        {
+            // A lane for which a grid cell is long work is cut finer, if the consumer allows.
+            FINE_BYTES.max(config.unit_bytes).min(grid)
+        } else {
+            grid
+        };
+        let mut lane_cuts = Vec::new();
+        for (slot, at) in lane.positions() {
+            let left = Range::new(at, slot.end);
+            if keep_bytes >= left.len() {
+                keep_bytes -= left.len();
+                continue;
+            }
+            let cut = (at + keep_bytes).next_multiple_of(cell_bytes).min(slot.end);
+            keep_bytes = 0;
+            let tail = Range::new(cut, slot.end);
+            if tail.len() >= cell_bytes || (!tail.is_empty() && slot.end - slot.start < cell_bytes)
+            {
+                lane_cuts.push((slot.swath, cut, tail));
+            }
+        }
+        if !lane_cuts.is_empty() {
+            cuts.push((lane.id, lane_cuts));
+        }
+    }
+    for (lane, lane_cuts) in cuts {
+        for (swath, cut, tail) in &lane_cuts {
+            if let Some(slot) = ledger.lanes.get_mut(lane).and_then(|lane| lane.slot_mut(*swath)) {
+                slot.end = *cut;
+            }
+            ledger.give_back(*tail);
+        }
+        for (swath, cut, _) in lane_cuts {
+            ledger.trim(lane, swath, cut);
+        }
+    }
+}
+
+/// A lane whose link lost its rate may have to drain for long what was taken from it when it
+/// was fast: it is closed then, and what it still owes goes to others.
+pub(crate) fn stop_drains(ledger: &mut Ledger) {
+    let (open, now) = (!ledger.coverage.open.is_empty(), ledger.now);
+    let stuck: Vec<LaneId> = ledger
+        .lanes
+        .iter()
+        .filter(|lane| {
+            lane.is_up() && !lane.silent && !lane.streams && !lane.dropping && !lane.ramping(now)
+        })
+        .filter(|lane| {
+            let drain_bytes = lane.drain_bytes();
+            drain_bytes > 0
+                && (open || lane.wanted_bytes() > 0)
+                && lane
+                    .may_need_s(drain_bytes, now)
+                    .is_some_and(|drain_s| drain_s > DRAIN_ROUND_TRIPS * lane.rtt_s + DRAIN_S)
+        })
+        .map(|lane| lane.id)
+        .collect();
+    for id in stuck {
+        ledger.close(id);
+    }
+}
+
+/// A swath's new end and the tail behind it.
+type Cut = (SwathId, u64, Range);
+
+/// A lane may end this many times later than the rest …
+const LATE: f64 = 1.1;
+/// … and this much, before its tail is taken: below it the exchange costs more than it brings.
+const LATE_S: f64 = 0.03;
+/// Lanes of one source share its link: when one ends, the others get faster, and whoever takes a
+/// tail waits for a round trip. Where there is no other source, a lane must be this many round
+/// trips later than the rest.
+const ALONE_ROUND_TRIPS: f64 = 2.0;
+/// Where each answer is limited, a lane must be this many periods later than the rest.
+const LATE_PERIODS: f64 = 2.0;
+/// A lane that needs longer than this for a grid cell is cut finer …
+const CELL_S: f64 = 0.5;
+/// … down to what disks write past their cache.
+const FINE_BYTES: u64 = 4096;
+/// Longer than this many round trips (twice what a new connection costs) …
+const DRAIN_ROUND_TRIPS: f64 = 10.0;
+/// … and this nothing is drained.
+const DRAIN_S: f64 = 0.5;

@@ -1,0 +1,94 @@
+//! Lanes that owe bytes and bring none.
+
+use swath_model::{LaneId, Range};
+
+use crate::lane::{Lane, LaneState};
+use crate::ledger::Ledger;
+use crate::source_table::SourceKey;
+use crate::view::SourceStatus;
+
+/// Lanes that owe bytes and bring none are silent: what they owe becomes doubtful. Those that stay
+/// silent are closed and their source goes on probation.
+pub(crate) fn watch(ledger: &mut Ledger) {
+    let mut given_up = Vec::new();
+    let mut fell_silent: Vec<Range> = Vec::new();
+    let (watches, now) = (ledger.manners.watches_silence, ledger.now);
+    let delivers = |lane: &Lane| lane.is_up() && !lane.silent && lane.was_answered();
+    let somebody_delivers = ledger.lanes.iter().any(delivers);
+    for lane in ledger.lanes.iter_mut() {
+        // A silent lane may owe nothing any more, and still drain nothing.
+        if !lane.is_up() || (lane.queue.is_empty() && !lane.silent) {
+            continue;
+        }
+        let Some(source) = ledger.sources.get(lane.source) else { continue };
+        let waited_s = now.secs_since(lane.heard_at);
+        let awaits_answer = lane.awaits_answer();
+        let mut silence_s = if watches { lane.silence_s() } else { PATIENCE_PLAIN_S };
+        let mut patience_s = GIVE_UP_S + 4.0 * silence_s;
+        if awaits_answer {
+            silence_s = silence_s.max(ANSWER_SPREAD * source.answer_s());
+            patience_s = if watches { source.patience_s } else { patience_s };
+            patience_s = patience_s.max(silence_s);
+        }
+        if waited_s > silence_s && !lane.silent {
+            lane.silent = true;
+            fell_silent.extend(lane.undelivered());
+        }
+        // An answer that is late may come yet. What comes of it is more than nothing.
+        let last_hope = awaits_answer && !lane.was_answered() && !somebody_delivers;
+        if waited_s > patience_s && !last_hope {
+            given_up.push((lane.id, lane.source, awaits_answer));
+        }
+    }
+    if ledger.coverage.size_bytes.is_some() {
+        for range in fell_silent {
+            ledger.coverage.doubt(range, &ledger.lanes);
+        }
+    }
+    for (lane, source, unanswered) in given_up {
+        give_up(ledger, lane, source, unanswered);
+    }
+    for key in ledger.sources.engaged_keys() {
+        show(ledger, key);
+    }
+}
+
+/// A lane has been silent for too long.
+fn give_up(ledger: &mut Ledger, lane: LaneId, key: SourceKey, unanswered: bool) {
+    ledger.close(lane);
+    let (now, jitter) = (ledger.now, ledger.rng.f64());
+    let Some(source) = ledger.sources.get(key) else { return };
+    // One stuck lane of several says nothing of its source, several at once say it once.
+    let is_stuck = |lane: &Lane| lane.silent || lane.state == LaneState::Closing;
+    if source.retry_at > now || !ledger.lanes_of(source).all(is_stuck) {
+        return;
+    }
+    ledger.sources.change(key, |source| {
+        source.tuner.reset(now);
+        source.fell_silent(now, jitter);
+        if unanswered {
+            source.unanswered();
+        }
+    });
+}
+
+/// Whether a source counts as silent.
+fn show(ledger: &mut Ledger, key: SourceKey) {
+    let Some(source) = ledger.sources.get(key).filter(|source| source.is_usable()) else { return };
+    let owing = || ledger.lanes_of(source).filter(|lane| !lane.queue.is_empty());
+    let silent = owing().next().is_some() && owing().all(|lane| lane.silent);
+    let Some(source) = ledger.sources.get_mut(key) else { return };
+    source.status = match source.status {
+        SourceStatus::Running | SourceStatus::Probing if silent => SourceStatus::Silent,
+        SourceStatus::Running if source.on_probation() => SourceStatus::Silent,
+        SourceStatus::Silent if !silent && !source.on_probation() => SourceStatus::Running,
+        other => other,
+    };
+}
+
+/// Answers that commonly take long are given this many times that before they count as late.
+const ANSWER_SPREAD: f64 = 1.5;
+/// A silent lane is closed after this long and four times its patience.
+const GIVE_UP_S: f64 = 1.0;
+/// Policies that do not watch for silence give a lane up only after a plain time-out.
+const PATIENCE_PLAIN_S: f64 = 10.0;
