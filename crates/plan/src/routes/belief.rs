@@ -4,35 +4,62 @@
 //! edges was the limit, and in which order others are tried. So a relay that lies can waste a
 //! trial and nothing more.
 
+use std::collections::BTreeMap;
+
 use super::event::HopReport;
-use super::graph::{Grade, Noted, Reading};
+use super::graph::{Grade, Graph, Noted, Reading};
 use super::matrix::Hop;
-use super::name::SiteId;
-use super::router::Router;
+use super::name::{Route, SiteId};
+use super::relay::Suspect;
 
-impl Router {
+/// What is known and thought of the edges.
+#[derive(Clone, Debug)]
+pub(crate) struct Beliefs {
+    pub graph: Graph,
+    /// Edges on which something broke.
+    pub suspects: BTreeMap<(SiteId, SiteId), Suspect>,
+    /// Remembered readings that turned out wrong, and right.
+    memory: (u32, u32),
+    /// Rate times round trip of what was measured, in bytes.
+    yardstick: Option<f64>,
+    /// How far such products scatter: the standard deviation of their logarithms.
+    scatter: f64,
+}
+
+impl Default for Beliefs {
+    fn default() -> Self {
+        Self {
+            graph: Graph::default(),
+            suspects: BTreeMap::new(),
+            memory: (0, 0),
+            yardstick: None,
+            scatter: PRIOR_SCATTER,
+        }
+    }
+}
+
+impl Beliefs {
     /// Something remembered from before, or measured by others on this machine.
-    pub(crate) fn remember(&mut self, from: SiteId, to: SiteId, reading: Reading) {
-        if self.memory_is_wrong() && reading.age_s > self.now_s {
-            return;
-        }
-        self.enter_word(from, to, reading, None);
-    }
-
-    /// What a relay says of itself.
-    pub(crate) fn claim(&mut self, by: SiteId, from: SiteId, reading: Reading) {
-        let standing = self.standing(by);
-        if !standing.barred && !standing.disbelieved {
-            self.enter_word(from, by, reading, Some(by));
+    pub fn remember(&mut self, from: SiteId, to: SiteId, reading: Reading, now_s: f64) {
+        if !self.memory_is_wrong() || reading.age_s <= now_s {
+            self.enter_word(from, to, reading, None, now_s);
         }
     }
 
-    fn enter_word(&mut self, from: SiteId, to: SiteId, reading: Reading, by: Option<SiteId>) {
+    /// What is said of an edge, by a relay or by our memory.
+    pub fn enter_word(
+        &mut self,
+        from: SiteId,
+        to: SiteId,
+        reading: Reading,
+        by: Option<SiteId>,
+        now_s: f64,
+    ) {
         let rate = reading.rate_bytes_per_s;
         if !rate.is_finite() || rate <= 0.0 {
             return;
         }
-        let new = Noted::new(reading, self.now_s, true, by);
+        let new = Noted::new(reading, now_s, true, by);
         let edge = self.graph.edge_mut(from, to);
         if edge.reading.is_none_or(|old| old.remembered && old.at_s <= new.at_s) {
             edge.reading = Some(new);
@@ -40,21 +67,21 @@ impl Router {
     }
 
     /// Enter what was measured in this transfer. What an edge brought at least does not take away
-    /// from what it is known to bring.
-    pub(crate) fn note(
+    /// from what it is known to bring. Answers whether that shows our memory to be wrong.
+    pub fn note(
         &mut self,
         (from, to): (SiteId, SiteId),
         rate: f64,
         grade: Grade,
         by: Option<SiteId>,
-    ) {
-        let now_s = self.now_s;
+        now_s: f64,
+    ) -> bool {
         let reading = Reading { rate_bytes_per_s: rate, grade, age_s: 0.0 };
         let new = Noted::new(reading, now_s, false, by);
         let edge = self.graph.edge_mut(from, to);
         let Some(old) = edge.reading else {
             edge.reading = Some(new);
-            return;
+            return false;
         };
         let stale = old.grade == Grade::AtLeast && !old.remembered && now_s - old.at_s > STALE_S;
         // A hair's breadth above what is exactly known is noise.
@@ -62,14 +89,12 @@ impl Router {
         if grade == Grade::Exact || stale || rate > above * old.rate {
             edge.reading = Some(new);
         }
-        if is_from_before(&old) {
-            self.judge_memory(&old, rate, grade);
-        }
+        is_from_before(&old) && self.judge_memory(&old, rate, grade)
     }
 
     /// What an edge brings now is held against what was remembered of it. (What others measure meanwhile
     /// is their share of an edge, and no memory.)
-    fn judge_memory(&mut self, old: &Noted, rate: f64, grade: Grade) {
+    fn judge_memory(&mut self, old: &Noted, rate: f64, grade: Grade) -> bool {
         let part = rate / old.rate;
         let (exact, was_exact) = (grade == Grade::Exact, old.grade == Grade::Exact);
         // More than it brought at least, or than came over it this time, says nothing. Others may share an
@@ -84,12 +109,11 @@ impl Router {
         let was_wrong = self.memory_is_wrong();
         self.memory.0 += refuted;
         self.memory.1 += u32::from(confirmed);
-        if !was_wrong && self.memory_is_wrong() {
+        let is_found_wrong = !was_wrong && self.memory_is_wrong();
+        if is_found_wrong {
             self.drop_readings(is_from_before);
-            // What came to nothing was tried on its word.
-            self.failures = 0;
-            self.next_trial_s = self.now_s;
         }
+        is_found_wrong
     }
 
     fn memory_is_wrong(&self) -> bool {
@@ -97,7 +121,7 @@ impl Router {
         refuted >= REFUTED_MIN && refuted > confirmed
     }
 
-    pub(crate) fn drop_readings(&mut self, wrong: impl Fn(&Noted) -> bool) {
+    pub fn drop_readings(&mut self, wrong: impl Fn(&Noted) -> bool) {
         let edges: Vec<_> = self
             .graph
             .edges()
@@ -110,7 +134,7 @@ impl Router {
     }
 
     /// What a relay says that the hop to it could bring.
-    pub(crate) fn hint(&mut self, report: &HopReport) {
+    pub fn hint(&mut self, report: &HopReport) {
         if let Some(able) = report.able_bytes_per_s.filter(|able| able.is_finite() && *able > 0.0) {
             self.graph.edge_mut(report.from, report.relay).able = Some((able, report.relay));
         }
@@ -120,7 +144,7 @@ impl Router {
     }
 
     /// What an edge is thought to bring to a connection that has it for itself.
-    pub(crate) fn estimate(&self, from: SiteId, to: SiteId) -> Option<Hop> {
+    pub fn estimate(&self, from: SiteId, to: SiteId, now_s: f64) -> Option<Hop> {
         let edge = self.graph.edge(from, to);
         if edge.is_some_and(|edge| edge.dead) {
             return None;
@@ -138,17 +162,17 @@ impl Router {
             Some(noted) => (noted.weight.max(more), more > noted.weight),
         };
         if let Some(suspect) = self.suspects.get(&(from, to))
-            && suspect.until_s > self.now_s
+            && suspect.until_s > now_s
         {
             rate = rate.min(suspect.rate);
         }
-        let least = self.known(from, to).min(rate);
+        let least = self.known(from, to, now_s).min(rate);
         Some(Hop { rate, rtt_s: rtt_s.unwrap_or(UNKNOWN_RTT_S), guess, least })
     }
 
     /// What an edge is known to bring.
-    pub(crate) fn known(&self, from: SiteId, to: SiteId) -> f64 {
-        if self.suspects.get(&(from, to)).is_some_and(|it| it.until_s > self.now_s) {
+    pub fn known(&self, from: SiteId, to: SiteId, now_s: f64) -> f64 {
+        if self.suspects.get(&(from, to)).is_some_and(|it| it.until_s > now_s) {
             return 0.0;
         }
         let edge = self.graph.edge(from, to).filter(|edge| !edge.dead);
@@ -157,7 +181,7 @@ impl Router {
 
     /// What the edges measured so far have in common: rate times round trip, the median. It is
     /// what a window brings, or what losses leave of one. And how far they scatter about it.
-    pub(crate) fn calibrate(&mut self) {
+    pub fn calibrate(&mut self) {
         let products = |grade| {
             let edges = self.graph.edges();
             edges.filter_map(move |(_, _, edge)| {
@@ -178,14 +202,24 @@ impl Router {
         self.scatter = ((PRIOR_EDGES * PRIOR_SCATTER.powi(2) + squares) / weight).sqrt();
     }
 
+    /// Sum of the round trips of a route's hops, in seconds, as far as they are known and can be:
+    /// it says how long a way is waited for, and relays tell it.
+    pub fn rtt_s(&self, route: &Route, source: SiteId) -> f64 {
+        let edges = route.edges(source);
+        edges
+            .map(|(from, to)| self.graph.edge(from, to).and_then(|edge| edge.rtt_s))
+            .fold(0.0, |sum, rtt_s| sum + rtt_s.unwrap_or(UNTOLD_RTT_S))
+            .min(LONGEST_RTT_S)
+    }
+
     /// The shape of the distribution of rates about their guesses.
-    pub(crate) fn shape(&self) -> f64 {
+    pub fn shape(&self) -> f64 {
         // Of Weibull's distribution, by the standard deviation of the logarithm.
         (std::f64::consts::PI / 6f64.sqrt() / self.scatter).clamp(1.0, 4.0)
     }
 
     /// How many times its guess an edge that nobody knows may well bring.
-    pub(crate) fn hope(&self) -> f64 {
+    pub fn hope(&self) -> f64 {
         self.scatter.min(1.2).exp()
     }
 }
@@ -218,7 +252,7 @@ const YARDSTICK_BYTES: f64 = 150e3;
 
 /// The published edges scatter about their mean so far (standard deviation of the logarithm, which
 /// makes a shape of 3) …
-pub(crate) const PRIOR_SCATTER: f64 = 0.43;
+const PRIOR_SCATTER: f64 = 0.43;
 /// … which counts as much as so many measurements of our own.
 const PRIOR_EDGES: f64 = 8.0;
 
@@ -227,3 +261,10 @@ const SHORTEST_S: f64 = 0.005;
 
 /// Edges of which nobody has told the round trip are thought to be long: others go first.
 const UNKNOWN_RTT_S: f64 = 0.15;
+
+/// Longer round trips there are not, by satellites neither, but in what somebody tells who wants to
+/// be waited for.
+const LONGEST_RTT_S: f64 = 2.0;
+
+/// Of hops whose round trip nobody has told, for how long to wait for them.
+const UNTOLD_RTT_S: f64 = 0.1;

@@ -10,10 +10,10 @@ use super::config::Mode;
 use super::graph::Way;
 use super::matrix::{Hop, Matrix};
 use super::name::{ReplicaId, Route, SiteId};
-use super::report::Flows;
 use super::router::Router;
 use super::trial::ADDS_WHOLE;
 use super::view::{WayState, Why};
+use super::ways::Flows;
 
 impl Router {
     /// Open the next best way in place of one that was lost, without waiting for anything.
@@ -26,16 +26,16 @@ impl Router {
     /// Open what promises enough. At once what is known, or `urgent`; what is guessed a few at a
     /// time, when it is time for it.
     pub(crate) fn seek(&mut self, urgent: bool) {
-        let now_s = self.now_s;
+        let now_s = self.times.now_s;
         let left_bytes = match self.left_bytes {
             Some(left_bytes) => left_bytes as f64,
             // Nobody can tell how large the file is: perhaps who is reached by relays can.
-            None if self.first_s.is_none() && self.has_waited() => f64::INFINITY,
+            None if self.times.first_s.is_none() && self.has_waited() => f64::INFINITY,
             None => return,
         };
-        let total = self.total();
+        let total = self.ways.total(self.times.now_s);
         let left_s = left_bytes / total.max(1.0);
-        if !urgent && self.awaited > AWAITED {
+        if !urgent && self.direct.awaited > AWAITED {
             // Direct could bring more than we take.
             return;
         }
@@ -44,8 +44,8 @@ impl Router {
         if left_s < LEFT_KNOWN_S || (!urgent && !guesses && !self.wants_known()) {
             return;
         }
-        self.graph.age(now_s, &self.config.aging);
-        self.calibrate();
+        self.beliefs.graph.age(now_s, &self.config.aging);
+        self.beliefs.calibrate();
         let loads = self.loads();
         let load: f64 = self.load_of_all();
         let usual = self.usual();
@@ -56,7 +56,7 @@ impl Router {
             let Some(way) = self.best(&matrix, hops_max) else { break };
             let worth = way.rate_bytes_per_s;
             // What is known of some of its edges limits all hope.
-            let hoped = (worth * self.hope()).min(matrix.known(&way)).max(worth);
+            let hoped = (worth * self.beliefs.hope()).min(matrix.known(&way)).max(worth);
             if hoped < WORTH * ADDS_WHOLE * load.max(total) {
                 break;
             }
@@ -66,7 +66,7 @@ impl Router {
             }
             let free = self.replicas_at(way.source).find(|&replica| {
                 !way.route.is_direct()
-                    && !self.is_open(replica, &way.route)
+                    && !self.ways.is_open(replica, &way.route)
                     && !self.is_resting(replica, &way.route)
                     && self.may_open(replica, &way.route)
                     && (urgent || self.is_wider(hoped))
@@ -78,9 +78,9 @@ impl Router {
             let known = self.is_known(&way, &loads);
             let open = match () {
                 () if urgent_left > 0 && self.has_place() => true,
-                () if known && self.failures == 0 && self.has_place() => true,
+                () if known && self.trials.failures == 0 && self.has_place() => true,
                 () if !self.has_room(hoped) => false,
-                () => guesses && self.trials() < self.trials_max(),
+                () => guesses && self.trials_now() < self.trials_max(),
             };
             if !open {
                 matrix.cut_narrowest(&way);
@@ -94,8 +94,8 @@ impl Router {
             let substitute = urgent_left > 0;
             urgent_left = urgent_left.saturating_sub(1);
             let id = self.open(replica, way.source, way.route.clone(), why, worth, !known);
-            if let Some(book) = self.ways.get_mut(&id) {
-                book.waited = !substitute && (!known || self.failures > 0);
+            if let Some(book) = self.ways.open.get_mut(&id) {
+                book.waited = !substitute && (!known || self.trials.failures > 0);
             }
             if self.config.mode == Mode::Widest && urgent_left == 0 {
                 break;
@@ -115,7 +115,7 @@ impl Router {
             if other.rate_bytes_per_s > one.rate_bytes_per_s { other } else { one }
         };
         let parts = matrix.by_source();
-        let likeliest = parts.iter().filter_map(|it| it.likeliest(hops_max, self.shape()));
+        let likeliest = parts.iter().filter_map(|it| it.likeliest(hops_max, self.beliefs.shape()));
         let likeliest = likeliest.reduce(wider)?;
         let surest = parts.iter().filter_map(|it| it.surest(self.config.hops_max));
         surest
@@ -126,42 +126,43 @@ impl Router {
 
     /// Whether one more route may be tried, or this one was.
     fn may_open(&self, replica: ReplicaId, route: &Route) -> bool {
-        self.opened.len() < self.config.routes_max
-            || self.opened.contains(&(replica, route.clone()))
+        self.ways.tried.len() < self.config.routes_max
+            || self.ways.tried.contains(&(replica, route.clone()))
     }
 
     fn is_shy(&self, relay: SiteId) -> bool {
-        self.standing(relay).shy_until_s > self.now_s
+        self.relays.standing(relay).shy_until_s > self.times.now_s
     }
 
     /// What a relay may be worth that is on a way that fell silent.
     fn doubt(&self, relay: SiteId) -> f64 {
-        let standing = self.standing(relay);
+        let standing = self.relays.standing(relay);
         if self.is_shy(relay) { DOUBT.powi(standing.silences.min(8) as i32) } else { 1.0 }
     }
 
     /// Whether it is time to try what is only guessed: direct has shown what it brings, or does
     /// not get anywhere.
     fn may_guess(&mut self) -> bool {
-        let now_s = self.now_s;
+        let now_s = self.times.now_s;
         let shown = |first_s: f64| now_s - first_s >= SHOWN_S;
-        let direct_ripe = self.ways.values().any(|it| it.route.is_direct() && it.is_ripe(now_s));
-        (self.first_s.is_some_and(shown) && direct_ripe || self.has_waited())
-            && now_s >= self.next_trial_s
-            && self.trials() < self.trials_max()
+        let direct_ripe =
+            self.ways.open.values().any(|it| it.route.is_direct() && it.is_ripe(now_s));
+        (self.times.first_s.is_some_and(shown) && direct_ripe || self.has_waited())
+            && now_s >= self.trials.next_s
+            && self.trials_now() < self.trials_max()
     }
 
     /// Whether direct had time enough to begin.
     fn has_waited(&self) -> bool {
-        self.began_s.is_some_and(|began_s| self.now_s - began_s >= STUCK_S)
+        self.times.began_s.is_some_and(|began_s| self.times.now_s - began_s >= STUCK_S)
     }
 
     /// Whether what is known may have changed since ways were last sought by it. Looking costs
     /// little, but need not be done ten times a second.
     fn wants_known(&mut self) -> bool {
-        let due = self.now_s >= self.next_known_s;
+        let due = self.times.now_s >= self.trials.next_known_s;
         if due {
-            self.next_known_s = self.now_s + KNOWN_EVERY_S;
+            self.trials.next_known_s = self.times.now_s + KNOWN_EVERY_S;
         }
         due
     }
@@ -171,9 +172,10 @@ impl Router {
         if self.config.mode != Mode::Widest {
             return true;
         }
-        let now_s = self.now_s;
+        let now_s = self.times.now_s;
         let current = self
             .ways
+            .open
             .values()
             .filter(|book| book.state == WayState::InUse && !book.replaced)
             .map(|book| book.rate(book.window_s(), now_s).max(book.settled))
@@ -182,9 +184,9 @@ impl Router {
     }
 
     /// How many of those on trial had to wait for their turn.
-    fn trials(&self) -> usize {
+    fn trials_now(&self) -> usize {
         let young = |it: &Book| matches!(it.state, WayState::Opening | WayState::OnTrial);
-        self.ways.values().filter(|book| young(book) && book.waited).count()
+        self.ways.open.values().filter(|book| young(book) && book.waited).count()
     }
 
     /// Few at a time after failures: each disturbs a little.
@@ -192,7 +194,7 @@ impl Router {
         if self.config.mode == Mode::Widest {
             return 1;
         }
-        match self.failures {
+        match self.trials.failures {
             0 => self.config.trials_max,
             1 => self.config.trials_max.min(2),
             _ => 1,
@@ -201,21 +203,17 @@ impl Router {
 
     /// Whether one more way through relays may be open.
     fn has_place(&self) -> bool {
-        self.relayed().count() < self.config.ways_max
+        self.ways.relayed().count() < self.config.ways_max
     }
 
     /// The same, or it promises more than the least of those that are open and may be tried to take
     /// its place.
     fn has_room(&self, worth: f64) -> bool {
-        let least = self.relayed().map(|book| book.settled).fold(f64::INFINITY, f64::min);
+        let least = self.ways.relayed().map(|book| book.settled).fold(f64::INFINITY, f64::min);
         self.has_place()
-            || self.relayed().count() < self.config.ways_max + self.config.trials_max
-                && self.trials() == 0
+            || self.ways.relayed().count() < self.config.ways_max + self.config.trials_max
+                && self.trials_now() == 0
                 && worth > BETTER * least
-    }
-
-    fn relayed(&self) -> impl Iterator<Item = &Book> {
-        self.ways.values().filter(|book| !book.route.is_direct())
     }
 
     fn replicas_at(&self, site: SiteId) -> impl Iterator<Item = ReplicaId> + '_ {
@@ -224,10 +222,10 @@ impl Router {
 
     /// Whether what a way promises was measured on every edge of it.
     fn is_known(&self, way: &Way, loads: &Flows) -> bool {
-        let known = way
-            .route
-            .edges(way.source)
-            .map(|edge| self.known(edge.0, edge.1) - loads.get(&edge).copied().unwrap_or(0.0));
+        let known = way.route.edges(way.source).map(|edge| {
+            self.beliefs.known(edge.0, edge.1, self.times.now_s)
+                - loads.get(&edge).copied().unwrap_or(0.0)
+        });
         known.fold(f64::INFINITY, f64::min) >= KNOWN * way.rate_bytes_per_s
     }
 
@@ -237,7 +235,7 @@ impl Router {
         if self.config.mode == Mode::Widest {
             return loads;
         }
-        for book in self.ways.values() {
+        for book in self.ways.open.values() {
             let rate = self.load(book);
             for edge in book.edges() {
                 *loads.entry(edge).or_default() += rate;
@@ -247,25 +245,25 @@ impl Router {
     }
 
     fn load(&self, book: &Book) -> f64 {
-        let rate = book.rate(book.window_s(), self.now_s);
-        let young = !book.is_ripe(self.now_s) && book.promised.is_finite();
+        let rate = book.rate(book.window_s(), self.times.now_s);
+        let young = !book.is_ripe(self.times.now_s) && book.promised.is_finite();
         if young { rate.max(book.promised) } else { rate }
     }
 
     /// What comes now, or, as long as direct ways are only coming up to speed, what they brought before.
     fn usual(&self) -> f64 {
-        let direct = || self.ways.values().filter(|book| book.route.is_direct());
-        if direct().any(|book| book.is_ripe(self.now_s)) {
-            return self.total();
+        let direct = || self.ways.open.values().filter(|book| book.route.is_direct());
+        if direct().any(|book| book.is_ripe(self.times.now_s)) {
+            return self.ways.total(self.times.now_s);
         }
         let sites: BTreeSet<SiteId> = direct().map(|book| book.source).collect();
-        let edges = sites.iter().filter_map(|&site| self.graph.edge(site, SiteId::HERE));
+        let edges = sites.iter().filter_map(|&site| self.beliefs.graph.edge(site, SiteId::HERE));
         let before: f64 = edges.filter_map(|edge| edge.reading).map(|noted| noted.rate).sum();
-        before.max(self.total())
+        before.max(self.ways.total(self.times.now_s))
     }
 
     fn load_of_all(&self) -> f64 {
-        self.ways.values().map(|book| self.load(book)).sum()
+        self.ways.open.values().map(|book| self.load(book)).sum()
     }
 
     fn matrix(&self, loads: &Flows) -> Matrix {
@@ -277,13 +275,17 @@ impl Router {
             Mode::Widest => BTreeSet::new(),
             _ => self
                 .ways
+                .open
                 .values()
                 .filter(used)
-                .filter_map(|it| Some(self.limit(it.id)?.0))
+                .filter_map(|it| Some(self.ways.limit(it.id, self.times.now_s)?.0))
                 .collect(),
         };
         Matrix::new(&self.considered(&sources), &sources, |from, to| {
-            let hop = self.estimate(from, to).filter(|_| !limits.contains(&(from, to)))?;
+            let hop = self
+                .beliefs
+                .estimate(from, to, self.times.now_s)
+                .filter(|_| !limits.contains(&(from, to)))?;
             let load = loads.get(&(from, to)).copied().unwrap_or(0.0);
             let doubt = self.doubt(from);
             let sure = if doubt < 1.0 { 0.0 } else { hop.least };
@@ -298,11 +300,13 @@ impl Router {
     /// The relays that take part in the search: of hundreds, those that promise most with a route
     /// to themselves, and those that are nearest to either end, where chains of short hops begin.
     fn considered(&self, sources: &[SiteId]) -> Vec<SiteId> {
-        let relays: Vec<SiteId> = self.graph.relays().collect();
+        let relays: Vec<SiteId> = self.beliefs.graph.relays().collect();
         if relays.len() <= self.config.relays_max {
             return relays;
         }
-        let rate = |from, to| self.estimate(from, to).map_or(0.0, |hop| hop.rate);
+        let rate = |from, to| {
+            self.beliefs.estimate(from, to, self.times.now_s).map_or(0.0, |hop| hop.rate)
+        };
         let ends: Vec<(SiteId, f64, f64)> = relays
             .iter()
             .map(|&relay| {
@@ -317,8 +321,10 @@ impl Router {
         };
         let lists = [ranked(&|it| it.1.min(it.2)), ranked(&|it| it.1), ranked(&|it| it.2)];
         let mut chosen: BTreeSet<SiteId> = BTreeSet::new();
-        for book in self.ways.values() {
-            chosen.extend(book.route.relays().iter().filter(|&&relay| self.graph.is_relay(relay)));
+        for book in self.ways.open.values() {
+            chosen.extend(
+                book.route.relays().iter().filter(|&&relay| self.beliefs.graph.is_relay(relay)),
+            );
         }
         for at in 0..relays.len() {
             for list in &lists {

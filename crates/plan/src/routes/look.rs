@@ -2,17 +2,17 @@
 
 use super::book::Book;
 use super::config::Mode;
-use super::name::{SiteId, WayId};
+use super::name::WayId;
 use super::router::Router;
 use super::view::{WayState, Why};
 
 impl Router {
     pub(crate) fn look(&mut self) {
-        let last_s = self.next_look_s - LOOK_S;
-        self.next_look_s = self.now_s + LOOK_S;
+        let last_s = self.times.next_look_s - LOOK_S;
+        self.times.next_look_s = self.times.now_s + LOOK_S;
         self.open_named();
-        self.refresh((self.now_s - last_s).clamp(0.0, 1.0));
-        let flows = self.flows();
+        self.refresh((self.times.now_s - last_s).clamp(0.0, 1.0));
+        let flows = self.ways.flows(self.times.now_s);
         self.learn(&flows);
         self.watch();
         if matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
@@ -27,11 +27,15 @@ impl Router {
     }
 
     fn refresh(&mut self, passed_s: f64) {
-        let now_s = self.now_s;
+        let now_s = self.times.now_s;
         let keeps = 0.5f64.powf(passed_s / SETTLED_S);
-        let rtts: Vec<f64> =
-            self.ways.values().map(|book| self.rtt_s(&book.route, book.source)).collect();
-        for (book, rtt_s) in self.ways.values_mut().zip(rtts) {
+        let rtts: Vec<f64> = self
+            .ways
+            .open
+            .values()
+            .map(|book| self.beliefs.rtt_s(&book.route, book.source))
+            .collect();
+        for (book, rtt_s) in self.ways.open.values_mut().zip(rtts) {
             book.rtt_s = rtt_s;
             let rate = book.rate(book.window_s().max(1.0), now_s);
             book.settled = (book.settled * keeps).max(rate);
@@ -40,30 +44,25 @@ impl Router {
             }
         }
         let alive =
-            self.ways.values().filter(|book| book.low_since_s.is_none() && book.settled > 0.0);
+            self.ways.open.values().filter(|book| book.low_since_s.is_none() && book.settled > 0.0);
         for relay in alive.flat_map(|book| book.route.relays()) {
-            if let Some(standing) = self.standings.get_mut(relay) {
+            if let Some(standing) = self.relays.standings.get_mut(relay) {
                 (standing.silences, standing.shy_until_s) = (0, 0.0);
             }
         }
-        if self.ways.values().all(|book| book.route.is_direct() || book.first_s.is_none()) {
+        if self.ways.open.values().all(|book| book.route.is_direct() || book.first_s.is_none()) {
             // Where packets are lost a rate is never the same for long.
-            self.alone = self.ways.values().map(|book| book.rate(ALONE_S, now_s)).sum();
+            self.direct.alone = self.ways.open.values().map(|book| book.rate(ALONE_S, now_s)).sum();
         }
-    }
-
-    /// What all ways bring together now.
-    pub(crate) fn total(&self) -> f64 {
-        self.ways.values().map(|book| book.rate(book.window_s(), self.now_s)).sum()
     }
 
     /// Ways that fall silent, or to a fraction of what they brought: the next best is opened at
     /// once, beside them if they may yet recover.
     fn watch(&mut self) {
-        let now_s = self.now_s;
-        let ids: Vec<WayId> = self.ways.keys().copied().collect();
+        let now_s = self.times.now_s;
+        let ids: Vec<WayId> = self.ways.open.keys().copied().collect();
         for id in ids {
-            let Some(book) = self.ways.get_mut(&id) else { continue };
+            let Some(book) = self.ways.open.get_mut(&id) else { continue };
             let direct = book.route.is_direct();
             if book.first_s.is_none() {
                 let patience_s = OPENING_S + OPENING_TRIPS * book.rtt_s;
@@ -92,7 +91,8 @@ impl Router {
                 self.suspect_of(id, if silent { 0.0 } else { short });
                 self.open_instead();
             }
-            let gone_s = GONE_S + GONE_TRIPS * self.ways.get(&id).map_or(0.0, |book| book.rtt_s);
+            let gone_s =
+                GONE_S + GONE_TRIPS * self.ways.open.get(&id).map_or(0.0, |book| book.rtt_s);
             // What the user has named is given up by whoever waits for its bytes, and not by us.
             let named = matches!(self.config.mode, Mode::Fixed(_));
             if silent && !direct && !named && low_s >= gone_s {
@@ -103,7 +103,7 @@ impl Router {
 
     /// A way brings nothing: away with it, until later.
     fn give_up(&mut self, way: WayId) {
-        let Some(book) = self.ways.get(&way) else { return };
+        let Some(book) = self.ways.open.get(&way) else { return };
         let (tried, opened_for) = (book.state != WayState::InUse, book.why);
         if !book.replaced {
             self.suspect_of(way, 0.0);
@@ -116,18 +116,18 @@ impl Router {
 
     /// The edges of a way that nobody else shows to be well are suspected.
     fn suspect_of(&mut self, way: WayId, rate: f64) {
-        let Some(book) = self.ways.get(&way) else { return };
+        let Some(book) = self.ways.open.get(&way) else { return };
         if book.route.is_direct() {
             return;
         }
         let edges: Vec<_> = book.edges().collect();
         if rate <= 0.0 {
             let mut relays = book.route.relays().to_vec();
-            relays.retain(|&relay| !self.is_alive(way, relay));
+            relays.retain(|&relay| !self.ways.is_alive(way, relay, self.times.now_s));
             for &relay in &relays {
-                let standing = self.standings.entry(relay).or_default();
+                let standing = self.relays.standings.entry(relay).or_default();
                 standing.shy_until_s =
-                    self.now_s + SHY_S * 2f64.powi(standing.silences.min(5) as i32);
+                    self.times.now_s + SHY_S * 2f64.powi(standing.silences.min(5) as i32);
                 standing.silences += 1;
             }
             if !matches!(self.config.mode, Mode::Fixed(_)) {
@@ -135,38 +135,31 @@ impl Router {
             }
         }
         // If the relays tell where it is stuck, the others are well.
-        let limit = self.limit(way).map(|(edge, _)| edge).filter(|_| rate > 0.0);
+        let limit =
+            self.ways.limit(way, self.times.now_s).map(|(edge, _)| edge).filter(|_| rate > 0.0);
         for edge in edges {
-            if limit.is_none_or(|limit| limit == edge) && !self.is_carried_by_others(way, edge) {
+            if limit.is_none_or(|limit| limit == edge)
+                && !self.ways.is_carried_by_others(way, edge, self.times.now_s)
+            {
                 self.suspect(edge, rate);
             }
         }
     }
 
-    /// Whether another way through this relay brings something.
-    pub(crate) fn is_alive(&self, way: WayId, relay: SiteId) -> bool {
-        self.ways.values().any(|book| {
-            book.id != way
-                && book.route.contains(relay)
-                && book.low_since_s.is_none()
-                && book.rate(book.window_s(), self.now_s) > 0.0
-        })
-    }
-
     /// The starvation guard: where trials take more from direct than they bring, they end.
     fn guard(&mut self) {
-        let now_s = self.now_s;
+        let now_s = self.times.now_s;
         let young = |state| matches!(state, WayState::Opening | WayState::OnTrial);
         let used =
-            self.ways.values().any(|it| !it.route.is_direct() && it.state == WayState::InUse);
-        let trials = self.those(|book| young(book.state) && book.is_ripe(now_s));
-        let total: f64 = self.ways.values().map(|book| book.rate(1.0, now_s)).sum();
-        if used || trials.is_empty() || total >= STARVED * self.alone {
+            self.ways.open.values().any(|it| !it.route.is_direct() && it.state == WayState::InUse);
+        let trials = self.ways.those(|book| young(book.state) && book.is_ripe(now_s));
+        let total: f64 = self.ways.open.values().map(|book| book.rate(1.0, now_s)).sum();
+        if used || trials.is_empty() || total >= STARVED * self.direct.alone {
             return;
         }
-        let began_s = trials.iter().filter_map(|id| self.ways.get(id)?.first_s);
+        let began_s = trials.iter().filter_map(|id| self.ways.open.get(id)?.first_s);
         let swing = self.swing(began_s.fold(now_s, f64::min), 1.0);
-        if total + swing >= STARVED * self.alone {
+        if total + swing >= STARVED * self.direct.alone {
             // It is up and down by itself.
             return;
         }
@@ -177,9 +170,9 @@ impl Router {
 
     /// Ways that bring next to nothing cost more than they are worth.
     fn prune(&mut self) {
-        let now_s = self.now_s;
-        let total: f64 = self.ways.values().map(|book| book.rate(PRUNED_S, now_s)).sum();
-        let little = self.those(|book| {
+        let now_s = self.times.now_s;
+        let total: f64 = self.ways.open.values().map(|book| book.rate(PRUNED_S, now_s)).sum();
+        let little = self.ways.those(|book| {
             !book.route.is_direct()
                 && book.state == WayState::InUse
                 && book.now.busy
@@ -190,41 +183,28 @@ impl Router {
             self.prune_one(way, Why::Negligible);
         }
         let relayed = |book: &Book| book.state == WayState::InUse && !book.route.is_direct();
-        let twins = self.those(|book| relayed(book) && self.has_twin(book.id));
-        for book in self.ways.values_mut() {
+        let twins =
+            self.ways.those(|book| relayed(book) && self.ways.has_twin(book.id, self.times.now_s));
+        for book in self.ways.open.values_mut() {
             if twins.contains(&book.id) {
                 book.twin_since_s.get_or_insert(now_s);
             } else {
                 book.twin_since_s = None;
             }
         }
-        let long = self.those(|book| book.twin_since_s.is_some_and(|it| now_s - it > PRUNED_S));
+        let long =
+            self.ways.those(|book| book.twin_since_s.is_some_and(|it| now_s - it > PRUNED_S));
         if let Some(&newest) = long.last() {
             self.prune_one(newest, Why::AddsNothing);
         }
     }
 
     fn prune_one(&mut self, way: WayId, why: Why) {
-        if let Some(book) = self.ways.get(&way) {
+        if let Some(book) = self.ways.open.get(&way) {
             let key = (book.replica, book.route.clone());
             self.rest(key, PRUNED_REST_S);
             self.close(way, why);
         }
-    }
-
-    /// Whether an older way in use is limited by the very edge that limits this one. Then this one
-    /// adds nothing, or what it takes from others who use that edge: more connections over one edge
-    /// are the planner's business, who opens lanes where they pay.
-    pub(crate) fn has_twin(&self, way: WayId) -> bool {
-        let limit = |way| self.limit(way).map(|(edge, _)| edge);
-        let Some(edge) = limit(way) else { return false };
-        self.ways.values().any(|other| {
-            other.id < way
-                && other.state == WayState::InUse
-                && other.low_since_s.is_none()
-                && other.now.busy
-                && limit(other.id) == Some(edge)
-        })
     }
 }
 

@@ -24,6 +24,7 @@ mod router;
 mod trial;
 mod verdict;
 mod view;
+mod ways;
 
 pub use config::{Mode, RouterConfig};
 pub use event::{Fault, HopReport, RouteAction, RouteEvent, WayNow};

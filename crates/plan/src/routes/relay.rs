@@ -1,13 +1,14 @@
 //! What relays have earned: trust in their word, rest after failures, suspicion of their edges.
 //! Whether they change data: `verdict`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::Book;
 use super::config::Mode;
 use super::event::{Fault, RouteAction};
 use super::name::{ReplicaId, Route, SiteId, WayId};
 use super::router::Router;
+use super::verdict::Verdict;
 use super::view::{WayState, Why};
 
 /// How a relay stands with us.
@@ -63,38 +64,51 @@ pub(crate) struct Suspect {
     pub refused: bool,
 }
 
+/// All relays, and who of them is under suspicion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relays {
+    pub standings: BTreeMap<SiteId, Standing>,
+    pub verdicts: Vec<Verdict>,
+    /// The one of those suspected of corruption that may be used.
+    pub on_probation: Option<SiteId>,
+    pub next_probation_s: f64,
+}
+
+impl Relays {
+    /// How a relay stands with us.
+    pub fn standing(&self, site: SiteId) -> Standing {
+        self.standings.get(&site).copied().unwrap_or_default()
+    }
+}
+
 impl Router {
     pub(crate) fn relay_up(&mut self, site: SiteId) {
-        let standing = self.standings.entry(site).or_default();
+        let standing = self.relays.standings.entry(site).or_default();
         (standing.lost, standing.mute_until_s) = (false, None);
         let is_usable = standing.is_usable();
         if is_usable {
-            self.graph.set_relay(site, true);
+            self.beliefs.graph.set_relay(site, true);
         }
     }
 
     pub(crate) fn relay_lost(&mut self, site: SiteId) {
-        self.standings.entry(site).or_default().lost = true;
-        self.graph.set_relay(site, false);
+        self.relays.standings.entry(site).or_default().lost = true;
+        self.beliefs.graph.set_relay(site, false);
         if matches!(self.config.mode, Mode::Fixed(_)) {
             // Named ways are left when they fail, and not because of what is heard of a relay.
             return;
         }
-        for way in self.those(|book| book.route.contains(site)) {
+        for way in self.ways.those(|book| book.route.contains(site)) {
             self.lose(way, Why::RelayLost, true);
         }
-    }
-
-    pub(crate) fn standing(&self, site: SiteId) -> Standing {
-        self.standings.get(&site).copied().unwrap_or_default()
     }
 
     /// Something that came by these relays is silent: one of them may be.
     pub(crate) fn ask(&mut self, relays: &[SiteId]) {
         for &site in relays {
-            let standing = self.standings.entry(site).or_default();
+            let standing = self.relays.standings.entry(site).or_default();
             if standing.asked_s.is_none() {
-                standing.asked_s = Some(self.now_s);
+                standing.asked_s = Some(self.times.now_s);
                 self.actions.push_back(RouteAction::Ask { site });
             }
         }
@@ -104,8 +118,8 @@ impl Router {
     /// where a whole site was away for some seconds, pauses that grew with each failure would keep
     /// all of them out of use for minutes.
     pub(crate) fn relay_answered(&mut self, site: SiteId, was_silent: bool) {
-        let now_s = self.now_s;
-        let standing = self.standings.entry(site).or_default();
+        let now_s = self.times.now_s;
+        let standing = self.relays.standings.entry(site).or_default();
         (standing.asked_s, standing.answered_s, standing.mutes) = (None, now_s, 0);
         if !was_silent {
             self.hear(site);
@@ -114,25 +128,24 @@ impl Router {
         }
         (standing.silences, standing.shy_until_s) = (0, 0.0);
         self.relay_up(site);
-        self.suspects.retain(|&(from, to), _| from != site && to != site);
+        self.beliefs.suspects.retain(|&(from, to), _| from != site && to != site);
         self.rests.retain(|(_, route), rest| !route.contains(site) || rest.until_s.is_infinite());
-        for book in self.ways.values_mut().filter(|book| book.route.contains(site)) {
+        for book in self.ways.open.values_mut().filter(|book| book.route.contains(site)) {
             // What is open over it still has as long to come back as if it had fallen silent now.
-            book.low_since_s = book.low_since_s.map(|_| self.now_s);
+            book.low_since_s = book.low_since_s.map(|_| self.times.now_s);
         }
-        self.failures = 0;
-        self.next_trial_s = self.now_s;
-        self.next_known_s = self.now_s;
+        self.trials.begin_anew(self.times.now_s);
+        self.trials.next_known_s = self.times.now_s;
         self.open_instead();
     }
 
     /// It is not mute.
     fn hear(&mut self, site: SiteId) {
-        let standing = self.standings.entry(site).or_default();
+        let standing = self.relays.standings.entry(site).or_default();
         if standing.mute_until_s.take().is_some() {
             let is_usable = standing.is_usable();
-            self.graph.set_relay(site, is_usable);
-            self.next_known_s = self.now_s;
+            self.beliefs.graph.set_relay(site, is_usable);
+            self.trials.next_known_s = self.times.now_s;
         }
     }
 
@@ -140,33 +153,34 @@ impl Router {
     /// doubted. It is left out for a while: perhaps it is dead, and perhaps it is only we who do not
     /// reach it. (Where nobody answers and nothing comes it may be our own network, and nobody is blamed.)
     pub(crate) fn tell_mute(&mut self) {
-        let now_s = self.now_s;
+        let now_s = self.times.now_s;
         let asked = |(&site, it): (&SiteId, &Standing)| Some((site, it.asked_s?, *it));
-        let asked: Vec<(SiteId, f64, Standing)> = self.standings.iter().filter_map(asked).collect();
+        let asked: Vec<(SiteId, f64, Standing)> =
+            self.relays.standings.iter().filter_map(asked).collect();
         let comes_since = |book: &Book, since_s: f64| {
             book.mean((now_s - HEARD_S).max(since_s.min(now_s)), now_s) > 0.0
         };
         for (site, asked_s, standing) in asked {
-            let mut over_it = self.ways.values().filter(|it| it.route.contains(site));
+            let mut over_it = self.ways.open.values().filter(|it| it.route.contains(site));
             if over_it.any(|book| comes_since(book, asked_s)) {
                 self.hear(site);
-                self.standings.entry(site).or_default().asked_s = Some(now_s);
+                self.relays.standings.entry(site).or_default().asked_s = Some(now_s);
                 continue;
             }
             if let Some(until_s) = standing.mute_until_s {
                 if now_s >= until_s {
                     // Others may reach it. It is doubted, and has time to bring something.
                     self.hear(site);
-                    let standing = self.standings.entry(site).or_default();
+                    let standing = self.relays.standings.entry(site).or_default();
                     standing.asked_s = Some(now_s + MUTE_S);
                     standing.shy_until_s = now_s + MUTE_S;
                     standing.silences += 1;
                 }
                 continue;
             }
-            let patience_s = ANSWER_S + ANSWER_TRIPS * self.rtt_s(&Route::direct(), site);
-            let others_are_heard = self.ways.values().any(|book| comes_since(book, asked_s))
-                || self.standings.values().any(|it| it.answered_s >= asked_s);
+            let patience_s = ANSWER_S + ANSWER_TRIPS * self.beliefs.rtt_s(&Route::direct(), site);
+            let others_are_heard = self.ways.open.values().any(|book| comes_since(book, asked_s))
+                || self.relays.standings.values().any(|it| it.answered_s >= asked_s);
             if now_s - asked_s >= patience_s && others_are_heard {
                 self.leave_out(site);
             }
@@ -175,19 +189,20 @@ impl Router {
     }
 
     fn leave_out(&mut self, site: SiteId) {
-        let standing = self.standings.entry(site).or_default();
+        let standing = self.relays.standings.entry(site).or_default();
         let wait_s = (MUTE_S * 2f64.powi(standing.mutes.min(10) as i32)).min(REST_MAX_S);
-        (standing.mute_until_s, standing.mutes) = (Some(self.now_s + wait_s), standing.mutes + 1);
-        self.graph.set_relay(site, false);
-        let by_it = self.those(|it| it.route.contains(site));
+        (standing.mute_until_s, standing.mutes) =
+            (Some(self.times.now_s + wait_s), standing.mutes + 1);
+        self.beliefs.graph.set_relay(site, false);
+        let by_it = self.ways.those(|it| it.route.contains(site));
         if !by_it.is_empty() {
             // What was only tried over it keeps others from being tried, and what is to take the place
             // of the rest waits for nothing.
-            self.next_trial_s = self.now_s;
-            self.next_known_s = self.now_s;
+            self.trials.next_s = self.times.now_s;
+            self.trials.next_known_s = self.times.now_s;
         }
         for way in by_it {
-            if self.ways.get(&way).is_some_and(|it| it.state != WayState::InUse) {
+            if self.ways.open.get(&way).is_some_and(|it| it.state != WayState::InUse) {
                 self.lose(way, Why::Silent, true);
             }
         }
@@ -196,10 +211,11 @@ impl Router {
     /// Where one of those that were asked is mute, it was that one: who has answered is doubted no more,
     /// nor are edges between those.
     fn trust_who_answered(&mut self) {
-        let mute = self.standings.values().filter(|it| it.mute_until_s.is_some());
+        let mute = self.relays.standings.values().filter(|it| it.mute_until_s.is_some());
         let Some(since_s) = mute.filter_map(|it| it.asked_s).reduce(f64::min) else { return };
         let answered = |it: &Standing| it.asked_s.is_none() && it.answered_s >= since_s;
         let well: BTreeSet<SiteId> = self
+            .relays
             .standings
             .iter_mut()
             .filter(|(_, it)| answered(it))
@@ -211,14 +227,14 @@ impl Router {
             .chain([SiteId::HERE])
             .collect();
         // What was suspected of a silent way, and not what a relay told, or refused.
-        self.suspects.retain(|(from, to), it| {
+        self.beliefs.suspects.retain(|(from, to), it| {
             it.rate > 0.0 || it.refused || !(well.contains(from) && well.contains(to))
         });
     }
 
     /// A way is gone, told by the executor.
     pub(crate) fn way_failed(&mut self, way: WayId, fault: Fault, at: Option<SiteId>) {
-        let Some(book) = self.ways.get(&way) else { return };
+        let Some(book) = self.ways.open.get(&way) else { return };
         let (route, edges) = (book.route.clone(), book.edges().collect::<Vec<_>>());
         match fault {
             Fault::Final => {
@@ -232,19 +248,22 @@ impl Router {
                 for &(from, to) in &edges {
                     // Nobody knows where: any edge of it, unless another way shows that it is well.
                     let there = at.is_none_or(|at| at == from || at == to);
-                    if !route.is_direct() && there && !self.is_carried_by_others(way, (from, to)) {
+                    if !route.is_direct()
+                        && there
+                        && !self.ways.is_carried_by_others(way, (from, to), self.times.now_s)
+                    {
                         self.suspect((from, to), 0.0);
                     }
                 }
                 let mut relays = route.relays().to_vec();
-                relays.retain(|&relay| !self.is_alive(way, relay));
+                relays.retain(|&relay| !self.ways.is_alive(way, relay, self.times.now_s));
                 self.ask(&relays);
             }
             Fault::Refused => {
                 // Who refuses this does not refuse every route; the edge to who refused is shut.
                 if let Some(&edge) = edges.iter().find(|(from, _)| Some(*from) == at) {
                     self.suspect(edge, 0.0);
-                    if let Some(suspect) = self.suspects.get_mut(&edge) {
+                    if let Some(suspect) = self.beliefs.suspects.get_mut(&edge) {
                         suspect.refused = true;
                     }
                 }
@@ -252,7 +271,7 @@ impl Router {
         }
         let why = if fault == Fault::Corrupt { Why::Corrupt } else { Why::Failed };
         let young = |book: &&Book| !route.is_direct() && book.state != WayState::InUse;
-        let tried = self.ways.get(&way).filter(young).map(|book| book.why);
+        let tried = self.ways.open.get(&way).filter(young).map(|book| book.why);
         self.lose(way, why, false);
         if let Some(opened_for) = tried {
             self.trial_failed(opened_for);
@@ -261,7 +280,7 @@ impl Router {
 
     /// Take a way out of use, let it rest and open the next best instead of it.
     pub(crate) fn lose(&mut self, way: WayId, why: Why, tell: bool) {
-        let Some(book) = self.ways.get(&way) else { return };
+        let Some(book) = self.ways.open.get(&way) else { return };
         let key = (book.replica, book.route.clone());
         let missed = book.state == WayState::InUse && !book.replaced && book.settled > 0.0;
         let direct = book.route.is_direct();
@@ -280,7 +299,7 @@ impl Router {
     pub(crate) fn rest(&mut self, key: (ReplicaId, Route), seconds: f64) {
         let times = self.rests.get(&key).map_or(0, |rest| rest.times);
         let wait_s = (seconds * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
-        let until_s = self.now_s + self.about(wait_s);
+        let until_s = self.times.now_s + self.about(wait_s);
         self.enter_rest(key, Rest { until_s, times: times + 1 });
     }
 
@@ -298,28 +317,22 @@ impl Router {
     }
 
     pub(crate) fn is_resting(&self, replica: ReplicaId, route: &Route) -> bool {
-        self.rests.get(&(replica, route.clone())).is_some_and(|rest| rest.until_s > self.now_s)
+        self.rests
+            .get(&(replica, route.clone()))
+            .is_some_and(|rest| rest.until_s > self.times.now_s)
     }
 
     /// An edge is to count for no more than this for a while, longer each time.
     pub(crate) fn suspect(&mut self, edge: (SiteId, SiteId), rate: f64) {
-        let times = self.suspects.get(&edge).map_or(0, |it| {
+        let times = self.beliefs.suspects.get(&edge).map_or(0, |it| {
             // What went well for long since is not held against it.
-            if self.now_s - it.until_s > FORGIVEN_S { 0 } else { it.times }
+            if self.times.now_s - it.until_s > FORGIVEN_S { 0 } else { it.times }
         });
         let wait_s = (SUSPECT_S * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
-        let until_s = self.now_s + self.about(wait_s);
-        self.suspects.insert(edge, Suspect { until_s, times: times + 1, rate, refused: false });
-    }
-
-    /// Whether another way brings something over this edge.
-    pub(crate) fn is_carried_by_others(&self, way: WayId, edge: (SiteId, SiteId)) -> bool {
-        self.ways.values().any(|book| {
-            book.id != way
-                && book.edges().any(|other| other == edge)
-                && book.low_since_s.is_none()
-                && book.rate(book.window_s(), self.now_s) > 0.0
-        })
+        let until_s = self.times.now_s + self.about(wait_s);
+        self.beliefs
+            .suspects
+            .insert(edge, Suspect { until_s, times: times + 1, rate, refused: false });
     }
 }
 

@@ -4,69 +4,76 @@
 //! [`Mode::Fixed`]); no way is opened twice at a time; at most `ways_max` ways through relays are
 //! in use and at most as many again as may be on trial are open beside them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use swath_model::Time;
 
-use super::belief::PRIOR_SCATTER;
-use super::book::{Book, Samples};
+use super::belief::Beliefs;
+use super::book::Book;
 use super::config::{Mode, RouterConfig};
 use super::event::{RouteAction, RouteEvent};
-use super::graph::{Graph, Reading};
+use super::graph::{Grade, Graph, Reading};
 use super::name::{ReplicaId, Route, SiteId, WayId};
-use super::relay::{Rest, Standing, Suspect};
-use super::verdict::Verdict;
+use super::relay::{Relays, Rest};
 use super::view::{WayState, WayView, Why};
+use super::ways::Ways;
 
 /// Decides which ways a transfer uses.
 #[derive(Clone, Debug)]
 pub struct Router {
     pub(crate) config: RouterConfig,
     pub(crate) rng: fastrand::Rng,
-    pub(crate) graph: Graph,
     /// Where each replica is.
     pub(crate) replicas: BTreeMap<ReplicaId, SiteId>,
-    pub(crate) standings: BTreeMap<SiteId, Standing>,
-    /// What is open, in the order of opening.
-    pub(crate) ways: BTreeMap<WayId, Book>,
-    pub(crate) closed: VecDeque<WayView>,
-    pub(crate) rests: BTreeMap<(ReplicaId, Route), Rest>,
-    pub(crate) verdicts: Vec<Verdict>,
-    /// Every route through relays that was ever tried.
-    pub(crate) opened: BTreeSet<(ReplicaId, Route)>,
-    pub(crate) suspects: BTreeMap<(SiteId, SiteId), Suspect>,
-    pub(crate) actions: VecDeque<RouteAction>,
     pub(crate) left_bytes: Option<u64>,
-    /// What came over all ways together, those that are closed included.
-    pub(crate) whole: Samples,
-    closed_bytes: f64,
-    pub(crate) now_s: f64,
-    /// When the first replica was known.
-    pub(crate) began_s: Option<f64>,
-    /// When the first byte of all came.
-    pub(crate) first_s: Option<f64>,
-    pub(crate) next_look_s: f64,
-    pub(crate) next_trial_s: f64,
-    pub(crate) next_known_s: f64,
-    /// Trials that came to nothing, one after the other.
-    pub(crate) failures: u32,
-    /// Remembered readings that turned out wrong, and right.
-    pub(crate) memory: (u32, u32),
-    /// Rate times round trip of what was measured, in bytes.
-    pub(crate) yardstick: Option<f64>,
-    /// How far such products scatter: the standard deviation of their logarithms.
-    pub(crate) scatter: f64,
-    /// What direct ways brought when nothing ran beside them.
-    pub(crate) alone: f64,
-    /// How much of the last moments direct ways waited for us, from 0 to 1.
-    pub(crate) awaited: f64,
+    pub(crate) beliefs: Beliefs,
+    pub(crate) relays: Relays,
+    pub(crate) ways: Ways,
+    pub(crate) rests: BTreeMap<(ReplicaId, Route), Rest>,
+    pub(crate) trials: Trials,
+    pub(crate) direct: Direct,
+    pub(crate) times: Times,
+    pub(crate) actions: VecDeque<RouteAction>,
+}
+
+/// When ways are tried.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trials {
+    /// Those that came to nothing, one after the other.
+    pub failures: u32,
+    /// When one may be tried that is only guessed to be good.
+    pub next_s: f64,
+    /// When those that are known to be good are looked for.
+    pub next_known_s: f64,
+}
+
+impl Trials {
+    /// Nothing is held against what may be tried next, at once.
+    pub fn begin_anew(&mut self, now_s: f64) {
+        self.failures = 0;
+        self.next_s = now_s;
+    }
+}
+
+/// What direct ways do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Direct {
+    /// What they brought when nothing ran beside them.
+    pub alone: f64,
+    /// How much of the last moments they waited for us, from 0 to 1.
+    pub awaited: f64,
     awaited_s: f64,
-    /// The one relay of those suspected of corruption that may be used.
-    pub(crate) on_probation: Option<SiteId>,
-    pub(crate) next_probation_s: f64,
-    next_way: u32,
-    attempts: u32,
-    changes: u32,
+}
+
+/// What happened when, in seconds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times {
+    pub now_s: f64,
+    /// When the first replica was known.
+    pub began_s: Option<f64>,
+    /// When the first byte of all came.
+    pub first_s: Option<f64>,
+    pub next_look_s: f64,
 }
 
 impl Router {
@@ -75,43 +82,22 @@ impl Router {
         Self {
             rng: fastrand::Rng::with_seed(config.seed),
             config,
-            graph: Graph::default(),
             replicas: BTreeMap::new(),
-            standings: BTreeMap::new(),
-            ways: BTreeMap::new(),
-            closed: VecDeque::new(),
-            rests: BTreeMap::new(),
-            verdicts: Vec::new(),
-            opened: BTreeSet::new(),
-            suspects: BTreeMap::new(),
-            actions: VecDeque::new(),
             left_bytes: None,
-            whole: Samples::default(),
-            closed_bytes: 0.0,
-            now_s: 0.0,
-            began_s: None,
-            first_s: None,
-            next_look_s: 0.0,
-            next_trial_s: 0.0,
-            next_known_s: 0.0,
-            failures: 0,
-            memory: (0, 0),
-            yardstick: None,
-            scatter: PRIOR_SCATTER,
-            alone: 0.0,
-            awaited: 0.0,
-            awaited_s: 0.0,
-            on_probation: None,
-            next_probation_s: 0.0,
-            next_way: 0,
-            attempts: 0,
-            changes: 0,
+            beliefs: Beliefs::default(),
+            relays: Relays::default(),
+            ways: Ways::default(),
+            rests: BTreeMap::new(),
+            trials: Trials::default(),
+            direct: Direct::default(),
+            times: Times::default(),
+            actions: VecDeque::new(),
         }
     }
 
     /// Enter what happened. Of sites and ways that it does not know, nothing is believed.
     pub fn handle(&mut self, event: RouteEvent, now: Time) {
-        self.now_s = self.now_s.max(now.as_secs_f64());
+        self.times.now_s = self.times.now_s.max(now.as_secs_f64());
         match event {
             RouteEvent::ReplicaAdded { replica, site } => self.add_replica(replica, site),
             RouteEvent::ReplicaLost { replica } => self.lose_replica(replica),
@@ -120,8 +106,12 @@ impl Router {
             RouteEvent::RelayAnswered { site, was_silent } => {
                 self.relay_answered(site, was_silent);
             }
-            RouteEvent::RoundTrip { from, to, rtt_s } => self.graph.round_trip(from, to, rtt_s),
-            RouteEvent::Remembered { from, to, reading } => self.remember(from, to, reading),
+            RouteEvent::RoundTrip { from, to, rtt_s } => {
+                self.beliefs.graph.round_trip(from, to, rtt_s)
+            }
+            RouteEvent::Remembered { from, to, reading } => {
+                self.beliefs.remember(from, to, reading, self.times.now_s);
+            }
             RouteEvent::Claimed { by, from, reading } => self.claim(by, from, reading),
             RouteEvent::Reported { way, hops } => self.report(way, hops),
             // What counts is its first byte.
@@ -129,16 +119,15 @@ impl Router {
             RouteEvent::Progress { ways, left_bytes } => {
                 self.left_bytes = left_bytes;
                 for (way, now) in ways {
-                    if let Some(book) = self.ways.get_mut(&way) {
-                        book.record(now, self.now_s);
+                    if let Some(book) = self.ways.open.get_mut(&way) {
+                        book.record(now, self.times.now_s);
                         if book.first_s.is_some() {
-                            self.first_s.get_or_insert(self.now_s);
+                            self.times.first_s.get_or_insert(self.times.now_s);
                         }
                     }
                 }
                 self.note_waits();
-                let open: f64 = self.ways.values().map(|it| it.now.delivered_bytes as f64).sum();
-                self.whole.record(self.now_s, self.closed_bytes + open);
+                self.ways.record(self.times.now_s);
                 self.look();
             }
         }
@@ -146,17 +135,19 @@ impl Router {
 
     /// How much direct ways wait for us.
     fn note_waits(&mut self) {
-        let passed_s = self.now_s - std::mem::replace(&mut self.awaited_s, self.now_s);
-        let mut direct = self.ways.values().filter(|it| it.route.is_direct() && it.now.busy);
+        let passed_s =
+            self.times.now_s - std::mem::replace(&mut self.direct.awaited_s, self.times.now_s);
+        let mut direct = self.ways.open.values().filter(|it| it.route.is_direct() && it.now.busy);
         let is_awaited = direct.any(|book| book.now.awaits_us);
         let keeps = 0.5f64.powf(passed_s.clamp(0.0, 1.0) / AWAITED_S);
-        self.awaited = self.awaited * keeps + if is_awaited { 1.0 - keeps } else { 0.0 };
+        self.direct.awaited =
+            self.direct.awaited * keeps + if is_awaited { 1.0 - keeps } else { 0.0 };
     }
 
     /// What to do next; to be asked until it answers nothing.
     pub fn poll(&mut self, now: Time) -> Option<RouteAction> {
-        self.now_s = self.now_s.max(now.as_secs_f64());
-        if self.actions.is_empty() && self.now_s >= self.next_look_s {
+        self.times.now_s = self.times.now_s.max(now.as_secs_f64());
+        if self.actions.is_empty() && self.times.now_s >= self.times.next_look_s {
             self.look();
         }
         self.actions.pop_front()
@@ -165,44 +156,41 @@ impl Router {
     /// When to ask again although nothing has happened.
     pub fn poll_timeout(&self) -> Option<Time> {
         if !self.actions.is_empty() {
-            return Some(Time::from_secs_f64(self.now_s));
+            return Some(Time::from_secs_f64(self.times.now_s));
         }
-        (!self.replicas.is_empty()).then(|| Time::from_secs_f64(self.next_look_s))
+        (!self.replicas.is_empty()).then(|| Time::from_secs_f64(self.times.next_look_s))
     }
 
     /// All ways that are open, and the latest of those that were closed, in the order of opening.
     pub fn views(&self) -> Vec<WayView> {
-        let mut views: Vec<WayView> = self.closed.iter().cloned().collect();
-        views.extend(self.ways.values().map(|book| book.view(self.now_s)));
-        views.sort_by_key(|view| view.way);
-        views
+        self.ways.views(self.times.now_s)
     }
 
     /// How many ways through relays have been opened so far.
     pub fn attempts(&self) -> u32 {
-        self.attempts
+        self.ways.attempts
     }
 
     /// How often what is in use has changed: a way through relays taken into use, or out of it.
     pub fn changes(&self) -> u32 {
-        self.changes
+        self.ways.changes
     }
 
     /// What is known of the sites.
     pub fn graph(&self) -> &Graph {
-        &self.graph
+        &self.beliefs.graph
     }
 
     /// What was measured in this transfer and is worth remembering: `(from, to, reading)`.
     pub fn readings(&self) -> impl Iterator<Item = (SiteId, SiteId, Reading)> + '_ {
-        self.graph.edges().filter_map(|(from, to, edge)| {
+        self.beliefs.graph.edges().filter_map(|(from, to, edge)| {
             let noted = edge.reading.filter(|noted| !noted.remembered)?;
-            Some((from, to, noted.reading(self.now_s)))
+            Some((from, to, noted.reading(self.times.now_s)))
         })
     }
 
     fn add_replica(&mut self, replica: ReplicaId, site: SiteId) {
-        self.began_s.get_or_insert(self.now_s);
+        self.times.began_s.get_or_insert(self.times.now_s);
         if self.replicas.insert(replica, site).is_none() {
             self.open_named();
         }
@@ -213,14 +201,9 @@ impl Router {
         // Should it come back, what its ways were left for is past.
         self.rests.retain(|(of, _), _| *of != replica);
         let of_it = |book: &Book| book.replica == replica;
-        for way in self.those(of_it) {
+        for way in self.ways.those(of_it) {
             self.close(way, Why::ReplicaLost);
         }
-    }
-
-    /// The numbers of the ways for which this is true.
-    pub(crate) fn those(&self, is: impl Fn(&Book) -> bool) -> Vec<WayId> {
-        self.ways.values().filter(|book| is(book)).map(|book| book.id).collect()
     }
 
     /// Open what is to be open whatever was measured: direct, or what the user named.
@@ -235,17 +218,14 @@ impl Router {
             for route in &routes {
                 let why = if route.is_direct() { Why::Direct } else { why };
                 let rests = self.rests.get(&(replica, route.clone()));
-                if !self.is_open(replica, route) && rests.is_none_or(|it| it.until_s <= self.now_s)
+                if !self.ways.is_open(replica, route)
+                    && rests.is_none_or(|it| it.until_s <= self.times.now_s)
                 {
                     let way = self.open(replica, source, route.clone(), why, f64::INFINITY, false);
                     self.enter(way, WayState::InUse, why);
                 }
             }
         }
-    }
-
-    pub(crate) fn is_open(&self, replica: ReplicaId, route: &Route) -> bool {
-        self.ways.values().any(|book| book.replica == replica && book.route == *route)
     }
 
     /// Open a way.
@@ -258,25 +238,21 @@ impl Router {
         promised: f64,
         on_trial: bool,
     ) -> WayId {
-        let id = WayId(self.next_way);
-        self.next_way += 1;
-        if !route.is_direct() {
-            self.attempts += 1;
-            self.opened.insert((replica, route.clone()));
-        }
-        let mut book = Book::new(id, replica, source, route.clone(), self.now_s);
-        (book.promised, book.why) = (promised, why);
-        book.rtt_s = self.rtt_s(&route, source);
-        self.ways.insert(id, book);
+        let (now_s, rtt_s) = (self.times.now_s, self.beliefs.rtt_s(&route, source));
+        let id = self.ways.add(|id| {
+            let mut book = Book::new(id, replica, source, route.clone(), now_s);
+            (book.promised, book.why, book.rtt_s) = (promised, why, rtt_s);
+            book
+        });
         self.actions.push_back(RouteAction::Open { way: id, replica, route, on_trial });
         id
     }
 
     pub(crate) fn enter(&mut self, way: WayId, state: WayState, why: Why) {
-        let now_s = self.now_s;
-        let Some(book) = self.ways.get_mut(&way) else { return };
+        let now_s = self.times.now_s;
+        let Some(book) = self.ways.open.get_mut(&way) else { return };
         if state == WayState::InUse && book.state != state && !book.route.is_direct() {
-            self.changes += 1;
+            self.ways.changes += 1;
         }
         let tried = book.state == WayState::OnTrial;
         book.enter(state, why, now_s);
@@ -294,25 +270,29 @@ impl Router {
 
     /// A way is gone.
     pub(crate) fn forget(&mut self, way: WayId, why: Why) -> bool {
-        let Some(mut book) = self.ways.remove(&way) else { return false };
-        self.closed_bytes += book.now.delivered_bytes as f64;
-        self.changes += u32::from(book.state == WayState::InUse && !book.route.is_direct());
-        book.enter(WayState::Closed, why, self.now_s);
-        self.closed.push_back(book.view(self.now_s));
-        if self.closed.len() > CLOSED_MAX {
-            self.closed.pop_front();
-        }
-        true
+        self.ways.close(way, why, self.times.now_s)
     }
 
-    /// Sum of the round trips of a route's hops, in seconds, as far as they are known and can be:
-    /// it says how long a way is waited for, and relays tell it.
-    pub(crate) fn rtt_s(&self, route: &Route, source: SiteId) -> f64 {
-        let edges = route.edges(source);
-        edges
-            .map(|(from, to)| self.graph.edge(from, to).and_then(|edge| edge.rtt_s))
-            .fold(0.0, |sum, rtt_s| sum + rtt_s.unwrap_or(UNKNOWN_RTT_S))
-            .min(LONGEST_RTT_S)
+    /// What a relay says of itself.
+    fn claim(&mut self, by: SiteId, from: SiteId, reading: Reading) {
+        let standing = self.relays.standing(by);
+        if !standing.barred && !standing.disbelieved {
+            self.beliefs.enter_word(from, by, reading, Some(by), self.times.now_s);
+        }
+    }
+
+    /// Enter what was measured in this transfer.
+    pub(crate) fn note(
+        &mut self,
+        edge: (SiteId, SiteId),
+        rate: f64,
+        grade: Grade,
+        by: Option<SiteId>,
+    ) {
+        if self.beliefs.note(edge, rate, grade, by, self.times.now_s) {
+            // What came to nothing was tried on its word.
+            self.trials.begin_anew(self.times.now_s);
+        }
     }
 
     /// A moment that other transfers do not choose as well.
@@ -323,13 +303,3 @@ impl Router {
 
 /// After so long, half of what is known of waiting is forgotten.
 const AWAITED_S: f64 = 0.5;
-
-/// How many closed ways are shown.
-const CLOSED_MAX: usize = 64;
-
-/// Longer ones there are not, by satellites neither, but in what somebody tells who wants to be
-/// waited for.
-const LONGEST_RTT_S: f64 = 2.0;
-
-/// Of hops whose round trip nobody has told, for how long to wait for them.
-const UNKNOWN_RTT_S: f64 = 0.1;

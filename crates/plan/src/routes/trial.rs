@@ -11,14 +11,14 @@ use super::view::{WayState, Why};
 
 impl Router {
     pub(crate) fn judge_trials(&mut self) {
-        for way in self.those(|book| book.state == WayState::OnTrial) {
+        for way in self.ways.those(|book| book.state == WayState::OnTrial) {
             self.judge(way);
         }
     }
 
     fn judge(&mut self, way: WayId) {
-        let now_s = self.now_s;
-        let Some(book) = self.ways.get(&way) else { return };
+        let now_s = self.times.now_s;
+        let Some(book) = self.ways.open.get(&way) else { return };
         let Some(first_s) = book.first_s else { return };
         let length_s = (TRIAL_TRIPS * book.rtt_s).clamp(TRIAL_S, TRIAL_MAX_S);
         let passed_s = now_s - first_s;
@@ -30,6 +30,7 @@ impl Router {
         let displaced = self.displaced(first_s, window_s);
         let trials: f64 = self
             .ways
+            .open
             .values()
             .filter(|other| {
                 other.state != WayState::Opening && other.first_s >= Some(first_s - 0.5)
@@ -39,9 +40,9 @@ impl Router {
         let part = own / trials.max(own).max(1.0);
         // What others lose counts against it, and if the whole did not grow, it adds nothing, even
         // if those others were only coming up to speed and did not lose anything yet.
-        let before_s = (first_s - window_s).max(self.first_s.unwrap_or(first_s));
+        let before_s = (first_s - window_s).max(self.times.first_s.unwrap_or(first_s));
         let grown = if first_s - before_s >= BEFORE_S {
-            self.whole.mean(now_s - window_s, now_s) - self.whole.mean(before_s, first_s)
+            self.ways.whole.mean(now_s - window_s, now_s) - self.ways.whole.mean(before_s, first_s)
         } else {
             f64::INFINITY
         };
@@ -54,16 +55,18 @@ impl Router {
             }
             return;
         }
-        let twin = self.has_twin(way);
-        let enough = !twin && gain >= ADDS_PART * own && gain >= ADDS_WHOLE * self.total();
+        let twin = self.ways.has_twin(way, self.times.now_s);
+        let enough = !twin
+            && gain >= ADDS_PART * own
+            && gain >= ADDS_WHOLE * self.ways.total(self.times.now_s);
         if enough && (over || kept) {
             self.trial_passed(way);
         } else if over && !enough {
             let longer = book.longer;
             let unclear = longer == 0 && gain >= UNCLEAR * own
                 || longer < LONGER_MAX && self.swing(first_s, window_s) > SWINGS * own;
-            if unclear && !twin && own >= ADDS_WHOLE * self.total() {
-                if let Some(book) = self.ways.get_mut(&way) {
+            if unclear && !twin && own >= ADDS_WHOLE * self.ways.total(self.times.now_s) {
+                if let Some(book) = self.ways.open.get_mut(&way) {
                     book.longer += 1;
                 }
             } else {
@@ -78,13 +81,13 @@ impl Router {
     /// What the ways that were settled before a trial began have lost since, in bytes per second.
     fn displaced(&self, began_s: f64, window_s: f64) -> f64 {
         let (mut before, mut after) = (0.0, 0.0);
-        for book in self.ways.values() {
+        for book in self.ways.open.values() {
             // What was still climbing then had less to lose than it has now: its loss is thought
             // too small, never too large.
             let settled = book.state == WayState::InUse && book.first_s < Some(began_s - BEFORE_S);
             if settled && book.low_since_s.is_none() && book.now.busy {
                 before += book.before(began_s, window_s);
-                after += book.rate(window_s, self.now_s);
+                after += book.rate(window_s, self.times.now_s);
             }
         }
         (before - after).max(0.0)
@@ -95,11 +98,12 @@ impl Router {
     pub(crate) fn swing(&self, began_s: f64, window_s: f64) -> f64 {
         let settled: Vec<_> = self
             .ways
+            .open
             .values()
             .filter(|book| book.state == WayState::InUse && book.first_s < Some(began_s))
             .collect();
         let rate = |part: u32| {
-            let from_s = self.now_s - window_s * f64::from(part + 1) / f64::from(PARTS);
+            let from_s = self.times.now_s - window_s * f64::from(part + 1) / f64::from(PARTS);
             let to_s = from_s + window_s / f64::from(PARTS);
             settled.iter().map(|book| book.mean(from_s, to_s)).sum::<f64>()
         };
@@ -109,28 +113,30 @@ impl Router {
 
     /// One route at a time: the new one must be wider than what is in use by more than a little.
     fn judge_widest(&mut self, way: WayId, own: f64, displaced: f64, began_s: f64, window_s: f64) {
-        let Some(book) = self.ways.get(&way) else { return };
-        let limit = self.limit(way).map(|(edge, _)| edge);
-        let shared = self
-            .ways
-            .values()
-            .filter(|it| it.state == WayState::InUse && it.edges().any(|edge| Some(edge) == limit));
+        let Some(book) = self.ways.open.get(&way) else { return };
+        let limit = self.ways.limit(way, self.times.now_s).map(|(edge, _)| edge);
+        let shared =
+            self.ways.open.values().filter(|it| {
+                it.state == WayState::InUse && it.edges().any(|edge| Some(edge) == limit)
+            });
         // Where both are limited by one edge, all of it is to be had without the other.
-        let both = own + shared.map(|it| it.rate(window_s, self.now_s)).sum::<f64>();
+        let both = own + shared.map(|it| it.rate(window_s, self.times.now_s)).sum::<f64>();
         let could = (own + displaced).max(both.min(book.promised));
         let current = self
             .ways
+            .open
             .values()
             .filter(|book| book.state == WayState::InUse)
-            .map(|book| book.before(began_s, window_s).max(book.rate(window_s, self.now_s)))
+            .map(|book| book.before(began_s, window_s).max(book.rate(window_s, self.times.now_s)))
             .fold(0.0, f64::max);
         if could < (1.0 + self.config.switch_gain) * current {
             self.blame(way, could);
             self.trial_ends(way, Why::AddsNothing);
             return;
         }
-        let others =
-            self.those(|it| it.id != way && !it.route.is_direct() && it.state == WayState::InUse);
+        let others = self
+            .ways
+            .those(|it| it.id != way && !it.route.is_direct() && it.state == WayState::InUse);
         self.trial_passed(way);
         for other in others {
             self.close(other, Why::Replaced);
@@ -138,27 +144,26 @@ impl Router {
     }
 
     fn trial_passed(&mut self, way: WayId) {
-        let Some(book) = self.ways.get(&way) else { return };
+        let Some(book) = self.ways.open.get(&way) else { return };
         let key = (book.replica, book.route.clone());
         self.rests.remove(&key);
-        self.failures = 0;
-        self.next_trial_s = self.now_s;
-        let in_use = self.those(|it| !it.route.is_direct() && it.state == WayState::InUse);
+        self.trials.begin_anew(self.times.now_s);
+        let in_use = self.ways.those(|it| !it.route.is_direct() && it.state == WayState::InUse);
         self.enter(way, WayState::InUse, Why::AddsEnough);
         if in_use.len() >= self.config.ways_max
             && let Some(least) = in_use.into_iter().min_by(|a, b| {
-                let rate = |id| self.ways.get(id).map_or(0.0, |book| book.settled);
+                let rate = |id| self.ways.open.get(id).map_or(0.0, |book| book.settled);
                 rate(a).total_cmp(&rate(b))
             })
         {
             self.close(least, Why::Replaced);
-            self.next_trial_s = self.now_s + self.about(REPLACED_S);
+            self.trials.next_s = self.times.now_s + self.about(REPLACED_S);
         }
     }
 
     /// A trial came to nothing.
     pub(crate) fn trial_ends(&mut self, way: WayId, why: Why) {
-        let Some(book) = self.ways.get(&way) else { return };
+        let Some(book) = self.ways.open.get(&way) else { return };
         let key = (book.replica, book.route.clone());
         let opened_for = book.why;
         self.rest(key, TRIED_REST_S);
@@ -172,21 +177,26 @@ impl Router {
         if opened_for == Why::Instead {
             return;
         }
-        let wait_s = (PAUSE_S * 2f64.powi(self.failures.min(10) as i32)).min(PAUSE_MAX_S);
-        self.failures += 1;
-        self.next_trial_s = self.next_trial_s.max(self.now_s + self.about(wait_s));
+        let wait_s = (PAUSE_S * 2f64.powi(self.trials.failures.min(10) as i32)).min(PAUSE_MAX_S);
+        self.trials.failures += 1;
+        self.trials.next_s = self.trials.next_s.max(self.times.now_s + self.about(wait_s));
     }
 
     /// Nothing else was in the way, and it brought less than was thought: if nobody has said which
     /// edge it was, it was the one of which most was only thought.
     fn blame(&mut self, way: WayId, rate: f64) {
-        let Some(book) = self.ways.get(&way) else { return };
-        if self.limit(way).is_some() || book.is_held(self.now_s) || rate >= KEPT * book.promised {
+        let Some(book) = self.ways.open.get(&way) else { return };
+        if self.ways.limit(way, self.times.now_s).is_some()
+            || book.is_held(self.times.now_s)
+            || rate >= KEPT * book.promised
+        {
             return;
         }
         let weakest = book
             .edges()
-            .filter_map(|(from, to)| Some(((from, to), self.estimate(from, to)?)))
+            .filter_map(|(from, to)| {
+                Some(((from, to), self.beliefs.estimate(from, to, self.times.now_s)?))
+            })
             .filter(|(_, hop)| hop.guess)
             .min_by(|a, b| a.1.rate.total_cmp(&b.1.rate));
         if let Some((edge, _)) = weakest {

@@ -26,7 +26,7 @@ impl Router {
     /// the relays: the only one that can have been is never asked again, several are left out, and
     /// come back one at a time to show who it was.
     pub(crate) fn bar(&mut self, way: WayId, at: Option<SiteId>) {
-        let Some(book) = self.ways.get(&way) else { return };
+        let Some(book) = self.ways.open.get(&way) else { return };
         let (replica, route) = (book.replica, book.route.clone());
         if route.is_direct() {
             self.acquit(replica);
@@ -38,46 +38,49 @@ impl Router {
             Some(_) => return,
             None => book.route.relays().to_vec(),
         };
-        let clear =
-            |relay: &SiteId| !self.standing(*relay).suspected && self.is_vouched_for(way, *relay);
+        let clear = |relay: &SiteId| {
+            !self.relays.standing(*relay).suspected && self.is_vouched_for(way, *relay)
+        };
         if at.is_none() && !relays.iter().all(clear) {
             relays.retain(|relay| !clear(relay));
         }
         // Who is on probation was the only one that was not above suspicion.
-        if let Some(relay) = self.on_probation.filter(|relay| relays.contains(relay)) {
+        if let Some(relay) = self.relays.on_probation.filter(|relay| relays.contains(relay)) {
             relays = vec![relay];
         }
         // If what came from the same replica without them was no better, perhaps it was the replica;
         // unless that has brought much directly, and nobody complained.
-        let is_right = self.ways.values().any(|book| {
+        let is_right = self.ways.open.values().any(|book| {
             let brought = book.now.delivered_bytes >= VOUCHED_BYTES;
             book.replica == replica && book.route.is_direct() && brought
         });
         let of_it = |it: &&Verdict| it.replica == replica && at.is_none() && !is_right;
-        let is_doubtful = self.verdicts.iter().filter(of_it).any(|it| !it.is_about(&relays));
+        let is_doubtful = self.relays.verdicts.iter().filter(of_it).any(|it| !it.is_about(&relays));
         for &relay in &relays {
             let certain = relays.len() == 1 && !is_doubtful;
-            let standing = self.standings.entry(relay).or_default();
+            let standing = self.relays.standings.entry(relay).or_default();
             standing.barred |= certain;
             standing.suspected = !standing.barred;
-            self.graph.set_relay(relay, false);
+            self.beliefs.graph.set_relay(relay, false);
         }
-        for verdict in self.verdicts.iter().filter(of_it).filter(|it| !it.is_about(&relays)) {
+        for verdict in self.relays.verdicts.iter().filter(of_it).filter(|it| !it.is_about(&relays))
+        {
             for relay in &verdict.relays {
                 let is_elsewhere = |it: &Verdict| it.replica != replica && it.relays == [*relay];
-                if !self.verdicts.iter().any(is_elsewhere)
-                    && let Some(standing) = self.standings.get_mut(relay)
+                if !self.relays.verdicts.iter().any(is_elsewhere)
+                    && let Some(standing) = self.relays.standings.get_mut(relay)
                 {
                     standing.suspected |= std::mem::take(&mut standing.barred);
                 }
             }
         }
-        if self.verdicts.len() < VERDICTS_MAX {
-            self.verdicts.push(Verdict { replica, relays: relays.clone() });
+        if self.relays.verdicts.len() < VERDICTS_MAX {
+            self.relays.verdicts.push(Verdict { replica, relays: relays.clone() });
         }
-        self.on_probation = self.on_probation.filter(|relay| !relays.contains(relay));
-        for other in
-            self.those(|book| book.id != way && relays.iter().any(|&it| book.route.contains(it)))
+        self.relays.on_probation = self.relays.on_probation.filter(|relay| !relays.contains(relay));
+        for other in self
+            .ways
+            .those(|book| book.id != way && relays.iter().any(|&it| book.route.contains(it)))
         {
             self.lose(other, Why::Corrupt, true);
         }
@@ -86,54 +89,55 @@ impl Router {
     /// The replica itself brought what is not the data: that relays on the way to it did says nothing
     /// about them.
     fn acquit(&mut self, replica: ReplicaId) {
-        let (past, left): (Vec<Verdict>, Vec<Verdict>) =
-            std::mem::take(&mut self.verdicts).into_iter().partition(|it| it.replica == replica);
-        self.verdicts = left;
+        let (past, left): (Vec<Verdict>, Vec<Verdict>) = std::mem::take(&mut self.relays.verdicts)
+            .into_iter()
+            .partition(|it| it.replica == replica);
+        self.relays.verdicts = left;
         for relay in past.into_iter().flat_map(|verdict| verdict.relays) {
-            let Some(standing) = self.standings.get_mut(&relay) else { continue };
-            if self.verdicts.iter().any(|it| it.relays.contains(&relay)) {
+            let Some(standing) = self.relays.standings.get_mut(&relay) else { continue };
+            if self.relays.verdicts.iter().any(|it| it.relays.contains(&relay)) {
                 continue;
             }
             (standing.barred, standing.suspected) = (false, false);
             let is_up = standing.is_usable();
-            self.graph.set_relay(relay, is_up);
-            self.on_probation = self.on_probation.filter(|&it| it != relay);
+            self.beliefs.graph.set_relay(relay, is_up);
+            self.relays.on_probation = self.relays.on_probation.filter(|&it| it != relay);
         }
     }
 
     /// Let those that were left out because one of them corrupts show, one at a time, that it was
     /// another one.
     pub(crate) fn absolve(&mut self) {
-        if let Some(relay) = self.on_probation {
-            let brought = self.ways.values().filter(|book| book.route.contains(relay));
+        if let Some(relay) = self.relays.on_probation {
+            let brought = self.ways.open.values().filter(|book| book.route.contains(relay));
             if brought.map(|book| book.now.delivered_bytes).sum::<u64>() >= VOUCHED_BYTES {
-                self.standings.entry(relay).or_default().suspected = false;
-                self.on_probation = None;
-            } else if self.now_s >= self.next_probation_s {
+                self.relays.standings.entry(relay).or_default().suspected = false;
+                self.relays.on_probation = None;
+            } else if self.times.now_s >= self.relays.next_probation_s {
                 // Nobody had a use for it.
-                self.on_probation = None;
+                self.relays.on_probation = None;
             }
         }
-        if self.on_probation.is_none() && self.now_s >= self.next_probation_s {
+        if self.relays.on_probation.is_none() && self.times.now_s >= self.relays.next_probation_s {
             let suspected: Vec<SiteId> =
-                self.standings.iter().filter(|it| it.1.suspected).map(|it| *it.0).collect();
+                self.relays.standings.iter().filter(|it| it.1.suspected).map(|it| *it.0).collect();
             if suspected.is_empty() {
                 return;
             }
             for &relay in &suspected {
-                self.graph.set_relay(relay, false);
+                self.beliefs.graph.set_relay(relay, false);
             }
-            self.next_probation_s = self.now_s + self.about(PROBATION_S);
+            self.relays.next_probation_s = self.times.now_s + self.about(PROBATION_S);
             let chosen = suspected[self.rng.usize(..suspected.len())];
-            let standing = Standing { suspected: false, ..self.standing(chosen) };
-            self.graph.set_relay(chosen, standing.is_usable());
-            self.on_probation = Some(chosen);
+            let standing = Standing { suspected: false, ..self.relays.standing(chosen) };
+            self.beliefs.graph.set_relay(chosen, standing.is_usable());
+            self.relays.on_probation = Some(chosen);
         }
     }
 
     /// Whether another way through this relay has long brought what nobody complained about.
     fn is_vouched_for(&self, way: WayId, relay: SiteId) -> bool {
-        self.ways.values().any(|book| {
+        self.ways.open.values().any(|book| {
             book.id != way
                 && book.route.contains(relay)
                 && book.state == WayState::InUse
