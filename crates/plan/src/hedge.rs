@@ -7,6 +7,7 @@ use crate::coverage::unit_at;
 use crate::feeder::FEED_MAX;
 use crate::lane::Lane;
 use crate::ledger::Ledger;
+use crate::rebalance::in_time_s;
 
 /// What was asked for a second time to shorten the end.
 #[derive(Default)]
@@ -17,8 +18,9 @@ pub(crate) struct Hedges {
 
 impl Hedges {
     /// The last ranges may be asked for twice: a lane that has nothing to do, or soon will have,
-    /// takes what another one is late with, within the waste budget; the first copy wins.
-    pub fn hedge(&mut self, ledger: &mut Ledger) {
+    /// takes what another one is late with, within the waste budget; the first copy wins. All is to
+    /// end `left_s` from now.
+    pub fn hedge(&mut self, ledger: &mut Ledger, left_s: f64) {
         let (config, coverage) = (&ledger.config, &ledger.coverage);
         let reach = coverage.reach(config);
         let more = |set: &RangeSet| set.first().is_some_and(|first| first.start < reach);
@@ -53,7 +55,8 @@ impl Hedges {
                 .take(TAILS_MAX)
                 .map(|(tail, late_s)| {
                     let reserve = if *late_s < URGENT_S { total / 4 } else { 0 };
-                    hedge_of(tail, helper, start_s, budget.saturating_sub(reserve), &all, ledger)
+                    let budget = budget.saturating_sub(reserve);
+                    hedge_of(tail, helper, (start_s, left_s), budget, &all, ledger)
                 })
                 .find(|hedge| !hedge.is_empty());
             let Some(hedge) = hedge else { continue };
@@ -110,13 +113,13 @@ fn owed(lane: &Lane, ledger: &Ledger) -> Vec<Due> {
 }
 
 /// What of the end of `tail`, which is what one lane owes, the lane `helper` would bring so much
-/// sooner that asking for it twice pays, for `budget` bytes and beginning `start_s` from now.
-/// Behind a loss that may be all of it, because all comes when the lost packet has come; else
+/// sooner that asking for it twice pays, for `budget` bytes and beginning `start_s` from now, where
+/// all is to end `left_s` from now. Behind a loss that may be all of it, because all comes when the lost packet has come; else
 /// it is the last range.
 fn hedge_of(
     tail: &[Due],
     helper: &Lane,
-    start_s: f64,
+    (start_s, left_s): (f64, f64),
     mut budget: u64,
     all: &[Due],
     ledger: &Ledger,
@@ -129,10 +132,14 @@ fn hedge_of(
         .is_some_and(|lane| lane.behind_bytes() > 0);
     let most = if helper.pipelines { FEED_MAX } else { 1 };
     let most = most.saturating_sub(helper.queue.len()).min(if held_up { FEED_MAX } else { 1 });
+    // More than it brings in time would be taken from it at the next look, and the budget be spent on
+    // it: others take the rest meanwhile.
+    let in_time = helper.brings_bytes(in_time_s(left_s), ledger.now) as u64;
+    let most_bytes = if held_up { u64::MAX } else { in_time.max(ledger.config.grid_bytes) };
     let mut own_s = start_s;
     let mut hedge: Vec<Due> = Vec::new();
     for due in tail.iter().rev().filter(|due| due.lane != helper.id) {
-        let range = affordable(due.range, budget, &ledger.config);
+        let range = affordable(due.range, budget.min(most_bytes), &ledger.config);
         let done_s = own_s + range.len() as f64 / rate;
         if hedge.len() >= most || range.is_empty() || done_s >= HEDGE_GAIN * due.due_s {
             break;

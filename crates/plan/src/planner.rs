@@ -296,11 +296,12 @@ impl Planner {
         }
         self.forecast.look(ledger);
         if ledger.manners.rebalances && ledger.coverage.size_bytes.is_some() {
-            if let Some(left_s) = self.forecast.horizon_s(&ledger.config, now) {
+            let left_s = self.forecast.horizon_s(&ledger.config, now);
+            if let Some(left_s) = left_s {
                 rebalance::rebalance(ledger, left_s);
             }
             rebalance::stop_drains(ledger);
-            self.hedges.hedge(ledger);
+            self.hedges.hedge(ledger, left_s.unwrap_or(f64::INFINITY));
         }
         let time_left_s = self.forecast.time_left_s(now);
         connections::tune(ledger, time_left_s);

@@ -27,7 +27,7 @@ pub(crate) fn rebalance(ledger: &mut Ledger, left_s: f64) {
         // Where each answer is limited, one burst more or less is nothing, and each exchange costs the
         // server one.
         let bursts_s = LATE_PERIODS * lane.pause_s();
-        if own_s + overdue_s <= LATE * left_s + LATE_S + exchange_s + bursts_s {
+        if own_s + overdue_s <= in_time_s(left_s) + exchange_s + bursts_s {
             continue;
         }
         // What comes until the next look is not worth taking. Besides, where nobody else may
@@ -106,6 +106,11 @@ pub(crate) fn stop_drains(ledger: &mut Ledger) {
     for id in stuck {
         ledger.close(id);
     }
+}
+
+/// How long a lane may take that ends in time where all is to end `left_s` from now.
+pub(crate) fn in_time_s(left_s: f64) -> f64 {
+    LATE * left_s + LATE_S
 }
 
 /// A swath's new end and the tail behind it.
