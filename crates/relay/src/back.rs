@@ -66,7 +66,7 @@ impl Carry<'_> {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => {
                     self.out_sent += bytes;
                     self.has_moved = true;
-                    self.needs_flush = self.stream.plain().is_none();
+                    self.needs_flush = self.stream.plain_socket().is_none();
                 }
                 Poll::Ready(_) => return Err(Broken),
             }
@@ -201,7 +201,7 @@ impl Carry<'_> {
     /// Move a body whose bytes go back as they come, by the kernel alone where that is possible;
     /// whether anything moved.
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
-        let is_plain = self.stream.plain().is_some() && !self.pace.is_limited();
+        let is_plain = self.stream.plain_socket().is_some() && !self.pace.is_limited();
         let has_socket = self.held.upstream.as_ref().is_some_and(|it| it.socket().is_some());
         let is_in_pipe = self.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0);
         if !(is_in_pipe || is_plain && has_socket) {
@@ -236,7 +236,7 @@ impl Carry<'_> {
                     Poll::Ready(Err(_)) => return Err(Broken),
                 }
             }
-            let Some(tcp) = self.stream.plain() else { return Err(Broken) };
+            let Some(tcp) = self.stream.plain_socket() else { return Err(Broken) };
             let mut is_stuck = false;
             if pipe.held() > 0 {
                 let more = !upstream.is_through();

@@ -28,7 +28,7 @@ use super::gauge::Gauge;
 use super::pace::PolledPace;
 use super::pass::{self, Form, Framing};
 use super::pipe::Pipe;
-use swath_serve::http::{Head, Next, Response, Stream};
+use swath_serve::http::{Head, Next, Response, Stream, poll_input};
 
 /// What a connection keeps between requests: the connection to the server that was asked last.
 #[derive(Default)]
@@ -240,7 +240,7 @@ impl Carry<'_> {
                 self.is_over = true;
                 break;
             }
-            match self.stream.poll_input(cx, self.input) {
+            match poll_input(self.stream, cx, self.input) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(true)) => self.has_moved = true,
                 // It asks for nothing more. Whether it is gone is told by what it is sent.

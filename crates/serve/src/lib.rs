@@ -17,7 +17,7 @@ mod tokens;
 
 pub use client::Client;
 pub use offer::Offer;
-pub use receive::{Destination, Dialled, Lines, Order, Receive};
+pub use receive::{Destination, Lines, Order, Receive};
 pub use server::{Later, Life, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic};
 pub use site::{Access, Folder, Log, LogLine, Misleads, Only, Rights, SiteError, SiteOptions};
 pub use swath_formats::{Network, NetworkError};

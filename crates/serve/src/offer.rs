@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use swath_source::Transport;
 use tokio::sync::watch;
 
-use crate::http::{Records, Seat, Stream, serve};
+use crate::http::{Records, Seat, serve};
 use crate::server::Life;
 use crate::site::{Site, SiteError, SiteOptions};
 
@@ -40,12 +40,7 @@ impl Offer {
     }
 
     /// Answer on a connection to its end.
-    pub async fn serve(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
-        peer: SocketAddr,
-    ) {
-        let stream = Stream::Other(Box::new(Records::new(stream)));
-        serve(stream, peer, Arc::clone(&self.site), &Seat::default()).await;
+    pub async fn serve(&self, stream: impl Transport + 'static, peer: SocketAddr) {
+        serve(Box::new(Records::new(stream)), peer, Arc::clone(&self.site), &Seat::default()).await;
     }
 }

@@ -7,19 +7,17 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use swath_source::Incoming;
 use swath_store::tree::Root;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc::{
     Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
 };
-use tokio_rustls::server::TlsStream;
 
-use crate::http::{Content, Made, Make, Response, Stream, TakesOver};
+use crate::http::{Content, Made, Make, Response, TakesOver};
 
 /// Receives trees; given by whoever runs the server.
 pub trait Receive: Send + Sync {
@@ -38,8 +36,8 @@ pub struct Order {
     pub wishes: Vec<(String, String)>,
     /// Lines for the sender, without line ends. The order is over when they are dropped.
     pub lines: Lines,
-    /// Connections that the sender has opened.
-    pub lanes: Receiver<(Dialled, SocketAddr)>,
+    /// Connections that the sender has opened, on which it answers.
+    pub lanes: Receiver<Incoming>,
     /// What comes of it is added here.
     pub received_bytes: Arc<AtomicU64>,
 }
@@ -68,14 +66,6 @@ impl Destination {
     }
 }
 
-/// A connection on which the other side answers.
-pub enum Dialled {
-    /// As it is.
-    Plain(TcpStream),
-    /// Encrypted.
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
 /// Takes lines for a sender.
 #[derive(Clone)]
 pub struct Lines(UnboundedSender<String>);
@@ -95,7 +85,7 @@ impl Lines {
 /// Orders under way.
 #[derive(Default)]
 pub(crate) struct Orders {
-    open: Mutex<HashMap<String, Sender<(Dialled, SocketAddr)>>>,
+    open: Mutex<HashMap<String, Sender<Incoming>>>,
 }
 
 impl Orders {
@@ -131,19 +121,13 @@ impl Orders {
     pub fn lane(&self, id: &str) -> Option<TakesOver> {
         let lane = self.lock().get(id)?.clone();
         Some(Box::new(move |stream, peer| {
-            let stream = match stream {
-                Stream::Plain(tcp) => Dialled::Plain(tcp),
-                Stream::Tls(tls) => Dialled::Tls(Box::new(tls.into_inner())),
-                // Nobody dials on a connection that was dialled.
-                Stream::Other(_) => return,
-            };
             // If the order is over by now, or far more have come than it asked for, the connection is
             // closed.
             let _ = lane.try_send((stream, peer));
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Sender<(Dialled, SocketAddr)>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Sender<Incoming>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::descriptors;
 use crate::http::{Records, Seat, Seats, Stream};
@@ -336,7 +336,7 @@ async fn open(
 ) -> Option<Stream> {
     let _ = tcp.set_nodelay(true);
     match acceptor {
-        None => Some(Stream::Plain(tcp)),
+        None => Some(Box::new(tcp)),
         Some(acceptor) => {
             let silence = seat.silence();
             let mut first = [0];
@@ -344,11 +344,11 @@ async fn open(
             // A method begins so, and no record of TLS does.
             if first[0].is_ascii_uppercase() {
                 drop(silence);
-                Arc::clone(service).mislead(Stream::Plain(tcp), peer, seat).await;
+                Arc::clone(service).mislead(Box::new(tcp), peer, seat).await;
                 return None;
             }
             let tls = unless_wanted(seat, acceptor.accept(tcp)).await?;
-            Some(Stream::Tls(Box::new(Records::new(tls))))
+            Some(Box::new(Records::new(TlsStream::from(tls))))
         }
     }
 }

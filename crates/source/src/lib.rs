@@ -40,7 +40,7 @@ pub mod fuzzing {
 
 pub use control::{
     AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document, Download,
-    Fetched, ProbeReport, Stored, Turned, Upload, fetch_part, fetch_small, head, probe,
+    Fetched, ProbeReport, Stored, Upload, fetch_part, fetch_small, head, probe,
 };
 pub use error::{Class, LaneError, Presented, Refusal, RefusalContext, Said, TlsFault};
 pub use facts::{Facts, Oddity};
@@ -51,10 +51,10 @@ pub use lane::{AfterTrim, LaneEvent, LaneEventKind, Meter};
 pub use local_source::{LocalSource, ReadAt};
 pub use memory_source::{Memory, MemorySource};
 pub use net::{
-    Accepted, BadProxy, Bearer, BearerSearch, Come, Dialled, HostPattern, Net, NetError,
-    NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess, Sealable,
-    Secret, ServerAccess, UnknownServer, UnknownServers, ZoneError, check_header, discover_bearer,
-    without_zone,
+    Arrivals, BadProxy, Bearer, BearerSearch, Come, Dialled, Encryption, HostPattern, Incoming,
+    Net, NetError, NetOptions, PatternError, PeerState, Proxies, ProxyChoice, ProxyError, Reach,
+    RelayAccess, Sealable, Secret, ServerAccess, Transport, Tunnel, UnknownServer, UnknownServers,
+    ZoneError, check_header, discover_bearer, without_zone,
 };
 pub use registry::{Opening, is_known, open};
 pub use sealed::{
@@ -63,4 +63,4 @@ pub use sealed::{
 pub use sealing::{LASTS_S as SEALED_LASTS_S, Opened, Pass, SealingError, SealingKey, seal};
 pub use shown::display_name;
 pub use source::{Carriage, Expected, Lane, Limits, Pending, Relaying, Source, Trust};
-pub use upstream::{AnswerHead, Tunnel, Upstream};
+pub use upstream::{AnswerHead, Upstream};

@@ -6,8 +6,6 @@
 //! passage. Nothing is retried and nothing is judged here.
 
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,7 +15,7 @@ use url::Url;
 use crate::error::LaneError;
 use crate::http::body::Body;
 use crate::http::head::Head;
-use crate::net::{Conn, Net};
+use crate::net::{Conn, Net, Tunnel};
 use crate::source::Trust;
 use crate::target::Origin;
 
@@ -122,7 +120,7 @@ impl Upstream {
 
     /// The round trip to the server, as far as known without what waits in queues.
     pub fn rtt(&self) -> Duration {
-        self.conn.min_rtt().map_or(self.conn.rtt, |least| least.min(self.conn.rtt))
+        self.conn.transport().min_rtt().map_or(self.conn.rtt, |least| least.min(self.conn.rtt))
     }
 
     /// Whether it has answered before: its server may have closed it since, without any fault of the
@@ -331,7 +329,7 @@ impl Upstream {
     pub fn socket(&self) -> Option<(&TcpStream, u64)> {
         let body = self.body.as_ref().filter(|body| body.payload() > 0)?;
         let is_empty = self.used == self.input.len();
-        self.conn.plain_tcp().filter(|_| is_empty).map(|tcp| (tcp, body.payload()))
+        self.conn.transport().plain_socket().filter(|_| is_empty).map(|tcp| (tcp, body.payload()))
     }
 
     /// So many bytes of the body were taken from the [socket](Upstream::socket); 0 is its end.
@@ -379,8 +377,8 @@ impl Upstream {
     }
 
     /// Both directions as they are, once the other side speaks something else than HTTP.
-    pub fn into_tunnel(self) -> Tunnel {
-        Tunnel { conn: self.conn, input: self.input, used: self.used }
+    pub fn into_tunnel(mut self) -> Tunnel {
+        Tunnel::new(self.conn, self.input.split_off(self.used))
     }
 }
 
@@ -397,62 +395,6 @@ fn is_of_connection(scheme: &[u8]) -> bool {
     let schemes: [&[u8]; 2] = [b"ntlm", b"negotiate"];
     let scheme = scheme.trim_ascii();
     schemes.iter().any(|own| scheme.get(..own.len()).is_some_and(|it| it.eq_ignore_ascii_case(own)))
-}
-
-/// Both directions of a connection.
-pub struct Tunnel {
-    conn: Conn,
-    input: Vec<u8>,
-    used: usize,
-}
-
-impl Tunnel {
-    /// The connection that carries it.
-    pub(crate) fn conn(&self) -> &Conn {
-        &self.conn
-    }
-
-    /// The other end of that.
-    pub(crate) fn peer(&self) -> SocketAddr {
-        self.conn.peer
-    }
-}
-
-impl tokio::io::AsyncRead for Tunnel {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        space: &mut tokio::io::ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if this.used < this.input.len() {
-            let bytes = space.remaining().min(this.input.len() - this.used);
-            space.put_slice(&this.input[this.used..this.used + bytes]);
-            this.used += bytes;
-            return Poll::Ready(Ok(()));
-        }
-        let bytes = ready!(this.conn.poll_read(cx, space.initialize_unfilled()))?;
-        space.advance(bytes);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl tokio::io::AsyncWrite for Tunnel {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.conn.poll_write(cx, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.conn.poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.conn.poll_shutdown(cx)
-    }
 }
 
 impl std::fmt::Debug for Upstream {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 use swath_serve::{Access, Filter, Offer, Only, Reads, Single, SiteOptions};
-use swath_source::{Accepted, Dialled};
+use swath_source::Dialled;
 use swath_transfer::Engine;
 use swath_transfer::observe::{Event, LimitedBy, Observer};
 use tokio::net::{TcpListener, TcpStream};
@@ -83,7 +83,7 @@ impl Here {
             tokio::select! {
                 true = self.dialled.is_wanted() => {
                     let (ours, theirs, peer) = pair().await;
-                    come.take(Accepted::Plain(theirs), peer);
+                    come.take(Box::new(theirs), peer);
                     let offer = self.offer.clone();
                     lanes.spawn(async move { offer.serve(ours, peer).await });
                 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
-use swath_source::{Class, Download, LaneError, Net, Trust, Turned};
+use swath_source::{Class, Download, LaneError, Net, Trust, Tunnel};
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
 use swath_transfer::{Stop, Why};
@@ -247,7 +247,7 @@ impl Sending<'_> {
             (self.net.clone(), self.offer.clone(), Arc::clone(&self.was_asked));
         let lane = query_of(self.to, &format!("swath=lane&of={id}"));
         async move {
-            match Turned::dial(&net, &lane, Trust::Named, PROTOCOL).await {
+            match Tunnel::upgraded(&net, &lane, Trust::Named, PROTOCOL).await {
                 Ok(turned) => {
                     let peer = turned.peer();
                     was_asked.store(true, Ordering::Relaxed);

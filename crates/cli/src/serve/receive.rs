@@ -7,8 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use swath_serve::{Dialled, Lines, Order, Receive};
-use swath_source::Accepted;
+use swath_serve::{Lines, Order, Receive};
 use swath_transfer::observe::{Event, Observer as _};
 use swath_transfer::sending::{Failed, InTheWay, Line, Passes, Received, Wishes};
 use swath_transfer::{
@@ -149,13 +148,7 @@ async fn receive(engine: Engine, order: Order) {
         tokio::select! {
             result = &mut copying => break result,
             true = dialled.is_wanted() => tell(&Line::Dial(1)),
-            Some((stream, peer)) = lanes.recv() => come.take(
-                match stream {
-                    Dialled::Plain(tcp) => Accepted::Plain(tcp),
-                    Dialled::Tls(tls) => Accepted::Tls(tls),
-                },
-                peer,
-            ),
+            Some((stream, peer)) = lanes.recv() => come.take(stream, peer),
             () = lines.closed(), if !gone => {
                 gone = true;
                 stop.set();

@@ -27,7 +27,7 @@ use crate::PSEUDONYM;
 use crate::carry::Held;
 use crate::pass::{self, Framing, Marks};
 use crate::{Relay, form};
-use swath_serve::http::{Head, Next, Pace, Stream};
+use swath_serve::http::{Head, Next, Pace, Stream, poll_input};
 
 /// A connection while it is answered.
 pub(super) struct Line<'a> {
@@ -163,7 +163,7 @@ impl Line<'_> {
                 Ok(None) => {}
             }
             // Of one who is gone nobody waits for the answers; one who has ended its own side may.
-            match self.stream.poll_input(cx, self.input) {
+            match poll_input(self.stream, cx, self.input) {
                 Poll::Pending => break,
                 Poll::Ready(read) => self.is_over = !read?,
             }

@@ -48,7 +48,7 @@ impl Line<'_> {
         let (mut place, mut left) = (part.place, part.range.len());
         let mut buffer = Vec::new();
         while left > 0 {
-            if let Some(tcp) = self.stream.plain() {
+            if let Some(tcp) = self.stream.plain_socket() {
                 let now = self.pace.allowed(left).await;
                 let sending = send_file(tcp, part, Range::of_len(place, now));
                 let sent = timeout(self.relay.timeout, sending).await??;
@@ -70,7 +70,7 @@ impl Line<'_> {
             self.put(&buffer).await?;
             (place, left) = (place + bytes, left - bytes);
         }
-        if self.stream.plain().is_none() {
+        if self.stream.plain_socket().is_none() {
             // What comes next may be long in coming.
             timeout(self.relay.timeout, self.stream.flush()).await??;
         }

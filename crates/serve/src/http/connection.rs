@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{Limiter, Range};
+use swath_source::PeerState;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -23,7 +24,7 @@ use super::pace::Pace;
 use super::received::Received;
 use super::response::{Content, Find, Made, Make, Piece, Response};
 use super::seats::Seat;
-use super::stream::{OtherSide, Stream, send_file};
+use super::stream::{Stream, send_file};
 
 /// Answers requests.
 pub trait Answer: Send + Sync + 'static {
@@ -150,7 +151,7 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
                 Next::Back => continue,
                 Next::Close => break,
                 Next::Cut => {
-                    stream.cut();
+                    stream.abort();
                     return;
                 }
             }
@@ -260,14 +261,14 @@ async fn left(stream: &Stream) {
     let mut ended: Option<Instant> = None;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        match stream.other_side() {
-            OtherSide::Open => ended = None,
-            OtherSide::Ended => {
+        match stream.peer_state() {
+            PeerState::Open => ended = None,
+            PeerState::Ended => {
                 if ended.get_or_insert_with(Instant::now).elapsed() >= ENDED_WAITS {
                     return;
                 }
             }
-            OtherSide::Gone => return,
+            PeerState::Gone => return,
         }
     }
 }
@@ -371,7 +372,7 @@ async fn write(
             write_pieces(out, pieces).await
         }
         Content::Made(made) => write_made(out, head, made, is_chunked).await,
-        Content::Found(found) if out.stream.plain().is_none() => {
+        Content::Found(found) if out.stream.plain_socket().is_none() => {
             write_made(out, head, found, false).await
         }
         Content::Found(found) => {
@@ -395,7 +396,7 @@ async fn write_pieces(out: &mut Out<'_>, pieces: Vec<Piece>) -> io::Result<u64> 
                 put(out, &text).await?;
                 text.len() as u64
             }
-            Piece::Part { file, range } if out.stream.plain().is_some() => {
+            Piece::Part { file, range } if out.stream.plain_socket().is_some() => {
                 send_range(out, file.as_fd(), range).await?;
                 range.len()
             }
@@ -418,7 +419,7 @@ async fn write_found(out: &mut Out<'_>, mut found: Box<dyn Find>) -> io::Result<
 }
 
 async fn send_range(out: &mut Out<'_>, file: BorrowedFd<'_>, mut rest: Range) -> io::Result<()> {
-    let tcp = out.stream.plain().ok_or(io::ErrorKind::Unsupported)?;
+    let tcp = out.stream.plain_socket().ok_or(io::ErrorKind::Unsupported)?;
     while !rest.is_empty() {
         let now = out.pace.allowed(rest.len()).await;
         let part = Range::new(rest.start, rest.start + now);

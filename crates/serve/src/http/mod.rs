@@ -28,7 +28,7 @@ pub(crate) use records::Records;
 pub use response::{Content, Find, Finding, FoundPart, Made, Make, Piece, Response, TakesOver};
 pub use seats::Seat;
 pub(crate) use seats::Seats;
-pub use stream::{Stream, send_file};
+pub use stream::{Stream, poll_input, send_file};
 pub use target::Target;
 pub(crate) use two::serve_two;
 

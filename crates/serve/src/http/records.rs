@@ -8,7 +8,9 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use swath_source::{Encryption, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
 /// An encrypted stream that writes little at a time at first.
 pub struct Records<S> {
@@ -20,15 +22,16 @@ impl<S> Records<S> {
     pub fn new(stream: S) -> Records<S> {
         Records { stream, written_bytes: 0 }
     }
+}
 
-    /// The stream itself.
-    pub fn get_ref(&self) -> &S {
-        &self.stream
+/// Not one of [`Transport::plain_socket`]: the kernel would fill its packets by itself.
+impl<S: Transport> Transport for Records<S> {
+    fn socket(&self) -> Option<&TcpStream> {
+        self.stream.socket()
     }
 
-    /// The stream itself, for good.
-    pub fn into_inner(self) -> S {
-        self.stream
+    fn encryption(&self) -> Option<Encryption> {
+        self.stream.encryption()
     }
 }
 

@@ -394,7 +394,8 @@ impl Service for Site {
     }
 
     fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
-        if stream.speaks_two() {
+        let alpn = stream.encryption().and_then(|encryption| encryption.alpn);
+        if alpn.as_deref() == Some(b"h2") {
             Box::pin(serve_two(stream, peer, self, seat))
         } else {
             Box::pin(serve(stream, peer, self, seat))

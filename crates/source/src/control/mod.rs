@@ -20,7 +20,6 @@ pub use about::AboutRelay;
 pub use depot::{DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Fetched};
 pub use download::Download;
 pub use probe::{ProbeReport, probe};
-pub use turned::Turned;
 pub use upload::{Stored, Upload};
 
 use crate::cookies::Cookies;
@@ -282,7 +281,11 @@ async fn open_once(
 ) -> Result<(Exchange, Opening, Connected), (LaneError, bool)> {
     let conn = net.connect(target, reuse, false).await.map_err(|error| (error, false))?;
     let reused = conn.reused;
-    let facts = Connected { peer: conn.peer, rtt: conn.rtt, tls: conn.tls_words() };
+    let facts = Connected {
+        peer: conn.peer,
+        rtt: conn.rtt,
+        tls: conn.transport().encryption().map(|it| it.name),
+    };
     let mut exchange = Exchange::new(conn, net, net.timeout());
     let talk = async {
         exchange.send(&request.bytes(target)).await?;

@@ -153,7 +153,7 @@ impl OwnLane {
 
     /// What the head tells about the connection itself.
     fn note_connection(&mut self, talk: &mut Talk, head: &Head, body: &Body) {
-        if let Some(rtt) = talk.conn.kernel_rtt() {
+        if let Some(rtt) = talk.conn.transport().rtt() {
             self.out.meter.note_rtt(rtt + self.source.far());
         }
         if !head.keeps_alive() || body.ends_with_connection() {

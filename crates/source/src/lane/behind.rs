@@ -6,14 +6,14 @@
 
 use tokio::time::{Duration, Instant};
 
-use crate::net::{Came, Conn};
+use crate::net::{Arrivals, Conn};
 
 /// An estimate: what came before its turn, less what has had its turn since. Bytes that came in
 /// order between two looks make it too small, never too large; so it is renewed while bytes come.
 #[derive(Debug)]
 pub(super) struct Behind {
     /// The kernel's counts at the last look, where it has any.
-    last: Option<Came>,
+    last: Option<Arrivals>,
     bytes: u64,
     looked_at: Instant,
 }
@@ -21,7 +21,7 @@ pub(super) struct Behind {
 impl Behind {
     /// Of a connection that this lane gets at `now`.
     pub fn new(conn: &Conn, now: Instant) -> Behind {
-        Behind { last: conn.came(), bytes: 0, looked_at: now }
+        Behind { last: conn.transport().arrivals(), bytes: 0, looked_at: now }
     }
 
     /// Whether anything can be known.
@@ -39,7 +39,7 @@ impl Behind {
     /// See what has come.
     pub fn look(&mut self, conn: &Conn, now: Instant) {
         self.looked_at = now;
-        if let (Some(last), Some(came)) = (self.last, conn.came()) {
+        if let (Some(last), Some(came)) = (self.last, conn.transport().arrivals()) {
             self.bytes = still_behind(self.bytes, last, came);
             self.last = Some(came);
         }
@@ -59,7 +59,7 @@ impl Behind {
 }
 
 /// What waits when `came` has come, if `bytes` bytes did at `last`.
-fn still_behind(bytes: u64, last: Came, came: Came) -> u64 {
+fn still_behind(bytes: u64, last: Arrivals, came: Arrivals) -> u64 {
     let early_packets = came.early_packets.wrapping_sub(last.early_packets);
     let early_bytes = u64::from(early_packets) * u64::from(came.packet_bytes);
     (bytes + early_bytes).saturating_sub(came.in_order_bytes.saturating_sub(last.in_order_bytes))
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn packets_that_were_read_long_ago_do_not_wait() {
         // A minute of reordering and one pause: seven megabytes seemed to wait.
-        let at = |early_packets, in_order_bytes| Came {
+        let at = |early_packets, in_order_bytes| Arrivals {
             early_packets,
             packet_bytes: 1448,
             in_order_bytes,

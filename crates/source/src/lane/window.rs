@@ -21,7 +21,7 @@ impl Window {
         match (wanted_bytes, self.told) {
             (None, None) => {}
             (None, Some(_)) => {
-                conn.narrow(u64::MAX);
+                conn.transport().limit_window(u64::MAX);
                 self.told = None;
             }
             (Some(wanted), told) => {
@@ -29,7 +29,7 @@ impl Window {
                 let is_kept =
                     told.is_some_and(|(bytes, at)| bytes == wanted && now < at + TELL_AGAIN);
                 if !is_kept {
-                    conn.narrow(wanted);
+                    conn.transport().limit_window(wanted);
                     self.told = Some((wanted, now));
                 }
             }

@@ -12,17 +12,19 @@ use swath_formats::plain_http::SpeaksHttps;
 use swath_model::path::is_treacherous;
 
 use swath_formats::{ProxyFault, proxy_status, relay};
+use tokio_rustls::TlsStream;
 use url::Url;
 
 use super::Net;
+use super::conn::{Conn, Tunnel, Via};
 use super::connect::{CONNECT_WITHIN, handshake_failed, named_in_tls};
-use super::stream::{Conn, ReadAhead, Via};
+use super::transport::ReadAhead;
 use crate::error::LaneError;
 use crate::http::head::shortened;
 use crate::sealing::Pass;
 use crate::source::Trust;
 use crate::target::Origin;
-use crate::upstream::{Tunnel, Upstream};
+use crate::upstream::Upstream;
 
 impl Net {
     /// A new connection to `origin` by way of relays, the nearest first. Its round trip is that to the
@@ -85,8 +87,9 @@ impl Net {
         via: &Via,
         near: Duration,
     ) -> Result<Conn, LaneError> {
+        let peer = tunnel.peer();
         if !end.tls {
-            return Ok(Conn::tunnel(tunnel, end.clone(), Via::clone(via), near));
+            return Ok(Conn::new(Box::new(tunnel), end.clone(), peer, near).carried_by(via));
         }
         let name = named_in_tls(end)?;
         let began = Instant::now();
@@ -94,7 +97,8 @@ impl Net {
             Ok(tls) => {
                 // One round trip to the other end, and its work for it.
                 let rtt = began.elapsed().max(near);
-                Ok(Conn::tls_tunnel(tls, end.clone(), Via::clone(via), rtt))
+                Ok(Conn::new(Box::new(TlsStream::from(tls)), end.clone(), peer, rtt)
+                    .carried_by(via))
             }
             Err(error) => Err(handshake_failed(end, &error)),
         }

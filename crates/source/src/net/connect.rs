@@ -7,15 +7,16 @@ use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, TlsStream};
 use url::{Host, Url};
 
 use super::address::is_public;
+use super::conn::{Conn, Via};
 use super::credentials::from_url;
 use super::gateway::Gateway;
 use super::happy::first_to_answer;
 use super::options::NetError;
-use super::stream::{Conn, ReadAhead, Via};
+use super::transport::ReadAhead;
 use super::{Net, kernel, tls, tunnel};
 use crate::error::{LaneError, TlsFault};
 use crate::source::Trust;
@@ -123,14 +124,14 @@ impl Net {
         // Requests are small and must not wait for acknowledgements.
         let _ = tcp.set_nodelay(true);
         if !origin.tls {
-            return Ok(Conn::plain(tcp, origin.clone(), peer, rtt));
+            return Ok(Conn::new(Box::new(tcp), origin.clone(), peer, rtt));
         }
         if let Some(proxy) = proxy {
             tunnel::open(&mut tcp, proxy, origin).await?;
         }
         let name = named_in_tls(origin)?;
         match self.tls(origin)?.connect(name, ReadAhead::new(tcp)).await {
-            Ok(tls) => Ok(Conn::tls(tls, origin.clone(), peer, rtt)),
+            Ok(tls) => Ok(Conn::new(Box::new(TlsStream::from(tls)), origin.clone(), peer, rtt)),
             Err(error) if speaks_other_http(&error) => by_library(),
             Err(error) => Err(handshake_failed(origin, &error)),
         }

@@ -9,32 +9,24 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::sync::Mutex as Turns;
 use tokio::sync::mpsc::{
     Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
 };
 use url::{Host, Url};
 
-use super::stream::{AcceptedTls, Conn};
+use super::conn::Conn;
+use super::transport::{Incoming, Transport};
 use super::{Net, kernel};
 use crate::error::LaneError;
 use crate::target::Origin;
-
-/// A connection that somebody else has opened.
-pub enum Accepted {
-    /// As it is.
-    Plain(TcpStream),
-    /// Encrypted; we are its server.
-    Tls(Box<AcceptedTls>),
-}
 
 /// One host that dials. When it is dropped, nothing more comes from there.
 pub struct Dialled {
     net: Net,
     host: String,
     wanted: UnboundedReceiver<()>,
-    come: Sender<(Accepted, SocketAddr)>,
+    come: Sender<Incoming>,
 }
 
 /// All hosts that dial.
@@ -46,7 +38,7 @@ pub(super) struct Dialling {
 /// What connecting to such a host waits for.
 pub(super) struct Waiting {
     wanted: UnboundedSender<()>,
-    come: Turns<Receiver<(Accepted, SocketAddr)>>,
+    come: Turns<Receiver<Incoming>>,
 }
 
 impl Dialling {
@@ -67,20 +59,11 @@ impl Waiting {
         };
         self.wanted.send(()).map_err(|_| gone())?;
         let (stream, peer) = self.come.lock().await.recv().await.ok_or_else(gone)?;
-        let rtt = |tcp: &TcpStream| {
+        if let Some(tcp) = stream.socket() {
             kernel::open_wide(tcp);
-            kernel::rtt(tcp).unwrap_or(RTT_UNKNOWN)
-        };
-        Ok(match stream {
-            Accepted::Plain(tcp) => {
-                let rtt = rtt(&tcp);
-                Conn::plain(tcp, origin.clone(), peer, rtt)
-            }
-            Accepted::Tls(tls) => {
-                let rtt = rtt(tls.get_ref().0);
-                Conn::accepted(tls, origin.clone(), peer, rtt)
-            }
-        })
+        }
+        let rtt = stream.rtt().unwrap_or(RTT_UNKNOWN);
+        Ok(Conn::new(stream, origin.clone(), peer, rtt))
     }
 }
 
@@ -118,11 +101,11 @@ impl Dialled {
 
 /// Takes connections in.
 #[derive(Clone)]
-pub struct Come(Sender<(Accepted, SocketAddr)>);
+pub struct Come(Sender<Incoming>);
 
 impl Come {
     /// A connection has come.
-    pub fn take(&self, stream: Accepted, peer: SocketAddr) {
+    pub fn take(&self, stream: Box<dyn Transport>, peer: SocketAddr) {
         // If nobody waits any more, or far more come than were asked for, it is closed.
         let _ = self.0.try_send((stream, peer));
     }

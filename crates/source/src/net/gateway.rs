@@ -18,9 +18,8 @@ use crate::error::LaneError;
 use crate::http::request::is_field_safe;
 use crate::target::Origin;
 
-/// The lane's end of the pipe. Dropping it ends the gateway.
+/// The library at work. Dropping it ends it.
 pub(crate) struct Gateway {
-    pub pipe: DuplexStream,
     failure: Failure,
     _task: AbortOnDropHandle<()>,
 }
@@ -36,8 +35,8 @@ const REQUEST_LIMIT_BYTES: usize = 64 * 1024;
 const REQUEST_FIELDS_MAX: usize = 512;
 
 impl Gateway {
-    /// A gateway to `origin` by way of `client`.
-    pub fn open(client: reqwest::Client, origin: &Origin) -> Gateway {
+    /// A gateway to `origin` by way of `client`, and the lane's end of its pipe.
+    pub fn open(client: reqwest::Client, origin: &Origin) -> (Gateway, DuplexStream) {
         let (pipe, mut far_end) = tokio::io::duplex(PIPE_BYTES);
         let failure = Failure::default();
         let origin = origin.clone();
@@ -49,7 +48,7 @@ impl Gateway {
             // The pipe ends only now, so that whoever sees its end finds the reason.
             drop(far_end);
         });
-        Gateway { pipe, failure, _task: AbortOnDropHandle::new(task) }
+        (Gateway { failure, _task: AbortOnDropHandle::new(task) }, pipe)
     }
 
     /// Why the pipe ended, if the library is to blame.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::stream::{Conn, Via};
+use super::conn::{Conn, Via};
 use crate::target::Origin;
 
 /// Idle connections by origin, over whatever way, the newest last.
@@ -106,7 +106,7 @@ mod tests {
         let put = async |port: usize| {
             let url = Url::parse(&format!("http://origin:{port}/")).unwrap();
             let (tcp, origin) = (TcpStream::connect(peer).await, Origin::of(&url));
-            idle.put(Conn::plain(tcp.unwrap(), origin.unwrap(), peer, Duration::ZERO));
+            idle.put(Conn::new(Box::new(tcp.unwrap()), origin.unwrap(), peer, Duration::ZERO));
         };
         for port in 1..=ORIGINS_LIMIT + 1 {
             put(port).await;

@@ -35,7 +35,7 @@ struct TcpInfo {
 
 /// What came since the connection is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Came {
+pub struct Arrivals {
     /// Packets that came before their turn; wraps.
     pub early_packets: u32,
     /// What such a packet holds, in bytes.
@@ -59,9 +59,9 @@ pub(crate) fn min_rtt(tcp: &TcpStream) -> Option<Duration> {
 }
 
 /// What came so far; `None` before Linux 5.4.
-pub(crate) fn came(tcp: &TcpStream) -> Option<Came> {
+pub(crate) fn arrivals(tcp: &TcpStream) -> Option<Arrivals> {
     let (info, bytes) = info(tcp)?;
-    (bytes >= offset_of!(TcpInfo, snd_wnd)).then_some(Came {
+    (bytes >= offset_of!(TcpInfo, snd_wnd)).then_some(Arrivals {
         early_packets: info.rcv_ooopack,
         packet_bytes: info.rcv_mss,
         in_order_bytes: info.bytes_received,
@@ -114,7 +114,7 @@ pub(crate) fn open_wide(tcp: &TcpStream) {
 
 /// Announce no more than a window of `bytes`, until the kernel widens it for other reasons. What has
 /// been announced already holds.
-pub(crate) fn narrow(tcp: &TcpStream, bytes: u64) {
+pub(crate) fn limit_window(tcp: &TcpStream, bytes: u64) {
     let value = libc::c_int::try_from(bytes).unwrap_or(WINDOW_MAX_BYTES).min(WINDOW_MAX_BYTES);
     // SAFETY: the descriptor is open, the pointer and length describe a local integer. A kernel that
     // refuses leaves the window as it is.
@@ -154,11 +154,11 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         assert!(rtt(&tcp).is_some_and(|rtt| rtt < Duration::from_secs(1)));
-        assert_eq!(came(&tcp).map(|it| (it.early_packets, it.in_order_bytes)), Some((0, 0)));
+        assert_eq!(arrivals(&tcp).map(|it| (it.early_packets, it.in_order_bytes)), Some((0, 0)));
         let (mut other, _) = listener.accept().await.unwrap();
         tokio::io::AsyncWriteExt::write_all(&mut other, &[0; 1000]).await.unwrap();
         tcp.readable().await.unwrap();
-        assert_eq!(came(&tcp).map(|it| it.in_order_bytes), Some(1000));
+        assert_eq!(arrivals(&tcp).map(|it| it.in_order_bytes), Some(1000));
         let room = |tcp: &TcpStream| {
             let mut bytes: libc::c_int = 0;
             let mut length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -212,10 +212,10 @@ mod tests {
             println!("skipped: this kernel tells nothing of windows, or allows no wide ones");
             return;
         }
-        narrow(&tcp, 200_000);
+        limit_window(&tcp, 200_000);
         let narrowed = exchange(&mut tcp, &mut sender, 50).await;
         assert!(narrowed <= 220_000, "{wide} → {narrowed}");
-        narrow(&tcp, u64::MAX);
+        limit_window(&tcp, u64::MAX);
         let widened = exchange(&mut tcp, &mut sender, 200).await;
         assert!(widened > 2 * narrowed, "{wide} → {narrowed} → {widened}");
     }

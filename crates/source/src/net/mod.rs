@@ -6,6 +6,7 @@ mod ahead;
 mod awake;
 mod carried;
 mod clients;
+mod conn;
 mod connect;
 mod credentials;
 mod dialled;
@@ -18,8 +19,8 @@ mod proxy;
 mod relays;
 mod resolve;
 mod servers;
-mod stream;
 mod tls;
+mod transport;
 mod tunnel;
 mod zone;
 
@@ -34,11 +35,13 @@ use tokio::time::Instant;
 use url::Url;
 
 pub(crate) use address::Surroundings;
+pub use conn::Tunnel;
+pub(crate) use conn::{Conn, Via};
 pub(crate) use connect::broke;
 pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
-pub use dialled::{Accepted, Come, Dialled};
-pub(crate) use kernel::Came;
+pub use dialled::{Come, Dialled};
+pub use kernel::Arrivals;
 pub use options::{
     NetError, NetOptions, Reach, RelayAccess, UnknownServer, UnknownServers, check_header,
 };
@@ -46,7 +49,7 @@ pub use proxy::{BadProxy, Proxies, ProxyError};
 pub use relays::Sealable;
 pub(crate) use relays::{Keys, Sealed};
 pub use servers::{HostPattern, PatternError, ProxyChoice, ServerAccess};
-pub(crate) use stream::{Conn, Via};
+pub use transport::{Encryption, Incoming, PeerState, Transport};
 pub use zone::{ZoneError, without_zone};
 
 use crate::hosts::Hosts;

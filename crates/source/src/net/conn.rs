@@ -1,0 +1,261 @@
+//! One open connection to an origin, read by polling so that a lane can wait for orders, data and time
+//! at once.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use url::Url;
+
+use super::gateway::Gateway;
+use super::transport::Transport;
+use crate::error::LaneError;
+use crate::target::Origin;
+
+/// An open connection to an origin.
+pub(crate) struct Conn {
+    transport: Box<dyn Transport>,
+    /// The library at the other end of a pipe.
+    gateway: Option<Gateway>,
+    pub origin: Origin,
+    pub peer: SocketAddr,
+    /// Round-trip time seen while connecting.
+    pub rtt: Duration,
+    /// It served an earlier lane.
+    pub reused: bool,
+    /// Answers received on it, over all lanes.
+    pub answers: u64,
+    /// When it was put aside.
+    pub idle_since: Instant,
+    /// The relays that carry it, the nearest first.
+    pub via: Via,
+    low_water: usize,
+    /// It ended without the close that TLS asks for.
+    cut: bool,
+}
+
+/// Relays that carry a connection.
+pub(crate) type Via = Arc<[Url]>;
+
+impl Conn {
+    /// A new connection; `rtt` is the round trip to `origin`.
+    pub fn new(
+        transport: Box<dyn Transport>,
+        origin: Origin,
+        peer: SocketAddr,
+        rtt: Duration,
+    ) -> Conn {
+        Conn {
+            transport,
+            gateway: None,
+            origin,
+            peer,
+            rtt,
+            reused: false,
+            answers: 0,
+            idle_since: Instant::now(),
+            via: Via::from([]),
+            low_water: 1,
+            cut: false,
+        }
+    }
+
+    /// The same, carried by relays.
+    pub fn carried_by(self, via: &Via) -> Conn {
+        Conn { via: Via::clone(via), ..self }
+    }
+
+    /// The library, behind a pipe.
+    pub fn gateway(
+        (gateway, pipe): (Gateway, tokio::io::DuplexStream),
+        origin: Origin,
+        peer: SocketAddr,
+        rtt: Duration,
+    ) -> Conn {
+        Conn { gateway: Some(gateway), ..Conn::new(Box::new(pipe), origin, peer, rtt) }
+    }
+
+    /// What carries it.
+    pub fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    /// Whether [`Conn::poll_readable`] means anything; with TLS only reading shows what is there.
+    pub fn is_plain(&self) -> bool {
+        self.transport.plain_socket().is_some()
+    }
+
+    /// Whether the gateway is behind it.
+    pub fn is_gateway(&self) -> bool {
+        self.gateway.is_some()
+    }
+
+    /// Whether it ended in a way that anybody between us and the server can bring about.
+    pub fn was_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Why the gateway could not go on, if it is to blame for the end of this connection.
+    pub fn gateway_error(&self) -> Option<LaneError> {
+        self.gateway.as_ref().and_then(Gateway::failure)
+    }
+
+    /// Waits for bytes without reading them; always ready where only reading can tell.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.transport.plain_socket() {
+            Some(tcp) => tcp.poll_read_ready(cx),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Reads what is there into `space`; 0 is the end of the connection.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut space = ReadBuf::new(space);
+        match ready!(Pin::new(&mut self.transport).poll_read(cx, &mut space)) {
+            // Many servers close without the farewell that TLS asks for; most bodies have lengths.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.cut = true,
+            other => other?,
+        }
+        Poll::Ready(Ok(space.filled().len()))
+    }
+
+    /// Throws away up to `limit_bytes`; plain TCP does that without copying.
+    pub fn poll_discard(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut [u8],
+        limit_bytes: u64,
+    ) -> Poll<io::Result<usize>> {
+        let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX).min(DISCARD_AT_ONCE_BYTES);
+        match self.transport.plain_socket() {
+            Some(tcp) => poll_discard(tcp, cx, limit),
+            None => {
+                let limit = limit.min(scratch.len());
+                self.poll_read(cx, &mut scratch[..limit])
+            }
+        }
+    }
+
+    /// Writes from `data`; returns how much was taken.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
+        // What does not leave at once leaves with the next read or write.
+        let _ = self.poll_flush(cx)?;
+        Poll::Ready(Ok(written))
+    }
+
+    /// Sends what was written and has not left.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    /// Ends our direction.
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+
+    /// Wakes up only when that many bytes are there (or the connection ends). Fewer wake-ups at
+    /// high rates; 1 is the normal state. With TLS it counts what is on the wire.
+    pub fn set_low_water(&mut self, bytes: usize) {
+        let bytes = bytes.max(1);
+        if self.low_water != bytes && self.transport.set_low_water(bytes) {
+            self.low_water = bytes;
+        }
+    }
+
+    /// Whether nothing has come and the other end has not closed: fit for another use.
+    pub fn is_quiet(&mut self) -> bool {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut byte = [0];
+        self.poll_read(&mut cx, &mut byte).is_pending()
+    }
+}
+
+/// A connection that does not carry HTTP any more: both directions as they are.
+pub struct Tunnel {
+    conn: Conn,
+    /// What arrived with the answer that made it one.
+    early: Vec<u8>,
+}
+
+impl Tunnel {
+    pub(crate) fn new(conn: Conn, early: Vec<u8>) -> Tunnel {
+        Tunnel { conn, early }
+    }
+
+    /// Returns the other end of the connection that carries it.
+    pub fn peer(&self) -> SocketAddr {
+        self.conn.peer
+    }
+}
+
+impl Transport for Tunnel {
+    fn socket(&self) -> Option<&TcpStream> {
+        self.conn.transport.socket()
+    }
+}
+
+impl AsyncRead for Tunnel {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.early.is_empty() {
+            let bytes = space.remaining().min(self.early.len());
+            space.put_slice(&self.early[..bytes]);
+            self.early.drain(..bytes);
+            return Poll::Ready(Ok(()));
+        }
+        let bytes = ready!(self.conn.poll_read(cx, space.initialize_unfilled()))?;
+        space.advance(bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Tunnel {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.conn.poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.conn.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.conn.poll_shutdown(cx)
+    }
+}
+
+fn poll_discard(tcp: &TcpStream, cx: &mut Context<'_>, limit: usize) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(tcp.poll_read_ready(cx))?;
+        let discarded = tcp.try_io(Interest::READABLE, || {
+            // SAFETY: with MSG_TRUNC the kernel drops the bytes of a TCP socket and never
+            // writes to the address, which may be null (tcp(7)).
+            let bytes = unsafe {
+                libc::recv(tcp.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC)
+            };
+            usize::try_from(bytes).map_err(|_| io::Error::last_os_error())
+        });
+        match discarded {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return Poll::Ready(other),
+        }
+    }
+}
+
+/// Discarding more than this at once would keep other tasks waiting.
+const DISCARD_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
