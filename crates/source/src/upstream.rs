@@ -13,30 +13,17 @@ use tokio::net::TcpStream;
 use url::Url;
 
 use crate::error::LaneError;
-use crate::http::body::Body;
-use crate::http::head::Head;
-use crate::net::{Conn, Net, Tunnel};
+use crate::http::head::{Head, HeadError, SWITCHING_PROTOCOLS};
+use crate::net::{Conn, Http1Conn, Net, Tunnel};
 use crate::source::Trust;
 use crate::target::Origin;
 
 /// One connection to the server that is asked.
 pub struct Upstream {
-    conn: Conn,
+    http: Http1Conn,
     net: Net,
-    /// Came and is not used yet.
-    input: Vec<u8>,
-    /// Of these bytes, so many are used.
-    used: usize,
-    /// To be sent.
-    output: Vec<u8>,
-    sent: usize,
-    body: Option<Body>,
-    /// It may serve another request after the present answer.
-    keeps_alive: bool,
-    /// Requests sent whose answers are not through.
+    /// Requests sent whose answers have not begun.
     owed: u32,
-    /// Answers that came on it, those to whoever had it before included.
-    answers: u64,
     /// Its server may take whoever asks on it for whom it has let in on it.
     is_personal: bool,
 }
@@ -93,79 +80,67 @@ impl Net {
 
 impl Upstream {
     pub(crate) fn new(net: Net, conn: Conn) -> Upstream {
-        Upstream {
-            answers: conn.answers,
-            conn,
-            net,
-            input: Vec::new(),
-            used: 0,
-            output: Vec::new(),
-            sent: 0,
-            body: None,
-            keeps_alive: true,
-            owed: 0,
-            is_personal: false,
-        }
+        Upstream { http: Http1Conn::new(conn).strictly(), net, owed: 0, is_personal: false }
     }
 
     /// Whether it goes to the server of `url`.
     pub fn leads_to(&self, url: &Url) -> bool {
-        Origin::of(url).is_some_and(|origin| origin == self.conn.origin)
+        Origin::of(url).is_some_and(|origin| origin == self.http.conn().origin)
     }
 
     /// Whether further requests may be sent on it.
     pub fn takes_more(&self) -> bool {
-        self.keeps_alive
+        self.http.reusable
     }
 
     /// The round trip to the server, as far as known without what waits in queues.
     pub fn rtt(&self) -> Duration {
-        self.conn.transport().min_rtt().map_or(self.conn.rtt, |least| least.min(self.conn.rtt))
+        let conn = self.http.conn();
+        conn.transport().min_rtt().map_or(conn.rtt, |least| least.min(conn.rtt))
     }
 
     /// Whether it has answered before: its server may have closed it since, without any fault of the
     /// request that it is to answer next.
     pub fn was_used(&self) -> bool {
-        self.conn.reused || self.answers > 0
+        self.http.conn().reused || self.http.conn().answers > 0
     }
 
     /// Whether a request may be sent before the answer to the one before it has ended.
     pub fn bears_more(&self) -> bool {
-        !self.conn.is_gateway()
+        !self.http.conn().is_gateway()
     }
 
     /// Whether something that came is not used yet.
     pub fn has_some(&self) -> bool {
-        self.used < self.input.len()
+        self.http.has_input()
+    }
+
+    fn is_asked(&self) -> bool {
+        self.owed > 0 || !self.is_through()
     }
 
     /// Whether bytes have come that no request asked for. Whoever sends such may send anything: they
     /// could be taken for the answer to what is asked next, by somebody else perhaps.
     pub fn has_excess(&self) -> bool {
-        self.owed == 0 && self.body.is_none() && self.has_some()
+        !self.is_asked() && self.has_some()
     }
 
     /// Whether nothing has come that no request asked for, neither here nor to the socket, not even an
     /// end.
     pub fn is_quiet(&mut self) -> bool {
-        let is_asked = self.owed > 0 || self.body.is_some();
-        is_asked || !self.has_some() && self.conn.is_quiet()
+        self.is_asked() || !self.has_some() && self.http.conn_mut().is_quiet()
     }
 
     /// Append a whole request.
     pub fn send(&mut self, request: &[u8]) {
-        if self.sent > 0 {
-            self.output.drain(..self.sent);
-            self.sent = 0;
-        }
-        self.output.extend_from_slice(request);
+        self.http.output().extend_from_slice(request);
         self.owed += 1;
         self.is_personal |= request.split(|&byte| byte == b'\n').any(lets_connection_in);
     }
 
     /// Whether something is left to be sent.
     pub fn has_unsent(&self) -> bool {
-        self.sent < self.output.len()
+        self.http.unsent_bytes() > 0
     }
 
     /// Send what is to be sent; ready when all of it was taken.
@@ -173,16 +148,7 @@ impl Upstream {
     /// # Errors
     /// What the system says.
     pub fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.sent < self.output.len() {
-            let written = ready!(self.conn.poll_write(cx, &self.output[self.sent..]))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.sent += written;
-        }
-        self.output.clear();
-        self.sent = 0;
-        self.conn.poll_flush(cx)
+        self.http.poll_send(cx)
     }
 
     /// The head of the next answer; `None` if the connection ended in front of it. `is_head` where
@@ -195,82 +161,38 @@ impl Upstream {
         cx: &mut Context<'_>,
         is_head: bool,
     ) -> Poll<Result<Option<AnswerHead>, LaneError>> {
-        let protocol =
-            |error: &dyn std::fmt::Display| LaneError::Protocol { reason: error.to_string() };
-        loop {
-            match Head::parse_strictly(&self.input[self.used..])
-                .map_err(|error| protocol(&error))?
-            {
-                Some((head, bytes)) => {
-                    self.used += bytes;
-                    match head.status {
-                        101 => {
-                            let error = "it changes to another protocol unasked";
-                            return Poll::Ready(Err(protocol(&error)));
-                        }
-                        100..=199 => continue,
-                        // Nobody could read that if it were passed on.
-                        ..100 => {
-                            let error = "its status has less than three digits";
-                            return Poll::Ready(Err(protocol(&error)));
-                        }
-                        _ => {}
-                    }
-                    let body = Body::after(&head).map_err(|error| protocol(&error))?;
-                    let is_bodiless = is_head || matches!(head.status, 204 | 304);
-                    let length = head.content_length().map_err(|error| protocol(&error))?;
-                    let is_chunked = head.is_chunked().map_err(|error| protocol(&error))?;
-                    let ends = !is_bodiless && body.ends_with_connection();
-                    self.keeps_alive = self.keeps_alive && head.keeps_alive() && !ends;
-                    self.answers += 1;
-                    self.body = (!is_bodiless).then_some(body);
-                    self.is_personal |= head
-                        .fields("www-authenticate")
-                        .chain(head.fields("proxy-authenticate"))
-                        .flat_map(|value| value.split(','))
-                        .any(|scheme| is_of_connection(scheme.as_bytes()));
-                    let fields = head
-                        .all()
-                        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                        .collect();
-                    if self.body.is_none() {
-                        self.answered();
-                    }
-                    return Poll::Ready(Ok(Some(AnswerHead {
-                        status: head.status,
-                        reason: head.reason,
-                        fields,
-                        length: length.filter(|_| !is_chunked),
-                        is_bodiless,
-                    })));
-                }
-                None => {
-                    let is_cut = self.used < self.input.len();
-                    if ready!(self.poll_fill(cx))? == 0 {
-                        return Poll::Ready(match self.conn.gateway_error() {
-                            Some(error) => Err(error),
-                            None if is_cut => Err(protocol(&"its answer ends within the head")),
-                            None => Ok(None),
-                        });
-                    }
-                }
-            }
-        }
+        let Some(head) = ready!(self.http.poll_head(cx, is_head))? else {
+            return Poll::Ready(match self.http.has_input() {
+                true => Err(LaneError::protocol("its answer ends within the head")),
+                false => Ok(None),
+            });
+        };
+        Poll::Ready(self.took_head(&head, is_head).map(Some))
     }
 
-    /// Read into `input`.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, LaneError>> {
-        self.input.drain(..self.used);
-        self.used = 0;
-        let before = self.input.len();
-        self.input.resize(before + READ_BYTES, 0);
-        let read = self.conn.poll_read(cx, &mut self.input[before..]);
-        let bytes = match &read {
-            Poll::Ready(Ok(bytes)) => *bytes,
-            _ => 0,
+    fn took_head(&mut self, head: &Head, is_head: bool) -> Result<AnswerHead, LaneError> {
+        let wrong = match head.status {
+            SWITCHING_PROTOCOLS => Some("it changes to another protocol unasked"),
+            // Nobody could read that if it were passed on.
+            0..=99 => Some("its status has less than three digits"),
+            _ => None,
         };
-        self.input.truncate(before + bytes);
-        read.map_err(|error| LaneError::Reset { reason: error.to_string() })
+        if let Some(reason) = wrong {
+            return Err(LaneError::protocol(reason));
+        }
+        self.owed = self.owed.saturating_sub(1);
+        self.is_personal |= head
+            .fields("www-authenticate")
+            .chain(head.fields("proxy-authenticate"))
+            .flat_map(|value| value.split(','))
+            .any(|scheme| is_of_connection(scheme.as_bytes()));
+        let protocol = |error: HeadError| LaneError::protocol(error.to_string());
+        let is_chunked = head.is_chunked().map_err(protocol)?;
+        let length = head.content_length().map_err(protocol)?.filter(|_| !is_chunked);
+        let fields = head.all().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let (status, reason) = (head.status, head.reason.clone());
+        let is_bodiless = is_head || matches!(status, 204 | 304);
+        Ok(AnswerHead { status, reason, fields, length, is_bodiless })
     }
 
     /// Some of the body, into `space`; 0 at its end.
@@ -282,54 +204,13 @@ impl Upstream {
         cx: &mut Context<'_>,
         space: &mut [u8],
     ) -> Poll<Result<usize, LaneError>> {
-        loop {
-            ready!(self.poll_payload(cx))?;
-            let Some(body) = &mut self.body else { return Poll::Ready(Ok(0)) };
-            let most = usize::try_from(body.payload()).unwrap_or(usize::MAX).min(space.len());
-            let here = self.input.len() - self.used;
-            let bytes = if here > 0 {
-                let bytes = most.min(here);
-                space[..bytes].copy_from_slice(&self.input[self.used..self.used + bytes]);
-                self.used += bytes;
-                bytes
-            } else {
-                let read = ready!(self.conn.poll_read(cx, &mut space[..most]));
-                read.map_err(|error| LaneError::Reset { reason: error.to_string() })?
-            };
-            self.took(bytes as u64)?;
-            if bytes > 0 || self.body.is_none() {
-                return Poll::Ready(Ok(bytes));
-            }
-        }
-    }
-
-    /// Go on to where bytes of the body come next, or to its end.
-    fn poll_payload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
-        loop {
-            let Some(body) = &mut self.body else { return Poll::Ready(Ok(())) };
-            let framed = body.frame(&self.input[self.used..]);
-            self.used +=
-                framed.map_err(|error| LaneError::Protocol { reason: error.to_string() })?;
-            if body.is_done() {
-                self.body = None;
-                self.answered();
-                return Poll::Ready(Ok(()));
-            }
-            if body.payload() > 0 {
-                return Poll::Ready(Ok(()));
-            }
-            if ready!(self.poll_fill(cx))? == 0 {
-                return Poll::Ready(Err(self.cut()));
-            }
-        }
+        self.http.poll_body(cx, space)
     }
 
     /// The socket, and how many bytes of the body come from it next as they are. `None` where bytes
     /// have to pass through memory.
     pub fn socket(&self) -> Option<(&TcpStream, u64)> {
-        let body = self.body.as_ref().filter(|body| body.payload() > 0)?;
-        let is_empty = self.used == self.input.len();
-        self.conn.transport().plain_socket().filter(|_| is_empty).map(|tcp| (tcp, body.payload()))
+        Some((self.http.payload_socket()?, self.http.body().payload()))
     }
 
     /// So many bytes of the body were taken from the [socket](Upstream::socket); 0 is its end.
@@ -337,48 +218,28 @@ impl Upstream {
     /// # Errors
     /// [`LaneError::Truncated`] if it may not end there.
     pub fn took(&mut self, bytes: u64) -> Result<(), LaneError> {
-        let Some(body) = &mut self.body else { return Ok(()) };
-        if bytes > 0 {
-            body.take(bytes);
-        } else if !body.end_of_connection() {
-            return Err(self.cut());
-        }
-        if body.is_done() {
-            self.body = None;
-            self.answered();
-        }
-        Ok(())
+        self.http.took(bytes)
     }
 
     /// Whether the present answer is through.
     pub fn is_through(&self) -> bool {
-        self.body.is_none()
-    }
-
-    fn answered(&mut self) {
-        self.owed = self.owed.saturating_sub(1);
-    }
-
-    fn cut(&self) -> LaneError {
-        let (got, left) = match &self.body {
-            Some(body) => (body.taken(), body.remaining()),
-            None => (0, None),
-        };
-        LaneError::Truncated { got, wanted: got + left.unwrap_or(0) }
+        self.http.body().is_done()
     }
 
     /// Nothing more is wanted of it: kept for the next one if it is in good order.
-    pub fn put_aside(mut self) {
-        let is_clean = self.body.is_none() && self.owed == 0 && self.used == self.input.len();
-        if is_clean && self.keeps_alive && !self.has_unsent() && !self.is_personal {
-            self.conn.answers = self.answers;
-            self.net.keep_idle(self.conn);
+    pub fn put_aside(self) {
+        if self.owed == 0
+            && !self.is_personal
+            && let Some(conn) = self.http.into_reusable()
+        {
+            self.net.keep_idle(conn);
         }
     }
 
     /// Both directions as they are, once the other side speaks something else than HTTP.
-    pub fn into_tunnel(mut self) -> Tunnel {
-        Tunnel::new(self.conn, self.input.split_off(self.used))
+    pub fn into_tunnel(self) -> Tunnel {
+        let (conn, early) = self.http.into_parts();
+        Tunnel::new(conn, early)
     }
 }
 
@@ -399,12 +260,9 @@ fn is_of_connection(scheme: &[u8]) -> bool {
 
 impl std::fmt::Debug for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Upstream({}, {} owed)", self.conn.origin, self.owed)
+        write!(f, "Upstream({}, {} owed)", self.http.conn().origin, self.owed)
     }
 }
-
-/// Read at a time where heads are expected.
-const READ_BYTES: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {

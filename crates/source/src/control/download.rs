@@ -6,7 +6,6 @@ use url::Url;
 use super::exchange::Exchange;
 use super::{Method, Opened, Request, open};
 use crate::error::LaneError;
-use crate::http::body::Body;
 use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
 use crate::net::Net;
 use crate::shown::without_credentials;
@@ -16,7 +15,6 @@ use crate::source::Trust;
 pub struct Download {
     exchange: Exchange,
     head: Head,
-    body: Body,
     final_url: Url,
 }
 
@@ -61,7 +59,7 @@ impl Download {
         let Opened { mut exchange, head, target, .. } =
             opened.ok_or(LaneError::Timeout { after: limit })??;
         if head.status != 200 {
-            let why = timeout(WHY_WITHIN, exchange.body(&head, EXPLANATION_BYTES_MAX)).await;
+            let why = timeout(WHY_WITHIN, exchange.body(EXPLANATION_BYTES_MAX)).await;
             let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
             return Err(target.explain(LaneError::status(
                 head.status,
@@ -69,8 +67,7 @@ impl Download {
                 crate::http::answer::retry_after(&head),
             )));
         }
-        let body = Body::after(&head).map_err(|error| LaneError::protocol(error.to_string()))?;
-        Ok(Download { exchange, head, body, final_url: without_credentials(&target.url) })
+        Ok(Download { exchange, head, final_url: without_credentials(&target.url) })
     }
 
     /// A header field of the answer, by its lower-case name.
@@ -88,7 +85,7 @@ impl Download {
     /// # Errors
     /// Any [`LaneError`]; [`LaneError::Truncated`] if it ends early.
     pub async fn next(&mut self) -> Result<Vec<u8>, LaneError> {
-        self.exchange.next_part(&mut self.body).await
+        self.exchange.next_part().await
     }
 }
 

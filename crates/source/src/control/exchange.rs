@@ -1,28 +1,27 @@
-//! One request after the other on one connection, answers into memory.
+//! One request after the other on one connection, answers into memory, each wait bounded.
 
 use std::future::poll_fn;
-use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::error::LaneError;
-use crate::http::answer::{INTERIM_LIMIT, SWITCHING_PROTOCOLS};
-use crate::http::body::Body;
 use crate::http::head::Head;
-use crate::net::{Conn, Net, broke};
+use crate::net::{Conn, Http1Conn, Net};
 
 /// A connection used for control requests.
 pub(super) struct Exchange {
-    conn: Conn,
-    input: Vec<u8>,
-    /// Where the connection is read into.
+    http: Http1Conn,
+    /// Requests are for heads alone.
+    pub is_head: bool,
+    /// The head of an answer that came before it was wanted.
+    early: Option<Head>,
+    /// Where bodies are read into.
     space: Vec<u8>,
     net: Net,
     limit: Duration,
     sent_at: Instant,
-    reusable: bool,
 }
 
 /// The head of an answer.
@@ -35,106 +34,79 @@ pub(super) struct Opening {
 impl Exchange {
     /// `limit` bounds each wait, and each head as a whole.
     pub fn new(conn: Conn, net: &Net, limit: Duration) -> Exchange {
-        let (input, space) = (Vec::new(), Vec::new());
-        let net = net.clone();
-        Exchange { conn, input, space, net, limit, sent_at: Instant::now(), reusable: true }
+        let http = Http1Conn::new(conn);
+        let (net, sent_at) = (net.clone(), Instant::now());
+        Exchange { http, is_head: false, early: None, space: Vec::new(), net, limit, sent_at }
     }
 
     /// The connection, if another request could follow on it.
     pub fn into_conn(self) -> Option<Conn> {
-        (self.reusable && self.input.is_empty()).then_some(self.conn)
+        self.http.into_reusable()
     }
 
     /// The connection, and what has come on it and was not read.
     pub fn into_parts(self) -> (Conn, Vec<u8>) {
-        (self.conn, self.input)
+        self.http.into_parts()
     }
 
-    /// Send a request, or several at once.
-    pub async fn send(&mut self, mut request: &[u8]) -> Result<(), LaneError> {
+    /// Sends a request, or several at once.
+    pub async fn send(&mut self, request: &[u8]) -> Result<(), LaneError> {
         self.sent_at = Instant::now();
-        while !request.is_empty() {
-            let writing = poll_fn(|cx| self.conn.poll_write(cx, request));
-            match self.net.awake().within(self.limit, writing).await {
-                Some(Ok(bytes)) if bytes > 0 => request = &request[bytes..],
-                Some(Ok(_)) => {
-                    return Err(LaneError::Reset { reason: "nothing can be sent".to_owned() });
-                }
-                Some(Err(error)) => return Err(LaneError::reset(&error)),
-                None => return Err(LaneError::Timeout { after: self.limit }),
-            }
+        self.http.output().extend_from_slice(request);
+        while self.http.unsent_bytes() > 0 {
+            let before = self.http.unsent_bytes();
+            let sending = poll_fn(|cx| match self.http.poll_send(cx) {
+                Poll::Pending if self.http.unsent_bytes() < before => Poll::Ready(Ok(())),
+                sent => sent,
+            });
+            let sent = self.net.awake().within(self.limit, sending).await;
+            sent.ok_or(LaneError::Timeout { after: self.limit })?
+                .map_err(|error| LaneError::reset(&error))?;
         }
         Ok(())
     }
 
-    /// Send a part of a body; `false` once an answer begins to come: nobody waits for the rest.
-    pub async fn send_or_hear(&mut self, mut part: &[u8]) -> Result<bool, LaneError> {
-        let mut interim = 0;
-        while !part.is_empty() {
-            if self.has_answer(&mut interim)? {
-                return Ok(false);
-            }
-            let Exchange { conn, space, .. } = self;
-            space.resize(READ_BYTES, 0);
-            let moving = poll_fn(|cx| match conn.poll_read(cx, space) {
-                Poll::Ready(read) => Poll::Ready(Moved::Heard(read)),
-                Poll::Pending => conn.poll_write(cx, part).map(Moved::Sent),
+    /// Sends a part of a body; `false` once an answer begins to come: nobody waits for the rest.
+    pub async fn send_or_hear(&mut self, part: &[u8]) -> Result<bool, LaneError> {
+        let mut left = part;
+        while !left.is_empty() && self.early.is_none() {
+            let moving = poll_fn(|cx| match self.http.poll_head(cx, false) {
+                Poll::Ready(head) => Poll::Ready(Moved::Heard(head)),
+                Poll::Pending => {
+                    self.http.conn_mut().poll_write(cx, left).map(|sent| Moved::Sent(sent.ok()))
+                }
             });
             match self.net.awake().within(self.limit, moving).await {
-                Some(Moved::Heard(Ok(bytes @ 1..))) => {
-                    self.input.extend_from_slice(&self.space[..bytes]);
-                }
-                Some(Moved::Sent(Ok(bytes @ 1..))) => part = &part[bytes..],
+                Some(Moved::Sent(Some(bytes @ 1..))) => left = &left[bytes..],
+                Some(Moved::Heard(Ok(Some(head)))) => self.early = Some(head),
+                Some(Moved::Heard(Err(error @ LaneError::Protocol { .. }))) => return Err(error),
                 // It wants no more; what it has to say, if anything, is heard next.
                 Some(Moved::Heard(_) | Moved::Sent(_)) => return Ok(false),
                 None => return Err(LaneError::Timeout { after: self.limit }),
             }
         }
-        Ok(true)
+        Ok(self.early.is_none())
     }
 
-    /// Whether the head of a final answer is here. Interim ones are taken away.
-    fn has_answer(&mut self, interim: &mut u32) -> Result<bool, LaneError> {
-        while let Some((head, bytes)) = self.head()? {
-            if !is_interim(&head) {
-                return Ok(true);
-            }
-            self.input.drain(..bytes);
-            *interim += 1;
-            if *interim > INTERIM_LIMIT {
-                return Err(LaneError::protocol(ENDLESS));
-            }
-        }
-        Ok(false)
-    }
-
-    fn head(&self) -> Result<Option<(Head, usize)>, LaneError> {
-        Head::parse(&self.input).map_err(|error| LaneError::protocol(error.to_string()))
-    }
-
-    /// Wait for leave to send a body: `None` if it is given, or if nothing is said within this
+    /// Waits for leave to send a body: `None` if it is given, or if nothing is said within this
     /// time, else the head of the final answer.
     pub async fn leave(&mut self, within: Duration) -> Result<Option<Opening>, LaneError> {
-        let due = Instant::now() + within;
-        loop {
-            match self.head()? {
-                Some((head, bytes)) if head.status == CONTINUE => {
-                    self.input.drain(..bytes);
-                    return Ok(None);
-                }
-                Some((head, _)) if !is_interim(&head) => return self.opening().await.map(Some),
-                Some((_, bytes)) => drop(self.input.drain(..bytes)),
-                None => match self.read(due).await {
-                    Ok(true) => {}
-                    Ok(false) => return self.opening().await.map(Some),
-                    Err(LaneError::Timeout { .. }) => return Ok(None),
-                    Err(error) => return Err(error),
-                },
+        let polled = poll_fn(|cx| match self.http.poll_head(cx, false) {
+            Poll::Pending if self.http.is_continued() => Poll::Ready(Ok(None)),
+            head => head.map_ok(Some),
+        });
+        match self.net.awake().until(Instant::now() + within, self.limit, polled).await {
+            // No leave was asked for after all, or all of the time has passed.
+            None | Some(Ok(None)) => Ok(None),
+            Some(Ok(Some(Some(head)))) => {
+                Ok(Some(Opening { head, first_byte: self.sent_at.elapsed() }))
             }
+            Some(Ok(Some(None))) => Err(closed()),
+            Some(Err(error)) => Err(error),
         }
     }
 
-    /// Read the head of the next final answer.
+    /// Reads the head of the next final answer.
     pub async fn opening(&mut self) -> Result<Opening, LaneError> {
         self.opening_after(Duration::ZERO).await
     }
@@ -144,141 +116,71 @@ impl Exchange {
         // A byte now and then must not keep us for ever.
         let due = Instant::now() + self.limit + work;
         let mut first_byte = None;
-        let mut interim = 0;
-        loop {
-            match self.head()? {
-                Some((head, bytes)) => {
-                    self.input.drain(..bytes);
-                    if !is_interim(&head) {
-                        self.conn.answers += 1;
-                        self.reusable &= head.keeps_alive();
-                        return Ok(Opening { head, first_byte: first_byte.unwrap_or_default() });
-                    }
-                    interim += 1;
-                    if interim > INTERIM_LIMIT {
-                        return Err(LaneError::protocol(ENDLESS));
-                    }
-                }
-                None => {
-                    if !self.read(due).await? {
-                        return Err(LaneError::Reset {
-                            reason: "the server closed it without an answer".to_owned(),
-                        });
-                    }
-                    first_byte.get_or_insert_with(|| self.sent_at.elapsed());
-                }
+        let http = &mut self.http;
+        let (is_head, early, sent_at) = (self.is_head, &mut self.early, self.sent_at);
+        let polled = poll_fn(|cx| {
+            let head = match early.take() {
+                Some(head) => Poll::Ready(Ok(Some(head))),
+                None => http.poll_head(cx, is_head),
+            };
+            if head.is_ready() || http.has_input() {
+                first_byte.get_or_insert_with(|| sent_at.elapsed());
             }
-        }
+            head
+        });
+        let head = self.net.awake().until(due, self.limit, polled).await;
+        let head = head.ok_or(LaneError::Timeout { after: self.limit })??.ok_or_else(closed)?;
+        Ok(Opening { head, first_byte: first_byte.unwrap_or_default() })
     }
 
-    /// Read at most `limit_bytes` of the body behind `head`; whether that is all of it.
-    pub async fn body(
-        &mut self,
-        head: &Head,
-        limit_bytes: usize,
-    ) -> Result<(Vec<u8>, bool), LaneError> {
-        let mut body = Body::after(head).map_err(|error| LaneError::protocol(error.to_string()))?;
+    /// Reads at most `limit_bytes` of the body of the answer; whether that is all of it.
+    pub async fn body(&mut self, limit_bytes: usize) -> Result<(Vec<u8>, bool), LaneError> {
         let began = Instant::now();
         let mut data = Vec::new();
-        self.reusable &= !body.ends_with_connection();
-        while !body.is_done() {
-            let payload =
-                usize::try_from(body.payload()).unwrap_or(usize::MAX).min(self.input.len());
-            if payload > 0 {
-                let kept = payload.min(limit_bytes - data.len());
-                data.extend_from_slice(&self.input[..kept]);
-                self.input.drain(..payload);
-                body.take(payload as u64);
-                if kept < payload {
-                    self.reusable = false;
-                    return Ok((data, false));
-                }
-            } else if !self.input.is_empty() && body.payload() == 0 {
-                let used = body
-                    .frame(&self.input)
-                    .map_err(|error| LaneError::protocol(error.to_string()))?;
-                self.input.drain(..used);
-            } else if !self.read(self.due(began, body.taken())).await? && !body.end_of_connection()
-            {
-                let got = body.taken();
-                return Err(LaneError::Truncated {
-                    got,
-                    wanted: got + body.remaining().unwrap_or(0),
-                });
+        loop {
+            // When the next bytes must be here at the latest.
+            let earned = Duration::from_secs(self.http.body().taken() / PACE_BYTES_PER_S);
+            let due = (began + self.limit + earned).min(Instant::now() + self.limit);
+            let part = self.read(due).await?;
+            if part.is_empty() {
+                return Ok((data, true));
+            }
+            let kept = part.len().min(limit_bytes - data.len());
+            data.extend_from_slice(&part[..kept]);
+            if kept < part.len() {
+                self.http.reusable = false;
+                return Ok((data, false));
             }
         }
-        Ok((data, true))
     }
 
-    /// The next bytes of a body, however long it is; none at its end. Each wait is bounded.
-    pub async fn next_part(&mut self, body: &mut Body) -> Result<Vec<u8>, LaneError> {
-        while !body.is_done() {
-            let payload = usize::try_from(body.payload()).unwrap_or(usize::MAX);
-            let here = payload.min(self.input.len());
-            if here > 0 {
-                body.take(here as u64);
-                return Ok(self.input.drain(..here).collect());
-            }
-            if !self.input.is_empty() {
-                let used = body
-                    .frame(&self.input)
-                    .map_err(|error| LaneError::protocol(error.to_string()))?;
-                self.input.drain(..used);
-            } else if !self.read(Instant::now() + self.limit).await? && !body.end_of_connection() {
-                let got = body.taken();
-                return Err(LaneError::Truncated {
-                    got,
-                    wanted: got + body.remaining().unwrap_or(0),
-                });
-            }
-        }
-        Ok(Vec::new())
+    /// The next bytes of a body, however long it is; none at its end. Each wait is bounded, and nothing
+    /// is lost if this is given up while it waits.
+    pub async fn next_part(&mut self) -> Result<Vec<u8>, LaneError> {
+        Ok(self.read(Instant::now() + self.limit).await?.to_vec())
     }
 
-    /// When the next bytes of a body that began at `began` must be here at the latest.
-    fn due(&self, began: Instant, taken_bytes: u64) -> Instant {
-        let earned = Duration::from_secs(taken_bytes / PACE_BYTES_PER_S);
-        (began + self.limit + earned).min(Instant::now() + self.limit)
-    }
-
-    /// Read something until `due`; `false` at the end of the connection. Nothing is lost if this is
-    /// given up while it waits.
-    async fn read(&mut self, due: Instant) -> Result<bool, LaneError> {
-        let Exchange { conn, space, net, limit, .. } = self;
+    async fn read(&mut self, due: Instant) -> Result<&[u8], LaneError> {
+        let Exchange { http, space, net, limit, .. } = self;
         space.resize(READ_BYTES, 0);
-        let reading = poll_fn(|cx| conn.poll_read(cx, space));
-        let bytes = match net.awake().until(due, *limit, reading).await {
-            Some(Ok(bytes)) => bytes,
-            Some(Err(error)) => {
-                let error = broke(&self.conn.origin, &error);
-                return Err(self.conn.gateway_error().unwrap_or(error));
-            }
-            None => return Err(LaneError::Timeout { after: self.limit }),
-        };
-        self.input.extend_from_slice(&self.space[..bytes]);
-        if bytes == 0 {
-            self.reusable = false;
-            if let Some(error) = self.conn.gateway_error() {
-                return Err(error);
-            }
-        }
-        Ok(bytes > 0)
+        let reading = poll_fn(|cx| http.poll_body(cx, space));
+        let read = net.awake().until(due, *limit, reading).await;
+        let bytes = read.ok_or(LaneError::Timeout { after: *limit })??;
+        Ok(&self.space[..bytes])
     }
 }
 
 /// What happened first.
 enum Moved {
-    Heard(io::Result<usize>),
-    Sent(io::Result<usize>),
+    Heard(Result<Option<Head>, LaneError>),
+    /// So much was sent, if anything could be.
+    Sent(Option<usize>),
 }
 
-fn is_interim(head: &Head) -> bool {
-    head.status < 200 && head.status != SWITCHING_PROTOCOLS
+fn closed() -> LaneError {
+    LaneError::Reset { reason: "the server closed it without an answer".to_owned() }
 }
 
-const ENDLESS: &str = "interim answers without end";
-/// "Go on": the body may come (RFC 9110, section 15.2.1).
-const CONTINUE: u16 = 100;
 const READ_BYTES: usize = 16 * 1024;
 /// A small document that comes more slowly than this is not waited for.
 const PACE_BYTES_PER_S: u64 = 1024;

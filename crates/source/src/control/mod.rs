@@ -209,7 +209,7 @@ async fn ask(
         opened.ok_or(LaneError::Timeout { after: limit })??;
     let (body, complete) = match request.method {
         Method::Head => (Vec::new(), true),
-        Method::Get | Method::Post => exchange.body(&head, request.limit_bytes).await?,
+        Method::Get | Method::Post => exchange.body(request.limit_bytes).await?,
     };
     let conn = exchange.into_conn();
     Ok(Answered { head, body, complete, target, redirects, conn, first_byte, facts })
@@ -287,6 +287,7 @@ async fn open_once(
         tls: conn.transport().encryption().map(|it| it.name),
     };
     let mut exchange = Exchange::new(conn, net, net.timeout());
+    exchange.is_head = request.method == Method::Head;
     let talk = async {
         exchange.send(&request.bytes(target)).await?;
         exchange.opening().await

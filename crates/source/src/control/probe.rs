@@ -127,7 +127,7 @@ fn facts_by(answered: &Answered, answer: Answer) -> Result<Facts, LaneError> {
             (Some(size_bytes), true)
         }
         Answer::Refused(error) => return Err(answered.target.explain(error)),
-        Answer::Interim | Answer::Redirect { .. } => {
+        Answer::Redirect { .. } => {
             return Err(LaneError::protocol("an answer out of place"));
         }
     };
@@ -145,7 +145,7 @@ async fn two_at_once(exchange: &mut Exchange, target: &Target) -> Result<bool, L
     exchange.send(&requests).await?;
     for range in ranges {
         let head = exchange.opening().await?.head;
-        let (body, _) = exchange.body(&head, BODY_LIMIT_BYTES).await?;
+        let (body, _) = exchange.body(BODY_LIMIT_BYTES).await?;
         let right =
             matches!(judge(&head, range, target.teller()), Answer::Data { ranges: true, .. });
         if !right || body.len() != 1 {

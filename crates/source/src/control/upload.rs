@@ -134,7 +134,7 @@ fn request(target: &Target, length_bytes: u64, digest: &Digest, expects: bool) -
 }
 
 async fn refused(exchange: &mut Exchange, target: &Target, head: &Head) -> LaneError {
-    let why = timeout(WHY_WITHIN, exchange.body(head, EXPLANATION_BYTES_MAX)).await;
+    let why = timeout(WHY_WITHIN, exchange.body(EXPLANATION_BYTES_MAX)).await;
     let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
     target.explain(LaneError::status(
         head.status,

@@ -13,8 +13,6 @@ use crate::error::LaneError;
 /// What an answer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// 1xx: the real answer follows.
-    Interim,
     /// The body is data of the file.
     Data {
         /// Offset in the file of the body's first byte.
@@ -47,11 +45,6 @@ pub(crate) enum Answer {
     },
 }
 
-/// The one status below 200 that is final, and that nobody asked for.
-pub(crate) const SWITCHING_PROTOCOLS: u16 = 101;
-/// Interim answers beyond this number are nonsense.
-pub(crate) const INTERIM_LIMIT: u32 = 32;
-
 /// Who an answer comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Teller {
@@ -62,13 +55,10 @@ pub(crate) enum Teller {
 }
 
 /// Judge `head` as the answer to a GET for `asked` (an end of `u64::MAX` asks for everything
-/// from the start on).
+/// from the start on). Interim answers are for whoever reads heads.
 pub(crate) fn judge(head: &Head, asked: Range, teller: Teller) -> Answer {
     match head.status {
-        SWITCHING_PROTOCOLS => {
-            Answer::Refused(LaneError::protocol("it changes to another protocol unasked"))
-        }
-        100..=199 => Answer::Interim,
+        100..=199 => Answer::Refused(LaneError::protocol("it changes to another protocol unasked")),
         206 => partial(head, asked),
         200 | 203 if head.field("content-range").is_some() => labelled(head, asked),
         200 | 203 => whole(head),

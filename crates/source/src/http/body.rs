@@ -72,6 +72,11 @@ impl Body {
         Ok(Body { state, taken_bytes: 0 })
     }
 
+    /// No body at all.
+    pub fn none() -> Body {
+        Body { state: State::Done, taken_bytes: 0 }
+    }
+
     /// How many of the next bytes of the stream are payload.
     pub fn payload(&self) -> u64 {
         match self.state {

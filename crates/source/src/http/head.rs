@@ -16,6 +16,10 @@ use swath_model::path::is_treacherous;
 pub(crate) const HEAD_LIMIT_BYTES: usize = 64 * 1024;
 /// More header fields than this are refused.
 const HEADER_LIMIT: usize = 128;
+/// Interim answers beyond this number are nonsense.
+pub(crate) const INTERIM_LIMIT: u32 = 32;
+/// The one status below 200 that is final, and that nobody asked for.
+pub(crate) const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// A parsed response head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +45,8 @@ pub(crate) enum HeadError {
     NoHttp(String),
     #[error("the header line {0:?} is malformed")]
     BadLine(String),
+    #[error("interim answers without end")]
+    EndlessInterim,
     #[error("the answer names two different lengths")]
     TwoLengths,
     #[error("the length {0:?} is no number")]
@@ -173,6 +179,11 @@ impl Head {
             chunked = coding.eq_ignore_ascii_case("chunked");
         }
         Ok(chunked)
+    }
+
+    /// Whether the real answer follows (RFC 9110, section 15.2).
+    pub fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status) && self.status != SWITCHING_PROTOCOLS
     }
 
     /// Whether the connection stays open after this answer.

@@ -16,9 +16,9 @@ use super::talk::{Kind, Passing, Talk};
 use crate::error::{Class, LaneError, RefusalContext};
 use crate::facts::Facts;
 use crate::habits::Conduct;
-use crate::http::answer::{Answer, INTERIM_LIMIT, SWITCHING_PROTOCOLS, judge, judge_whole};
+use crate::http::answer::{Answer, judge, judge_whole};
 use crate::http::body::Body;
-use crate::http::head::{Head, HeadError};
+use crate::http::head::{Head, HeadError, SWITCHING_PROTOCOLS};
 use crate::http_source::Learnt;
 use crate::net::broke;
 use crate::redirect::{self, Visit};
@@ -36,58 +36,46 @@ impl OwnLane {
         }
         let teller = self.source.target().teller();
         let answer = if whole { judge_whole(head, teller) } else { judge(head, asked, teller) };
-        if answer == Answer::Interim {
-            talk.interim += 1;
-            return (talk.interim > INTERIM_LIMIT)
-                .then(|| self.nonsense(talk, "interim answers without end"));
-        }
-        let body = match Body::after(head) {
-            Ok(body) => body,
-            Err(error) => return Some(self.no_head(talk, &error)),
-        };
-        talk.interim = 0;
-        talk.conn.answers += 1;
         self.note_hops(head);
-        self.note_connection(talk, head, &body);
+        self.note_connection(talk, head);
         match answer {
-            Answer::Interim => None,
-            Answer::Redirect { location } => self.follow(talk, body, head, &location),
+            Answer::Redirect { location } => self.follow(talk, head, &location),
             Answer::Refused(error) => {
                 if matches!(error, LaneError::WrongRange { .. })
                     && let Some(size_bytes) = told_size(head)
                 {
                     self.source.note_told(size_bytes);
                 }
-                self.refused(talk, body, error)
+                self.refused(talk, error)
             }
             Answer::Data { ends_at, size_bytes, ranges: true, .. }
                 if self.source.doubts_end(ends_at, size_bytes, asked) =>
             {
                 let reason = "a part that ends where it was asked to end is all of the file";
-                self.refused(talk, body, LaneError::WrongRange { reason: reason.to_owned() })
+                self.refused(talk, LaneError::WrongRange { reason: reason.to_owned() })
             }
             Answer::PastEnd { size_bytes } if asked.start < size_bytes => {
                 let reason = format!(
                     "it refuses what begins at byte {}, and says that its file has {size_bytes}",
                     asked.start
                 );
-                self.refused(talk, body, LaneError::WrongRange { reason })
+                self.refused(talk, LaneError::WrongRange { reason })
             }
             Answer::NotHeld { size_bytes, lacking } => {
                 if let Err(error) = self.learn_told(head, size_bytes) {
-                    return self.fail(talk, body, error);
+                    return self.fail(talk, error);
                 }
-                self.fail(talk, body, LaneError::NotHeld { range: asked, lacking })
+                self.fail(talk, LaneError::NotHeld { range: asked, lacking })
             }
             Answer::PastEnd { size_bytes } => {
                 if let Err(error) = self.learn_told(head, size_bytes) {
-                    return self.fail(talk, body, error);
+                    return self.fail(talk, error);
                 }
                 if asked.start > size_bytes {
-                    return self.fail(talk, body, LaneError::BeyondEnd { size_bytes });
+                    return self.fail(talk, LaneError::BeyondEnd { size_bytes });
                 }
                 self.settle_done();
-                self.pass(talk, body, Kind::Settled)
+                self.pass(talk, Kind::Settled)
             }
             Answer::Data { starts_at, ends_at, size_bytes, ranges } => {
                 let facts = Facts { size_bytes, ranges, ..Facts::brief(head, &self.sent_to()) };
@@ -95,16 +83,16 @@ impl OwnLane {
                     // The owner may prefer it; those who want the file get it by asking again.
                     self.out.send(LaneEventKind::Facts(Box::new(facts.complete(head))));
                     let target = Arc::clone(&self.target);
-                    return self.go_to(talk, body, target);
+                    return self.go_to(talk, target);
                 }
                 let expected = self.source.expected();
                 let learnt = facts.check(head, &expected).and_then(|()| self.learn(facts, head));
                 match learnt {
                     Ok(Learnt::Doubtful) => {
                         // Another connection may lead to another server of a cluster.
-                        talk.reusable = false;
+                        talk.http.reusable = false;
                         let target = Arc::clone(&self.target);
-                        return self.go_to(talk, body, target);
+                        return self.go_to(talk, target);
                     }
                     Ok(Learnt::News | Learnt::Known) => {}
                     // A page of a server that is at fault for a moment, a copy that is cut off in one of
@@ -112,11 +100,11 @@ impl OwnLane {
                     Err(LaneError::Html | LaneError::SizeMismatch { .. })
                         if self.source.bears_stray() =>
                     {
-                        talk.reusable = false;
+                        talk.http.reusable = false;
                         let target = Arc::clone(&self.target);
-                        return self.go_to(talk, body, target);
+                        return self.go_to(talk, target);
                     }
-                    Err(error) => return self.fail(talk, body, error),
+                    Err(error) => return self.fail(talk, error),
                 }
                 if self.asks.front().is_some_and(|front| front.pipelined) {
                     self.source.note_conduct(Conduct::pipeline_works);
@@ -127,10 +115,10 @@ impl OwnLane {
                 let kind = if ranges { Kind::Range } else { Kind::Stream };
                 if !ranges && self.asks.sent() > 1 {
                     // The others will be answered with whole files too; this one serves them all.
-                    talk.reusable = false;
+                    talk.http.reusable = false;
                     self.asks.unsend_all_but_front();
                 }
-                talk.passing = Some(Passing { body, at: starts_at, ends_at, kind });
+                talk.passing = Some(Passing { at: starts_at, ends_at, kind });
                 None
             }
         }
@@ -152,15 +140,15 @@ impl OwnLane {
     }
 
     /// What the head tells about the connection itself.
-    fn note_connection(&mut self, talk: &mut Talk, head: &Head, body: &Body) {
-        if let Some(rtt) = talk.conn.transport().rtt() {
+    fn note_connection(&mut self, talk: &mut Talk, head: &Head) {
+        if let Some(rtt) = talk.http.conn().transport().rtt() {
             self.out.meter.note_rtt(rtt + self.source.far());
         }
-        if !head.keeps_alive() || body.ends_with_connection() {
-            talk.reusable = false;
-            self.source.note_conduct(|conduct| conduct.closed_after(talk.conn.answers, true));
+        let answers = talk.http.conn().answers;
+        if !head.keeps_alive() || talk.http.body().ends_with_connection() {
+            self.source.note_conduct(|conduct| conduct.closed_after(answers, true));
         } else {
-            self.source.note_conduct(|conduct| conduct.kept_after(talk.conn.answers));
+            self.source.note_conduct(|conduct| conduct.kept_after(answers));
         }
         let max = head.field("keep-alive").and_then(|value| keep_alive::parse(value).max_requests);
         talk.answers_left = max.or(talk.answers_left.map(|left| left.saturating_sub(1)));
@@ -189,7 +177,7 @@ impl OwnLane {
         Ok(learnt)
     }
 
-    fn follow(&mut self, talk: &mut Talk, body: Body, head: &Head, location: &str) -> Option<Next> {
+    fn follow(&mut self, talk: &mut Talk, head: &Head, location: &str) -> Option<Next> {
         let from = self.asks.front()?.sent_to.clone().unwrap_or_else(|| Arc::clone(&self.target));
         let (from, shown) = (from.url.clone(), from.cookies.clone());
         let is_passed = self.source.is_passed();
@@ -204,23 +192,23 @@ impl OwnLane {
             // A relay leads on through itself alone.
             Ok(url) if is_passed && Origin::of(&url) != Origin::of(&from) => {
                 let reason = "the relay leads away from itself".to_owned();
-                self.fail(talk, body, LaneError::RedirectInvalid { reason })
+                self.fail(talk, LaneError::RedirectInvalid { reason })
             }
             Ok(url) => {
                 let target = self.source.redirect_to(&url);
-                self.go_to(talk, body, target)
+                self.go_to(talk, target)
             }
-            Err(error) => self.fail(talk, body, error),
+            Err(error) => self.fail(talk, error),
         }
     }
 
-    fn refused(&mut self, talk: &mut Talk, body: Body, mut error: LaneError) -> Option<Next> {
+    fn refused(&mut self, talk: &mut Talk, mut error: LaneError) -> Option<Next> {
         let sent_to = self.asks.front().and_then(|front| front.sent_to.clone());
         let front = self.asks.front()?;
         if matches!(error, LaneError::WrongRange { .. }) && front.pipelined {
             // Answers out of order: nothing that follows can be trusted either.
             self.source.note_conduct(|conduct| conduct.confused = true);
-            talk.reusable = false;
+            talk.http.reusable = false;
             let is_passed = self.source.is_passed();
             return Some(Next::End(is_passed.then(|| LaneError::protocol("answers out of order"))));
         }
@@ -233,16 +221,16 @@ impl OwnLane {
         {
             front.went_back = true;
             let target = self.source.target();
-            return self.go_to(talk, body, target);
+            return self.go_to(talk, target);
         }
         if !front.whole && self.source.gives_up_ranges(&error) {
             let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
             tracing::debug!(source = %self.source.name(), %error, "asked without a range");
-            return self.go_to(talk, body, target);
+            return self.go_to(talk, target);
         }
         if front.whole && self.source.believes_end() {
             let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
-            return self.go_to(talk, body, target);
+            return self.go_to(talk, target);
         }
         // Some hosts answer 403, and not 429 or 503, to connections beyond those that they allow.
         let origin = sent_to.as_ref().and_then(|target| target.origin.as_ref());
@@ -258,8 +246,8 @@ impl OwnLane {
                 if let Some(presence) = &mut talk.presence {
                     presence.is_one_too_many();
                 }
-                talk.reusable = false;
-                return self.fail(talk, body, error);
+                talk.http.reusable = false;
+                return self.fail(talk, error);
             }
         }
         if let LaneError::Refused(refusal) = &error
@@ -282,34 +270,29 @@ impl OwnLane {
             }
             None => error,
         };
-        self.fail(talk, body, error)
+        self.fail(talk, error)
     }
 
     /// Ask the front ask again at `target`, over this connection if it leads there.
-    fn go_to(
-        &mut self,
-        talk: &mut Talk,
-        body: Body,
-        target: Arc<crate::target::Target>,
-    ) -> Option<Next> {
-        let here = target.origin.as_ref() == Some(&talk.conn.origin);
+    fn go_to(&mut self, talk: &mut Talk, target: Arc<crate::target::Target>) -> Option<Next> {
+        let here = target.origin.as_ref() == Some(&talk.http.conn().origin);
         self.target = target;
-        if here && talk.reusable && is_short(&body) {
-            return self.pass(talk, body, Kind::Again);
+        if here && talk.http.reusable && is_short(talk.http.body()) {
+            return self.pass(talk, Kind::Again);
         }
-        talk.reusable = false;
+        talk.http.reusable = false;
         Some(Next::Reconnect)
     }
 
     /// Report the front ask as failed and get rid of its body.
-    fn fail(&mut self, talk: &mut Talk, body: Body, error: LaneError) -> Option<Next> {
+    fn fail(&mut self, talk: &mut Talk, error: LaneError) -> Option<Next> {
         let front = self.asks.front()?;
         self.out.flush(front);
         if !front.reported {
             front.reported = true;
             self.out.send(LaneEventKind::Failed { swath: front.swath, error });
         }
-        self.pass(talk, body, Kind::Settled)
+        self.pass(talk, Kind::Settled)
     }
 
     /// Report the front ask as done.
@@ -324,12 +307,12 @@ impl OwnLane {
     }
 
     /// Let a body pass that nobody wants, if that is cheaper than a new connection.
-    fn pass(&mut self, talk: &mut Talk, body: Body, kind: Kind) -> Option<Next> {
-        if !is_short(&body) {
-            talk.reusable = false;
+    fn pass(&mut self, talk: &mut Talk, kind: Kind) -> Option<Next> {
+        if !is_short(talk.http.body()) {
+            talk.http.reusable = false;
             return Some(self.left_with_rest(kind));
         }
-        talk.passing = Some(Passing { body, at: 0, ends_at: None, kind });
+        talk.passing = Some(Passing { at: 0, ends_at: None, kind });
         None
     }
 
@@ -346,25 +329,23 @@ impl OwnLane {
                 self.asks.pop_front();
             }
             Kind::Again => self.asks.ask_again(),
-            Kind::Range | Kind::Stream => self.finish_data(&passing),
+            Kind::Range | Kind::Stream => self.finish_data(&passing, talk.http.body().taken()),
         }
-        if talk.reusable {
+        if talk.http.reusable {
             return None;
         }
         Some(if passing.kind == Kind::Again { Next::Reconnect } else { Next::End(None) })
     }
 
-    fn finish_data(&mut self, passing: &Passing) {
+    /// A body of `bytes` bytes of the file is complete.
+    fn finish_data(&mut self, passing: &Passing, bytes: u64) {
         let at = passing.at;
         let missing = passing.ends_at.filter(|&end| at < end);
         let size_bytes =
             if passing.kind == Kind::Stream { Some(at) } else { self.source.known_size() };
         let unknown_size = passing.kind == Kind::Stream && passing.ends_at.is_none();
         let verdict = if let Some(end) = missing {
-            Err(LaneError::Truncated {
-                got: passing.body.taken(),
-                wanted: end - (at - passing.body.taken()),
-            })
+            Err(LaneError::Truncated { got: bytes, wanted: end - (at - bytes) })
         } else if let Some(wanted) =
             self.source.known_size().filter(|&size| unknown_size && at < size)
         {
@@ -398,7 +379,6 @@ impl OwnLane {
             Ok(()) if at_end => LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) },
             // A server may answer with less than was asked for; the rest is asked for again.
             Ok(()) => {
-                let bytes = passing.body.taken();
                 if !self.source.note(|habits| habits.gave_less(bytes)) {
                     return self.asks.ask_again();
                 }
@@ -423,17 +403,18 @@ impl OwnLane {
     /// What came is not HTTP.
     pub(super) fn no_head(&mut self, talk: &mut Talk, error: &HeadError) -> Next {
         let pipelined = self.asks.front().is_some_and(|front| front.pipelined);
-        if pipelined || self.source.is_passed() || !self.source.is_unheard() {
+        let is_http = *error == HeadError::EndlessInterim;
+        if is_http || pipelined || self.source.is_passed() || !self.source.is_unheard() {
             return self.nonsense(talk, &error.to_string());
         }
         // It has never spoken HTTP with us, and will not at the next try.
-        talk.reusable = false;
+        talk.http.reusable = false;
         Next::End(Some(LaneError::NotHttp { reason: error.to_string() }))
     }
 
     /// What came is not HTTP, or not where it should be.
     pub(super) fn nonsense(&mut self, talk: &mut Talk, reason: &str) -> Next {
-        talk.reusable = false;
+        talk.http.reusable = false;
         if self.asks.front().is_some_and(|front| front.pipelined) {
             self.source.note_conduct(|conduct| conduct.confused = true);
             // Of a relay it says more: that what came before may be wrong.
@@ -451,26 +432,28 @@ impl OwnLane {
 
     /// The server ended the connection, or it broke.
     pub(super) fn connection_ended(&mut self, talk: &mut Talk, error: Option<&io::Error>) -> Next {
-        talk.reusable = false;
-        if let Some(error) = talk.conn.gateway_error() {
+        talk.http.reusable = false;
+        if let Some(error) = talk.http.conn().gateway_error() {
             return Next::End(Some(error));
         }
-        if let Some(passing) = &mut talk.passing {
+        let (cut, answers) = (talk.http.conn().was_cut(), talk.http.conn().answers);
+        if let Some(kind) = talk.passing.as_ref().map(|passing| passing.kind) {
             // A reset that a failed write has reported already looks like a proper end to a read.
             let proper = error.is_none() && !talk.write_broken;
             // Anybody on the way can cut a connection; only the server can say that it ends.
-            if proper && !talk.conn.was_cut() && passing.body.end_of_connection() {
+            if proper && !cut && talk.http.ends_properly() {
                 return self.finish_answer(talk).unwrap_or(Next::End(None));
             }
             // Nothing says that this is all of it; the digest will.
-            if passing.kind == Kind::Stream
-                && passing.body.may_end_here()
+            if kind == Kind::Stream
+                && talk.http.body().may_end_here()
                 && self.source.takes_cut_for_end()
             {
-                passing.body.end();
+                talk.http.cut_body();
                 return self.finish_answer(talk).unwrap_or(Next::End(None));
             }
-            return match passing.kind {
+            let body = talk.http.body();
+            return match kind {
                 Kind::Settled => Next::End(None),
                 Kind::Again => Next::Reconnect,
                 Kind::Range | Kind::Stream
@@ -478,46 +461,42 @@ impl OwnLane {
                 {
                     Next::End(None)
                 }
-                Kind::Range | Kind::Stream => {
-                    Next::End(Some(match (error, passing.body.remaining()) {
-                        (Some(error), _) => broke(&talk.conn.origin, error),
-                        (None, Some(left)) => LaneError::Truncated {
-                            got: passing.body.taken(),
-                            wanted: passing.body.taken() + left,
-                        },
-                        (None, None) if talk.conn.was_cut() => LaneError::Reset {
-                            reason:
-                                "it was cut off: without a length nothing says that this is all"
-                                    .to_owned(),
-                        },
-                        (None, None) => {
-                            LaneError::Reset { reason: "it ended within the body".to_owned() }
-                        }
-                    }))
-                }
+                Kind::Range | Kind::Stream => Next::End(Some(match (error, body.remaining()) {
+                    (Some(error), _) => broke(&talk.http.conn().origin, error),
+                    (None, Some(left)) => {
+                        LaneError::Truncated { got: body.taken(), wanted: body.taken() + left }
+                    }
+                    (None, None) if cut => LaneError::Reset {
+                        reason: "it was cut off: without a length nothing says that this is all"
+                            .to_owned(),
+                    },
+                    (None, None) => {
+                        LaneError::Reset { reason: "it ended within the body".to_owned() }
+                    }
+                })),
             };
         }
         let out = self.asks.sent();
         if out == 0 {
             return Next::End(None);
         }
-        if talk.conn.reused && !talk.heard {
+        if talk.http.conn().reused && !talk.heard {
             // It was closed while it lay idle; a fresh one will do.
             self.may_reuse = false;
             return Next::Reconnect;
         }
         let pipelined = out > 1 || self.asks.front().is_some_and(|front| front.pipelined);
-        if talk.input.is_empty() && pipelined {
+        if !talk.http.has_input() && pipelined {
             self.pipeline_broke(talk);
         }
-        if talk.input.is_empty() && talk.conn.answers > 0 {
+        if !talk.http.has_input() && answers > 0 {
             if !pipelined {
-                self.source.note_conduct(|conduct| conduct.closed_after(talk.conn.answers, false));
+                self.source.note_conduct(|conduct| conduct.closed_after(answers, false));
             }
             return Next::End(None);
         }
         let error = match error {
-            Some(error) => broke(&talk.conn.origin, error),
+            Some(error) => broke(&talk.http.conn().origin, error),
             None => {
                 LaneError::Reset { reason: "the server closed it without an answer".to_owned() }
             }

@@ -17,7 +17,6 @@ use super::event::LaneEventKind;
 use super::own::{Next, OwnLane};
 use super::talk::{Kind, TICK, Talk, Wake, Want};
 use crate::error::LaneError;
-use crate::http::head::Head;
 
 /// More requests than this are never out at once.
 const PIPELINE_LIMIT: usize = 64;
@@ -59,7 +58,7 @@ impl OwnLane {
             if let Some(next) = self.send(talk) {
                 return next;
             }
-            talk.window.keep(&talk.conn, self.window_bytes);
+            talk.window.keep(talk.http.conn(), self.window_bytes);
             let turn = self.turn(talk);
             if !matches!(turn, Turn::Deliver(_)) {
                 place = None;
@@ -70,13 +69,10 @@ impl OwnLane {
                 Turn::Deliver(bytes) => self.deliver(talk, bytes, &mut place).await,
                 Turn::Skip(bytes) => self.skip(talk, bytes).await,
                 Turn::Finish => self.finish_answer(talk),
-                Turn::Frame if talk.input.is_empty() => self.wait(talk, Want::Input(0)).await,
+                Turn::Frame if !talk.http.has_input() => self.wait(talk, Want::Input(0)).await,
                 Turn::Frame => self.frame(talk),
-                Turn::Head => match Head::parse(talk.input.data()) {
-                    Ok(Some((head, bytes))) => {
-                        talk.input.consume(bytes);
-                        self.on_head(talk, &head)
-                    }
+                Turn::Head => match talk.http.head(false) {
+                    Ok(Some(head)) => self.on_head(talk, &head),
                     Ok(None) => self.wait(talk, Want::Input(0)).await,
                     Err(error) => Some(self.no_head(talk, &error)),
                 },
@@ -94,11 +90,13 @@ impl OwnLane {
 
     /// A lane closed while a pipelined answer did not come: the server may have lost the request.
     fn note_lost_answers(&mut self, talk: &Talk) {
-        let patience = (talk.conn.rtt * 3).max(LOST_AFTER);
+        let patience = (talk.http.conn().rtt * 3).max(LOST_AFTER);
         let waits = talk.passing.is_none()
-            && talk.input.is_empty()
+            && !talk.http.has_input()
             && talk.last_progress.elapsed() > patience;
-        if waits && talk.conn.answers > 0 && self.asks.front().is_some_and(|front| front.pipelined)
+        if waits
+            && talk.http.conn().answers > 0
+            && self.asks.front().is_some_and(|front| front.pipelined)
         {
             self.pipeline_broke(talk);
         }
@@ -137,24 +135,27 @@ impl OwnLane {
             let whole = self.source.asks_whole();
             let first_or_whole = first || whole;
             if out > 0
-                && (first_or_whole || !quirks.pipelines || out >= PIPELINE_LIMIT || !talk.reusable)
+                && (first_or_whole
+                    || !quirks.pipelines
+                    || out >= PIPELINE_LIMIT
+                    || !talk.http.reusable)
             {
                 return None;
             }
-            let served = talk.conn.answers + out as u64;
+            let served = talk.http.conn().answers + out as u64;
             let exhausted = quirks.requests_per_connection.is_some_and(|limit| served >= limit)
                 || talk.answers_left.is_some_and(|left| out as u64 >= left);
             if exhausted {
                 // What is out is still answered; with nothing out there is no use in staying.
-                talk.reusable &= out > 0;
+                talk.http.reusable &= out > 0;
                 return (out == 0).then_some(Next::End(None));
             }
             let range = Range::new(position, end);
             let (accept, extra) = if first { self.source.first_wishes() } else { ("*/*", "") };
             if whole {
-                self.target.append_whole(talk.outgoing(), accept, extra);
+                self.target.append_whole(talk.http.output(), accept, extra);
             } else {
-                self.target.append(talk.outgoing(), range, accept, extra);
+                self.target.append(talk.http.output(), range, accept, extra);
             }
             self.asks.mark_sent(&self.target, whole);
             self.out.meter.count_request();
@@ -180,15 +181,16 @@ impl OwnLane {
         let Some(passing) = &talk.passing else {
             return if self.asks.sent() > 0 { Turn::Head } else { Turn::Rest };
         };
-        if passing.body.is_done() {
+        let body = talk.http.body();
+        if body.is_done() {
             return Turn::Finish;
         }
-        let payload = passing.body.payload();
+        let payload = body.payload();
         if payload == 0 {
             return Turn::Frame;
         }
         if matches!(passing.kind, Kind::Settled | Kind::Again) {
-            return if passing.body.taken() > SETTLED_LIMIT_BYTES {
+            return if body.taken() > SETTLED_LIMIT_BYTES {
                 Turn::Leave(self.left_with_rest(passing.kind))
             } else {
                 Turn::Skip(payload)
@@ -251,21 +253,18 @@ impl OwnLane {
             }
             return self.woken(talk, wake);
         }
-        if !self.out.has_buffer() && !talk.input.is_empty() {
+        if !self.out.has_buffer() && talk.http.has_input() {
             self.want_buffer(place);
             return None;
         }
-        if !talk.input.is_empty() {
+        if talk.http.has_input() {
             let front = self.asks.front()?;
             let room = self.out.room(front, bytes);
-            let data = talk.input.data();
-            let moved = room.len().min(data.len());
-            room[..moved].copy_from_slice(&data[..moved]);
-            talk.input.consume(moved);
+            let moved = talk.http.take_buffered(room);
             self.delivered(talk, moved);
             return None;
         }
-        if !self.out.has_buffer() && !talk.conn.is_plain() {
+        if !self.out.has_buffer() && !talk.http.conn().is_plain() {
             // Only reading shows whether TLS has something; a little comes by way of the input.
             return self.wait(talk, Want::Input(bytes)).await;
         }
@@ -295,7 +294,6 @@ impl OwnLane {
     fn delivered(&mut self, talk: &mut Talk, bytes: usize) {
         self.spend(bytes);
         if let Some(passing) = &mut talk.passing {
-            passing.body.take(bytes as u64);
             passing.at = passing.at.saturating_add(bytes as u64);
         }
         if let Some(front) = self.asks.front() {
@@ -312,34 +310,25 @@ impl OwnLane {
                 return self.woken(talk, wake);
             }
         };
-        let skipped = if talk.input.is_empty() {
+        let skipped = if !talk.http.has_input() {
             match talk.wait(&mut self.orders, &mut self.out, Want::Skip(bytes)).await {
                 Wake::Read(Ok(skipped)) if skipped > 0 => skipped,
                 other => return self.woken(talk, other),
             }
         } else {
-            let skipped = usize::try_from(bytes).unwrap_or(usize::MAX).min(talk.input.data().len());
-            talk.input.consume(skipped);
-            skipped
+            talk.http.skip_buffered(bytes)
         };
         self.spend(skipped);
         self.out.meter.count_wasted(skipped as u64);
         if let Some(passing) = &mut talk.passing {
-            passing.body.take(skipped as u64);
             passing.at = passing.at.saturating_add(skipped as u64);
         }
         None
     }
 
     fn frame(&mut self, talk: &mut Talk) -> Option<Next> {
-        let passing = talk.passing.as_mut()?;
-        match passing.body.frame(talk.input.data()) {
-            Ok(used) => {
-                talk.input.consume(used);
-                None
-            }
-            Err(error) => Some(Next::End(Some(LaneError::protocol(error.to_string())))),
-        }
+        let error = talk.http.frame().err()?;
+        Some(Next::End(Some(LaneError::protocol(error.to_string()))))
     }
 
     async fn wait(&mut self, talk: &mut Talk, want: Want<'_>) -> Option<Next> {
@@ -373,9 +362,9 @@ impl OwnLane {
             Wake::Read(Ok(bytes))
                 if bytes > 0 && talk.passing.is_none() && self.asks.sent() == 0 =>
             {
-                talk.reusable = false;
+                talk.http.reusable = false;
                 // A relay that sends anything else has lost its place.
-                let is_odd = self.source.is_passed() && !talk.input.data().starts_with(b"HTTP/");
+                let is_odd = self.source.is_passed() && !talk.http.input().starts_with(b"HTTP/");
                 let error = is_odd.then(|| LaneError::protocol("bytes that nobody asked for"));
                 Some(Next::End(error))
             }
@@ -398,7 +387,7 @@ impl OwnLane {
         let limit = self.source.net().timeout();
         let waits = self.asks.sent() > 0;
         (waits && silence >= limit).then(|| {
-            talk.reusable = false;
+            talk.http.reusable = false;
             Next::End(Some(LaneError::Timeout { after: limit }))
         })
     }

@@ -228,14 +228,10 @@ impl OwnLane {
 
     /// Keep the connection for another lane if nothing is under way on it.
     fn put_aside(&mut self, mut talk: Talk) {
-        let clean = talk.input.is_empty()
-            && talk.all_sent()
-            && !talk.write_broken
-            && self.asks.sent() == 0
-            && talk.passing.is_none();
-        if clean && talk.reusable {
-            talk.window.keep(&talk.conn, None);
-            self.source.net().keep_idle(talk.conn);
+        talk.window.keep(talk.http.conn(), None);
+        let clean = !talk.write_broken && self.asks.sent() == 0 && talk.passing.is_none();
+        if clean && let Some(conn) = talk.http.into_reusable() {
+            self.source.net().keep_idle(conn);
         }
     }
 

@@ -1,5 +1,4 @@
-//! One connection in use by a lane: bytes not yet understood, bytes not yet sent, and waiting for
-//! orders, data and time at once.
+//! One connection in use by a lane, and waiting for orders, data and time at once.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -18,30 +17,21 @@ use super::behind::Behind;
 use super::delivery::Delivery;
 use super::window::Window;
 use crate::hosts::Presence;
-use crate::http::body::Body;
-use crate::http::head::HEAD_LIMIT_BYTES;
-use crate::net::Conn;
+use crate::net::{Conn, Http1Conn};
 
 /// A connection in use.
 pub(super) struct Talk {
-    pub conn: Conn,
-    pub input: Input,
-    outgoing: Vec<u8>,
-    sent_bytes: usize,
+    pub http: Http1Conn,
     /// Writing failed; what the server still has to say is read nevertheless.
     pub write_broken: bool,
     /// Something came since this lane has the connection.
     pub heard: bool,
-    /// The connection may serve another lane after this one.
-    pub reusable: bool,
     /// The server said that it answers so many more requests, those already sent included.
     pub answers_left: Option<u64>,
     /// The body that is passing.
     pub passing: Option<Passing>,
     /// It counts as one to its host.
     pub presence: Option<Presence>,
-    /// Interim answers since the last final one.
-    pub interim: u32,
     /// When this lane got the connection.
     pub begun: Instant,
     pub last_progress: Instant,
@@ -57,7 +47,6 @@ pub(super) struct Talk {
 
 /// A body on its way through a lane.
 pub(super) struct Passing {
-    pub body: Body,
     /// Offset in the file of the next payload byte.
     pub at: u64,
     /// Offset just after the announced data.
@@ -119,17 +108,12 @@ impl Talk {
         Talk {
             behind: Behind::new(&conn, now),
             window: Window::default(),
-            conn,
-            input: Input::default(),
-            outgoing: Vec::new(),
-            sent_bytes: 0,
+            http: Http1Conn::new(conn),
             write_broken: false,
             heard: false,
-            reusable: true,
             answers_left: None,
             passing: None,
             presence: None,
-            interim: 0,
             begun: now,
             last_progress: now,
             fast: false,
@@ -138,20 +122,6 @@ impl Talk {
             timer: Box::pin(sleep_until(now + TICK)),
             scratch: Vec::new(),
         }
-    }
-
-    /// The queue of bytes to send, to append to.
-    pub fn outgoing(&mut self) -> &mut Vec<u8> {
-        if self.sent_bytes == self.outgoing.len() {
-            self.outgoing.clear();
-            self.sent_bytes = 0;
-        }
-        &mut self.outgoing
-    }
-
-    /// Whether everything was sent.
-    pub fn all_sent(&self) -> bool {
-        self.sent_bytes == self.outgoing.len()
     }
 
     /// Send what is queued and wait for an order, for what is wanted, or for time to pass.
@@ -189,7 +159,7 @@ impl Talk {
             if self.timer.as_mut().poll(cx).is_ready() {
                 let now = Instant::now();
                 if listens && now >= self.behind.due(self.last_progress) {
-                    self.behind.look(&self.conn, now);
+                    self.behind.look(self.http.conn(), now);
                     out.meter.note_behind(self.behind.bytes());
                 }
                 if self.fast && now.duration_since(self.last_progress) < SLOW_GAP {
@@ -210,16 +180,16 @@ impl Talk {
     /// good deal of it is there, if bytes come fast. Never until more than can come.
     fn set_low_water(&mut self, coming_bytes: u64) {
         // What TLS holds already does not come any more.
-        let held = if self.conn.is_plain() { 0 } else { TLS_HOLDS_BYTES };
+        let held = if self.http.conn().is_plain() { 0 } else { TLS_HOLDS_BYTES };
         let mark =
             if self.fast { LOW_WATER_BYTES.min(coming_bytes.saturating_sub(held)) } else { 1 };
-        self.conn.set_low_water(usize::try_from(mark).unwrap_or(1));
+        self.http.conn_mut().set_low_water(usize::try_from(mark).unwrap_or(1));
     }
 
     /// Every byte wakes the lane again.
     fn slow_down(&mut self) {
         self.fast = false;
-        self.conn.set_low_water(1);
+        self.http.conn_mut().set_low_water(1);
     }
 
     /// `bytes` came: note when, and whether they come fast; answers how long nothing had come.
@@ -242,15 +212,13 @@ impl Talk {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) {
-        while !self.all_sent() && !self.write_broken {
-            match self.conn.poll_write(cx, &self.outgoing[self.sent_bytes..]) {
-                Poll::Pending => return,
-                Poll::Ready(Ok(bytes)) if bytes > 0 => {
-                    self.sent_bytes += bytes;
-                    self.last_progress = Instant::now();
-                }
-                Poll::Ready(_) => self.write_broken = true,
-            }
+        let unsent_bytes = self.http.unsent_bytes();
+        if unsent_bytes == 0 || self.write_broken {
+            return;
+        }
+        self.write_broken = matches!(self.http.poll_send(cx), Poll::Ready(Err(_)));
+        if self.http.unsent_bytes() < unsent_bytes {
+            self.last_progress = Instant::now();
         }
     }
 
@@ -264,24 +232,19 @@ impl Talk {
             Want::Nothing | Want::Until(_) => return Poll::Pending,
             Want::Buffer(take) => return Pin::new(&mut **take).poll(cx).map(Wake::Buffer),
             Want::Payload(..) if !out.has_buffer() => {
-                return self.conn.poll_readable(cx).map(|result| match result {
+                return self.http.conn().poll_readable(cx).map(|result| match result {
                     Ok(()) => Wake::Readable,
                     Err(error) => Wake::Read(Err(error)),
                 });
             }
-            Want::Payload(ask, limit) => self.conn.poll_read(cx, out.room(ask, *limit)),
+            Want::Payload(ask, limit) => self.http.poll_payload(cx, out.room(ask, *limit)),
             Want::Skip(limit) => {
-                if self.scratch.is_empty() && !self.conn.is_plain() {
+                if self.scratch.is_empty() && !self.http.conn().is_plain() {
                     self.scratch.resize(SCRATCH_BYTES, 0);
                 }
-                self.conn.poll_discard(cx, &mut self.scratch, *limit)
+                self.http.poll_skip(cx, &mut self.scratch, *limit)
             }
-            Want::Input(_) | Want::Rest => {
-                self.conn.poll_read(cx, self.input.spare()).map_ok(|bytes| {
-                    self.input.wrote(bytes);
-                    bytes
-                })
-            }
+            Want::Input(_) | Want::Rest => self.http.poll_fill(cx),
         };
         read.map(|result| {
             if let Ok(bytes) = result
@@ -291,7 +254,7 @@ impl Talk {
                 if paused > PAUSE {
                     out.meter.count_pause(paused);
                 }
-                self.behind.read(&self.conn, self.last_progress);
+                self.behind.read(self.http.conn(), self.last_progress);
                 out.meter.note_behind(self.behind.bytes());
             }
             Wake::Read(result)
@@ -318,48 +281,3 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Room for what is thrown away from a TLS connection.
 const SCRATCH_BYTES: usize = 64 * 1024;
-
-/// Bytes that came and are not understood yet: heads, framing, and what came along with them.
-#[derive(Default)]
-pub(super) struct Input {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-/// Enough for nearly every head; what comes along of the body is copied, so it is not large.
-const INPUT_BYTES: usize = 16 * 1024;
-
-impl Input {
-    pub fn data(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.start == self.end
-    }
-
-    pub fn consume(&mut self, bytes: usize) {
-        self.start = (self.start + bytes).min(self.end);
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-    }
-
-    fn spare(&mut self) -> &mut [u8] {
-        if self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
-        if self.end == self.bytes.len() {
-            let grown = if self.bytes.is_empty() { INPUT_BYTES } else { HEAD_LIMIT_BYTES };
-            self.bytes.resize(grown.max(self.bytes.len()), 0);
-        }
-        &mut self.bytes[self.end..]
-    }
-
-    fn wrote(&mut self, bytes: usize) {
-        self.end += bytes;
-    }
-}

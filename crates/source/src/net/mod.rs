@@ -12,6 +12,7 @@ mod credentials;
 mod dialled;
 mod gateway;
 mod happy;
+mod http1;
 mod idle;
 mod kernel;
 mod options;
@@ -41,6 +42,7 @@ pub(crate) use connect::broke;
 pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Come, Dialled};
+pub(crate) use http1::Http1Conn;
 pub use kernel::Arrivals;
 pub use options::{
     NetError, NetOptions, Reach, RelayAccess, UnknownServer, UnknownServers, check_header,
