@@ -7,6 +7,7 @@
 
 pub mod accept;
 pub mod checksums;
+pub mod chunks;
 pub mod conditions;
 pub mod content_range;
 pub mod depot;

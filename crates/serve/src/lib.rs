@@ -29,11 +29,6 @@ pub use tokens::{Token, TokensError, new_token, read_tokens};
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// Understand `bytes` as a body in chunks, as it comes with a file that is sent.
-    pub fn bodies(bytes: &[u8]) {
-        crate::http::fuzz_bodies(bytes);
-    }
-
     /// Understand `bytes` as the requests of a client.
     pub fn requests(bytes: &[u8]) {
         crate::http::fuzz_requests(bytes);

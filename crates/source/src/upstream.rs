@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::error::LaneError;
 use crate::http::head::{Head, HeadError, SWITCHING_PROTOCOLS};
-use crate::net::{Conn, Http1Conn, Net, Tunnel};
+use crate::net::{Conn, Http1Conn, Net, Transport, Tunnel};
 use crate::source::Trust;
 use crate::target::Origin;
 
@@ -96,7 +96,7 @@ impl Upstream {
     /// The round trip to the server, as far as known without what waits in queues.
     pub fn rtt(&self) -> Duration {
         let conn = self.http.conn();
-        conn.transport().min_rtt().map_or(conn.rtt, |least| least.min(conn.rtt))
+        conn.transport().and_then(Transport::min_rtt).map_or(conn.rtt, |least| least.min(conn.rtt))
     }
 
     /// Whether it has answered before: its server may have closed it since, without any fault of the
@@ -107,7 +107,7 @@ impl Upstream {
 
     /// Whether a request may be sent before the answer to the one before it has ended.
     pub fn bears_more(&self) -> bool {
-        !self.http.conn().is_gateway()
+        !self.http.conn().is_by_library()
     }
 
     /// Whether something that came is not used yet.

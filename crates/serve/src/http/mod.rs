@@ -5,7 +5,6 @@
 //! HTTP/2; `seats` has places for connections; `records` keeps what is encrypted in step with young connections.
 
 mod body;
-mod chunks;
 mod connection;
 mod head;
 mod held;
@@ -32,7 +31,5 @@ pub use stream::{Stream, poll_input, send_file};
 pub use target::Target;
 pub(crate) use two::serve_two;
 
-#[cfg(feature = "fuzzing")]
-pub(crate) use chunks::fuzz_bodies;
 #[cfg(feature = "fuzzing")]
 pub(crate) use head::fuzz_requests;

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use swath_formats::chunks::Chunks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::chunks::Chunks;
 use super::connection::within;
 use super::head::{Body, Head, Version};
 use super::pace::Pace;
@@ -44,7 +44,7 @@ impl<'a> Received<'a> {
         let (length, rest) = match head.body {
             Body::None => (Some(0), Rest::Bytes(0)),
             Body::Bytes(bytes) => (Some(bytes), Rest::Bytes(bytes)),
-            Body::Chunked => (None, Rest::Chunks(Chunks::new())),
+            Body::Chunked => (None, Rest::Chunks(Chunks::strict())),
         };
         let waits = head.version == Version::OneOne
             && head.field("expect").is_some_and(|it| it.eq_ignore_ascii_case("100-continue"));
@@ -77,7 +77,7 @@ impl<'a> Received<'a> {
                     *left -= here as u64;
                 }
                 Rest::Chunks(chunks) => chunks
-                    .take(self.input, &mut part, PART_BYTES)
+                    .read(self.input, &mut part, PART_BYTES)
                     .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
             }
             if !part.is_empty() || self.is_whole() {
@@ -99,7 +99,7 @@ impl<'a> Received<'a> {
         // with them and stays in `input`.
         let ahead = match &self.rest {
             Rest::Bytes(left) => *left,
-            Rest::Chunks(chunks) => chunks.ahead_bytes().max(LINE_BYTES),
+            Rest::Chunks(chunks) => chunks.payload().max(LINE_BYTES),
         };
         self.input.reserve(READ_BYTES);
         let most = self.pace.allowed(ahead.min(PART_BYTES as u64)).await;

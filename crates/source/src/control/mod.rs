@@ -27,7 +27,7 @@ use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge};
 use crate::http::head::Head;
-use crate::net::{Conn, Net};
+use crate::net::{Conn, Net, Transport};
 use crate::redirect::{self, Visit};
 use crate::shown::without_credentials;
 use crate::source::Trust;
@@ -284,7 +284,7 @@ async fn open_once(
     let facts = Connected {
         peer: conn.peer,
         rtt: conn.rtt,
-        tls: conn.transport().encryption().map(|it| it.name),
+        tls: conn.transport().and_then(Transport::encryption).map(|it| it.name),
     };
     let mut exchange = Exchange::new(conn, net, net.timeout());
     exchange.is_head = request.method == Method::Head;

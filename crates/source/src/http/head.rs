@@ -125,6 +125,23 @@ impl Head {
         }
     }
 
+    /// One that the library has read; names are in lower case.
+    pub fn made(
+        status: u16,
+        reason: &str,
+        fields: Vec<(String, String)>,
+    ) -> Result<Head, HeadError> {
+        let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > HEAD_LIMIT_BYTES {
+            return Err(HeadError::TooLong);
+        }
+        if fields.len() > HEADER_LIMIT {
+            return Err(HeadError::TooManyFields);
+        }
+        let reason = reason.to_owned();
+        Ok(Head { minor_version: 1, status, reason, fields, odd_line: None })
+    }
+
     /// The first line that is no header field and was passed over, shortened.
     pub fn odd_line(&self) -> Option<&str> {
         self.odd_line.as_deref()

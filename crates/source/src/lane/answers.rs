@@ -20,7 +20,7 @@ use crate::http::answer::{Answer, judge, judge_whole};
 use crate::http::body::Body;
 use crate::http::head::{Head, HeadError, SWITCHING_PROTOCOLS};
 use crate::http_source::Learnt;
-use crate::net::broke;
+use crate::net::{Transport, broke};
 use crate::redirect::{self, Visit};
 use crate::target::Origin;
 
@@ -141,7 +141,7 @@ impl OwnLane {
 
     /// What the head tells about the connection itself.
     fn note_connection(&mut self, talk: &mut Talk, head: &Head) {
-        if let Some(rtt) = talk.http.conn().transport().rtt() {
+        if let Some(rtt) = talk.http.conn().transport().and_then(Transport::rtt) {
             self.out.meter.note_rtt(rtt + self.source.far());
         }
         let answers = talk.http.conn().answers;
@@ -433,7 +433,7 @@ impl OwnLane {
     /// The server ended the connection, or it broke.
     pub(super) fn connection_ended(&mut self, talk: &mut Talk, error: Option<&io::Error>) -> Next {
         talk.http.reusable = false;
-        if let Some(error) = talk.http.conn().gateway_error() {
+        if let Some(error) = talk.http.take_failure() {
             return Next::End(Some(error));
         }
         let (cut, answers) = (talk.http.conn().was_cut(), talk.http.conn().answers);

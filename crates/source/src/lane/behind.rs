@@ -6,7 +6,7 @@
 
 use tokio::time::{Duration, Instant};
 
-use crate::net::{Arrivals, Conn};
+use crate::net::{Arrivals, Conn, Transport};
 
 /// An estimate: what came before its turn, less what has had its turn since. Bytes that came in
 /// order between two looks make it too small, never too large; so it is renewed while bytes come.
@@ -21,7 +21,7 @@ pub(super) struct Behind {
 impl Behind {
     /// Of a connection that this lane gets at `now`.
     pub fn new(conn: &Conn, now: Instant) -> Behind {
-        Behind { last: conn.transport().arrivals(), bytes: 0, looked_at: now }
+        Behind { last: conn.transport().and_then(Transport::arrivals), bytes: 0, looked_at: now }
     }
 
     /// Whether anything can be known.
@@ -39,7 +39,9 @@ impl Behind {
     /// See what has come.
     pub fn look(&mut self, conn: &Conn, now: Instant) {
         self.looked_at = now;
-        if let (Some(last), Some(came)) = (self.last, conn.transport().arrivals()) {
+        if let (Some(last), Some(came)) =
+            (self.last, conn.transport().and_then(Transport::arrivals))
+        {
             self.bytes = still_behind(self.bytes, last, came);
             self.last = Some(came);
         }

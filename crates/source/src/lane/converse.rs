@@ -369,6 +369,8 @@ impl OwnLane {
                 Some(Next::End(error))
             }
             Wake::Read(Ok(bytes)) if bytes > 0 => None,
+            // The library has told the end of a body.
+            Wake::Read(Ok(_)) if talk.passing.is_some() && talk.http.body().is_done() => None,
             Wake::Read(Ok(_)) => Some(self.connection_ended(talk, None)),
             Wake::Read(Err(error)) => Some(self.connection_ended(talk, Some(&error))),
             Wake::Tick => self.look_around(talk),

@@ -3,7 +3,7 @@
 //! A task owns the connection; the [`LaneHandle`] sends it orders and it answers with [`LaneEvent`]s.
 //! `own` is the life of a lane over HTTP/1.1 of our own (`asks` holds what was asked for, `converse` and
 //! `answers` talk, `delivery` fills pool buffers). What our own does not speak goes through a library
-//! behind the same connection (`net::gateway`). `local` is that of one without a protocol between.
+//! behind the same driver (`net::library`). `local` is that of one without a protocol between.
 
 mod answers;
 mod asks;

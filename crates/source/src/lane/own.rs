@@ -153,10 +153,10 @@ impl OwnLane {
         let rtt = conn.rtt + self.source.far();
         self.out.meter.note_rtt(rtt);
         let pipelines = self.source.quirks().pipelines;
-        if conn.is_gateway() {
+        if conn.is_by_library() {
             self.source.note_conduct(|conduct| conduct.fallback = true);
         }
-        let http = if conn.is_gateway() { "HTTP by library" } else { "HTTP/1.1" };
+        let http = if conn.is_by_library() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
         tracing::debug!(source = %self.source.name(), %peer, ?rtt, reused, http, "connected");
         self.out.send(LaneEventKind::Up {

@@ -18,10 +18,11 @@ pub(super) struct Window {
 impl Window {
     /// See to it that the window of `conn` is as wanted; called whenever something may have come.
     pub fn keep(&mut self, conn: &Conn, wanted_bytes: Option<u64>) {
+        let Some(transport) = conn.transport() else { return };
         match (wanted_bytes, self.told) {
             (None, None) => {}
             (None, Some(_)) => {
-                conn.transport().limit_window(u64::MAX);
+                transport.limit_window(u64::MAX);
                 self.told = None;
             }
             (Some(wanted), told) => {
@@ -29,7 +30,7 @@ impl Window {
                 let is_kept =
                     told.is_some_and(|(bytes, at)| bytes == wanted && now < at + TELL_AGAIN);
                 if !is_kept {
-                    conn.transport().limit_window(wanted);
+                    transport.limit_window(wanted);
                     self.told = Some((wanted, now));
                 }
             }

@@ -117,7 +117,7 @@ impl Net {
             let limit = net.timeout().min(CONNECT_WITHIN);
             let opened = timeout(limit, net.connect_new(&origin, trust, false, told)).await;
             if let Ok(Ok(conn)) = opened
-                && !conn.is_gateway()
+                && !conn.is_by_library()
             {
                 net.keep_idle(conn);
             }

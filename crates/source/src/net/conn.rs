@@ -14,16 +14,13 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use url::Url;
 
-use super::gateway::Gateway;
+use super::library::Library;
 use super::transport::Transport;
-use crate::error::LaneError;
 use crate::target::Origin;
 
 /// An open connection to an origin.
 pub(crate) struct Conn {
-    transport: Box<dyn Transport>,
-    /// The library at the other end of a pipe.
-    gateway: Option<Gateway>,
+    carrier: Carrier,
     pub origin: Origin,
     pub peer: SocketAddr,
     /// Round-trip time seen while connecting.
@@ -41,6 +38,13 @@ pub(crate) struct Conn {
     cut: bool,
 }
 
+/// What carries requests and answers.
+enum Carrier {
+    /// A stream of bytes, on which we speak HTTP/1.1.
+    Transport(Box<dyn Transport>),
+    Library(Box<Library>),
+}
+
 /// Relays that carry a connection.
 pub(crate) type Via = Arc<[Url]>;
 
@@ -52,9 +56,17 @@ impl Conn {
         peer: SocketAddr,
         rtt: Duration,
     ) -> Conn {
+        Conn::over(Carrier::Transport(transport), origin, peer, rtt)
+    }
+
+    /// The library; `rtt` is the round trip that another connection showed.
+    pub fn by_library(library: Library, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
+        Conn::over(Carrier::Library(Box::new(library)), origin, peer, rtt)
+    }
+
+    fn over(carrier: Carrier, origin: Origin, peer: SocketAddr, rtt: Duration) -> Conn {
         Conn {
-            transport,
-            gateway: None,
+            carrier,
             origin,
             peer,
             rtt,
@@ -72,29 +84,42 @@ impl Conn {
         Conn { via: Via::clone(via), ..self }
     }
 
-    /// The library, behind a pipe.
-    pub fn gateway(
-        (gateway, pipe): (Gateway, tokio::io::DuplexStream),
-        origin: Origin,
-        peer: SocketAddr,
-        rtt: Duration,
-    ) -> Conn {
-        Conn { gateway: Some(gateway), ..Conn::new(Box::new(pipe), origin, peer, rtt) }
+    /// Returns the stream of bytes; `None` where the library has it.
+    pub fn transport(&self) -> Option<&dyn Transport> {
+        match &self.carrier {
+            Carrier::Transport(transport) => Some(&**transport),
+            Carrier::Library(_) => None,
+        }
     }
 
-    /// What carries it.
-    pub fn transport(&self) -> &dyn Transport {
-        &*self.transport
+    /// Returns the library, where it speaks for us.
+    pub fn library(&mut self) -> Option<&mut Library> {
+        match &mut self.carrier {
+            Carrier::Transport(_) => None,
+            Carrier::Library(library) => Some(library),
+        }
+    }
+
+    /// Whether the library speaks for us.
+    pub fn is_by_library(&self) -> bool {
+        matches!(self.carrier, Carrier::Library(_))
+    }
+
+    /// The stream of bytes, to read and write.
+    fn stream(&mut self) -> io::Result<Pin<&mut Box<dyn Transport>>> {
+        match &mut self.carrier {
+            Carrier::Transport(transport) => Ok(Pin::new(transport)),
+            Carrier::Library(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn plain_socket(&self) -> Option<&TcpStream> {
+        self.transport().and_then(Transport::plain_socket)
     }
 
     /// Whether [`Conn::poll_readable`] means anything; with TLS only reading shows what is there.
     pub fn is_plain(&self) -> bool {
-        self.transport.plain_socket().is_some()
-    }
-
-    /// Whether the gateway is behind it.
-    pub fn is_gateway(&self) -> bool {
-        self.gateway.is_some()
+        self.plain_socket().is_some()
     }
 
     /// Whether it ended in a way that anybody between us and the server can bring about.
@@ -102,14 +127,9 @@ impl Conn {
         self.cut
     }
 
-    /// Why the gateway could not go on, if it is to blame for the end of this connection.
-    pub fn gateway_error(&self) -> Option<LaneError> {
-        self.gateway.as_ref().and_then(Gateway::failure)
-    }
-
     /// Waits for bytes without reading them; always ready where only reading can tell.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.transport.plain_socket() {
+        match self.plain_socket() {
             Some(tcp) => tcp.poll_read_ready(cx),
             None => Poll::Ready(Ok(())),
         }
@@ -118,7 +138,7 @@ impl Conn {
     /// Reads what is there into `space`; 0 is the end of the connection.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut space = ReadBuf::new(space);
-        match ready!(Pin::new(&mut self.transport).poll_read(cx, &mut space)) {
+        match ready!(self.stream()?.poll_read(cx, &mut space)) {
             // Many servers close without the farewell that TLS asks for; most bodies have lengths.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.cut = true,
             other => other?,
@@ -134,7 +154,7 @@ impl Conn {
         limit_bytes: u64,
     ) -> Poll<io::Result<usize>> {
         let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX).min(DISCARD_AT_ONCE_BYTES);
-        match self.transport.plain_socket() {
+        match self.plain_socket() {
             Some(tcp) => poll_discard(tcp, cx, limit),
             None => {
                 let limit = limit.min(scratch.len());
@@ -145,7 +165,7 @@ impl Conn {
 
     /// Writes from `data`; returns how much was taken.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
+        let written = ready!(self.stream()?.poll_write(cx, data))?;
         // What does not leave at once leaves with the next read or write.
         let _ = self.poll_flush(cx)?;
         Poll::Ready(Ok(written))
@@ -153,19 +173,20 @@ impl Conn {
 
     /// Sends what was written and has not left.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_flush(cx)
+        self.stream()?.poll_flush(cx)
     }
 
     /// Ends our direction.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_shutdown(cx)
+        self.stream()?.poll_shutdown(cx)
     }
 
     /// Wakes up only when that many bytes are there (or the connection ends). Fewer wake-ups at
     /// high rates; 1 is the normal state. With TLS it counts what is on the wire.
     pub fn set_low_water(&mut self, bytes: usize) {
         let bytes = bytes.max(1);
-        if self.low_water != bytes && self.transport.set_low_water(bytes) {
+        let is_set = || self.transport().is_some_and(|it| it.set_low_water(bytes));
+        if self.low_water != bytes && is_set() {
             self.low_water = bytes;
         }
     }
@@ -173,6 +194,9 @@ impl Conn {
     /// Whether nothing has come and the other end has not closed: fit for another use.
     pub fn is_quiet(&mut self) -> bool {
         let mut cx = Context::from_waker(std::task::Waker::noop());
+        if let Some(library) = self.library() {
+            return library.is_quiet(&mut cx);
+        }
         let mut byte = [0];
         self.poll_read(&mut cx, &mut byte).is_pending()
     }
@@ -198,7 +222,7 @@ impl Tunnel {
 
 impl Transport for Tunnel {
     fn socket(&self) -> Option<&TcpStream> {
-        self.conn.transport.socket()
+        self.conn.transport().and_then(Transport::socket)
     }
 }
 

@@ -13,8 +13,8 @@ use url::{Host, Url};
 use super::address::is_public;
 use super::conn::{Conn, Via};
 use super::credentials::from_url;
-use super::gateway::Gateway;
 use super::happy::first_to_answer;
+use super::library::Library;
 use super::options::NetError;
 use super::transport::ReadAhead;
 use super::{Net, kernel, tls, tunnel};
@@ -111,12 +111,8 @@ impl Net {
         }
         // This connection has shown the round-trip time; the library makes its own.
         let by_library = || {
-            Ok(Conn::gateway(
-                Gateway::open(self.client(origin, trust)?, origin),
-                origin.clone(),
-                peer,
-                rtt,
-            ))
+            let library = Library::new(self.client(origin, trust)?, origin);
+            Ok(Conn::by_library(library, origin.clone(), peer, rtt))
         };
         if fallback || proxy.is_some_and(|proxy| proxy.scheme() != "http") {
             return by_library();

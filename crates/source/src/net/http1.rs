@@ -8,22 +8,31 @@
 //! For each answer: [`Http1Conn::poll_head`], then [`Http1Conn::poll_body`] until [`Http1Conn::body`] is
 //! done. A caller that waits for more than the connection takes the single steps instead:
 //! [`Http1Conn::head`], [`Http1Conn::frame`], [`Http1Conn::poll_fill`], [`Http1Conn::poll_payload`].
+//!
+//! Where the library speaks for us its heads and parts of bodies take the place of bytes that are
+//! understood here; all else is the same.
 
 use std::io;
 use std::task::{Context, Poll, ready};
 
+use bytes::{Buf as _, Bytes};
+use swath_formats::chunks::ChunkError;
 use tokio::net::TcpStream;
 
 use super::conn::Conn;
 use super::connect::broke;
+use super::library::Came;
+use super::transport::Transport;
 use crate::error::LaneError;
-use crate::http::body::{Body, BodyError};
+use crate::http::body::Body;
 use crate::http::head::{HEAD_LIMIT_BYTES, Head, HeadError, INTERIM_LIMIT};
 
 /// A connection on which HTTP/1.1 is spoken.
 pub(crate) struct Http1Conn {
     conn: Conn,
     input: Input,
+    /// The head that the library has read.
+    made_head: Option<Result<Head, HeadError>>,
     output: Output,
     /// The body of the last answer.
     body: Body,
@@ -42,6 +51,7 @@ impl Http1Conn {
         Http1Conn {
             conn,
             input: Input::default(),
+            made_head: None,
             output: Output::default(),
             body: Body::none(),
             reusable: true,
@@ -76,6 +86,10 @@ impl Http1Conn {
 
     /// Sends what is queued; ready when all of it was taken.
     pub fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(library) = self.conn.library() {
+            library.send(self.output.queue());
+            return Poll::Ready(Ok(()));
+        }
         while self.unsent_bytes() > 0 {
             match ready!(self.conn.poll_write(cx, self.output.left()))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -87,7 +101,7 @@ impl Http1Conn {
 
     /// Whether bytes are here that are not understood yet.
     pub fn has_input(&self) -> bool {
-        !self.input.data().is_empty()
+        !self.input.data().is_empty() || self.made_head.is_some()
     }
 
     /// What is here and not understood yet.
@@ -99,11 +113,7 @@ impl Http1Conn {
     /// comes next; none does behind the answer to a request for the head alone (`is_head`).
     pub fn head(&mut self, is_head: bool) -> Result<Option<Head>, HeadError> {
         loop {
-            let input = self.input.data();
-            let parsed =
-                if self.is_strict { Head::parse_strictly(input) } else { Head::parse(input) };
-            let Some((head, bytes)) = parsed? else { return Ok(None) };
-            self.input.consume(bytes);
+            let Some(head) = self.any_head()? else { return Ok(None) };
             if head.is_interim() {
                 self.is_continued |= head.status == CONTINUE;
                 self.interim += 1;
@@ -113,11 +123,23 @@ impl Http1Conn {
                 continue;
             }
             self.interim = 0;
-            self.body = if is_head { Body::none() } else { Body::after(&head)? };
+            let body = if is_head { Body::none() } else { Body::after(&head)? };
+            self.body = if self.conn.is_by_library() { body.told() } else { body };
             self.conn.answers += 1;
             self.reusable &= head.keeps_alive() && !self.body.ends_with_connection();
             return Ok(Some(head));
         }
+    }
+
+    fn any_head(&mut self) -> Result<Option<Head>, HeadError> {
+        if self.conn.is_by_library() {
+            return self.made_head.take().transpose();
+        }
+        let input = self.input.data();
+        let parsed = if self.is_strict { Head::parse_strictly(input) } else { Head::parse(input) };
+        let Some((head, bytes)) = parsed? else { return Ok(None) };
+        self.input.consume(bytes);
+        Ok(Some(head))
     }
 
     /// Whether the server has asked for the body of the request (`100 Continue`).
@@ -129,7 +151,7 @@ impl Http1Conn {
     /// it.
     ///
     /// # Errors
-    /// [`LaneError::Protocol`] if what comes is no HTTP, and what [`Http1Conn::failed`] says.
+    /// [`LaneError`] if what comes is no HTTP, or the connection breaks.
     pub fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -141,19 +163,50 @@ impl Http1Conn {
                 return Poll::Ready(Ok(Some(head)));
             }
             match ready!(self.poll_fill(cx)) {
-                Ok(0) => return Poll::Ready(self.conn.gateway_error().map_or(Ok(None), Err)),
+                Ok(0) => return Poll::Ready(self.take_failure().map_or(Ok(None), Err)),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(self.failed(&error))),
             }
         }
     }
 
-    /// Reads something to be understood; 0 is the end of the connection.
+    /// Reads something to be understood; 0 is the end of the connection, or of a body that is done then.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.conn.is_by_library() {
+            return self.poll_library(cx).map(Ok);
+        }
         let bytes = ready!(self.conn.poll_read(cx, self.input.spare()))?;
         self.input.end += bytes;
         self.reusable &= bytes > 0;
         Poll::Ready(Ok(bytes))
+    }
+
+    /// Takes what the library has next, as [`Http1Conn::poll_fill`] does.
+    fn poll_library(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        loop {
+            let Some(library) = self.conn.library() else { return Poll::Ready(0) };
+            match ready!(library.poll(cx)) {
+                Came::Head(head) => {
+                    self.made_head = Some(head);
+                    return Poll::Ready(1);
+                }
+                Came::Part(part) => {
+                    self.body.tell(part.len() as u64);
+                    self.input.part = part;
+                    return Poll::Ready(self.input.part.len());
+                }
+                // Its length has told that already.
+                Came::End if self.body.is_done() => {}
+                Came::End => {
+                    self.reusable &= self.body.tell_end();
+                    return Poll::Ready(0);
+                }
+                Came::Closed => {
+                    self.reusable = false;
+                    return Poll::Ready(0);
+                }
+            }
+        }
     }
 
     /// The body of the last answer, as far as it has come.
@@ -162,7 +215,7 @@ impl Http1Conn {
     }
 
     /// Takes framing within the body from what is here.
-    pub fn frame(&mut self) -> Result<(), BodyError> {
+    pub fn frame(&mut self) -> Result<(), ChunkError> {
         let used = self.body.frame(self.input.data())?;
         self.input.consume(used);
         Ok(())
@@ -198,6 +251,9 @@ impl Http1Conn {
         cx: &mut Context<'_>,
         space: &mut [u8],
     ) -> Poll<io::Result<usize>> {
+        if self.conn.is_by_library() {
+            return self.poll_library(cx).map(|_| Ok(self.take_buffered(space)));
+        }
         let bytes = ready!(self.conn.poll_read(cx, space))?;
         self.body.take(bytes as u64);
         Poll::Ready(Ok(bytes))
@@ -210,6 +266,9 @@ impl Http1Conn {
         scratch: &mut [u8],
         limit_bytes: u64,
     ) -> Poll<io::Result<usize>> {
+        if self.conn.is_by_library() {
+            return self.poll_library(cx).map(|_| Ok(self.skip_buffered(limit_bytes)));
+        }
         let bytes = ready!(self.conn.poll_discard(cx, scratch, limit_bytes))?;
         self.body.take(bytes as u64);
         Poll::Ready(Ok(bytes))
@@ -249,13 +308,16 @@ impl Http1Conn {
     /// # Errors
     /// [`LaneError::Truncated`] if that is not how the body ends, and what the library says.
     pub fn end_body(&mut self) -> Result<(), LaneError> {
+        if self.body.is_done() {
+            return Ok(());
+        }
         self.reusable = false;
         if self.body.end_of_connection() {
             return Ok(());
         }
         let got = self.body.taken();
         let wanted = got + self.body.remaining().unwrap_or(0);
-        Err(self.conn.gateway_error().unwrap_or(LaneError::Truncated { got, wanted }))
+        Err(self.take_failure().unwrap_or(LaneError::Truncated { got, wanted }))
     }
 
     /// Takes the end of the connection for the end of the body, although nothing says so.
@@ -272,7 +334,7 @@ impl Http1Conn {
     /// [`Http1Conn::took`].
     pub fn payload_socket(&self) -> Option<&TcpStream> {
         let is_next = self.body.payload() > 0 && !self.has_input();
-        self.conn.transport().plain_socket().filter(|_| is_next)
+        self.conn.transport().and_then(Transport::plain_socket).filter(|_| is_next)
     }
 
     /// So many bytes of payload were taken from the socket; 0 is its end.
@@ -285,8 +347,13 @@ impl Http1Conn {
     }
 
     /// Why the connection broke.
-    pub fn failed(&self, error: &io::Error) -> LaneError {
-        self.conn.gateway_error().unwrap_or_else(|| broke(&self.conn.origin, error))
+    fn failed(&self, error: &io::Error) -> LaneError {
+        broke(&self.conn.origin, error)
+    }
+
+    /// Takes the reason why the connection has ended, if the library is to blame.
+    pub fn take_failure(&mut self) -> Option<LaneError> {
+        self.conn.library()?.take_failure()
     }
 
     /// The connection, if another request can follow on it: nothing is under way or left over.
@@ -327,6 +394,8 @@ impl Output {
 /// Bytes that came and are not understood yet: heads, framing, and what came along with them.
 #[derive(Default)]
 struct Input {
+    /// What the library has brought of a body; then there is nothing else.
+    part: Bytes,
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -337,10 +406,13 @@ const INPUT_BYTES: usize = 16 * 1024;
 
 impl Input {
     fn data(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        if self.part.is_empty() { &self.bytes[self.start..self.end] } else { &self.part }
     }
 
     fn consume(&mut self, bytes: usize) {
+        if !self.part.is_empty() {
+            return self.part.advance(bytes);
+        }
         self.start = (self.start + bytes).min(self.end);
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
@@ -142,9 +142,6 @@ impl<S: Transport> Transport for TlsStream<S> {
         Some(Encryption { name, alpn: session.alpn_protocol().map(<[u8]>::to_vec) })
     }
 }
-
-/// A pipe within this process.
-impl Transport for DuplexStream {}
 
 /// A transport with a large buffer in front of TLS: rustls reads 4 KiB at a time, the kernel is asked
 /// for much more at once.

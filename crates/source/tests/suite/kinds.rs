@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use swath_netlab::faulty::{Behaviour, Content, Server};
+use swath_netlab::faulty::{Behaviour, Certificate, Content, Server};
 use swath_source::{
     LaneError, MemorySource, Net, NetOptions, Opening, Source, Trust, conformance, open,
 };
@@ -37,11 +37,16 @@ async fn a_file_is_a_source() {
 
 #[tokio::test]
 async fn what_a_web_server_has_is_a_source() {
-    for fallback_only in [false, true] {
+    for (fallback_only, is_tls) in [(false, false), (false, true), (true, false), (true, true)] {
         let servers = std::cell::RefCell::new(Vec::new());
-        let net = Net::new(NetOptions { fallback_only, ..NetOptions::default() }).unwrap();
+        let options = NetOptions { fallback_only, insecure: is_tls, ..NetOptions::default() };
+        let net = Net::new(options).unwrap();
         conformance::run(async |content| {
-            let server = Server::builder().file("/f.bin", Content::bytes(content)).start().unwrap();
+            let mut server = Server::builder().file("/f.bin", Content::bytes(content));
+            if is_tls {
+                server = server.tls(Certificate::SelfSigned);
+            }
+            let server = server.start().unwrap();
             let url = Url::parse(&server.url("/f.bin")).unwrap();
             servers.borrow_mut().push(server);
             opened(&net, &url)
