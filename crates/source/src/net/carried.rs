@@ -12,13 +12,12 @@ use swath_formats::plain_http::SpeaksHttps;
 use swath_model::path::is_treacherous;
 
 use swath_formats::{ProxyFault, proxy_status, relay};
-use tokio_rustls::TlsStream;
 use url::Url;
 
 use super::Net;
 use super::conn::{Conn, Tunnel, Via};
 use super::connect::{CONNECT_WITHIN, handshake_failed, named_in_tls};
-use super::transport::ReadAhead;
+use super::transport::encrypted;
 use crate::error::LaneError;
 use crate::http::head::shortened;
 use crate::sealing::Pass;
@@ -93,12 +92,11 @@ impl Net {
         }
         let name = named_in_tls(end)?;
         let began = Instant::now();
-        match self.tls(end)?.connect(name, ReadAhead::new(tunnel)).await {
+        match encrypted(tunnel, &self.tls(end)?, name).await {
             Ok(tls) => {
                 // One round trip to the other end, and its work for it.
                 let rtt = began.elapsed().max(near);
-                Ok(Conn::new(Box::new(TlsStream::from(tls)), end.clone(), peer, rtt)
-                    .carried_by(via))
+                Ok(Conn::new(tls, end.clone(), peer, rtt).carried_by(via))
             }
             Err(error) => Err(handshake_failed(end, &error)),
         }

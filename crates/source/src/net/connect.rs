@@ -7,7 +7,7 @@ use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio_rustls::{TlsConnector, TlsStream};
+use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
 use super::address::is_public;
@@ -16,7 +16,7 @@ use super::credentials::from_url;
 use super::happy::first_to_answer;
 use super::library::Library;
 use super::options::NetError;
-use super::transport::ReadAhead;
+use super::transport::encrypted;
 use super::{Net, kernel, tls, tunnel};
 use crate::error::{LaneError, TlsFault};
 use crate::source::Trust;
@@ -98,7 +98,7 @@ impl Net {
         if proxy.is_some() {
             self.permitted_by_name(origin, trust)?;
         }
-        let (mut tcp, peer, rtt) = match proxy {
+        let (tcp, peer, rtt) = match proxy {
             Some(proxy) => self.connect_proxy(proxy).await?,
             None => self.connect_tcp(origin, trust).await?,
         };
@@ -122,12 +122,17 @@ impl Net {
         if !origin.tls {
             return Ok(Conn::new(Box::new(tcp), origin.clone(), peer, rtt));
         }
-        if let Some(proxy) = proxy {
-            tunnel::open(&mut tcp, proxy, origin).await?;
-        }
-        let name = named_in_tls(origin)?;
-        match self.tls(origin)?.connect(name, ReadAhead::new(tcp)).await {
-            Ok(tls) => Ok(Conn::new(Box::new(TlsStream::from(tls)), origin.clone(), peer, rtt)),
+        let (connector, name) = (self.tls(origin)?, named_in_tls(origin)?);
+        let connected = match proxy {
+            Some(proxy) => {
+                let conn = Conn::new(Box::new(tcp), origin.clone(), peer, rtt);
+                let tunnel = tunnel::open(conn, proxy, origin).await?;
+                encrypted(tunnel, &connector, name).await
+            }
+            None => encrypted(tcp, &connector, name).await,
+        };
+        match connected {
+            Ok(tls) => Ok(Conn::new(tls, origin.clone(), peer, rtt)),
             Err(error) if speaks_other_http(&error) => by_library(),
             Err(error) => Err(handshake_failed(origin, &error)),
         }

@@ -11,9 +11,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsStream;
+use tokio_rustls::{TlsConnector, TlsStream};
 
 use super::kernel::{self, Arrivals};
 
@@ -145,18 +146,28 @@ impl<S: Transport> Transport for TlsStream<S> {
 
 /// A transport with a large buffer in front of TLS: rustls reads 4 KiB at a time, the kernel is asked
 /// for much more at once.
-pub(crate) struct ReadAhead<S = TcpStream> {
+struct ReadAhead<S> {
     stream: S,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
 }
 
+/// Agrees on TLS with the server at the other end of `stream`.
+pub(super) async fn encrypted(
+    stream: impl Transport + 'static,
+    connector: &TlsConnector,
+    name: ServerName<'static>,
+) -> io::Result<Box<dyn Transport>> {
+    let tls = connector.connect(name, ReadAhead::new(stream)).await?;
+    Ok(Box::new(TlsStream::from(tls)))
+}
+
 /// Holds sixteen full TLS records.
 const READ_AHEAD_BYTES: usize = 256 * 1024;
 
 impl<S> ReadAhead<S> {
-    pub fn new(stream: S) -> ReadAhead<S> {
+    fn new(stream: S) -> ReadAhead<S> {
         ReadAhead { stream, buffer: vec![0; READ_AHEAD_BYTES].into_boxed_slice(), start: 0, end: 0 }
     }
 }
