@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use swath_source::Transport;
+use swath_transport::Transport;
 use tokio::sync::watch;
 
 use crate::http::{Records, Seat, serve};

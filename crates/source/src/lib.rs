@@ -51,10 +51,10 @@ pub use lane::{AfterTrim, LaneEvent, LaneEventKind, Meter};
 pub use local_source::{LocalSource, ReadAt};
 pub use memory_source::{Memory, MemorySource};
 pub use net::{
-    Arrivals, BadProxy, Bearer, BearerSearch, Come, Dialled, Encryption, HostPattern, Incoming,
-    Net, NetError, NetOptions, PatternError, PeerState, Proxies, ProxyChoice, ProxyError, Reach,
-    RelayAccess, Sealable, Secret, ServerAccess, Transport, Tunnel, UnknownServer, UnknownServers,
-    ZoneError, check_header, discover_bearer, without_zone,
+    BadProxy, Bearer, BearerSearch, Come, Dialled, HostPattern, Net, NetError, NetOptions,
+    PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess, Sealable, Secret,
+    ServerAccess, Tunnel, UnknownServer, UnknownServers, ZoneError, check_header, discover_bearer,
+    without_zone,
 };
 pub use registry::{Opening, is_known, open};
 pub use sealed::{

@@ -9,12 +9,14 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use swath_transport::Transport;
+
 use tokio::net::TcpStream;
 use url::Url;
 
 use crate::error::LaneError;
 use crate::http::head::{Head, HeadError, SWITCHING_PROTOCOLS};
-use crate::net::{Conn, Http1Conn, Net, Transport, Tunnel};
+use crate::net::{Conn, Http1Conn, Net, Tunnel};
 use crate::source::Trust;
 use crate::target::Origin;
 

@@ -174,8 +174,9 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("swath-formats", &["swath-model"]),
     ("swath-store", &["swath-model"]),
     ("swath-state", &[]),
-    ("swath-source", &["swath-model", "swath-formats"]),
-    ("swath-serve", &["swath-model", "swath-formats", "swath-store"]),
+    ("swath-transport", &[]),
+    ("swath-source", &["swath-model", "swath-formats", "swath-transport"]),
+    ("swath-serve", &["swath-model", "swath-formats", "swath-store", "swath-transport"]),
     ("swath-report", &["swath-model", "swath-formats"]),
     (
         "swath-relay",

@@ -72,14 +72,17 @@ const AS_WORDS: [&str; 4] = [
 ];
 
 /// Formats are read in `formats`.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 10] = [
     "crates/cli/src",
     "crates/plan/src",
+    "crates/relay/src",
+    "crates/report/src",
     "crates/serve/src",
     "crates/source/src",
     "crates/state/src",
     "crates/store/src",
     "crates/transfer/src",
+    "crates/transport/src",
 ];
 
 /// What reads text of its own because that is its format.

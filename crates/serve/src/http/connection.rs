@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{Limiter, Range};
-use swath_source::PeerState;
+use swath_transport::PeerState;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 

@@ -14,6 +14,7 @@ mod upload;
 use std::time::Duration;
 
 use swath_model::{Range, counted};
+use swath_transport::Transport;
 use url::Url;
 
 pub use about::AboutRelay;
@@ -27,7 +28,7 @@ use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge};
 use crate::http::head::Head;
-use crate::net::{Conn, Net, Transport};
+use crate::net::{Conn, Net};
 use crate::redirect::{self, Visit};
 use crate::shown::without_credentials;
 use crate::source::Trust;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::source::Source;
 use swath_formats::{Hop, ProxyFault, content_range, keep_alive};
+use swath_transport::Transport;
 use tokio::time::Instant;
 use url::Url;
 
@@ -20,7 +21,7 @@ use crate::http::answer::{Answer, judge, judge_whole};
 use crate::http::body::Body;
 use crate::http::head::{Head, HeadError, SWITCHING_PROTOCOLS};
 use crate::http_source::Learnt;
-use crate::net::{Transport, broke};
+use crate::net::broke;
 use crate::redirect::{self, Visit};
 use crate::target::Origin;
 

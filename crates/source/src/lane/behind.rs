@@ -4,9 +4,11 @@
 //! one whose link is down. But what the sender goes on sending arrives, and the kernel counts it.
 //! Whoever knows that does not ask others for what is here already.
 
+use swath_transport::{Arrivals, Transport};
+
 use tokio::time::{Duration, Instant};
 
-use crate::net::{Arrivals, Conn, Transport};
+use crate::net::Conn;
 
 /// An estimate: what came before its turn, less what has had its turn since. Bytes that came in
 /// order between two looks make it too small, never too large; so it is renewed while bytes come.

@@ -17,13 +17,13 @@ use url::Url;
 use super::Net;
 use super::conn::{Conn, Tunnel, Via};
 use super::connect::{CONNECT_WITHIN, handshake_failed, named_in_tls};
-use super::transport::encrypted;
 use crate::error::LaneError;
 use crate::http::head::shortened;
 use crate::sealing::Pass;
 use crate::source::Trust;
 use crate::target::Origin;
 use crate::upstream::Upstream;
+use swath_transport::encrypted;
 
 impl Net {
     /// A new connection to `origin` by way of relays, the nearest first. Its round trip is that to the

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::library::Library;
-use super::transport::Transport;
 use crate::target::Origin;
+use swath_transport::Transport;
 
 /// An open connection to an origin.
 pub(crate) struct Conn {

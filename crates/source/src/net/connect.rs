@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
+use swath_transport::{encrypted, kernel};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
@@ -16,8 +17,7 @@ use super::credentials::from_url;
 use super::happy::first_to_answer;
 use super::library::Library;
 use super::options::NetError;
-use super::transport::encrypted;
-use super::{Net, kernel, tls, tunnel};
+use super::{Net, tls, tunnel};
 use crate::error::{LaneError, TlsFault};
 use crate::source::Trust;
 use crate::target::{Origin, Target};

@@ -9,15 +9,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use swath_transport::{Incoming, Transport, kernel};
 use tokio::sync::Mutex as Turns;
 use tokio::sync::mpsc::{
     Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
 };
 use url::{Host, Url};
 
+use super::Net;
 use super::conn::Conn;
-use super::transport::{Incoming, Transport};
-use super::{Net, kernel};
 use crate::error::LaneError;
 use crate::target::Origin;
 

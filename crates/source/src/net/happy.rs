@@ -8,8 +8,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::kernel;
 use super::zone::with_zone;
+use swath_transport::kernel;
 
 /// The next address is tried when one has not answered for this long (RFC 8305, section 5).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);

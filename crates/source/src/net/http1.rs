@@ -22,10 +22,10 @@ use tokio::net::TcpStream;
 use super::conn::Conn;
 use super::connect::broke;
 use super::library::Came;
-use super::transport::Transport;
 use crate::error::LaneError;
 use crate::http::body::Body;
 use crate::http::head::{HEAD_LIMIT_BYTES, Head, HeadError, INTERIM_LIMIT};
+use swath_transport::Transport;
 
 /// A connection on which HTTP/1.1 is spoken.
 pub(crate) struct Http1Conn {

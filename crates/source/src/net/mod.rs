@@ -13,7 +13,6 @@ mod dialled;
 mod happy;
 mod http1;
 mod idle;
-mod kernel;
 mod library;
 mod options;
 mod proxy;
@@ -21,7 +20,6 @@ mod relays;
 mod resolve;
 mod servers;
 mod tls;
-mod transport;
 mod tunnel;
 mod zone;
 
@@ -43,7 +41,6 @@ pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Come, Dialled};
 pub(crate) use http1::Http1Conn;
-pub use kernel::Arrivals;
 pub use options::{
     NetError, NetOptions, Reach, RelayAccess, UnknownServer, UnknownServers, check_header,
 };
@@ -51,7 +48,6 @@ pub use proxy::{BadProxy, Proxies, ProxyError};
 pub use relays::Sealable;
 pub(crate) use relays::{Keys, Sealed};
 pub use servers::{HostPattern, PatternError, ProxyChoice, ServerAccess};
-pub use transport::{Encryption, Incoming, PeerState, Transport};
 pub use zone::{ZoneError, without_zone};
 
 use crate::hosts::Hosts;

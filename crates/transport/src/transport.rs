@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
-use super::kernel::{self, Arrivals};
+use crate::kernel::{self, Arrivals};
 
 /// An open connection's bytes, and what is known of the path below them.
 ///
@@ -154,7 +154,7 @@ struct ReadAhead<S> {
 }
 
 /// Agrees on TLS with the server at the other end of `stream`.
-pub(super) async fn encrypted(
+pub async fn encrypted(
     stream: impl Transport + 'static,
     connector: &TlsConnector,
     name: ServerName<'static>,

@@ -45,21 +45,21 @@ pub struct Arrivals {
 }
 
 /// The present estimate of the round-trip time.
-pub(crate) fn rtt(tcp: &TcpStream) -> Option<Duration> {
+pub fn rtt(tcp: &TcpStream) -> Option<Duration> {
     let (info, bytes) = info(tcp)?;
     let known = bytes >= offset_of!(TcpInfo, rttvar_to_total_retrans) && info.rtt_us > 0;
     known.then(|| Duration::from_micros(u64::from(info.rtt_us)))
 }
 
 /// The smallest round trip lately: without what waits in queues.
-pub(crate) fn min_rtt(tcp: &TcpStream) -> Option<Duration> {
+pub fn min_rtt(tcp: &TcpStream) -> Option<Duration> {
     let (info, bytes) = info(tcp)?;
     let known = bytes >= offset_of!(TcpInfo, data_segs) && info.min_rtt_us != u32::MAX;
     known.then(|| Duration::from_micros(u64::from(info.min_rtt_us)))
 }
 
 /// What came so far; `None` before Linux 5.4.
-pub(crate) fn arrivals(tcp: &TcpStream) -> Option<Arrivals> {
+pub fn arrivals(tcp: &TcpStream) -> Option<Arrivals> {
     let (info, bytes) = info(tcp)?;
     (bytes >= offset_of!(TcpInfo, snd_wnd)).then_some(Arrivals {
         early_packets: info.rcv_ooopack,
@@ -87,7 +87,7 @@ fn info(tcp: &TcpStream) -> Option<(TcpInfo, usize)> {
 }
 
 /// Wake readers only when `bytes` bytes are there; answers whether the kernel took it.
-pub(crate) fn set_low_water(tcp: &TcpStream, bytes: usize) -> bool {
+pub fn set_low_water(tcp: &TcpStream, bytes: usize) -> bool {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     // SAFETY: the descriptor is open, the pointer and length describe a local integer.
     let result = unsafe {
@@ -106,7 +106,7 @@ pub(crate) fn set_low_water(tcp: &TcpStream, bytes: usize) -> bool {
 /// room for 64 KiB and doubles it once a round trip, if nothing is lost; one early loss holds the
 /// sender up there for round trips. A mark makes room for itself, and the room stays when the
 /// mark is taken away; unlike `SO_RCVBUF` this does not end the kernel's own tuning.
-pub(crate) fn open_wide(tcp: &TcpStream) {
+pub fn open_wide(tcp: &TcpStream) {
     if set_low_water(tcp, WIDE_BYTES) {
         set_low_water(tcp, 1);
     }
@@ -114,7 +114,7 @@ pub(crate) fn open_wide(tcp: &TcpStream) {
 
 /// Announce no more than a window of `bytes`, until the kernel widens it for other reasons. What has
 /// been announced already holds.
-pub(crate) fn limit_window(tcp: &TcpStream, bytes: u64) {
+pub fn limit_window(tcp: &TcpStream, bytes: u64) {
     let value = libc::c_int::try_from(bytes).unwrap_or(WINDOW_MAX_BYTES).min(WINDOW_MAX_BYTES);
     // SAFETY: the descriptor is open, the pointer and length describe a local integer. A kernel that
     // refuses leaves the window as it is.
