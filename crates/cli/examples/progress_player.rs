@@ -76,11 +76,11 @@ fn files(progress: &Progress, speed: f64) {
                     let path = format!("runs/run-{file:05}.h5");
                     let mut scenario = Scenario::star(&path, size, &[40.0, 60.0, 90.0]);
                     scenario.seed = file + 1;
-                    let mut observer = files.observer(file);
                     if file % 701 == 700 {
                         files.failed(file, &path, "404 Not Found at all of its mirrors", true);
                     } else {
-                        replay(&play(&scenario), observer.as_mut(), speed * 10.0);
+                        let mut observer = |event: &Event| files.observe(file, event);
+                        replay(&play(&scenario), &mut observer, speed * 10.0);
                     }
                 }
             });

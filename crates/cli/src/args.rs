@@ -9,9 +9,10 @@ use crate::failure::Failure;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use swath_jobs::is_token;
 use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_source::{NetError, Secret, ServerAccess, UnknownServers, check_header};
-use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PlanConfig, PolicyKind};
+use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 
 use crate::config::command::Configure;
 use crate::cp::args::Cp;
@@ -195,28 +196,20 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// As the planner takes it.
-    pub fn config(&self) -> PlanConfig {
-        PlanConfig {
+    /// As jobs take it; `in_all` connections to all the sources of a file.
+    pub fn spec(&self, in_all: Option<u32>) -> swath_jobs::Plan {
+        swath_jobs::Plan {
             policy: self.policy,
-            lanes: self.lanes,
-            max_sources: usize::from(self.max_sources),
+            connections: match self.lanes {
+                Lanes::Auto { .. } => None,
+                Lanes::Fixed(count) => Some(count),
+            },
+            connections_in_all: in_all,
+            max_sources: self.max_sources,
             initial_chunk_bytes: self.initial_chunk,
             large_chunk_bytes: self.large_chunk,
             chunk_bytes: self.chunk,
-            ..PlanConfig::default()
         }
-    }
-
-    /// The same with no more lanes than this to a source.
-    pub fn config_within(&self, lanes_max: Option<u32>) -> PlanConfig {
-        let config = self.config();
-        let most = lanes_max.unwrap_or(u32::MAX);
-        let lanes = match config.lanes {
-            Lanes::Auto { max } => Lanes::Auto { max: max.min(most) },
-            Lanes::Fixed(count) => Lanes::Fixed(count.min(most)),
-        };
-        PlanConfig { lanes, ..config }
     }
 }
 
@@ -271,6 +264,16 @@ pub struct Ssh {
     /// Put this very program on the other side of ssh if it is not there
     #[arg(long)]
     pub bootstrap: bool,
+}
+
+impl Ssh {
+    /// As jobs have it.
+    pub fn spec(&self) -> swath_jobs::Ssh {
+        swath_jobs::Ssh {
+            command: self.command.split_whitespace().map(str::to_owned).collect(),
+            bootstrap: self.bootstrap,
+        }
+    }
 }
 
 /// `swath probe`
@@ -435,11 +438,6 @@ impl TypedValueParser for TokenParser {
             clap::Error::raw(kind, text).with_cmd(command)
         })
     }
-}
-
-/// Whether this can be a token: one word of visible characters.
-pub fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// What was built, and what it can do.

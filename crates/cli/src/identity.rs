@@ -11,11 +11,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use swath_jobs::is_token;
 use swath_model::digest::{Algorithm, Hasher};
 use swath_serve::{Identity, Tls, new_token};
 use swath_state::Place;
 
-use crate::args::is_token;
 use crate::exit::{chain, warn};
 use crate::remember;
 use crate::serve::machine;

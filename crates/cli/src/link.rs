@@ -11,8 +11,9 @@ use swath_model::digest::Digest;
 use swath_source::{HostPattern, Secret, ServerAccess};
 use url::Url;
 
-use crate::args::{Net, fingerprint, is_token};
+use crate::args::{Net, fingerprint};
 use crate::net::shown_text;
+use swath_jobs::is_token;
 
 /// Turns every link among `places` into an address; what they hold opens their servers. The error
 /// has no secret in it.

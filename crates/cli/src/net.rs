@@ -1,32 +1,45 @@
 //! The network as the command line and the environment want it: tokens, `.netrc`, proxies.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::failure::Failure;
-use swath_formats::mirror_url::{MirrorUrlError, mirror_url};
 use swath_formats::netrc::Netrc;
-use swath_source::{
-    Bearer, NetOptions, Proxies, Secret, ServerAccess, discover_bearer, without_zone,
-};
+use swath_jobs::{Environment, Header, Network, SecretRef};
+use swath_source::{NetOptions, Proxies, Secret, ServerAccess, discover_bearer};
 
-use url::Url;
-
-use crate::args::{Net, TokenFrom, is_token};
+use crate::args::{Net, TokenFrom};
 use crate::config::{Config, HostSection};
 use crate::exit::warn;
+use crate::failure::Failure;
 use crate::trust;
+
+pub use swath_jobs::{parse_url, shown_text};
 
 /// Options for everything that goes over the network.
 pub fn options(net: &Net) -> Result<NetOptions, Failure> {
+    let (environment, network) = environment(net)?;
+    Ok(environment.net_options(&network)?)
+}
+
+/// What jobs find around them, and what the command line says of the network. Secrets that were
+/// typed stay here; the second refers to them.
+pub fn environment(net: &Net) -> Result<(Environment, Network), Failure> {
     let env = |name: &str| std::env::var(name).ok();
-    let given = match &net.token {
-        Some(TokenFrom::Word(word)) => Some(word.clone()),
-        Some(TokenFrom::File(path)) => Some(token(path)?),
-        None => net.bearer_file.as_deref().map(token).transpose()?,
+    let mut secrets = BTreeMap::new();
+    let mut named = |name: String, secret: Secret| {
+        secrets.insert(name.clone(), secret);
+        SecretRef::Name(name)
     };
-    let bearer = match given {
-        Some(token) => Some(Bearer { token, explicit: true }),
+    let token = match (&net.token, &net.bearer_file) {
+        (Some(TokenFrom::Word(word)), _) => Some(named("token".to_owned(), word.clone())),
+        (Some(TokenFrom::File(path)), _) | (None, Some(path)) => {
+            Some(SecretRef::File(path.clone()))
+        }
+        (None, None) => None,
+    };
+    let bearer = match token {
+        Some(_) => None,
         None => {
             // SAFETY: getuid has no preconditions and cannot fail.
             let uid = unsafe { libc::getuid() };
@@ -35,19 +48,36 @@ pub fn options(net: &Net) -> Result<NetOptions, Failure> {
             search.bearer
         }
     };
-    Ok(NetOptions {
-        headers: net.header.clone(),
-        bearer,
-        netrc: netrc()?,
-        proxies: Proxies::from_env(env).map_err(|error| Failure::input(error.to_string()))?,
+    let headers = net.header.iter().enumerate().map(|(at, (name, value))| Header {
+        name: name.clone(),
+        value: named(format!("header {at}"), Secret::new(value)),
+    });
+    let network = Network {
+        headers: headers.collect(),
+        token,
         ca_files: net.ca.clone(),
         fingerprints: net.fingerprint.clone(),
         insecure: net.insecure,
-        timeout: net.timeout,
+        // What is shorter than a millisecond is none.
+        timeout_ms: u64::try_from(net.timeout.as_millis()).unwrap_or(u64::MAX).max(1),
+        limit_bytes_per_s: None,
+    };
+    let own = NetOptions {
+        bearer,
+        netrc: netrc()?,
+        proxies: Proxies::from_env(env).map_err(|error| Failure::input(error.to_string()))?,
         servers: servers(net)?,
         unknown: net.unknown.clone(),
         ..NetOptions::default()
-    })
+    };
+    Ok((around(Environment { net: own, secrets, ..Environment::default() }), network))
+}
+
+/// The same with this program, and with a folder for sockets.
+pub fn around(environment: Environment) -> Environment {
+    let program = std::env::current_exe().unwrap_or_default();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).unwrap_or_default();
+    Environment { program, runtime, ..environment }
 }
 
 /// What is said of single servers: by links, in the configuration file, and by whom the user trusts.
@@ -55,44 +85,6 @@ fn servers(net: &Net) -> Result<Vec<ServerAccess>, Failure> {
     let config = Config::load().map_err(|error| Failure::input(error.to_string()))?;
     let own = config.hosts.iter().map(HostSection::access).collect::<Result<Vec<_>, _>>()?;
     Ok(net.servers.iter().cloned().chain(own).chain(trust::known()).collect())
-}
-
-/// The token in a file.
-pub fn token(path: &Path) -> Result<Secret, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::input(format!("cannot read the token in {}: {error}", path.display()))
-    })?;
-    let token = text.trim();
-    if !is_token(token) {
-        let why = "it must be one word of visible characters";
-        return Err(Failure::input(format!("{} holds no token: {why}", path.display())));
-    }
-    Ok(Secret::new(token))
-}
-
-/// A replica's address as typed; the error is a sentence.
-pub fn parse_url(text: &str) -> Result<Url, String> {
-    let without = without_zone(text).map_err(|error| format!("{}: {error}", shown_text(text)))?;
-    mirror_url(without.as_deref().unwrap_or(text), None).map_err(|error| match error {
-        MirrorUrlError::Scheme { scheme } => format!(
-            "{}: the scheme {scheme} is not supported here (http, https, dav and davs are)",
-            shown_text(text)
-        ),
-        MirrorUrlError::Parse(error) => format!("'{}' is not a URL: {error}", shown_text(text)),
-        other => format!("'{}' is not a URL: {other}", shown_text(text)),
-    })
-}
-
-/// What cannot be read as a URL, without what may be secret in it: user, password and query.
-pub fn shown_text(text: &str) -> String {
-    let text = text.split(['?', '#']).next().unwrap_or_default();
-    match text.split_once("://") {
-        Some((scheme, rest)) => {
-            let bare = rest.rsplit_once('@').map_or(rest, |(_, bare)| bare);
-            format!("{scheme}://{bare}")
-        }
-        None => text.rsplit_once('@').map_or(text, |(_, bare)| bare).to_owned(),
-    }
 }
 
 /// What `$NETRC` or `~/.netrc` holds, if there is one.

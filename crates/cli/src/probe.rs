@@ -12,6 +12,7 @@ use url::Url;
 
 use crate::args::Probe;
 use crate::exit::{Exit, chain, fail};
+use crate::failure::Failure;
 use crate::progress::look::Look;
 use crate::progress::units;
 use crate::say;
@@ -30,7 +31,7 @@ pub async fn run(args: Probe) -> Exit {
     for text in &args.sources {
         match crate::net::parse_url(text) {
             Ok(url) => urls.push(url),
-            Err(message) => return fail(Exit::Usage, &message),
+            Err(error) => return Failure::from(error).tell(),
         }
     }
     let asked = ask_all(&net, urls).await;

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use crate::failure::Failure;
 use clap::{Args, ValueHint};
+use swath_jobs::{Address, Environment, RouteChoice, Routes, SecretRef, token_in};
 use swath_state::{Place, State};
-use swath_transfer::{Carriage, RelayAccess, RouteChoice, RouteOptions};
+use swath_transfer::RelayAccess;
 
 use crate::config::{self, Config, ConfigError, Relay, RouteWish, Wrong};
 use crate::exit::Exit;
-use crate::{net, remember};
+use crate::remember;
 
 /// Which relays there are, and which way is wanted.
 #[derive(Args, Debug, Clone, Default)]
@@ -79,8 +80,8 @@ impl Which {
 }
 
 impl Relays {
-    /// As transfers take it; the error is a sentence.
-    pub fn options(&self) -> Result<RouteOptions, Failure> {
+    /// As jobs take it. What earlier transfers have learnt goes into their environment.
+    pub fn spec(&self, environment: &mut Environment) -> Result<Routes, Failure> {
         let config = self.which.configured()?;
         let none = |word: &'static str| match config.route_at.clone() {
             Some(at) => Err(blame(Some(at), Wrong::Needs(word))),
@@ -98,15 +99,18 @@ impl Relays {
             RouteWish::Multi => RouteChoice::Multi,
             RouteWish::Over(_) => {
                 let places = config.relays_of_the_route();
-                RouteChoice::Fixed(places.map_err(|wrong| Failure::usage(wrong.to_string()))?)
+                RouteChoice::Over(places.map_err(|wrong| Failure::usage(wrong.to_string()))?)
             }
         };
-        let carriage = if self.end_to_end { Carriage::Carried } else { Carriage::Passed };
-        let is_direct = config.relays.is_empty() || choice == RouteChoice::Direct;
-        // Without routes over them, too, what lies in their depots is opened by their tokens.
-        let relays = config.relays.into_iter().map(access).collect::<Result<_, _>>()?;
-        let state = if is_direct { None } else { remembered() };
-        Ok(RouteOptions { relays, choice, carriage, state })
+        if !config.relays.is_empty() && choice != RouteChoice::Direct {
+            environment.state = remembered();
+        }
+        let relays = config.relays.into_iter().map(|relay| swath_jobs::Relay {
+            url: Address::new(relay.url),
+            token: relay.token_file.map(SecretRef::File),
+            fingerprint: relay.fingerprint,
+        });
+        Ok(Routes { relays: relays.collect(), choice, end_to_end: self.end_to_end })
     }
 }
 
@@ -122,7 +126,7 @@ fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failure {
 
 /// A relay with what opens it.
 pub fn access(relay: Relay) -> Result<RelayAccess, Failure> {
-    let token = relay.token_file.as_deref().map(net::token).transpose()?;
+    let token = relay.token_file.as_deref().map(token_in).transpose()?;
     Ok(RelayAccess { url: relay.url, token, fingerprint: relay.fingerprint })
 }
 

@@ -25,21 +25,6 @@ pub fn check(report: Option<&Path>) -> Result<(), Failure> {
     made.map_err(|error| Failure::new(Exit::Target, unwritable(path, &error)))
 }
 
-/// Whether the page would take the place of the file that it is about, or of what lies beside it.
-pub fn clash(report: Option<&Path>, target: &Path) -> Option<Failure> {
-    let page = std::path::absolute(report?).ok()?;
-    let target = std::path::absolute(target).ok()?;
-    let same = ["", ".swath", ".swath.part", ".swath.new"].iter().any(|side| {
-        let mut name = target.clone().into_os_string();
-        name.push(side);
-        page.as_os_str() == name
-    });
-    same.then(|| {
-        let words = "would be written over the file or over what is kept beside it";
-        Failure::usage(format!("the report {} {words}: give --report another name", page.display()))
-    })
-}
-
 /// Write the page and, unless that is unwanted, say so; `exit` is how the transfer ended.
 pub fn write(report: Option<&Path>, is_silent: bool, mut recording: Recording, exit: Exit) -> Exit {
     let Some(path) = report else { return exit };

@@ -23,7 +23,7 @@ pub fn run(verify: &Verify, sums: &Path) -> Exit {
     };
     let own_name = sums.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
     let checksums = Checksums::parse(&bytes, &own_name);
-    let own_file = crate::get::checksummed(sums);
+    let own_file = swath_jobs::checked_file(sums);
     let mut jobs: Vec<(PathBuf, Vec<Digest>)> = Vec::new();
     let mut exit = Exit::Done;
     if let Some(file) = &verify.file {

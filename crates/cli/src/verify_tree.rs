@@ -92,7 +92,7 @@ fn against(verify: &Verify, index: &str) -> Result<Against, Failure> {
             )),
         };
     }
-    let mut url = crate::net::parse_url(index).map_err(Failure::usage)?;
+    let mut url = crate::net::parse_url(index)?;
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));
     }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
-use swath_model::path::SafePath;
+use swath_model::path::{PathError, SafePath};
 use url::Url;
 
 use crate::percent;
@@ -20,11 +20,25 @@ pub struct Listing {
     /// Files and folders, each once, in the order of the page.
     pub entries: Vec<Entry>,
     /// What cannot have its name here: that name as it is shown, and why.
-    pub refused: Vec<(String, String)>,
+    pub refused: Vec<(String, Refusal)>,
     /// Where the list goes on.
     pub next: Option<Url>,
     /// There are more entries than are read of one page.
     pub is_cut: bool,
+}
+
+/// Why an entry cannot have its name here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It would lie in another folder.
+    #[error("it holds an escaped '/'")]
+    Slash,
+    /// It cannot be written.
+    #[error("its name is no text")]
+    NotText,
+    /// It could do harm.
+    #[error(transparent)]
+    Path(#[from] PathError),
 }
 
 /// A file or a folder.
@@ -192,14 +206,14 @@ impl Building {
             }
             // An escaped '/' would be another path than the one that the server means.
             if part.contains(&b'/') {
-                self.refuse(address, "it holds an escaped '/'".to_owned());
+                self.refuse(address, Refusal::Slash);
                 return;
             }
             path.extend(part);
         }
         match String::from_utf8(path) {
             Ok(path) => self.named(address.to_owned(), path, is_folder, None),
-            Err(_) => self.refuse(address, "its name is no text".to_owned()),
+            Err(_) => self.refuse(address, Refusal::NotText),
         }
     }
 
@@ -213,11 +227,11 @@ impl Building {
         }
         match SafePath::new(&path) {
             Ok(path) => self.listing.entries.push(Entry { address, path, is_folder, size_bytes }),
-            Err(error) => self.refuse(&address, error.to_string()),
+            Err(error) => self.refuse(&address, error.into()),
         }
     }
 
-    fn refuse(&mut self, name: &str, why: String) {
+    fn refuse(&mut self, name: &str, why: Refusal) {
         if self.listing.refused.len() < REFUSED_MAX {
             self.listing.refused.push((name.chars().take(NAME_SHOWN).collect(), why));
         } else {

@@ -12,7 +12,6 @@ use super::error::Wrong;
 use super::read::{Line, Reader};
 use super::settings::at_home;
 use crate::args::fingerprint;
-use crate::net;
 
 /// One server, or all those of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +39,7 @@ impl HostSection {
     pub fn access(&self) -> Result<ServerAccess, Failure> {
         Ok(ServerAccess {
             servers: self.servers.clone(),
-            token: self.token_file.as_deref().map(net::token).transpose()?,
+            token: self.token_file.as_deref().map(swath_jobs::token_in).transpose()?,
             is_for_this_run: false,
             fingerprint: self.fingerprint,
             ca_files: self.ca.clone(),

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
-use swath_transfer::{Filter, FilterError, IoMode, Pin, Preserve};
+use swath_jobs::copy::CopyKind;
+use swath_jobs::{CopySpec, Preserve};
+use swath_transfer::{Filter, FilterError, IoMode, Pin};
 
 use crate::args::{Net, Plan, Ssh, io_mode, pin};
 use crate::relays::Relays;
@@ -136,9 +138,27 @@ pub enum Kept {
 }
 
 impl Cp {
-    /// How it is seen that a file need not be copied.
-    pub fn comparison(&self) -> Compare {
-        if self.checksum { Compare::Checksum } else { self.compare }
+    /// As a job has it.
+    pub fn spec(&self, kind: CopyKind) -> CopySpec {
+        let compare = if self.checksum { Compare::Checksum } else { self.compare };
+        CopySpec {
+            kind,
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            compare: match compare {
+                Compare::SizeMtime => swath_jobs::Compare::SizeAndTime,
+                Compare::Checksum => swath_jobs::Compare::Content,
+                Compare::None => swath_jobs::Compare::Nothing,
+            },
+            preserve: self.preserve(),
+            delete: self.delete,
+            allow_empty: self.allow_empty,
+            resume: self.resume || !self.no_resume,
+            require_digest: self.require_digest,
+            dry_run: self.dry_run,
+            keep_index: self.keep_index.clone(),
+            ssh: self.ssh.spec(),
+        }
     }
 
     /// What takes part.

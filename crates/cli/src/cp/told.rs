@@ -1,22 +1,22 @@
 //! How a copy went, in words.
 
 use serde::Serialize;
+use swath_jobs::copy::Copied;
 use swath_model::path::visible;
 use swath_transfer::sending::Received;
 use swath_transfer::{Spare, Spared, Unremoved};
 
 use super::args::Cp;
 use super::dry::Plan;
-use super::ssh::Session;
 use crate::exit::{Exit, fail};
-use crate::get::Kept;
 use crate::progress::units;
 use crate::say;
 
 /// Say how fast it was where all went through ssh.
-pub fn told_rate(cp: &Cp, session: Option<&Session>, tree: &Received) {
-    let went_by_ssh = session.is_some_and(|session| session.goes_through);
-    if went_by_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run {
+pub fn told_rate(cp: &Cp, copied: &Copied) {
+    let tree = &copied.received;
+    if copied.through_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run
+    {
         let rate = units::rate(tree.transfer.rate_bytes_per_s);
         say::err(&format!("by ssh: {rate}"));
     }
@@ -56,10 +56,10 @@ fn tell(line: &Line<'_>) {
     let _ = say::out(line.as_bytes(), Exit::Done);
 }
 
-/// Tell programs that a copy failed, unless an event has; and what is kept of it, if anybody here
-/// knows.
-pub fn failed(cp: &Cp, kept: &Kept, path: &str, error: &str, kept_bytes: Option<u64>) {
-    if cp.json && !kept.is_told() {
+/// Tell programs that a copy failed, unless an event has (`is_told`); and what is kept of it, if
+/// anybody here knows.
+pub fn failed(cp: &Cp, is_told: bool, path: &str, error: &str, kept_bytes: Option<u64>) {
+    if cp.json && !is_told {
         tell(&Line::Failed { path, error, kept_bytes });
     }
 }

@@ -1,37 +1,33 @@
-//! `swath get`: inputs to requests, one transfer or many, the end.
+//! `swath get`: the command line becomes a job, and its end becomes words.
 
-mod checksums;
-pub mod inputs;
-mod list;
-pub mod many;
-mod names;
-mod one;
+mod words;
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, BufReader, IsTerminal as _};
+use std::path::Path;
+use std::sync::Arc;
 
 use crate::args::Get;
-use crate::engine::{self, CONNECTIONS_PER_HOST, Wishes};
 use crate::exit::{Exit, fail};
 use crate::failure::Failure;
+use crate::net::shown_text;
 use crate::progress::look::show_details;
 use crate::progress::{Mode, Progress};
 use crate::report;
 use crate::say;
+use crate::screen::JobScreen;
 use crate::signals;
-use swath_transfer::{Lanes, Stop};
-
-pub use checksums::file_of as checksummed;
-use inputs::Inputs;
-pub use inputs::{name_of, shown};
-use many::Manner;
-pub use one::Kept;
+use swath_jobs::{
+    Address, ChecksumsFrom, Control, Disk, Environment, GetFrom, GetSpec, GetTo, JobError,
+    JobObserver, JobSpec, Jobs, Network, Routes, Streams, Work,
+};
+use swath_transfer::Stop;
 
 /// Run the command.
-pub async fn run(mut get: Get) -> Exit {
+pub async fn run(get: Get) -> Exit {
     if get.verbose > 0 {
         show_details();
     }
-    let to_stdout = get.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let to_stdout = get.output.as_deref().is_some_and(is_standard);
     if to_stdout && get.json {
         return fail(Exit::Usage, "--json and '-o -' both want standard output");
     }
@@ -45,72 +41,134 @@ pub async fn run(mut get: Get) -> Exit {
         return Failure::usage(text).hint(hint).tell();
     }
     get.usual.explain();
-    if let Err(failure) = inputs::check(&get).and_then(|()| report::check(get.report.as_deref())) {
+    if let Err(failure) = check(&get).and_then(|()| report::check(get.report.as_deref())) {
         return failure.tell();
     }
     let progress = Progress::new(Mode::choose(get.json, get.quiet));
     log_to(&progress, get.verbose > 1);
     let stop = Stop::default();
     signals::watch(&stop);
-    let routes = match get.routes.options() {
-        Ok(routes) => routes,
+    let (spec, environment) = match spec(&get) {
+        Ok(ready) => ready,
         Err(failure) => return failure.tell(),
     };
-    let wishes = Wishes {
-        net: &get.net,
-        routes,
-        limit_rate: get.limit_rate,
-        connections_per_host: connections_per_host(&get),
-        metalinks: !get.no_discover,
-        io: get.io,
-        memory: get.memory,
-        to_stdout,
-        own_server: None,
+    let streams = Streams {
+        list: Some(Arc::new(|| Box::new(BufReader::new(io::stdin())))),
+        output: Some(Arc::new(|| Box::new(tokio::io::stdout()))),
     };
-    let engine = match engine::start(wishes) {
-        Ok(engine) => engine,
-        Err(failure) => return failure.tell(),
-    };
-    let io_began_as = engine.io_name();
-    if get.checksums.is_some() {
-        let found = tokio::select! {
-            biased;
-            () = stop.wait() => return fail(Exit::Interrupted, "stopped before anything was fetched"),
-            found = checksums::find(&get, &engine, &progress) => found,
-        };
-        match found {
-            Ok(digests) => get.digest.extend(digests),
-            Err(failure) => {
-                progress.clear();
-                return failure.tell();
-            }
+    let screen = Arc::new(JobScreen::new(progress.clone(), get.report.is_some(), get.verbose > 0));
+    let observer: Arc<dyn JobObserver> = screen.clone();
+    let jobs = Jobs::new(environment);
+    let ended = jobs.run(&spec, &streams, &observer, &Control::from(stop)).await;
+    let exit = match ended {
+        Ok(_) => Exit::Done,
+        Err(JobError::Files(files)) if files.is_stopped => {
+            fail(Exit::Interrupted, "stopped: the same command goes on where it was")
         }
-        if let Err(failure) = crate::args::one_value_each(&get.digest) {
-            return failure.tell();
-        }
-    }
-    // A server may be silent, and a pipe empty, for as long as they like.
-    let inputs = tokio::select! {
-        biased;
-        () = stop.wait() => return fail(Exit::Interrupted, "stopped before anything was fetched"),
-        inputs = inputs::read(&get, &engine, &progress) => inputs,
-    };
-    let exit = match inputs {
-        Ok(Inputs::One(request)) => one::run(&get, &engine, *request, &progress, &stop).await,
-        Ok(Inputs::Many(many)) => {
-            many::run(Manner::of(&get), &engine, many, &progress, &stop).await
-        }
-        Err(failure) => {
+        Err(JobError::Files(files)) => screen.exit_of_list(files),
+        Err(JobError::Transfer { name, error, kept }) => {
             progress.clear();
-            failure.tell()
+            words::failed(&name, &error, kept)
+        }
+        // No transfer has begun, of which there would be a report.
+        Err(error) => {
+            progress.clear();
+            return Failure::from(error).tell();
         }
     };
-    // The disk engine changes by itself where the kernel cannot run it.
-    if get.verbose > 0 && engine.io_name() != io_began_as {
-        let text = "the kernel could not start workers for io_uring (a limit of processes, as of ulimit -u?): the disk was written with threads";
-        progress.note(text, false);
+    report::write(get.report.as_deref(), get.quiet || get.json, screen.recording(), exit)
+}
+
+/// What can be refused before anything is read or contacted.
+fn check(get: &Get) -> Result<(), Failure> {
+    match &get.output {
+        Some(path) if get.input.is_none() && is_a_folder(path) => {
+            let path = path.display();
+            let text = format!("-o {path} names a folder, no file: -d {path} writes into a folder");
+            Err(Failure::usage(text))
+        }
+        _ => Ok(()),
     }
-    exit
+}
+
+fn is_a_folder(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir()
+}
+
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The command line as a job, and what that finds around it.
+fn spec(get: &Get) -> Result<(JobSpec, Environment), Failure> {
+    let (mut environment, network) = crate::net::environment(&get.net)?;
+    let routes = get.routes.spec(&mut environment)?;
+    Ok((of(get, network, routes)?, environment))
+}
+
+fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
+    let dir = get.dir.clone().unwrap_or_default();
+    let to = match &get.output {
+        Some(path) if is_standard(path) => GetTo::Stream,
+        Some(path) => GetTo::File(dir.join(path)),
+        None => GetTo::Folder(dir),
+    };
+    let work = GetSpec {
+        digests: get.digest.clone(),
+        checksums: get.checksums.as_deref().map(|which| match which {
+            "auto" => ChecksumsFrom::Beside,
+            which if which.contains("://") => ChecksumsFrom::Address(Address::new(which)),
+            path => ChecksumsFrom::File(path.into()),
+        }),
+        require_digest: get.require_digest,
+        overwrite: get.overwrite,
+        resume: get.resume || !get.no_resume,
+        sparse: get.sparse,
+        discover: !get.no_discover,
+        files_at_once: get.jobs,
+        reserved: get.report.iter().cloned().collect(),
+        ..GetSpec::new(from(get)?, to)
+    };
+    Ok(JobSpec {
+        work: Work::Get(work),
+        network: Network { limit_bytes_per_s: get.limit_rate, ..network },
+        routes,
+        disk: Disk { io: get.io, memory_bytes: get.memory },
+        plan: get.plan.spec(get.usual.split),
+    })
+}
+
+fn from(get: &Get) -> Result<GetFrom, Failure> {
+    match &get.input {
+        Some(path) if is_standard(path) => return Ok(GetFrom::ListStream),
+        Some(path) => return Ok(GetFrom::List(path.clone())),
+        None => {}
+    }
+    let Some(text) = get.sources.iter().find(|text| !text.contains("://")) else {
+        return Ok(GetFrom::Replicas(get.sources.iter().map(Address::new).collect()));
+    };
+    let shown = shown_text(text);
+    if !Path::new(text).is_file() {
+        let text = format!("{shown} is neither a URL nor a file");
+        return Err(Failure::input(text).hints(hint_of_scheme(&shown)));
+    }
+    if get.sources.len() > 1 {
+        return Err(Failure::usage(format!(
+            "{shown} is a file, so a Metalink: it is given alone, one for each command"
+        )));
+    }
+    Ok(GetFrom::Metalink(text.into()))
+}
+
+/// What somebody means who leaves out `http://`.
+fn hint_of_scheme(text: &str) -> Option<String> {
+    let (site, _) = text.split_once('/').unwrap_or((text, ""));
+    let (host, port) = site.rsplit_once(':').unwrap_or((site, ""));
+    let is_port = !port.is_empty() && port.parse::<u16>().is_ok();
+    let is_host = host == "localhost" || host.contains('.') && text.contains('/');
+    let fits = (is_port || is_host) && !host.starts_with('.') && !host.is_empty();
+    let scheme = if port == "443" || port == "8470" { "https" } else { "http" };
+    fits.then(|| format!("is {scheme}://{text} meant?"))
 }
 
 /// With `SWATH_LOG` set (to `debug`, `swath_transfer=trace`, …), or where `is_wanted`, what happens
@@ -132,15 +190,5 @@ pub fn log_to(progress: &Progress, is_wanted: bool) {
 }
 
 /// What `-vv` tells: what our own parts say.
-const INSIDE: &str = "swath=debug,swath_source=debug,swath_store=debug,swath_transfer=debug";
-
-/// Most connections to one host: more than is usual only where the user asks for that.
-fn connections_per_host(get: &Get) -> u32 {
-    let asked = match get.plan.lanes {
-        Lanes::Fixed(count) => count,
-        Lanes::Auto { .. } => 0,
-    };
-    let at_once = get.jobs.map_or(0, u32::from);
-    let split = get.usual.split.unwrap_or(0);
-    CONNECTIONS_PER_HOST.max(asked).max(at_once).max(split)
-}
+const INSIDE: &str =
+    "swath=debug,swath_jobs=debug,swath_source=debug,swath_store=debug,swath_transfer=debug";

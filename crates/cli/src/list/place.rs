@@ -5,9 +5,10 @@ use swath_transfer::{Engine, Mirror, Trust};
 use url::Url;
 
 use crate::args::{Net, Ssh};
-use crate::cp::ssh::{self, Purpose, Remote, Session, Way};
 use crate::engine::{self, Wishes};
 use crate::progress::{Mode, Progress};
+use swath_jobs::ssh::{self, Purpose, Remote, Session, SshOptions};
+use swath_jobs::{Environment, Note};
 
 /// A folder of a server, or a file.
 pub struct Place {
@@ -25,7 +26,7 @@ impl Place {
     /// The same with the place as its user has named it.
     pub fn renamed(&self, mut failure: Failure) -> Failure {
         if let Some(session) = &self.session {
-            failure.what = crate::cp::renamed(&session.names, &failure.what);
+            failure.what = session.names.shown(&failure.what);
         }
         failure
     }
@@ -34,11 +35,15 @@ impl Place {
     pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, Failure> {
         let session = match Remote::parse(place) {
             Some(remote) => {
-                let way = Way::of(ssh, net.timeout)?;
-                let (progress, purpose) =
-                    (Progress::new(Mode::choose(false, false)), Purpose::Read { file_name: None });
-                let session = ssh::start(&way, &remote, purpose, &progress).await;
-                Some(session?)
+                let progress = Progress::new(Mode::choose(false, false));
+                let note = |note: Note| {
+                    let (text, is_warning) = crate::notes::words(&note);
+                    progress.note(&text, is_warning);
+                };
+                let options = ssh_options(net, ssh)?;
+                let purpose = Purpose::Read { file_name: None };
+                let session = ssh::start(&options, &remote, purpose, &note).await;
+                Some(session.map_err(|error| crate::cp::ssh_failure(&error))?)
             }
             None if !place.contains("://") => {
                 let text = format!(
@@ -51,7 +56,7 @@ impl Place {
         };
         let mut url = match &session {
             Some(session) => session.url.clone(),
-            None => crate::net::parse_url(place).map_err(Failure::usage)?,
+            None => crate::net::parse_url(place)?,
         };
         let mut file = None;
         if !url.path().ends_with('/') {
@@ -65,6 +70,16 @@ impl Place {
         let is_file = session.as_ref().is_some_and(|session| session.is_file);
         Ok(Place { engine, folder, is_file, file, session })
     }
+}
+
+fn ssh_options(net: &Net, ssh: &Ssh) -> Result<SshOptions, Failure> {
+    let swath_jobs::Ssh { command, bootstrap } = ssh.spec();
+    if command.is_empty() {
+        return Err(Failure::usage("--ssh: no command"));
+    }
+    let Environment { program, runtime, .. } = crate::net::around(Environment::default());
+    let bootstrap = bootstrap.then_some(program);
+    Ok(SshOptions { command, bootstrap, patience: net.timeout, runtime })
 }
 
 /// Nothing is written: the least that an engine works with is enough.

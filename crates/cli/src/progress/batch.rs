@@ -1,6 +1,6 @@
 //! One display for a list of files, whether three or a hundred thousand.
 //!
-//! Each file's transfer has its own observer; all of them feed one tally. What is kept grows with
+//! The transfers of all files feed one tally. What is kept grows with
 //! the files under way and the hosts, never with the length of the list: finished files are sums,
 //! failed ones are named up to [`FAILED_MAX`].
 
@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde::Serialize;
 use swath_model::SourceName;
 use swath_report as report;
-use swath_transfer::observe::{Event, Observer, SameBy, Snapshot, Summary};
+use swath_transfer::observe::{Event, SameBy, Snapshot, Summary};
 
 use super::batch_view::{frame, plain_line, summary};
 use super::eta::Forecast;
@@ -157,9 +157,27 @@ impl Files {
         files
     }
 
-    /// The observer of the `file`th file of the list.
-    pub fn observer(&self, file: u64) -> Box<dyn Observer> {
-        Box::new(OneFile { files: self.clone(), file })
+    /// The transfer of the `file`th file of the list tells something.
+    pub fn observe(&self, file: u64, event: &Event) {
+        let mut shared = self.lock();
+        if shared.mode == Mode::Json {
+            shared.json.line(&OfFile { file, event });
+        }
+        if let Event::Note { text, warning, unproved_bytes, .. } = event {
+            let path = shared.tally.active.get(&file).map_or("", |a| a.path.as_str());
+            let line = format!("{path}: {text}");
+            // That nothing proves what relays passed on is told at the end, once.
+            if *warning && *unproved_bytes == 0 {
+                shared.warn(&line);
+            } else if !*warning && text.starts_with(OF_A_RELAY) {
+                // It is told once, and is as true of the other files.
+                shared.say(text);
+            }
+        }
+        shared.tally.add(file, event);
+        if !matches!(event, Event::Swath(_) | Event::Source { .. }) {
+            shared.show();
+        }
     }
 
     /// A file failed; `is_told` says that its transfer's own event has told programs of it.
@@ -238,35 +256,6 @@ impl Files {
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct OneFile {
-    files: Files,
-    file: u64,
-}
-
-impl Observer for OneFile {
-    fn observe(&mut self, event: &Event) {
-        let mut shared = self.files.lock();
-        if shared.mode == Mode::Json {
-            shared.json.line(&OfFile { file: self.file, event });
-        }
-        if let Event::Note { text, warning, unproved_bytes, .. } = event {
-            let path = shared.tally.active.get(&self.file).map_or("", |a| a.path.as_str());
-            let line = format!("{path}: {text}");
-            // That nothing proves what relays passed on is told at the end, once.
-            if *warning && *unproved_bytes == 0 {
-                shared.warn(&line);
-            } else if !*warning && text.starts_with(OF_A_RELAY) {
-                // It is told once, and is as true of the other files.
-                shared.say(text);
-            }
-        }
-        shared.tally.add(self.file, event);
-        if !matches!(event, Event::Swath(_) | Event::Source { .. }) {
-            shared.show();
-        }
     }
 }
 

@@ -64,7 +64,8 @@ impl Mode {
     }
 }
 
-/// The display of one run of the program.
+/// The display of one run of the program; clones are the same.
+#[derive(Clone)]
 pub struct Progress {
     mode: Mode,
     terminal: Terminal,
@@ -106,16 +107,5 @@ impl Progress {
     /// Take the bars off the screen, for whoever exits without waiting for the transfer's end.
     pub fn clear(&self) {
         self.terminal.clear();
-    }
-}
-
-/// Tells several observers the same.
-pub struct Fanout(pub Vec<Box<dyn Observer>>);
-
-impl Observer for Fanout {
-    fn observe(&mut self, event: &swath_transfer::observe::Event) {
-        for observer in &mut self.0 {
-            observer.observe(event);
-        }
     }
 }

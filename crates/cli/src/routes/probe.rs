@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use serde::Serialize;
+use swath_jobs::Environment;
 use swath_model::SourceName;
 use swath_model::path::visible;
 use swath_model::units;
@@ -32,7 +33,7 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
     let sources: Vec<Url> = args
         .sources
         .iter()
-        .map(|text| net::parse_url(text).map_err(Failure::usage))
+        .map(|text| net::parse_url(text).map_err(Failure::from))
         .collect::<Result<_, _>>()?;
     // As many routes as pay are tried, whatever transfers are told to take.
     let which = Which { relay: args.relay.clone(), route: Some(RouteWish::Multi) };
@@ -41,7 +42,9 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
         let text = "there are no relays to be asked: --relay URL names one";
         return Err(Failure::usage(text.to_owned()));
     }
-    let mut routes = Relays { which, end_to_end: false }.options()?;
+    let mut environment = Environment::default();
+    let routes = Relays { which, end_to_end: false }.spec(&mut environment)?;
+    let mut routes = environment.route_options(&routes)?;
     match remember::place() {
         Place::At(_) => {}
         Place::Off => warn("nothing of it is remembered, since SWATH_STATE says so"),

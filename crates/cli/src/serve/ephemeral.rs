@@ -8,7 +8,7 @@ use swath_formats::percent;
 use swath_serve::{Filter, Only, Server};
 
 use super::args::Serve;
-use crate::cp::ssh::Hello;
+use swath_jobs::ssh::Hello;
 
 /// What is served for one copy.
 pub struct Served {
@@ -30,7 +30,7 @@ pub fn prepare(args: &mut Serve) -> Result<Option<Served>, Failure> {
     if !args.write && folder.is_file() {
         let own = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = args.file_name.clone().or(own).unwrap_or_default();
-        let offered = crate::cp::offered(folder, Some(&name), Filter::default());
+        let offered = swath_jobs::copy::offered(folder, Some(&name), Filter::default());
         let failed = |error| Failure::input(format!("cannot serve {}: {error}", folder.display()));
         let (above, only) = offered.map_err(failed)?;
         args.folders = vec![above];

@@ -15,9 +15,9 @@ use swath_transfer::{
 };
 use tokio::sync::watch;
 
-use crate::cp::renamed;
 use crate::exit;
-use crate::get::Kept;
+use swath_jobs::KeptRecorder;
+use swath_jobs::copy::Names;
 
 /// Fetches from those who send.
 pub struct Receiver {
@@ -100,12 +100,13 @@ async fn receive(engine: Engine, order: Order) {
         let quoted = serde_json::to_string(text).unwrap_or_default();
         quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default().to_owned()
     };
-    let escaped: Vec<_> = names.iter().map(|(own, shown)| (in_json(own), in_json(shown))).collect();
+    let escaped = names.iter().map(|(own, shown)| (in_json(own), in_json(shown))).collect();
+    let (names, escaped) = (Names::new(names), Names::new(escaped));
     let of_events = {
         let escaped = escaped.clone();
-        move |line: &str| renamed(&escaped, line)
+        move |line: &str| escaped.shown(line)
     };
-    let kept = Kept::default();
+    let kept = KeptRecorder::default();
     let mut keeps = kept.clone();
     let mut observer = move |event: &Event| {
         keeps.observe(event);
@@ -161,7 +162,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     match result {
         Ok(received) => {
-            let _ = lines.send(renamed(&escaped, &Line::Received(Box::new(received)).to_json()));
+            let _ = lines.send(escaped.shown(&Line::Received(Box::new(received)).to_json()));
         }
         Err(error) => {
             let exit = exit::of(&error, 1) as u8;
@@ -180,7 +181,7 @@ async fn receive(engine: Engine, order: Order) {
                 GetError::Tree(StageError::Locked(_)) => Passes::Held,
                 _ => Passes::No,
             };
-            let (error, kept_bytes) = (renamed(&names, &words), kept.known_bytes());
+            let (error, kept_bytes) = (names.shown(&words), kept.kept().known_bytes());
             tell(&Line::Failed(Failed { exit, error, kept_bytes, passes, in_the_way }));
         }
     }

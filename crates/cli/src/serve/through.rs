@@ -6,10 +6,9 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
 
-use crate::exit::{Exit, fail};
+use swath_jobs::ssh::READY;
 
-/// Said first, once the connection stands.
-pub const READY: &str = "swath: connected";
+use crate::exit::{Exit, fail};
 
 /// Carry bytes both ways until the server ends the connection.
 pub fn run(port: u16) -> Exit {

@@ -14,8 +14,9 @@ use url::Url;
 
 use super::args::Stage;
 use crate::exit::{Exit, chain};
-use crate::get::{name_of, shown};
 use crate::net::{parse_url, shown_text};
+use swath_jobs::name_of;
+use swath_source::display_name as shown;
 
 /// One file.
 pub struct Source {
@@ -29,12 +30,11 @@ pub struct Source {
 
 /// Read what the command line names.
 pub async fn read(stage: &Stage, net: &Net) -> Result<Source, Failure> {
-    let usage = |message: String| Failure::usage(message);
     let mut source = match stage.sources.as_slice() {
         [text] if !text.contains("://") => of_file(text)?,
         texts => {
-            let urls = texts.iter().map(|text| parse_url(text).map_err(usage));
-            let urls = urls.collect::<Result<Vec<Url>, Failure>>()?;
+            let urls = texts.iter().map(|text| parse_url(text));
+            let urls = urls.collect::<Result<Vec<Url>, _>>()?;
             match urls.as_slice() {
                 [url] if metalink::is_file_name(url.path()) => of_metalink_at(net, url).await?,
                 _ => of_urls(stage, urls)?,

@@ -109,10 +109,7 @@ fn silence_after_the_login_has_an_end() {
     let prompts = format!("printf 'Accept the terms? '\n{SILENT}");
     for (shell, says) in [
         (SILENT, &["ssh has logged in", "has not begun within 2 s", "ForceCommand"][..]),
-        (
-            prompts.as_str(),
-            &["has not begun within 2 s (--timeout); it printed: Accept the terms?"],
-        ),
+        (prompts.as_str(), &["has not begun within 2 s; it printed: Accept the terms?"]),
         (serves_nothing.as_str(), &["begun there, and has not answered for 2 s"]),
     ] {
         far.becomes(shell);

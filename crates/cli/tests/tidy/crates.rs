@@ -194,6 +194,18 @@ const HOUSE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "swath-jobs",
+        &[
+            "swath-model",
+            "swath-formats",
+            "swath-store",
+            "swath-state",
+            "swath-source",
+            "swath-serve",
+            "swath-transfer",
+        ],
+    ),
+    (
         "swath",
         &[
             "swath-model",
@@ -206,6 +218,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-relay",
             "swath-transfer",
             "swath-report",
+            "swath-jobs",
         ],
     ),
     ("swath-netlab", &["swath-model", "swath-plan"]),

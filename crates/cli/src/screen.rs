@@ -1,0 +1,154 @@
+//! Shows what a job tells: bars or lines for one transfer, a common display for several, notes
+//! between them. What the report needs is recorded beside.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use swath_jobs::{JobEvent, JobObserver, Note};
+use swath_report::{Content, ListRecorder, Recorder, Recording};
+use swath_transfer::observe::{Event, Observer};
+
+use crate::cp::Plan;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::progress::{Files, Progress};
+use crate::{failure, notes};
+
+/// Shows what a job tells.
+pub struct JobScreen {
+    progress: Progress,
+    has_report: bool,
+    is_verbose: bool,
+    /// What would be done, where nothing is to be done.
+    plan: Option<Plan>,
+    shown: Mutex<Shown>,
+}
+
+struct Shown {
+    /// The same for all transfers, so that nothing is shown twice.
+    transfer: Box<dyn Observer>,
+    recorder: Recorder,
+    content: Content,
+    list: Option<List>,
+    /// What of a list failed worst.
+    worst: Option<Exit>,
+}
+
+struct List {
+    files: Files,
+    recorder: Option<ListRecorder>,
+}
+
+impl JobScreen {
+    /// Shows a job on this display, and records it where there is to be a report.
+    pub fn new(progress: Progress, has_report: bool, is_verbose: bool) -> JobScreen {
+        let transfer = progress.observer();
+        let shown = Shown {
+            transfer,
+            recorder: Recorder::new(),
+            content: Content::File,
+            list: None,
+            worst: None,
+        };
+        JobScreen { progress, has_report, is_verbose, plan: None, shown: Mutex::new(shown) }
+    }
+
+    /// The same, with what would be done told to `plan`.
+    pub fn planning(self, plan: &Plan) -> JobScreen {
+        JobScreen { plan: Some(plan.clone()), ..self }
+    }
+
+    /// How a list ends.
+    pub fn exit_of_list(&self, files: swath_jobs::Files) -> Exit {
+        match self.lock().worst {
+            None => Exit::Internal,
+            Some(worst) if files.complete == 0 => worst,
+            Some(_) => Exit::Some,
+        }
+    }
+
+    /// What was recorded.
+    pub fn recording(&self) -> Recording {
+        let shown = self.lock();
+        match shown.list.as_ref().and_then(|list| list.recorder.as_ref()) {
+            Some(recorder) => recorder.recording(),
+            None => {
+                let mut recording = shown.recorder.recording();
+                recording.heading.content = shown.content;
+                recording
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl JobObserver for JobScreen {
+    fn observe(&self, event: JobEvent) {
+        let mut shown = self.lock();
+        match event {
+            JobEvent::Transfer(event) => {
+                shown.transfer.observe(&event);
+                if self.has_report {
+                    // What a Metalink leads to is another transfer.
+                    match event {
+                        Event::Metalink { .. } => shown.recorder = Recorder::new(),
+                        event => shown.recorder.observe(&event),
+                    }
+                }
+            }
+            JobEvent::Note(Note::DiskThreads) if !self.is_verbose => {}
+            JobEvent::Note(note) => {
+                let (text, is_warning) = notes::words(&note);
+                self.progress.note(&text, is_warning);
+            }
+            JobEvent::ListStarted { title, count } => {
+                let files = self.progress.files(&title, count);
+                let recorder = self.has_report.then(|| ListRecorder::new(&title));
+                shown.list = Some(List { files, recorder });
+            }
+            JobEvent::CopyStarted { is_single } => {
+                shown.content = if is_single { Content::File } else { Content::Tree };
+            }
+            JobEvent::Planned { bytes, path, further_of } => {
+                if let Some(plan) = &self.plan {
+                    plan.tell(bytes, &path, further_of.as_deref());
+                }
+            }
+            // It cannot be said what would be done with it.
+            JobEvent::FileFailed { name, error, .. } if shown.list.is_none() => {
+                let (_, words) = failure::of_file(&error);
+                Failure::new(Exit::Some, format!("{name}: {words}")).tell();
+            }
+            event => shown.of_list(event),
+        }
+    }
+}
+
+impl Shown {
+    fn of_list(&mut self, event: JobEvent) {
+        let Some(List { files, recorder }) = &self.list else { return };
+        match event {
+            JobEvent::File { file, event } => {
+                files.observe(file, &event);
+                if let Some(recorder) = recorder {
+                    recorder.observer(file).observe(&event);
+                }
+            }
+            JobEvent::FileWarning { file, warning } => files.warn(file, &notes::of_list(&warning)),
+            JobEvent::FileStopped { .. } => files.stopped(),
+            JobEvent::FileFailed { file, name, error } => {
+                let (exit, words) = failure::of_file(&error);
+                let is_told = error.is_told();
+                files.failed(file, &name, &words, is_told);
+                if let Some(recorder) = recorder.as_ref().filter(|_| !is_told) {
+                    recorder.failed(&name, &words);
+                }
+                self.worst = Some(self.worst.map_or(exit, |worst| worst.max(exit)));
+            }
+            JobEvent::ListEnded { is_whole } => files.end(is_whole),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Pause, resume and cancel.
+//!
+//! ```text
+//! running --pause--> paused --resume--> running
+//! running, paused --cancel--> cancelled (for good)
+//! ```
+//!
+//! A pause ends the transfers that are under way in good order: what has come and is durable stays,
+//! with its journal. Nothing more is asked for. When the job is resumed, each of them starts again
+//! in its place and goes on from there.
+
+use swath_transfer::observe::{Observer, Summary};
+use swath_transfer::{Destination, Engine, GetError, Request, Stop};
+use tokio::sync::watch;
+
+/// Pauses, resumes and cancels a job; clones control the same one.
+#[derive(Clone, Debug)]
+pub struct Control {
+    stop: Stop,
+    paused: watch::Sender<bool>,
+}
+
+impl Default for Control {
+    fn default() -> Control {
+        Control { stop: Stop::default(), paused: watch::Sender::new(false) }
+    }
+}
+
+impl From<Stop> for Control {
+    /// A job that `stop` cancels, too.
+    fn from(stop: Stop) -> Control {
+        Control { stop, ..Control::default() }
+    }
+}
+
+impl Control {
+    /// Asks for no more, and keeps what has come. What is written in order to a stream is not
+    /// paused, because it cannot be taken up again.
+    pub fn pause(&self) {
+        self.paused.send_replace(true);
+    }
+
+    /// Goes on from what has come.
+    pub fn resume(&self) {
+        self.paused.send_replace(false);
+    }
+
+    /// Ends the job; what has come and is durable stays for another one.
+    pub fn cancel(&self) {
+        self.stop.set();
+    }
+
+    /// Whether the job is paused.
+    pub fn is_paused(&self) -> bool {
+        *self.paused.borrow()
+    }
+
+    /// Whether the job was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    /// Waits until the job is cancelled.
+    pub async fn cancelled(&self) {
+        self.stop.wait().await;
+    }
+
+    /// After a transfer was stopped: waits while the job is paused, and returns whether it goes on.
+    pub(crate) async fn goes_on(&self) -> bool {
+        let mut paused = self.paused.subscribe();
+        tokio::select! {
+            biased;
+            () = self.stop.wait() => false,
+            // This holds a sender, so it does not end before.
+            _ = paused.wait_for(|paused| !paused) => true,
+        }
+    }
+
+    /// Runs a transfer that obeys `stop`, which a pause or the end sets.
+    pub(crate) async fn until_paused<T>(
+        &self,
+        stop: &Stop,
+        transfer: impl Future<Output = T>,
+    ) -> T {
+        let mut paused = self.paused.subscribe();
+        let mut transfer = std::pin::pin!(transfer);
+        tokio::select! {
+            biased;
+            ended = &mut transfer => return ended,
+            () = self.stop.wait() => {}
+            _ = paused.wait_for(|paused| *paused) => {}
+        }
+        stop.set();
+        transfer.await
+    }
+
+    /// Fetches one file; a pause stops it for as long as it lasts.
+    pub(crate) async fn fetch(
+        &self,
+        engine: &Engine,
+        mut request: Request,
+        observer: &mut dyn Observer,
+    ) -> Result<Summary, GetError> {
+        loop {
+            let Some(again) = once_more(&request) else {
+                return engine.get_observed(request, observer, &self.stop).await;
+            };
+            let stop = Stop::default();
+            let fetched = engine.get_observed(request, observer, &stop);
+            match self.until_paused(&stop, fetched).await {
+                Err(GetError::Stopped) if self.goes_on().await => {
+                    request = Request { resume: true, ..again };
+                }
+                ended => return ended,
+            }
+        }
+    }
+}
+
+/// The same request, if what it has written by then can be taken up again.
+fn once_more(request: &Request) -> Option<Request> {
+    let Destination::File(path) = &request.destination else { return None };
+    let mut again = Request::to_file(path);
+    again.mirrors.clone_from(&request.mirrors);
+    again.sources.clone_from(&request.sources);
+    again.digests.clone_from(&request.digests);
+    again.told_digests.clone_from(&request.told_digests);
+    again.pieces.clone_from(&request.pieces);
+    again.beneath.clone_from(&request.beneath);
+    again.plan.clone_from(&request.plan);
+    Some(Request {
+        size_bytes: request.size_bytes,
+        modified: request.modified,
+        overwrite: request.overwrite,
+        ask_if_present: request.ask_if_present,
+        require_digest: request.require_digest,
+        resume: request.resume,
+        sparse: request.sparse,
+        discover: request.discover,
+        metalinks: request.metalinks,
+        refuses_folders: request.refuses_folders,
+        stall_s: request.stall_s,
+        ..again
+    })
+}

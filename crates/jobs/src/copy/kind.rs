@@ -1,0 +1,610 @@
+//! Which kind of copy it is, by the places that a user names.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use swath_formats::percent;
+use swath_source::display_name;
+use swath_store::tells_no_sizes;
+use url::Url;
+
+use super::error::{Missing, PlaceError};
+use crate::address::{Address, AddressError, parse_url, shown_text};
+use crate::ssh::Remote;
+
+/// What is copied, and where to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum CopyKind {
+    /// What lies in a folder of servers.
+    Fetch {
+        /// Addresses of its replicas, which end in `/`.
+        from: Vec<Address>,
+        /// The folder in which it is to lie.
+        to: PathBuf,
+    },
+    /// A folder or a file, whichever has this address, under its own name.
+    FetchNamed {
+        /// Its address, without `/` at its end.
+        from: Address,
+        /// The folder in which it is to lie.
+        to: PathBuf,
+        /// A file may have `to` for its name, if no folder has.
+        is_alone: bool,
+    },
+    /// A folder of this machine to a server.
+    Send {
+        /// The folder.
+        from: PathBuf,
+        /// The address of the folder in which its content is to lie; it ends in `/`.
+        to: Address,
+    },
+    /// A file of this machine to a server.
+    SendFile {
+        /// The file.
+        from: PathBuf,
+        /// Its address there.
+        to: Address,
+    },
+    /// A folder or a file of a machine that ssh leads to.
+    FetchBySsh {
+        /// Its place there.
+        from: Remote,
+        /// The folder in which its content is to lie.
+        to: PathBuf,
+        /// Where it goes if it turns out to be a file.
+        file: Option<Landing>,
+    },
+    /// A folder or a file of this machine to one that ssh leads to.
+    SendBySsh {
+        /// The folder or the file.
+        from: PathBuf,
+        /// The folder there.
+        to: Remote,
+        /// What is known of the file, if it is one.
+        file: Option<OwnFile>,
+    },
+    /// From one place of this machine to another.
+    Local {
+        /// The folder or the file.
+        from: PathBuf,
+        /// The folder in which its content, or the file, is to lie.
+        to: PathBuf,
+        /// What a single file is called there.
+        single: Option<String>,
+    },
+}
+
+/// Where a single file goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Landing {
+    /// The folder in which it is to lie.
+    pub folder: PathBuf,
+    /// Its name there.
+    pub name: String,
+    /// Which is another one than it has.
+    pub is_new_name: bool,
+}
+
+/// A file of this machine that goes where only the other side can look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnFile {
+    /// Its own name.
+    pub name: String,
+    /// It is copied alone, and may have the destination for its name.
+    pub is_alone: bool,
+}
+
+impl CopyKind {
+    /// Whether this machine sends.
+    pub fn sends(&self) -> bool {
+        matches!(
+            self,
+            CopyKind::Send { .. } | CopyKind::SendFile { .. } | CopyKind::SendBySsh { .. }
+        )
+    }
+
+    /// Whether it goes to a server that is there already.
+    pub fn sends_to_server(&self) -> bool {
+        matches!(self, CopyKind::Send { .. } | CopyKind::SendFile { .. })
+    }
+
+    /// Whether it is known to be a single file.
+    pub fn is_single(&self) -> bool {
+        match self {
+            CopyKind::Local { single, .. } => single.is_some(),
+            CopyKind::SendBySsh { file, .. } => file.is_some(),
+            CopyKind::SendFile { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Returns where it goes, as it may be shown.
+    pub fn destination(&self) -> String {
+        match self {
+            CopyKind::Fetch { to, .. }
+            | CopyKind::FetchNamed { to, .. }
+            | CopyKind::FetchBySsh { to, .. }
+            | CopyKind::Local { to, .. } => to.display().to_string(),
+            CopyKind::Send { to, .. } | CopyKind::SendFile { to, .. } => {
+                to.url().map_or_else(|_| format!("{to:?}"), |url| display_name(&url))
+            }
+            CopyKind::SendBySsh { to, .. } => format!("{}:{}", to.host, to.path),
+        }
+    }
+
+    /// Looks whether what is here can be read as what it is.
+    ///
+    /// # Errors
+    /// [`PlaceError::Special`] or [`PlaceError::NoSizes`].
+    pub fn check_source(&self) -> Result<(), PlaceError> {
+        let (CopyKind::Local { from, .. }
+        | CopyKind::Send { from, .. }
+        | CopyKind::SendFile { from, .. }
+        | CopyKind::SendBySsh { from, .. }) = self
+        else {
+            return Ok(());
+        };
+        let Ok(found) = from.metadata() else { return Ok(()) };
+        if !found.is_file() && !found.is_dir() {
+            return Err(PlaceError::Special { path: from.clone() });
+        }
+        match tells_no_sizes(from) {
+            true => Err(PlaceError::NoSizes { path: from.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Looks whether a copy between two places of this machine makes sense.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub fn check(&self, deletes: bool) -> Result<(), PlaceError> {
+        let CopyKind::Local { from, to, single } = self else { return Ok(()) };
+        if let Some(name) = single {
+            let same = (from.canonicalize().ok()).zip(to.join(name).canonicalize().ok());
+            return match same {
+                Some((own, to)) if own == to => Err(PlaceError::OntoItself { path: from.clone() }),
+                _ => Ok(()),
+            };
+        }
+        let whole = from.canonicalize();
+        let missing = |error| PlaceError::Missing { place: from.display().to_string(), error };
+        let whole = whole.map_err(missing)?;
+        let to_whole = settled(to);
+        if to_whole.starts_with(&whole) {
+            return Err(PlaceError::IntoItself { from: from.clone(), to: to.clone() });
+        }
+        match deletes && whole.starts_with(&to_whole) {
+            true => Err(PlaceError::WouldRemoveSource { from: from.clone(), to: to.clone() }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Reads the places of a command: sources, and last where they go. Several sources make one copy if
+/// they are replicas of one folder, else one copy each; one of several that is not there is an error
+/// of its own.
+///
+/// # Errors
+/// [`PlaceError`].
+pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, Missing>>, PlaceError> {
+    let Some((destination, sources)) = places.split_last() else {
+        return Err(PlaceError::NoPlaces);
+    };
+    if let [source] = sources {
+        return Ok(vec![Ok(one(source, destination, true)?)]);
+    }
+    if sources.is_empty() {
+        return Err(PlaceError::NoPlaces);
+    }
+    let contents = sources.iter().filter(|source| means_content(source)).count();
+    if contents == 0 {
+        return several(sources, destination);
+    }
+    if contents < sources.len() {
+        return Err(PlaceError::ReplicasAndOthers);
+    }
+    if let Some(place) = sources.iter().find(|source| !source.contains("://")) {
+        return Err(PlaceError::NoReplica { place: place.clone() });
+    }
+    if !is_here(destination) {
+        return Err(PlaceError::BothElsewhere);
+    }
+    let from = sources.iter().map(|text| address(text)).collect::<Result<_, _>>()?;
+    Ok(vec![Ok(CopyKind::Fetch { from, to: PathBuf::from(destination) })])
+}
+
+/// Several things, each under its own name.
+fn several(
+    sources: &[String],
+    destination: &str,
+) -> Result<Vec<Result<CopyKind, Missing>>, PlaceError> {
+    let are_addresses = sources.iter().all(|source| source.contains("://"));
+    let mut names: Vec<String> = Vec::new();
+    let mut copies = Vec::new();
+    for source in sources {
+        let to = shown(destination);
+        if let Some(error) = missing(source) {
+            let why = PlaceError::Missing { place: source.clone(), error };
+            copies.push(Err(Missing { why, to }));
+            continue;
+        }
+        let name = own_name(source)?;
+        if names.contains(&name) {
+            if are_addresses {
+                return Err(PlaceError::AddressesAlike { name });
+            }
+            let why = PlaceError::NameTwice { place: source.clone(), name };
+            copies.push(Err(Missing { why, to }));
+            continue;
+        }
+        names.push(name);
+        copies.push(Ok(one(source, destination, false)?));
+    }
+    Ok(copies)
+}
+
+fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, PlaceError> {
+    if source.contains("://") {
+        if !is_here(destination) {
+            return Err(PlaceError::BothElsewhere);
+        }
+        let from = address(source)?;
+        let to = PathBuf::from(destination);
+        return Ok(match means_content(source) {
+            true => CopyKind::Fetch { from: vec![from], to },
+            false => CopyKind::FetchNamed { from, to, is_alone },
+        });
+    }
+    if let Some(from) = Remote::parse(source) {
+        if !is_here(destination) {
+            return Err(PlaceError::BothElsewhere);
+        }
+        let to = PathBuf::from(destination);
+        if means_content(source) {
+            return Ok(CopyKind::FetchBySsh { from, to, file: None });
+        }
+        let own = own_name(source)?;
+        let file = landing(destination, &own, is_alone).ok();
+        return Ok(CopyKind::FetchBySsh { from, to: to.join(own), file });
+    }
+    let from = PathBuf::from(source);
+    if from.is_file() {
+        return file(source, destination, is_alone);
+    }
+    if let Some(error) = missing(source) {
+        return Err(PlaceError::Missing { place: source.to_owned(), error });
+    }
+    let name = if means_content(source) { None } else { Some(own_name(source)?) };
+    if destination.contains("://") {
+        let mut to = parse_url(destination)?;
+        go_below(&mut to, name.as_deref().unwrap_or_default());
+        go_below(&mut to, "");
+        return Ok(CopyKind::Send { from, to: Address::new(to) });
+    }
+    if let Some(mut to) = Remote::parse(destination) {
+        if let Some(name) = &name {
+            if !to.path.is_empty() && !to.path.ends_with('/') {
+                to.path.push('/');
+            }
+            to.path.push_str(name);
+        }
+        return Ok(CopyKind::SendBySsh { from, to, file: None });
+    }
+    let mut to = PathBuf::from(destination);
+    if let Some(name) = name {
+        to.push(name);
+    }
+    Ok(CopyKind::Local { from, to, single: None })
+}
+
+/// A single file of this machine: into a folder, or it has that name.
+fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, PlaceError> {
+    let from = PathBuf::from(source);
+    if let Some(to) = Remote::parse(destination) {
+        let file = OwnFile { name: own_name(source)?, is_alone };
+        return Ok(CopyKind::SendBySsh { from, to, file: Some(file) });
+    }
+    if is_here(destination) {
+        let Landing { folder, name, .. } = landing(destination, &own_name(source)?, is_alone)?;
+        return Ok(CopyKind::Local { from, to: folder, single: Some(name) });
+    }
+    let mut to = parse_url(destination)?;
+    if !is_alone || to.path().ends_with('/') {
+        go_below(&mut to, &own_name(source)?);
+    }
+    Ok(CopyKind::SendFile { from, to: Address::new(to) })
+}
+
+/// Go from the address of a folder to that of a name in it, whatever characters that has; without a
+/// name the address ends in `/`.
+fn go_below(to: &mut Url, name: &str) {
+    let path = format!("{}/{}", to.path().trim_end_matches('/'), percent::encode(name.as_bytes()));
+    to.set_path(&path);
+}
+
+/// An address as a folder, which a swath server may have, and the name of a file in it.
+pub fn in_folder(to: &Url) -> Option<(Url, String)> {
+    // Whoever was given an address with a signature can do nothing but what it says.
+    let last = to.path_segments()?.next_back().filter(|_| to.query().is_none())?;
+    let name = String::from_utf8(percent::decode(last)).ok()?;
+    let is_name = !matches!(&*name, "" | "." | "..") && !name.contains(['/', '\0']);
+    let mut folder = to.clone();
+    folder.path_segments_mut().ok()?.pop().push("");
+    is_name.then_some((folder, name))
+}
+
+/// Where a single file goes here: into a folder, or it has that name.
+fn landing(destination: &str, own: &str, is_alone: bool) -> Result<Landing, PlaceError> {
+    let to = Path::new(destination);
+    if !is_alone || destination.ends_with('/') || to.is_dir() {
+        return Ok(Landing { folder: to.to_owned(), name: own.to_owned(), is_new_name: false });
+    }
+    let name = last_name(destination)?;
+    let folder = match to.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    Ok(Landing { folder, is_new_name: name != own, name })
+}
+
+/// Whether what lies in a folder is meant, and not the folder itself.
+fn means_content(source: &str) -> bool {
+    if source.contains("://") {
+        let path = parse_url(source).map(|url| url.path().to_owned());
+        return path.is_ok_and(|path| path.ends_with('/'));
+    }
+    match Remote::parse(source) {
+        Some(remote) => remote.path.is_empty() || remote.path.ends_with('/'),
+        None => source.ends_with('/'),
+    }
+}
+
+/// A place as it may be shown: without what is secret.
+pub fn shown(place: &str) -> String {
+    if is_here(place) { place.to_owned() } else { shown_text(place) }
+}
+
+/// What the system says of a place of this machine that is not there.
+fn missing(source: &str) -> Option<io::Error> {
+    is_here(source).then(|| Path::new(source).canonicalize())?.err()
+}
+
+/// Whether a place is one of this machine.
+pub fn is_here(place: &str) -> bool {
+    !place.contains("://") && Remote::parse(place).is_none()
+}
+
+/// The name under which a folder is copied.
+fn own_name(source: &str) -> Result<String, PlaceError> {
+    if source.contains("://") {
+        return name_there(&parse_url(source)?);
+    }
+    if let Some(remote) = Remote::parse(source) {
+        return last_name(&remote.path);
+    }
+    // A link is called as it is itself; of "." and ".." only the system knows the names.
+    let whole = Path::new(source).canonicalize();
+    let whole = whole.map_err(|error| PlaceError::Missing { place: source.to_owned(), error })?;
+    last_name(source).or_else(|_| last_name(&whole.to_string_lossy()))
+}
+
+/// What an address calls a thing, with whatever characters its user has written.
+pub fn name_there(url: &Url) -> Result<String, PlaceError> {
+    let place = || display_name(url);
+    let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
+    let Ok(name) = String::from_utf8(percent::decode(last)) else {
+        return Err(PlaceError::NoText { place: place() });
+    };
+    match &*name {
+        "" | "." | ".." => Err(PlaceError::NoName { place: place() }),
+        name if name.contains(['/', '\0']) => Err(PlaceError::BadName { place: place() }),
+        _ => Ok(name),
+    }
+}
+
+fn last_name(path: &str) -> Result<String, PlaceError> {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    match name {
+        "" | "." | ".." | "~" => Err(PlaceError::NoName { place: format!("'{path}'") }),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// An address that is one.
+fn address(text: &str) -> Result<Address, AddressError> {
+    parse_url(text).map(Address::new)
+}
+
+/// A path without links, as far as it is there.
+fn settled(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match there {
+        Some((above, whole)) => whole.join(path.strip_prefix(above).unwrap_or(Path::new(""))),
+        None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(places: &[&str]) -> Result<Vec<CopyKind>, PlaceError> {
+        let places: Vec<String> = places.iter().map(|&place| place.to_owned()).collect();
+        Ok(copies(&places)?.into_iter().map(|copy| copy.unwrap()).collect())
+    }
+
+    #[test]
+    fn a_slash_at_the_end_means_what_lies_in_it() {
+        let url = |text: &str| Address::new(text);
+        let to = || PathBuf::from("to");
+        assert_eq!(
+            of(&["https://a/x/", "https://b/y/", "to"]).unwrap(),
+            [CopyKind::Fetch { from: vec![url("https://a/x/"), url("https://b/y/")], to: to() }]
+        );
+        assert_eq!(
+            of(&["https://a/x", "to"]).unwrap(),
+            [CopyKind::FetchNamed { from: url("https://a/x"), to: to(), is_alone: true }]
+        );
+        assert_eq!(
+            of(&["https://a/x", "https://b/y%20z", "to"]).unwrap(),
+            [
+                CopyKind::FetchNamed { from: url("https://a/x"), to: to(), is_alone: false },
+                CopyKind::FetchNamed { from: url("https://b/y%20z"), to: to(), is_alone: false },
+            ]
+        );
+        let remote = |path: &str| Remote { host: "h".to_owned(), path: path.to_owned() };
+        let landing = |folder: &str, name: &str| {
+            let (folder, name) = (folder.into(), name.to_owned());
+            Some(Landing { folder, name, is_new_name: false })
+        };
+        assert_eq!(
+            of(&["h:/x", "h:y", "to"]).unwrap(),
+            [
+                CopyKind::FetchBySsh {
+                    from: remote("/x"),
+                    to: to().join("x"),
+                    file: landing("to", "x")
+                },
+                CopyKind::FetchBySsh {
+                    from: remote("y"),
+                    to: to().join("y"),
+                    file: landing("to", "y")
+                },
+            ]
+        );
+        let here = std::env::current_dir().unwrap();
+        let name = here.file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(
+            of(&[".", "h:/y"]).unwrap(),
+            [CopyKind::SendBySsh {
+                from: ".".into(),
+                to: remote(&format!("/y/{name}")),
+                file: None
+            }]
+        );
+        assert_eq!(
+            of(&["./", "https://a/y"]).unwrap(),
+            [CopyKind::Send { from: "./".into(), to: url("https://a/y/") }]
+        );
+        let file = |to| [CopyKind::SendFile { from: "Cargo.toml".into(), to: url(to) }];
+        assert_eq!(of(&["Cargo.toml", "https://a"]).unwrap(), file("https://a/Cargo.toml"));
+        assert_eq!(of(&["Cargo.toml", "https://a/y/"]).unwrap(), file("https://a/y/Cargo.toml"));
+        assert_eq!(of(&["Cargo.toml", "https://a/y"]).unwrap(), file("https://a/y"));
+        assert_eq!(
+            of(&["Cargo.toml", "src", "https://a/y"]).unwrap(),
+            [
+                file("https://a/y/Cargo.toml").into_iter().next().unwrap(),
+                CopyKind::Send { from: "src".into(), to: url("https://a/y/src/") },
+            ]
+        );
+        assert_eq!(
+            of(&["./", "to"]).unwrap(),
+            [CopyKind::Local { from: "./".into(), to: to(), single: None }]
+        );
+        assert_eq!(
+            of(&[".", "to"]).unwrap(),
+            [CopyKind::Local { from: ".".into(), to: to().join(&name), single: None }]
+        );
+    }
+
+    #[test]
+    fn a_single_file_goes_into_a_folder_or_has_the_name() {
+        let here = |to: &str, name: &str| {
+            let single = Some(name.to_owned());
+            [CopyKind::Local { from: "Cargo.toml".into(), to: to.into(), single }]
+        };
+        assert_eq!(of(&["Cargo.toml", "src"]).unwrap(), here("src", "Cargo.toml"));
+        assert_eq!(of(&["Cargo.toml", "none/"]).unwrap(), here("none/", "Cargo.toml"));
+        assert_eq!(of(&["Cargo.toml", "src/other"]).unwrap(), here("src", "other"));
+        assert_eq!(of(&["Cargo.toml", "other"]).unwrap(), here(".", "other"));
+        assert_eq!(of(&["Cargo.toml", ".."]).unwrap(), here("..", "Cargo.toml"));
+        let remote = |path: &str| Remote { host: "h".to_owned(), path: path.to_owned() };
+        let own = |is_alone| Some(OwnFile { name: "Cargo.toml".to_owned(), is_alone });
+        assert_eq!(
+            of(&["Cargo.toml", "h:to"]).unwrap(),
+            [CopyKind::SendBySsh { from: "Cargo.toml".into(), to: remote("to"), file: own(true) }]
+        );
+        // Several are copied into a folder, whether it is there or not.
+        assert_eq!(
+            of(&["Cargo.toml", "src/lib.rs", "to"]).unwrap(),
+            [
+                here("to", "Cargo.toml")[0].clone(),
+                CopyKind::Local {
+                    from: "src/lib.rs".into(),
+                    to: "to".into(),
+                    single: Some("lib.rs".to_owned())
+                },
+            ]
+        );
+        for (to, folder, name) in
+            [("src", "src", "b"), ("d/", "d/", "b"), ("d/c", "d", "c"), ("c", ".", "c")]
+        {
+            let landing =
+                Landing { folder: folder.into(), name: name.to_owned(), is_new_name: name != "b" };
+            let to_folder = PathBuf::from(to).join("b");
+            assert_eq!(
+                of(&["h:a/b", to]).unwrap(),
+                [CopyKind::FetchBySsh { from: remote("a/b"), to: to_folder, file: Some(landing) }]
+            );
+        }
+    }
+
+    #[test]
+    fn of_two_that_are_called_the_same_the_second_is_left_and_named() {
+        let places = ["Cargo.toml", "./Cargo.toml", "src/lib.rs", "to"].map(str::to_owned);
+        let all = copies(&places).unwrap();
+        let [Ok(CopyKind::Local { .. }), Err(Missing { why, .. }), Ok(CopyKind::Local { .. })] =
+            &all[..]
+        else {
+            panic!("{all:?}");
+        };
+        let is_twice = |why: &PlaceError| matches!(why, PlaceError::NameTwice { place, .. } if place == "./Cargo.toml");
+        assert!(is_twice(why), "{why}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        for (places, words) in [
+            (&["https://a/x/", "https://b/y/"][..], "must be here"),
+            (&["h:x/", "https://b/y/"], "must be here"),
+            (&["h:x/", "g:y/"], "must be here"),
+            (&["https://a/x", "https://b/x", "to"], "two of the sources are called 'x'"),
+            (&["https://a/x/", "https://b/y", "to"], "not both at once"),
+            (&["https://a/x/", "./", "to"], "only addresses of servers can be replicas"),
+            (&["https://a", "https://b/y/", "h:to"], "must be here"),
+            (&["h:..", "to"], "has no name"),
+        ] {
+            let refused = of(places).unwrap_err();
+            assert!(refused.to_string().contains(words), "{places:?}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_copy_into_itself_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |path: &str| home.path().join(path);
+        std::fs::create_dir_all(at("a/b")).unwrap();
+        std::os::unix::fs::symlink(at("a"), at("link")).unwrap();
+        let check = |from: &str, to: &str, deletes| {
+            CopyKind::Local { from: at(from), to: at(to), single: None }.check(deletes).is_ok()
+        };
+        assert!(check("a", "c/d", true) && check("a", "ab", true) && check("a/b", "a", false));
+        assert!(!check("a", "a", false) && !check("a", "a/b/new/er", false));
+        assert!(!check("a", "link/new", false), "by way of a link");
+        assert!(!check("a/b", "a", true), "the source would be removed");
+        std::fs::write(at("a/file"), "x").unwrap();
+        std::os::unix::fs::symlink("file", at("a/to")).unwrap();
+        let check = |to: &str, name: &str| {
+            let single = Some(name.to_owned());
+            CopyKind::Local { from: at("a/file"), to: at(to), single }.check(false).is_ok()
+        };
+        assert!(check("a", "other") && check("a/b", "file"));
+        assert!(!check("a", "file") && !check("link", "file") && !check("a", "to"));
+    }
+}

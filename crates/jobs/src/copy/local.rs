@@ -1,0 +1,123 @@
+//! From one folder of ours to another: one side of this process offers, the other fetches, over
+//! connections of the loopback interface that nobody else can use. So all is as with a server.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use swath_serve::{Access, Filter, Offer, Only, Reads, Single, SiteOptions};
+use swath_source::Dialled;
+use swath_transfer::Engine;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use url::Url;
+
+use super::error::OfferError;
+
+/// The folder that is opened for `from`, and what of it is offered: what the filter lets through,
+/// or with a name the file that `from` is, under that name.
+pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<(PathBuf, Only)> {
+    let Some(name) = single else { return Ok((from.to_owned(), Only::Part(Box::new(filter)))) };
+    // Whoever names a link means what it leads to.
+    let whole = from.canonicalize()?;
+    let (Some(folder), Some(own)) = (whole.parent(), whole.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let (path, name) = (own.as_bytes().to_vec(), name.as_bytes().to_vec());
+    Ok((folder.to_owned(), Only::File(Single { path, name })))
+}
+
+/// A folder that is offered to this process alone.
+pub struct LocalOffer {
+    offer: Offer,
+    dialled: Dialled,
+    url: Url,
+}
+
+impl LocalOffer {
+    /// Offer [what is to be offered](offered).
+    pub fn open(
+        engine: &Engine,
+        from: &Path,
+        single: Option<&str>,
+        filter: Filter,
+        reads: Reads,
+    ) -> Result<LocalOffer, OfferError> {
+        let (folder, only) = offered(from, single, filter)
+            .map_err(|error| OfferError::Read { path: from.to_owned(), error })?;
+        let options = SiteOptions {
+            folders: vec![folder.into()],
+            access: Access::default(),
+            follow_links: false,
+            only: Some(only),
+            name: String::new(),
+            reads,
+            hosts: None,
+            idle_index_bytes: 0,
+            receive: None,
+            send_limit: None,
+            receive_limit: None,
+        };
+        let offer = Offer::open(options)?;
+        let (url, dialled) = engine.net().dialled(NAME)?;
+        Ok(LocalOffer { offer, dialled, url })
+    }
+
+    /// Its address, for the engine that it was opened with.
+    pub fn url(&self) -> Url {
+        self.url.clone()
+    }
+
+    /// Answer for as long as this is polled.
+    pub async fn serve(&mut self) {
+        let come = self.dialled.come();
+        let mut lanes: JoinSet<()> = JoinSet::new();
+        loop {
+            tokio::select! {
+                true = self.dialled.is_wanted() => {
+                    let (ours, theirs, peer) = pair().await;
+                    come.take(Box::new(theirs), peer);
+                    let offer = self.offer.clone();
+                    lanes.spawn(async move { offer.serve(ours, peer).await });
+                }
+                Some(_) = lanes.join_next() => {}
+            }
+        }
+    }
+}
+
+/// A connection to ourselves, as soon as one is to be had: out of descriptors, others have to end
+/// first.
+async fn pair() -> (TcpStream, TcpStream, SocketAddr) {
+    loop {
+        match connect().await {
+            Ok(both) => return both,
+            Err(error) => {
+                tracing::debug!(%error, "a connection to ourselves could not be had");
+                tokio::time::sleep(CONNECT_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// The two ends of a connection. Whoever else comes to the port while it is open is turned away.
+async fn connect() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let theirs = TcpStream::connect(listener.local_addr()?).await?;
+    let own = theirs.local_addr()?;
+    loop {
+        let (ours, peer) = listener.accept().await?;
+        if peer == own {
+            ours.set_nodelay(true)?;
+            theirs.set_nodelay(true)?;
+            return Ok((ours, theirs, peer));
+        }
+    }
+}
+
+/// For ourselves.
+const NAME: &str = "here";
+/// After a connection that could not be had.
+const CONNECT_AGAIN: Duration = Duration::from_millis(50);

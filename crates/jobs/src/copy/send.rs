@@ -1,0 +1,311 @@
+//! A folder of ours to a server that takes trees: it asks, we answer.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use swath_model::Limiter;
+use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
+use swath_source::{Class, Download, LaneError, Net, Trust, Tunnel};
+use swath_transfer::observe::{Event, Observer};
+use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
+use swath_transfer::{Stop, Why};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::error::{OfferError, SendProgress};
+use super::local::offered;
+use super::retry::{Break, Retries};
+use crate::event::{JobEvent, JobObserver};
+
+/// What became of it.
+pub enum Sent {
+    /// It is there.
+    All(Box<Received>),
+    /// The receiver says why not.
+    Failed(Failed),
+    /// The way there ended.
+    Broken(SendProgress, Why),
+    /// What is to be sent cannot be read.
+    Unreadable(OfferError),
+    /// It is a single file, and the server does not take trees, or not from us: with its refusal, if
+    /// that is what it is.
+    Foreign(Option<LaneError>),
+    /// We were told to stop.
+    Stopped {
+        /// Whether the receiver had anything by then.
+        has_something: bool,
+    },
+}
+
+/// What is sent.
+pub struct Load<'a> {
+    /// What lies in this folder (or the file that this is, if the wishes say so) …
+    pub from: &'a Path,
+    /// … goes where this is what its user calls it …
+    pub shown_to: &'a str,
+    /// … and is let through here …
+    pub filter: Filter,
+    /// … read in this way …
+    pub reads: Reads,
+    /// … at no more than so many bytes a second.
+    pub limit_bytes_per_s: Option<u64>,
+    /// What would be done, if nothing is to be done, is told to this.
+    pub observer: &'a dyn JobObserver,
+    /// A receiver that went away may come again.
+    pub asks_again: bool,
+}
+
+/// Send it into the folder at `to`.
+pub async fn send(
+    net: &Net,
+    load: Load<'_>,
+    to: &Url,
+    wishes: &Wishes,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Sent {
+    let offered = offered(load.from, wishes.single.as_deref(), load.filter.clone());
+    let (folder, only) = match offered {
+        Ok(offered) => offered,
+        Err(error) => {
+            let path = load.from.to_owned();
+            return Sent::Unreadable(OfferError::Read { path, error });
+        }
+    };
+    let options = SiteOptions {
+        folders: vec![folder.into()],
+        access: Access::default(),
+        hosts: None,
+        follow_links: false,
+        only: Some(only),
+        name: String::new(),
+        reads: load.reads,
+        idle_index_bytes: 0,
+        receive: None,
+        receive_limit: None,
+        send_limit: load.limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
+    };
+    let offer = match Offer::open(options) {
+        Ok(offer) => offer,
+        Err(error) => return Sent::Unreadable(error.into()),
+    };
+    if wishes.delete {
+        offer.keep_first();
+    }
+    let patience = load.asks_again.then(|| net.timeout());
+    let mut again = Retries::new(observer, load.shown_to, patience);
+    let sending = Sending { net, load: &load, to, offer, was_asked: Arc::default() };
+    let mut wishes = wishes.clone();
+    loop {
+        let broken = match sending.once(&wishes, &mut again, stop).await {
+            Ok(sent) => return sent,
+            Err(broken) => broken,
+        };
+        if !again.waits(&broken, stop).await {
+            return sending.ended(&again, SendProgress::Nothing, broken.why);
+        }
+        // What lies there now is ours, whatever is to become of what earlier runs left.
+        wishes.resume |= again.is_ours();
+        wishes.first_walk = sending.offer.first();
+    }
+}
+
+/// Sent to one receiver after the other.
+struct Sending<'a> {
+    net: &'a Net,
+    load: &'a Load<'a>,
+    to: &'a Url,
+    offer: Offer,
+    /// There was a connection on which we answer.
+    was_asked: Arc<AtomicBool>,
+}
+
+impl Sending<'_> {
+    /// To the receiver that is there now.
+    async fn once(
+        &self,
+        wishes: &Wishes,
+        again: &mut Retries<'_>,
+        stop: &Stop,
+    ) -> Result<Sent, Break> {
+        let Sending { net, load, to, .. } = self;
+        let shown = load.shown_to;
+        let stopped = |again: &Retries<'_>| Sent::Stopped { has_something: again.has_something() };
+        let asked = query_of(to, &format!("swath=receive&{}", wishes.query()));
+        let asking = Download::begin_by_post(net, &asked, Trust::Named, LINES);
+        let begun = tokio::select! {
+            biased;
+            () = stop.wait() => return Ok(stopped(again)),
+            begun = within(again.until(), net, asking) => begun,
+        };
+        let may_be_foreign = wishes.single.is_some() && !again.has_begun();
+        let mut told = match begun {
+            Ok(told) if may_be_foreign && told.field("content-type") != Some(LINES) => {
+                return Ok(Sent::Foreign(None));
+            }
+            // Whoever is not known is not known for files either.
+            Err(error) if may_be_foreign && error.code().is_some_and(|code| code != 401) => {
+                return Ok(Sent::Foreign(Some(error)));
+            }
+            Ok(told) => told,
+            Err(error) => {
+                if again.has_begun()
+                    && let Some(broken) = Break::of(&error)
+                {
+                    return Err(broken);
+                }
+                let is_refused = error.code().is_some_and(is_of_the_place);
+                let progress = match is_refused {
+                    true => SendProgress::Refused,
+                    false => SendProgress::Nothing,
+                };
+                return Ok(self.ended(again, progress, error));
+            }
+        };
+        again.begins();
+        // Each ends with what the server said if it let us in no more.
+        let mut lanes: JoinSet<Option<LaneError>> = JoinSet::new();
+        let mut lines = LineReader::default();
+        let mut id = String::new();
+        loop {
+            let part = tokio::select! {
+                biased;
+                () = stop.wait() => return Ok(stopped(again)),
+                Some(over) = lanes.join_next() => match over {
+                    // The receiver would ask for connections until it gives up.
+                    Ok(Some(refused)) if lanes.is_empty() => {
+                        return Ok(self.ended(again, SendProgress::Nothing, refused));
+                    }
+                    _ => continue,
+                },
+                part = told.next() => part,
+            };
+            match part {
+                Ok(part) if part.is_empty() => {
+                    return Err(Break::new("the receiver ended without a word"));
+                }
+                Ok(part) => lines.take_in(&part),
+                Err(error) => {
+                    let broken = Break::of(&error);
+                    return Err(broken.unwrap_or_else(|| Break::new(error)));
+                }
+            }
+            again.hears();
+            while let Some(line) = lines.next_line() {
+                // It has nothing to say, and is there.
+                if line.is_empty() {
+                    continue;
+                }
+                match Line::parse(&line) {
+                    Ok(Line::Receiving(name)) => id = name,
+                    Ok(Line::Dial(count)) => {
+                        let free = DIALS_MAX.saturating_sub(lanes.len());
+                        for _ in 0..free.min(count as usize) {
+                            lanes.spawn(self.lane(&id));
+                        }
+                    }
+                    Ok(Line::Event(mut event)) => {
+                        // The receiver knows neither by the name that they have here.
+                        if let Event::Started { path, sources } = &mut *event {
+                            *path = super::upload::title(shown);
+                            *sources = vec![load.from.display().to_string()];
+                        }
+                        again.tell(*event);
+                    }
+                    Ok(Line::Change(bytes, path, further_of)) => {
+                        let path = path.as_bytes().to_vec();
+                        let further_of = further_of.map(|path| path.as_bytes().to_vec());
+                        load.observer.observe(JobEvent::Planned { bytes, path, further_of });
+                    }
+                    Ok(Line::Received(mut received)) => {
+                        again.sum(&mut received);
+                        return Ok(Sent::All(received));
+                    }
+                    Ok(Line::Failed(failed)) => {
+                        return match again.is_break(&failed) {
+                            true => Err(Break::new(failed.error)),
+                            false => Ok(Sent::Failed(failed)),
+                        };
+                    }
+                    Err(error) => {
+                        let text = format!("it says what nobody understands: {error}");
+                        return Ok(self.ended(again, SendProgress::Nothing, text));
+                    }
+                }
+            }
+            if lines.is_too_long() {
+                return Ok(self.ended(again, SendProgress::Nothing, "it says too much at once"));
+            }
+        }
+    }
+
+    /// Answer on a connection that the receiver wants; ends with what the server said if it lets us
+    /// in no more.
+    fn lane(&self, id: &str) -> impl Future<Output = Option<LaneError>> + Send + use<> {
+        let (net, offer, was_asked) =
+            (self.net.clone(), self.offer.clone(), Arc::clone(&self.was_asked));
+        let lane = query_of(self.to, &format!("swath=lane&of={id}"));
+        async move {
+            match Tunnel::upgraded(&net, &lane, Trust::Named, PROTOCOL).await {
+                Ok(turned) => {
+                    let peer = turned.peer();
+                    was_asked.store(true, Ordering::Relaxed);
+                    offer.serve(turned, peer).await;
+                    None
+                }
+                Err(error)
+                    if matches!(error.class(), Class::Unauthenticated | Class::Forbidden) =>
+                {
+                    Some(error)
+                }
+                // The receiver asks again while it has need.
+                Err(error) => {
+                    tracing::debug!(%error, "a lane could not be dialled");
+                    None
+                }
+            }
+        }
+    }
+
+    /// It ends before its end; `progress` is that of a copy of which nothing was sent.
+    fn ended(&self, again: &Retries<'_>, progress: SendProgress, why: impl Into<Why>) -> Sent {
+        let was_asked = self.was_asked.load(Ordering::Relaxed);
+        let has_some = again.has_something() || was_asked;
+        Sent::Broken(if has_some { SendProgress::Some } else { progress }, why.into())
+    }
+}
+
+/// What is asked is answered until then, if there is such a time.
+async fn within(
+    until: Option<Instant>,
+    net: &Net,
+    asking: impl Future<Output = Result<Download, LaneError>>,
+) -> Result<Download, LaneError> {
+    match until {
+        None => asking.await,
+        Some(until) => {
+            let answered = timeout_at(until, asking).await;
+            answered.unwrap_or(Err(LaneError::Timeout { after: net.timeout() }))
+        }
+    }
+}
+
+/// Whether a refusal is about where the tree is to lie, and not about the server.
+fn is_of_the_place(status: u16) -> bool {
+    matches!(status, 403 | 404 | 405 | 409 | 413 | 507)
+}
+
+fn query_of(url: &Url, query: &str) -> Url {
+    let mut url = url.clone();
+    url.set_query(Some(query));
+    url
+}
+
+/// What a receiver says.
+const LINES: &str = "application/x-ndjson";
+/// As `docs/protocol.md` has it.
+const PROTOCOL: &str = "swath-lane";
+/// Connections at once.
+const DIALS_MAX: usize = 64;

@@ -1,0 +1,423 @@
+//! Folders of plain web servers: what their pages link to, as far as links go down, and what object
+//! stores list. What is found is fetched as the files of a list are.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use swath_formats::listing::{self, Listing};
+use swath_formats::{http_date, percent};
+use swath_model::path::SafePath;
+use swath_source::{Document, LaneError, Net, Trust, display_name, fetch_small, head};
+use swath_transfer::{Destination, Filter, Mirror, Overwrite, PlanConfig, Request, Verdict, Why};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use url::Url;
+
+use super::Copying;
+use super::error::{CopyError, CopyOption, Unfit};
+use crate::error::{EntryError, JobError};
+use crate::event::JobEvent;
+use crate::get::many::{self, Entry, Many, Refused};
+use crate::get::{READ_AHEAD, ended};
+use crate::run::Outcome;
+use crate::spec::Compare;
+
+/// Fetches all that the first replica lists, from all of them; the outer error says why it lists
+/// nothing.
+pub async fn copy(
+    copying: &Copying<'_>,
+    filter: Filter,
+    replicas: Vec<Url>,
+    to: PathBuf,
+) -> Result<Result<Outcome, JobError>, Why> {
+    let job = copying.job;
+    let first = &replicas[0];
+    let looked = tokio::select! {
+        biased;
+        () = job.control.cancelled() => return Ok(Err(JobError::Stopped)),
+        looked = look(job.engine.net(), first) => looked,
+    };
+    let (place, page) = looked?;
+    if let Err(error) = check(copying, first) {
+        return Ok(Err(error.into()));
+    }
+    let title = display_name(first);
+    let (sender, entries) = mpsc::channel(READ_AHEAD);
+    let net = job.engine.net().clone();
+    let template = Template::of(copying, replicas, to);
+    let walking = tokio::spawn(Walk { net, place, filter, template, sender }.run(page));
+    let copied = if copying.copy.dry_run {
+        tokio::select! {
+            biased;
+            () = job.control.cancelled() => Err(JobError::Stopped),
+            told = tell(copying, entries) => told,
+        }
+    } else {
+        let many = Many { title, count: None, entries };
+        ended(many::run(None, &job.engine, many, job.observer, job.control).await)
+    };
+    walking.abort();
+    Ok(copied)
+}
+
+/// Whether what has this address leads on to the same with a `/` behind it, as folders do.
+pub async fn is_folder(net: &Net, url: &Url) -> bool {
+    let facts = head(net, url, Trust::Named).await;
+    let led = facts.ok().and_then(|facts| facts.final_url);
+    led.is_some_and(|led| led.path() == format!("{}/", url.path()))
+}
+
+fn check(copying: &Copying<'_>, url: &Url) -> Result<(), CopyError> {
+    let copy = copying.copy;
+    let option = if copy.delete {
+        CopyOption::Delete
+    } else if copy.compare == Compare::Content {
+        CopyOption::Checksum
+    } else if copy.keep_index.is_some() {
+        CopyOption::KeepIndex
+    } else if copy.preserve.xattrs {
+        CopyOption::Xattrs
+    } else {
+        return Ok(());
+    };
+    let address = Some(display_name(url));
+    Err(CopyError::Option { option, unfit: Unfit::WebFolder, address })
+}
+
+/// How a folder is listed.
+#[derive(Clone, Debug)]
+enum Place {
+    /// By a page for each folder.
+    Pages,
+    /// By an object store, all that lies below in one list of several parts: of keys that begin so.
+    Bucket { prefix: String },
+}
+
+/// The first part of what lies there, and how it is listed.
+async fn look(net: &Net, folder: &Url) -> Result<(Place, Listing), Why> {
+    let failed: Why = match fetch(net, folder).await {
+        Ok(document) => match read(&document, folder, "") {
+            Some(found) => return Ok(found),
+            None => "its page links to nothing that lies below it".into(),
+        },
+        Err(error) if error.is_no_such_thing() => error.into(),
+        Err(error) => return Err(error.into()),
+    };
+    for (asked, prefix) in buckets(folder) {
+        if let Ok(document) = fetch(net, &asked).await
+            && let Some(listing) = Listing::of_bucket(&document.bytes, &asked, &prefix)
+            && !listing.entries.is_empty()
+        {
+            return Ok((Place::Bucket { prefix }, listing));
+        }
+    }
+    Err(failed)
+}
+
+fn read(document: &Document, asked: &Url, prefix: &str) -> Option<(Place, Listing)> {
+    if let Some(listing) = Listing::of_bucket(&document.bytes, asked, prefix) {
+        return Some((Place::Bucket { prefix: prefix.to_owned() }, listing));
+    }
+    let kind = document.content_type.as_deref().unwrap_or_default();
+    if !kind.starts_with("text/html") && !kind.starts_with("application/xhtml") {
+        return None;
+    }
+    // A server may have led on to another scheme or host.
+    let base = &document.final_url;
+    let base = if base.path().ends_with('/') { base.clone() } else { base.join(".").ok()? };
+    let listing = Listing::of_page(&document.bytes, &base);
+    let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
+    (!is_empty).then_some((Place::Pages, listing))
+}
+
+async fn fetch(net: &Net, url: &Url) -> Result<Document, LaneError> {
+    fetch_small(net, url, Trust::Named, KINDS, PAGE_BYTES_MAX).await
+}
+
+/// Where an object store lists what lies in a folder: at the top of its host, or of the bucket that is
+/// first in the path. And what its keys begin with.
+fn buckets(folder: &Url) -> Vec<(Url, String)> {
+    let decoded = |path: &str| String::from_utf8(percent::decode(path)).ok();
+    let ask = |bucket: &str, prefix: String| {
+        let mut url = folder.clone();
+        url.set_path(bucket);
+        url.query_pairs_mut().clear().append_pair("list-type", "2").append_pair("prefix", &prefix);
+        (url, prefix)
+    };
+    let path = folder.path().trim_start_matches('/');
+    let whole = decoded(path).map(|prefix| ask("/", prefix));
+    let first = path.split_once('/').filter(|(_, rest)| !rest.is_empty());
+    let within = first.and_then(|(bucket, rest)| Some(ask(&format!("/{bucket}"), decoded(rest)?)));
+    whole.into_iter().chain(within).collect()
+}
+
+/// What all files of a folder have in common.
+struct Template {
+    replicas: Vec<Url>,
+    to: PathBuf,
+    overwrite: Overwrite,
+    require_digest: bool,
+    resume: bool,
+    plan: PlanConfig,
+    stall_s: f64,
+}
+
+impl Template {
+    fn of(copying: &Copying<'_>, replicas: Vec<Url>, to: PathBuf) -> Template {
+        let (spec, copy) = (copying.job.spec, copying.copy);
+        Template {
+            replicas,
+            to,
+            overwrite: copy.compare.overwrite(),
+            require_digest: copy.require_digest,
+            resume: copy.resume,
+            plan: PlanConfig { eager: false, ..spec.plan.config(u32::MAX) },
+            stall_s: spec.network.stall_s(),
+        }
+    }
+
+    fn request(&self, address: &str, path: &SafePath, size_bytes: Option<u64>) -> Request {
+        let mut request = Request::to_file("");
+        request.destination = Destination::File(self.to.join(path.as_path()));
+        request.beneath = Some(self.to.clone());
+        request.mirrors = self
+            .replicas
+            .iter()
+            .map(|replica| below(replica, address))
+            .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
+            .collect();
+        request.size_bytes = size_bytes;
+        request.overwrite = self.overwrite;
+        request.require_digest = self.require_digest;
+        request.refuses_folders = true;
+        request.resume = self.resume;
+        request.plan = self.plan.clone();
+        request.stall_s = self.stall_s;
+        request
+    }
+}
+
+fn below(folder: &Url, address: &str) -> Url {
+    let mut url = folder.clone();
+    url.set_path(&format!("{}{address}", folder.path()));
+    url.set_query(None);
+    url
+}
+
+/// A folder that is listed by a page of its own.
+struct Folder {
+    address: String,
+    path: String,
+}
+
+struct Walk {
+    net: Net,
+    place: Place,
+    filter: Filter,
+    template: Template,
+    sender: mpsc::Sender<Entry>,
+}
+
+/// Nobody waits for further files.
+struct Left;
+
+impl Walk {
+    async fn run(self, page: Listing) {
+        let _ = match self.place.clone() {
+            Place::Pages => self.pages(page).await,
+            Place::Bucket { prefix } => self.bucket(&prefix, page).await,
+        };
+    }
+
+    async fn bucket(&self, prefix: &str, mut page: Listing) -> Result<(), Left> {
+        let mut parts = HashSet::new();
+        loop {
+            let next = page.next.take();
+            self.files("", "", page).await?;
+            let Some(next) = next else { return Ok(()) };
+            let failed = if parts.insert(next.clone()) {
+                match fetch(&self.net, &next).await {
+                    Ok(document) => match Listing::of_bucket(&document.bytes, &next, prefix) {
+                        Some(more) => {
+                            page = more;
+                            continue;
+                        }
+                        None => EntryError::NoNextPart,
+                    },
+                    Err(error) => error.into(),
+                }
+            } else {
+                EntryError::Circle
+            };
+            return self.failed("the rest of the list", failed).await;
+        }
+    }
+
+    async fn pages(&self, page: Listing) -> Result<(), Left> {
+        let mut due: VecDeque<Folder> = self.files("", "", page).await?.into();
+        let mut seen: HashSet<String> = due.iter().map(|folder| folder.path.clone()).collect();
+        let mut asked = JoinSet::new();
+        loop {
+            while asked.len() < PAGES_AT_ONCE
+                && let Some(folder) = due.pop_front()
+            {
+                let url = below(&self.template.replicas[0], &format!("{}/", folder.address));
+                let net = self.net.clone();
+                asked.spawn(async move { (fetch(&net, &url).await, url, folder) });
+            }
+            let Some(answer) = asked.join_next().await else { return Ok(()) };
+            let Ok((answer, url, folder)) = answer else { continue };
+            match answer.map(|document| (read(&document, &url, ""), document)) {
+                Ok((Some((Place::Pages, page)), _)) => {
+                    let found = self.files(&folder.address, &folder.path, page).await?;
+                    due.extend(found.into_iter().filter(|it| seen.insert(it.path.clone())));
+                }
+                // An empty folder, or a page that links to nothing below it.
+                Ok((None, document)) if document.content_type.is_some() => {}
+                Ok(_) => {
+                    self.failed(&folder.path, EntryError::NoListing).await?;
+                }
+                Err(error) => self.failed(&folder.path, error).await?,
+            }
+        }
+    }
+
+    /// Hand on the files of a listing; its folders come back.
+    async fn files(&self, address: &str, path: &str, page: Listing) -> Result<Vec<Folder>, Left> {
+        let join = |above: &str, name: &str| match above {
+            "" => name.to_owned(),
+            above => format!("{above}/{name}"),
+        };
+        let mut folders = Vec::new();
+        for listing::Entry { address: own, path: name, is_folder, size_bytes } in page.entries {
+            let (address, path) = (join(address, &own), join(path, name.as_str()));
+            let safe = match SafePath::new(&path) {
+                Ok(safe) => safe,
+                Err(error) => {
+                    self.failed(&path, error).await?;
+                    continue;
+                }
+            };
+            match self.filter.judge_whole(&path, is_folder) {
+                Verdict::Out => {}
+                _ if is_folder => folders.push(Folder { address, path }),
+                _ => {
+                    let request = self.template.request(&address, &safe, size_bytes);
+                    self.send(Entry::of(request)).await?;
+                }
+            }
+        }
+        for (name, why) in page.refused {
+            self.failed(&join(path, &name), why).await?;
+        }
+        if page.is_cut {
+            let name = if path.is_empty() { "the folder" } else { path };
+            self.failed(name, EntryError::TooMany).await?;
+        }
+        Ok(folders)
+    }
+
+    async fn failed(&self, name: &str, why: impl Into<EntryError>) -> Result<(), Left> {
+        self.send(Entry::refused(name, why)).await
+    }
+
+    async fn send(&self, entry: Entry) -> Result<(), Left> {
+        self.sender.send(entry).await.map_err(|_| Left)
+    }
+}
+
+/// Tells what would be fetched.
+async fn tell(
+    copying: &Copying<'_>,
+    mut entries: mpsc::Receiver<Entry>,
+) -> Result<Outcome, JobError> {
+    let job = copying.job;
+    let mut asked: JoinSet<Result<Option<Planned>, Refused>> = JoinSet::new();
+    let mut files: u64 = 0;
+    let mut is_whole = true;
+    let mut take = |file: u64, ended: Result<Result<Option<Planned>, Refused>, _>| match ended {
+        Ok(Ok(Some(planned))) => job.observer.observe(JobEvent::Planned {
+            bytes: Some(planned.size_bytes.unwrap_or(0)),
+            path: planned.name.into_bytes(),
+            further_of: None,
+        }),
+        Ok(Err(Refused { name, error })) => {
+            is_whole = false;
+            let error = error.into();
+            job.observer.observe(JobEvent::FileFailed { file, name, error });
+        }
+        _ => {}
+    };
+    while let Some(entry) = entries.recv().await {
+        files += 1;
+        if asked.len() >= HEADS_AT_ONCE
+            && let Some(ended) = asked.join_next().await
+        {
+            take(files, ended);
+        }
+        let planned = entry.request.map(|request| Planned::of(&request));
+        let net = job.engine.net().clone();
+        asked.spawn(async move { planned?.look(&net).await });
+    }
+    while let Some(ended) = asked.join_next().await {
+        take(files, ended);
+    }
+    let matches = files > 0;
+    match is_whole {
+        true => Ok(Outcome::Planned { matches }),
+        false => Err(CopyError::PlanIncomplete { matches }.into()),
+    }
+}
+
+/// A file that would be fetched unless it is there.
+struct Planned {
+    from: Option<Url>,
+    path: PathBuf,
+    name: String,
+    is_taken_anyway: bool,
+    size_bytes: Option<u64>,
+}
+
+impl Planned {
+    fn of(request: &Request) -> Planned {
+        let path = match &request.destination {
+            Destination::File(path) => path.clone(),
+            _ => PathBuf::new(),
+        };
+        let name = path.strip_prefix(request.beneath.as_deref().unwrap_or(Path::new("")));
+        Planned {
+            from: request.mirrors.first().map(|mirror| mirror.url.clone()),
+            name: name.unwrap_or(&path).to_string_lossy().into_owned(),
+            is_taken_anyway: request.overwrite == Overwrite::Always,
+            size_bytes: request.size_bytes,
+            path,
+        }
+    }
+
+    /// The same, if it would be fetched.
+    async fn look(self, net: &Net) -> Result<Option<Planned>, Refused> {
+        let Some(from) = &self.from else { return Ok(None) };
+        let facts = match head(net, from, Trust::Named).await {
+            Ok(facts) => facts,
+            Err(error) => return Err(Refused { name: self.name, error: error.into() }),
+        };
+        let size_bytes = facts.size_bytes.or(self.size_bytes);
+        let modified = facts.last_modified.as_deref().and_then(http_date::parse);
+        let is_same = |there: std::fs::Metadata| {
+            let since = there.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            let seconds = since.map(|since| since.as_secs());
+            there.is_file() && Some(there.len()) == size_bytes && seconds == modified
+        };
+        let is_there = !self.is_taken_anyway && self.path.metadata().is_ok_and(is_same);
+        Ok((!is_there).then_some(Planned { size_bytes, ..self }))
+    }
+}
+
+const KINDS: &str = "text/html, application/xml;q=0.9, */*;q=0.1";
+/// A page of a hundred thousand files.
+const PAGE_BYTES_MAX: usize = 32 << 20;
+/// Pages that are asked for side by side.
+const PAGES_AT_ONCE: usize = 4;
+/// Files that are asked about side by side, where nothing is fetched.
+const HEADS_AT_ONCE: usize = 8;

@@ -1,0 +1,111 @@
+//! What a job finds around it. The library reads no environment variables: whoever runs jobs (a
+//! program, a daemon) says here what holds for all of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use swath_source::{Bearer, NetOptions, Secret};
+use swath_state::State;
+use swath_transfer::RelayAccess;
+use tokio::io::AsyncWrite;
+
+use crate::error::JobError;
+use crate::options::{Network, Routes};
+use crate::secret::{SecretError, SecretRef, token_in};
+
+/// What holds for all jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// The network: proxies, logins, access to single servers, a bearer token that was found. What
+    /// a specification says comes before it.
+    pub net: NetOptions,
+    /// Secrets that specifications refer to by name.
+    pub secrets: BTreeMap<String, Secret>,
+    /// What earlier transfers have learnt of routes; nothing is remembered without.
+    pub state: Option<State>,
+    /// The swath program, for putting it where ssh leads.
+    pub program: PathBuf,
+    /// A folder of this user alone, for sockets; without, one below `/tmp`.
+    pub runtime: PathBuf,
+}
+
+impl Environment {
+    /// Returns a secret.
+    ///
+    /// # Errors
+    /// [`SecretError`].
+    pub fn secret(&self, which: &SecretRef) -> Result<Secret, SecretError> {
+        match which {
+            SecretRef::File(path) => token_in(path),
+            SecretRef::Name(name) => {
+                let unknown = || SecretError::Unknown { name: name.clone() };
+                self.secrets.get(name).cloned().ok_or_else(unknown)
+            }
+        }
+    }
+
+    /// Returns the network as connections take it.
+    ///
+    /// # Errors
+    /// [`SecretError`].
+    pub fn net_options(&self, network: &Network) -> Result<NetOptions, SecretError> {
+        let mut net = self.net.clone();
+        for header in &network.headers {
+            let value = self.secret(&header.value)?;
+            net.headers.push((header.name.clone(), value.expose().to_owned()));
+        }
+        if let Some(token) = &network.token {
+            net.bearer = Some(Bearer { token: self.secret(token)?, explicit: true });
+        }
+        net.ca_files.extend(network.ca_files.iter().cloned());
+        net.fingerprints.extend(network.fingerprints.iter().copied());
+        net.insecure |= network.insecure;
+        net.timeout = network.timeout();
+        net.limit_bytes_per_s = network.limit_bytes_per_s;
+        Ok(net)
+    }
+
+    /// Returns the routes as transfers take them.
+    ///
+    /// # Errors
+    /// [`JobError::Address`] or [`JobError::Secret`].
+    pub fn route_options(&self, routes: &Routes) -> Result<swath_transfer::RouteOptions, JobError> {
+        let choice = routes.choice();
+        let is_direct = routes.relays.is_empty() || choice == swath_transfer::RouteChoice::Direct;
+        let relays = routes.relays.iter().map(|relay| {
+            let token = relay.token.as_ref().map(|token| self.secret(token)).transpose()?;
+            let url = relay.url.url()?;
+            Ok(RelayAccess { url, token, fingerprint: relay.fingerprint })
+        });
+        Ok(swath_transfer::RouteOptions {
+            // Without routes over them, too, what lies in their depots is opened by their tokens.
+            relays: relays.collect::<Result<_, JobError>>()?,
+            choice,
+            carriage: routes.carriage(),
+            state: if is_direct { None } else { self.state.clone() },
+        })
+    }
+}
+
+/// What only this process has: a list that comes through a pipe, an output that is no file. A job
+/// that uses one of them cannot be kept in a queue on disk.
+#[derive(Clone, Default)]
+pub struct Streams {
+    /// Opens the list of [`GetFrom::ListStream`](crate::GetFrom::ListStream). It is read in a
+    /// thread of its own, and may take as long as it likes.
+    pub list: Option<Arc<dyn Fn() -> Box<dyn BufRead + Send> + Send + Sync>>,
+    /// Opens the output of [`GetTo::Stream`](crate::GetTo::Stream).
+    pub output: Option<Arc<dyn Fn() -> Box<dyn AsyncWrite + Send + Unpin> + Send + Sync>>,
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams")
+            .field("list", &self.list.is_some())
+            .field("output", &self.output.is_some())
+            .finish()
+    }
+}

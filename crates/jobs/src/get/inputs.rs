@@ -1,0 +1,203 @@
+//! The sources of a specification become requests: addresses or a Metalink here and in `metalink`,
+//! lists in `list`.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use swath_formats::{depot, metalink, percent};
+use swath_model::path::SafePath;
+use swath_source::display_name;
+use swath_transfer::{Destination, Lanes, Mirror, Request, Trust};
+use tokio::sync::mpsc;
+use url::Url;
+
+use super::many::{Entry, Many};
+use super::metalink::{any_metalink_of, from_metalink};
+use super::template::Template;
+use super::{Fetching, list};
+use crate::address::Address;
+use crate::error::{JobError, MetalinkError, NoName, SpecError};
+use crate::spec::{GetFrom, GetTo};
+
+/// What there is to fetch.
+pub enum Inputs {
+    /// One file.
+    One(Box<Request>),
+    /// Several.
+    Many(Many),
+}
+
+/// The files of a list. Reading it may block for as long as it likes (a pipe, a terminal), so it has a
+/// thread of its own, which the end of the program does not wait for.
+pub fn read_ahead(list: impl Iterator<Item = Entry> + Send + 'static) -> mpsc::Receiver<Entry> {
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    std::thread::spawn(move || {
+        for entry in list {
+            if sender.blocking_send(entry).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Reads whatever the specification names.
+pub async fn read(fetching: &Fetching<'_>) -> Result<Inputs, JobError> {
+    let get = fetching.get;
+    let template = || Template::of(fetching.job.spec, get);
+    let is_list = matches!(get.from, GetFrom::List(_) | GetFrom::ListStream);
+    if is_list && !matches!(get.to, GetTo::Folder(_)) {
+        return Err(SpecError::ListToOne.into());
+    }
+    match &get.from {
+        GetFrom::List(path) => list::open_file(template(), path).await.map(Inputs::Many),
+        GetFrom::ListStream => {
+            let open = fetching.job.streams.list.as_ref().ok_or(SpecError::NoStream)?;
+            let title = "standard input".to_owned();
+            Ok(Inputs::Many(list::read(template(), title, None, open())))
+        }
+        GetFrom::Metalink(path) => read_file(fetching, path),
+        GetFrom::Replicas(addresses) => of_addresses(fetching, addresses).await,
+    }
+}
+
+async fn of_addresses(fetching: &Fetching<'_>, addresses: &[Address]) -> Result<Inputs, JobError> {
+    let urls = addresses.iter().map(Address::source).collect::<Result<Vec<Url>, _>>()?;
+    let first = urls.first().ok_or(SpecError::NoSource)?;
+    let metalinks = urls.iter().filter(|url| metalink::is_file_name(url.path())).count();
+    if metalinks == urls.len() {
+        return any_metalink_of(fetching, &urls).await;
+    }
+    if let Some(url) = urls.iter().find(|url| metalink::is_file_name(url.path())) {
+        return Err(SpecError::MetalinkAmongReplicas { name: display_name(url) }.into());
+    }
+    let name = urls.iter().find_map(name_of);
+    if name.is_none() && matches!(fetching.get.to, GetTo::Folder(_)) {
+        return Err(no_name(first).into());
+    }
+    let mut request = request(fetching, destination(fetching, name.as_ref())?);
+    request.mirrors = urls
+        .into_iter()
+        .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
+        .collect();
+    request.digests.clone_from(&fetching.digests);
+    request.metalinks = fetching.get.discover;
+    Ok(Inputs::One(Box::new(request)))
+}
+
+/// A Metalink on the disk.
+fn read_file(fetching: &Fetching<'_>, path: &Path) -> Result<Inputs, JobError> {
+    let name = path.display().to_string();
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return Err(MetalinkError::Read { name, error }.into()),
+    };
+    from_metalink(fetching, &name, BufReader::new(file), None)
+}
+
+fn request(fetching: &Fetching<'_>, destination: Destination) -> Request {
+    let spec = fetching.job.spec;
+    let mut request = Template::of(spec, fetching.get).request(destination);
+    if let Some(in_all) = spec.plan.connections_in_all {
+        let sources = match &fetching.get.from {
+            GetFrom::Replicas(addresses) => addresses.len(),
+            _ => 1,
+        };
+        let each = in_all.div_ceil(u32::try_from(sources).unwrap_or(u32::MAX).max(1));
+        request.plan.lanes = match request.plan.lanes {
+            Lanes::Auto { .. } => Lanes::Fixed(each),
+            Lanes::Fixed(count) => Lanes::Fixed(count.min(each)),
+        };
+    }
+    request.plan.eager = true;
+    request.ask_if_present = true;
+    request
+}
+
+/// The same addresses once more, Metalinks left aside.
+pub fn request_again(fetching: &Fetching<'_>, mirrors: Vec<Mirror>) -> Result<Request, SpecError> {
+    let mut request = request(fetching, destination_again(fetching, &mirrors)?);
+    request.mirrors = mirrors;
+    request.digests.clone_from(&fetching.digests);
+    Ok(request)
+}
+
+/// Where the one file goes that these addresses name.
+pub fn destination_again(
+    fetching: &Fetching<'_>,
+    mirrors: &[Mirror],
+) -> Result<Destination, SpecError> {
+    destination(fetching, mirrors.iter().find_map(|mirror| name_of(&mirror.url)).as_ref())
+}
+
+/// Where one file goes.
+pub fn destination(
+    fetching: &Fetching<'_>,
+    name: Option<&SafePath>,
+) -> Result<Destination, SpecError> {
+    Ok(match &fetching.get.to {
+        GetTo::Stream => {
+            let open = fetching.job.streams.output.as_ref().ok_or(SpecError::NoStream)?;
+            Destination::Writer(open())
+        }
+        GetTo::File(path) => Destination::File(path.clone()),
+        GetTo::Folder(folder) => {
+            let name = name.map_or_else(PathBuf::new, |name| name.as_path().to_owned());
+            Destination::File(folder.join(name))
+        }
+    })
+}
+
+/// Returns the last part of a URL's path as a file name; of what lies in a depot, which is read by
+/// whoever knows that part, no more than others may see.
+pub fn name_of(url: &Url) -> Option<SafePath> {
+    if let Some(brief) = depot::brief(url.path()) {
+        return SafePath::new(&format!("depot-{brief}")).ok();
+    }
+    let last = url.path_segments()?.next_back()?;
+    let decoded = percent::decode_text(last);
+    SafePath::new(&decoded).ok().filter(|name| !name.as_str().contains('/'))
+}
+
+/// Why a URL gives a file no name.
+fn no_name(url: &Url) -> SpecError {
+    let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
+    let why = match SafePath::new(&percent::decode_text(last)) {
+        _ if last.is_empty() => None,
+        Ok(_) => Some(NoName::Slash),
+        Err(error) => Some(NoName::Refused(error)),
+    };
+    SpecError::NoName { name: display_name(url), why }
+}
+
+/// Files of a list that are read before their turn.
+pub const READ_AHEAD: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_the_last_part_of_the_path_and_are_safe() {
+        let name =
+            |text: &str| name_of(&Url::parse(text).unwrap()).map(|name| name.as_str().to_owned());
+        assert_eq!(name("http://a/b/c.h5?x=1#y").as_deref(), Some("c.h5"));
+        assert_eq!(name("http://a/b/run%201.h5").as_deref(), Some("run 1.h5"));
+        assert_eq!(name("http://a/b/"), None);
+        assert_eq!(name("http://a"), None);
+        assert_eq!(name("http://a/..%2f..%2fetc%2fpasswd"), None);
+        assert_eq!(name("http://a/%2e%2e"), None);
+        assert_eq!(name("http://a/x%00y"), None);
+        // The name of the file was what opens it, in whatever told of it.
+        let secret = "0123456789abcdef".repeat(4);
+        for path in ["depot/", "relay/http://r2/depot/", "%64epot/", "depot%2F"] {
+            let named = name(&format!("http://a/{path}{secret}?etag=%22x%22"));
+            assert_eq!(named.as_deref(), Some("depot-01234567"), "{path}");
+        }
+        assert_eq!(
+            name("http://a/depot/0123456789abcdef.h5").as_deref(),
+            Some("0123456789abcdef.h5")
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Lists of files (`-i`): opening them, and each file's part of them as a request.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek as _};
+use std::path::{Component, Path, PathBuf};
+
+use swath_formats::list::{Item, List};
+use swath_source::display_name;
+use swath_transfer::{Destination, Mirror, Overwrite, Request, Trust};
+
+use super::inputs::{name_of, read_ahead};
+use super::many::{Entry, Many, Refused};
+use super::template::Template;
+use crate::error::{EntryError, JobError};
+use crate::event::ListWarning;
+
+/// Opens a list on the disk. Its files are read later, one by one.
+pub async fn open_file(template: Template, path: &Path) -> Result<Many, JobError> {
+    let owned = path.to_owned();
+    // Opening a named pipe waits for whoever writes into it.
+    let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
+    let opened = opened.map_err(io::Error::other).and_then(|opened| opened);
+    let unreadable = |error| JobError::List { path: path.to_owned(), error };
+    let (input, count) = opened.map_err(unreadable)?;
+    Ok(read(template, path.display().to_string(), count, input))
+}
+
+/// Reads the files of a list, one by one as they are wanted.
+pub fn read(
+    template: Template,
+    title: String,
+    count: Option<u64>,
+    input: Box<dyn BufRead + Send>,
+) -> Many {
+    let mut said = HashSet::new();
+    let entries = List::new(input).map(move |item| match item {
+        Ok(item) => {
+            let warnings = warnings(&item, &mut said);
+            let headers = item.headers.clone();
+            Entry { request: request(&template, item), headers, warnings }
+        }
+        Err(error) => Entry::refused("the list", error),
+    });
+    Many { title, count, entries: read_ahead(entries) }
+}
+
+type Opened = (Box<dyn BufRead + Send>, Option<u64>);
+
+/// The list, and how many files it names where that can be found out beforehand: what comes through
+/// a pipe can be read only once.
+fn open(path: &Path) -> io::Result<Opened> {
+    let mut file = File::open(path)?;
+    let kind = file.metadata()?;
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Ok((Box::new(BufReader::new(file)), None));
+    }
+    let count = BufReader::new(&file)
+        .split(b'\n')
+        .map_while(Result::ok)
+        .filter(|line| {
+            line.first().is_some_and(|first| !first.is_ascii_whitespace() && *first != b'#')
+        })
+        .count();
+    file.rewind()?;
+    Ok((Box::new(BufReader::new(file)), Some(count as u64)))
+}
+
+/// What of a file's entry is passed over; each kind is told once, at the first file that has it.
+fn warnings(item: &Item, said: &mut HashSet<String>) -> Vec<ListWarning> {
+    let line = item.line;
+    let mut is_new = |kind: String| said.len() < KINDS_MAX && said.insert(kind);
+    let mut warnings = Vec::new();
+    for name in item.unknown_options.iter().filter(|name| is_new(format!("option {name}"))) {
+        warnings.push(ListWarning::Option { name: name.clone(), line });
+    }
+    for (mirror, reason) in item.skipped.iter().filter(|(_, it)| is_new(format!("mirror {it}"))) {
+        let (mirror, reason) = (mirror.clone(), reason.clone());
+        warnings.push(ListWarning::Mirror { mirror, line, reason });
+    }
+    warnings
+}
+
+fn request(template: &Template, item: Item) -> Result<Request, Refused> {
+    let name = match &item.out {
+        Some(out) => out.clone(),
+        None => item.mirrors.iter().find_map(name_of).ok_or_else(|| {
+            let first = item.mirrors.first();
+            let name = first.map_or_else(|| format!("line {}", item.line), display_name);
+            Refused { name, error: EntryError::NoName }
+        })?,
+    };
+    let (dir, beneath) = folders(template, item.dir.as_deref());
+    let mut request = template.request(Destination::File(dir.join(name.as_path())));
+    request.beneath = Some(beneath);
+    request.mirrors = item
+        .mirrors
+        .into_iter()
+        .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
+        .collect();
+    request.digests = item.digests;
+    if item.overwrite {
+        request.overwrite = Overwrite::Always;
+    }
+    Ok(request)
+}
+
+/// The folder of a list's file, and the one below which no link is followed: the user's `-d`, or
+/// what the list names in its place (`/data`, `../data`).
+fn folders(template: &Template, dir: Option<&str>) -> (PathBuf, PathBuf) {
+    let Some(dir) = dir.map(Path::new) else {
+        return (template.dir.clone(), template.dir.clone());
+    };
+    let is_below =
+        dir.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let joined = template.dir.join(dir);
+    let beneath = if is_below { template.dir.clone() } else { joined.clone() };
+    (joined, beneath)
+}
+
+/// Kinds of what is passed over that are told apart.
+const KINDS_MAX: usize = 100;

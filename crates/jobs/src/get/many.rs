@@ -1,0 +1,214 @@
+//! Several files: a stream of requests, some of which run at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use swath_transfer::observe::{Event, Observer};
+use swath_transfer::{Destination, Engine, GetError, Request};
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::sleep;
+use url::Url;
+
+use super::names::Names;
+use crate::control::Control;
+use crate::error::{EntryError, FileError, Files, NameConflict};
+use crate::event::{JobEvent, JobObserver, ListWarning};
+use crate::kept::KeptRecorder;
+
+/// Several files.
+pub struct Many {
+    /// What the list is called.
+    pub title: String,
+    /// How many files it has, where that is known beforehand.
+    pub count: Option<u64>,
+    /// The files; the next one may be long in coming.
+    pub entries: mpsc::Receiver<Entry>,
+}
+
+/// One file of several.
+pub struct Entry {
+    /// What to fetch.
+    pub request: Result<Request, Refused>,
+    /// Headers for its own mirrors.
+    pub headers: Vec<(String, String)>,
+    /// What is passed over.
+    pub warnings: Vec<ListWarning>,
+}
+
+/// A file that cannot be fetched.
+pub struct Refused {
+    /// Its name, or where it stands.
+    pub name: String,
+    /// Why.
+    pub error: EntryError,
+}
+
+impl Entry {
+    /// A file that is fetched, without headers of its own.
+    pub fn of(request: Request) -> Entry {
+        Entry { request: Ok(request), headers: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// A file that cannot be fetched.
+    pub fn refused(name: impl Into<String>, error: impl Into<EntryError>) -> Entry {
+        let refused = Refused { name: name.into(), error: error.into() };
+        Entry { request: Err(refused), headers: Vec::new(), warnings: Vec::new() }
+    }
+}
+
+/// Fetches every file of a list, `at_once` at a time.
+pub async fn run(
+    at_once: Option<u16>,
+    engine: &Engine,
+    many: Many,
+    observer: &Arc<dyn JobObserver>,
+    control: &Control,
+) -> Files {
+    let Many { title, count, mut entries } = many;
+    observer.observe(JobEvent::ListStarted { title, count });
+    let mut running: JoinSet<Ended> = JoinSet::new();
+    let mut files = Files::default();
+    let mut names = Names::default();
+    let mut number = 0;
+    let most = usize::from(at_once.unwrap_or(FILES_AT_ONCE));
+    let mut under_way: HashMap<Id, UnderWay> = HashMap::new();
+    let failed = |file: u64, name: String, error: FileError| {
+        observer.observe(JobEvent::FileFailed { file, name, error });
+    };
+    loop {
+        // Files whose hosts are not reached wait aside, and others go first.
+        let aside = under_way.values().filter(|it| is_unreached(engine, &it.urls)).count();
+        let has_place = running.len() - aside < most && aside < ASIDE_MAX && !control.is_paused();
+        let entry = tokio::select! {
+            biased;
+            () = control.cancelled() => break,
+            Some(ended) = running.join_next_with_id(), if !running.is_empty() => {
+                let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+                let known = under_way.remove(&id);
+                if let (Err(_), Some(UnderWay { file, name, .. })) = (&ended, known) {
+                    failed(file, name, FileError::Internal);
+                }
+                files.add(ended.map_or(Ended::Failed, |(_, ended)| ended));
+                continue;
+            }
+            entry = entries.recv(), if has_place => entry,
+            () = sleep(LOOK_AGAIN), if !has_place => continue,
+        };
+        let Some(Entry { request, headers, warnings }) = entry else { break };
+        let file = number;
+        number += 1;
+        for warning in warnings {
+            observer.observe(JobEvent::FileWarning { file, warning });
+        }
+        let request = match request {
+            Ok(request) => request,
+            Err(Refused { name, error }) => {
+                failed(file, name, error.into());
+                files.add(Ended::Failed);
+                continue;
+            }
+        };
+        let name = request.destination_name();
+        let taken = taken(&mut names, &request).map_err(EntryError::from);
+        let engine = taken.map_err(FileError::from).and_then(|()| {
+            let engine = engine.with_headers(&headers);
+            engine.map_err(FileError::from)
+        });
+        match engine {
+            Err(error) => {
+                failed(file, name, error);
+                files.add(Ended::Failed);
+            }
+            Ok(engine) => {
+                let urls = request.mirrors.iter().map(|it| it.url.clone()).collect();
+                let (observer, control) = (Arc::clone(observer), control.clone());
+                let job = OneFile { engine, file, observer, control };
+                let id = running.spawn(job.run(request)).id();
+                under_way.insert(id, UnderWay { file, name, urls });
+            }
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        files.add(ended.unwrap_or(Ended::Failed));
+    }
+    files.is_stopped = control.is_cancelled();
+    observer.observe(JobEvent::ListEnded { is_whole: !files.is_stopped });
+    files
+}
+
+fn taken(names: &mut Names, request: &Request) -> Result<(), NameConflict> {
+    match &request.destination {
+        Destination::File(path) => names.take(path),
+        Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => Ok(()),
+    }
+}
+
+/// Whether no host of a file was reached when it was last tried.
+fn is_unreached(engine: &Engine, urls: &[Url]) -> bool {
+    !urls.is_empty() && urls.iter().all(|url| engine.net().is_down(url))
+}
+
+impl Files {
+    fn add(&mut self, ended: Ended) {
+        match ended {
+            Ended::Complete => self.complete += 1,
+            Ended::Failed => self.failed += 1,
+            Ended::Stopped => {}
+        }
+    }
+}
+
+/// How the transfer of a file ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    Complete,
+    Failed,
+    Stopped,
+}
+
+/// A file that is being fetched.
+struct UnderWay {
+    file: u64,
+    name: String,
+    urls: Vec<Url>,
+}
+
+/// One file of the list.
+struct OneFile {
+    engine: Engine,
+    file: u64,
+    observer: Arc<dyn JobObserver>,
+    control: Control,
+}
+
+impl OneFile {
+    async fn run(self, request: Request) -> Ended {
+        let OneFile { engine, file, observer, control } = self;
+        let name = request.destination_name();
+        let kept = KeptRecorder::default();
+        let mut keeps = kept.clone();
+        let mut of_file = |event: &Event| {
+            keeps.observe(event);
+            observer.observe(JobEvent::File { file, event: event.clone() });
+        };
+        let (event, ended) = match control.fetch(&engine, request, &mut of_file).await {
+            Ok(_) => (JobEvent::FileDone { file }, Ended::Complete),
+            Err(GetError::Stopped) => (JobEvent::FileStopped { file }, Ended::Stopped),
+            Err(error) => {
+                let error = FileError::Transfer { error: Box::new(error), kept: kept.kept() };
+                (JobEvent::FileFailed { file, name, error }, Ended::Failed)
+            }
+        };
+        observer.observe(event);
+        ended
+    }
+}
+
+/// Files of a list that are fetched at the same time.
+const FILES_AT_ONCE: u16 = 16;
+/// Files whose hosts are not reached and that may wait aside: as many more as are fetched.
+const ASIDE_MAX: usize = 1024;
+/// How often that is looked at while there is no place.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);

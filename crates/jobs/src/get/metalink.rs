@@ -1,0 +1,223 @@
+//! Metalinks: fetched with some tries, read, and turned into requests.
+
+use std::io::{BufRead, Cursor};
+use std::time::Duration;
+
+use swath_formats::metalink;
+use swath_source::{Class, Document, display_name, fetch_small};
+use swath_transfer::{Request, Trust};
+use tokio::time::{sleep, timeout};
+use url::Url;
+
+use super::Fetching;
+use super::inputs::{Inputs, destination, read_ahead};
+use super::many::{Entry, Many, Refused};
+use super::template::Template;
+use crate::error::{JobError, MetalinkError, SpecError};
+use crate::event::Note;
+use crate::spec::GetTo;
+
+/// Where a Metalink that is fetched comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The user named it.
+    Named,
+    /// A server answered with it in place of a file.
+    Instead,
+    /// A server named it in its answer with a file.
+    Beside,
+}
+
+/// Several addresses of one Metalink: the first that can be had.
+pub async fn any_metalink_of(fetching: &Fetching<'_>, urls: &[Url]) -> Result<Inputs, JobError> {
+    let mut last = None;
+    for url in urls {
+        match metalink_of(fetching, url, Place::Named).await {
+            Err(JobError::Metalink(error @ MetalinkError::Fetch { .. })) => {
+                if let Some(error) = last.replace(error) {
+                    fetching.note(Note::MetalinkElsewhere { error });
+                }
+            }
+            other => return other,
+        }
+    }
+    Err(last.map_or_else(|| SpecError::NoSource.into(), JobError::Metalink))
+}
+
+/// The Metalink at this address.
+pub async fn metalink_of(
+    fetching: &Fetching<'_>,
+    url: &Url,
+    place: Place,
+) -> Result<Inputs, JobError> {
+    let name = display_name(url);
+    let document = match place {
+        // Nobody asked for it, and the file waits.
+        Place::Beside => {
+            let asked = document_of(fetching, url, Trust::Discovered, 1);
+            let limit_s = BESIDE_WITHIN.as_secs();
+            timeout(BESIDE_WITHIN, asked)
+                .await
+                .unwrap_or_else(|_| Err(MetalinkError::Late { name: name.clone(), limit_s }))?
+        }
+        Place::Named | Place::Instead => {
+            let trust = if place == Place::Named { Trust::Named } else { Trust::Discovered };
+            let mut coming = std::pin::pin!(document_of(fetching, url, trust, METALINK_TRIES));
+            match timeout(SILENCE_MAX, &mut coming).await {
+                Ok(document) => document?,
+                Err(_) => {
+                    fetching.note(Note::WaitingForMetalink { name: name.clone() });
+                    coming.await?
+                }
+            }
+        }
+    };
+    let found = Some((document.final_url, place));
+    from_metalink(fetching, &name, Cursor::new(document.bytes), found)
+}
+
+async fn document_of(
+    fetching: &Fetching<'_>,
+    url: &Url,
+    trust: Trust,
+    tries_max: u32,
+) -> Result<Document, MetalinkError> {
+    let most = match trust {
+        Trust::Discovered => METALINK_FOUND_BYTES_MAX,
+        _ => METALINK_BYTES_MAX,
+    };
+    let net = fetching.job.engine.net();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let error = match fetch_small(net, url, trust, METALINK_WISHES, most).await {
+            Ok(document) => return Ok(document),
+            Err(error) => error,
+        };
+        let wait = match error.class() {
+            Class::Transient => Some(Duration::from_millis(250) * tries),
+            Class::Busy(wait) if wait <= BUSY_AT_MOST => Some(wait),
+            _ => None,
+        };
+        match wait.filter(|_| tries < tries_max) {
+            Some(wait) => sleep(wait).await,
+            None => return Err(MetalinkError::Fetch { name: display_name(url), error }),
+        }
+    }
+}
+
+/// What a Metalink says is to be fetched; `found` tells where it came from, if not from the disk.
+pub fn from_metalink(
+    fetching: &Fetching<'_>,
+    name: &str,
+    input: impl BufRead + Send + 'static,
+    found: Option<(Url, Place)>,
+) -> Result<Inputs, JobError> {
+    let named = || name.to_owned();
+    let (base, place) = found.unzip();
+    let options = metalink::Options { base: base.clone(), ..metalink::Options::default() };
+    let trust = if base.is_some() { Trust::Discovered } else { Trust::Listed };
+    let metalink = metalink::parse_with(input, options)
+        .map_err(|error| MetalinkError::Parse { name: named(), error })?;
+    for (reason, count) in metalink.skipped_summary() {
+        let count = count as u64;
+        fetching.note(Note::MetalinkSkipped { name: named(), count, reason });
+    }
+    let mut files = metalink.files;
+    let unusable: Vec<_> = files.iter().filter_map(metalink::File::unusable_pieces).collect();
+    if let Some(&first) = unusable.first() {
+        let (files, reason) = (unusable.len() as u64, first.clone());
+        fetching.note(Note::MetalinkPieces { name: named(), files, reason });
+    }
+    let mut refused = metalink.refused.into_iter().map(|it| Refused {
+        name: match it.name.as_str() {
+            "" => format!("the file of line {}", it.line),
+            _ => it.name,
+        },
+        error: it.why.into(),
+    });
+    if files.is_empty() {
+        return Err(match refused.next() {
+            Some(Refused { name: file, error }) => {
+                MetalinkError::AllRefused { name: named(), file, error: Box::new(error) }
+            }
+            None => MetalinkError::Empty { name: named() },
+        }
+        .into());
+    }
+    let count = (files.len() + refused.len()) as u64;
+    let mirrors: usize = files.iter().map(|file| file.mirrors.len()).sum();
+    let mirrors = mirrors as u64;
+    match place {
+        Some(Place::Named | Place::Instead) => {
+            fetching.note(Note::Metalink { name: named(), files: count, mirrors });
+        }
+        // One that a server has beside each of its files is a digest and no news.
+        Some(Place::Beside) if files.len() > 1 || mirrors > 1 => {
+            fetching.note(Note::MetalinkBeside { files: count, mirrors });
+        }
+        Some(Place::Beside) | None => {}
+    }
+    if count == 1 {
+        let request = of_only_file(fetching, files.remove(0), trust);
+        return match request {
+            Ok(request) => Ok(Inputs::One(Box::new(request?))),
+            Err(Refused { name: file, error }) => {
+                // A server may have led on from where it was asked for.
+                let name = base.as_ref().map_or_else(named, display_name);
+                Err(MetalinkError::File { name, file, error: Box::new(error) }.into())
+            }
+        };
+    }
+    if !matches!(fetching.get.to, GetTo::Folder(_)) {
+        return Err(SpecError::SeveralToOne { name: named(), count }.into());
+    }
+    if !fetching.digests.is_empty() {
+        return Err(SpecError::DigestOfSeveral { name: named(), count }.into());
+    }
+    let template = Template::of(fetching.job.spec, fetching.get);
+    let refused: Vec<_> = refused.collect();
+    let entries = files.into_iter().map(move |file| match template.metalink_file(file, trust) {
+        Ok(request) => Entry::of(request),
+        Err(Refused { name, error }) => Entry::refused(name, error),
+    });
+    let refused = refused.into_iter().map(|it| Entry::refused(it.name, it.error));
+    let entries = read_ahead(entries.chain(refused));
+    Ok(Inputs::Many(Many { title: named(), count: Some(count), entries }))
+}
+
+/// The request for the only file of a Metalink, which may be wanted under another name.
+fn of_only_file(
+    fetching: &Fetching<'_>,
+    file: metalink::File,
+    trust: Trust,
+) -> Result<Result<Request, SpecError>, Refused> {
+    let template = Template::of(fetching.job.spec, fetching.get);
+    let mut request = template.metalink_file(file, trust)?;
+    if !matches!(fetching.get.to, GetTo::Folder(_)) {
+        match destination(fetching, None) {
+            Ok(destination) => request.destination = destination,
+            Err(error) => return Ok(Err(error)),
+        }
+        request.beneath = None;
+    }
+    request.plan.eager = true;
+    request.ask_if_present = true;
+    request.digests.clone_from(&fetching.digests);
+    Ok(Ok(request))
+}
+
+/// A wait that needs no word.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// A Metalink that is fetched is kept in memory while it is read.
+const METALINK_BYTES_MAX: usize = 64_000_000;
+/// One that nobody asked for by name. What it lists may take ten times as much memory.
+const METALINK_FOUND_BYTES_MAX: usize = 16_000_000;
+const METALINK_WISHES: &str =
+    "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
+/// Tries for a Metalink before it is given up.
+const METALINK_TRIES: u32 = 3;
+/// One that nobody asked for is not waited for longer: the file is one request away.
+const BESIDE_WITHIN: Duration = Duration::from_secs(2);
+/// A server that is busy for longer is not waited for.
+const BUSY_AT_MOST: Duration = Duration::from_secs(30);

@@ -1,0 +1,63 @@
+//! The names that the files of one list are given: no two of them may be in each other's way.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+
+use crate::error::NameConflict;
+
+/// Names taken so far, as hashes: a list may be long. Names beyond [`NAMES_MAX`] are not
+/// remembered; two of them then meet at the disk, where the second finds the first.
+#[derive(Default)]
+pub struct Names {
+    files: HashSet<u64>,
+    folders: HashSet<u64>,
+}
+
+impl Names {
+    /// Take a name, or say why it cannot be had.
+    pub fn take(&mut self, path: &Path) -> Result<(), NameConflict> {
+        let file = hash(path);
+        if self.files.contains(&file) {
+            return Err(NameConflict::Same);
+        }
+        if self.folders.contains(&file) {
+            return Err(NameConflict::IsFolder);
+        }
+        let folders = || path.ancestors().skip(1).filter(|path| path.components().next().is_some());
+        if folders().any(|folder| self.files.contains(&hash(folder))) {
+            return Err(NameConflict::BelowFile);
+        }
+        if self.files.len() < NAMES_MAX {
+            self.files.insert(file);
+            self.folders.extend(folders().map(hash));
+        }
+        Ok(())
+    }
+}
+
+/// Of the components, so that `a//b` and `a/./b` are one name.
+fn hash(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// About 20 MiB of hashes.
+const NAMES_MAX: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_each_others_way_are_refused() {
+        let mut names = Names::default();
+        let mut take = |path: &str| names.take(Path::new(path)).is_ok();
+        assert!(take("x/a") && take("x/b") && take("/data/x/a") && take("y"));
+        assert!(!take("x/a") && !take("x//a") && !take("x/./a"));
+        assert!(!take("x"), "a folder");
+        assert!(!take("y/z"), "below a file");
+        assert!(take("z"));
+    }
+}

@@ -1,0 +1,203 @@
+//! What jobs of every kind can be told about the network, the routes, the disk and the plan.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use swath_model::digest::Digest;
+use swath_source::Carriage;
+use swath_transfer::{IoMode, Lanes, PlanConfig, PolicyKind};
+
+use crate::address::Address;
+use crate::secret::SecretRef;
+use crate::text;
+
+/// The network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Network {
+    /// Headers for the sources that the user named.
+    pub headers: Vec<Header>,
+    /// A bearer token for them; otherwise the one that the environment has.
+    pub token: Option<SecretRef>,
+    /// Files with further certificate authorities (PEM).
+    pub ca_files: Vec<PathBuf>,
+    /// SHA-256 of certificates that are trusted, whoever signed them.
+    #[serde(with = "text::list")]
+    pub fingerprints: Vec<Digest>,
+    /// Accept any certificate.
+    pub insecure: bool,
+    /// The longest silence of all sources, in milliseconds.
+    pub timeout_ms: u64,
+    /// Most bytes a second, over all sources.
+    pub limit_bytes_per_s: Option<u64>,
+}
+
+/// A header of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// Its name.
+    pub name: String,
+    /// Its value, which may be secret.
+    pub value: SecretRef,
+}
+
+impl Network {
+    /// Returns the longest silence of all sources.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+
+    pub(crate) fn stall_s(&self) -> f64 {
+        self.timeout().as_secs_f64()
+    }
+}
+
+impl Default for Network {
+    fn default() -> Network {
+        Network {
+            headers: Vec::new(),
+            token: None,
+            ca_files: Vec::new(),
+            fingerprints: Vec::new(),
+            insecure: false,
+            timeout_ms: 60_000,
+            limit_bytes_per_s: None,
+        }
+    }
+}
+
+/// Relays, and which routes are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Routes {
+    /// The relays that data may come through.
+    pub relays: Vec<Relay>,
+    /// Which routes are taken.
+    pub choice: RouteChoice,
+    /// Relays carry connections with the origin itself, which they can neither read nor change
+    /// where it is an `https` one.
+    pub end_to_end: bool,
+}
+
+/// A relay with what opens it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relay {
+    /// Its address.
+    pub url: Address,
+    /// Its token.
+    #[serde(default)]
+    pub token: Option<SecretRef>,
+    /// SHA-256 of the certificate that it shows.
+    #[serde(default, with = "text::option")]
+    pub fingerprint: Option<Digest>,
+}
+
+/// Which routes are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteChoice {
+    /// Direct, and by relays where that makes the transfer faster.
+    #[default]
+    Auto,
+    /// Without relays.
+    Direct,
+    /// By the widest route, one at a time.
+    Widest,
+    /// By as many routes as pay.
+    Multi,
+    /// By these relays, the nearest first; each a place in the list of relays.
+    Over(Vec<usize>),
+}
+
+impl Routes {
+    pub(crate) fn choice(&self) -> swath_transfer::RouteChoice {
+        match &self.choice {
+            RouteChoice::Auto => swath_transfer::RouteChoice::Auto,
+            RouteChoice::Direct => swath_transfer::RouteChoice::Direct,
+            RouteChoice::Widest => swath_transfer::RouteChoice::Widest,
+            RouteChoice::Multi => swath_transfer::RouteChoice::Multi,
+            RouteChoice::Over(relays) => swath_transfer::RouteChoice::Fixed(relays.clone()),
+        }
+    }
+
+    pub(crate) fn carriage(&self) -> Carriage {
+        if self.end_to_end { Carriage::Carried } else { Carriage::Passed }
+    }
+}
+
+/// The disk, and memory for buffers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disk {
+    /// How it is written.
+    #[serde(with = "text")]
+    pub io: IoMode,
+    /// Memory for buffers.
+    pub memory_bytes: u64,
+}
+
+impl Default for Disk {
+    fn default() -> Disk {
+        Disk { io: IoMode::Auto, memory_bytes: 96_000_000 }
+    }
+}
+
+/// How transfers are planned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Plan {
+    /// swath's own policy, or a published one to compare with.
+    #[serde(with = "text")]
+    pub policy: PolicyKind,
+    /// Connections per source; without, as many as pay.
+    pub connections: Option<u32>,
+    /// Connections to all the sources of a file together, shared out evenly.
+    pub connections_in_all: Option<u32>,
+    /// Most sources used at once; further ones are spares.
+    pub max_sources: u16,
+    /// First chunk of each source (`mdtp`).
+    pub initial_chunk_bytes: u64,
+    /// Chunk of the fastest source (`mdtp`).
+    pub large_chunk_bytes: u64,
+    /// Chunk size (`fixed`).
+    pub chunk_bytes: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            policy: PolicyKind::Swath,
+            connections: None,
+            connections_in_all: None,
+            max_sources: 64,
+            initial_chunk_bytes: 4_000_000,
+            large_chunk_bytes: 40_000_000,
+            chunk_bytes: 16_000_000,
+        }
+    }
+}
+
+impl Plan {
+    /// Returns the plan as the planner takes it, with no more lanes to a source than `lanes_max`.
+    pub fn config(&self, lanes_max: u32) -> PlanConfig {
+        let lanes = match self.connections {
+            None => Lanes::Auto { max: AUTO_LANES_MAX.min(lanes_max) },
+            Some(count) => Lanes::Fixed(count.min(lanes_max)),
+        };
+        PlanConfig {
+            policy: self.policy,
+            lanes,
+            max_sources: usize::from(self.max_sources),
+            initial_chunk_bytes: self.initial_chunk_bytes,
+            large_chunk_bytes: self.large_chunk_bytes,
+            chunk_bytes: self.chunk_bytes,
+            ..PlanConfig::default()
+        }
+    }
+}
+
+/// Most lanes to a source that are found by trial: what a server's owner may take for decent.
+const AUTO_LANES_MAX: u32 = 16;

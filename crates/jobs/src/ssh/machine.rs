@@ -1,0 +1,203 @@
+//! A machine that ssh leads to, and commands that run there.
+//!
+//! The user's own ssh is run, with the user's own configuration. Where it is OpenSSH (it then knows
+//! `-G`), it is told two things more: how long it may try to connect, and to print a line here once
+//! it is in, so that a command that says nothing is told from a password that is being typed.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::BufReader;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::SshOptions;
+use super::error::{Command as Ran, SshError, SshFault};
+use super::listen::{BEGUN, LOGGED_IN, Listener, NoLine};
+
+/// How a machine is reached.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The command and what it is given before the host.
+    ssh: Vec<String>,
+    /// As ssh takes it.
+    pub host: String,
+    /// Where its ports are; perhaps only ssh knows it by the other name.
+    pub name: String,
+    /// The user's configuration has ports forwarded.
+    pub forwards: bool,
+    /// The user has ssh connections shared.
+    pub shares: bool,
+    /// How long it may be silent.
+    pub patience: Duration,
+    /// For each ssh that may have to connect.
+    connects: Vec<String>,
+    /// For each that runs a command there.
+    tells: Vec<String>,
+}
+
+/// A command that runs there; it ends when this is dropped.
+pub struct Run {
+    /// The ssh that runs it.
+    pub ssh: Child,
+    /// Its input there.
+    pub input: Option<ChildStdin>,
+    /// What it prints.
+    pub output: Listener<BufReader<ChildStdout>>,
+}
+
+impl Machine {
+    /// Ask ssh what it knows of this host.
+    pub async fn of(options: &SshOptions, host: &str) -> Machine {
+        let known = known(&options.command, host).await;
+        let value = |name: &str| {
+            let mut values = known.lines().filter_map(|line| line.split_once(' '));
+            values.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+        };
+        let alone = host.rsplit('@').next().unwrap_or(host);
+        let mut machine = Machine {
+            ssh: options.command.clone(),
+            host: host.to_owned(),
+            name: value("hostname").unwrap_or_else(|| alone.to_owned()),
+            forwards: ["localforward", "remoteforward", "dynamicforward"]
+                .iter()
+                .any(|key| value(key).is_some()),
+            shares: value("controlpath").is_some_and(|path| path != "none"),
+            patience: options.patience,
+            connects: Vec::new(),
+            tells: Vec::new(),
+        };
+        if value("connecttimeout").as_deref() == Some("none") {
+            let limit_s = options.patience.as_secs_f64().ceil() as u64;
+            machine.connects = with_o([format!("ConnectTimeout={}", limit_s.max(1))]);
+        }
+        // What the user has for sessions of their own: of an ssh that is to run our command none of it
+        // may hold. Options that this ssh does not know would end it.
+        let has = |key: &str, wanted: &str| value(key).is_some_and(|value| value != wanted);
+        if has("remotecommand", "none") {
+            machine.connects.extend(with_o(["RemoteCommand=none".to_owned()]));
+        }
+        if has("stdinnull", "no") {
+            machine.connects.extend(with_o(["StdinNull=no".to_owned()]));
+        }
+        if has("forkafterauthentication", "no") {
+            machine.connects.extend(with_o(["ForkAfterAuthentication=no".to_owned()]));
+        }
+        if let Some(permits) = value("permitlocalcommand") {
+            // A command that the user has for this runs all the same.
+            let own = value("localcommand").filter(|own| permits == "yes" && own != "none");
+            let own = own.map(|own| format!("; {own}")).unwrap_or_default();
+            let tell = format!("LocalCommand=echo {LOGGED_IN}{own}");
+            machine.tells = with_o(["PermitLocalCommand=yes".to_owned(), tell]);
+        }
+        if has("sessiontype", "default") {
+            machine.tells.extend(with_o(["SessionType=default".to_owned()]));
+        }
+        // Another ssh of the user's may hold the ports already.
+        if machine.forwards {
+            machine.tells.extend(with_o(["ClearAllForwardings=yes".to_owned()]));
+        }
+        machine
+    }
+
+    /// By a connection that is there already, and that these options lead to.
+    pub fn by(&self, shared: [String; 2]) -> Machine {
+        let mut machine = self.clone();
+        machine.shares = true;
+        machine.connects.extend(with_o(shared));
+        machine
+    }
+
+    /// ssh, to which the rest has yet to be said; what it says itself goes to standard error.
+    pub fn ssh(&self) -> Command {
+        let mut ssh = Command::new(&self.ssh[0]);
+        ssh.args(&self.ssh[1..]).args(&self.connects).arg("-T");
+        ssh.stdout(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+        ssh
+    }
+
+    /// Run a line of a shell there.
+    pub async fn run(&self, line: &str) -> Result<Run, SshError> {
+        // Who comes by a connection of others does not log in.
+        let is_in = self.shares && self.is_there().await;
+        let mut ssh = self.ssh();
+        ssh.args(&self.tells).args(["--", &self.host]).arg(format!("echo {BEGUN}; {line}"));
+        ssh.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut ssh = self.start(ssh)?;
+        let (input, output) = (ssh.stdin.take(), ssh.stdout.take());
+        let output = BufReader::with_capacity(
+            PART_BYTES,
+            output.ok_or_else(|| self.error(SshFault::NoOutput))?,
+        );
+        Ok(Run { ssh, input, output: Listener::new(output, self.patience, is_in) })
+    }
+
+    /// Start it.
+    pub fn start(&self, mut ssh: Command) -> Result<Child, SshError> {
+        ssh.spawn().map_err(|error| self.error(SshFault::Start(error)))
+    }
+
+    /// Whether a connection stands that others may share.
+    async fn is_there(&self) -> bool {
+        let mut ask = self.ssh();
+        ask.args(["-O", "check", "--", &self.host]).stdin(Stdio::null()).stderr(Stdio::null());
+        timeout(END_WITHIN, ask.status()).await.is_ok_and(|it| it.is_ok_and(|it| it.success()))
+    }
+
+    /// What went wrong with this machine.
+    pub fn error(&self, fault: SshFault) -> SshError {
+        SshError { host: self.host.clone(), command: self.ssh.join(" "), fault }
+    }
+
+    /// Why a command has not answered as it should.
+    pub async fn why(&self, run: &mut Run, unheard: NoLine, ran: Ran) -> SshError {
+        let (printed, has_begun) = (run.output.noise(), run.output.has_begun());
+        let patience_s = self.patience.as_secs_f64();
+        self.error(match unheard {
+            NoLine::TooMuch => SshFault::TooMuch { printed },
+            NoLine::TooLate if has_begun => SshFault::Silent { ran, patience_s, printed },
+            NoLine::TooLate => SshFault::NotBegun { patience_s, printed },
+            NoLine::Ended => match run.code().await {
+                Some(255) if run.output.is_in() => SshFault::Broke,
+                Some(255) => SshFault::NoConnection,
+                Some(code) if has_begun => SshFault::Ended { ran, code, printed },
+                Some(code) => SshFault::NoShell { code, printed },
+                None => SshFault::NoStart { ran, printed },
+            },
+        })
+    }
+}
+
+impl Run {
+    /// Whether it has ended with the shell's word for a command that is not there.
+    pub async fn is_missing(&mut self, unheard: NoLine) -> bool {
+        let has_ended = unheard == NoLine::Ended && self.output.has_begun();
+        has_ended && self.code().await == Some(127)
+    }
+
+    /// Its exit code, if it has ended with one.
+    async fn code(&mut self) -> Option<i32> {
+        let status = timeout(END_WITHIN, self.ssh.wait()).await;
+        status.ok()?.ok()?.code()
+    }
+}
+
+/// What ssh's configuration says of this host; nothing if it is no OpenSSH.
+async fn known(ssh: &[String], host: &str) -> String {
+    let mut ask = Command::new(&ssh[0]);
+    ask.args(&ssh[1..]).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
+    let answer = timeout(ASKS_WITHIN, ask.kill_on_drop(true).output()).await;
+    let answer = answer.ok().and_then(Result::ok);
+    answer.map(|it| String::from_utf8_lossy(&it.stdout).into_owned()).unwrap_or_default()
+}
+
+fn with_o(values: impl IntoIterator<Item = String>) -> Vec<String> {
+    values.into_iter().flat_map(|value| ["-o".to_owned(), value]).collect()
+}
+
+/// Read at a time.
+const PART_BYTES: usize = 256 << 10;
+/// ssh only reads its configuration, and what that has it run.
+const ASKS_WITHIN: Duration = Duration::from_secs(20);
+/// ssh ends soon after the command that it has run.
+const END_WITHIN: Duration = Duration::from_secs(5);

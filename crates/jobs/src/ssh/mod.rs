@@ -1,0 +1,389 @@
+//! The other side of an ssh connection: a server of ours is started there for this one copy.
+//!
+//! It tells its port, a token and its certificate's fingerprint through ssh; the data then goes
+//! directly, over TLS, with as many connections as pay. Where the port cannot be reached it goes
+//! through ssh: by its forwarding, or where sshd forbids that as `through.rs` does it. The server
+//! ends with the ssh connection.
+
+mod bootstrap;
+mod error;
+mod listen;
+mod machine;
+mod through;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use swath_model::digest::Digest;
+use swath_source::{Bearer, Secret};
+use swath_transfer::observe::LimitedBy;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, ChildStdin};
+use tokio::time::{sleep, timeout};
+use url::Url;
+
+use crate::copy::{Names, OwnFile};
+use crate::event::Note;
+use bootstrap::{bootstrap, found};
+pub use error::{Command, Nonsense, SshError, SshFault};
+use machine::Machine;
+pub use through::READY;
+use through::Through;
+
+/// A place on another machine, as `host:path`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remote {
+    /// As ssh takes it, perhaps with a user.
+    pub host: String,
+    /// Below the home folder unless it is absolute.
+    pub path: String,
+}
+
+/// What a server says when it was started for one copy.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// Its version.
+    pub swath: String,
+    /// Where it listens.
+    pub port: u16,
+    /// Where in it the folder is, as it stands in an address.
+    pub path: String,
+    /// What was named is a file, and all that there is.
+    #[serde(default)]
+    pub is_file: bool,
+    /// What opens it.
+    pub token: String,
+    /// `sha-256:…` of its certificate.
+    pub fingerprint: String,
+}
+
+/// A server on the other side; it ends when this is dropped.
+pub struct Session {
+    /// Its address.
+    pub url: Url,
+    /// What opens it.
+    pub bearer: Bearer,
+    /// What it shows itself with.
+    pub fingerprint: Digest,
+    /// What was named there is a file, and all that it serves.
+    pub is_file: bool,
+    /// The data goes through ssh.
+    pub goes_through: bool,
+    /// Addresses that this server has for us alone, and what people read in their place.
+    pub names: Names,
+    /// What limits where this server does, if that is not its link.
+    pub limit: Option<LimitedBy>,
+    /// More connections for data than this would wait for each other.
+    pub lanes_max: Option<u32>,
+    _server: Child,
+    /// The server ends when this is closed.
+    _hold: Option<ChildStdin>,
+    _lead: Option<Lead>,
+}
+
+/// What leads through ssh, as long as it is kept.
+enum Lead {
+    /// ssh's own forwarding.
+    Forwarded { _ssh: Child },
+    /// A program for each connection.
+    Through { _through: Through },
+}
+
+/// How the other side is reached.
+#[derive(Clone, Debug)]
+pub struct SshOptions {
+    /// The command and what it is given before the host; not empty.
+    pub command: Vec<String>,
+    /// The swath program to put there if there is none.
+    pub bootstrap: Option<PathBuf>,
+    /// How long the other side may be silent, once ssh is in.
+    pub patience: Duration,
+    /// A folder of this user alone, for sockets.
+    pub runtime: PathBuf,
+}
+
+impl Remote {
+    /// Read `host:path`; `None` if it is something else: an address, or a path (which may have a
+    /// colon behind a slash).
+    pub fn parse(text: &str) -> Option<Remote> {
+        // An address of IPv6 has colons itself, so it stands in brackets; ssh takes it without.
+        let (user, rest) = match text.split_once('@') {
+            Some((user, rest)) if rest.starts_with('[') => (format!("{user}@"), rest),
+            _ => (String::new(), text),
+        };
+        let bracketed = rest.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
+        let (host, path) = match bracketed {
+            Some((host, path)) => (format!("{user}{host}"), path),
+            None => text.split_once(':').map(|(host, path)| (host.to_owned(), path))?,
+        };
+        let is_host = !host.is_empty() && !host.contains('/') && !host.starts_with('-');
+        (is_host && !path.starts_with("//")).then(|| Remote { host, path: path.to_owned() })
+    }
+}
+
+/// What a server there is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// To read; a file may be wanted under another name.
+    Read {
+        /// That name.
+        file_name: Option<&'a str>,
+    },
+    /// To write; a file may be sent under another name, and replaces one.
+    Write {
+        /// That name.
+        file_name: Option<&'a str>,
+    },
+}
+
+/// Start a server there.
+pub async fn start(
+    options: &SshOptions,
+    remote: &Remote,
+    purpose: Purpose<'_>,
+    note: &(dyn Fn(Note) + Sync),
+) -> Result<Session, SshError> {
+    let machine = Machine::of(options, &remote.host).await;
+    let program = match &options.bootstrap {
+        Some(own) => bootstrap(&machine, own, note).await?,
+        // An earlier copy may have put it there.
+        None => found(),
+    };
+    let path = if remote.path.is_empty() { "." } else { &remote.path };
+    let (write, file_name) = match purpose {
+        Purpose::Read { file_name } => ("", file_name),
+        Purpose::Write { file_name } => (" --write", file_name),
+    };
+    let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
+    let purpose = format!("{write}{}", file_name.unwrap_or_default());
+    let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
+    let mut server = machine.run(&line).await?;
+    let hello = match server.output.listen(hello_in).await {
+        Ok(hello) => hello,
+        // The shell's word for a command that is not there.
+        Err(unheard) if options.bootstrap.is_none() && server.is_missing(unheard).await => {
+            return Err(machine.error(SshFault::Missing));
+        }
+        Err(unheard) => return Err(machine.why(&mut server, unheard, Command::Serve).await),
+    };
+    let bad = |what| machine.error(SshFault::Nonsense(what));
+    let fingerprint = hello.fingerprint.parse();
+    let fingerprint: Digest = fingerprint.map_err(|_| bad(Nonsense::Fingerprint))?;
+    let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
+    let name = machine.name.clone();
+    let direct = timeout(DIRECT_WITHIN, TcpStream::connect((name.as_str(), hello.port))).await;
+    let (host, port, lead) = match direct {
+        Ok(Ok(_)) => (name, hello.port, None),
+        _ => {
+            let (lead, own) = by_ssh_alone(&machine, &program, hello.port, options).await?;
+            let (host, port) = (remote.host.clone(), hello.port);
+            let forwards = matches!(lead, Lead::Forwarded { .. });
+            note(Note::OnlyBySsh { host, port, forwards });
+            let port = own;
+            (Ipv4Addr::LOCALHOST.to_string(), port, Some(lead))
+        }
+    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let url = crate::address::parse_url(&format!("https://{host}:{port}{}", hello.path))
+        .map_err(|error| bad(Nonsense::Address(error)))?;
+    let is_file = hello.is_file;
+    let goes_through = lead.is_some();
+    let limit = goes_through.then(|| LimitedBy::Ssh { host: remote.host.clone() });
+    let names = names(&url, remote, goes_through);
+    let lanes_max = matches!(lead, Some(Lead::Through { .. })).then_some(through::LANES_MAX);
+    let (_server, _hold, _lead) = (server.ssh, server.input, lead);
+    Ok(Session {
+        url,
+        bearer,
+        fingerprint,
+        is_file,
+        goes_through,
+        names,
+        limit,
+        lanes_max,
+        _server,
+        _hold,
+        _lead,
+    })
+}
+
+/// A port of ours that leads to `port` there, where swath is called `program`.
+async fn by_ssh_alone(
+    machine: &Machine,
+    program: &str,
+    port: u16,
+    options: &SshOptions,
+) -> Result<(Lead, u16), SshError> {
+    let (ssh, own) = tunnel(machine, port).await?;
+    if through::carries(own).await {
+        return Ok((Lead::Forwarded { _ssh: ssh }, own));
+    }
+    drop(ssh);
+    let through = Through::open(machine, program, port, &options.runtime).await;
+    let through = through.map_err(|error| {
+        let error = Box::new(error);
+        machine.error(SshFault::NoWay { port, error })
+    })?;
+    let own = through.port;
+    Ok((Lead::Through { _through: through }, own))
+}
+
+/// What stands for the address of a server that was started for this copy, or for a port of ours that
+/// leads to it through ssh: what the user has typed, longer names first.
+fn names(url: &Url, remote: &Remote, goes_through: bool) -> Names {
+    let Remote { host, path } = remote;
+    let (place, ssh) = match goes_through {
+        true => (format!("{host}:{path} (by ssh)"), format!("the ssh connection to {host}")),
+        false => (format!("{host}:{path}"), host.clone()),
+    };
+    let own = url[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
+    let whole = swath_source::display_name(url);
+    Names::new(vec![
+        (whole.clone(), place.clone()),
+        (whole.trim_start_matches("https://").to_owned(), place),
+        (format!("https://{own}"), ssh.clone()),
+        (own, ssh),
+    ])
+}
+
+/// Where in the server that was started what is sent goes, and under which name if it is a file. It
+/// is at `url` what was named there; not at the top if that is no folder (yet).
+pub fn sent_to(url: Url, to: &Remote, file: Option<OwnFile>) -> (Url, Option<String>) {
+    let Some(file) = file else { return (url, None) };
+    let Some(name) = new_name(to, &file).filter(|_| url.path() != "/").map(str::to_owned) else {
+        return (url, Some(file.name));
+    };
+    let mut above = url;
+    if let Ok(mut segments) = above.path_segments_mut() {
+        segments.pop_if_empty().pop().push("");
+    }
+    (above, Some(name))
+}
+
+/// What a file is called there unless that is a folder.
+pub fn new_name<'a>(to: &'a Remote, file: &OwnFile) -> Option<&'a str> {
+    let means_folder = to.path.is_empty() || to.path.ends_with('/');
+    (file.is_alone && !means_folder).then(|| to.path.rsplit('/').next().unwrap_or(&to.path))
+}
+
+/// What a server of ours has said, if this line holds it; a shell may have left a prompt before it.
+fn hello_in(line: &str) -> Option<Hello> {
+    let mut begins = line.match_indices(HELLO_BEGIN);
+    begins.find_map(|(at, _)| {
+        let mut values = serde_json::Deserializer::from_str(&line[at..]).into_iter::<Hello>();
+        values.next()?.ok()
+    })
+}
+
+/// A port of ours that leads to the other side's loopback interface.
+async fn tunnel(machine: &Machine, port: u16) -> Result<(Child, u16), SshError> {
+    let failed = |why: SshFault| {
+        let error = Box::new(machine.error(why));
+        machine.error(SshFault::NoTunnel { port, error })
+    };
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let free = free.and_then(|listener| listener.local_addr());
+    let own = free.map_err(|error| failed(SshFault::OwnPort(error)))?.port();
+    let mut ssh = machine.ssh();
+    // A forwarding of the user's own may be taken by another ssh, which is nothing to us.
+    let fails = if machine.forwards { "no" } else { "yes" };
+    ssh.args(["-N", "-o", &format!("ExitOnForwardFailure={fails}"), "-L"]);
+    ssh.arg(format!("127.0.0.1:{own}:localhost:{port}")).args(["--", &machine.host]);
+    ssh.stdin(Stdio::null());
+    let mut ssh = machine.start(ssh)?;
+    let began = Instant::now();
+    loop {
+        if TcpStream::connect((Ipv4Addr::LOCALHOST, own)).await.is_ok() {
+            return Ok((ssh, own));
+        }
+        if let Ok(Some(status)) = ssh.try_wait() {
+            return Err(failed(SshFault::SshEnded(status)));
+        }
+        if began.elapsed() > machine.patience.max(TUNNEL_WITHIN) {
+            return Err(failed(SshFault::NoPort));
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// As a shell takes it for one word; a leading `~` or `~name` stays somebody's home folder.
+pub fn quoted(path: &str) -> String {
+    let whole = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+    let (first, rest) = match path.split_once('/') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (path, None),
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    match (first.strip_prefix('~'), rest) {
+        (Some(name), None) if name.chars().all(is_name) => first.to_owned(),
+        (Some(name), Some(rest)) if name.chars().all(is_name) => format!("{first}/{}", whole(rest)),
+        _ => whole(path),
+    }
+}
+
+/// What a server says begins so, since that is the first of its fields.
+const HELLO_BEGIN: &str = "{\"swath\":";
+/// A port that lets nobody in mostly says nothing at all.
+const DIRECT_WITHIN: Duration = Duration::from_secs(3);
+/// ssh has been in once, so no password is asked for for this long.
+const TUNNEL_WITHIN: Duration = Duration::from_secs(60);
+/// While ssh builds its tunnel.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_paths_and_addresses() {
+        let remote =
+            |host: &str, path: &str| Some(Remote { host: host.to_owned(), path: path.to_owned() });
+        assert_eq!(Remote::parse("host:/data/"), remote("host", "/data/"));
+        assert_eq!(Remote::parse("me@host:"), remote("me@host", ""));
+        assert_eq!(Remote::parse("host:a:b"), remote("host", "a:b"));
+        assert_eq!(Remote::parse("[::1]:/data/"), remote("::1", "/data/"));
+        assert_eq!(Remote::parse("me@[fe80::1%eth0]:a:b"), remote("me@fe80::1%eth0", "a:b"));
+        for other in ["data/", "./a:b", "/a:b", "https://host/a", ":a", "-oX:b", "a/b:c"] {
+            assert_eq!(Remote::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn no_port_of_ours_is_named_where_ssh_leads() {
+        let url = Url::parse("https://127.0.0.1:40123/").unwrap();
+        let remote = Remote { host: "far".to_owned(), path: "/data".to_owned() };
+        let direct =
+            names(&url, &remote, false).shown("https://127.0.0.1:40123/ and 127.0.0.1:40123");
+        assert_eq!(direct, "far:/data and far");
+        let names = names(&url, &remote, true);
+        let told = |text: &str| names.shown(text);
+        let shown = swath_source::display_name(&url);
+        assert_eq!(told(&format!("{shown}: gone")), "far:/data (by ssh): gone");
+        assert_eq!(told("127.0.0.1:40123 is silent"), "the ssh connection to far is silent");
+        assert_eq!(told("far away"), "far away");
+    }
+
+    #[test]
+    fn what_a_server_says_is_found_behind_a_prompt() {
+        let said = r#"{"swath":"1","port":1,"path":"/","token":"t","fingerprint":"f"}"#;
+        for line in [format!("{said}\n"), format!("me@far {{\"swath\": $ {said} $ ")] {
+            assert_eq!(hello_in(&line).unwrap().port, 1, "{line}");
+        }
+        for line in ["", "{\"swath\":", "{\"swath\":1}", "Welcome", &said[1..]] {
+            assert!(hello_in(line).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_one_word() {
+        assert_eq!(quoted("/a b/$(x)/it's"), "'/a b/$(x)/it'\\''s'");
+        assert_eq!(quoted("~/a b"), "~/'a b'");
+        assert_eq!(quoted("~someone/a b"), "~someone/'a b'");
+        assert_eq!((quoted("~"), quoted("~a b/c")), ("~".to_owned(), "'~a b/c'".to_owned()));
+        assert_eq!(quoted("~"), "~");
+    }
+}

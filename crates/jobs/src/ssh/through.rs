@@ -1,0 +1,238 @@
+//! The way to a port of the other side where only ssh leads and its sshd forwards nothing: for each
+//! connection ssh runs `swath serve --through PORT` there, and its standard input and output carry
+//! the bytes.
+//!
+//! All of them share one ssh connection: the user's own where the configuration has such, else one
+//! that is made here and ends with this. So nobody is asked for a password again.
+
+use std::future::pending;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::LOOK_AGAIN;
+use super::error::{Command, SshError, SshFault};
+use super::listen::ends;
+use super::machine::Machine;
+
+/// The way stands as long as this is kept.
+pub struct Through {
+    /// The port of ours that leads there.
+    pub port: u16,
+    _taking: AbortOnDropHandle<()>,
+    _shared: Option<Shared>,
+}
+
+impl Through {
+    /// Lead to `port` there, where swath is called `program`; one connection is tried. The error
+    /// says what failed.
+    pub async fn open(
+        machine: &Machine,
+        program: &str,
+        port: u16,
+        runtime: &Path,
+    ) -> Result<Through, SshError> {
+        let shared =
+            if machine.shares { None } else { Some(Shared::open(machine, runtime).await?) };
+        let starts = Arc::new(Starts {
+            machine: shared
+                .as_ref()
+                .map_or_else(|| machine.clone(), |shared| machine.by(shared.options())),
+            line: format!("exec {program} serve --through {port}"),
+            ready: Mutex::new(None),
+            places: Semaphore::new(PUMPS_MAX),
+        });
+        *starts.ready.lock().await = Some(starts.pump().await?);
+        let failed = |error| machine.error(SshFault::OwnPort(error));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let taking = AbortOnDropHandle::new(tokio::spawn(take(listener, starts)));
+        Ok(Through { port, _taking: taking, _shared: shared })
+    }
+}
+
+/// Take connections as they come.
+async fn take(listener: TcpListener, starts: Arc<Starts>) {
+    let mut pumps = JoinSet::new();
+    loop {
+        tokio::select! {
+            taken = listener.accept() => match taken {
+                Ok(_) if pumps.len() >= WAITING_MAX => {}
+                Ok((ours, _)) => {
+                    pumps.spawn(carry(ours, Arc::clone(&starts)));
+                }
+                Err(_) => sleep(LOOK_AGAIN).await,
+            },
+            Some(_) = pumps.join_next() => {}
+        }
+    }
+}
+
+/// Carry one connection to its end.
+async fn carry(ours: TcpStream, starts: Arc<Starts>) {
+    // Who finds no place waits for one, as at a server that serves no more at a time.
+    let Ok(_place) = starts.places.acquire().await else { return };
+    let pump = {
+        // One starts at a time: an sshd lets in but a few that it does not know yet.
+        let mut ready = starts.ready.lock().await;
+        match ready.take() {
+            Some(pump) => Ok(pump),
+            None => starts.pump().await,
+        }
+    };
+    let Ok(Pump { mut to, mut from, _ssh }) = pump else { return };
+    let _ = ours.set_nodelay(true);
+    let (read, mut write) = ours.into_split();
+    let mut read = BufReader::with_capacity(PART_BYTES, read);
+    let there = async {
+        let _ = tokio::io::copy_buf(&mut read, &mut to).await;
+        drop(to);
+        pending::<()>().await;
+    };
+    let back = async {
+        let _ = tokio::io::copy_buf(&mut from, &mut write).await;
+        let _ = write.shutdown().await;
+    };
+    tokio::select! {
+        () = there => {}
+        () = back => {}
+    }
+}
+
+/// How pumps are started.
+struct Starts {
+    machine: Machine,
+    line: String,
+    /// The one that was tried first waits for the first connection. Held while another starts.
+    ready: Mutex<Option<Pump>>,
+    places: Semaphore,
+}
+
+/// One that has its connection there.
+struct Pump {
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    _ssh: Child,
+}
+
+impl Starts {
+    async fn pump(&self) -> Result<Pump, SshError> {
+        let mut run = self.machine.run(&self.line).await?;
+        if let Err(unheard) = run.output.listen(|line| ends(line, READY)).await {
+            return Err(self.machine.why(&mut run, unheard, Command::Through).await);
+        }
+        let to = run.input.ok_or_else(|| self.machine.error(SshFault::NoInput))?;
+        Ok(Pump { to, from: run.output.into_inner(), _ssh: run.ssh })
+    }
+}
+
+/// An ssh connection that others share.
+struct Shared {
+    ssh: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.ssh.start_kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Shared {
+    async fn open(machine: &Machine, runtime: &Path) -> Result<Shared, SshError> {
+        let folder = own_folder(runtime);
+        let folder = folder.map_err(|error| machine.error(SshFault::NoSocket(error)))?;
+        let mut ssh = machine.ssh();
+        ssh.args(["-o", "ControlMaster=yes", "-o"]);
+        ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", &machine.host]);
+        // It ends with us, however we end.
+        ssh.arg("exec cat >/dev/null").stdin(Stdio::piped());
+        let ssh = machine.start(ssh);
+        let mut shared = match ssh {
+            Ok(ssh) => Shared { ssh, folder },
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&folder);
+                return Err(error);
+            }
+        };
+        while !shared.folder.join(SOCKET).exists() {
+            if let Ok(Some(status)) = shared.ssh.try_wait() {
+                return Err(machine.error(SshFault::SshEnded(status)));
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        Ok(shared)
+    }
+
+    /// What an ssh is given that takes part.
+    fn options(&self) -> [String; 2] {
+        ["ControlMaster=no".to_owned(), control_path(&self.folder)]
+    }
+}
+
+/// `%` begins something else for ssh, and a space another word.
+fn control_path(folder: &Path) -> String {
+    let path = folder.join(SOCKET).display().to_string();
+    format!("ControlPath=\"{}\"", path.replace('%', "%%"))
+}
+
+/// A folder that nobody else may look into, with a short name: that of a socket may not be long.
+fn own_folder(runtime: &Path) -> std::io::Result<PathBuf> {
+    let fits = runtime.is_dir() && runtime.as_os_str().len() <= FOLDER_LENGTH_MAX;
+    let above = if fits { runtime } else { Path::new("/tmp") };
+    let own = std::process::id();
+    let mut number = 0;
+    loop {
+        let folder = above.join(format!("swath-ssh-{own}-{number}"));
+        match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && number < 1000 => {
+                number += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether bytes go to a server of ours through this port of ours, and come back. ssh takes
+/// connections before it knows whether sshd forwards them, and closes them if it does not.
+pub async fn carries(port: u16) -> bool {
+    let asked = async {
+        let mut tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        // A server that encrypts says to this that it does.
+        tcp.write_all(b"GET /health HTTP/1.0\r\n\r\n").await?;
+        tcp.read(&mut [0]).await
+    };
+    matches!(timeout(CARRIES_WITHIN, asked).await, Ok(Ok(1)))
+}
+
+/// Said first by `swath serve --through`, once the connection stands.
+pub const READY: &str = "swath: connected";
+/// Connections at a time: an sshd lets ten programs run on one ssh connection (`MaxSessions`), and
+/// one of them is the server where that connection is the user's own.
+const PUMPS_MAX: usize = 9;
+/// So many of these for data; the others are for control.
+pub const LANES_MAX: u32 = 6;
+/// Connections that are taken, with those that wait for a place.
+const WAITING_MAX: usize = 64;
+/// Carried at a time.
+const PART_BYTES: usize = 256 << 10;
+/// The socket's name within its folder.
+const SOCKET: &str = "s";
+/// The system takes 107 bytes for a socket's whole name, and ssh makes it under a longer one first.
+const FOLDER_LENGTH_MAX: usize = 50;
+/// The answer takes a round trip or two.
+const CARRIES_WITHIN: Duration = Duration::from_secs(20);

@@ -1,0 +1,6 @@
+//! Jobs through the library, against real servers.
+
+mod control;
+mod get;
+mod spec;
+mod support;
