@@ -134,6 +134,6 @@ fn words(what: Wrong) -> &'static str {
 }
 
 /// Nothing but control requests and small reads.
-const MEMORY_BYTES: u64 = 16 << 20;
+const MEMORY_BYTES: usize = 16 << 20;
 /// Most that are named one by one.
 const NAMED_MAX: u64 = 1000;

@@ -83,4 +83,4 @@ fn ssh_options(net: &Net, ssh: &Ssh) -> Result<SshOptions, Failure> {
 }
 
 /// Nothing is written: the least that an engine works with is enough.
-const MEMORY_BYTES: u64 = 8 << 20;
+const MEMORY_BYTES: usize = 8 << 20;

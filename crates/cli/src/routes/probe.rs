@@ -237,4 +237,4 @@ fn lines(surveyed: &Surveyed) -> Vec<serde_json::Result<String>> {
 }
 
 /// As for a transfer: long fast routes have much under way.
-const MEMORY_BYTES: u64 = 128 << 20;
+const MEMORY_BYTES: usize = 128 << 20;

@@ -3,6 +3,9 @@
 use std::io;
 use std::process::ExitStatus;
 
+use swath_model::units;
+
+use super::listen::HEARD_BYTES_MAX;
 use crate::address::AddressError;
 
 /// Why a server cannot be started on another machine, or not be reached there.
@@ -32,7 +35,11 @@ pub enum SshFault {
     #[error("ssh has no input")]
     NoInput,
     /// The shell there printed a lot, and nothing of swath's.
-    #[error("its shell printed 1 MiB and more, and nothing of swath's{}", it_printed(.printed))]
+    #[error(
+        "its shell printed {} and more, and nothing of swath's{}",
+        units::bytes(HEARD_BYTES_MAX as u64),
+        it_printed(.printed)
+    )]
     TooMuch {
         /// The beginning of it.
         printed: Option<String>,
