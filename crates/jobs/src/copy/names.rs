@@ -17,7 +17,11 @@ impl Names {
         self.0.iter().fold(text.to_owned(), |text, (own, shown)| text.replace(own, shown))
     }
 
+    /// The event with those names, if it has any that are to be replaced.
     fn of_event(&self, event: &Event) -> Option<Event> {
+        if self.0.is_empty() {
+            return None;
+        }
         let told = serde_json::to_string(event).ok()?;
         if !self.0.iter().any(|(own, _)| told.contains(own)) {
             return None;
