@@ -123,7 +123,7 @@ impl ProxyFault {
 
 /// What an entry says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ProxyStatus {
     /// How the relay calls itself.
     pub proxy: String,
     /// What went wrong, if it is known here.
@@ -167,7 +167,7 @@ fn quoted(text: &str) -> String {
 
 /// Who says that something went wrong, and what: the last entry with an error in `value`, which is
 /// that of the relay nearest to us.
-pub fn read(value: &str) -> Option<Told> {
+pub fn read(value: &str) -> Option<ProxyStatus> {
     let entries: Vec<&str> = split(value, ',').take(ENTRIES_MAX).collect();
     entries.into_iter().rev().find_map(|entry| {
         let mut members = split(entry, ';').map(str::trim);
@@ -201,7 +201,7 @@ pub fn read(value: &str) -> Option<Told> {
             Some(ProxyFault::Denied) => named(DENIED, denied).or(Some(ProxyFault::Denied)),
             fault => fault,
         };
-        error.map(|_| Told { proxy, fault, details })
+        error.map(|_| ProxyStatus { proxy, fault, details })
     })
 }
 
@@ -223,8 +223,8 @@ const DETAILS_MAX: usize = 300;
 mod tests {
     use super::*;
 
-    fn told(proxy: &str, fault: Option<ProxyFault>, details: Option<&str>) -> Option<Told> {
-        Some(Told { proxy: proxy.to_owned(), fault, details: details.map(str::to_owned) })
+    fn told(proxy: &str, fault: Option<ProxyFault>, details: Option<&str>) -> Option<ProxyStatus> {
+        Some(ProxyStatus { proxy: proxy.to_owned(), fault, details: details.map(str::to_owned) })
     }
 
     #[test]

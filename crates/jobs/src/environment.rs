@@ -84,7 +84,7 @@ impl Environment {
             // Without routes over them, too, what lies in their depots is opened by their tokens.
             relays: relays.collect::<Result<_, JobError>>()?,
             choice,
-            carriage: routes.carriage(),
+            relay_mode: routes.relay_mode(),
             state: if is_direct { None } else { self.state.clone() },
         })
     }

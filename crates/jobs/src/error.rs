@@ -14,7 +14,7 @@ use swath_transfer::{EngineError, GetError};
 
 use crate::address::AddressError;
 use crate::copy::CopyError;
-use crate::kept::Kept;
+use crate::kept::Leftover;
 use crate::secret::SecretError;
 
 /// Why a job ended before its end.
@@ -60,7 +60,7 @@ pub enum JobError {
         #[source]
         error: Box<GetError>,
         /// What is kept of it.
-        kept: Kept,
+        kept: Leftover,
     },
     /// A copy failed.
     #[error(transparent)]
@@ -294,7 +294,7 @@ pub enum FileError {
         #[source]
         error: Box<GetError>,
         /// What is kept of it.
-        kept: Kept,
+        kept: Leftover,
     },
     /// Its task ended by a mistake in this program.
     #[error("its transfer ended without a result")]

@@ -7,7 +7,7 @@ use swath_transfer::observe::{Event, Observer};
 
 /// What is kept of a transfer that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Leftover {
     /// Bytes for a later run to go on from.
     pub bytes: u64,
     /// Bytes that came or were there, whether a later run can make use of them or not.
@@ -16,7 +16,7 @@ pub struct Kept {
     pub is_told: bool,
 }
 
-impl Kept {
+impl Leftover {
     /// Bytes for a later run, if an event told of them.
     pub fn known_bytes(&self) -> Option<u64> {
         self.is_told.then_some(self.bytes)
@@ -36,9 +36,9 @@ struct Shared {
 
 impl KeptRecorder {
     /// Returns what is kept.
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> Leftover {
         let bytes = self.0.bytes.load(Ordering::Relaxed);
-        Kept {
+        Leftover {
             bytes,
             come_bytes: self.0.come_bytes.load(Ordering::Relaxed).max(bytes),
             is_told: self.0.is_told.load(Ordering::Relaxed),

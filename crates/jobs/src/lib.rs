@@ -35,7 +35,7 @@ pub use error::{
 pub use event::{JobEvent, JobObserver, ListWarning, Note};
 pub use get::{checked_file, name_of};
 pub use handle::{CannotPause, Events, JobHandle, JobState, Seen};
-pub use kept::{Kept, KeptRecorder};
+pub use kept::{KeptRecorder, Leftover};
 pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
 pub use secret::{SecretError, SecretRef, is_token, token_in};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use swath_model::digest::Digest;
-use swath_source::Carriage;
+use swath_source::RelayMode;
 use swath_transfer::{IoMode, Lanes, PlanConfig, PolicyKind};
 
 use crate::address::Address;
@@ -123,8 +123,8 @@ impl Routes {
         }
     }
 
-    pub(crate) fn carriage(&self) -> Carriage {
-        if self.end_to_end { Carriage::Carried } else { Carriage::Passed }
+    pub(crate) fn relay_mode(&self) -> RelayMode {
+        if self.end_to_end { RelayMode::Tunnel } else { RelayMode::Forward }
     }
 }
 

@@ -144,7 +144,7 @@ impl Config {
     /// many `sources` in all: whoever has to wait before it can plan may connect meanwhile.
     pub fn lanes_at_first(&self, rtt: Duration, sources: u32) -> u32 {
         match self.lanes {
-            Lanes::Auto { max } if policy::of(self).manners().tunes_lanes => {
+            Lanes::Auto { max } if policy::of(self).capabilities().tunes_lanes => {
                 let lanes = tuner::lanes_at_first(rtt.as_secs_f64(), sources);
                 lanes.max(tuner::starters(rtt.as_secs_f64(), sources, self.starters)).min(max)
             }

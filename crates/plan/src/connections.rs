@@ -8,7 +8,7 @@ use crate::lane::{Lane, LaneState};
 use crate::ledger::Ledger;
 use crate::paced;
 use crate::planner::TICK_S;
-use crate::policy::Manners;
+use crate::policy::PolicyCapabilities;
 use crate::source::Source;
 use crate::source_table::SourceKey;
 use crate::tuner::Reading;
@@ -21,9 +21,9 @@ pub(crate) fn lanes_max(config: &Config, allowed: Option<u32>) -> u32 {
 }
 
 /// How many lanes a source is to have before anything is known of it.
-pub(crate) fn first_goal(config: &Config, manners: Manners) -> u32 {
+pub(crate) fn first_goal(config: &Config, capabilities: PolicyCapabilities) -> u32 {
     match config.lanes {
-        Lanes::Fixed(count) if manners.tunes_lanes => count,
+        Lanes::Fixed(count) if capabilities.tunes_lanes => count,
         _ => 1,
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn first_lanes(ledger: &mut Ledger, key: SourceKey) -> bool {
     let coverage = &ledger.coverage;
     let left_bytes = if coverage.grows { u64::MAX } else { coverage.undelivered.total_bytes() };
     let config = &ledger.config;
-    let auto = ledger.manners.tunes_lanes && matches!(config.lanes, Lanes::Auto { .. });
+    let auto = ledger.capabilities.tunes_lanes && matches!(config.lanes, Lanes::Auto { .. });
     let (usable, starters) = (ledger.sources.usable() as u32, config.starters);
     let Some(source) = ledger.sources.get_mut(key).filter(|_| auto) else { return false };
     let Some(rtt_s) = source.rtt_s else { return false };
@@ -154,7 +154,7 @@ enum Goal {
 fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Goal {
     let now = ledger.now;
     match ledger.config.lanes {
-        _ if !ledger.manners.tunes_lanes => Goal::Lanes(1),
+        _ if !ledger.capabilities.tunes_lanes => Goal::Lanes(1),
         Lanes::Fixed(count) => {
             Goal::Lanes(count.min(source.max_lanes).min(source.tuner.allowed(now)))
         }

@@ -101,7 +101,7 @@ fn is_one_too_many(ledger: &Ledger, id: LaneId, loss: Loss) -> bool {
 
 /// Whether one of its lanes is delivering, where there may be several.
 fn delivers(ledger: &Ledger, source: SourceKey) -> bool {
-    ledger.manners.tunes_lanes && has_answered_lane(ledger, source)
+    ledger.capabilities.tunes_lanes && has_answered_lane(ledger, source)
 }
 
 fn has_answered_lane(ledger: &Ledger, key: SourceKey) -> bool {

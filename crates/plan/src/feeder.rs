@@ -66,7 +66,7 @@ impl Feeder {
                 false => self.pick(source, bytes, ledger),
             };
             let Some(range) = range else {
-                if ledger.manners.repeats_chunks && view.queued == 0 {
+                if ledger.capabilities.repeats_chunks && view.queued == 0 {
                     hedges.bytes += repeat_chunk(id, ledger);
                 }
                 return;

@@ -13,7 +13,7 @@ use crate::event::Action;
 use crate::holds::Holds;
 use crate::lane::{Lane, LaneState};
 use crate::lane_table::LaneTable;
-use crate::policy::Manners;
+use crate::policy::PolicyCapabilities;
 use crate::source::Source;
 use crate::source_table::{SourceKey, SourceTable};
 use crate::view::SourceStatus;
@@ -21,7 +21,7 @@ use crate::view::SourceStatus;
 /// All that the planner knows.
 pub(crate) struct Ledger {
     pub config: Config,
-    pub manners: Manners,
+    pub capabilities: PolicyCapabilities,
     pub coverage: Coverage,
     pub lanes: LaneTable,
     pub sources: SourceTable,
@@ -36,9 +36,9 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Nothing is known yet.
-    pub fn new(config: Config, manners: Manners) -> Self {
+    pub fn new(config: Config, capabilities: PolicyCapabilities) -> Self {
         Self {
-            manners,
+            capabilities,
             coverage: Coverage::new(),
             lanes: LaneTable::default(),
             sources: SourceTable::default(),
@@ -72,7 +72,7 @@ impl Ledger {
 
     /// How many sources may be in use at once.
     pub fn places(&self) -> usize {
-        if self.manners.one_source { 1 } else { self.config.max_sources.max(1) }
+        if self.capabilities.one_source { 1 } else { self.config.max_sources.max(1) }
     }
 
     /// Whether a source counts as in use. One that waits for its next try or asked for patience
@@ -98,7 +98,7 @@ impl Ledger {
             && source.is_some_and(|it| self.now.secs_since(lane.last_progress) > it.patience_s);
         // A server that limits each answer may limit their number too.
         let ends = lane.dropping && source.is_some_and(|it| it.pace.is_none());
-        self.manners.tunes_lanes && (ends || overdue)
+        self.capabilities.tunes_lanes && (ends || overdue)
     }
 
     /// The size is known, and what is missing.

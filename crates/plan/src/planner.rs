@@ -34,7 +34,7 @@ impl Planner {
     pub fn new(config: Config) -> Self {
         let feeder = Feeder::new(&config);
         Self {
-            ledger: Ledger::new(config, feeder.policy.manners()),
+            ledger: Ledger::new(config, feeder.policy.capabilities()),
             feeder,
             forecast: Forecast::default(),
             hedges: Hedges::default(),
@@ -57,7 +57,7 @@ impl Planner {
         match event {
             Event::SourceAdded { source, max_lanes } => {
                 let most = lanes_max(&ledger.config, max_lanes);
-                let goal = connections::first_goal(&ledger.config, ledger.manners);
+                let goal = connections::first_goal(&ledger.config, ledger.capabilities);
                 ledger.sources.add(source, |key| Source::new(key, most, goal));
                 // A new replica may go on where all others have failed.
                 self.goes_on();
@@ -295,7 +295,7 @@ impl Planner {
             ledger.sources.make_haste();
         }
         self.forecast.look(ledger);
-        if ledger.manners.rebalances && ledger.coverage.size_bytes.is_some() {
+        if ledger.capabilities.rebalances && ledger.coverage.size_bytes.is_some() {
             let left_s = self.forecast.horizon_s(&ledger.config, now);
             if let Some(left_s) = left_s {
                 rebalance::rebalance(ledger, left_s);

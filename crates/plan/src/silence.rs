@@ -12,7 +12,7 @@ use crate::view::SourceStatus;
 pub(crate) fn watch(ledger: &mut Ledger) {
     let mut given_up = Vec::new();
     let mut fell_silent: Vec<Range> = Vec::new();
-    let (watches, now) = (ledger.manners.watches_silence, ledger.now);
+    let (watches, now) = (ledger.capabilities.watches_silence, ledger.now);
     let delivers = |lane: &Lane| lane.is_up() && !lane.silent && lane.was_answered();
     let somebody_delivers = ledger.lanes.iter().any(delivers);
     for lane in ledger.lanes.iter_mut() {

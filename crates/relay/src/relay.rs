@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use swath_formats::{ProxyFault, proxy_status, relay as address};
 use swath_model::Limiter;
 use swath_serve::http::{
-    Answer, Body, Content, Head, Make, Method, Names, Next, Response, Seat, Stream, now_s, serve,
+    Answer, Body, Content, Head, Make, Method, Names, Next, Response, Slot, Stream, now_s, serve,
 };
 use swath_serve::{Later, Life, Log, LogLine, Misleads, Service, Traffic};
-use swath_source::{Net, NetError, NetOptions, Opened, Pass, SealingError, SealingKey};
+use swath_source::{HpkeError, HpkeKey, Net, NetError, NetOptions, Opened, Pass};
 use tokio::sync::watch;
 use url::Url;
 
@@ -42,8 +42,8 @@ pub(crate) struct Relay {
     /// Stands for what was never asked.
     pub(crate) nowhere: Url,
     /// Opens what is meant for this relay alone.
-    pub(crate) key: SealingKey,
-    pub(crate) door: Option<Arc<depot::Door>>,
+    pub(crate) key: HpkeKey,
+    pub(crate) door: Option<Arc<depot::DepotService>>,
 }
 
 impl Relay {
@@ -65,7 +65,7 @@ impl Relay {
         swath_serve::random(&mut random);
         let nowhere = Url::parse("http://nowhere.invalid/")
             .map_err(|error| NetError::Tls(error.to_string()))?;
-        let door = options.depot.map(|depot| depot::Door::open(depot, life.clone()));
+        let door = options.depot.map(|depot| depot::DepotService::open(depot, life.clone()));
         Ok(Relay {
             name: options.name,
             hosts: options.hosts.map(Names::new),
@@ -82,7 +82,7 @@ impl Relay {
             log,
             life,
             nowhere,
-            key: SealingKey::new()?,
+            key: HpkeKey::new()?,
             door,
         })
     }
@@ -182,7 +182,7 @@ impl Relay {
     }
 
     /// What was sealed for this relay and for just this request.
-    pub(crate) fn open_pass(&self, head: &Head, sealed: &str) -> Result<Opened, SealingError> {
+    pub(crate) fn open_pass(&self, head: &Head, sealed: &str) -> Result<Opened, HpkeError> {
         let target = head.raw_target.as_str();
         let upstream = match form(head) {
             None => None,
@@ -193,7 +193,7 @@ impl Relay {
             ("CONNECT", _) => Pass::Tunnel(target).purpose(),
             ("GET" | "HEAD", Some(Ok(url))) => Pass::Read(url.as_str()).purpose(),
             ("GET" | "HEAD", None) => Pass::Read(target).purpose(),
-            _ => return Err(SealingError::Closed),
+            _ => return Err(HpkeError::Closed),
         };
         // A depot shows what opens another one for as long as it fetches from there: that is for one
         // allocation, whose address nobody can guess.
@@ -225,8 +225,8 @@ impl Relay {
             let opened = match self.open_pass(head, sealed) {
                 Ok(opened) => opened,
                 Err(error) => {
-                    is_closed |= error == SealingError::Closed;
-                    spent = spent.or(Some(error).filter(|it| *it == SealingError::TooOld));
+                    is_closed |= error == HpkeError::Closed;
+                    spent = spent.or(Some(error).filter(|it| *it == HpkeError::TooOld));
                     continue;
                 }
             };
@@ -307,10 +307,10 @@ pub(crate) fn form(head: &Head) -> Option<Form> {
 }
 
 /// How it is told that something sealed was of no use.
-fn fault_of(error: SealingError) -> ProxyFault {
+fn fault_of(error: HpkeError) -> ProxyFault {
     match error {
-        SealingError::Key | SealingError::Closed => ProxyFault::OtherKey,
-        SealingError::TooOld | SealingError::Used | SealingError::Full => ProxyFault::Spent,
+        HpkeError::Key | HpkeError::Closed => ProxyFault::OtherKey,
+        HpkeError::TooOld | HpkeError::Used | HpkeError::Full => ProxyFault::Spent,
     }
 }
 
@@ -328,12 +328,12 @@ impl Service for Relay {
         4
     }
 
-    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
-        Box::pin(serve(stream, peer, self, seat))
+    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a> {
+        Box::pin(serve(stream, peer, self, slot))
     }
 
-    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
-        Box::pin(serve(stream, peer, Arc::new(Misleads::relay()), seat))
+    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a> {
+        Box::pin(serve(stream, peer, Arc::new(Misleads::relay()), slot))
     }
 }
 

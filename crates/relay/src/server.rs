@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use swath_model::Limiter;
 use swath_serve::{Life, Log, ServeError, Server, Tls};
-use swath_source::{NetError, NetOptions, SealingError};
+use swath_source::{HpkeError, NetError, NetOptions};
 use swath_store::cache::CacheOpenError;
 use swath_store::depot::Depot;
 use tokio::sync::watch;
@@ -51,7 +51,7 @@ pub enum RelayError {
     Net(#[from] NetError),
     /// It can have no key.
     #[error(transparent)]
-    Key(#[from] SealingError),
+    Key(#[from] HpkeError),
     /// What it would keep.
     #[error(transparent)]
     Cache(#[from] CacheOpenError),

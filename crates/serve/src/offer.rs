@@ -6,7 +6,7 @@ use std::sync::Arc;
 use swath_transport::Transport;
 use tokio::sync::watch;
 
-use crate::http::{Records, Seat, serve};
+use crate::http::{Records, Slot, serve};
 use crate::server::Life;
 use crate::site::{Site, SiteError, SiteOptions};
 
@@ -41,6 +41,6 @@ impl Offer {
 
     /// Answer on a connection to its end.
     pub async fn serve(&self, stream: impl Transport + 'static, peer: SocketAddr) {
-        serve(Box::new(Records::new(stream)), peer, Arc::clone(&self.site), &Seat::default()).await;
+        serve(Box::new(Records::new(stream)), peer, Arc::clone(&self.site), &Slot::default()).await;
     }
 }

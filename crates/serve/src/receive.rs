@@ -103,7 +103,7 @@ impl Orders {
         let (lines, told) = unbounded_channel();
         let (lane, lanes) = channel(LANES_WAITING_MAX);
         self.lock().insert(id.clone(), lane);
-        let body = Told { told, orders: Arc::clone(self), id: id.clone() };
+        let body = OrderLines { told, orders: Arc::clone(self), id: id.clone() };
         let lines = Lines(lines);
         receive.begin(Order { id, destination, wishes, lines, lanes, received_bytes });
         Response::empty(200)
@@ -133,13 +133,13 @@ impl Orders {
 }
 
 /// The lines of an order, as they come.
-struct Told {
+struct OrderLines {
     told: UnboundedReceiver<String>,
     orders: Arc<Orders>,
     id: String,
 }
 
-impl Make for Told {
+impl Make for OrderLines {
     fn length(&self) -> Option<u64> {
         None
     }
@@ -160,7 +160,7 @@ impl Make for Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for OrderLines {
     fn drop(&mut self) {
         self.orders.lock().remove(&self.id);
     }

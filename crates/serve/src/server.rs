@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::descriptors;
-use crate::http::{Records, Seat, Seats, Stream};
+use crate::http::{Records, Slot, Slots, Stream};
 use crate::site::{Log, Site, SiteError, SiteOptions};
 use crate::tls::{Identity, Speaks, Tls, TlsError};
 
@@ -50,7 +50,7 @@ pub trait Service: Send + Sync + 'static {
     fn traffic(&self) -> &Traffic;
 
     /// Whether it answers HTTP/2 too.
-    fn speaks_two(&self) -> bool {
+    fn speaks_http2(&self) -> bool {
         false
     }
 
@@ -66,10 +66,10 @@ pub trait Service: Send + Sync + 'static {
     fn tidy(&self) {}
 
     /// Answer on a connection until it ends.
-    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a>;
+    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a>;
 
     /// Answer somebody who does not encrypt where that is asked for.
-    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a>;
+    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a>;
 }
 
 /// Something that ends.
@@ -125,7 +125,7 @@ pub struct Server {
     listeners: Vec<TcpListener>,
     acceptor: watch::Sender<Option<Acceptors>>,
     identity: Option<Identity>,
-    seats: Arc<Seats>,
+    slots: Arc<Slots>,
     end: watch::Sender<Life>,
     max_connections: usize,
 }
@@ -197,7 +197,7 @@ impl Server {
         end: watch::Sender<Life>,
     ) -> Result<Server, ServeError> {
         let identity = tls.identity()?;
-        let speaks = if service.speaks_two() { Speaks::All } else { Speaks::OneOnly };
+        let speaks = if service.speaks_http2() { Speaks::All } else { Speaks::OneOnly };
         let (acceptor, _) = watch::channel(acceptor(identity.as_ref(), speaks)?);
         let mut listeners = Vec::new();
         for address in listen {
@@ -211,8 +211,8 @@ impl Server {
         let waiting = (room / WAITING_PART).min(WAITING_MAX);
         let room = (room - waiting) / service.descriptors_per_connection();
         let max_connections = max_connections.min(room).max(1);
-        let seats = Arc::new(Seats::new(max_connections, waiting));
-        Ok(Server { service, speaks, listeners, acceptor, identity, seats, end, max_connections })
+        let slots = Arc::new(Slots::new(max_connections, waiting));
+        Ok(Server { service, speaks, listeners, acceptor, identity, slots, end, max_connections })
     }
 
     /// Where it listens.
@@ -251,7 +251,7 @@ impl Server {
                 listener,
                 service,
                 acceptor,
-                Arc::clone(&self.seats),
+                Arc::clone(&self.slots),
                 self.end.subscribe(),
             ));
         }
@@ -287,7 +287,7 @@ async fn accept(
     listener: TcpListener,
     service: Arc<dyn Service>,
     acceptor: watch::Receiver<Option<Acceptors>>,
-    seats: Arc<Seats>,
+    slots: Arc<Slots>,
     mut ending: watch::Receiver<Life>,
 ) {
     let mut connections = JoinSet::new();
@@ -303,11 +303,11 @@ async fn accept(
             continue;
         };
         let waits = || _ = service.traffic().waited.fetch_add(1, Ordering::Relaxed);
-        let seat = tokio::select! {
-            seat = seats.take(waits) => seat,
+        let slot = tokio::select! {
+            slot = slots.take(waits) => slot,
             _ = ending.wait_for(|&life| life == Life::Ending) => break,
         };
-        let acceptor = acceptor.borrow().clone().map(|both| match seat.is_waiting() {
+        let acceptor = acceptor.borrow().clone().map(|both| match slot.is_waiting() {
             true => both.waiting,
             false => both.usual,
         });
@@ -316,11 +316,11 @@ async fn accept(
             let traffic = service.traffic();
             traffic.connections.fetch_add(1, Ordering::Relaxed);
             traffic.now.fetch_add(1, Ordering::Relaxed);
-            if let Some(stream) = open(tcp, acceptor, &service, peer, &seat).await {
-                Arc::clone(&service).carry(stream, peer, &seat).await;
+            if let Some(stream) = open(tcp, acceptor, &service, peer, &slot).await {
+                Arc::clone(&service).carry(stream, peer, &slot).await;
             }
             service.traffic().now.fetch_sub(1, Ordering::Relaxed);
-            drop(seat);
+            drop(slot);
         });
     }
     drop(listener);
@@ -332,32 +332,32 @@ async fn open(
     acceptor: Option<TlsAcceptor>,
     service: &Arc<dyn Service>,
     peer: SocketAddr,
-    seat: &Seat,
+    slot: &Slot,
 ) -> Option<Stream> {
     let _ = tcp.set_nodelay(true);
     match acceptor {
         None => Some(Box::new(tcp)),
         Some(acceptor) => {
-            let silence = seat.silence();
+            let silence = slot.silence();
             let mut first = [0];
-            unless_wanted(seat, tcp.peek(&mut first)).await?;
+            unless_wanted(slot, tcp.peek(&mut first)).await?;
             // A method begins so, and no record of TLS does.
             if first[0].is_ascii_uppercase() {
                 drop(silence);
-                Arc::clone(service).mislead(Box::new(tcp), peer, seat).await;
+                Arc::clone(service).mislead(Box::new(tcp), peer, slot).await;
                 return None;
             }
-            let tls = unless_wanted(seat, acceptor.accept(tcp)).await?;
+            let tls = unless_wanted(slot, acceptor.accept(tcp)).await?;
             Some(Box::new(Records::new(TlsStream::from(tls))))
         }
     }
 }
 
 /// What comes of a part of the handshake, if it comes in time and nobody else needs the place.
-async fn unless_wanted<T>(seat: &Seat, part: impl Future<Output = io::Result<T>>) -> Option<T> {
+async fn unless_wanted<T>(slot: &Slot, part: impl Future<Output = io::Result<T>>) -> Option<T> {
     tokio::select! {
         part = timeout(HANDSHAKE_WITHIN, part) => part.ok()?.ok(),
-        () = seat.wanted() => None,
+        () = slot.wanted() => None,
     }
 }
 

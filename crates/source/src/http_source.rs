@@ -18,19 +18,19 @@ use crate::control::{fetch_part, head};
 use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::habits::{End, Habits};
 use crate::lane::LaneEvent;
 use crate::net::{Net, Via};
+use crate::quirks::{End, FileQuirks};
 use crate::sealed::SealedLength;
 use crate::shown::{display_name, name};
-use crate::source::{Carriage, Expected, Lane, Limits, Pending, Relaying, Source, Trust};
+use crate::source::{Expected, Lane, Limits, Pending, RelayMode, Relaying, Source, Trust};
 use crate::target::Target;
 use crate::versions::{Sameness, Versions, difference};
 
 /// By which relays a source is reached.
 #[derive(Debug)]
 struct Way {
-    carriage: Carriage,
+    relay_mode: RelayMode,
     /// The relays, where they carry connections.
     via: Via,
     /// What the first relay is asked for; the origin's own address where they carry connections.
@@ -57,7 +57,7 @@ struct State {
     target: Arc<Target>,
     facts: Option<Facts>,
     expected: Expected,
-    habits: Habits,
+    file_quirks: FileQuirks,
     versions: Versions,
     cut: Cut,
     /// The size that an answer told which was refused for another reason.
@@ -92,7 +92,7 @@ pub(crate) enum Learnt {
 impl HttpSource {
     /// The replica at `url`.
     pub fn new(net: &Net, url: Url, trust: Trust) -> Arc<HttpSource> {
-        HttpSource::make(net, url, trust, None, &[], Carriage::Passed)
+        HttpSource::make(net, url, trust, None, &[], RelayMode::Forward)
     }
 
     /// The sealed replica of a dataset at `url`. Its ranges are those of the sealed file; what its
@@ -103,15 +103,20 @@ impl HttpSource {
         trust: Trust,
         length: Arc<SealedLength>,
     ) -> Arc<HttpSource> {
-        HttpSource::make(net, url, trust, Some(length), &[], Carriage::Passed)
+        HttpSource::make(net, url, trust, Some(length), &[], RelayMode::Forward)
     }
 
     /// The same replica by way of `relays`, the nearest first: their schemes, hosts and ports count.
     /// `far` is the round trip from the first of them to the origin, as far as known.
-    pub fn by_way_of(&self, relays: &[Url], carriage: Carriage, far: Duration) -> Arc<HttpSource> {
+    pub fn by_way_of(
+        &self,
+        relays: &[Url],
+        relay_mode: RelayMode,
+        far: Duration,
+    ) -> Arc<HttpSource> {
         let (url, sealed) = (self.url.clone(), self.sealed.clone());
-        let source = HttpSource::make(&self.net, url, self.trust, sealed, relays, carriage);
-        if carriage == Carriage::Passed {
+        let source = HttpSource::make(&self.net, url, self.trust, sealed, relays, relay_mode);
+        if relay_mode == RelayMode::Forward {
             source.set_far(far);
         }
         source
@@ -123,24 +128,24 @@ impl HttpSource {
         trust: Trust,
         sealed: Option<Arc<SealedLength>>,
         relays: &[Url],
-        carriage: Carriage,
+        relay_mode: RelayMode,
     ) -> Arc<HttpSource> {
         if trust == Trust::Named {
             net.note_named(&url);
         }
         let way = (!relays.is_empty()).then(|| {
-            let (address, via) = match carriage {
-                Carriage::Passed => {
+            let (address, via) = match relay_mode {
+                RelayMode::Forward => {
                     let nested = relays.iter().rev().fold(url.clone(), |to, it| through(it, &to));
                     (nested, Via::from([]))
                 }
-                Carriage::Carried => (url.clone(), Via::from(relays)),
+                RelayMode::Tunnel => (url.clone(), Via::from(relays)),
             };
-            Way { carriage, via, address, far_us: AtomicU64::new(0) }
+            Way { relay_mode, via, address, far_us: AtomicU64::new(0) }
         });
         relays.iter().for_each(|relay| net.note_relay(relay));
         let target = Arc::new(match &way {
-            Some(way) if way.carriage == Carriage::Passed => {
+            Some(way) if way.relay_mode == RelayMode::Forward => {
                 Target::through(net, &url, &way.address, &way.address, trust)
             }
             Some(way) => Target::new(net, &url, &url, trust).carried_by(&way.via),
@@ -150,7 +155,7 @@ impl HttpSource {
             target,
             facts: None,
             expected: Expected::default(),
-            habits: Habits::default(),
+            file_quirks: FileQuirks::default(),
             versions: Versions::default(),
             cut: Cut::default(),
             told_bytes: None,
@@ -173,14 +178,14 @@ impl HttpSource {
     pub fn anew(&self) -> Arc<HttpSource> {
         let (url, sealed) = (self.url.clone(), self.sealed.clone());
         let far = self.far();
-        let carriage = self.way.as_ref().map_or(Carriage::Passed, |way| way.carriage);
+        let relay_mode = self.way.as_ref().map_or(RelayMode::Forward, |way| way.relay_mode);
         let relays = &self.relays;
-        let source = HttpSource::make(&self.net, url, self.trust, sealed, relays, carriage);
+        let source = HttpSource::make(&self.net, url, self.trust, sealed, relays, relay_mode);
         source.set_far(far);
         {
             let (own, mut new) = (self.lock(), source.lock());
-            new.habits.whole = own.habits.whole;
-            new.habits.one_answer = own.habits.one_answer;
+            new.file_quirks.whole = own.file_quirks.whole;
+            new.file_quirks.one_answer = own.file_quirks.one_answer;
             if own.cut != Cut::MayBeEnd {
                 new.cut = Cut::IsBreak;
             }
@@ -205,32 +210,33 @@ impl HttpSource {
     /// Whether requests are to be for the whole file: this server, or this host, refuses ranges.
     pub(crate) fn asks_whole(&self) -> bool {
         let state = self.lock();
-        let is_first = state.habits.ranges.is_none() && self.sealed.is_none();
+        let is_first = state.file_quirks.ranges.is_none() && self.sealed.is_none();
         let origin = state.target.origin.as_ref().filter(|_| is_first);
-        state.habits.whole || origin.is_some_and(|origin| self.net.hosts().refuses_ranges(origin))
+        state.file_quirks.whole
+            || origin.is_some_and(|origin| self.net.hosts().refuses_ranges(origin))
     }
 
     /// A request for a range came to nothing with `error`: whether the whole file is asked for instead.
     pub(crate) fn gives_up_ranges(&self, error: &LaneError) -> bool {
         let mut state = self.lock();
         // The ranges of a sealed file are all that there is of it.
-        if self.sealed.is_some() || state.habits.whole {
+        if self.sealed.is_some() || state.file_quirks.whole {
             return false;
         }
-        let honours = state.habits.ranges == Some(true)
+        let honours = state.file_quirks.ranges == Some(true)
             || state.target.origin.as_ref().is_some_and(|it| self.net.hosts().honours_ranges(it));
-        state.habits.whole = match error {
+        state.file_quirks.whole = match error {
             LaneError::WrongRange { .. } => true,
             // A relay that says so means us.
-            LaneError::Reset { .. } => !honours && state.habits.failed_again(),
+            LaneError::Reset { .. } => !honours && state.file_quirks.failed_again(),
             error => match error.code() {
                 Some(403) if self.is_passed() => false,
-                Some(500) => !honours && state.habits.failed_again(),
+                Some(500) => !honours && state.file_quirks.failed_again(),
                 Some(code) => !honours && MAY_MEAN_RANGES.contains(&code),
                 None => false,
             },
         };
-        state.habits.whole
+        state.file_quirks.whole
     }
 
     /// A part came whose end is that of the file, by its own word, and that of what was asked for too: a
@@ -240,10 +246,14 @@ impl HttpSource {
         let mut state = self.lock();
         let ends_as_asked = asked.start == 0 && size == Some(asked.end) && ends_at == size;
         let is_first = state.facts.is_none() && state.expected.size_bytes.is_none();
-        if !ends_as_asked || !is_first || self.sealed.is_some() || state.habits.end != End::Told {
+        if !ends_as_asked
+            || !is_first
+            || self.sealed.is_some()
+            || state.file_quirks.end != End::Told
+        {
             return false;
         }
-        state.habits.end = End::Doubted;
+        state.file_quirks.end = End::Doubted;
         true
     }
 
@@ -251,10 +261,10 @@ impl HttpSource {
     /// to do, and it is asked for ranges again.
     pub(crate) fn believes_end(&self) -> bool {
         let mut state = self.lock();
-        let doubted = state.habits.end == End::Doubted;
+        let doubted = state.file_quirks.end == End::Doubted;
         if doubted {
-            state.habits.end = End::Believed;
-            state.habits.whole = false;
+            state.file_quirks.end = End::Believed;
+            state.file_quirks.whole = false;
         }
         doubted
     }
@@ -268,7 +278,7 @@ impl HttpSource {
     pub(crate) fn bears_stray(&self) -> bool {
         let mut state = self.lock();
         let had_good = state.facts.is_some() && self.sealed.is_none();
-        had_good && state.habits.strays()
+        had_good && state.file_quirks.strays()
     }
 
     /// Whether nothing of use has ever come from it.
@@ -283,7 +293,7 @@ impl HttpSource {
 
     /// Whether relays answer its requests, and see what they pass on.
     pub fn is_passed(&self) -> bool {
-        self.way.as_ref().is_some_and(|way| way.carriage == Carriage::Passed)
+        self.way.as_ref().is_some_and(|way| way.relay_mode == RelayMode::Forward)
     }
 
     /// The round trip from the first relay to the origin.
@@ -307,7 +317,7 @@ impl HttpSource {
 
     fn target_at(&self, url: &Url) -> Arc<Target> {
         Arc::new(match &self.way {
-            Some(way) if way.carriage == Carriage::Passed => {
+            Some(way) if way.relay_mode == RelayMode::Forward => {
                 Target::through(&self.net, &self.url, &way.address, url, self.trust)
             }
             Some(way) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&way.via),
@@ -404,7 +414,7 @@ impl HttpSource {
         let news = match &state.facts {
             None => true,
             Some(known) => {
-                let doubts = self.sealed.is_none() && !state.habits.one_answer;
+                let doubts = self.sealed.is_none() && !state.file_quirks.one_answer;
                 match state.versions.judge(known, facts, state.expected.proved) {
                     Sameness::Same => {}
                     Sameness::Doubtful if doubts => return Ok(Learnt::Doubtful),
@@ -412,7 +422,7 @@ impl HttpSource {
                     Sameness::Differs(error) if doubts => return Err(error),
                     Sameness::Doubtful | Sameness::Differs(_) => {
                         let (was, is) = difference(known, facts).unwrap_or_default();
-                        return Err(match state.habits.one_answer {
+                        return Err(match state.file_quirks.one_answer {
                             true => LaneError::Unsteady { was, is },
                             false => LaneError::Changed { was, is },
                         });
@@ -423,13 +433,13 @@ impl HttpSource {
                     || known.final_url != facts.final_url
             }
         };
-        state.habits.ranges = Some(facts.ranges);
-        state.habits.strays = 0;
+        state.file_quirks.ranges = Some(facts.ranges);
+        state.file_quirks.strays = 0;
         if !news {
             return Ok(Learnt::Known);
         }
         if let Some(origin) = &state.target.origin {
-            self.net.hosts().note(origin, facts.ranges, state.habits.whole);
+            self.net.hosts().note(origin, facts.ranges, state.file_quirks.whole);
         }
         state.facts = Some(facts.clone());
         Ok(Learnt::News)
@@ -475,8 +485,8 @@ impl HttpSource {
     }
 
     /// Note what an answer, or its absence, shows of the server's habits.
-    pub(crate) fn note<T>(&self, what: impl FnOnce(&mut Habits) -> T) -> T {
-        what(&mut self.lock().habits)
+    pub(crate) fn note<T>(&self, what: impl FnOnce(&mut FileQuirks) -> T) -> T {
+        what(&mut self.lock().file_quirks)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -531,18 +541,18 @@ impl Source for HttpSource {
     }
 
     fn relaying(&self) -> Option<Relaying> {
-        let carriage = self.way.as_ref()?.carriage;
-        let is_exposed = carriage == Carriage::Passed || self.url.scheme() == "http";
-        Some(Relaying { carriage, is_exposed })
+        let relay_mode = self.way.as_ref()?.relay_mode;
+        let is_exposed = relay_mode == RelayMode::Forward || self.url.scheme() == "http";
+        Some(Relaying { relay_mode, is_exposed })
     }
 
     fn by_way_of(
         &self,
         relays: &[Url],
-        carriage: Carriage,
+        relay_mode: RelayMode,
         far: Duration,
     ) -> Option<Arc<dyn Source>> {
-        Some(HttpSource::by_way_of(self, relays, carriage, far))
+        Some(HttpSource::by_way_of(self, relays, relay_mode, far))
     }
 
     fn has_secrets(&self) -> bool {
@@ -551,8 +561,8 @@ impl Source for HttpSource {
 
     fn take_one_answer(&self) {
         let mut state = self.lock();
-        state.habits.whole = true;
-        state.habits.one_answer = true;
+        state.file_quirks.whole = true;
+        state.file_quirks.one_answer = true;
     }
 
     fn end_was_cut(&self) -> bool {

@@ -11,18 +11,18 @@ mod cookies;
 mod error;
 mod facts;
 mod file_source;
-mod habits;
-mod hosts;
+mod host_table;
+mod hpke;
 mod http;
 mod http_source;
 mod lane;
 mod local_source;
 mod memory_source;
 mod net;
+mod quirks;
 mod redirect;
 mod registry;
 mod sealed;
-mod sealing;
 mod shown;
 mod source;
 mod target;
@@ -45,22 +45,22 @@ pub use control::{
 pub use error::{Class, LaneError, Presented, Refusal, RefusalContext, Said, TlsFault};
 pub use facts::{Facts, Oddity};
 pub use file_source::{FileSource, LocalFile};
-pub use habits::Quirks;
+pub use hpke::{HpkeError, HpkeKey, LASTS_S as SEALED_LASTS_S, Opened, Pass, seal};
 pub use http_source::HttpSource;
 pub use lane::{AfterTrim, LaneEvent, LaneEventKind, Meter};
 pub use local_source::{LocalSource, ReadAt};
 pub use memory_source::{Memory, MemorySource};
 pub use net::{
-    BadProxy, Bearer, BearerSearch, Come, Dialled, HostPattern, Net, NetError, NetOptions,
-    PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess, Sealable, Secret,
-    ServerAccess, Tunnel, UnknownServer, UnknownServers, ZoneError, check_header, discover_bearer,
-    without_zone,
+    BadProxy, Bearer, BearerSearch, Dialled, HostPattern, IncomingSender, Net, NetError,
+    NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess, Sealable,
+    Secret, ServerAccess, Tunnel, UnknownServer, UnknownServers, ZoneError, check_header,
+    discover_bearer, without_zone,
 };
+pub use quirks::Quirks;
 pub use registry::{Opening, is_known, open};
 pub use sealed::{
-    SEAL_BYTES, Seal, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
+    GroupHash, SEAL_BYTES, SealedLength, UNIT_BYTES, plain_bytes, sealed_bytes, to_sealed,
 };
-pub use sealing::{LASTS_S as SEALED_LASTS_S, Opened, Pass, SealingError, SealingKey, seal};
 pub use shown::display_name;
-pub use source::{Carriage, Expected, Lane, Limits, Pending, Relaying, Source, Trust};
+pub use source::{Expected, Lane, Limits, Pending, RelayMode, Relaying, Source, Trust};
 pub use upstream::{AnswerHead, Upstream};

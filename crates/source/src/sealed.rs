@@ -1,20 +1,20 @@
-//! Files in which each group of bytes is followed by its seal (`docs/protocol.md`).
+//! Files in which each group of bytes is followed by its group hash (`docs/protocol.md`).
 //!
 //! All that is asked for, of such a source, is counted in bytes of the sealed file. What is handed
-//! over is counted in bytes of the plain one, in whole groups, with their seals beside them.
+//! over is counted in bytes of the plain one, in whole groups, with their group hashes beside them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 
-/// Bytes of a seal.
+/// Bytes of a group hash.
 pub const SEAL_BYTES: u64 = 32;
-/// A group and its seal.
+/// A group and its group hash.
 pub const UNIT_BYTES: u64 = GROUP_BYTES + SEAL_BYTES;
 
-/// A seal: the chaining value of its group, every bit of it inverted where the server could not read
+/// A group hash: the chaining value of its group, every bit of it inverted where the server could not read
 /// all of the group.
-pub type Seal = [u8; SEAL_BYTES as usize];
+pub type GroupHash = [u8; SEAL_BYTES as usize];
 
 /// How long a sealed file is, as far as is known; grows while its server still finds out.
 #[derive(Debug)]
@@ -69,14 +69,14 @@ impl SealedLength {
     }
 
     /// What is at `sealed`: data up to the second number (both in bytes from the group's start),
-    /// or the seal.
+    /// or the group hash.
     pub(crate) fn place(&self, sealed: u64) -> Place {
         let (group, within) = (sealed / UNIT_BYTES, sealed % UNIT_BYTES);
         let data_bytes = self.data_bytes(group);
         if within < data_bytes {
             Place::Data { left_bytes: data_bytes - within }
         } else {
-            Place::Seal { at: (within - data_bytes).min(SEAL_BYTES) as usize }
+            Place::GroupHash { at: (within - data_bytes).min(SEAL_BYTES) as usize }
         }
     }
 }
@@ -84,10 +84,10 @@ impl SealedLength {
 /// What lies at a place of a sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Data, so many bytes up to the seal.
+    /// Data, so many bytes up to the group hash.
     Data { left_bytes: u64 },
-    /// The seal's byte of this number.
-    Seal { at: usize },
+    /// The group hash's byte of this number.
+    GroupHash { at: usize },
 }
 
 #[cfg(test)]
@@ -98,14 +98,14 @@ mod tests {
     fn places_in_either_file() {
         let length = SealedLength::unknown();
         assert_eq!(length.place(0), Place::Data { left_bytes: GROUP_BYTES });
-        assert_eq!(length.place(GROUP_BYTES), Place::Seal { at: 0 });
-        assert_eq!(length.place(UNIT_BYTES - 1), Place::Seal { at: 31 });
+        assert_eq!(length.place(GROUP_BYTES), Place::GroupHash { at: 0 });
+        assert_eq!(length.place(UNIT_BYTES - 1), Place::GroupHash { at: 31 });
         assert_eq!(length.place(UNIT_BYTES), Place::Data { left_bytes: GROUP_BYTES });
         assert_eq!(length.to_plain(UNIT_BYTES), GROUP_BYTES);
         assert_eq!(length.to_plain(GROUP_BYTES + 7), GROUP_BYTES);
         length.settle(GROUP_BYTES + 5);
         assert_eq!(length.place(UNIT_BYTES), Place::Data { left_bytes: 5 });
-        assert_eq!(length.place(UNIT_BYTES + 5), Place::Seal { at: 0 });
+        assert_eq!(length.place(UNIT_BYTES + 5), Place::GroupHash { at: 0 });
         assert_eq!(length.to_plain(UNIT_BYTES + 5 + 32), GROUP_BYTES + 5);
         for (plain, sealed) in [
             (0, 0),

@@ -70,7 +70,7 @@ pub trait Source: fmt::Debug + Send + Sync {
     fn by_way_of(
         &self,
         _relays: &[Url],
-        _carriage: Carriage,
+        _mode: RelayMode,
         _far: Duration,
     ) -> Option<Arc<dyn Source>> {
         None
@@ -141,20 +141,20 @@ pub struct Expected {
 
 /// How relays pass on what they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Carriage {
+pub enum RelayMode {
     /// Each asks the next one, and the last one the origin: they see what they pass on, and tell what
     /// their hops bring.
     #[default]
-    Passed,
+    Forward,
     /// They carry a connection with the origin itself, which they cannot read if it is encrypted.
-    Carried,
+    Tunnel,
 }
 
 /// How relays lead to a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relaying {
     /// How they pass on what comes.
-    pub carriage: Carriage,
+    pub relay_mode: RelayMode,
     /// They could change what comes: they pass it on, or carry what is not encrypted.
     pub is_exposed: bool,
 }

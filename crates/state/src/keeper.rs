@@ -26,7 +26,7 @@ use crate::warning::{Fault, Warning};
 #[derive(Debug)]
 pub(crate) struct Shared {
     memory: Mutex<Memory>,
-    desk: Mutex<Desk>,
+    mailbox: Mutex<Mailbox>,
     /// The desk changed.
     bell: Condvar,
     members: AtomicU64,
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
 
 /// What is asked of the thread, and what it says.
 #[derive(Debug, Default)]
-struct Desk {
+struct Mailbox {
     is_woken: bool,
     is_opened: bool,
     /// Nobody can ask any more.
@@ -54,9 +54,9 @@ enum Order {
 
 impl Shared {
     pub(crate) fn new(has_file: bool) -> Shared {
-        let (memory, desk) = (Mutex::default(), Mutex::default());
+        let (memory, mailbox) = (Mutex::default(), Mutex::default());
         let members = AtomicU64::new(THE_FILE + 1);
-        Shared { memory, desk, bell: Condvar::new(), members, has_file }
+        Shared { memory, mailbox, bell: Condvar::new(), members, has_file }
     }
 
     pub(crate) fn another_member(&self) -> u64 {
@@ -68,28 +68,28 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn mailbox(&self) -> MutexGuard<'_, Mailbox> {
+        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There is something to write.
     pub(crate) fn wake(&self) {
-        self.desk().is_woken = true;
+        self.mailbox().is_woken = true;
         self.bell.notify_all();
     }
 
     pub(crate) fn take_warnings(&self) -> Vec<Warning> {
-        std::mem::take(&mut self.desk().warnings)
+        std::mem::take(&mut self.mailbox().warnings)
     }
 
     /// Wait until the file was read for the first time; what was wrong with it.
     pub(crate) fn wait_for_opening(&self, path: &Path, wait: Duration) -> Option<Warning> {
-        let waiting = |desk: &mut Desk| !desk.is_opened && !desk.is_over;
-        let found = self.bell.wait_timeout_while(self.desk(), wait, waiting);
-        let (mut desk, _) = found.unwrap_or_else(PoisonError::into_inner);
-        match desk.warnings.is_empty() {
-            false => Some(desk.warnings.remove(0)),
-            true if waiting(&mut desk) => Some(Warning::Slow { path: path.to_owned() }),
+        let waiting = |mailbox: &mut Mailbox| !mailbox.is_opened && !mailbox.is_over;
+        let found = self.bell.wait_timeout_while(self.mailbox(), wait, waiting);
+        let (mut mailbox, _) = found.unwrap_or_else(PoisonError::into_inner);
+        match mailbox.warnings.is_empty() {
+            false => Some(mailbox.warnings.remove(0)),
+            true if waiting(&mut mailbox) => Some(Warning::Slow { path: path.to_owned() }),
             true => None,
         }
     }
@@ -110,9 +110,9 @@ impl Shared {
     }
 
     fn order(&self, order: Order) {
-        let mut desk = self.desk();
-        if self.has_file && !desk.is_over {
-            desk.orders.push(order);
+        let mut mailbox = self.mailbox();
+        if self.has_file && !mailbox.is_over {
+            mailbox.orders.push(order);
             self.bell.notify_all();
         }
     }
@@ -127,12 +127,12 @@ impl Drop for Desks {
         if !self.0.has_file {
             return;
         }
-        let mut desk = self.0.desk();
-        desk.is_closing = true;
+        let mut mailbox = self.0.mailbox();
+        mailbox.is_closing = true;
         self.0.bell.notify_all();
         // Who does not come to an end in time is left alone: the program ends all the same.
-        let waiting = |desk: &mut Desk| !desk.is_over;
-        drop(self.0.bell.wait_timeout_while(desk, CLOSE_WAIT, waiting));
+        let waiting = |mailbox: &mut Mailbox| !mailbox.is_over;
+        drop(self.0.bell.wait_timeout_while(mailbox, CLOSE_WAIT, waiting));
     }
 }
 
@@ -182,10 +182,10 @@ impl Keeper {
         };
         let started = std::thread::Builder::new().name("swath-state".into()).spawn(|| keeper.run());
         if let Err(error) = started {
-            let mut desk = shared.desk();
-            desk.is_over = true;
+            let mut mailbox = shared.mailbox();
+            mailbox.is_over = true;
             let (path, reason) = (path.to_owned(), error.to_string());
-            desk.warnings.push(Warning::Unwritable { path, reason });
+            mailbox.warnings.push(Warning::Unwritable { path, reason });
         }
         shared
     }
@@ -194,7 +194,7 @@ impl Keeper {
         // However it ends, nobody waits for it any more.
         let over = Over(Arc::clone(&self.shared));
         self.keep();
-        self.shared.desk().is_opened = true;
+        self.shared.mailbox().is_opened = true;
         self.shared.bell.notify_all();
         loop {
             let turn = self.next_turn();
@@ -219,19 +219,19 @@ impl Keeper {
     /// Wait until there is something to do, which is at least once a second.
     fn next_turn(&self) -> Turn {
         let began = Instant::now();
-        let mut desk = self.shared.desk();
+        let mut mailbox = self.shared.mailbox();
         loop {
             let waited = began.elapsed();
-            let is_due = waited >= TURN_WAIT || (desk.is_woken && waited >= GATHER_WAIT);
-            if is_due || desk.is_closing || !desk.orders.is_empty() {
-                desk.is_woken = false;
-                let orders = std::mem::take(&mut desk.orders);
-                return Turn { orders, is_last: desk.is_closing };
+            let is_due = waited >= TURN_WAIT || (mailbox.is_woken && waited >= GATHER_WAIT);
+            if is_due || mailbox.is_closing || !mailbox.orders.is_empty() {
+                mailbox.is_woken = false;
+                let orders = std::mem::take(&mut mailbox.orders);
+                return Turn { orders, is_last: mailbox.is_closing };
             }
-            let next = if desk.is_woken { GATHER_WAIT } else { TURN_WAIT };
+            let next = if mailbox.is_woken { GATHER_WAIT } else { TURN_WAIT };
             let left = next.saturating_sub(waited);
-            let woken = self.shared.bell.wait_timeout(desk, left);
-            desk = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.shared.bell.wait_timeout(mailbox, left);
+            mailbox = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -380,7 +380,7 @@ fn tell(told: &mut Vec<Warning>, shared: &Shared, warning: Warning) {
     if !told.contains(&warning) {
         tracing::debug!("{warning}");
         told.push(warning.clone());
-        shared.desk().warnings.push(warning);
+        shared.mailbox().warnings.push(warning);
     }
 }
 
@@ -389,10 +389,10 @@ struct Over(Arc<Shared>);
 
 impl Drop for Over {
     fn drop(&mut self) {
-        let mut desk = self.0.desk();
-        desk.is_over = true;
+        let mut mailbox = self.0.mailbox();
+        mailbox.is_over = true;
         // Nobody is there to obey.
-        desk.orders.clear();
+        mailbox.orders.clear();
         self.0.bell.notify_all();
     }
 }

@@ -1,8 +1,8 @@
-//! A file of bytes and the seals of their groups, for bytes that are kept for others.
+//! A file of bytes and the group hashes of their groups, for bytes that are kept for others.
 //!
 //! The bytes come first (after a head of the owner's), then 32 bytes for each group of
 //! [`GROUP_BYTES`]: the chaining value that the group has in BLAKE3's own tree. Both lie in one
-//! file, so one sync covers a group and its seal. Which bytes are there, and which seals count, is
+//! file, so one sync covers a group and its group hash. Which bytes are there, and which seals count, is
 //! for the owner to know: nothing here is believed by itself.
 
 use std::fs::File;
@@ -18,9 +18,9 @@ use swath_model::{Range, RangeSet};
 use crate::sys;
 
 /// What 32 bytes say of a group, or of a piece of one.
-pub(crate) type Seal = [u8; 32];
+pub(crate) type GroupHash = [u8; 32];
 
-/// Bytes with their seals.
+/// Bytes with their group hashes.
 #[derive(Debug)]
 pub(crate) struct SealedFile {
     file: File,
@@ -41,7 +41,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// The length of the file.
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.seals_start() + self.groups() * SEAL_BYTES
+        self.group_hashes_start() + self.groups() * SEAL_BYTES
     }
 
     /// How many groups there are.
@@ -49,7 +49,7 @@ impl Layout {
         self.size_bytes.div_ceil(GROUP_BYTES)
     }
 
-    fn seals_start(&self) -> u64 {
+    fn group_hashes_start(&self) -> u64 {
         self.head_bytes + blocks(self.size_bytes)
     }
 
@@ -72,7 +72,7 @@ impl Layout {
         Range::new(range.start - range.start % BLOCK_BYTES, end)
     }
 
-    /// The bytes of the groups whose seals lie in one block of a disk with that of the group at
+    /// The bytes of the groups whose group hashes lie in one block of a disk with that of the group at
     /// `offset`.
     pub(crate) fn sealed_together(&self, offset: u64) -> Range {
         let start = offset - offset % SEALED_TOGETHER_BYTES;
@@ -80,7 +80,7 @@ impl Layout {
     }
 
     /// What these groups take of a disk, whose bytes are all of `groups`, with the blocks of their
-    /// seals.
+    /// group hashes.
     pub(crate) fn taken_bytes(&self, groups: &RangeSet) -> u64 {
         let (mut bytes, mut sealed_to) = (0, 0);
         for run in groups.iter() {
@@ -141,23 +141,23 @@ impl SealedFile {
         self.file.read_exact_at(bytes, self.place_of(offset))
     }
 
-    /// Write down the seal of the group that begins at `group`.
-    pub(crate) fn write_seal(&self, group: u64, seal: &Seal) -> io::Result<()> {
-        self.file.write_all_at(seal, self.seal_place(group))
+    /// Write down the group hash of the group that begins at `group`.
+    pub(crate) fn write_group_hash(&self, group: u64, group_hash: &GroupHash) -> io::Result<()> {
+        self.file.write_all_at(group_hash, self.group_hash_place(group))
     }
 
-    /// What is written down as the seal of the group that begins at `group`; where that cannot be read
+    /// What is written down as the group hash of the group that begins at `group`; where that cannot be read
     /// any more, one that nothing fits.
-    pub(crate) fn read_seal(&self, group: u64) -> io::Result<Seal> {
-        let mut seal = [0; 32];
-        match self.file.read_exact_at(&mut seal, self.seal_place(group)) {
+    pub(crate) fn read_group_hash(&self, group: u64) -> io::Result<GroupHash> {
+        let mut group_hash = [0; 32];
+        match self.file.read_exact_at(&mut group_hash, self.group_hash_place(group)) {
             Err(error) if is_unreadable(&error) => Ok([0; 32]),
-            read => read.map(|()| seal),
+            read => read.map(|()| group_hash),
         }
     }
 
-    fn seal_place(&self, group: u64) -> u64 {
-        self.layout.seals_start() + group / GROUP_BYTES * SEAL_BYTES
+    fn group_hash_place(&self, group: u64) -> u64 {
+        self.layout.group_hashes_start() + group / GROUP_BYTES * SEAL_BYTES
     }
 
     /// Whether a group that fitted once is looked at again now: one in so many is, at random, for what
@@ -175,7 +175,7 @@ impl SealedFile {
     /// Whether the bytes of `range`, which lie in one group, are those that `seal` was made of. Those
     /// that the disk cannot read any more, or that somebody has cut off, are not. What does not fit is read a second time from the disk itself: the page cache can be wrong
     /// where the disk is right.
-    pub(crate) fn fits(&self, range: Range, seal: &Seal) -> io::Result<bool> {
+    pub(crate) fn fits(&self, range: Range, group_hash: &GroupHash) -> io::Result<bool> {
         let mut bytes = vec![0; range.len() as usize];
         for again in [false, true] {
             if again {
@@ -185,7 +185,7 @@ impl SealedFile {
                 Err(error) if is_unreadable(&error) => return Ok(false),
                 read => read?,
             }
-            if seal_of(range.start, &bytes) == *seal {
+            if group_hash_of(range.start, &bytes) == *group_hash {
                 return Ok(true);
             }
         }
@@ -212,16 +212,16 @@ impl SealedFile {
         let _ = sys::make_hole(&self.file, self.place_of(blocks.start), self.place_of(blocks.end));
     }
 
-    /// Give the space back of the block that the seal of the group at `group` lies in.
-    pub(crate) fn make_seals_hole(&self, group: u64) {
-        let start = self.seal_place(self.layout.sealed_together(group).start);
+    /// Give the space back of the block that the group hash of the group at `group` lies in.
+    pub(crate) fn make_group_hashes_hole(&self, group: u64) {
+        let start = self.group_hash_place(self.layout.sealed_together(group).start);
         let _ = sys::make_hole(&self.file, start, start + BLOCK_BYTES);
     }
 
-    /// The seals that are not zero: the start of each group, and its seal.
-    pub(crate) fn seals(&self) -> io::Result<Vec<(u64, Seal)>> {
+    /// The group hashes that are not zero: the start of each group, and its group hash.
+    pub(crate) fn seals(&self) -> io::Result<Vec<(u64, GroupHash)>> {
         let (mut found, end) = (Vec::new(), self.layout.file_bytes());
-        let mut at = self.layout.seals_start();
+        let mut at = self.layout.group_hashes_start();
         let mut bytes = Vec::new();
         while at < end {
             // Most of a large file may be holes.
@@ -229,12 +229,12 @@ impl SealedFile {
             at = at.max(data - data % SEAL_BYTES);
             bytes.resize((end.saturating_sub(at)).min(SEALS_READ_BYTES) as usize, 0);
             self.file.read_exact_at(&mut bytes, at)?;
-            for (number, seal) in bytes.chunks_exact(SEAL_BYTES as usize).enumerate() {
-                let group = (at - self.layout.seals_start()) / SEAL_BYTES + number as u64;
-                if let Ok(seal) = Seal::try_from(seal)
-                    && seal != [0; 32]
+            for (number, group_hash) in bytes.chunks_exact(SEAL_BYTES as usize).enumerate() {
+                let group = (at - self.layout.group_hashes_start()) / SEAL_BYTES + number as u64;
+                if let Ok(group_hash) = GroupHash::try_from(group_hash)
+                    && group_hash != [0; 32]
                 {
-                    found.push((group * GROUP_BYTES, seal));
+                    found.push((group * GROUP_BYTES, group_hash));
                 }
             }
             at += bytes.len() as u64;
@@ -276,7 +276,7 @@ impl Sealer {
         self.hasher.update(bytes);
     }
 
-    pub(crate) fn seal(&self) -> Seal {
+    pub(crate) fn seal(&self) -> GroupHash {
         if self.start.is_multiple_of(GROUP_BYTES) {
             self.hasher.finalize_non_root()
         } else {
@@ -285,19 +285,19 @@ impl Sealer {
     }
 }
 
-/// The seal of `bytes`, which begin at `start` and lie in one group.
-pub(crate) fn seal_of(start: u64, bytes: &[u8]) -> Seal {
+/// The group hash of `bytes`, which begin at `start` and lie in one group.
+pub(crate) fn group_hash_of(start: u64, bytes: &[u8]) -> GroupHash {
     let mut sealer = Sealer::new(start);
     sealer.update(bytes);
     sealer.seal()
 }
 
 const SEAL_BYTES: u64 = 32;
-/// The seals of 512 MiB.
+/// The group hashes of 512 MiB.
 const SEALS_READ_BYTES: u64 = 64 << 10;
 /// What file systems give space in, nearly everywhere.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
-/// The groups whose seals fill a block.
+/// The groups whose group hashes fill a block.
 const SEALED_TOGETHER_BYTES: u64 = BLOCK_BYTES / SEAL_BYTES * GROUP_BYTES;
 
 /// Whether bytes are lost, and not only out of reach for now.
@@ -319,10 +319,10 @@ mod tests {
         let bytes: Vec<u8> = (0..GROUP_BYTES).map(|at| (at % 251) as u8).collect();
         for group in [0, 1, 7] {
             let start = group * GROUP_BYTES;
-            assert_eq!(seal_of(start, &bytes), group_value(group, &bytes));
-            assert_eq!(seal_of(start, &bytes[..10]), group_value(group, &bytes[..10]));
+            assert_eq!(group_hash_of(start, &bytes), group_value(group, &bytes));
+            assert_eq!(group_hash_of(start, &bytes[..10]), group_value(group, &bytes[..10]));
         }
-        assert_eq!(seal_of(5, &bytes), *blake3::hash(&bytes).as_bytes());
+        assert_eq!(group_hash_of(5, &bytes), *blake3::hash(&bytes).as_bytes());
     }
 
     #[test]
@@ -331,8 +331,8 @@ mod tests {
             let layout = Layout { head_bytes: 4096, size_bytes };
             let file = SealedFile::new(tempfile::tempfile().unwrap(), layout);
             let last = layout.groups() - 1;
-            assert!(file.seal_place(0) >= file.place_of(size_bytes));
-            assert_eq!(file.seal_place(last * GROUP_BYTES) + SEAL_BYTES, layout.file_bytes());
+            assert!(file.group_hash_place(0) >= file.place_of(size_bytes));
+            assert_eq!(file.group_hash_place(last * GROUP_BYTES) + SEAL_BYTES, layout.file_bytes());
             let groups: Vec<Range> = layout.groups_of(Range::new(0, size_bytes)).collect();
             assert_eq!(groups.len() as u64, layout.groups());
             assert_eq!(groups.iter().map(|group| group.len()).sum::<u64>(), size_bytes);

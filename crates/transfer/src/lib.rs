@@ -58,7 +58,7 @@ pub use swath_model::pieces::{Pieces, PiecesError};
 pub use swath_model::{Range, RangeMap, Validators};
 pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
 pub use swath_source::{
-    Carriage, LaneError, Net, NetError, NetOptions, RelayAccess, Secret, Trust,
+    LaneError, Net, NetError, NetOptions, RelayAccess, RelayMode, Secret, Trust,
 };
 pub use swath_state::State;
 pub use swath_store::tree::{

@@ -79,7 +79,8 @@ async fn send(
 ) -> Result<Summary, PutError> {
     let path = request.file.as_path();
     let failed = |source| PutError::Read { path: path.to_owned(), source };
-    let mut told = Told::begin(observer, display_name(&request.to), path.display().to_string());
+    let mut told =
+        PutProgress::begin(observer, display_name(&request.to), path.display().to_string());
     let looked = {
         let (path, stop) = (path.to_owned(), stop.clone());
         engine.disk.work(move || look(&path, &stop)).await
@@ -114,7 +115,7 @@ async fn send_once(
     state: State,
     digest: &Digest,
     limiter: &Arc<Limiter>,
-    told: &mut Told<'_>,
+    told: &mut PutProgress<'_>,
 ) -> Result<Stored, PutError> {
     let path = request.file.as_path();
     let failed = |source| PutError::Read { path: path.to_owned(), source };
@@ -255,7 +256,7 @@ fn read_part(file: &File, state: &State, at: u64, bytes: u64) -> Part {
 }
 
 /// What the observer is told.
-struct Told<'a> {
+struct PutProgress<'a> {
     observer: &'a mut dyn Observer,
     to: String,
     from: String,
@@ -269,11 +270,11 @@ struct Told<'a> {
     rate_bytes_per_s: f64,
 }
 
-impl Told<'_> {
-    fn begin(observer: &mut dyn Observer, to: String, from: String) -> Told<'_> {
+impl PutProgress<'_> {
+    fn begin(observer: &mut dyn Observer, to: String, from: String) -> PutProgress<'_> {
         let began = Instant::now();
         observer.observe(&Event::Started { path: to.clone(), sources: vec![from.clone()] });
-        Told {
+        PutProgress {
             observer,
             to,
             from,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use swath_formats::relay;
 use swath_plan::routes::{Grade, Mode, Reading, Route, RouterConfig, SiteId};
-use swath_source::{Carriage, RelayAccess};
+use swath_source::{RelayAccess, RelayMode};
 use swath_state::{By, EdgeReading, HERE, Mark, Measured, RelayNote, State};
 use url::Url;
 
@@ -34,7 +34,7 @@ pub struct RouteOptions {
     /// Which routes are taken.
     pub choice: RouteChoice,
     /// Whether relays see what they pass on.
-    pub carriage: Carriage,
+    pub relay_mode: RelayMode,
     /// What earlier transfers have learnt, and what this one learns; nothing if `None`.
     pub state: Option<State>,
 }
@@ -161,15 +161,15 @@ impl Routes {
     }
 
     /// Whether relays see what they pass on.
-    pub fn carriage(&self) -> Carriage {
-        self.shared.options.carriage
+    pub fn relay_mode(&self) -> RelayMode {
+        self.shared.options.relay_mode
     }
 
     /// Whether a relay may hear of another site. Where relays are only to carry, and the route is named,
     /// each hears where it is to lead to, and of nobody behind that.
     pub fn may_tell(&self, relay: SiteId, of: SiteId) -> bool {
         let RouteChoice::Fixed(named) = self.choice() else { return true };
-        if self.carriage() != Carriage::Carried {
+        if self.relay_mode() != RelayMode::Tunnel {
             return true;
         }
         let place = |site: SiteId| named.iter().position(|&at| at as u32 + 1 == site.0);

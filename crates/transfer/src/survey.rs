@@ -112,7 +112,7 @@ impl Sampled {
 }
 
 /// What may be spent.
-struct Purse {
+struct ProbeBudget {
     bytes: u64,
     until: Instant,
     /// Where of the file it is fetched next: a relay with a cache would answer what came before, in
@@ -157,9 +157,9 @@ impl Engine {
             let rest = (survey.sources.len() - at) as u64;
             let lasts = until.saturating_duration_since(Instant::now()) / rest as u32;
             let until = Instant::now() + lasts;
-            let mut purse = Purse { bytes: bytes / rest, until, next: 0 };
+            let mut budget = ProbeBudget { bytes: bytes / rest, until, next: 0 };
             let own = &mut sources[at];
-            self.measure(url, &asked, &relays, &mut purse, stop, own).await;
+            self.measure(url, &asked, &relays, &mut budget, stop, own).await;
             bytes -= own.bytes().min(bytes);
         }
         Surveyed { relays: asked, sources }
@@ -203,7 +203,7 @@ impl Engine {
         url: &Url,
         asked: &[Asked],
         relays: &[Url],
-        purse: &mut Purse,
+        budget: &mut ProbeBudget,
         stop: &Stop,
         of: &mut Sampled,
     ) {
@@ -217,27 +217,27 @@ impl Engine {
         }
         // The nearest first: if the time is short, these are the likeliest to be of use.
         alone.sort_by_key(|(_, relay)| relay.map(|it| it.far(&of.site)));
-        let lasts = purse.until.saturating_duration_since(Instant::now());
-        let alone_until = purse.until - lasts.mul_f64(ROUTER_PART);
+        let lasts = budget.until.saturating_duration_since(Instant::now());
+        let alone_until = budget.until - lasts.mul_f64(ROUTER_PART);
         for at in 0..alone.len() {
             let (choice, relay) = &alone[at];
             let far = relay.map_or(Duration::ZERO, |it| it.far(&of.site));
             let lasts = SLICE + far * SLICE_TRIPS;
             let late = at > 0 && Instant::now() + lasts > alone_until;
-            let share = purse.bytes / (alone.len() - at + 1) as u64;
+            let share = budget.bytes / (alone.len() - at + 1) as u64;
             if late || share == 0 || stop.is_set() {
                 of.untried.extend(
                     alone[at..].iter().filter_map(|(_, it)| Some(it.as_ref()?.site.clone())),
                 );
                 break;
             }
-            let lasts = lasts.min(purse.until.saturating_duration_since(Instant::now()));
-            self.sample(url, choice.clone(), share, lasts, purse, stop, of).await;
+            let lasts = lasts.min(budget.until.saturating_duration_since(Instant::now()));
+            self.sample(url, choice.clone(), share, lasts, budget, stop, of).await;
         }
-        let lasts = purse.until.saturating_duration_since(Instant::now());
+        let lasts = budget.until.saturating_duration_since(Instant::now());
         let is_worth_it = alone.len() > 1 && of.bytes() > 0 && !lasts.is_zero();
-        if is_worth_it && purse.bytes > 0 && !stop.is_set() {
-            self.sample(url, RouteChoice::Multi, purse.bytes, lasts, purse, stop, of).await;
+        if is_worth_it && budget.bytes > 0 && !stop.is_set() {
+            self.sample(url, RouteChoice::Multi, budget.bytes, lasts, budget, stop, of).await;
         }
         if of.bytes() > 0 {
             of.error = None;
@@ -255,15 +255,15 @@ impl Engine {
         choice: RouteChoice,
         bytes: u64,
         lasts: Duration,
-        purse: &mut Purse,
+        budget: &mut ProbeBudget,
         stop: &Stop,
         of: &mut Sampled,
     ) {
         let is_single = choice != RouteChoice::Multi;
         let routes = self.routes.as_ref().map(|routes| routes.by(choice));
         let engine = Engine { routes, ..self.clone() };
-        let fits = of.size_bytes.is_none_or(|size| purse.next + bytes <= size);
-        let start = if fits { purse.next } else { 0 };
+        let fits = of.size_bytes.is_none_or(|size| budget.next + bytes <= size);
+        let start = if fits { budget.next } else { 0 };
         let range = Range::of_len(start, bytes);
         let mut request = Request::to(Destination::Nowhere { range });
         request.mirrors =
@@ -295,9 +295,9 @@ impl Engine {
         let elapsed = began.elapsed();
         let Some(summary) = last else { return };
         let came = summary.fetched_bytes;
-        purse.bytes = purse.bytes.saturating_sub(came + summary.wasted_bytes);
+        budget.bytes = budget.bytes.saturating_sub(came + summary.wasted_bytes);
         if came > 0 {
-            purse.next = match of.size_bytes.replace(summary.size_bytes) {
+            budget.next = match of.size_bytes.replace(summary.size_bytes) {
                 Some(_) => range.end,
                 None => fastrand::u64(..=summary.size_bytes),
             };

@@ -71,7 +71,7 @@ pub struct Cp {
     pub allow_empty: bool,
     /// What is taken over besides bytes (comma separated)
     #[arg(long, value_name = "WHAT", default_value = "mode,times", value_delimiter = ',')]
-    pub preserve: Vec<Kept>,
+    pub preserve: Vec<Preserved>,
     /// Refuse single files of web servers of which no digest is known
     #[arg(long)]
     pub require_digest: bool,
@@ -124,7 +124,7 @@ pub enum Compare {
 
 /// What a copy may have of its original besides bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kept {
+pub enum Preserved {
     /// Permission bits
     Mode,
     /// Times of the last change
@@ -169,16 +169,17 @@ impl Cp {
 
     /// Whether nothing is to be taken over, and something is.
     pub fn preserves_none_and_more(&self) -> bool {
-        self.preserve.contains(&Kept::None) && self.preserve.iter().any(|it| *it != Kept::None)
+        self.preserve.contains(&Preserved::None)
+            && self.preserve.iter().any(|it| *it != Preserved::None)
     }
 
     /// What is taken over besides bytes.
     pub fn preserve(&self) -> Preserve {
         Preserve {
-            mode: self.preserve.contains(&Kept::Mode),
-            times: self.preserve.contains(&Kept::Times),
-            links: self.preserve.contains(&Kept::Links),
-            xattrs: self.preserve.contains(&Kept::Xattr),
+            mode: self.preserve.contains(&Preserved::Mode),
+            times: self.preserve.contains(&Preserved::Times),
+            links: self.preserve.contains(&Preserved::Links),
+            xattrs: self.preserve.contains(&Preserved::Xattr),
         }
     }
 }

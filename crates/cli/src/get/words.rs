@@ -1,6 +1,6 @@
 //! The end of a transfer that failed, in words.
 
-use swath_jobs::Kept;
+use swath_jobs::Leftover;
 use swath_source::TlsFault;
 use swath_store::{FileKind, FinishError, OpenError};
 use swath_transfer::{GetError, Reason};
@@ -10,7 +10,7 @@ use crate::progress::units;
 use crate::{hints, say};
 
 /// Say what happened, what was kept, what to do next.
-pub fn failed(name: &str, error: &GetError, kept: Kept) -> Exit {
+pub fn failed(name: &str, error: &GetError, kept: Leftover) -> Exit {
     complain(name, error, kept.bytes);
     exit::of(error, kept.come_bytes)
 }

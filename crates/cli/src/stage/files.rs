@@ -194,14 +194,14 @@ pub fn name_both(keys: &Draft, metalink: &Draft) -> io::Result<()> {
 
 /// Keys that stand in a file of their own, beside what is to be written, as long as what they open is not
 /// given up and stands in no other file: whoever is killed leaves them there.
-pub struct Kept {
+pub struct KeyFile {
     /// By which name they are found: `OUTPUT.left`, whose keys they are.
     pub file: PathBuf,
 }
 
-impl Kept {
+impl KeyFile {
     /// Keep these. No other keys are replaced by them.
-    pub fn new(output: &Path, keys: &Keys) -> Result<Kept, Failure> {
+    pub fn new(output: &Path, keys: &Keys) -> Result<KeyFile, Failure> {
         let named = |count: u32| {
             let mut name = output.as_os_str().to_owned();
             name.push(if count == 1 { ".left".to_owned() } else { format!(".left{count}") });
@@ -209,11 +209,11 @@ impl Kept {
         };
         let is_free = |file: &PathBuf| keys_of(file).symlink_metadata().is_err();
         let file = (1..).map(named).find(is_free).unwrap_or_else(|| named(1));
-        Kept { file }.write(keys, false)
+        KeyFile { file }.write(keys, false)
     }
 
     /// These are left of them.
-    pub fn reduced_to(self, keys: &Keys) -> Result<Kept, Failure> {
+    pub fn reduced_to(self, keys: &Keys) -> Result<KeyFile, Failure> {
         self.write(keys, true)
     }
 
@@ -223,7 +223,7 @@ impl Kept {
         let _ = fs::remove_file(keys_of(&self.file));
     }
 
-    fn write(self, keys: &Keys, overwrite: bool) -> Result<Kept, Failure> {
+    fn write(self, keys: &Keys, overwrite: bool) -> Result<KeyFile, Failure> {
         let path = keys_of(&self.file);
         let mut draft = Draft::begin(&path, overwrite)?;
         draft.write(&keys.text()).and_then(|()| draft.name()).map_err(|error| {

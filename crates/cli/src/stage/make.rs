@@ -10,7 +10,7 @@ use swath_transfer::{Reason, Stop};
 use url::Url;
 
 use super::args::Stage;
-use super::files::{self, Draft, Kept, Keys, keys_of};
+use super::files::{self, Draft, KeyFile, Keys, keys_of};
 use super::source::{self, Source};
 use super::{hints, manage};
 use crate::config::Relay;
@@ -70,7 +70,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failure> {
     let mut leased = |size_bytes, depots: Vec<StagedDepot>| {
         let keys = files::keys(&source, size_bytes, &depots);
         // Where none can be written, that is told in the end.
-        kept = (!depots.is_empty()).then(|| Kept::new(&output, &keys).ok()).flatten();
+        kept = (!depots.is_empty()).then(|| KeyFile::new(&output, &keys).ok()).flatten();
     };
     let staged = stage(&net, &request, &mut *progress.observer(), &mut leased, &stop).await;
     progress.clear();
@@ -118,10 +118,10 @@ fn replace(
     mut metalink: Draft,
     source: &Source,
     staged: &Staged,
-) -> Result<Option<(Keys, Kept)>, Failure> {
+) -> Result<Option<(Keys, KeyFile)>, Failure> {
     let earlier = match files::earlier(output) {
         Some(earlier) => {
-            let kept = Kept::new(output, &earlier)?;
+            let kept = KeyFile::new(output, &earlier)?;
             Some((earlier, kept))
         }
         None => None,
@@ -144,7 +144,7 @@ fn replace(
 
 /// What was staged before under the same name is no longer read by what stands there now: its leases
 /// are given up.
-async fn give_up(args: &Stage, earlier: Keys, kept: Kept, output: &Path, stop: &Stop) {
+async fn give_up(args: &Stage, earlier: Keys, kept: KeyFile, output: &Path, stop: &Stop) {
     let left = tokio::select! {
         biased;
         () = stop.wait() => {
@@ -160,7 +160,7 @@ async fn give_up(args: &Stage, earlier: Keys, kept: Kept, output: &Path, stop: &
         say::err(&format!("warning: {name} has not given up what was staged before: {why}"));
     }
     let depots = left.into_iter().map(|(key, _)| key).collect();
-    let fewer = Kept::new(output, &Keys { depots, ..earlier });
+    let fewer = KeyFile::new(output, &Keys { depots, ..earlier });
     // Those hold more than is left, but that is better than nothing.
     tell_kept(match fewer {
         Ok(fewer) => {
@@ -278,10 +278,10 @@ fn tell_left(
     size_bytes: u64,
     unreached: &[StagedDepot],
     output: &Path,
-    kept: Option<Kept>,
+    kept: Option<KeyFile>,
 ) {
     if unreached.is_empty() {
-        return kept.map_or((), Kept::remove);
+        return kept.map_or((), KeyFile::remove);
     }
     for depot in unreached {
         say::err(&format!(
@@ -294,12 +294,12 @@ fn tell_left(
     let keys = files::keys(source, size_bytes, unreached);
     tell_kept(match kept {
         Some(kept) => kept.reduced_to(&keys),
-        None => Kept::new(output, &keys),
+        None => KeyFile::new(output, &keys),
     });
 }
 
 /// How what has not been given up still can be.
-fn tell_kept(kept: Result<Kept, Failure>) {
+fn tell_kept(kept: Result<KeyFile, Failure>) {
     let last = match kept {
         Ok(kept) => {
             let file = say::word(&kept.file);

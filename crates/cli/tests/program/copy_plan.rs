@@ -71,7 +71,7 @@ fn again(way: &Way, home: &Home, options: &[&str]) -> (Value, String) {
 
 #[test]
 fn what_was_left_alone_is_not_said_to_be_verified() {
-    // Of four bytes that were overwritten, with size and time kept, it was said that the seal of
+    // Of four bytes that were overwritten, with size and time kept, it was said that the group hash of
     // every block had verified them.
     for (way, home) in Way::all() {
         plan(&home);

@@ -345,7 +345,7 @@ fn a_relay_that_changes_what_it_passes_on_is_found_out_and_left() {
 
 #[test]
 fn a_relay_that_forges_seals_too_is_found_out_by_the_source_itself() {
-    // A block and its seal come the same way: a relay could change both, and all would fit.
+    // A block and its group hash come the same way: a relay could change both, and all would fit.
     let home = Home::new();
     home.write("tree/file", crate::support::trees::bytes(8, 100_000));
     let origin = home.serve(&["tree", "--anonymous", "--plain"]);

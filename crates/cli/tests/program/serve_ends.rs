@@ -57,8 +57,8 @@ fn a_tree_under_way_is_answered_on_new_connections_and_nothing_else_is_begun() {
     slow.read_exact(&mut [0; 1000]).unwrap();
     server.signal(libc::SIGTERM);
     server.says("ending: waiting for ");
-    let seals = get(&server, &format!("/?swath=seals&walk={walk}&groups=0-3"));
-    assert!(seals.starts_with("HTTP/1.1 200 "), "{seals}");
+    let group_hashes = get(&server, &format!("/?swath=seals&walk={walk}&groups=0-3"));
+    assert!(group_hashes.starts_with("HTTP/1.1 200 "), "{group_hashes}");
     for other in ["/small/1", "/?swath=index", "/", "/health", "/metrics"] {
         let answer = get(&server, other);
         assert!(answer.starts_with("HTTP/1.1 503 "), "{other}: {answer}");

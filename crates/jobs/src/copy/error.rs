@@ -10,7 +10,7 @@ use swath_transfer::{FilterError, GetError, PutError, Why};
 
 use super::names::Names;
 use crate::address::AddressError;
-use crate::kept::Kept;
+use crate::kept::Leftover;
 use crate::ssh::SshError;
 
 /// Why places cannot be copied from or to.
@@ -203,7 +203,7 @@ pub enum CopyError {
         #[source]
         error: Box<GetError>,
         /// What is kept of it.
-        kept: Kept,
+        kept: Leftover,
         /// Places by the names that their user knows.
         names: Names,
     },

@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::entry::{Absence, Entry, Kind};
 use super::error::IndexError;
 use super::wire::{self, Context, FORMAT_VERSION, MAGIC, Read};
-use super::xattrs::{Sets, Told, Xattrs};
+use super::xattrs::{Sets, StoredXattrs, Xattrs};
 
 /// The entries of a dataset in the order of the virtual file, in the form in which they travel.
 pub struct Index {
@@ -134,11 +134,17 @@ impl Index {
     }
 
     /// Enter a record that was checked; `before` is what it was read against, if it has a mark.
-    fn keep(&mut self, record: &[u8], entry: &Entry<'_>, told: Told<'_>, before: Option<Context>) {
+    fn keep(
+        &mut self,
+        record: &[u8],
+        entry: &Entry<'_>,
+        told: StoredXattrs<'_>,
+        before: Option<Context>,
+    ) {
         let number = self.context.number - 1;
         self.hasher.update(record);
         let (chunk, at) = self.append(record);
-        if let Told::New(bytes) = told {
+        if let StoredXattrs::New(bytes) = told {
             self.sets.push(bytes, chunk, at, record.len());
         }
         if let Some(context) = before {
@@ -242,7 +248,7 @@ impl Index {
     }
 
     /// What a record of it says of extended attributes.
-    pub(super) fn xattrs<'i>(&'i self, told: Told<'i>) -> Xattrs<'i> {
+    pub(super) fn xattrs<'i>(&'i self, told: StoredXattrs<'i>) -> Xattrs<'i> {
         self.sets.resolve(told, |chunk| self.chunk(chunk))
     }
 
@@ -338,7 +344,7 @@ impl Reader {
             index.context = context;
             match read.map_err(|what| IndexError::Entry { number, what })? {
                 Read::Entry { entry, length, told, .. } => {
-                    if let Told::New(bytes) = told
+                    if let StoredXattrs::New(bytes) = told
                         && index.sets.find(bytes).is_some()
                     {
                         let what = "tells extended attributes again";

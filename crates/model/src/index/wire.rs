@@ -22,7 +22,7 @@
 
 use super::entry::{Absence, Entry, Extent, Kind, Mtime};
 use super::error::IndexError;
-use super::xattrs::{Told, Xattrs};
+use super::xattrs::{StoredXattrs, Xattrs};
 
 /// How an index begins.
 pub const MAGIC: &[u8; 8] = b"swathidx";
@@ -215,7 +215,7 @@ fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64
 /// virtual file.
 pub(super) fn write(
     entry: &Entry<'_>,
-    told: Told<'_>,
+    told: StoredXattrs<'_>,
     context: &mut Context,
     is_file: IsFile<'_>,
     out: &mut Vec<u8>,
@@ -229,7 +229,7 @@ pub(super) fn write(
         entry.mode
     });
     head |= if new_mode.is_some() { HAS_MODE } else { 0 };
-    head |= if told == Told::None { 0 } else { HAS_XATTRS };
+    head |= if told == StoredXattrs::None { 0 } else { HAS_XATTRS };
     out.push(head);
     put(out, entry.leaves as u64);
     put_bytes(out, entry.name);
@@ -247,10 +247,10 @@ pub(super) fn write(
     };
     write_kind(&entry.kind, extents, number, out);
     match told {
-        Told::None => {}
-        Told::Unknown => put(out, 0),
-        Told::Earlier(set) => put(out, set + 1),
-        Told::New(bytes) => {
+        StoredXattrs::None => {}
+        StoredXattrs::Unknown => put(out, 0),
+        StoredXattrs::Earlier(set) => put(out, set + 1),
+        StoredXattrs::New(bytes) => {
             context.sets += 1;
             put(out, context.sets);
             out.extend_from_slice(bytes);
@@ -331,7 +331,7 @@ fn kind_code(kind: &Kind) -> u8 {
 pub(super) enum Read<'a> {
     /// A record of so many bytes, and where its own bytes begin in the virtual file. Of the entry's
     /// extended attributes `told` says which they are; the entry itself has none.
-    Entry { entry: Entry<'a>, start: u64, length: usize, told: Told<'a> },
+    Entry { entry: Entry<'a>, start: u64, length: usize, told: StoredXattrs<'a> },
     /// The mark of the end.
     End,
     /// More bytes are needed to tell.
@@ -356,7 +356,7 @@ pub(super) fn read<'a>(
                 context.mtime_s = entry.mtime.seconds;
             }
             let start = context.enter(&entry, is_file)?;
-            context.sets += u64::from(matches!(told, Told::New(_)));
+            context.sets += u64::from(matches!(told, StoredXattrs::New(_)));
             Ok(Read::Entry { entry, start, length, told })
         }
         Err(Broken::CutOff) if bytes.len() > RECORD_BYTES_MAX => Err("is longer than can be"),
@@ -368,7 +368,7 @@ pub(super) fn read<'a>(
 fn read_entry<'a>(
     bytes: &mut Bytes<'a>,
     context: &mut Context,
-) -> Result<Option<(Entry<'a>, Told<'a>)>, Broken> {
+) -> Result<Option<(Entry<'a>, StoredXattrs<'a>)>, Broken> {
     let head = bytes.byte()?;
     if head == END {
         return Ok(None);
@@ -421,11 +421,11 @@ fn read_entry<'a>(
         }
     };
     let told = match head & HAS_XATTRS {
-        0 => Told::None,
+        0 => StoredXattrs::None,
         _ => match bytes.number()? {
-            0 => Told::Unknown,
-            set if set <= context.sets => Told::Earlier(set - 1),
-            set if set == context.sets + 1 => Told::New(bytes.xattrs()?),
+            0 => StoredXattrs::Unknown,
+            set if set <= context.sets => StoredXattrs::Earlier(set - 1),
+            set if set == context.sets + 1 => StoredXattrs::New(bytes.xattrs()?),
             _ => return Err(Broken::Rule("has extended attributes that nobody told")),
         },
     };

@@ -127,7 +127,7 @@ impl<'a> Bytes<'a> {
 
 /// What a record says of its entry's extended attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told<'a> {
+pub(super) enum StoredXattrs<'a> {
     /// Nothing: there are none.
     None,
     Unknown,
@@ -154,13 +154,13 @@ struct Place {
 
 impl Sets {
     /// How a record tells of these.
-    pub fn told<'x>(&self, xattrs: &'x Xattrs<'_>) -> Told<'x> {
+    pub fn told<'x>(&self, xattrs: &'x Xattrs<'_>) -> StoredXattrs<'x> {
         match xattrs {
-            Xattrs::None => Told::None,
-            Xattrs::Unknown => Told::Unknown,
+            Xattrs::None => StoredXattrs::None,
+            Xattrs::Unknown => StoredXattrs::Unknown,
             Xattrs::Set(set) => match self.find(&set.bytes) {
-                Some(number) => Told::Earlier(number),
-                None => Told::New(&set.bytes),
+                Some(number) => StoredXattrs::Earlier(number),
+                None => StoredXattrs::New(&set.bytes),
             },
         }
     }
@@ -182,13 +182,17 @@ impl Sets {
     }
 
     /// What a record meant; `chunk` answers the chunks of its index.
-    pub fn resolve<'i>(&self, told: Told<'i>, chunk: impl Fn(usize) -> &'i [u8]) -> Xattrs<'i> {
+    pub fn resolve<'i>(
+        &self,
+        told: StoredXattrs<'i>,
+        chunk: impl Fn(usize) -> &'i [u8],
+    ) -> Xattrs<'i> {
         let set = |bytes| Xattrs::Set(XattrSet { bytes: Cow::Borrowed(bytes) });
         match told {
-            Told::None => Xattrs::None,
-            Told::Unknown => Xattrs::Unknown,
-            Told::New(bytes) => set(bytes),
-            Told::Earlier(number) => {
+            StoredXattrs::None => Xattrs::None,
+            StoredXattrs::Unknown => Xattrs::Unknown,
+            StoredXattrs::New(bytes) => set(bytes),
+            StoredXattrs::Earlier(number) => {
                 let place = usize::try_from(number).ok().and_then(|at| self.places.get(at));
                 let bytes = place.and_then(|place| {
                     let range = place.at as usize..(place.at + place.length) as usize;

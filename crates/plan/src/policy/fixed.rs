@@ -3,7 +3,7 @@
 //! replicated content in the Internet", IEEE/ACM ToN 2002). The baseline called static chunking
 //! in the MDTP paper.
 
-use super::{LaneView, Manners, Policy, WholeView};
+use super::{LaneView, Policy, PolicyCapabilities, WholeView};
 
 /// The `fixed` policy.
 pub(super) struct Fixed {
@@ -12,8 +12,8 @@ pub(super) struct Fixed {
 }
 
 impl Policy for Fixed {
-    fn manners(&self) -> Manners {
-        Manners {
+    fn capabilities(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             rebalances: false,
             repeats_chunks: true,
             tunes_lanes: false,

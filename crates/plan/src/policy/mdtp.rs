@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use swath_model::SourceId;
 
-use super::{LaneView, Manners, Policy, WholeView};
+use super::{LaneView, Policy, PolicyCapabilities, WholeView};
 
 /// The `mdtp` policy.
 pub(super) struct Mdtp {
@@ -48,8 +48,8 @@ impl Mdtp {
 }
 
 impl Policy for Mdtp {
-    fn manners(&self) -> Manners {
-        Manners {
+    fn capabilities(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             rebalances: false,
             repeats_chunks: false,
             tunes_lanes: false,

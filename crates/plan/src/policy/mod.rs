@@ -1,7 +1,7 @@
 //! Who decides how much a lane is asked for next.
 //!
 //! The planner keeps the books, reacts to failures and carries ranges; a policy only answers
-//! [`Policy::next`] and says which of the planner's abilities it wants ([`Manners`]).
+//! [`Policy::next`] and says which of the planner's abilities it wants ([`PolicyCapabilities`]).
 
 mod fixed;
 mod mdtp;
@@ -16,7 +16,7 @@ pub use crate::view::{LaneView, WholeView};
 /// A way to cut a file into swaths.
 pub trait Policy: Send {
     /// Which of the planner's abilities it uses.
-    fn manners(&self) -> Manners;
+    fn capabilities(&self) -> PolicyCapabilities;
 
     /// How many bytes to ask for on this lane now, behind what it is already asked for; `None`
     /// to leave it alone for the moment.
@@ -30,7 +30,7 @@ pub trait Policy: Send {
 
 /// Which of the planner's abilities a policy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manners {
+pub struct PolicyCapabilities {
     /// Tails of late lanes go to others, and the last ranges are asked for twice if that is faster.
     pub rebalances: bool,
     /// An idle source asks again for what others are still fetching (end game of the `fixed`

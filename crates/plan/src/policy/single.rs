@@ -1,13 +1,13 @@
 //! One source, one stream: what `curl` does, with this program's resume and verification.
 
-use super::{LaneView, Manners, Policy, WholeView};
+use super::{LaneView, Policy, PolicyCapabilities, WholeView};
 
 /// The `single` policy.
 pub(super) struct Single;
 
 impl Policy for Single {
-    fn manners(&self) -> Manners {
-        Manners {
+    fn capabilities(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             rebalances: false,
             repeats_chunks: false,
             tunes_lanes: false,

@@ -5,14 +5,14 @@
 //! and shrinks as the end nears (guided self-scheduling), and never more than its share of what
 //! is left.
 
-use super::{LaneView, Manners, Policy, WholeView};
+use super::{LaneView, Policy, PolicyCapabilities, WholeView};
 
 /// The `swath` policy.
 pub(super) struct Swath;
 
 impl Policy for Swath {
-    fn manners(&self) -> Manners {
-        Manners {
+    fn capabilities(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             rebalances: true,
             repeats_chunks: false,
             tunes_lanes: true,

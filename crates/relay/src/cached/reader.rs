@@ -201,7 +201,7 @@ fn look(entry: &Entry, range: Range) -> io::Result<Looked> {
     Ok(looked)
 }
 
-/// The groups that `range` lies in: only whole ones have seals, and outlive the relay.
+/// The groups that `range` lies in: only whole ones have group hashes, and outlive the relay.
 fn aligned(range: Range, size_bytes: u64) -> Range {
     if range.is_empty() {
         return range;

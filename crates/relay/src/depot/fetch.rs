@@ -24,7 +24,7 @@ use url::Url;
 
 use super::super::pass::{self, Form};
 use super::super::{Relay, faults};
-use super::Door;
+use super::DepotService;
 use super::store::{commit, fitting, put, unstored};
 use swath_serve::http::{Content, Head, Made, Make, Method, Response};
 
@@ -32,7 +32,7 @@ impl Relay {
     /// Fetch `range` of what is at `from`.
     pub(super) async fn fetch(
         &self,
-        door: &Arc<Door>,
+        door: &Arc<DepotService>,
         head: &Head,
         write: Capability,
         from: Url,
@@ -234,7 +234,7 @@ struct Fetching {
 
 /// The lines that tell of it.
 struct Lines {
-    door: Arc<Door>,
+    door: Arc<DepotService>,
     /// `None`: everything is stored.
     fetching: Option<Fetching>,
     range: Range,

@@ -44,7 +44,7 @@ use swath_serve::http::{Content, Head, Make, Method, Response};
 pub(crate) use ask::fuzz;
 
 /// A depot that others use.
-pub(super) struct Door {
+pub(super) struct DepotService {
     depot: Depot,
     /// Some lease may end sooner than the one that was waited for.
     sooner: Arc<Notify>,
@@ -62,13 +62,18 @@ struct Figures {
     read_bytes: AtomicU64,
 }
 
-impl Door {
+impl DepotService {
     /// Open it. Must be called within a tokio runtime: what has ended is taken away by a task until
     /// the server ends.
-    pub fn open(depot: Depot, life: watch::Receiver<Life>) -> Arc<Door> {
+    pub fn open(depot: Depot, life: watch::Receiver<Life>) -> Arc<DepotService> {
         let sooner = Arc::new(Notify::new());
         tokio::spawn(sweep(depot.clone(), Arc::clone(&sooner), life));
-        Arc::new(Door { depot, sooner, leases: Arc::default(), figures: Figures::default() })
+        Arc::new(DepotService {
+            depot,
+            sooner,
+            leases: Arc::default(),
+            figures: Figures::default(),
+        })
     }
 
     /// Do something with the depot, on a thread that may block.

@@ -11,12 +11,12 @@ use swath_model::{Range, RangeSet};
 use swath_store::depot::{Capability, Part, ReadError, Reader, Right, Status};
 
 use super::ask::Version;
-use super::{Door, blocking, broken, over, seconds};
+use super::{DepotService, blocking, broken, over, seconds};
 use swath_serve::http::{
     Content, Find, Finding, FoundPart, Head, Made, Make, Method, Response, now_s,
 };
 
-impl Door {
+impl DepotService {
     /// What is stored, by the capability to read.
     pub(super) async fn read(
         self: &Arc<Self>,
@@ -147,7 +147,7 @@ fn held(held: &RangeSet) -> String {
 /// Stored bytes while they are sent. If the lease ends meanwhile the body ends early, and with it
 /// the connection.
 struct Stored {
-    door: Arc<Door>,
+    door: Arc<DepotService>,
     reader: Arc<Reader>,
     rest: Range,
     /// Was looked up already.

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use swath_model::Range;
 use swath_store::depot::{Capability, Right, StoreError, Writer};
 
-use super::{Door, blocking, broken, over};
+use super::{DepotService, blocking, broken, over};
 use swath_serve::http::{Make, Response};
 
-impl Door {
+impl DepotService {
     /// Store a body at `range`, or as the whole; answered once it is durable.
     pub(super) async fn store(
         &self,

@@ -219,7 +219,7 @@ async fn a_page_that_a_client_looks_at_takes_no_space_of_the_depot() {
 #[test]
 fn a_pass_for_a_depots_relay_goes_on_to_depots_alone_and_ones_own_never() {
     let relay = Relay::open(options(LONG), None, watch::channel(Life::Open).1).unwrap();
-    let other = SealingKey::new().unwrap();
+    let other = HpkeKey::new().unwrap();
     let asked = Pass::Read("/").purpose();
     let own = seal(relay.key.public(), &asked, b"Bearer a", now_s()).unwrap();
     let others = seal(other.public(), &asked, b"Bearer b", now_s()).unwrap();

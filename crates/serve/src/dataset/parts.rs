@@ -48,7 +48,7 @@ pub(crate) struct Parts {
 pub(crate) enum Form {
     /// The virtual file itself.
     Data,
-    /// With its seals; so many bytes of the virtual file are known.
+    /// With its group hashes; so many bytes of the virtual file are known.
     Sealed { size_bytes: u64 },
 }
 
@@ -170,7 +170,7 @@ impl Source {
             Source::Data(reader) => {
                 set_length(&mut bytes, range.len() as usize);
                 if !reader.read(range.start, &mut bytes) {
-                    // Without a seal only the end of the connection can say so.
+                    // Without a group hash only the end of the connection can say so.
                     bytes.clear();
                 }
                 reader.rest()

@@ -1,7 +1,7 @@
-//! Bytes of a virtual file, and their seals.
+//! Bytes of a virtual file, and their group hashes.
 //!
 //! Reading never fails: what cannot be had as the index promised (the file changed, shrank,
-//! vanished or may not be read) is void, and the walk notes which file it was. The seal of a group
+//! vanished or may not be read) is void, and the walk notes which file it was. The group hash of a group
 //! that holds void bytes is inverted, which says so. All of this blocks; it runs on threads that may.
 
 use std::fs::File;
@@ -237,12 +237,12 @@ fn lack(error: &io::Error) -> Lack {
     }
 }
 
-/// A virtual file with the seals between its groups.
+/// A virtual file with the group hashes between its groups.
 pub(crate) struct Sealed {
     reader: Reader,
     /// Length of the virtual file.
     size_bytes: u64,
-    /// A group of which not all is wanted, with its seal.
+    /// A group of which not all is wanted, with its group hash.
     bytes: Vec<u8>,
 }
 
@@ -252,7 +252,7 @@ pub(super) fn set_length(bytes: &mut Vec<u8>, length: usize) {
     bytes.resize(length, 0);
 }
 
-/// Bytes of a seal.
+/// Bytes of a group hash.
 pub(crate) const SEAL_BYTES: u64 = 32;
 /// Smaller files the kernel reads ahead well enough by itself.
 const AHEAD_FROM_BYTES: u64 = 2 << 20;
@@ -270,14 +270,14 @@ impl Sealed {
         size_bytes + size_bytes.div_ceil(GROUP_BYTES) * SEAL_BYTES
     }
 
-    /// The seal of the group of this number, which must be one of the file's.
+    /// The group hash of the group of this number, which must be one of the file's.
     pub fn seal(&mut self, group: u64) -> [u8; SEAL_BYTES as usize] {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.resize(self.sealed_bytes(group), 0);
-        self.seal_into(group, &mut bytes);
-        let seal = bytes.last_chunk().copied().unwrap_or_default();
+        self.group_hash_into(group, &mut bytes);
+        let group_hash = bytes.last_chunk().copied().unwrap_or_default();
         self.bytes = bytes;
-        seal
+        group_hash
     }
 
     /// Groups up to this one are asked for without a pause; [`Sealed::rest`] comes after them.
@@ -304,30 +304,30 @@ impl Sealed {
             let (sealed, from) = (self.sealed_bytes(number), (at % unit) as usize);
             let part = rest.split_off_mut(..rest.len().min(sealed - from)).unwrap_or_default();
             at += part.len() as u64;
-            // The seal is of the whole group, whatever part of it was asked for.
+            // The group hash is of the whole group, whatever part of it was asked for.
             if part.len() == sealed {
-                self.seal_into(number, part);
+                self.group_hash_into(number, part);
             } else {
                 let mut whole = std::mem::take(&mut self.bytes);
                 whole.resize(sealed, 0);
-                self.seal_into(number, &mut whole);
+                self.group_hash_into(number, &mut whole);
                 part.copy_from_slice(&whole[from..from + part.len()]);
                 self.bytes = whole;
             }
         }
     }
 
-    /// How long a group is with its seal.
+    /// How long a group is with its group hash.
     fn sealed_bytes(&self, group: u64) -> usize {
         let start = group * GROUP_BYTES;
         (self.size_bytes.saturating_sub(start).min(GROUP_BYTES) + SEAL_BYTES) as usize
     }
 
-    /// Fill `out` with a group and its seal, which it has room for exactly.
-    fn seal_into(&mut self, group: u64, out: &mut [u8]) {
-        let (bytes, seal) = out.split_at_mut(out.len() - SEAL_BYTES as usize);
+    /// Fill `out` with a group and its group hash, which it has room for exactly.
+    fn group_hash_into(&mut self, group: u64, out: &mut [u8]) {
+        let (bytes, group_hash) = out.split_at_mut(out.len() - SEAL_BYTES as usize);
         let is_sound = self.reader.read(group * GROUP_BYTES, bytes);
         let value = group_value(group, bytes);
-        seal.copy_from_slice(&if is_sound { value } else { value.map(|byte| !byte) });
+        group_hash.copy_from_slice(&if is_sound { value } else { value.map(|byte| !byte) });
     }
 }

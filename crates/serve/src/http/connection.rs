@@ -23,7 +23,7 @@ use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
 use super::pace::Pace;
 use super::received::Received;
 use super::response::{Content, Find, Made, Make, Piece, Response};
-use super::seats::Seat;
+use super::slots::Slot;
 use super::stream::{Stream, send_file};
 
 /// Answers requests.
@@ -108,39 +108,39 @@ enum After {
 }
 
 /// Serve one connection to its end.
-pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>, seat: &Seat) {
+pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>, slot: &Slot) {
     let mut input = Vec::new();
     let mut held = A::Held::default();
     let mut pace = Pace::new(answers.send_limit().cloned());
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
     // What comes first is not known: it may be for something that is under way.
     let mut may_go_on = true;
-    let mut begins_within = if seat.is_waiting() { WAITS_WITHIN } else { HEAD_WITHIN };
+    let mut begins_within = if slot.is_waiting() { WAITS_WITHIN } else { HEAD_WITHIN };
     loop {
-        let next = next_head(&mut stream, &mut input, &*answers, may_go_on, begins_within, seat);
+        let next = next_head(&mut stream, &mut input, &*answers, may_go_on, begins_within, slot);
         let head = match next.await {
             Ok(Some(head)) => head,
             // Whoever comes next has waited long enough.
-            Ok(None) if seat.is_wanted() => return,
+            Ok(None) if slot.is_wanted() => return,
             Ok(None) => break,
             Err(refusal) => {
                 let refusal = answers.marked(refusal);
-                let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+                let mut out = Out { stream: &mut stream, pace: &mut pace, slot };
                 let _ = write(&mut out, refusal, false, Version::OneOne, After::Close).await;
                 break;
             }
         };
         (may_go_on, begins_within) = (answers.may_go_on(&head), IDLE);
-        let is_last = seat.is_waiting() && answers.is_about_health(&head);
+        let is_last = slot.is_waiting() && answers.is_about_health(&head);
         if !is_last {
             let settled = tokio::select! {
-                settled = seat.settle() => settled,
+                settled = slot.settle() => settled,
                 () = left(&stream) => return,
             };
             if !settled {
                 let refusal = Response::text(503, "all connections are taken, and many wait")
                     .with("retry-after", "2");
-                let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+                let mut out = Out { stream: &mut stream, pace: &mut pace, slot };
                 let refusal = answers.marked(refusal);
                 let _ = write(&mut out, refusal, false, head.version, After::Close).await;
                 break;
@@ -171,7 +171,7 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
             };
             (response, false, true)
         } else {
-            let mut body = Received::new(&mut stream, &mut input, &mut pace_in, seat, &head);
+            let mut body = Received::new(&mut stream, &mut input, &mut pace_in, slot, &head);
             let response = answers.answer(&head, peer, &mut body).await;
             (response, body.is_touched(), body.is_whole())
         };
@@ -181,12 +181,12 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
                 let text =
                     "a connection can be turned by HTTP/1.1 alone, and with nothing behind it";
                 let refusal = Response::text(400, text);
-                let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+                let mut out = Out { stream: &mut stream, pace: &mut pace, slot };
                 let _ = write(&mut out, refusal, false, head.version, After::Close).await;
                 break;
             }
             response.takes_over = Some(Box::new(|_, _| {}));
-            let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+            let mut out = Out { stream: &mut stream, pace: &mut pace, slot };
             let turned = write(&mut out, response, false, head.version, After::Keep).await.is_ok();
             answers.note(&head, peer, 101, 0, began.elapsed());
             if turned {
@@ -212,7 +212,7 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
             rest = head.body;
         }
         let after = if keeps { After::Keep } else { After::Close };
-        let mut out = Out { stream: &mut stream, pace: &mut pace, seat };
+        let mut out = Out { stream: &mut stream, pace: &mut pace, slot };
         let written = write(&mut out, response, is_head, head.version, after).await;
         answers.note(
             &head,
@@ -225,7 +225,7 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
             break;
         }
         // Behind the answer, so that nobody waits for it.
-        if !drained(&mut stream, &mut input, rest, seat).await {
+        if !drained(&mut stream, &mut input, rest, slot).await {
             break;
         }
     }
@@ -235,10 +235,10 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
         let mut rest = [0; 4096];
         while matches!(stream.read(&mut rest).await, Ok(1..)) {}
     });
-    let _silence = seat.silence();
+    let _silence = slot.silence();
     tokio::select! {
         _ = farewell => {}
-        () = seat.wanted() => {}
+        () = slot.wanted() => {}
     }
 }
 
@@ -280,7 +280,7 @@ async fn next_head<A: Answer>(
     answers: &A,
     may_go_on: bool,
     begins_within: Duration,
-    seat: &Seat,
+    slot: &Slot,
 ) -> Result<Option<Head>, Response> {
     let mut deadline = Instant::now() + begins_within;
     let mut silence = None;
@@ -297,11 +297,11 @@ async fn next_head<A: Answer>(
         }
         let was_empty = input.is_empty();
         input.reserve(READ_BYTES.min(HEAD_LIMIT_BYTES));
-        silence.get_or_insert_with(|| seat.silence());
+        silence.get_or_insert_with(|| slot.silence());
         let read = tokio::select! {
             read = timeout_at(deadline, stream.read_buf(input)) => read,
             () = answers.ending(may_go_on), if was_empty => return Ok(None),
-            () = seat.wanted() => return Ok(None),
+            () = slot.wanted() => return Ok(None),
         };
         match read {
             Err(_) if was_empty => return Ok(None),
@@ -315,7 +315,7 @@ async fn next_head<A: Answer>(
 
 /// Reads a body that nobody wanted, so that the next request can be understood; `false` if the
 /// connection cannot go on.
-async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body, seat: &Seat) -> bool {
+async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body, slot: &Slot) -> bool {
     let Body::Bytes(bytes) = body else { return body == Body::None };
     let mut left = bytes as usize;
     let all = async {
@@ -331,10 +331,10 @@ async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body, seat: &Se
             }
         }
     };
-    let _silence = seat.silence();
+    let _silence = slot.silence();
     tokio::select! {
         all = timeout(HEAD_WITHIN, all) => all.unwrap_or(false),
-        () = seat.wanted() => false,
+        () = slot.wanted() => false,
     }
 }
 
@@ -342,7 +342,7 @@ async fn drained(stream: &mut Stream, input: &mut Vec<u8>, body: Body, seat: &Se
 struct Out<'a> {
     stream: &'a mut Stream,
     pace: &'a mut Pace,
-    seat: &'a Seat,
+    slot: &'a Slot,
 }
 
 /// Write an answer; answers how many bytes of body were sent.
@@ -380,7 +380,7 @@ async fn write(
             write_found(out, found).await
         }
     }?;
-    within(out.seat, out.stream.flush()).await?;
+    within(out.slot, out.stream.flush()).await?;
     if keeps_alive || after == After::Close {
         Ok(sent)
     } else {
@@ -423,7 +423,7 @@ async fn send_range(out: &mut Out<'_>, file: BorrowedFd<'_>, mut rest: Range) ->
     while !rest.is_empty() {
         let now = out.pace.allowed(rest.len()).await;
         let part = Range::new(rest.start, rest.start + now);
-        let sent = within(out.seat, send_file(tcp, &file, part)).await?;
+        let sent = within(out.slot, send_file(tcp, &file, part)).await?;
         out.pace.spend(sent);
         if sent == 0 {
             // It became shorter, and the length is promised already.
@@ -487,7 +487,7 @@ async fn put(out: &mut Out<'_>, mut bytes: &[u8]) -> io::Result<()> {
         let now = out.pace.allowed(bytes.len() as u64).await;
         let part = &bytes[..now as usize];
         // Whoever takes a little of it is slow, and not silent.
-        let written = within(out.seat, out.stream.write(part)).await?;
+        let written = within(out.slot, out.stream.write(part)).await?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -500,17 +500,17 @@ async fn put(out: &mut Out<'_>, mut bytes: &[u8]) -> io::Result<()> {
 /// A client that takes nothing, or sends nothing, for a long time is left: sooner where somebody
 /// else needs its seat.
 pub(super) async fn within<T>(
-    seat: &Seat,
+    slot: &Slot,
     part: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     let mut part = pin!(part);
     if let Ok(done) = timeout(STALLED, &mut part).await {
         return done;
     }
-    let _silence = seat.silence();
+    let _silence = slot.silence();
     let done = tokio::select! {
         done = timeout(TAKE_WITHIN - STALLED, part) => done.ok(),
-        () = seat.wanted() => None,
+        () = slot.wanted() => None,
     };
     done.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -8,28 +8,28 @@ mod body;
 mod connection;
 mod head;
 mod held;
+mod http2;
 mod moves;
 mod names;
 mod pace;
 mod received;
 mod records;
 mod response;
-mod seats;
+mod slots;
 mod stream;
 mod target;
-mod two;
 
 pub use connection::{Answer, Next, now_s, serve};
 pub use head::{Body, Head, Method, Version};
+pub(crate) use http2::serve_http2;
 pub use names::Names;
 pub use pace::Pace;
 pub(crate) use records::Records;
 pub use response::{Content, Find, Finding, FoundPart, Made, Make, Piece, Response, TakesOver};
-pub use seats::Seat;
-pub(crate) use seats::Seats;
+pub use slots::Slot;
+pub(crate) use slots::Slots;
 pub use stream::{Stream, poll_input, send_file};
 pub use target::Target;
-pub(crate) use two::serve_two;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use head::fuzz_requests;

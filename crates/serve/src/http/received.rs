@@ -11,7 +11,7 @@ use super::connection::within;
 use super::head::{Body, Head, Version};
 use super::pace::Pace;
 use super::response::{Made, Make};
-use super::seats::Seat;
+use super::slots::Slot;
 use super::stream::Stream;
 
 /// What comes behind the head of a request.
@@ -20,7 +20,7 @@ pub(super) struct Received<'a> {
     /// What was read from the stream already.
     input: &'a mut Vec<u8>,
     pace: &'a mut Pace,
-    seat: &'a Seat,
+    slot: &'a Slot,
     length: Option<u64>,
     rest: Rest,
     /// The other side waits for leave to send (RFC 9110, section 10.1.1).
@@ -38,7 +38,7 @@ impl<'a> Received<'a> {
         stream: &'a mut Stream,
         input: &'a mut Vec<u8>,
         pace: &'a mut Pace,
-        seat: &'a Seat,
+        slot: &'a Slot,
         head: &Head,
     ) -> Received<'a> {
         let (length, rest) = match head.body {
@@ -48,7 +48,7 @@ impl<'a> Received<'a> {
         };
         let waits = head.version == Version::OneOne
             && head.field("expect").is_some_and(|it| it.eq_ignore_ascii_case("100-continue"));
-        Received { stream, input, pace, seat, length, rest, waits, is_touched: false }
+        Received { stream, input, pace, slot, length, rest, waits, is_touched: false }
     }
 
     /// Whether somebody has wanted any of it.
@@ -88,7 +88,7 @@ impl<'a> Received<'a> {
                     self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
                     self.stream.flush().await
                 };
-                within(self.seat, leave).await?;
+                within(self.slot, leave).await?;
             }
             self.read().await?;
         }
@@ -104,7 +104,7 @@ impl<'a> Received<'a> {
         self.input.reserve(READ_BYTES);
         let most = self.pace.allowed(ahead.min(PART_BYTES as u64)).await;
         let mut limited = (&mut *self.stream).take(most);
-        let read = timeout(PART_WITHIN, within(self.seat, limited.read_buf(self.input))).await;
+        let read = timeout(PART_WITHIN, within(self.slot, limited.read_buf(self.input))).await;
         match read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             bytes => {

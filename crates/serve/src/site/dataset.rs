@@ -233,7 +233,7 @@ async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Re
     }
 }
 
-/// The seals of some groups, without the groups.
+/// The group hashes of some groups, without the groups.
 async fn seals(head: &Head, walk: Arc<Walk>) -> Response {
     let size_bytes = match walk.known(u64::MAX).await.map(|(size_bytes, _)| size_bytes) {
         Ok(size_bytes) => size_bytes,
@@ -251,7 +251,7 @@ async fn seals(head: &Head, walk: Arc<Walk>) -> Response {
     Response::empty(200)
         .with("content-type", "application/octet-stream")
         .with("cache-control", "no-store")
-        .containing(Content::Made(Box::new(Seals { rest, length, sealed })))
+        .containing(Content::Made(Box::new(GroupHashes { rest, length, sealed })))
 }
 
 /// Ranges of groups, both ends included, as a request names them.
@@ -269,14 +269,14 @@ fn groups_of(text: &str, groups: u64) -> Option<Vec<Range>> {
     Some(all)
 }
 
-/// Reads groups and tells their seals.
-struct Seals {
+/// Reads groups and tells their group hashes.
+struct GroupHashes {
     rest: VecDeque<Range>,
     length: u64,
     sealed: Option<Box<Sealed>>,
 }
 
-impl Make for Seals {
+impl Make for GroupHashes {
     fn length(&self) -> Option<u64> {
         Some(self.length)
     }
@@ -292,15 +292,15 @@ impl Make for Seals {
             let Some(mut sealed) = self.sealed.take() else { return Ok(Vec::new()) };
             let read = move || {
                 sealed.begin(part.end);
-                let seals: Vec<u8> =
+                let group_hashes: Vec<u8> =
                     (part.start..part.end).flat_map(|group| sealed.seal(group)).collect();
                 sealed.rest();
-                (sealed, seals)
+                (sealed, group_hashes)
             };
             let read = tokio::task::spawn_blocking(read).await;
-            let (sealed, seals) = read.map_err(io::Error::other)?;
+            let (sealed, group_hashes) = read.map_err(io::Error::other)?;
             self.sealed = Some(sealed);
-            Ok(seals)
+            Ok(group_hashes)
         })
     }
 }
@@ -313,7 +313,7 @@ fn last_byte(value: &str) -> Option<u64> {
     last.trim().parse().ok()
 }
 
-/// Groups whose seals are told in one go: whoever waits for them hears of them in time, also where
+/// Groups whose group hashes are told in one go: whoever waits for them hears of them in time, also where
 /// the disk is slow.
 const SEALS_AT_ONCE: u64 = 16;
 /// Of an index, sent in one go.

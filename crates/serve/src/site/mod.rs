@@ -28,7 +28,7 @@ use tokio::sync::watch;
 
 use crate::client::Client;
 use crate::dataset::{Walks, WholeParts};
-use crate::http::{Answer, Head, Make, Method, Names, Response, Seat, Stream, serve, serve_two};
+use crate::http::{Answer, Head, Make, Method, Names, Response, Slot, Stream, serve, serve_http2};
 use crate::receive::{Orders, Receive};
 use crate::server::{Later, Life, Service, Traffic};
 
@@ -381,7 +381,7 @@ impl Service for Site {
         &self.metrics.traffic
     }
 
-    fn speaks_two(&self) -> bool {
+    fn speaks_http2(&self) -> bool {
         true
     }
 
@@ -393,17 +393,17 @@ impl Service for Site {
         self.walks.make_room();
     }
 
-    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
+    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a> {
         let alpn = stream.encryption().and_then(|encryption| encryption.alpn);
         if alpn.as_deref() == Some(b"h2") {
-            Box::pin(serve_two(stream, peer, self, seat))
+            Box::pin(serve_http2(stream, peer, self, slot))
         } else {
-            Box::pin(serve(stream, peer, self, seat))
+            Box::pin(serve(stream, peer, self, slot))
         }
     }
 
-    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, seat: &'a Seat) -> Later<'a> {
-        Box::pin(serve(stream, peer, Arc::new(Misleads::server()), seat))
+    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a> {
+        Box::pin(serve(stream, peer, Arc::new(Misleads::server()), slot))
     }
 }
 

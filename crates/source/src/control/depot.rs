@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::error::LaneError;
 use crate::net::Net;
-use crate::source::{Carriage, Trust};
+use crate::source::{RelayMode, Trust};
 use crate::target::Origin;
 use crate::upstream::{AnswerHead, Upstream};
 
@@ -239,7 +239,7 @@ impl Net {
     /// # Errors
     /// See [`DepotError`].
     pub async fn depot_fetch(&self, wish: DepotWish<'_>) -> Result<DepotFetch, DepotError> {
-        if self.awaits_keys(std::slice::from_ref(wish.write), wish.from, Carriage::Passed) {
+        if self.awaits_keys(std::slice::from_ref(wish.write), wish.from, RelayMode::Forward) {
             // Where it tells none, its relay may let in the one that asks.
             let _ = self.about_relay(wish.from, &[]).await;
         }

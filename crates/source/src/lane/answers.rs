@@ -10,73 +10,73 @@ use swath_transport::Transport;
 use tokio::time::Instant;
 use url::Url;
 
-use super::converse::SETTLED_LIMIT_BYTES;
+use super::drive::SETTLED_LIMIT_BYTES;
 use super::event::LaneEventKind;
+use super::lane_conn::{Kind, LaneConn, Passing};
 use super::own::{Next, OwnLane};
-use super::talk::{Kind, Passing, Talk};
 use crate::error::{Class, LaneError, RefusalContext};
 use crate::facts::Facts;
-use crate::habits::Conduct;
 use crate::http::answer::{Answer, judge, judge_whole};
 use crate::http::body::Body;
 use crate::http::head::{Head, HeadError, SWITCHING_PROTOCOLS};
 use crate::http_source::Learnt;
 use crate::net::broke;
+use crate::quirks::HostQuirks;
 use crate::redirect::{self, Visit};
 use crate::target::Origin;
 
 impl OwnLane {
     /// An answer to the front ask begins.
-    pub(super) fn on_head(&mut self, talk: &mut Talk, head: &Head) -> Option<Next> {
+    pub(super) fn on_head(&mut self, lane_conn: &mut LaneConn, head: &Head) -> Option<Next> {
         let Some(front) = self.asks.front() else {
             return Some(Next::End(Some(LaneError::protocol("an answer to nothing"))));
         };
         let (asked, whole) = (front.requested, front.whole);
         if head.status == SWITCHING_PROTOCOLS {
-            return Some(self.nonsense(talk, "it changes to another protocol unasked"));
+            return Some(self.nonsense(lane_conn, "it changes to another protocol unasked"));
         }
         let teller = self.source.target().teller();
         let answer = if whole { judge_whole(head, teller) } else { judge(head, asked, teller) };
         self.note_hops(head);
-        self.note_connection(talk, head);
+        self.note_connection(lane_conn, head);
         match answer {
-            Answer::Redirect { location } => self.follow(talk, head, &location),
+            Answer::Redirect { location } => self.follow(lane_conn, head, &location),
             Answer::Refused(error) => {
                 if matches!(error, LaneError::WrongRange { .. })
                     && let Some(size_bytes) = told_size(head)
                 {
                     self.source.note_told(size_bytes);
                 }
-                self.refused(talk, error)
+                self.refused(lane_conn, error)
             }
             Answer::Data { ends_at, size_bytes, ranges: true, .. }
                 if self.source.doubts_end(ends_at, size_bytes, asked) =>
             {
                 let reason = "a part that ends where it was asked to end is all of the file";
-                self.refused(talk, LaneError::WrongRange { reason: reason.to_owned() })
+                self.refused(lane_conn, LaneError::WrongRange { reason: reason.to_owned() })
             }
             Answer::PastEnd { size_bytes } if asked.start < size_bytes => {
                 let reason = format!(
                     "it refuses what begins at byte {}, and says that its file has {size_bytes}",
                     asked.start
                 );
-                self.refused(talk, LaneError::WrongRange { reason })
+                self.refused(lane_conn, LaneError::WrongRange { reason })
             }
             Answer::NotHeld { size_bytes, lacking } => {
                 if let Err(error) = self.learn_told(head, size_bytes) {
-                    return self.fail(talk, error);
+                    return self.fail(lane_conn, error);
                 }
-                self.fail(talk, LaneError::NotHeld { range: asked, lacking })
+                self.fail(lane_conn, LaneError::NotHeld { range: asked, lacking })
             }
             Answer::PastEnd { size_bytes } => {
                 if let Err(error) = self.learn_told(head, size_bytes) {
-                    return self.fail(talk, error);
+                    return self.fail(lane_conn, error);
                 }
                 if asked.start > size_bytes {
-                    return self.fail(talk, LaneError::BeyondEnd { size_bytes });
+                    return self.fail(lane_conn, LaneError::BeyondEnd { size_bytes });
                 }
                 self.settle_done();
-                self.pass(talk, Kind::Settled)
+                self.pass(lane_conn, Kind::Settled)
             }
             Answer::Data { starts_at, ends_at, size_bytes, ranges } => {
                 let facts = Facts { size_bytes, ranges, ..Facts::brief(head, &self.sent_to()) };
@@ -84,16 +84,16 @@ impl OwnLane {
                     // The owner may prefer it; those who want the file get it by asking again.
                     self.out.send(LaneEventKind::Facts(Box::new(facts.complete(head))));
                     let target = Arc::clone(&self.target);
-                    return self.go_to(talk, target);
+                    return self.go_to(lane_conn, target);
                 }
                 let expected = self.source.expected();
                 let learnt = facts.check(head, &expected).and_then(|()| self.learn(facts, head));
                 match learnt {
                     Ok(Learnt::Doubtful) => {
                         // Another connection may lead to another server of a cluster.
-                        talk.http.reusable = false;
+                        lane_conn.http.reusable = false;
                         let target = Arc::clone(&self.target);
-                        return self.go_to(talk, target);
+                        return self.go_to(lane_conn, target);
                     }
                     Ok(Learnt::News | Learnt::Known) => {}
                     // A page of a server that is at fault for a moment, a copy that is cut off in one of
@@ -101,25 +101,25 @@ impl OwnLane {
                     Err(LaneError::Html | LaneError::SizeMismatch { .. })
                         if self.source.bears_stray() =>
                     {
-                        talk.http.reusable = false;
+                        lane_conn.http.reusable = false;
                         let target = Arc::clone(&self.target);
-                        return self.go_to(talk, target);
+                        return self.go_to(lane_conn, target);
                     }
-                    Err(error) => return self.fail(talk, error),
+                    Err(error) => return self.fail(lane_conn, error),
                 }
                 if self.asks.front().is_some_and(|front| front.pipelined) {
-                    self.source.note_conduct(Conduct::pipeline_works);
+                    self.source.note_host_quirks(HostQuirks::pipeline_works);
                 }
-                if let Some(presence) = &mut talk.presence {
+                if let Some(presence) = &mut lane_conn.presence {
                     presence.serves();
                 }
                 let kind = if ranges { Kind::Range } else { Kind::Stream };
                 if !ranges && self.asks.sent() > 1 {
                     // The others will be answered with whole files too; this one serves them all.
-                    talk.http.reusable = false;
+                    lane_conn.http.reusable = false;
                     self.asks.unsend_all_but_front();
                 }
-                talk.passing = Some(Passing { at: starts_at, ends_at, kind });
+                lane_conn.passing = Some(Passing { at: starts_at, ends_at, kind });
                 None
             }
         }
@@ -141,18 +141,18 @@ impl OwnLane {
     }
 
     /// What the head tells about the connection itself.
-    fn note_connection(&mut self, talk: &mut Talk, head: &Head) {
-        if let Some(rtt) = talk.http.conn().transport().and_then(Transport::rtt) {
+    fn note_connection(&mut self, lane_conn: &mut LaneConn, head: &Head) {
+        if let Some(rtt) = lane_conn.http.conn().transport().and_then(Transport::rtt) {
             self.out.meter.note_rtt(rtt + self.source.far());
         }
-        let answers = talk.http.conn().answers;
-        if !head.keeps_alive() || talk.http.body().ends_with_connection() {
-            self.source.note_conduct(|conduct| conduct.closed_after(answers, true));
+        let answers = lane_conn.http.conn().answers;
+        if !head.keeps_alive() || lane_conn.http.body().ends_with_connection() {
+            self.source.note_host_quirks(|host_quirks| host_quirks.closed_after(answers, true));
         } else {
-            self.source.note_conduct(|conduct| conduct.kept_after(answers));
+            self.source.note_host_quirks(|host_quirks| host_quirks.kept_after(answers));
         }
         let max = head.field("keep-alive").and_then(|value| keep_alive::parse(value).max_requests);
-        talk.answers_left = max.or(talk.answers_left.map(|left| left.saturating_sub(1)));
+        lane_conn.answers_left = max.or(lane_conn.answers_left.map(|left| left.saturating_sub(1)));
     }
 
     fn sent_to(&mut self) -> Url {
@@ -178,7 +178,7 @@ impl OwnLane {
         Ok(learnt)
     }
 
-    fn follow(&mut self, talk: &mut Talk, head: &Head, location: &str) -> Option<Next> {
+    fn follow(&mut self, lane_conn: &mut LaneConn, head: &Head, location: &str) -> Option<Next> {
         let from = self.asks.front()?.sent_to.clone().unwrap_or_else(|| Arc::clone(&self.target));
         let (from, shown) = (from.url.clone(), from.cookies.clone());
         let is_passed = self.source.is_passed();
@@ -193,23 +193,23 @@ impl OwnLane {
             // A relay leads on through itself alone.
             Ok(url) if is_passed && Origin::of(&url) != Origin::of(&from) => {
                 let reason = "the relay leads away from itself".to_owned();
-                self.fail(talk, LaneError::RedirectInvalid { reason })
+                self.fail(lane_conn, LaneError::RedirectInvalid { reason })
             }
             Ok(url) => {
                 let target = self.source.redirect_to(&url);
-                self.go_to(talk, target)
+                self.go_to(lane_conn, target)
             }
-            Err(error) => self.fail(talk, error),
+            Err(error) => self.fail(lane_conn, error),
         }
     }
 
-    fn refused(&mut self, talk: &mut Talk, mut error: LaneError) -> Option<Next> {
+    fn refused(&mut self, lane_conn: &mut LaneConn, mut error: LaneError) -> Option<Next> {
         let sent_to = self.asks.front().and_then(|front| front.sent_to.clone());
         let front = self.asks.front()?;
         if matches!(error, LaneError::WrongRange { .. }) && front.pipelined {
             // Answers out of order: nothing that follows can be trusted either.
-            self.source.note_conduct(|conduct| conduct.confused = true);
-            talk.http.reusable = false;
+            self.source.note_host_quirks(|host_quirks| host_quirks.confused = true);
+            lane_conn.http.reusable = false;
             let is_passed = self.source.is_passed();
             return Some(Next::End(is_passed.then(|| LaneError::protocol("answers out of order"))));
         }
@@ -222,16 +222,16 @@ impl OwnLane {
         {
             front.went_back = true;
             let target = self.source.target();
-            return self.go_to(talk, target);
+            return self.go_to(lane_conn, target);
         }
         if !front.whole && self.source.gives_up_ranges(&error) {
             let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
             tracing::debug!(source = %self.source.name(), %error, "asked without a range");
-            return self.go_to(talk, target);
+            return self.go_to(lane_conn, target);
         }
         if front.whole && self.source.believes_end() {
             let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
-            return self.go_to(talk, target);
+            return self.go_to(lane_conn, target);
         }
         // Some hosts answer 403, and not 429 or 503, to connections beyond those that they allow.
         let origin = sent_to.as_ref().and_then(|target| target.origin.as_ref());
@@ -241,19 +241,19 @@ impl OwnLane {
             && let Some(origin) = origin
         {
             let borne = self.source.net().hosts().bears_refusals(origin);
-            if let Some(wait) = self.source.note(|habits| habits.crowded(borne)) {
+            if let Some(wait) = self.source.note(|file_quirks| file_quirks.crowded(borne)) {
                 refusal.class = Class::Busy(wait);
                 refusal.context = RefusalContext::OneTooMany;
-                if let Some(presence) = &mut talk.presence {
+                if let Some(presence) = &mut lane_conn.presence {
                     presence.is_one_too_many();
                 }
-                talk.http.reusable = false;
-                return self.fail(talk, error);
+                lane_conn.http.reusable = false;
+                return self.fail(lane_conn, error);
             }
         }
         if let LaneError::Refused(refusal) = &error
             && matches!(refusal.code, 429 | 503)
-            && let Some(presence) = &mut talk.presence
+            && let Some(presence) = &mut lane_conn.presence
         {
             presence.is_put_off(refusal.retry_after);
         }
@@ -271,29 +271,33 @@ impl OwnLane {
             }
             None => error,
         };
-        self.fail(talk, error)
+        self.fail(lane_conn, error)
     }
 
     /// Ask the front ask again at `target`, over this connection if it leads there.
-    fn go_to(&mut self, talk: &mut Talk, target: Arc<crate::target::Target>) -> Option<Next> {
-        let here = target.origin.as_ref() == Some(&talk.http.conn().origin);
+    fn go_to(
+        &mut self,
+        lane_conn: &mut LaneConn,
+        target: Arc<crate::target::Target>,
+    ) -> Option<Next> {
+        let here = target.origin.as_ref() == Some(&lane_conn.http.conn().origin);
         self.target = target;
-        if here && talk.http.reusable && is_short(talk.http.body()) {
-            return self.pass(talk, Kind::Again);
+        if here && lane_conn.http.reusable && is_short(lane_conn.http.body()) {
+            return self.pass(lane_conn, Kind::Again);
         }
-        talk.http.reusable = false;
+        lane_conn.http.reusable = false;
         Some(Next::Reconnect)
     }
 
     /// Report the front ask as failed and get rid of its body.
-    fn fail(&mut self, talk: &mut Talk, error: LaneError) -> Option<Next> {
+    fn fail(&mut self, lane_conn: &mut LaneConn, error: LaneError) -> Option<Next> {
         let front = self.asks.front()?;
         self.out.flush(front);
         if !front.reported {
             front.reported = true;
             self.out.send(LaneEventKind::Failed { swath: front.swath, error });
         }
-        self.pass(talk, Kind::Settled)
+        self.pass(lane_conn, Kind::Settled)
     }
 
     /// Report the front ask as done.
@@ -308,12 +312,12 @@ impl OwnLane {
     }
 
     /// Let a body pass that nobody wants, if that is cheaper than a new connection.
-    fn pass(&mut self, talk: &mut Talk, kind: Kind) -> Option<Next> {
-        if !is_short(talk.http.body()) {
-            talk.http.reusable = false;
+    fn pass(&mut self, lane_conn: &mut LaneConn, kind: Kind) -> Option<Next> {
+        if !is_short(lane_conn.http.body()) {
+            lane_conn.http.reusable = false;
             return Some(self.left_with_rest(kind));
         }
-        talk.passing = Some(Passing { at: 0, ends_at: None, kind });
+        lane_conn.passing = Some(Passing { at: 0, ends_at: None, kind });
         None
     }
 
@@ -323,16 +327,16 @@ impl OwnLane {
     }
 
     /// A body is complete.
-    pub(super) fn finish_answer(&mut self, talk: &mut Talk) -> Option<Next> {
-        let passing = talk.passing.take()?;
+    pub(super) fn finish_answer(&mut self, lane_conn: &mut LaneConn) -> Option<Next> {
+        let passing = lane_conn.passing.take()?;
         match passing.kind {
             Kind::Settled => {
                 self.asks.pop_front();
             }
             Kind::Again => self.asks.ask_again(),
-            Kind::Range | Kind::Stream => self.finish_data(&passing, talk.http.body().taken()),
+            Kind::Range | Kind::Stream => self.finish_data(&passing, lane_conn.http.body().taken()),
         }
-        if talk.http.reusable {
+        if lane_conn.http.reusable {
             return None;
         }
         Some(if passing.kind == Kind::Again { Next::Reconnect } else { Next::End(None) })
@@ -364,7 +368,7 @@ impl OwnLane {
         {
             self.settle_done();
             self.asks.pop_front();
-            self.source.note(crate::habits::Habits::gave_all);
+            self.source.note(crate::quirks::FileQuirks::gave_all);
             return;
         }
         if out == 0 {
@@ -380,7 +384,7 @@ impl OwnLane {
             Ok(()) if at_end => LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) },
             // A server may answer with less than was asked for; the rest is asked for again.
             Ok(()) => {
-                if !self.source.note(|habits| habits.gave_less(bytes)) {
+                if !self.source.note(|file_quirks| file_quirks.gave_less(bytes)) {
                     return self.asks.ask_again();
                 }
                 LaneError::Meagre { bytes }
@@ -402,22 +406,22 @@ impl OwnLane {
     }
 
     /// What came is not HTTP.
-    pub(super) fn no_head(&mut self, talk: &mut Talk, error: &HeadError) -> Next {
+    pub(super) fn no_head(&mut self, lane_conn: &mut LaneConn, error: &HeadError) -> Next {
         let pipelined = self.asks.front().is_some_and(|front| front.pipelined);
         let is_http = *error == HeadError::EndlessInterim;
         if is_http || pipelined || self.source.is_passed() || !self.source.is_unheard() {
-            return self.nonsense(talk, &error.to_string());
+            return self.nonsense(lane_conn, &error.to_string());
         }
         // It has never spoken HTTP with us, and will not at the next try.
-        talk.http.reusable = false;
+        lane_conn.http.reusable = false;
         Next::End(Some(LaneError::NotHttp { reason: error.to_string() }))
     }
 
     /// What came is not HTTP, or not where it should be.
-    pub(super) fn nonsense(&mut self, talk: &mut Talk, reason: &str) -> Next {
-        talk.http.reusable = false;
+    pub(super) fn nonsense(&mut self, lane_conn: &mut LaneConn, reason: &str) -> Next {
+        lane_conn.http.reusable = false;
         if self.asks.front().is_some_and(|front| front.pipelined) {
-            self.source.note_conduct(|conduct| conduct.confused = true);
+            self.source.note_host_quirks(|host_quirks| host_quirks.confused = true);
             // Of a relay it says more: that what came before may be wrong.
             if !self.source.is_passed() {
                 return Next::End(None);
@@ -427,33 +431,39 @@ impl OwnLane {
     }
 
     /// A pipelined request stays unanswered.
-    pub(super) fn pipeline_broke(&self, talk: &Talk) {
-        self.source.note_conduct(|conduct| conduct.pipeline_broken(talk.begun, Instant::now()));
+    pub(super) fn pipeline_broke(&self, lane_conn: &LaneConn) {
+        self.source.note_host_quirks(|host_quirks| {
+            host_quirks.pipeline_broken(lane_conn.begun, Instant::now())
+        });
     }
 
     /// The server ended the connection, or it broke.
-    pub(super) fn connection_ended(&mut self, talk: &mut Talk, error: Option<&io::Error>) -> Next {
-        talk.http.reusable = false;
-        if let Some(error) = talk.http.take_failure() {
+    pub(super) fn connection_ended(
+        &mut self,
+        lane_conn: &mut LaneConn,
+        error: Option<&io::Error>,
+    ) -> Next {
+        lane_conn.http.reusable = false;
+        if let Some(error) = lane_conn.http.take_failure() {
             return Next::End(Some(error));
         }
-        let (cut, answers) = (talk.http.conn().was_cut(), talk.http.conn().answers);
-        if let Some(kind) = talk.passing.as_ref().map(|passing| passing.kind) {
+        let (cut, answers) = (lane_conn.http.conn().was_cut(), lane_conn.http.conn().answers);
+        if let Some(kind) = lane_conn.passing.as_ref().map(|passing| passing.kind) {
             // A reset that a failed write has reported already looks like a proper end to a read.
-            let proper = error.is_none() && !talk.write_broken;
+            let proper = error.is_none() && !lane_conn.write_broken;
             // Anybody on the way can cut a connection; only the server can say that it ends.
-            if proper && !cut && talk.http.ends_properly() {
-                return self.finish_answer(talk).unwrap_or(Next::End(None));
+            if proper && !cut && lane_conn.http.ends_properly() {
+                return self.finish_answer(lane_conn).unwrap_or(Next::End(None));
             }
             // Nothing says that this is all of it; the digest will.
             if kind == Kind::Stream
-                && talk.http.body().may_end_here()
+                && lane_conn.http.body().may_end_here()
                 && self.source.takes_cut_for_end()
             {
-                talk.http.cut_body();
-                return self.finish_answer(talk).unwrap_or(Next::End(None));
+                lane_conn.http.cut_body();
+                return self.finish_answer(lane_conn).unwrap_or(Next::End(None));
             }
-            let body = talk.http.body();
+            let body = lane_conn.http.body();
             return match kind {
                 Kind::Settled => Next::End(None),
                 Kind::Again => Next::Reconnect,
@@ -463,7 +473,7 @@ impl OwnLane {
                     Next::End(None)
                 }
                 Kind::Range | Kind::Stream => Next::End(Some(match (error, body.remaining()) {
-                    (Some(error), _) => broke(&talk.http.conn().origin, error),
+                    (Some(error), _) => broke(&lane_conn.http.conn().origin, error),
                     (None, Some(left)) => {
                         LaneError::Truncated { got: body.taken(), wanted: body.taken() + left }
                     }
@@ -481,23 +491,24 @@ impl OwnLane {
         if out == 0 {
             return Next::End(None);
         }
-        if talk.http.conn().reused && !talk.heard {
+        if lane_conn.http.conn().reused && !lane_conn.heard {
             // It was closed while it lay idle; a fresh one will do.
             self.may_reuse = false;
             return Next::Reconnect;
         }
         let pipelined = out > 1 || self.asks.front().is_some_and(|front| front.pipelined);
-        if !talk.http.has_input() && pipelined {
-            self.pipeline_broke(talk);
+        if !lane_conn.http.has_input() && pipelined {
+            self.pipeline_broke(lane_conn);
         }
-        if !talk.http.has_input() && answers > 0 {
+        if !lane_conn.http.has_input() && answers > 0 {
             if !pipelined {
-                self.source.note_conduct(|conduct| conduct.closed_after(answers, false));
+                self.source
+                    .note_host_quirks(|host_quirks| host_quirks.closed_after(answers, false));
             }
             return Next::End(None);
         }
         let error = match error {
-            Some(error) => broke(&talk.http.conn().origin, error),
+            Some(error) => broke(&lane_conn.http.conn().origin, error),
             None => {
                 LaneError::Reset { reason: "the server closed it without an answer".to_owned() }
             }

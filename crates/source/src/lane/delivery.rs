@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::event::{LaneEvent, LaneEventKind};
 use super::{Ask, Meter};
-use crate::sealed::{Place, Seal, SealedLength, UNIT_BYTES};
+use crate::sealed::{GroupHash, Place, SealedLength, UNIT_BYTES};
 
 /// The outgoing side of a lane.
 pub(crate) struct Delivery {
@@ -35,17 +35,17 @@ pub(crate) struct Delivery {
     cut: u64,
     /// What the next buffer should have room for, in bytes.
     want_bytes: usize,
-    /// The file has seals, which do not go into buffers.
-    sealed: Option<Seals>,
+    /// The file has group hashes, which do not go into buffers.
+    sealed: Option<GroupHashes>,
 }
 
-/// What is known of the seals of a buffer.
-struct Seals {
+/// What is known of the group hashes of a buffer.
+struct GroupHashes {
     length: Arc<SealedLength>,
     /// Of the groups in the held buffer that are complete.
-    complete: Vec<Seal>,
+    complete: Vec<GroupHash>,
     /// The one that is arriving.
-    arriving: Seal,
+    arriving: GroupHash,
 }
 
 impl Delivery {
@@ -56,9 +56,10 @@ impl Delivery {
         meter: Arc<Meter>,
         sealed: Option<Arc<SealedLength>>,
     ) -> Self {
-        let seals = |length| Seals { length, complete: Vec::new(), arriving: Seal::default() };
+        let group_hashes =
+            |length| GroupHashes { length, complete: Vec::new(), arriving: GroupHash::default() };
         Self {
-            sealed: sealed.map(seals),
+            sealed: sealed.map(group_hashes),
             lane,
             pool,
             events,
@@ -110,11 +111,13 @@ impl Delivery {
         let limit_bytes = ask.left_bytes(limit_bytes);
         let (position, data_bytes) = match &mut self.sealed {
             None => (ask.position, u64::MAX),
-            Some(seals) => match seals.length.place(ask.position) {
-                Place::Data { left_bytes } => (seals.length.to_plain(ask.position), left_bytes),
-                Place::Seal { at } => {
-                    let bytes = (seals.arriving.len() - at).min(limit_bytes);
-                    return &mut seals.arriving[at..at + bytes];
+            Some(group_hashes) => match group_hashes.length.place(ask.position) {
+                Place::Data { left_bytes } => {
+                    (group_hashes.length.to_plain(ask.position), left_bytes)
+                }
+                Place::GroupHash { at } => {
+                    let bytes = (group_hashes.arriving.len() - at).min(limit_bytes);
+                    return &mut group_hashes.arriving[at..at + bytes];
                 }
             },
         };
@@ -141,15 +144,15 @@ impl Delivery {
                 self.advance(bytes);
                 ask.position >= self.cut
             }
-            Some(seals) => match seals.length.place(at) {
+            Some(group_hashes) => match group_hashes.length.place(at) {
                 Place::Data { .. } => {
                     self.advance(bytes);
                     return;
                 }
-                Place::Seal { at } if at + bytes < seals.arriving.len() => return,
-                Place::Seal { .. } => {
-                    seals.complete.push(std::mem::take(&mut seals.arriving));
-                    seals.length.to_plain(ask.position) >= self.cut
+                Place::GroupHash { at } if at + bytes < group_hashes.arriving.len() => return,
+                Place::GroupHash { .. } => {
+                    group_hashes.complete.push(std::mem::take(&mut group_hashes.arriving));
+                    group_hashes.length.to_plain(ask.position) >= self.cut
                 }
             },
         };
@@ -164,19 +167,19 @@ impl Delivery {
     }
 
     /// Hand over what is there, cut to the (perhaps trimmed) end of `ask`. Of a sealed file a
-    /// group whose seal is not here yet is given up; `ask` goes back to its beginning.
+    /// group whose group hash is not here yet is given up; `ask` goes back to its beginning.
     pub fn flush(&mut self, ask: &mut Ask) {
         let Some(mut buffer) = self.held.take() else { return };
-        let mut seals = Vec::new();
+        let mut group_hashes = Vec::new();
         let end = match &mut self.sealed {
             None => ask.end,
             Some(own) => {
-                seals = std::mem::take(&mut own.complete);
-                own.arriving = Seal::default();
+                group_hashes = std::mem::take(&mut own.complete);
+                own.arriving = GroupHash::default();
                 let first = self.start / GROUP_BYTES;
                 let wanted = (ask.end.div_ceil(UNIT_BYTES)).saturating_sub(first);
-                seals.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-                let behind = first + seals.len() as u64;
+                group_hashes.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+                let behind = first + group_hashes.len() as u64;
                 let ends_at = own.length.to_plain(behind * UNIT_BYTES);
                 if !ask.is_complete() {
                     ask.position = ask.position.min(behind * UNIT_BYTES);
@@ -188,7 +191,7 @@ impl Delivery {
         buffer.shrink();
         if buffer.filled() > 0 {
             let offset = self.start;
-            self.send(LaneEventKind::Chunk { swath: ask.swath, offset, buffer, seals });
+            self.send(LaneEventKind::Chunk { swath: ask.swath, offset, buffer, group_hashes });
         }
     }
 

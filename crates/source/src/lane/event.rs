@@ -8,7 +8,7 @@ use swath_model::{Buffer, LaneId, SwathId};
 
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::sealed::Seal;
+use crate::sealed::GroupHash;
 
 /// Something that happened on a lane. The events of one lane arrive in their order.
 #[derive(Debug)]
@@ -50,8 +50,8 @@ pub enum LaneEventKind {
         offset: u64,
         /// The data; of a sealed file, whole groups.
         buffer: Buffer,
-        /// The seals of these groups; none of another file.
-        seals: Vec<Seal>,
+        /// The group hashes of these groups; none of another file.
+        group_hashes: Vec<GroupHash>,
     },
     /// The swath is complete (up to a trimmed end, or the end of the file if that comes first).
     Done {

@@ -8,12 +8,12 @@
 mod answers;
 mod asks;
 mod behind;
-mod converse;
 mod delivery;
+mod drive;
 mod event;
+mod lane_conn;
 pub(crate) mod local;
 mod own;
-mod talk;
 mod window;
 
 use std::sync::Arc;

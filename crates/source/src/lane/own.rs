@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::asks::{Asks, Trimmed};
 use super::delivery::Delivery;
 use super::event::LaneEventKind;
-use super::talk::Talk;
+use super::lane_conn::LaneConn;
 use super::{AfterTrim, Command};
 use crate::error::LaneError;
-use crate::hosts::Presence;
+use crate::host_table::Presence;
 use crate::http_source::HttpSource;
 use crate::net::Conn;
 use crate::target::Target;
@@ -88,9 +88,9 @@ impl OwnLane {
                 }
             };
             self.out.meter.note_behind(0);
-            let mut talk = Talk::new(conn);
-            talk.presence = presence;
-            match self.converse(&mut talk).await {
+            let mut lane_conn = LaneConn::new(conn);
+            lane_conn.presence = presence;
+            match self.drive(&mut lane_conn).await {
                 Next::Reconnect => {
                     self.hand_over();
                     self.asks.unsend();
@@ -104,7 +104,7 @@ impl OwnLane {
                     self.target = self.source.target();
                 }
                 Next::End(error) => {
-                    self.put_aside(talk);
+                    self.put_aside(lane_conn);
                     break error;
                 }
             }
@@ -154,7 +154,7 @@ impl OwnLane {
         self.out.meter.note_rtt(rtt);
         let pipelines = self.source.quirks().pipelines;
         if conn.is_by_library() {
-            self.source.note_conduct(|conduct| conduct.fallback = true);
+            self.source.note_host_quirks(|host_quirks| host_quirks.fallback = true);
         }
         let http = if conn.is_by_library() { "HTTP by library" } else { "HTTP/1.1" };
         let (reused, peer) = (conn.reused, conn.peer);
@@ -227,10 +227,10 @@ impl OwnLane {
     }
 
     /// Keep the connection for another lane if nothing is under way on it.
-    fn put_aside(&mut self, mut talk: Talk) {
-        talk.window.keep(talk.http.conn(), None);
-        let clean = !talk.write_broken && self.asks.sent() == 0 && talk.passing.is_none();
-        if clean && let Some(conn) = talk.http.into_reusable() {
+    fn put_aside(&mut self, mut lane_conn: LaneConn) {
+        lane_conn.window.keep(lane_conn.http.conn(), None);
+        let clean = !lane_conn.write_broken && self.asks.sent() == 0 && lane_conn.passing.is_none();
+        if clean && let Some(conn) = lane_conn.http.into_reusable() {
             self.source.net().keep_idle(conn);
         }
     }

@@ -94,16 +94,16 @@ impl Dialled {
     }
 
     /// A connection has come.
-    pub fn come(&self) -> Come {
-        Come(self.come.clone())
+    pub fn come(&self) -> IncomingSender {
+        IncomingSender(self.come.clone())
     }
 }
 
 /// Takes connections in.
 #[derive(Clone)]
-pub struct Come(Sender<Incoming>);
+pub struct IncomingSender(Sender<Incoming>);
 
-impl Come {
+impl IncomingSender {
     /// A connection has come.
     pub fn take(&self, stream: Box<dyn Transport>, peer: SocketAddr) {
         // If nobody waits any more, or far more come than were asked for, it is closed.

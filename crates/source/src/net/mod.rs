@@ -39,7 +39,7 @@ pub(crate) use conn::{Conn, Via};
 pub(crate) use connect::broke;
 pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
 pub(crate) use credentials::{Credentials, has};
-pub use dialled::{Come, Dialled};
+pub use dialled::{Dialled, IncomingSender};
 pub(crate) use http1::Http1Conn;
 pub use options::{
     NetError, NetOptions, Reach, RelayAccess, UnknownServer, UnknownServers, check_header,
@@ -50,7 +50,7 @@ pub(crate) use relays::{Keys, Sealed};
 pub use servers::{HostPattern, PatternError, ProxyChoice, ServerAccess};
 pub use zone::{ZoneError, without_zone};
 
-use crate::hosts::Hosts;
+use crate::host_table::HostTable;
 use crate::target::Origin;
 
 /// Everything shared about the network; cheap to clone, all clones are one.
@@ -76,7 +76,7 @@ struct Shared {
     ahead: ahead::Ahead,
     awake: awake::Awake,
     relay_keys: relays::RelayKeys,
-    hosts: Arc<Hosts>,
+    hosts: Arc<HostTable>,
 }
 
 impl Net {
@@ -162,7 +162,7 @@ impl Net {
     }
 
     /// What was learnt of hosts.
-    pub(crate) fn hosts(&self) -> &Arc<Hosts> {
+    pub(crate) fn hosts(&self) -> &Arc<HostTable> {
         &self.shared.hosts
     }
 

@@ -10,8 +10,8 @@ use url::Url;
 
 use super::Net;
 use super::credentials::{self, Credentials, Secret};
-use crate::sealing::{Pass, seal};
-use crate::source::{Carriage, Trust};
+use crate::hpke::{Pass, seal};
+use crate::source::{RelayMode, Trust};
 use crate::target::Origin;
 
 /// The keys of relays, by host and port.
@@ -106,10 +106,10 @@ impl Net {
     /// sealed for it yet, since it has not told its key. The first one is shown its token itself, and
     /// so is any with which we speak TLS in a tunnel. Where the end is in a depot, it is its relay that
     /// must be opened, too.
-    pub fn awaits_keys(&self, relays: &[Url], end: &Url, carriage: Carriage) -> bool {
-        let is_shown = |relay: &Url| carriage == Carriage::Carried && relay.scheme() == "https";
+    pub fn awaits_keys(&self, relays: &[Url], end: &Url, relay_mode: RelayMode) -> bool {
+        let is_shown = |relay: &Url| relay_mode == RelayMode::Tunnel && relay.scheme() == "https";
         let behind = relays.iter().skip(1).filter(|relay| !is_shown(relay));
-        let is_asked_by_others = carriage == Carriage::Passed && !relays.is_empty();
+        let is_asked_by_others = relay_mode == RelayMode::Forward && !relays.is_empty();
         let depot = Some(end).filter(|end| is_asked_by_others && self.is_in_own_depot(end));
         behind.chain(depot).any(|relay| self.opens(relay).is_some() && self.awaits_key(relay))
     }
@@ -233,8 +233,8 @@ const KEYS_MAX: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hpke::HpkeKey;
     use crate::net::{NetOptions, RelayAccess};
-    use crate::sealing::SealingKey;
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
@@ -253,15 +253,15 @@ mod tests {
         let net = Net::new(NetOptions { relays, headers, ..NetOptions::default() }).unwrap();
         let depot = home.join(&format!("/depot/{}", "a".repeat(64))).unwrap();
         let route = [near.clone(), last.clone()];
-        assert!(net.awaits_keys(&route[..1], &depot, Carriage::Passed));
-        assert!(!net.awaits_keys(&[], &depot, Carriage::Passed));
-        assert!(!net.awaits_keys(&route[..1], &depot, Carriage::Carried));
+        assert!(net.awaits_keys(&route[..1], &depot, RelayMode::Forward));
+        assert!(!net.awaits_keys(&[], &depot, RelayMode::Forward));
+        assert!(!net.awaits_keys(&route[..1], &depot, RelayMode::Tunnel));
         let keys = [&near, &last, &home].map(|relay| {
-            let key = SealingKey::new().unwrap();
+            let key = HpkeKey::new().unwrap();
             net.note_relay_key(relay, key.public(), None);
             key
         });
-        assert!(!net.awaits_keys(&route, &depot, Carriage::Passed));
+        assert!(!net.awaits_keys(&route, &depot, RelayMode::Forward));
         let sealed = net.sealed(&route, &depot, &depot, Trust::Named);
         let lines: Vec<&str> = sealed.lines.split_terminator("\r\n").collect();
         let passes: Vec<&str> =

@@ -9,7 +9,7 @@ use crate::support::{Bench, Reply, Server, Story, options, partial};
 use swath_formats::ProxyFault;
 use swath_model::{Pool, Range};
 use swath_source::{
-    Bearer, Carriage, HttpSource, LaneError, Net, NetOptions, SealingKey, Secret, Source, Trust,
+    Bearer, HpkeKey, HttpSource, LaneError, Net, NetOptions, RelayMode, Secret, Source, Trust,
     discover_bearer, fetch_small,
 };
 use url::Url;
@@ -67,8 +67,8 @@ async fn a_relay_is_no_source_of_the_users() {
     let relay = plain_server().await;
     let source = HttpSource::new(&net, named.url.clone(), Trust::Named);
     let relays = [relay.url.clone()];
-    for carriage in [Carriage::Passed, Carriage::Carried] {
-        let _ = source.by_way_of(&relays, carriage, Duration::ZERO);
+    for relay_mode in [RelayMode::Forward, RelayMode::Tunnel] {
+        let _ = source.by_way_of(&relays, relay_mode, Duration::ZERO);
     }
     assert!(net.round_trip(&relay.url).await.is_ok());
     // It is none that could tell anything.
@@ -94,10 +94,10 @@ async fn what_a_relay_cannot_open_is_sealed_anew_once() {
         NamesOthers,
     }
     for kind in [Relay::StartedAgain, Relay::OpensNothing, Relay::NamesOthers] {
-        let key = Mutex::new(Arc::new(SealingKey::new().unwrap()));
+        let key = Mutex::new(Arc::new(HpkeKey::new().unwrap()));
         let is_first = AtomicBool::new(true);
         let relay = Server::start(move |request| {
-            let renew = || *key.lock().unwrap() = Arc::new(SealingKey::new().unwrap());
+            let renew = || *key.lock().unwrap() = Arc::new(HpkeKey::new().unwrap());
             if !request.path.starts_with("/relay/") {
                 if kind == Relay::NamesOthers {
                     renew();
@@ -130,7 +130,7 @@ async fn what_a_relay_cannot_open_is_sealed_anew_once() {
         let url = Url::parse("http://data.example/f").unwrap();
         let direct = HttpSource::new(&net, url, Trust::Named);
         let relays = [relay.url.clone()];
-        let way = direct.by_way_of(&relays, Carriage::Passed, Duration::ZERO);
+        let way = direct.by_way_of(&relays, RelayMode::Forward, Duration::ZERO);
         let mut bench = Bench::on(way, Pool::new(4, 4096));
         bench.fetch(0, 0, 100);
         let mut story = Story::default();

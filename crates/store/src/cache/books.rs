@@ -1,7 +1,7 @@
 //! Which files are cached, how much space they take, and which goes first.
 //!
 //! Space is taken in groups, when somebody sets out to fetch a byte of them; the first group that has
-//! its seal in a block takes that too. Folders take what they are. Always holds: what is taken never
+//! its group hash in a block takes that too. Folders take what they are. Always holds: what is taken never
 //! exceeds the size, unless the cache was opened with less than before and all of it is in use;
 //! nothing that anybody has a handle of is evicted.
 

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::Shared;
 use super::fetch::{Fetch, Wait};
 use super::head::Head;
-use crate::sealed_file::{BLOCK_BYTES, Layout, Seal, SealedFile, blocks};
+use crate::sealed_file::{BLOCK_BYTES, GroupHash, Layout, SealedFile, blocks};
 
 /// What the cache keeps of a file.
 pub(crate) struct Inner {
@@ -43,9 +43,9 @@ pub(crate) struct State {
     /// Groups that space is taken for. (As ranges: how large a file is, its server says, and what is
     /// kept of it alone may cost memory.)
     pub(crate) taken: RangeSet,
-    /// Groups that came in this run, or were held against their seals in it.
+    /// Groups that came in this run, or were held against their group hashes in it.
     pub(crate) proven: RangeSet,
-    /// Groups whose seals in the file are right, as far as is known.
+    /// Groups whose group hashes in the file are right, as far as is known.
     pub(crate) sealed: RangeSet,
 }
 
@@ -104,7 +104,7 @@ impl Entry {
     }
 
     /// What of it is here, as far as is known: what an earlier run has left counts, and is held
-    /// against its seals only by [`Entry::next`].
+    /// against its group hashes only by [`Entry::next`].
     pub fn held(&self) -> RangeSet {
         self.inner.state().held.clone()
     }
@@ -162,7 +162,7 @@ impl Entry {
         let mut evicted = Vec::new();
         let mut got = None;
         for group in self.inner.layout.groups_of(gap) {
-            // Kept, so that what its seals take is counted once.
+            // Kept, so that what its group hashes take is counted once.
             let mut state = self.inner.state();
             if !state.taken.covers(group) {
                 let bytes = self.inner.bytes_of(&state.taken, group);
@@ -183,7 +183,7 @@ impl Entry {
         got
     }
 
-    /// Hold groups that an earlier run has left against their seals: how much of `wanted`, which is
+    /// Hold groups that an earlier run has left against their group hashes: how much of `wanted`, which is
     /// held, can be believed. `None` if its first byte cannot, and is not held any more.
     fn prove(&self, wanted: Range) -> io::Result<Option<Range>> {
         if self.file.file().metadata()?.len() < self.inner.layout.file_bytes() {
@@ -205,8 +205,8 @@ impl Entry {
                 }
                 is_proven
             };
-            let seal = self.inner.masked(self.file.read_seal(group.start)?);
-            let fits = self.file.fits(group, &seal)?;
+            let group_hash = self.inner.masked(self.file.read_group_hash(group.start)?);
+            let fits = self.file.fits(group, &group_hash)?;
             let mut state = self.inner.state();
             // Another reader may have found out before us.
             let was_found = state.proven.insert(group) == 0 && !is_proven;
@@ -273,8 +273,8 @@ impl Inner {
         self.taken_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// What `group`, which is none of `taken`, takes beside these: its blocks, and one for seals if
-    /// nothing else has its seal there.
+    /// What `group`, which is none of `taken`, takes beside these: its blocks, and one for group hashes if
+    /// nothing else has its group hash there.
     fn bytes_of(&self, taken: &RangeSet, group: Range) -> u64 {
         let is_first = taken.bytes_within(self.layout.sealed_together(group.start)) == 0;
         blocks(group.len()) + if is_first { BLOCK_BYTES } else { 0 }
@@ -290,10 +290,10 @@ impl Inner {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// A seal as it is in the file, or the other way round.
-    pub(crate) fn masked(&self, mut seal: Seal) -> Seal {
-        seal.iter_mut().zip(&self.head.nonce).for_each(|(byte, mask)| *byte ^= mask);
-        seal
+    /// A group hash as it is in the file, or the other way round.
+    pub(crate) fn masked(&self, mut group_hash: GroupHash) -> GroupHash {
+        group_hash.iter_mut().zip(&self.head.nonce).for_each(|(byte, mask)| *byte ^= mask);
+        group_hash
     }
 
     /// Its file, opened if nobody has it open.
@@ -322,7 +322,7 @@ impl Inner {
                 state.taken.remove(group);
                 let group_bytes = self.bytes_of(&state.taken, group);
                 if group_bytes > blocks(group.len()) {
-                    file.make_seals_hole(group.start);
+                    file.make_group_hashes_hole(group.start);
                 }
                 bytes += group_bytes;
             }

@@ -6,7 +6,7 @@ use swath_model::Range;
 use tokio::sync::watch;
 
 use super::entry::Entry;
-use crate::sealed_file::{Sealer, seal_of};
+use crate::sealed_file::{Sealer, group_hash_of};
 
 /// Bytes that are ours to fetch. They can be read as they are written. Dropped, it gives back what
 /// did not come: then others may fetch that.
@@ -75,15 +75,15 @@ impl Fetch {
         };
         self.entry.inner.notify();
         if is_whole {
-            let seal = if *start == group.start && self.at == group.end {
+            let group_hash = if *start == group.start && self.at == group.end {
                 sealer.seal()
             } else {
                 let mut bytes = vec![0; group.len() as usize];
                 self.entry.file.read(group.start, &mut bytes)?;
-                seal_of(group.start, &bytes)
+                group_hash_of(group.start, &bytes)
             };
             // Without it a restart forgets the group.
-            self.entry.file.write_seal(group.start, &self.entry.inner.masked(seal))?;
+            self.entry.file.write_group_hash(group.start, &self.entry.inner.masked(group_hash))?;
             self.entry.inner.state().sealed.insert(group);
         }
         if self.at == group.end {

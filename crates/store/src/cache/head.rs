@@ -9,7 +9,7 @@ use crate::sealed_file::{Layout, blocks};
 /// What a cached file is a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Unlike that of every other file. The seals in the file are masked with it, so that what was
+    /// Unlike that of every other file. The group hashes in the file are masked with it, so that what was
     /// left on the disk by another file fits none of them.
     pub(crate) nonce: [u8; 32],
     pub(crate) size_bytes: u64,

@@ -4,9 +4,9 @@
 //! here, wait for who is fetching them, or fetch them for all. So however many ask for the same
 //! bytes at once, they are fetched once, and all can read them as they come.
 //!
-//! A file lies in one of its own: a head (what it is a copy of), its bytes, and a seal for each
+//! A file lies in one of its own: a head (what it is a copy of), its bytes, and a group hash for each
 //! group of 256 KiB, written when the group is whole. Nothing is ever synced, and there is no
-//! journal: after a restart a group counts if it fits its seal, which is seen when it is asked for.
+//! journal: after a restart a group counts if it fits its group hash, which is seen when it is asked for.
 //! So restarts and crashes keep whatever reached the disk, cost nothing in between, and nothing
 //! wrong is ever read; syncing would protect copies that can be fetched again.
 //!

@@ -22,7 +22,7 @@ use crate::sys;
 pub struct Kept {
     /// Files that something is here of.
     pub files: usize,
-    /// How many bytes of them, if they fit their seals.
+    /// How many bytes of them, if they fit their group hashes.
     pub bytes: u64,
     /// Files that were no such, or had nothing to keep, or did not find room: they were removed.
     pub removed: usize,

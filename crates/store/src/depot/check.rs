@@ -25,7 +25,7 @@ pub(crate) enum Which {
     Held,
 }
 
-/// Check bytes: the first part of `range` that does not fit its seal, which is not held any more then,
+/// Check bytes: the first part of `range` that does not fit its group hash, which is not held any more then,
 /// or that is not held any more since somebody else has found that out just now.
 pub(crate) fn check(
     depot: &Shared,
@@ -51,17 +51,17 @@ pub(crate) fn check(
             pieces.is_empty() && book.contents.held.covers(group)
         };
         if is_whole {
-            let seal = file.read_seal(group.start)?;
-            if !file.fits(group, &seal)? {
+            let group_hash = file.read_group_hash(group.start)?;
+            if !file.fits(group, &group_hash)? {
                 lease.suspect(depot, file, group)?;
                 return Ok(Some(group));
             }
             lease.book().found_right(group);
         }
-        for (piece, seal) in
+        for (piece, group_hash) in
             pieces.into_iter().filter(|(piece, _)| piece.intersect(range).is_some())
         {
-            if !file.fits(piece, &seal)? {
+            if !file.fits(piece, &group_hash)? {
                 lease.suspect(depot, file, piece)?;
                 return Ok(Some(piece));
             }

@@ -1,8 +1,8 @@
 //! What the journal of one allocation says: its size, its capabilities' marks, its term, and which
 //! bytes are stored.
 //!
-//! Bytes are vouched for by whole groups, whose seals lie behind the bytes in the same file, and,
-//! where a group is not whole yet, by pieces, whose seals are in the journal. Always holds: `held`
+//! Bytes are vouched for by whole groups, whose group hashes lie behind the bytes in the same file, and,
+//! where a group is not whole yet, by pieces, whose group hashes are in the journal. Always holds: `held`
 //! is exactly the whole groups and the pieces; a piece lies in one group that is not whole; no two
 //! pieces share a byte. A record that would break this is left out.
 
@@ -15,7 +15,7 @@ use super::capability::Mark;
 use super::clock::{Moment, Term};
 use super::ledger::Space;
 use crate::journal::{Bytes, Entry, Sum, put_range, put_u64};
-use crate::sealed_file::{Layout, Seal};
+use crate::sealed_file::{GroupHash, Layout};
 
 /// One fact about an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +24,11 @@ pub(crate) enum Fact {
     Grant { size_bytes: u64, marks: [Mark; 3], term: Term, space: Space },
     /// It runs for this long now.
     Term(Term),
-    /// These whole groups are stored, and their seals are.
+    /// These whole groups are stored, and their group hashes are.
     Whole { range: Range },
     /// These bytes of one group are stored, in place of what lies within them.
-    Piece { range: Range, seal: Seal },
-    /// These bytes do not fit their seals any more: they, their groups and pieces are not stored.
+    Piece { range: Range, group_hash: GroupHash },
+    /// These bytes do not fit their group hashes any more: they, their groups and pieces are not stored.
     Bad { range: Range },
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Contents {
     pub(crate) grant: Option<Grant>,
     pub(crate) held: RangeSet,
     /// Start → end and seal.
-    pub(crate) pieces: BTreeMap<u64, (u64, Seal)>,
+    pub(crate) pieces: BTreeMap<u64, (u64, GroupHash)>,
     /// What was stored and is damaged, until it is stored again.
     pub(crate) damaged: RangeSet,
 }
@@ -80,14 +80,17 @@ impl Contents {
     pub(crate) fn pieces_within(
         &self,
         range: Range,
-    ) -> impl Iterator<Item = (Range, Seal)> + use<'_> {
+    ) -> impl Iterator<Item = (Range, GroupHash)> + use<'_> {
         let first = self.pieces.range(..range.start).next_back();
         let first = first.filter(|(_, (end, _))| *end > range.start);
         let rest = self.pieces.range(range.start..range.end.max(range.start));
-        first.into_iter().chain(rest).map(|(&start, &(end, seal))| (Range::new(start, end), seal))
+        first
+            .into_iter()
+            .chain(rest)
+            .map(|(&start, &(end, group_hash))| (Range::new(start, end), group_hash))
     }
 
-    fn add_piece(&mut self, range: Range, seal: Seal) {
+    fn add_piece(&mut self, range: Range, group_hash: GroupHash) {
         let layout = self.layout();
         if range.is_empty() || range.end > layout.size_bytes {
             return;
@@ -106,7 +109,7 @@ impl Contents {
         for piece in inside {
             self.pieces.remove(&piece.start);
         }
-        self.pieces.insert(range.start, (range.end, seal));
+        self.pieces.insert(range.start, (range.end, group_hash));
         self.held.insert(range);
         self.damaged.remove(range);
     }
@@ -176,7 +179,7 @@ impl Sum for Contents {
                 }
             }
             Fact::Whole { range } => self.add_whole(*range),
-            Fact::Piece { range, seal } => self.add_piece(*range, *seal),
+            Fact::Piece { range, group_hash } => self.add_piece(*range, *group_hash),
             Fact::Bad { range } => self.forget(*range),
         }
     }
@@ -188,9 +191,9 @@ impl Sum for Contents {
             term: grant.term,
             space: grant.space,
         });
-        let piece = |(&start, &(end, seal)): (&u64, &(u64, Seal))| Fact::Piece {
+        let piece = |(&start, &(end, group_hash)): (&u64, &(u64, GroupHash))| Fact::Piece {
             range: Range::new(start, end),
-            seal,
+            group_hash,
         };
         let whole: Vec<Range> = self.whole().iter().collect();
         let damaged: Vec<Range> = self.damaged.iter().collect();
@@ -230,9 +233,9 @@ impl Entry for Fact {
             }
             Fact::Term(term) => put_term(out, term),
             Fact::Whole { range } | Fact::Bad { range } => put_range(out, *range),
-            Fact::Piece { range, seal } => {
+            Fact::Piece { range, group_hash } => {
                 put_range(out, *range);
-                out.extend_from_slice(seal);
+                out.extend_from_slice(group_hash);
             }
         }
     }
@@ -248,7 +251,7 @@ impl Entry for Fact {
             },
             KIND_TERM => Fact::Term(term(&mut bytes)?),
             KIND_WHOLE => Fact::Whole { range: bytes.range()? },
-            KIND_PIECE => Fact::Piece { range: bytes.range()?, seal: bytes.array()? },
+            KIND_PIECE => Fact::Piece { range: bytes.range()?, group_hash: bytes.array()? },
             KIND_BAD => Fact::Bad { range: bytes.range()? },
             _ => return None,
         };

@@ -61,7 +61,7 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// A whole group fits its seal, or did a moment ago: somebody else may have found it damaged since,
+    /// A whole group fits its group hash, or did a moment ago: somebody else may have found it damaged since,
     /// and pieces of it that are stored then have been checked by nobody.
     pub(crate) fn found_right(&mut self, group: Range) {
         if self.contents.held.covers(group) {
@@ -368,7 +368,7 @@ impl Lease {
         extended.map(|_| ends).map_err(|_| Fault::Gone)
     }
 
-    /// These bytes were found not to fit their seals. If that is still so, they are not held any
+    /// These bytes were found not to fit their group hashes. If that is still so, they are not held any
     /// more, and may be stored again.
     pub(crate) fn suspect(
         &self,
@@ -382,12 +382,12 @@ impl Lease {
         }
         let pieces: Vec<_> = self.book().contents.pieces_within(range).collect();
         let held = self.book().contents.held.covers(range);
-        let seal = match pieces.as_slice() {
-            [] if self.layout.is_whole(range) => file.read_seal(range.start)?,
-            [(piece, seal)] if *piece == range => *seal,
+        let group_hash = match pieces.as_slice() {
+            [] if self.layout.is_whole(range) => file.read_group_hash(range.start)?,
+            [(piece, group_hash)] if *piece == range => *group_hash,
             _ => return Ok(()),
         };
-        if !held || file.fits(range, &seal)? {
+        if !held || file.fits(range, &group_hash)? {
             return Ok(());
         }
         tracing::warn!(lease = %self.id, %range, "stored bytes are damaged");

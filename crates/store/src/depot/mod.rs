@@ -82,7 +82,7 @@ pub struct DepotOptions {
     /// The folder for allocations on the disk, which is the depot's alone. `None`: there are none.
     pub folder: Option<PathBuf>,
     /// How many bytes may be allocated there. What an allocation has is counted in blocks of 4 KiB. Its
-    /// seals (an 8192nd of that) and its journal (4 KiB, and 40 bytes for each 256 KiB where all its
+    /// group hashes (an 8192nd of that) and its journal (4 KiB, and 40 bytes for each 256 KiB where all its
     /// space is taken at once) come on top: for 1 TiB 288 MiB together.
     pub size_bytes: u64,
     /// How many bytes may be allocated in memory. They are taken as bytes are stored: where there are

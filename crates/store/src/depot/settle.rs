@@ -1,6 +1,6 @@
 //! From what was written to what is said of it: pieces become whole groups, many pieces fewer ones.
 //!
-//! What a seal is made of anew is read back and held against the older seals first, so that damage
+//! What a group hash is made of anew is read back and held against the older group hashes first, so that damage
 //! is never sealed in.
 
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use swath_model::{Range, RangeSet};
 
 use super::contents::Fact;
 use super::lease::{Book, Fault};
-use crate::sealed_file::{Seal, SealedFile, Sealer};
+use crate::sealed_file::{GroupHash, SealedFile, Sealer};
 
 /// What one writer has written.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    /// Whole groups, whose seals are written.
+    /// Whole groups, whose group hashes are written.
     pub(crate) whole: RangeSet,
     /// Of groups that were not written as a whole.
-    pub(crate) pieces: Vec<(Range, Seal)>,
+    pub(crate) pieces: Vec<(Range, GroupHash)>,
 }
 
 impl Parts {
@@ -29,7 +29,7 @@ impl Parts {
     }
 }
 
-/// The facts that come of `parts`; the seals of groups that become whole are written.
+/// The facts that come of `parts`; the group hashes of groups that become whole are written.
 pub(crate) fn settle<B: DerefMut<Target = Book>>(
     file: &SealedFile,
     book: impl Fn() -> B,
@@ -39,16 +39,16 @@ pub(crate) fn settle<B: DerefMut<Target = Book>>(
     let mut groups: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
     for part in parts {
         whole.union_with(&part.whole);
-        for &(range, seal) in &part.pieces {
+        for &(range, group_hash) in &part.pieces {
             let group = file.layout().group_at(range.start);
-            groups.entry(group.start).or_default().push(Piece { range, seal, is_new: true });
+            groups.entry(group.start).or_default().push(Piece { range, group_hash, is_new: true });
         }
     }
     let mut facts = Vec::new();
     for (start, mut pieces) in groups {
         let group = file.layout().group_at(start);
-        for (range, seal) in book().contents.pieces_within(group) {
-            pieces.push(Piece { range, seal, is_new: false });
+        for (range, group_hash) in book().contents.pieces_within(group) {
+            pieces.push(Piece { range, group_hash, is_new: false });
         }
         pieces.sort_unstable_by_key(|piece| piece.range.start);
         let runs = runs_of(&pieces);
@@ -56,16 +56,19 @@ pub(crate) fn settle<B: DerefMut<Target = Book>>(
             runs.len() == 1 && pieces.iter().map(|one| one.range.len()).sum::<u64>() == group.len();
         if !is_whole && pieces.len() - runs.len() < MERGE_FROM {
             let new = pieces.iter().filter(|piece| piece.is_new);
-            facts.extend(new.map(|piece| Fact::Piece { range: piece.range, seal: piece.seal }));
+            facts.extend(
+                new.map(|piece| Fact::Piece { range: piece.range, group_hash: piece.group_hash }),
+            );
             continue;
         }
         for run in runs {
             match merge(file, run).map_err(|error| Fault::Io(Arc::new(error)))? {
-                Merged::Sealed(range, seal) if range == group => {
-                    file.write_seal(start, &seal).map_err(|error| Fault::Io(Arc::new(error)))?;
+                Merged::Sealed(range, group_hash) if range == group => {
+                    file.write_group_hash(start, &group_hash)
+                        .map_err(|error| Fault::Io(Arc::new(error)))?;
                     whole.insert(range);
                 }
-                Merged::Sealed(range, seal) => facts.push(Fact::Piece { range, seal }),
+                Merged::Sealed(range, group_hash) => facts.push(Fact::Piece { range, group_hash }),
                 Merged::Damaged(piece) if piece.is_new => {
                     let error = io::Error::other("what was written reads as something else");
                     return Err(Fault::Lost(Arc::new(error)));
@@ -74,7 +77,9 @@ pub(crate) fn settle<B: DerefMut<Target = Book>>(
                     tracing::warn!(range = %damaged.range, "stored bytes are damaged");
                     facts.push(Fact::Bad { range: damaged.range });
                     let new = run.iter().filter(|piece| piece.is_new);
-                    facts.extend(new.map(|new| Fact::Piece { range: new.range, seal: new.seal }));
+                    facts.extend(
+                        new.map(|new| Fact::Piece { range: new.range, group_hash: new.group_hash }),
+                    );
                 }
             }
         }
@@ -85,7 +90,7 @@ pub(crate) fn settle<B: DerefMut<Target = Book>>(
 
 struct Piece {
     range: Range,
-    seal: Seal,
+    group_hash: GroupHash,
     is_new: bool,
 }
 
@@ -95,7 +100,7 @@ fn runs_of(pieces: &[Piece]) -> Vec<&[Piece]> {
 }
 
 enum Merged<'a> {
-    Sealed(Range, Seal),
+    Sealed(Range, GroupHash),
     Damaged(&'a Piece),
 }
 
@@ -106,7 +111,7 @@ fn merge<'a>(file: &SealedFile, run: &'a [Piece]) -> io::Result<Merged<'a>> {
     };
     let range = Range::new(first.range.start, last.range.end);
     if run.len() == 1 {
-        return Ok(Merged::Sealed(range, first.seal));
+        return Ok(Merged::Sealed(range, first.group_hash));
     }
     let mut bytes = vec![0; range.len() as usize];
     file.read(range.start, &mut bytes)?;
@@ -114,7 +119,7 @@ fn merge<'a>(file: &SealedFile, run: &'a [Piece]) -> io::Result<Merged<'a>> {
     for piece in run {
         let from = (piece.range.start - range.start) as usize;
         let bytes = &bytes[from..from + piece.range.len() as usize];
-        if crate::sealed_file::seal_of(piece.range.start, bytes) != piece.seal {
+        if crate::sealed_file::group_hash_of(piece.range.start, bytes) != piece.group_hash {
             return Ok(Merged::Damaged(piece));
         }
         all.update(bytes);

@@ -244,7 +244,7 @@ impl Writer {
         let Some((start, sealer)) = self.run.take() else { return Ok(()) };
         let range = Range::new(start, self.at);
         if self.lease.layout.is_whole(range) {
-            if let Err(error) = self.file.write_seal(start, &sealer.seal()) {
+            if let Err(error) = self.file.write_group_hash(start, &sealer.seal()) {
                 self.lease.book().writing.remove(range);
                 self.at = start;
                 return Err(io_error(&self.lease, &self.depot, error));

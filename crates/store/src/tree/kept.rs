@@ -1,4 +1,4 @@
-//! An index that is kept with the seals of its groups, so that a tree can be checked later without
+//! An index that is kept with the group hashes of its groups, so that a tree can be checked later without
 //! its source. `docs/cp.md` describes the file.
 
 use std::fs::File;
@@ -11,13 +11,13 @@ use swath_model::digest::blake3_tree::{ChainingValue, GROUP_BYTES};
 use swath_model::index::{Index, Reader};
 use swath_model::{Range, RangeSet};
 
-/// Writes such a file: seals as they come, the index at the end. It gets its name at the end;
+/// Writes such a file: group hashes as they come, the index at the end. It gets its name at the end;
 /// nothing stays of one that does not come to it.
 pub struct Keeper {
     path: PathBuf,
     new: PathBuf,
     file: File,
-    /// Numbers of the groups whose seals are there.
+    /// Numbers of the groups whose group hashes are there.
     seen: Mutex<RangeSet>,
 }
 
@@ -57,24 +57,24 @@ impl Keeper {
         &self.path
     }
 
-    /// The seal of a group, which was verified.
+    /// The group hash of a group, which was verified.
     ///
     /// # Errors
     /// What the system says.
-    pub fn keep(&self, group: u64, seal: &ChainingValue) -> io::Result<()> {
-        self.file.write_all_at(seal, HEAD_BYTES + group * SEAL_BYTES)?;
+    pub fn keep(&self, group: u64, group_hash: &ChainingValue) -> io::Result<()> {
+        self.file.write_all_at(group_hash, HEAD_BYTES + group * SEAL_BYTES)?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.insert(Range::new(group, group + 1));
         Ok(())
     }
 
-    /// The numbers of the groups below `groups` whose seals are not there yet.
+    /// The numbers of the groups below `groups` whose group hashes are not there yet.
     pub fn missing(&self, groups: u64) -> RangeSet {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.gaps_within(Range::new(0, groups)).into_iter().collect()
     }
 
-    /// All seals are there: add the index, which is complete, and give the file its name.
+    /// All group hashes are there: add the index, which is complete, and give the file its name.
     ///
     /// # Errors
     /// What the system says.
@@ -168,7 +168,7 @@ impl KeptIndex {
         Ok((KeptIndex { file, groups }, index))
     }
 
-    /// The seal of a group.
+    /// The group hash of a group.
     ///
     /// # Errors
     /// What the system says; `InvalidInput` if there is no such group.
@@ -176,9 +176,9 @@ impl KeptIndex {
         if group >= self.groups {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut seal = [0; SEAL_BYTES as usize];
-        self.file.read_exact_at(&mut seal, HEAD_BYTES + group * SEAL_BYTES)?;
-        Ok(seal)
+        let mut group_hash = [0; SEAL_BYTES as usize];
+        self.file.read_exact_at(&mut group_hash, HEAD_BYTES + group * SEAL_BYTES)?;
+        Ok(group_hash)
     }
 }
 

@@ -28,7 +28,7 @@ impl Run<'_> {
             if let Some(entry) = self.lanes.open.get_mut(&lane) {
                 entry.brought = true;
             }
-            self.bore_fruit(source);
+            self.made_progress(source);
         }
         match event.kind {
             LaneEventKind::Up { rtt, pipelines, .. } => {
@@ -50,8 +50,8 @@ impl Run<'_> {
             }
             LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,
             LaneEventKind::Hops(hops) => self.hops_told(lane, source, hops),
-            LaneEventKind::Chunk { swath, offset, buffer, seals } if self.tree.is_some() => {
-                self.sealed_chunk(source, swath, offset, buffer, seals);
+            LaneEventKind::Chunk { swath, offset, buffer, group_hashes } if self.tree.is_some() => {
+                self.sealed_chunk(source, swath, offset, buffer, group_hashes);
             }
             LaneEventKind::Chunk { buffer, .. }
                 if self.lanes.open.get(&lane).is_some_and(|entry| entry.is_void) =>
@@ -105,7 +105,7 @@ impl Run<'_> {
         };
         let ended = self.lanes.open.remove(&lane);
         if let Some(ended) = &ended {
-            self.ended_barren(source, ended, error.as_ref());
+            self.ended_without_progress(source, ended, error.as_ref());
         }
         if loss.is_break() || loss == Loss::Clean && !unfinished.is_empty() {
             self.note_break(source, error.as_ref());

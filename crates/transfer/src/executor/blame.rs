@@ -7,7 +7,7 @@ use swath_plan::Event as PlanEvent;
 use swath_store::Record;
 
 use super::Ended;
-use super::ordered::Word;
+use super::ordered::StreamReport;
 use super::state::Run;
 use super::suspect::Try;
 use crate::error::GetError;
@@ -33,24 +33,24 @@ impl Run<'_> {
     }
 
     /// The ordered stream has something to say.
-    pub(super) fn ordered_word(&mut self, word: Word) -> Result<(), Ended> {
+    pub(super) fn stream_report(&mut self, word: StreamReport) -> Result<(), Ended> {
         match word {
-            Word::Written(up_to) => {
+            StreamReport::Written(up_to) => {
                 self.output.consumed = up_to;
                 self.planner.handle(PlanEvent::Consumed { up_to }, self.now());
             }
-            Word::Good(range) => self.proved_good(range),
-            Word::Bad(piece, actual) => self.proved_bad(piece, actual)?,
-            Word::TooLate(piece, actual) => {
+            StreamReport::Good(range) => self.proved_good(range),
+            StreamReport::Bad(piece, actual) => self.proved_bad(piece, actual)?,
+            StreamReport::TooLate(piece, actual) => {
                 let hint = format!(
                     "; bytes {}–{} are wrong, and their beginning is written already",
                     piece.start, piece.end
                 );
                 return Err(self.wrong_piece(piece, actual, hint));
             }
-            Word::Whole { wanted, actual } => self.integrity.whole_told(wanted, actual),
-            Word::Shed(range) => self.reopen(range),
-            Word::Failed(error) => {
+            StreamReport::Whole { wanted, actual } => self.integrity.whole_told(wanted, actual),
+            StreamReport::Shed(range) => self.reopen(range),
+            StreamReport::Failed(error) => {
                 return Err(GetError::Output(error).into());
             }
         }

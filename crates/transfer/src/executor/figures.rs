@@ -132,7 +132,7 @@ impl Figures {
 }
 
 impl Run<'_> {
-    /// So many bytes as users are told of them: without the seals, which are not theirs.
+    /// So many bytes as users are told of them: without the group hashes, which are not theirs.
     pub(super) fn told(&self, bytes: u64) -> u64 {
         match self.tree {
             Some(_) => plain_bytes(bytes),

@@ -9,7 +9,6 @@ mod act;
 mod agree;
 mod arrive;
 mod audit;
-mod barren;
 mod blame;
 mod broken;
 mod charge;
@@ -26,6 +25,7 @@ mod lacking;
 mod lanes;
 mod left;
 mod meet;
+mod no_progress;
 mod ordered;
 mod output;
 mod passed_on;
@@ -195,7 +195,7 @@ impl Run<'_> {
                 }
                 done = self.jobs.next() => self.job_done(done)?,
                 Some(report) = self.integrity.reports.recv() => self.hash_report(report)?,
-                Some(word) = self.output.words.recv() => self.ordered_word(word)?,
+                Some(word) = self.output.words.recv() => self.stream_report(word)?,
                 answer = Samples::next(&mut self.integrity.samples) => self.sampled(answer)?,
                 word = Tree::word(&mut self.tree) => self.tree_word(word)?,
                 word = Ways::word(&mut self.ways) => self.relay_told(word),
@@ -234,7 +234,7 @@ impl Run<'_> {
                 () = stop.wait() => return Err(GetError::Stopped.into()),
                 done = self.jobs.next() => self.job_done(done)?,
                 Some(report) = self.integrity.reports.recv() => self.hash_report(report)?,
-                Some(word) = self.output.words.recv() => self.ordered_word(word)?,
+                Some(word) = self.output.words.recv() => self.stream_report(word)?,
                 () = sleep_until(Instant::now() + SNAPSHOT) => {}
             }
             self.housekeeping()?;
@@ -351,7 +351,7 @@ impl Run<'_> {
             moved.insert(id);
             if let Some(source) = self.sources.get_mut(lane.source) {
                 source.figures.heard(now);
-                if !source.barren.is_it() {
+                if !source.no_progress.is_it() {
                     self.clock.last_arrival = now;
                 }
             }

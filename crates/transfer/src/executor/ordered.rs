@@ -25,7 +25,7 @@ use crate::verify::Proof;
 
 /// What the writing task tells.
 #[derive(Debug)]
-pub(super) enum Word {
+pub(super) enum StreamReport {
     /// Everything before this offset is written.
     Written(u64),
     /// This piece is bad and came to this digest; it is wanted again.
@@ -67,7 +67,7 @@ impl Ordered {
         proof: &Proof,
         size_bytes: Option<u64>,
         window_bytes: u64,
-        words: UnboundedSender<Word>,
+        words: UnboundedSender<StreamReport>,
     ) -> Self {
         let (orders, receiver) = unbounded_channel();
         let holds_pieces = proof.pieces.as_ref().is_some_and(|pieces| {
@@ -90,7 +90,8 @@ impl Ordered {
         let task = tokio::spawn(async move {
             let result = state.run(receiver, &words).await;
             if let Err(error) = &result {
-                let _ = words.send(Word::Failed(io::Error::new(error.kind(), error.to_string())));
+                let _ = words
+                    .send(StreamReport::Failed(io::Error::new(error.kind(), error.to_string())));
             }
             result
         });
@@ -157,7 +158,7 @@ impl State {
     async fn run(
         mut self,
         mut orders: UnboundedReceiver<Order>,
-        words: &UnboundedSender<Word>,
+        words: &UnboundedSender<StreamReport>,
     ) -> io::Result<()> {
         let mut judged = false;
         loop {
@@ -165,9 +166,10 @@ impl State {
                 judged = true;
                 self.writer.flush().await?;
                 for (wanted, hasher) in &self.hashers {
-                    let _ = words.send(Word::Whole { wanted: *wanted, actual: hasher.finish() });
+                    let _ = words
+                        .send(StreamReport::Whole { wanted: *wanted, actual: hasher.finish() });
                 }
-                let _ = words.send(Word::Written(self.front));
+                let _ = words.send(StreamReport::Written(self.front));
             }
             let Some(order) = orders.recv().await else { break };
             match order {
@@ -200,7 +202,7 @@ impl State {
     }
 
     /// Let go of what comes last, but of nothing that a piece's hash has taken in already.
-    fn shed(&mut self, slots: usize, words: &UnboundedSender<Word>) {
+    fn shed(&mut self, slots: usize, words: &UnboundedSender<StreamReport>) {
         let hashed_to = self.piece.as_ref().map_or(self.proved_to, |piece| piece.hashed_to);
         let from = self.front.max(hashed_to);
         let mut freed = 0;
@@ -209,27 +211,27 @@ impl State {
         {
             let (at, buffer) = last.remove_entry();
             freed += buffer.slots();
-            let _ = words.send(Word::Shed(Range::of_len(at, buffer.len() as u64)));
+            let _ = words.send(StreamReport::Shed(Range::of_len(at, buffer.len() as u64)));
         }
     }
 
     /// Judge and write whatever has its turn.
-    async fn advance(&mut self, words: &UnboundedSender<Word>) -> io::Result<()> {
+    async fn advance(&mut self, words: &UnboundedSender<StreamReport>) -> io::Result<()> {
         loop {
             let verdict = self.hash_piece();
             match verdict {
                 Some(Ok(range)) => {
                     self.proved_to = range.end;
-                    let _ = words.send(Word::Good(range));
+                    let _ = words.send(StreamReport::Good(range));
                 }
                 Some(Err((range, actual))) if self.front > range.start => {
                     self.waiting.clear();
-                    let _ = words.send(Word::TooLate(range, actual));
+                    let _ = words.send(StreamReport::TooLate(range, actual));
                     return Ok(());
                 }
                 Some(Err((range, actual))) => {
                     self.drop_piece(range);
-                    let _ = words.send(Word::Bad(range, actual));
+                    let _ = words.send(StreamReport::Bad(range, actual));
                     return Ok(());
                 }
                 None => {}
@@ -280,7 +282,11 @@ impl State {
     }
 
     /// Write what has come, up to `limit` at most.
-    async fn write_to(&mut self, limit: u64, words: &UnboundedSender<Word>) -> io::Result<()> {
+    async fn write_to(
+        &mut self,
+        limit: u64,
+        words: &UnboundedSender<StreamReport>,
+    ) -> io::Result<()> {
         while self.front < limit {
             let Some((&at, _)) = self.waiting.range(..=self.front).next_back() else { break };
             let Some(buffer) = self.waiting.remove(&at) else { break };
@@ -301,7 +307,7 @@ impl State {
             if end > limit {
                 self.waiting.insert(at, buffer);
             }
-            let _ = words.send(Word::Written(self.front));
+            let _ = words.send(StreamReport::Written(self.front));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use swath_model::{Range, Time};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::coverage::Coverage;
-use super::ordered::{Ordered, Word};
+use super::ordered::{Ordered, StreamReport};
 use crate::verify::Proof;
 
 /// The ordered stream.
@@ -22,9 +22,9 @@ pub(super) struct Output {
     /// Since when it waits for bytes for which there is no buffer.
     pub starved_since: Option<Time>,
     /// What it reports.
-    pub words: UnboundedReceiver<Word>,
+    pub words: UnboundedReceiver<StreamReport>,
     /// By which it reports.
-    pub sender: UnboundedSender<Word>,
+    pub sender: UnboundedSender<StreamReport>,
 }
 
 impl Default for Output {

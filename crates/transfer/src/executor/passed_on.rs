@@ -1,8 +1,8 @@
 //! Groups of a tree that relays passed on: proved by the source itself before anything vouches for
 //! them.
 //!
-//! A group comes with its seal, and whoever can change the one on the way can change the other. So
-//! the seals of what came through relays are asked for once more, of the source without relays: 32
+//! A group comes with its group hash, and whoever can change the one on the way can change the other. So
+//! the group hashes of what came through relays are asked for once more, of the source without relays: 32
 //! bytes for each group of 256 KiB. Until then such groups are written, but neither journaled nor
 //! counted as proved.
 
@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use swath_model::{Range, RangeSet};
-use swath_source::Seal;
+use swath_source::GroupHash;
 use tokio::time::sleep;
 
 use super::Ended;
 use super::sealed::sealed_of;
 use super::sink::JobDone;
 use super::state::Run;
-use crate::tree::seals_of;
+use crate::tree::group_hashes_of;
 use swath_plan::routes::Fault;
 
 /// What relays passed on, and is not proved.
@@ -36,7 +36,7 @@ pub(super) struct PassedOn {
 /// A group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
-    seal: Seal,
+    group_hash: GroupHash,
     source: usize,
     /// In bytes of the plain file.
     range: Range,
@@ -50,7 +50,11 @@ impl PassedOn {
 
 impl Run<'_> {
     /// Groups that `source` brought are written; whether they wait for a proof.
-    pub(super) fn waits_for_proof(&mut self, source: usize, good: &[(Range, u64, Seal)]) -> bool {
+    pub(super) fn waits_for_proof(
+        &mut self,
+        source: usize,
+        good: &[(Range, u64, GroupHash)],
+    ) -> bool {
         if !self.sources.get(source).is_some_and(|entry| entry.is_passed()) {
             return false;
         }
@@ -58,8 +62,8 @@ impl Run<'_> {
         if tree.passed_on.is_hopeless {
             return false;
         }
-        for &(range, number, seal) in good {
-            tree.passed_on.groups.insert(number, Group { seal, source, range });
+        for &(range, number, group_hash) in good {
+            tree.passed_on.groups.insert(number, Group { group_hash, source, range });
         }
         self.prove_some(AT_ONCE);
         true
@@ -73,7 +77,7 @@ impl Run<'_> {
         self.tree.as_ref().is_none_or(|tree| tree.passed_on.is_empty())
     }
 
-    /// Ask the source for seals, if so many wait for that.
+    /// Ask the source for group hashes, if so many wait for that.
     fn prove_some(&mut self, least: usize) {
         let Some(tree) = &mut self.tree else { return };
         let passed_on = &mut tree.passed_on;
@@ -86,20 +90,20 @@ impl Run<'_> {
         };
         let batch = std::mem::replace(&mut passed_on.groups, rest);
         passed_on.asked += 1;
-        let (url, trust) = (tree.pass.taking.seals.clone(), tree.pass.taking.trust);
+        let (url, trust) = (tree.pass.taking.group_hashes.clone(), tree.pass.taking.trust);
         let net = self.engine.net.clone();
         // One that has answered before is waited for; one that never has is perhaps reached by relays
         // alone.
         let waits = if passed_on.has_told { &WAITS_S[..] } else { &WAITS_S[..1] };
         self.jobs.add(async move {
             let numbers: RangeSet = batch.keys().map(|&number| Range::of_len(number, 1)).collect();
-            let mut told = seals_of(&net, &url, trust, &numbers).await;
+            let mut told = group_hashes_of(&net, &url, trust, &numbers).await;
             for &wait_s in waits {
                 if told.is_ok() {
                     break;
                 }
                 sleep(Duration::from_secs(wait_s)).await;
-                told = seals_of(&net, &url, trust, &numbers).await;
+                told = group_hashes_of(&net, &url, trust, &numbers).await;
             }
             JobDone::Proved { batch, told }
         });
@@ -110,18 +114,18 @@ impl Run<'_> {
         self.tree.as_ref().is_some_and(|tree| tree.passed_on.is_hopeless)
     }
 
-    /// The source has told the seals of these groups, or has not.
+    /// The source has told the group hashes of these groups, or has not.
     pub(super) fn proved(
         &mut self,
         batch: BTreeMap<u64, Group>,
-        told: Result<Vec<Seal>, String>,
+        told: Result<Vec<GroupHash>, String>,
     ) -> Result<(), Ended> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
         tree.passed_on.asked -= 1;
-        let seals = match told {
-            Ok(seals) => {
+        let group_hashes = match told {
+            Ok(group_hashes) => {
                 tree.passed_on.has_told = true;
-                seals
+                group_hashes
             }
             Err(why) => {
                 let bytes: u64 = batch.values().map(|group| group.range.len()).sum();
@@ -139,8 +143,8 @@ impl Run<'_> {
             }
         };
         let mut wrong: BTreeMap<usize, u64> = BTreeMap::new();
-        for ((_, group), seal) in batch.into_iter().zip(seals) {
-            if group.seal == seal {
+        for ((_, group), group_hash) in batch.into_iter().zip(group_hashes) {
+            if group.group_hash == group_hash {
                 self.coverage.verified_bytes += group.range.len();
                 if let Some(tree) = &mut self.tree {
                     tree.written.push(group.range);

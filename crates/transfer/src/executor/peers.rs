@@ -30,7 +30,7 @@ use crate::request::Destination;
 #[derive(Default)]
 pub(super) struct Peers {
     /// Blocks of what came, by the number of the source.
-    kept: BTreeMap<usize, Kept>,
+    kept: BTreeMap<usize, SeenBlocks>,
     /// Questions under way.
     asked: u32,
     /// Those of each mirror that may be under way.
@@ -48,7 +48,7 @@ pub(super) struct Peers {
 
 /// Blocks of what one source delivered, each of its bytes as likely as any other.
 #[derive(Default)]
-struct Kept {
+struct SeenBlocks {
     seen_bytes: u64,
     blocks: Vec<Block>,
 }
@@ -62,7 +62,7 @@ struct Dispute {
     asked: Vec<usize>,
 }
 
-impl Kept {
+impl SeenBlocks {
     /// Takes in that `bytes` came at `at`.
     fn see(&mut self, at: u64, bytes: &[u8]) {
         let len = bytes.len() as u64;
@@ -309,7 +309,7 @@ mod tests {
         let part: Vec<u8> = (0..1 << 17).map(|at: u32| (at / 4096) as u8).collect();
         let mut hits = [0; 16];
         for _ in 0..400 {
-            let mut kept = Kept::default();
+            let mut kept = SeenBlocks::default();
             for number in 0..16 {
                 kept.see(number << 17, &part);
             }
@@ -324,7 +324,7 @@ mod tests {
             assert!(kept.take().is_empty(), "nothing new has come");
         }
         assert!(hits.iter().all(|&hits| (15..110).contains(&hits)), "{hits:?}");
-        let mut kept = Kept::default();
+        let mut kept = SeenBlocks::default();
         kept.see(5, b"tiny");
         assert_eq!(kept.take()[0].bytes, b"tiny");
         (0..64).for_each(|number| kept.see(number << 20, &[0; 1 << 20]));

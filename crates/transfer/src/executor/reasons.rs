@@ -16,7 +16,7 @@ impl Run<'_> {
         let asked = self.sources.iter().filter(|source| !self.is_unasked(source));
         let reasons: Vec<Reason> = asked
             .map(|source| {
-                let why = source.barren.why().or(source.reason.as_ref()).cloned();
+                let why = source.no_progress.why().or(source.reason.as_ref()).cloned();
                 let why = why.unwrap_or_else(|| match source.state {
                     SourceState::Silent => "it went silent".into(),
                     _ if self.has_given_all(source) => "all that it holds has come".into(),

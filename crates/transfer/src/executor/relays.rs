@@ -21,7 +21,7 @@ use super::ways::Ways;
 use crate::observe::SourceState;
 
 /// What is heard of a relay.
-pub(super) enum Word {
+pub(super) enum RelayReport {
     /// What it told, or why it did not.
     About(About),
     /// It is well: from the beginning, or by now.
@@ -40,8 +40,8 @@ pub(super) struct About {
 
 /// What relays have told of themselves.
 pub(super) struct Relays {
-    pub(super) words: UnboundedReceiver<Word>,
-    sender: UnboundedSender<Word>,
+    pub(super) words: UnboundedReceiver<RelayReport>,
+    sender: UnboundedSender<RelayReport>,
     has_asked: bool,
     /// When relays were last asked what they are.
     asked_at: Time,
@@ -159,7 +159,7 @@ impl Run<'_> {
             let told = net.about_relay(&url, &to).await;
             let names_port = url.port().is_some();
             let told = told.map_err(|error| Why::NoRelay { names_port, error: Box::new(error) });
-            let _ = words.send(Word::About(About { relay, about, told, is_further }));
+            let _ = words.send(RelayReport::About(About { relay, about, told, is_further }));
         });
     }
 
@@ -176,7 +176,7 @@ impl Run<'_> {
                 match timeout(WELL_WITHIN, net.about_relay(&url, &[])).await {
                     Ok(Ok(_)) => {
                         let was_silent = has_failed || began.elapsed() >= SILENT;
-                        let _ = words.send(Word::Well { relay, was_silent });
+                        let _ = words.send(RelayReport::Well { relay, was_silent });
                         return;
                     }
                     Ok(Err(_)) => sleep(WELL_AGAIN).await,
@@ -207,11 +207,11 @@ impl Run<'_> {
     }
 
     /// A relay has told of itself, or has not.
-    pub(super) fn relay_told(&mut self, word: Word) {
+    pub(super) fn relay_told(&mut self, word: RelayReport) {
         let now = self.now();
         let About { relay: site, about, told, is_further } = match word {
-            Word::About(about) => about,
-            Word::Well { relay: site, was_silent } => {
+            RelayReport::About(about) => about,
+            RelayReport::Well { relay: site, was_silent } => {
                 if was_silent && let Some(ways) = &mut self.ways {
                     ways.relays.unreached.remove(&site);
                     ways.relays.lost.remove(&site);

@@ -1,4 +1,4 @@
-//! A pass over a tree: what comes is whole groups with their seals, and goes to the tree's stage.
+//! A pass over a tree: what comes is whole groups with their group hashes, and goes to the tree's stage.
 //!
 //! The executor counts in bytes of the sealed file, as planner and lanes do; the stage and the index
 //! count in bytes of the plain one.
@@ -10,7 +10,9 @@ use swath_model::index::{Index, Lack};
 use swath_model::{Buffer, Range, RangeSet, SwathId};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
-use swath_source::{Class, LaneError, Seal, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed};
+use swath_source::{
+    Class, GroupHash, LaneError, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed,
+};
 use swath_store::tree::{Keeper, Stage, StageError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use url::Url;
@@ -32,7 +34,7 @@ pub(crate) struct Pass {
     pub index: Arc<RwLock<Index>>,
     /// Where the files go.
     pub stage: Arc<Stage>,
-    /// Takes down the seals of what is right.
+    /// Takes down the group hashes of what is right.
     pub keeper: Option<Arc<Keeper>>,
     /// For the lanes.
     pub length: Arc<SealedLength>,
@@ -74,7 +76,7 @@ pub(super) struct Tree {
     is_complete: bool,
     /// Written and not journaled, in bytes of the plain file.
     pub(super) written: Vec<Range>,
-    /// Of each source: where it tells which files changed, and how often it sent what its seal
+    /// Of each source: where it tells which files changed, and how often it sent what its group hash
     /// does not fit.
     pub(super) sources: Vec<TreeSource>,
     /// A source does not know the walk any more.
@@ -103,11 +105,11 @@ pub(super) struct TreeSource {
 #[derive(Debug, Default)]
 pub(super) struct Placed {
     /// Whole groups that are written and right: in bytes of the plain file, their numbers and seals.
-    good: Vec<(Range, u64, Seal)>,
+    good: Vec<(Range, u64, GroupHash)>,
     /// With bytes in them that the source says are not as in its index, and whether they are written
     /// all the same.
     void: Vec<(Range, bool)>,
-    /// Not what their seals say.
+    /// Not what their group hashes say.
     bad: Vec<Range>,
 }
 
@@ -294,7 +296,7 @@ impl Run<'_> {
                 let whose = tree.pass.taking.name.clone();
                 return Err(GetError::Index { whose, reason }.into());
             }
-            // Of a group that may yet grow nobody can say where its seal is.
+            // Of a group that may yet grow nobody can say where its group hash is.
             None => growth.size_bytes - growth.size_bytes % GROUP_BYTES,
         };
         let size_bytes = sealed_bytes(plain_bytes);
@@ -322,14 +324,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Groups with their seals came.
+    /// Groups with their group hashes came.
     pub(super) fn sealed_chunk(
         &mut self,
         source: usize,
         swath: SwathId,
         offset: u64,
         buffer: Buffer,
-        seals: Vec<Seal>,
+        group_hashes: Vec<GroupHash>,
     ) {
         let now = self.now();
         self.clock.last_arrival = now;
@@ -366,7 +368,7 @@ impl Run<'_> {
         let disk = self.engine.disk.clone();
         self.jobs.add(async move {
             let place = move || {
-                let placed = place(&stage, offset, &buffer, &seals, &new, &last)?;
+                let placed = place(&stage, offset, &buffer, &group_hashes, &new, &last)?;
                 keep(keeper.as_deref(), &placed.good)?;
                 Ok::<_, StageError>(placed)
             };
@@ -480,13 +482,13 @@ impl Run<'_> {
     }
 }
 
-/// Check groups against their seals and write those of `new` (ranges of the sealed file) that are
+/// Check groups against their group hashes and write those of `new` (ranges of the sealed file) that are
 /// right; of those that are void, those in `takes_void`. Blocks.
 fn place(
     stage: &Stage,
     offset: u64,
     bytes: &[u8],
-    seals: &[Seal],
+    group_hashes: &[GroupHash],
     new: &[Range],
     takes_void: &RangeSet,
 ) -> Result<Placed, StageError> {
@@ -500,7 +502,7 @@ fn place(
         }
         None => Ok(()),
     };
-    for (at, seal) in seals.iter().enumerate() {
+    for (at, group_hash) in group_hashes.iter().enumerate() {
         let start = offset + at as u64 * GROUP_BYTES;
         let end = (start + GROUP_BYTES).min(offset + bytes.len() as u64);
         let group = Range::new(start, end.max(start));
@@ -512,8 +514,8 @@ fn place(
         let number = start / GROUP_BYTES;
         let data = &bytes[(start - offset) as usize..(group.end - offset) as usize];
         let value = group_value(number, data);
-        let is_void = value.iter().zip(seal).all(|(own, theirs)| *theirs == !*own);
-        if value != *seal && !is_void {
+        let is_void = value.iter().zip(group_hash).all(|(own, theirs)| *theirs == !*own);
+        if value != *group_hash && !is_void {
             write(&mut run)?;
             placed.bad.push(group);
             continue;
@@ -526,7 +528,7 @@ fn place(
                 continue;
             }
         } else {
-            placed.good.push((group, number, *seal));
+            placed.good.push((group, number, *group_hash));
         }
         run = match run {
             Some(before) => Some(Range::new(before.start, group.end)),
@@ -537,11 +539,11 @@ fn place(
     Ok(placed)
 }
 
-/// Take down the seals of groups that are right.
-fn keep(keeper: Option<&Keeper>, good: &[(Range, u64, Seal)]) -> Result<(), StageError> {
+/// Take down the group hashes of groups that are right.
+fn keep(keeper: Option<&Keeper>, good: &[(Range, u64, GroupHash)]) -> Result<(), StageError> {
     let Some(keeper) = keeper else { return Ok(()) };
-    for (_, number, seal) in good {
-        let kept = keeper.keep(*number, seal);
+    for (_, number, group_hash) in good {
+        let kept = keeper.keep(*number, group_hash);
         let path = keeper.path().to_owned();
         kept.map_err(|source| StageError::Io { doing: "write", path, source })?;
     }
@@ -561,5 +563,5 @@ fn joined(ranges: Vec<Range>) -> Vec<Range> {
     all.iter().collect()
 }
 
-/// A source that sends so many groups that do not fit their seals is not asked any more.
+/// A source that sends so many groups that do not fit their group hashes is not asked any more.
 const STRIKES_MAX: u32 = 3;

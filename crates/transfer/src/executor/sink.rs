@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use swath_model::digest::Digest;
 use swath_model::{Buffer, Range};
-use swath_source::{Facts, Seal};
+use swath_source::{Facts, GroupHash};
 use swath_store::{CommitError, ReadError, Record, WriteError};
 
 use super::Ended;
@@ -39,8 +39,8 @@ pub(super) enum JobDone {
     TreeChecked { result: Result<(), GetError> },
     /// What came of a tree so far is in its journal.
     TreeCommitted { result: Result<(), GetError> },
-    /// The source has told the seals of groups that relays passed on, or why it has not.
-    Proved { batch: BTreeMap<u64, Group>, told: Result<Vec<Seal>, String> },
+    /// The source has told the group hashes of groups that relays passed on, or why it has not.
+    Proved { batch: BTreeMap<u64, Group>, told: Result<Vec<GroupHash>, String> },
     /// What a source says of its file without relays, where it has said it.
     Witnessed { source: usize, is_mute: bool, told: Option<Box<Facts>> },
     /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use swath_model::{Range, RangeSet};
 use swath_plan::routes::Fault;
-use swath_source::{Carriage, Facts, Source};
+use swath_source::{Facts, RelayMode, Source};
 
 use super::agree::{Agreement, Version};
-use super::barren::Barren;
 use super::deliverer::Deliverer;
 use super::figures::Figures;
+use super::no_progress::NoProgress;
 use super::ways::OnRoute;
 use crate::observe::SourceState;
 use crate::reason::{Reason, Why};
@@ -133,7 +133,7 @@ pub(super) struct SourceEntry {
     pub short_lanes: u32,
     /// It turned out not to hold all that it was to hold.
     pub was_short: bool,
-    pub barren: Barren,
+    pub no_progress: NoProgress,
     pub figures: Figures,
     /// Where it belongs in the graph of routes.
     pub on_route: Option<OnRoute>,
@@ -166,7 +166,7 @@ impl SourceEntry {
 
     /// Whether relays answer its requests, and see what they pass on.
     pub fn is_passed(&self) -> bool {
-        self.source.relaying().is_some_and(|it| it.carriage == Carriage::Passed)
+        self.source.relaying().is_some_and(|it| it.relay_mode == RelayMode::Forward)
     }
 
     /// Of which nothing is known yet.
@@ -186,7 +186,7 @@ impl SourceEntry {
             failures: 0,
             short_lanes: 0,
             was_short: false,
-            barren: Barren::default(),
+            no_progress: NoProgress::default(),
             figures: Figures::default(),
             on_route: None,
             lanes_max: None,

@@ -138,7 +138,9 @@ impl Run<'_> {
             );
             self.note(text.trim_end().to_owned(), true);
         }
-        if let ([one], [_]) = (&usable[..], &last[..]) {
+        if let ([one], [by]) = (&usable[..], &last[..])
+            && one == by
+        {
             self.sources[*one].figures.corrupt += 1;
             if self.sources[*one].figures.corrupt >= ALONE_TRIES {
                 let why =
@@ -299,3 +301,39 @@ const TRIES_MAX: usize = 8;
 const ALONE_TRIES: u32 = 4;
 /// Further bad pieces are not told one by one; whoever delivered them is, in the end.
 const NOTES_MAX: u64 = 16;
+
+#[cfg(test)]
+mod tests {
+    use swath_model::digest::Hasher;
+    use swath_source::MemorySource;
+
+    use super::*;
+    use crate::engine::{Engine, EngineOptions};
+    use crate::observe::Event;
+    use crate::request::Request;
+
+    /// Pieces that a liar delivered were charged to the only source that was left, once the liar was
+    /// out: after four of them nobody was left.
+    #[tokio::test]
+    async fn what_a_source_that_is_out_delivered_is_not_charged_to_the_last_one() {
+        let engine = Engine::start(EngineOptions::default()).unwrap();
+        let mut observer = |_: &Event| {};
+        let mut request = Request::to_writer(tokio::io::sink());
+        for name in ["liar", "good"] {
+            request = request.source(MemorySource::of(name, vec![0; 100]));
+        }
+        let mut run = Run::new(&engine, request, &mut observer);
+        for at in [0, 1] {
+            run.sources[at].accepted = Some(true);
+        }
+        run.drop_source(0, "it delivered corrupt data");
+        let liar = run.persistence.id_of(0);
+        for number in 0..2 * u64::from(ALONE_TRIES) {
+            let actual = Hasher::digest(Algorithm::Blake3, &number.to_le_bytes());
+            let bad = Try { deliverers: vec![liar], actual, parts: Vec::new() };
+            run.suspect(Range::of_len(number * 10, 10), bad).unwrap();
+        }
+        assert!(run.sources.is_usable(1));
+        assert_eq!(run.sources[1].figures.corrupt, 0);
+    }
+}

@@ -14,10 +14,10 @@ use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{
     Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
 };
-use swath_source::{Carriage, Sealable};
+use swath_source::{RelayMode, Sealable};
 use url::Url;
 
-use super::relays::{Relays, Word};
+use super::relays::{RelayReport, Relays};
 use super::sources::SourceEntry;
 use super::state::Run;
 use crate::observe::Event;
@@ -132,7 +132,7 @@ impl Ways {
     }
 
     /// The next word of a relay; for ever none if there are no relays.
-    pub async fn word(ways: &mut Option<Box<Ways>>) -> Word {
+    pub async fn word(ways: &mut Option<Box<Ways>>) -> RelayReport {
         match ways {
             Some(ways) => match ways.relays.words.recv().await {
                 Some(word) => word,
@@ -444,13 +444,13 @@ impl Run<'_> {
             .map(|&site| ways.sites.get(site).map(|site| site.url.clone()))
             .collect();
         let Some(urls) = urls else { return };
-        let carriage = ways.routes.carriage();
+        let relay_mode = ways.routes.relay_mode();
         let end = self.sources[direct].source.url();
-        if self.engine.net.awaits_keys(&urls, end, carriage) {
+        if self.engine.net.awaits_keys(&urls, end, relay_mode) {
             self.defer(way, replica, route, on_trial);
             return;
         }
-        if carriage == Carriage::Passed
+        if relay_mode == RelayMode::Forward
             && self.sources[direct].source.has_secrets()
             && let Some(last) = urls.last()
         {
@@ -477,7 +477,7 @@ impl Run<'_> {
                 }
             }
         }
-        let is_bare = carriage == Carriage::Carried && !urls.is_empty() && end.scheme() == "http";
+        let is_bare = relay_mode == RelayMode::Tunnel && !urls.is_empty() && end.scheme() == "http";
         let origin = ways.sites.number_of(end);
         let name = ways.sites.get(origin).map(|site| site.name.clone()).unwrap_or_default();
         let is_news = is_bare && ways.routes.note_lost(&format!("{name} bare"));
@@ -489,7 +489,7 @@ impl Run<'_> {
             .sum();
         let id = SourceId(self.sources.len() as u32);
         let far = Duration::from_secs_f64(far_s.clamp(0.0, 60.0));
-        let source = self.sources[direct].source.by_way_of(&urls, carriage, far);
+        let source = self.sources[direct].source.by_way_of(&urls, relay_mode, far);
         let Some(source) = source else {
             let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
             ways.router.handle(failed, now);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::StagedDepot;
-use super::errand::Mirrors;
+use super::depot_fetch::Mirrors;
 use crate::observe::{Event, Observer, SourceState};
 use swath_model::units;
 

@@ -8,8 +8,8 @@
 //! `depots` keeps what is known of each depot, `round` joins them with the planner, `errand` is one
 //! fetch of one depot, `watch` notices those that are gone.
 
+mod depot_fetch;
 mod depots;
-mod errand;
 mod rates;
 mod round;
 mod watch;
@@ -423,7 +423,7 @@ impl Staging<'_> {
                 Ok((about, open, lease)) => {
                     let depot = &mut self.depots[at];
                     depot.rtt = trip(&about);
-                    depot.mirrors = errand::Mirrors::new(at, open);
+                    depot.mirrors = depot_fetch::Mirrors::new(at, open);
                     depot.left = lease.left;
                     depot.lease = Some(lease);
                 }

@@ -13,8 +13,8 @@ use swath_source::{DepotError, Fetched, Net, display_name};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 
+use super::depot_fetch::{DepotFetch, DepotReport};
 use super::depots::{self, Condition, Depot};
-use super::errand::{Errand, Said};
 use super::rates::Rates;
 use super::watch::{self, Watch};
 use super::{File, StageError, since};
@@ -30,8 +30,8 @@ pub(super) struct Round<'a> {
     depots: &'a mut [Depot],
     planner: Planner,
     lanes: BTreeMap<LaneId, Lane>,
-    sender: Sender<Said>,
-    words: Receiver<Said>,
+    sender: Sender<DepotReport>,
+    words: Receiver<DepotReport>,
     /// What each depot is given none of in this round: what it held before, and what others took.
     barred: Vec<RangeSet>,
     /// What each depot has brought in this round.
@@ -71,7 +71,7 @@ struct Task {
     heard_at: Instant,
     /// The lane ends with it.
     is_last: bool,
-    _errand: Errand,
+    _errand: DepotFetch,
 }
 
 impl Task {
@@ -325,7 +325,8 @@ impl<'a> Round<'a> {
         let is_new = depot.failing_since.is_none();
         let at = own.depot;
         let words = self.sender.clone();
-        let errand = Errand::begin(self.net, &lease.write, replica, range, (lane, swath), words);
+        let errand =
+            DepotFetch::begin(self.net, &lease.write, replica, range, (lane, swath), words);
         own.task = Some(Task {
             swath,
             mirror,
@@ -345,8 +346,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn hear(&mut self, said: Said, observer: &mut dyn Observer) {
-        let Said { lane, swath, word } = said;
+    fn hear(&mut self, said: DepotReport, observer: &mut dyn Observer) {
+        let DepotReport { lane, swath, word } = said;
         let Some(own) = self.lanes.get_mut(&lane) else { return };
         // What was given up may have been telling something just then.
         let Some(task) = own.task.as_mut().filter(|task| task.swath == swath) else { return };

@@ -1,4 +1,4 @@
-//! What a folder has of a tree, by content: the source tells the seals of groups, and we compute
+//! What a folder has of a tree, by content: the source tells the group hashes of groups, and we compute
 //! those of the same groups here, both at the same time.
 
 use std::path::Path;
@@ -7,7 +7,9 @@ use std::sync::Arc;
 use futures_util::future::{join, join_all};
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::{Range, RangeSet};
-use swath_source::{Download, Net, SEAL_BYTES, Seal, Trust, fetch_part, sealed_bytes, to_sealed};
+use swath_source::{
+    Download, GroupHash, Net, SEAL_BYTES, Trust, fetch_part, sealed_bytes, to_sealed,
+};
 use swath_store::tree::{Content, KeptIndex, Stage};
 use url::Url;
 
@@ -17,9 +19,9 @@ use crate::error::GetError;
 use crate::observe::{Event, Observer};
 use swath_model::units;
 
-/// Who knows the seals of a tree.
+/// Who knows the group hashes of a tree.
 #[derive(Clone)]
-pub(super) enum Seals {
+pub(super) enum GroupHashes {
     /// A server.
     Of {
         /// Where to ask, but for which groups.
@@ -38,20 +40,28 @@ pub(super) enum Seals {
     },
 }
 
-impl Seals {
+impl GroupHashes {
     /// Those of the source of an index.
-    pub fn of(taking: &Taking) -> Seals {
-        Seals::Of { url: taking.seals.clone(), trust: taking.trust, name: taking.name.clone() }
+    pub fn of(taking: &Taking) -> GroupHashes {
+        GroupHashes::Of {
+            url: taking.group_hashes.clone(),
+            trust: taking.trust,
+            name: taking.name.clone(),
+        }
     }
 
-    async fn tell(&self, engine: &Engine, batch: &RangeSet) -> Result<Vec<Seal>, GetError> {
+    async fn tell(&self, engine: &Engine, batch: &RangeSet) -> Result<Vec<GroupHash>, GetError> {
         let (told, name) = match self {
-            Seals::Of { url, trust, name } => (ask(&engine.net, url, *trust, batch).await, name),
-            Seals::Kept { file, name } => {
+            GroupHashes::Of { url, trust, name } => {
+                (ask(&engine.net, url, *trust, batch).await, name)
+            }
+            GroupHashes::Kept { file, name } => {
                 let (file, batch) = (Arc::clone(file), batch.clone());
                 let read = move || {
                     let groups = batch.iter().flat_map(|range| range.start..range.end);
-                    groups.map(|group| file.seal(group)).collect::<std::io::Result<Vec<Seal>>>()
+                    groups
+                        .map(|group| file.seal(group))
+                        .collect::<std::io::Result<Vec<GroupHash>>>()
                 };
                 let read = engine.disk.work(read).await.map_err(GetError::Thread)?;
                 (read.map_err(|error| error.to_string()), name)
@@ -68,13 +78,13 @@ impl Seals {
 /// there.
 pub(super) async fn each(
     engine: &Engine,
-    seals: &Seals,
+    group_hashes: &GroupHashes,
     content: &Content,
     mut groups: RangeSet,
-    mut take: impl FnMut(u64, Seal, Option<Seal>) -> std::io::Result<()>,
+    mut take: impl FnMut(u64, GroupHash, Option<GroupHash>) -> std::io::Result<()>,
 ) -> Result<(), GetError> {
     while let Some(batch) = next_batch(&mut groups) {
-        let told = join(seals.tell(engine, &batch), values(engine, content, &batch)).await;
+        let told = join(group_hashes.tell(engine, &batch), values(engine, content, &batch)).await;
         let (theirs, ours) = (told.0?, told.1?);
         let numbers = batch.iter().flat_map(|range| range.start..range.end);
         for (group, (theirs, ours)) in numbers.zip(theirs.into_iter().zip(ours)) {
@@ -113,8 +123,8 @@ pub(super) async fn same(
     let text =
         format!("comparing the content of {} on both sides", units::bytes(bytes.min(size_bytes)));
     observer.observe(&Event::note(0.0, text, false));
-    let seals = Seals::of(taking);
-    each(engine, &seals, &content, candidates, |group, theirs, ours| {
+    let group_hashes = GroupHashes::of(taking);
+    each(engine, &group_hashes, &content, candidates, |group, theirs, ours| {
         if ours == Some(theirs) {
             let start = group * GROUP_BYTES;
             same.insert(Range::new(start, (start + GROUP_BYTES).min(size_bytes)));
@@ -159,16 +169,16 @@ async fn ends(
     Ok(())
 }
 
-/// A block of the source, if it can be had as its seal says: it is of use, but not needed.
+/// A block of the source, if it can be had as its group hash says: it is of use, but not needed.
 async fn block(net: &Net, taking: &Taking, group: u64, size_bytes: u64) -> Option<Vec<u8>> {
     let start = group * GROUP_BYTES;
     let end = (start + GROUP_BYTES).min(size_bytes);
     let sealed = Range::new(to_sealed(start), sealed_bytes(end));
     let (_, mut bytes) = fetch_part(net, &taking.sealed, taking.trust, sealed).await.ok()?;
     let data_bytes = usize::try_from(end - start).ok()?;
-    let seal = bytes.get(data_bytes..)? == group_value(group, bytes.get(..data_bytes)?);
+    let group_hash = bytes.get(data_bytes..)? == group_value(group, bytes.get(..data_bytes)?);
     bytes.truncate(data_bytes);
-    seal.then_some(bytes)
+    group_hash.then_some(bytes)
 }
 
 /// Take groups for one request off the front.
@@ -190,7 +200,7 @@ async fn values(
     engine: &Engine,
     content: &Content,
     batch: &RangeSet,
-) -> Result<Vec<Option<Seal>>, GetError> {
+) -> Result<Vec<Option<GroupHash>>, GetError> {
     let all: Vec<u64> = batch.iter().flat_map(|range| range.start..range.end).collect();
     let share = all.len().div_ceil(engine.cores.clamp(1, THREADS_MAX)).max(1);
     let parts = all.chunks(share).map(|groups| {
@@ -205,13 +215,13 @@ async fn values(
     Ok(values)
 }
 
-/// The seals of groups there, in order. The error is a reason.
+/// The group hashes of groups there, in order. The error is a reason.
 pub(crate) async fn ask(
     net: &Net,
     url: &Url,
     trust: Trust,
     batch: &RangeSet,
-) -> Result<Vec<Seal>, String> {
+) -> Result<Vec<GroupHash>, String> {
     let groups: Vec<String> =
         batch.iter().map(|range| format!("{}-{}", range.start, range.end - 1)).collect();
     let mut url = url.clone();
@@ -230,11 +240,11 @@ pub(crate) async fn ask(
             return Err("it tells too many".to_owned());
         }
     }
-    let (seals, rest) = bytes.as_chunks::<{ SEAL_BYTES as usize }>();
+    let (group_hashes, rest) = bytes.as_chunks::<{ SEAL_BYTES as usize }>();
     if bytes.len() < most || !rest.is_empty() {
         return Err("it tells too few".to_owned());
     }
-    Ok(seals.to_vec())
+    Ok(group_hashes.to_vec())
 }
 
 /// Groups of one request: 1 GiB, some seconds of work for a disk …

@@ -49,8 +49,8 @@ pub(crate) struct Taking {
     pub top: Option<Top>,
     /// Where the sealed file of this walk is.
     pub sealed: Url,
-    /// Where the seals of its groups are to be had without them.
-    pub seals: Url,
+    /// Where the group hashes of its groups are to be had without them.
+    pub group_hashes: Url,
     /// Where the numbers of files that changed since are.
     pub changed: Url,
     /// Which of the replicas it is of.
@@ -188,7 +188,7 @@ pub(crate) fn begin(
     // What is not understood is as good as nothing.
     let top = download.field("swath-top").and_then(|top| top.parse().ok());
     let sealed = with_query(&mirror.url, &format!("swath=sealed&walk={walk}"));
-    let seals = with_query(&mirror.url, &format!("swath=seals&walk={walk}"));
+    let group_hashes = with_query(&mirror.url, &format!("swath=seals&walk={walk}"));
     let changed = with_query(&mirror.url, &format!("swath=changed&walk={walk}"));
     let index = Arc::new(RwLock::new(Index::new()));
     let (sender, growth) = watch::channel(Growth::default());
@@ -199,7 +199,7 @@ pub(crate) fn begin(
         growth,
         top,
         sealed,
-        seals,
+        group_hashes,
         changed,
         replica: at,
         trust: mirror.trust,

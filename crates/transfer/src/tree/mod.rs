@@ -28,8 +28,8 @@ use crate::error::GetError;
 use crate::executor::{self, Pass, PassEnd};
 use crate::observe::{Event, Observer, SourceState, Summary, Verified};
 use crate::request::{Destination, Mirror, Request};
-use content::Seals;
-pub(crate) use content::ask as seals_of;
+use content::GroupHashes;
+pub(crate) use content::ask as group_hashes_of;
 use index::Wanted;
 pub(crate) use index::{Growth, Taking, read};
 use passes::{Passes, no_more, once_more};
@@ -131,7 +131,7 @@ impl TreeSummary {
         self.changed.is_empty() && is_whole(&self.absent)
     }
 
-    /// What was left alone was not proved by the seals of what came: say by what it was judged.
+    /// What was left alone was not proved by the group hashes of what came: say by what it was judged.
     fn tell_kept(&mut self, compare: Compare, kept_entries: u64) {
         let (kept, transfer) = (self.kept_files, &mut self.transfer);
         transfer.kept_files = kept;
@@ -224,7 +224,7 @@ pub(crate) async fn copy(
         let (mut pass, request_of_pass) = begun;
         pass.fetched_before_bytes = passes.fetched_bytes();
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
-        let (keeper, seals) = (pass.keeper.clone(), Seals::of(&pass.taking));
+        let (keeper, group_hashes) = (pass.keeper.clone(), GroupHashes::of(&pass.taking));
         // Its state is large, and would be moved on the stack.
         let ended = executor::run_pass(engine, request_of_pass, pass, observer, stop, is_first);
         let end = Box::pin(ended).await;
@@ -290,7 +290,8 @@ pub(crate) async fn copy(
                     outcome.spared = spared;
                 }
                 if let Some(keeper) = keeper {
-                    verify::keep(engine, keeper, &seals, &index, &request.destination).await?;
+                    verify::keep(engine, keeper, &group_hashes, &index, &request.destination)
+                        .await?;
                 }
                 // What is not there is not proved either.
                 if !outcome.is_whole() && std::mem::take(&mut outcome.transfer.proved) {
@@ -505,7 +506,7 @@ async fn begin(
 /// How a pass is planned.
 fn plan_of(request: &TreeRequest) -> Config {
     Config {
-        // Groups and their seals come together or not at all.
+        // Groups and their group hashes come together or not at all.
         grid_bytes: UNIT_BYTES,
         unit_bytes: UNIT_BYTES,
         // Our own server does not mind, and on long routes the index takes its time already.

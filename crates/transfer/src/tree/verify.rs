@@ -9,7 +9,7 @@ use swath_model::index::{Counts, Index};
 use swath_model::{Range, RangeSet};
 use swath_store::tree::{Content, Filter, Keeper, KeptIndex, Wrong, check_entries};
 
-use super::content::{Seals, each};
+use super::content::{GroupHashes, each};
 use super::index;
 use crate::engine::Engine;
 use crate::error::GetError;
@@ -32,7 +32,7 @@ pub(crate) async fn verify(
     against: &Against,
     mut take: impl FnMut(Wrong, &[u8]) + Send,
 ) -> Result<Counts, GetError> {
-    let (index, seals) = match against {
+    let (index, group_hashes) = match against {
         Against::Kept(path) => {
             let file = path.clone();
             let read = engine.disk.work(move || KeptIndex::open(&file)).await;
@@ -40,7 +40,7 @@ pub(crate) async fn verify(
             let (file, index) = read.map_err(GetError::Thread)?.map_err(|error| {
                 GetError::Index { whose: name.clone(), reason: error.to_string() }
             })?;
-            (Arc::new(RwLock::new(index)), Seals::Kept { file: Arc::new(file), name })
+            (Arc::new(RwLock::new(index)), GroupHashes::Kept { file: Arc::new(file), name })
         }
         Against::Now(mirror, filter) => {
             let replicas = std::slice::from_ref(mirror);
@@ -48,7 +48,7 @@ pub(crate) async fn verify(
                 index::Wanted { filter: Filter::clone(filter), ..index::Wanted::default() };
             let mut taking = index::take_first(engine, replicas, &wanted).await?;
             taking.wait().await?;
-            (Arc::clone(&taking.index), Seals::of(&taking))
+            (Arc::clone(&taking.index), GroupHashes::of(&taking))
         }
     };
     let looked = {
@@ -76,7 +76,7 @@ pub(crate) async fn verify(
         wrong.into_iter().filter(|(what, _)| lacks(*what)).map(|(_, path)| path).collect();
     let mut bad = RangeSet::full(content.groups());
     bad.subtract(&candidates);
-    each(engine, &seals, &content, candidates, |group, theirs, ours| {
+    each(engine, &group_hashes, &content, candidates, |group, theirs, ours| {
         if ours != Some(theirs) {
             bad.insert(Range::new(group, group + 1));
         }
@@ -105,12 +105,12 @@ pub(crate) async fn verify(
     Ok(counts)
 }
 
-/// Write down the index of a tree that was copied, with the seals of all its groups: those that
+/// Write down the index of a tree that was copied, with the group hashes of all its groups: those that
 /// did not come with this copy the source tells.
 pub(super) async fn keep(
     engine: &Engine,
     keeper: Arc<Keeper>,
-    seals: &Seals,
+    group_hashes: &GroupHashes,
     index: &Arc<RwLock<Index>>,
     folder: &Path,
 ) -> Result<(), GetError> {
@@ -118,7 +118,7 @@ pub(super) async fn keep(
     let content = engine.disk.work(move || Content::open(&there, of)).await;
     let content = content.map_err(GetError::Thread)?.map_err(GetError::Keep)?;
     let missing = keeper.missing(content.groups());
-    each(engine, seals, &content, missing, |group, theirs, ours| {
+    each(engine, group_hashes, &content, missing, |group, theirs, ours| {
         // Of what changed at the source since, the copy is as the index says.
         let ours = ours.filter(|ours| ours.iter().zip(&theirs).all(|(own, their)| *their == !*own));
         keeper.keep(group, &ours.unwrap_or(theirs))

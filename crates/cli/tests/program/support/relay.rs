@@ -202,7 +202,7 @@ impl Two {
     }
 }
 
-/// A relay that forges: it changes a tree's bytes, and the seals so that they fit. One request a
+/// A relay that forges: it changes a tree's bytes, and the group hashes so that they fit. One request a
 /// connection, and blocks of just one group.
 pub struct Forger {
     pub url: String,
@@ -260,9 +260,9 @@ fn forge(request: &str, counts: &Mutex<u32>) -> Vec<u8> {
     let body = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     let length = answer.len() - body;
     if length > 32 && answer.starts_with(b"HTTP/1.1 206") {
-        let (data, seal) = answer[body..].split_at_mut(length - 32);
+        let (data, group_hash) = answer[body..].split_at_mut(length - 32);
         data[0] ^= 1;
-        seal.copy_from_slice(&swath_model::digest::blake3_tree::group_value(0, data));
+        group_hash.copy_from_slice(&swath_model::digest::blake3_tree::group_value(0, data));
         *counts.lock().unwrap() += 1;
     }
     answer

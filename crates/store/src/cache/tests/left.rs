@@ -72,7 +72,7 @@ fn whatever_the_disk_makes_of_the_files_what_is_read_is_right() {
                     bytes[file][block..block + 4096].copy_from_slice(&old);
                 }
                 _ => {
-                    // The data and the seals of the other, and not its head.
+                    // The data and the group hashes of the other, and not its head.
                     let old = bytes[other][4096..].to_vec();
                     bytes[file][4096..].copy_from_slice(&old);
                 }

@@ -11,7 +11,7 @@ use swath_model::RangeSet;
 use super::*;
 
 const GROUP: u64 = 256 << 10;
-/// A head, a group and a block of seals.
+/// A head, a group and a block of group hashes.
 const ONE: u64 = GROUP + 8192;
 
 fn key(name: &str, validator: &str) -> Key {
@@ -252,7 +252,7 @@ fn some_of_the_disk_is_left_to_others() {
 
 #[test]
 fn what_lies_in_the_folder_is_bounded_and_counted_to_the_block() {
-    // 900 files of a byte, for which 4 MiB were given, took 6 MiB: blocks of seals were not counted.
+    // 900 files of a byte, for which 4 MiB were given, took 6 MiB: blocks of group hashes were not counted.
     let folder = tempfile::tempdir().unwrap();
     let small = 2 << 20;
     let (cache, _) = Cache::open(folder.path(), small).unwrap();
@@ -272,7 +272,7 @@ fn what_lies_in_the_folder_is_bounded_and_counted_to_the_block() {
             is_true(&cache, small, "small files");
         }
     }
-    // With seals in three blocks.
+    // With group hashes in three blocks.
     let size_bytes = 300 * GROUP - 5000;
     let large = key("large", "1");
     drop(cache);
@@ -292,7 +292,7 @@ fn what_lies_in_the_folder_is_bounded_and_counted_to_the_block() {
         };
         // As one that breaks off before it says what it has written.
         other.file.write(at, b"a").unwrap();
-        other.file.write_seal(other.inner.layout.group_at(at).start, &[1; 32]).unwrap();
+        other.file.write_group_hash(other.inner.layout.group_at(at).start, &[1; 32]).unwrap();
         drop(fetch);
     }
     assert_eq!((cache.room().taken_bytes, on_disk_bytes(folder.path())), before);

@@ -176,8 +176,8 @@ fn many_clients_of_many_files_in_a_small_cache_read_what_is_right() {
                 let held = entry.held();
                 let groups = layout.groups_of(Range::new(0, 2 * GROUP));
                 let taken = groups.filter(|group| held.bytes_within(*group) > 0).count() as u64;
-                let seals_bytes = if taken > 0 { 4096 } else { 0 };
-                sum += taken * GROUP + seals_bytes + layout.head_bytes;
+                let group_hashes_bytes = if taken > 0 { 4096 } else { 0 };
+                sum += taken * GROUP + group_hashes_bytes + layout.head_bytes;
             }
         }
     }

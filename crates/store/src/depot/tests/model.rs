@@ -327,13 +327,13 @@ mod contents {
     fn any_fact() -> impl Strategy<Value = Fact> {
         prop_oneof![
             2 => any_range().prop_map(|range| Fact::Whole { range }),
-            4 => (any_range(), any::<u8>()).prop_map(|(range, seal)| {
+            4 => (any_range(), any::<u8>()).prop_map(|(range, group_hash)| {
                 let group = range.start / GROUP * GROUP;
                 let range = Range::new(range.start, range.end.min(group + GROUP));
-                Fact::Piece { range, seal: [seal; 32] }
+                Fact::Piece { range, group_hash: [group_hash; 32] }
             }),
             1 => any_range().prop_map(|range| Fact::Bad { range }),
-            1 => any_range().prop_map(|range| Fact::Piece { range, seal: [0; 32] }),
+            1 => any_range().prop_map(|range| Fact::Piece { range, group_hash: [0; 32] }),
         ]
     }
 

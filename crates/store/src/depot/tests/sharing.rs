@@ -121,7 +121,7 @@ fn after_a_seal_that_could_not_be_written_the_offset_is_behind_what_can_be_commi
     let folder = tempfile::tempdir().unwrap();
     let clock = Hands::new();
     let depot = open(folder.path(), &clock);
-    // A file that takes the bytes and does not grow for the seals behind them.
+    // A file that takes the bytes and does not grow for the group hashes behind them.
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(rustix::fs::memfd_create(c"swath-test", flags).unwrap());
     file.set_len(2 * GROUP).unwrap();
@@ -235,7 +235,7 @@ fn pieces_are_bounded_and_adjoining_ones_go_on() {
         }
     }
     let Some((at, StoreError::TooScattered { .. })) = refused else { panic!("{refused:?}") };
-    // The gaps are filled all the same, bytewise, and few seals are left of them.
+    // The gaps are filled all the same, bytewise, and few group hashes are left of them.
     for gap in (0..at).step_by(2) {
         depot.store(&lease.write, gap, &content(Range::of_len(gap, 1))).unwrap();
     }

@@ -5,7 +5,7 @@
 //! encapsulated key and the ciphertext in base64url, a point between them. The clear text begins with
 //! the time at which it was sealed, by the clock of the one who is to open it: it can be used for
 //! [`LASTS_S`] seconds. The encapsulated key is another one each time, and so tells whether something is
-//! used again ([`SealingKey::spend`]).
+//! used again ([`HpkeKey::spend`]).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_128 as SUITE;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicKey};
 
 /// The key of one relay.
-pub struct SealingKey {
+pub struct HpkeKey {
     secret: HpkePrivateKey,
     public: String,
     /// What was used, and until when it could be used again otherwise.
@@ -35,7 +35,7 @@ pub struct Opened {
 
 /// Why nothing can be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SealingError {
+pub enum HpkeError {
     /// The key is none.
     #[error("what is said to be a relay's key is none")]
     Key,
@@ -57,15 +57,15 @@ pub enum SealingError {
     Full,
 }
 
-impl SealingKey {
+impl HpkeKey {
     /// A new one.
     ///
     /// # Errors
-    /// [`SealingError::Key`] if the system has no randomness.
-    pub fn new() -> Result<SealingKey, SealingError> {
-        let (public, secret) = SUITE.generate_key_pair().map_err(|_| SealingError::Key)?;
+    /// [`HpkeError::Key`] if the system has no randomness.
+    pub fn new() -> Result<HpkeKey, HpkeError> {
+        let (public, secret) = SUITE.generate_key_pair().map_err(|_| HpkeError::Key)?;
         let public = URL_SAFE_NO_PAD.encode(public.0);
-        Ok(SealingKey { secret, public, used: Mutex::default() })
+        Ok(HpkeKey { secret, public, used: Mutex::default() })
     }
 
     /// What others seal with.
@@ -77,24 +77,24 @@ impl SealingKey {
     /// age does not matter.
     ///
     /// # Errors
-    /// [`SealingError::Closed`] and [`SealingError::TooOld`].
+    /// [`HpkeError::Closed`] and [`HpkeError::TooOld`].
     pub fn open(
         &self,
         sealed: &str,
         purpose: &str,
         now_s: Option<u64>,
-    ) -> Result<Opened, SealingError> {
-        let closed = |_| SealingError::Closed;
-        let (enc, text) = sealed.split_once('.').ok_or(SealingError::Closed)?;
-        let enc = URL_SAFE_NO_PAD.decode(enc).map_err(|_| SealingError::Closed)?;
-        let text = URL_SAFE_NO_PAD.decode(text).map_err(|_| SealingError::Closed)?;
+    ) -> Result<Opened, HpkeError> {
+        let closed = |_| HpkeError::Closed;
+        let (enc, text) = sealed.split_once('.').ok_or(HpkeError::Closed)?;
+        let enc = URL_SAFE_NO_PAD.decode(enc).map_err(|_| HpkeError::Closed)?;
+        let text = URL_SAFE_NO_PAD.decode(text).map_err(|_| HpkeError::Closed)?;
         let enc = EncapsulatedSecret(enc);
         let clear = SUITE.open(&enc, INFO, purpose.as_bytes(), &text, &self.secret);
         let clear = clear.map_err(closed)?;
-        let (time, text) = clear.split_first_chunk::<8>().ok_or(SealingError::Closed)?;
+        let (time, text) = clear.split_first_chunk::<8>().ok_or(HpkeError::Closed)?;
         let sealed_at_s = u64::from_be_bytes(*time);
         if now_s.is_some_and(|now_s| now_s.abs_diff(sealed_at_s) > LASTS_S) {
-            return Err(SealingError::TooOld);
+            return Err(HpkeError::TooOld);
         }
         Ok(Opened { text: text.to_vec(), number: enc.0, sealed_at_s })
     }
@@ -102,26 +102,26 @@ impl SealingKey {
     /// It is used now, and cannot be again.
     ///
     /// # Errors
-    /// [`SealingError::Used`] if it was before; [`SealingError::Full`].
-    pub fn spend(&self, opened: &Opened, now_s: u64) -> Result<(), SealingError> {
+    /// [`HpkeError::Used`] if it was before; [`HpkeError::Full`].
+    pub fn spend(&self, opened: &Opened, now_s: u64) -> Result<(), HpkeError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.contains_key(&opened.number) {
-            return Err(SealingError::Used);
+            return Err(HpkeError::Used);
         }
         if used.len() >= USED_MAX {
             used.retain(|_, until_s| *until_s >= now_s);
         }
         if used.len() >= USED_MAX {
-            return Err(SealingError::Full);
+            return Err(HpkeError::Full);
         }
         used.insert(opened.number.clone(), opened.sealed_at_s.saturating_add(LASTS_S));
         Ok(())
     }
 }
 
-impl fmt::Debug for SealingKey {
+impl fmt::Debug for HpkeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SealingKey({})", self.public)
+        write!(f, "HpkeKey({})", self.public)
     }
 }
 
@@ -129,13 +129,13 @@ impl fmt::Debug for SealingKey {
 /// its clock.
 ///
 /// # Errors
-/// [`SealingError::Key`] if the key is none.
-pub fn seal(public: &str, purpose: &str, text: &[u8], now_s: u64) -> Result<String, SealingError> {
-    let bytes = URL_SAFE_NO_PAD.decode(public).map_err(|_| SealingError::Key)?;
+/// [`HpkeError::Key`] if the key is none.
+pub fn seal(public: &str, purpose: &str, text: &[u8], now_s: u64) -> Result<String, HpkeError> {
+    let bytes = URL_SAFE_NO_PAD.decode(public).map_err(|_| HpkeError::Key)?;
     let key = HpkePublicKey(bytes);
     let clear = [&now_s.to_be_bytes()[..], text].concat();
     let sealed = SUITE.seal(INFO, purpose.as_bytes(), &clear, &key);
-    let (enc, text) = sealed.map_err(|_| SealingError::Key)?;
+    let (enc, text) = sealed.map_err(|_| HpkeError::Key)?;
     Ok(format!("{}.{}", URL_SAFE_NO_PAD.encode(enc.0), URL_SAFE_NO_PAD.encode(text)))
 }
 
@@ -151,7 +151,7 @@ pub enum Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Returns it as the purpose of [`seal`] and [`SealingKey::open`].
+    /// Returns it as the purpose of [`seal`] and [`HpkeKey::open`].
     pub fn purpose(&self) -> String {
         match self {
             Pass::Read(asked) => format!("pass to read\n{asked}"),
@@ -173,39 +173,39 @@ mod tests {
 
     #[test]
     fn what_is_sealed_opens_for_its_key_and_its_purpose_alone() {
-        let (key, other) = (SealingKey::new().unwrap(), SealingKey::new().unwrap());
+        let (key, other) = (HpkeKey::new().unwrap(), HpkeKey::new().unwrap());
         let sealed = seal(key.public(), "https://a/f", b"Authorization: Bearer s", 1000).unwrap();
         assert_eq!(
             key.open(&sealed, "https://a/f", Some(1000)).unwrap().text,
             b"Authorization: Bearer s"
         );
-        assert_eq!(other.open(&sealed, "https://a/f", Some(1000)), Err(SealingError::Closed));
-        assert_eq!(key.open(&sealed, "https://a/g", Some(1000)), Err(SealingError::Closed));
+        assert_eq!(other.open(&sealed, "https://a/f", Some(1000)), Err(HpkeError::Closed));
+        assert_eq!(key.open(&sealed, "https://a/g", Some(1000)), Err(HpkeError::Closed));
         for at in 0..sealed.len() {
             let mut damaged = sealed.clone().into_bytes();
             damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
             let damaged = String::from_utf8(damaged).unwrap();
             assert_eq!(
                 key.open(&damaged, "https://a/f", Some(1000)),
-                Err(SealingError::Closed),
+                Err(HpkeError::Closed),
                 "{at}"
             );
         }
         for nonsense in ["", ".", "a.b", "=.=", "a"] {
-            assert_eq!(key.open(nonsense, "", Some(1000)), Err(SealingError::Closed), "{nonsense}");
+            assert_eq!(key.open(nonsense, "", Some(1000)), Err(HpkeError::Closed), "{nonsense}");
         }
-        assert_eq!(seal("AAAA", "", b"", 0), Err(SealingError::Key));
+        assert_eq!(seal("AAAA", "", b"", 0), Err(HpkeError::Key));
         assert!(!sealed.contains("Bearer") && !format!("{key:?}").contains("secret"));
     }
 
     /// Whoever passed a request on could repeat it as often as they liked, and for ever.
     #[test]
     fn what_was_sealed_can_be_used_once_and_for_a_while() {
-        let key = SealingKey::new().unwrap();
+        let key = HpkeKey::new().unwrap();
         let sealed = || seal(key.public(), "p", b"s", 1000).unwrap();
         let first = sealed();
         for late in [1000 - LASTS_S - 1, 1000 + LASTS_S + 1] {
-            assert_eq!(key.open(&first, "p", Some(late)), Err(SealingError::TooOld));
+            assert_eq!(key.open(&first, "p", Some(late)), Err(HpkeError::TooOld));
         }
         for now in [1000 - LASTS_S, 1000, 1000 + LASTS_S] {
             assert_eq!(key.open(&first, "p", Some(now)).unwrap().text, b"s");
@@ -213,7 +213,7 @@ mod tests {
         let opened = key.open(&first, "p", Some(1000)).unwrap();
         assert_eq!(key.spend(&opened, 1000), Ok(()));
         let again = key.open(&first, "p", Some(1000)).unwrap();
-        assert_eq!(key.spend(&again, 1000), Err(SealingError::Used));
+        assert_eq!(key.spend(&again, 1000), Err(HpkeError::Used));
         let next = key.open(&sealed(), "p", Some(1000)).unwrap();
         assert_eq!(key.spend(&next, 1000), Ok(()));
     }

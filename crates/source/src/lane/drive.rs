@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::AfterTrim;
 use super::event::LaneEventKind;
+use super::lane_conn::{Kind, LaneConn, TICK, Wake, Want};
 use super::own::{Next, OwnLane};
-use super::talk::{Kind, TICK, Talk, Wake, Want};
 use crate::error::LaneError;
 
 /// More requests than this are never out at once.
@@ -44,42 +44,44 @@ enum Turn {
 }
 
 impl OwnLane {
-    /// Talk until the connection or the lane ends.
-    pub async fn converse(&mut self, talk: &mut Talk) -> Next {
+    /// LaneConn until the connection or the lane ends.
+    pub async fn drive(&mut self, lane_conn: &mut LaneConn) -> Next {
         // A place in the pool's line; given up as soon as no buffer is wanted, as an unused
         // place would hold up those behind it.
         let mut place: Option<Take> = None;
         loop {
             self.obey_all();
             if self.is_over() {
-                self.note_lost_answers(talk);
+                self.note_lost_answers(lane_conn);
                 return Next::End(None);
             }
-            if let Some(next) = self.send(talk) {
+            if let Some(next) = self.send(lane_conn) {
                 return next;
             }
-            talk.window.keep(talk.http.conn(), self.window_bytes);
-            let turn = self.turn(talk);
+            lane_conn.window.keep(lane_conn.http.conn(), self.window_bytes);
+            let turn = self.turn(lane_conn);
             if !matches!(turn, Turn::Deliver(_)) {
                 place = None;
             }
             let left = match turn {
                 Turn::Again => None,
                 Turn::Leave(next) => Some(next),
-                Turn::Deliver(bytes) => self.deliver(talk, bytes, &mut place).await,
-                Turn::Skip(bytes) => self.skip(talk, bytes).await,
-                Turn::Finish => self.finish_answer(talk),
-                Turn::Frame if !talk.http.has_input() => self.wait(talk, Want::Input(0)).await,
-                Turn::Frame => self.frame(talk),
-                Turn::Head => match talk.http.head(false) {
-                    Ok(Some(head)) => self.on_head(talk, &head),
-                    Ok(None) => self.wait(talk, Want::Input(0)).await,
-                    Err(error) => Some(self.no_head(talk, &error)),
+                Turn::Deliver(bytes) => self.deliver(lane_conn, bytes, &mut place).await,
+                Turn::Skip(bytes) => self.skip(lane_conn, bytes).await,
+                Turn::Finish => self.finish_answer(lane_conn),
+                Turn::Frame if !lane_conn.http.has_input() => {
+                    self.wait(lane_conn, Want::Input(0)).await
+                }
+                Turn::Frame => self.frame(lane_conn),
+                Turn::Head => match lane_conn.http.head(false) {
+                    Ok(Some(head)) => self.on_head(lane_conn, &head),
+                    Ok(None) => self.wait(lane_conn, Want::Input(0)).await,
+                    Err(error) => Some(self.no_head(lane_conn, &error)),
                 },
                 Turn::Rest => {
-                    talk.last_progress = Instant::now();
-                    let want = if talk.passing.is_some() { Want::Nothing } else { Want::Rest };
-                    self.wait(talk, want).await
+                    lane_conn.last_progress = Instant::now();
+                    let want = if lane_conn.passing.is_some() { Want::Nothing } else { Want::Rest };
+                    self.wait(lane_conn, want).await
                 }
             };
             if let Some(next) = left {
@@ -89,16 +91,16 @@ impl OwnLane {
     }
 
     /// A lane closed while a pipelined answer did not come: the server may have lost the request.
-    fn note_lost_answers(&mut self, talk: &Talk) {
-        let patience = (talk.http.conn().rtt * 3).max(LOST_AFTER);
-        let waits = talk.passing.is_none()
-            && !talk.http.has_input()
-            && talk.last_progress.elapsed() > patience;
+    fn note_lost_answers(&mut self, lane_conn: &LaneConn) {
+        let patience = (lane_conn.http.conn().rtt * 3).max(LOST_AFTER);
+        let waits = lane_conn.passing.is_none()
+            && !lane_conn.http.has_input()
+            && lane_conn.last_progress.elapsed() > patience;
         if waits
-            && talk.http.conn().answers > 0
+            && lane_conn.http.conn().answers > 0
             && self.asks.front().is_some_and(|front| front.pipelined)
         {
-            self.pipeline_broke(talk);
+            self.pipeline_broke(lane_conn);
         }
     }
 
@@ -113,8 +115,8 @@ impl OwnLane {
     }
 
     /// Queue every request that may leave now. `Some` if this connection takes no more.
-    fn send(&mut self, talk: &mut Talk) -> Option<Next> {
-        if let Some(passing) = &talk.passing
+    fn send(&mut self, lane_conn: &mut LaneConn) -> Option<Next> {
+        if let Some(passing) = &lane_conn.passing
             && passing.kind == Kind::Stream
         {
             // The stream itself answers whatever is asked next.
@@ -138,29 +140,29 @@ impl OwnLane {
                 && (first_or_whole
                     || !quirks.pipelines
                     || out >= PIPELINE_LIMIT
-                    || !talk.http.reusable)
+                    || !lane_conn.http.reusable)
             {
                 return None;
             }
-            let served = talk.http.conn().answers + out as u64;
+            let served = lane_conn.http.conn().answers + out as u64;
             let exhausted = quirks.requests_per_connection.is_some_and(|limit| served >= limit)
-                || talk.answers_left.is_some_and(|left| out as u64 >= left);
+                || lane_conn.answers_left.is_some_and(|left| out as u64 >= left);
             if exhausted {
                 // What is out is still answered; with nothing out there is no use in staying.
-                talk.http.reusable &= out > 0;
+                lane_conn.http.reusable &= out > 0;
                 return (out == 0).then_some(Next::End(None));
             }
             let range = Range::new(position, end);
             let (accept, extra) = if first { self.source.first_wishes() } else { ("*/*", "") };
             if whole {
-                self.target.append_whole(talk.http.output(), accept, extra);
+                self.target.append_whole(lane_conn.http.output(), accept, extra);
             } else {
-                self.target.append(talk.http.output(), range, accept, extra);
+                self.target.append(lane_conn.http.output(), range, accept, extra);
             }
             self.asks.mark_sent(&self.target, whole);
             self.out.meter.count_request();
             if out == 0 {
-                talk.last_progress = Instant::now();
+                lane_conn.last_progress = Instant::now();
             }
         }
         None
@@ -177,11 +179,11 @@ impl OwnLane {
         }
     }
 
-    fn turn(&mut self, talk: &mut Talk) -> Turn {
-        let Some(passing) = &talk.passing else {
+    fn turn(&mut self, lane_conn: &mut LaneConn) -> Turn {
+        let Some(passing) = &lane_conn.passing else {
             return if self.asks.sent() > 0 { Turn::Head } else { Turn::Rest };
         };
-        let body = talk.http.body();
+        let body = lane_conn.http.body();
         if body.is_done() {
             return Turn::Finish;
         }
@@ -234,7 +236,7 @@ impl OwnLane {
     /// Move payload into the front ask's buffer.
     async fn deliver(
         &mut self,
-        talk: &mut Talk,
+        lane_conn: &mut LaneConn,
         bytes: u64,
         place: &mut Option<Take>,
     ) -> Option<Next> {
@@ -242,44 +244,45 @@ impl OwnLane {
             Ok(bytes) => bytes,
             Err(due) => {
                 *place = None;
-                let wake = self.wait_for_us(talk, Want::Until(due)).await;
-                return self.woken(talk, wake);
+                let wake = self.wait_for_us(lane_conn, Want::Until(due)).await;
+                return self.woken(lane_conn, wake);
             }
         };
         if let Some(take) = place {
-            let wake = self.wait_for_us(talk, Want::Buffer(take)).await;
+            let wake = self.wait_for_us(lane_conn, Want::Buffer(take)).await;
             if matches!(wake, Wake::Buffer(_)) {
                 *place = None;
             }
-            return self.woken(talk, wake);
+            return self.woken(lane_conn, wake);
         }
-        if !self.out.has_buffer() && talk.http.has_input() {
+        if !self.out.has_buffer() && lane_conn.http.has_input() {
             self.want_buffer(place);
             return None;
         }
-        if talk.http.has_input() {
+        if lane_conn.http.has_input() {
             let front = self.asks.front()?;
             let room = self.out.room(front, bytes);
-            let moved = talk.http.take_buffered(room);
-            self.delivered(talk, moved);
+            let moved = lane_conn.http.take_buffered(room);
+            self.delivered(lane_conn, moved);
             return None;
         }
-        if !self.out.has_buffer() && !talk.http.conn().is_plain() {
+        if !self.out.has_buffer() && !lane_conn.http.conn().is_plain() {
             // Only reading shows whether TLS has something; a little comes by way of the input.
-            return self.wait(talk, Want::Input(bytes)).await;
+            return self.wait(lane_conn, Want::Input(bytes)).await;
         }
         let front = self.asks.front()?;
-        let wake = talk.wait(&mut self.orders, &mut self.out, Want::Payload(front, bytes)).await;
+        let wake =
+            lane_conn.wait(&mut self.orders, &mut self.out, Want::Payload(front, bytes)).await;
         match wake {
             Wake::Readable => {
                 self.want_buffer(place);
                 None
             }
             Wake::Read(Ok(moved)) if moved > 0 => {
-                self.delivered(talk, moved);
+                self.delivered(lane_conn, moved);
                 None
             }
-            other => self.woken(talk, other),
+            other => self.woken(lane_conn, other),
         }
     }
 
@@ -291,9 +294,9 @@ impl OwnLane {
         }
     }
 
-    fn delivered(&mut self, talk: &mut Talk, bytes: usize) {
+    fn delivered(&mut self, lane_conn: &mut LaneConn, bytes: usize) {
         self.spend(bytes);
-        if let Some(passing) = &mut talk.passing {
+        if let Some(passing) = &mut lane_conn.passing {
             passing.at = passing.at.saturating_add(bytes as u64);
         }
         if let Some(front) = self.asks.front() {
@@ -302,51 +305,51 @@ impl OwnLane {
     }
 
     /// Throw payload away.
-    async fn skip(&mut self, talk: &mut Talk, bytes: u64) -> Option<Next> {
+    async fn skip(&mut self, lane_conn: &mut LaneConn, bytes: u64) -> Option<Next> {
         let bytes = match self.allowed(bytes) {
             Ok(bytes) => bytes,
             Err(due) => {
-                let wake = self.wait_for_us(talk, Want::Until(due)).await;
-                return self.woken(talk, wake);
+                let wake = self.wait_for_us(lane_conn, Want::Until(due)).await;
+                return self.woken(lane_conn, wake);
             }
         };
-        let skipped = if !talk.http.has_input() {
-            match talk.wait(&mut self.orders, &mut self.out, Want::Skip(bytes)).await {
+        let skipped = if !lane_conn.http.has_input() {
+            match lane_conn.wait(&mut self.orders, &mut self.out, Want::Skip(bytes)).await {
                 Wake::Read(Ok(skipped)) if skipped > 0 => skipped,
-                other => return self.woken(talk, other),
+                other => return self.woken(lane_conn, other),
             }
         } else {
-            talk.http.skip_buffered(bytes)
+            lane_conn.http.skip_buffered(bytes)
         };
         self.spend(skipped);
         self.out.meter.count_wasted(skipped as u64);
-        if let Some(passing) = &mut talk.passing {
+        if let Some(passing) = &mut lane_conn.passing {
             passing.at = passing.at.saturating_add(skipped as u64);
         }
         None
     }
 
-    fn frame(&mut self, talk: &mut Talk) -> Option<Next> {
-        let error = talk.http.frame().err()?;
+    fn frame(&mut self, lane_conn: &mut LaneConn) -> Option<Next> {
+        let error = lane_conn.http.frame().err()?;
         Some(Next::End(Some(LaneError::protocol(error.to_string()))))
     }
 
-    async fn wait(&mut self, talk: &mut Talk, want: Want<'_>) -> Option<Next> {
-        let wake = talk.wait(&mut self.orders, &mut self.out, want).await;
-        self.woken(talk, wake)
+    async fn wait(&mut self, lane_conn: &mut LaneConn, want: Want<'_>) -> Option<Next> {
+        let wake = lane_conn.wait(&mut self.orders, &mut self.out, want).await;
+        self.woken(lane_conn, wake)
     }
 
     /// Wait for something of our own: no silence of the source, and no pause of the sender.
-    async fn wait_for_us(&mut self, talk: &mut Talk, want: Want<'_>) -> Wake {
+    async fn wait_for_us(&mut self, lane_conn: &mut LaneConn, want: Want<'_>) -> Wake {
         self.out.meter.count_hold();
-        let wake = talk.wait(&mut self.orders, &mut self.out, want).await;
-        talk.last_progress = Instant::now();
+        let wake = lane_conn.wait(&mut self.orders, &mut self.out, want).await;
+        lane_conn.last_progress = Instant::now();
         self.out.meter.count_hold();
         wake
     }
 
     /// What every wake-up has in common.
-    fn woken(&mut self, talk: &mut Talk, wake: Wake) -> Option<Next> {
+    fn woken(&mut self, lane_conn: &mut LaneConn, wake: Wake) -> Option<Next> {
         match wake {
             Wake::Order(order) => {
                 self.obey(order);
@@ -360,25 +363,28 @@ impl OwnLane {
             // Nobody asked for anything, so nothing should come (some servers say 408 before
             // they close an idle connection).
             Wake::Read(Ok(bytes))
-                if bytes > 0 && talk.passing.is_none() && self.asks.sent() == 0 =>
+                if bytes > 0 && lane_conn.passing.is_none() && self.asks.sent() == 0 =>
             {
-                talk.http.reusable = false;
+                lane_conn.http.reusable = false;
                 // A relay that sends anything else has lost its place.
-                let is_odd = self.source.is_passed() && !talk.http.input().starts_with(b"HTTP/");
+                let is_odd =
+                    self.source.is_passed() && !lane_conn.http.input().starts_with(b"HTTP/");
                 let error = is_odd.then(|| LaneError::protocol("bytes that nobody asked for"));
                 Some(Next::End(error))
             }
             Wake::Read(Ok(bytes)) if bytes > 0 => None,
             // The library has told the end of a body.
-            Wake::Read(Ok(_)) if talk.passing.is_some() && talk.http.body().is_done() => None,
-            Wake::Read(Ok(_)) => Some(self.connection_ended(talk, None)),
-            Wake::Read(Err(error)) => Some(self.connection_ended(talk, Some(&error))),
-            Wake::Tick => self.look_around(talk),
+            Wake::Read(Ok(_)) if lane_conn.passing.is_some() && lane_conn.http.body().is_done() => {
+                None
+            }
+            Wake::Read(Ok(_)) => Some(self.connection_ended(lane_conn, None)),
+            Wake::Read(Err(error)) => Some(self.connection_ended(lane_conn, Some(&error))),
+            Wake::Tick => self.look_around(lane_conn),
         }
     }
 
-    fn look_around(&mut self, talk: &mut Talk) -> Option<Next> {
-        let silence = self.source.net().awake().silence(talk.last_progress);
+    fn look_around(&mut self, lane_conn: &mut LaneConn) -> Option<Next> {
+        let silence = self.source.net().awake().silence(lane_conn.last_progress);
         // A buffer must not lie around half full while others wait for one. (Of a sealed file only
         // whole groups can be handed over, and there nothing waits for its turn.)
         let slow = silence >= TICK || self.out.held_for() >= 2 * TICK;
@@ -389,7 +395,7 @@ impl OwnLane {
         let limit = self.source.net().timeout();
         let waits = self.asks.sent() > 0;
         (waits && silence >= limit).then(|| {
-            talk.http.reusable = false;
+            lane_conn.http.reusable = false;
             Next::End(Some(LaneError::Timeout { after: limit }))
         })
     }

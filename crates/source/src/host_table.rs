@@ -1,7 +1,7 @@
 //! What the run has learnt of hosts, for all of its files: how many connections they serve, whether
 //! they can be reached, how they keep connections, how they take a request for a range.
 //!
-//! A lane asks here before it connects ([`Hosts::admit`]), and waits while its host has as many
+//! A lane asks here before it connects ([`HostTable::admit`]), and waits while its host has as many
 //! connections as it allows, has asked for patience, or was not reached and is tried by another lane.
 //! A host that could not be reached for long costs no further file anything but now and then a try.
 
@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::LaneError;
-use crate::habits::{Conduct, Quirks, TIMES_TO_BELIEVE};
 use crate::http_source::HttpSource;
+use crate::quirks::{HostQuirks, Quirks, TIMES_TO_BELIEVE};
 use crate::target::Origin;
 
 /// The hosts of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts {
+pub(crate) struct HostTable {
     known: Mutex<HashMap<Origin, Host>>,
     /// Somebody who waits may have a reason to go on.
     changed: Notify,
@@ -45,7 +45,7 @@ struct Host {
     was_up: bool,
     /// It is not reached just now.
     down: Option<Down>,
-    conduct: Conduct,
+    host_quirks: HostQuirks,
 }
 
 /// A host that could not be reached, and since then has not been.
@@ -62,7 +62,7 @@ struct Down {
 /// A connection to a host, while it lives.
 #[derive(Debug)]
 pub(crate) struct Presence {
-    hosts: Arc<Hosts>,
+    hosts: Arc<HostTable>,
     origin: Origin,
     serves: bool,
     /// It tries whether the host is there again.
@@ -77,14 +77,14 @@ enum Admitted {
     Never(LaneError),
 }
 
-impl Hosts {
+impl HostTable {
     /// One more connection to this host, as soon as it may be: of `most` at once, and of no more than it
     /// serves.
     ///
     /// # Errors
     /// [`LaneError::Down`] if the host has not been reached for long.
     pub async fn admit(
-        self: &Arc<Hosts>,
+        self: &Arc<HostTable>,
         origin: &Origin,
         most: Option<u32>,
     ) -> Result<Presence, LaneError> {
@@ -103,7 +103,12 @@ impl Hosts {
         }
     }
 
-    fn try_admit(self: &Arc<Hosts>, origin: &Origin, most: Option<u32>, now: Instant) -> Admitted {
+    fn try_admit(
+        self: &Arc<HostTable>,
+        origin: &Origin,
+        most: Option<u32>,
+        now: Instant,
+    ) -> Admitted {
         let mut tries = false;
         {
             let mut known = self.lock();
@@ -187,13 +192,17 @@ impl Hosts {
     }
 
     /// How it keeps connections.
-    pub fn conduct(&self, origin: &Origin) -> Conduct {
-        self.lock().get(origin).map(|there| there.conduct).unwrap_or_default()
+    pub fn host_quirks(&self, origin: &Origin) -> HostQuirks {
+        self.lock().get(origin).map(|there| there.host_quirks).unwrap_or_default()
     }
 
     /// Note what a connection shows of that.
-    pub fn note_conduct<T>(&self, origin: &Origin, what: impl FnOnce(&mut Conduct) -> T) -> T {
-        what(&mut entry(&mut self.lock(), origin).conduct)
+    pub fn note_host_quirks<T>(
+        &self,
+        origin: &Origin,
+        what: impl FnOnce(&mut HostQuirks) -> T,
+    ) -> T {
+        what(&mut entry(&mut self.lock(), origin).host_quirks)
     }
 
     fn change(&self, origin: &Origin, how: impl FnOnce(&mut Host)) {
@@ -208,16 +217,17 @@ impl Hosts {
 impl HttpSource {
     /// How the server was seen to behave.
     pub fn quirks(&self) -> Quirks {
-        let ranges = self.note(|habits| habits.ranges);
+        let ranges = self.note(|file_quirks| file_quirks.ranges);
         let target = self.target();
-        let conduct = target.origin.as_ref().map(|origin| self.net().hosts().conduct(origin));
-        conduct.unwrap_or_default().quirks(ranges)
+        let host_quirks =
+            target.origin.as_ref().map(|origin| self.net().hosts().host_quirks(origin));
+        host_quirks.unwrap_or_default().quirks(ranges)
     }
 
     /// Note what a connection shows of how its host keeps connections.
-    pub(crate) fn note_conduct(&self, what: impl FnOnce(&mut Conduct)) {
+    pub(crate) fn note_host_quirks(&self, what: impl FnOnce(&mut HostQuirks)) {
         if let Some(origin) = self.target().origin.as_ref() {
-            self.net().hosts().note_conduct(origin, what);
+            self.net().hosts().note_host_quirks(origin, what);
         }
     }
 
@@ -385,14 +395,18 @@ mod tests {
         }
     }
 
-    async fn enters(hosts: &Arc<Hosts>, origin: &Origin, most: Option<u32>) -> Option<Presence> {
+    async fn enters(
+        hosts: &Arc<HostTable>,
+        origin: &Origin,
+        most: Option<u32>,
+    ) -> Option<Presence> {
         let admitted = tokio::time::timeout(Duration::from_millis(1), hosts.admit(origin, most));
         admitted.await.ok()?.ok()
     }
 
     #[test]
     fn a_host_that_refused_the_ranges_of_two_files_is_asked_for_none() {
-        let hosts = Hosts::default();
+        let hosts = HostTable::default();
         let (one, other) = (origin("http://a/"), origin("http://b/"));
         hosts.note(&one, false, true);
         assert!(!hosts.refuses_ranges(&one), "one file proves nothing");
@@ -406,7 +420,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_is_borne_where_more_connections_are_open_than_were_ever_served() {
-        let hosts = Arc::new(Hosts::default());
+        let hosts = Arc::new(HostTable::default());
         let origin = origin("http://a/");
         let mut one = hosts.admit(&origin, None).await.unwrap();
         assert_eq!(hosts.bears_refusals(&origin), 0, "whoever has one of ours means it");
@@ -427,7 +441,7 @@ mod tests {
     /// a refusal.
     #[tokio::test(start_paused = true)]
     async fn further_connections_wait_where_one_was_refused_beside_others() {
-        let hosts = Arc::new(Hosts::default());
+        let hosts = Arc::new(HostTable::default());
         let origin = origin("http://a/");
         let mut open = Vec::new();
         for _ in 0..4 {
@@ -448,7 +462,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_host_that_asked_for_patience_is_left_alone_by_all() {
-        let hosts = Arc::new(Hosts::default());
+        let hosts = Arc::new(HostTable::default());
         let origin = origin("http://a/");
         let mut only = hosts.admit(&origin, None).await.unwrap();
         only.is_put_off(Some(Duration::from_secs(5)));
@@ -462,7 +476,7 @@ mod tests {
     /// Each of a list's files on a dead host was tried for ten seconds, and held a job meanwhile.
     #[tokio::test(start_paused = true)]
     async fn a_dead_host_is_tried_by_one_at_a_time_and_given_up_for_all() {
-        let hosts = Arc::new(Hosts::default());
+        let hosts = Arc::new(HostTable::default());
         let origin = origin("http://a/");
         let mut tries = 0;
         let began = Instant::now();
@@ -493,7 +507,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_tried_and_left_leaves_the_try_to_others() {
-        let hosts = Arc::new(Hosts::default());
+        let hosts = Arc::new(HostTable::default());
         let origin = origin("http://a/");
         hosts.admit(&origin, None).await.unwrap().unreached(&refusal());
         tokio::time::sleep(RETRY_MAX).await;

@@ -16,11 +16,11 @@ use super::asks::Ask;
 use super::behind::Behind;
 use super::delivery::Delivery;
 use super::window::Window;
-use crate::hosts::Presence;
+use crate::host_table::Presence;
 use crate::net::{Conn, Http1Conn};
 
 /// A connection in use.
-pub(super) struct Talk {
+pub(super) struct LaneConn {
     pub http: Http1Conn,
     /// Writing failed; what the server still has to say is read nevertheless.
     pub write_broken: bool,
@@ -102,10 +102,10 @@ pub(super) enum Wake {
 /// How often a waiting lane looks around.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
-impl Talk {
-    pub fn new(conn: Conn) -> Talk {
+impl LaneConn {
+    pub fn new(conn: Conn) -> LaneConn {
         let now = Instant::now();
-        Talk {
+        LaneConn {
             behind: Behind::new(&conn, now),
             window: Window::default(),
             http: Http1Conn::new(conn),

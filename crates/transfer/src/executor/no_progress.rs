@@ -17,7 +17,7 @@ use super::state::Run;
 
 /// How often in a row a source was of no use.
 #[derive(Debug, Default)]
-pub(super) struct Barren {
+pub(super) struct NoProgress {
     /// Connections.
     count: u32,
     /// When the last of them ended.
@@ -26,7 +26,7 @@ pub(super) struct Barren {
     why: Option<Why>,
 }
 
-impl Barren {
+impl NoProgress {
     /// What this source sends is no progress as long as nothing of use comes of it.
     pub fn is_it(&self) -> bool {
         self.count >= BORNE
@@ -40,14 +40,14 @@ impl Barren {
 
 impl Run<'_> {
     /// A lane of this source has brought something of use.
-    pub(super) fn bore_fruit(&mut self, source: usize) {
+    pub(super) fn made_progress(&mut self, source: usize) {
         if let Some(entry) = self.sources.get_mut(source) {
-            entry.barren = Barren::default();
+            entry.no_progress = NoProgress::default();
         }
     }
 
     /// A lane of this source has ended, with this error if it was not we who closed it.
-    pub(super) fn ended_barren(
+    pub(super) fn ended_without_progress(
         &mut self,
         source: usize,
         lane: &LaneEntry,
@@ -58,24 +58,24 @@ impl Run<'_> {
         let broke = error.is_some() || now.since(lane.heard_at) >= SILENT;
         let came = lane.lane.meter().body_bytes() > 0;
         let Some(entry) = self.sources.get_mut(source) else { return };
-        let follows = lane.opened_at >= entry.barren.last_at;
+        let follows = lane.opened_at >= entry.no_progress.last_at;
         if !broke || !came || lane.brought || !follows {
             return;
         }
-        entry.barren.count += 1;
-        entry.barren.last_at = now;
+        entry.no_progress.count += 1;
+        entry.no_progress.last_at = now;
         let what = if self.tree.is_some() { "a block is complete" } else { "anything new comes" };
         let how = error.map_or_else(|| "it falls silent".to_owned(), ToString::to_string);
         let words = format!("each answer ends before {what}: {how}");
-        entry.barren.why = Some(words.clone().into());
-        if entry.barren.count == BORNE {
+        entry.no_progress.why = Some(words.clone().into());
+        if entry.no_progress.count == BORNE {
             let name = entry.source.name().to_string();
             self.note(format!("{name}: {words}; nothing of them is of use"), true);
         }
     }
 }
 
-/// So many may be bad luck, as blocks that do not fit their seals may.
+/// So many may be bad luck, as blocks that do not fit their group hashes may.
 const BORNE: u32 = 3;
 /// A connection that has brought nothing for so long when we close it is closed for that.
 const SILENT: Duration = Duration::from_secs(1);

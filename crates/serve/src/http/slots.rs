@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::held::{Held, HeldHere};
 
 /// All places of a server.
-pub struct Seats {
+pub struct Slots {
     free: Arc<Semaphore>,
     /// For connections that wait.
     line: Arc<Semaphore>,
@@ -36,7 +36,7 @@ struct Listed {
 
 /// One place, taken by a connection, or waited for.
 #[derive(Default)]
-pub struct Seat {
+pub struct Slot {
     silent: Arc<Silent>,
     held: Held,
     call: Arc<Call>,
@@ -63,12 +63,12 @@ pub struct Silence<'a> {
     number: u64,
 }
 
-impl Seats {
+impl Slots {
     /// So many, and so many that wait for one.
-    pub fn new(count: usize, waiting: usize) -> Seats {
+    pub fn new(count: usize, waiting: usize) -> Slots {
         let semaphore =
             |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
-        Seats {
+        Slots {
             free: semaphore(count),
             line: semaphore(waiting),
             silent: Arc::default(),
@@ -77,9 +77,9 @@ impl Seats {
     }
 
     /// Take one, or wait with a request that can be read. `waits` is called if there is none yet.
-    pub async fn take(&self, waits: impl FnOnce()) -> Seat {
+    pub async fn take(&self, waits: impl FnOnce()) -> Slot {
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
-            return self.seat(Some(place), None);
+            return self.slot(Some(place), None);
         }
         waits();
         loop {
@@ -87,18 +87,18 @@ impl Seats {
             let (free, line) = (Arc::clone(&self.free), Arc::clone(&self.line));
             tokio::select! {
                 biased;
-                Ok(place) = free.acquire_owned() => return self.seat(Some(place), None),
+                Ok(place) = free.acquire_owned() => return self.slot(Some(place), None),
                 Ok(line) = line.acquire_owned() => {
                     let free = Arc::clone(&self.free);
-                    return self.seat(None, Some(Waits { free, line }));
+                    return self.slot(None, Some(Waits { free, line }));
                 }
                 () = sleep(CALL_EVERY) => {}
             }
         }
     }
 
-    fn seat(&self, place: Option<OwnedSemaphorePermit>, waits: Option<Waits>) -> Seat {
-        Seat {
+    fn slot(&self, place: Option<OwnedSemaphorePermit>, waits: Option<Waits>) -> Slot {
+        Slot {
             silent: Arc::clone(&self.silent),
             held: self.held.clone(),
             call: Arc::default(),
@@ -108,7 +108,7 @@ impl Seats {
     }
 }
 
-impl Seat {
+impl Slot {
     /// Whether it has no place yet.
     pub fn is_waiting(&self) -> bool {
         self.waits().is_some()

@@ -30,21 +30,21 @@ use super::moves::Moves;
 use super::pace::Pace;
 use super::received::PART_WITHIN;
 use super::response::{Content, Made, Make, Response};
-use super::seats::Seat;
+use super::slots::Slot;
 use super::stream::Stream;
 
 /// Serve one connection to its end.
-pub(crate) async fn serve_two<A: Answer>(
+pub(crate) async fn serve_http2<A: Answer>(
     stream: Stream,
     peer: SocketAddr,
     answers: Arc<A>,
-    seat: &Seat,
+    slot: &Slot,
 ) {
     let of_request = Arc::clone(&answers);
     // All answers of a connection share its part.
     let limit = answers.send_limit().cloned();
     let pace = limit.map(|limit| Arc::new(Mutex::new(Pace::new(Some(limit)))));
-    let held = seat.held();
+    let held = slot.held();
     let moves = Arc::new(Moves::new());
     let of_answers = Arc::clone(&moves);
     let (under_way, mut changes) = watch::channel(0);
@@ -76,12 +76,12 @@ pub(crate) async fn serve_two<A: Answer>(
         let is_silent = *changes.borrow_and_update() == 0;
         // A client that takes nothing of what it asked for, or sends nothing of what it announced.
         let is_stalled = !is_silent && moves.are_none();
-        let _silence = (is_silent || is_stalled).then(|| seat.silence());
+        let _silence = (is_silent || is_stalled).then(|| slot.silence());
         tokio::select! {
             () = streams.drive(connection.as_mut()) => return,
             () = answers.ending(true) => break,
-            () = seat.wanted(), if is_silent => break,
-            () = seat.wanted(), if is_stalled => return,
+            () = slot.wanted(), if is_silent => break,
+            () = slot.wanted(), if is_stalled => return,
             () = moves.change(is_stalled), if !is_silent => {}
             () = sleep(begins_within), if is_silent => break,
             _ = changes.changed() => begins_within = IDLE,

@@ -1,5 +1,5 @@
 //! How a server behaves, learnt from its answers and forgotten when later ones show otherwise: with
-//! one file ([`Habits`]), and on any connection ([`Conduct`], kept for the run in `hosts`).
+//! one file ([`FileQuirks`]), and on any connection ([`HostQuirks`], kept for the run in `hosts`).
 //!
 //! One odd answer proves nothing: a restart closes connections, and a network that breaks takes
 //! several with it at once. What counts must happen again, on a connection opened after the last
@@ -24,7 +24,7 @@ pub struct Quirks {
 
 /// How it keeps connections, whatever is asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Conduct {
+pub(crate) struct HostQuirks {
     pub fallback: bool,
     /// It mixed up pipelined answers: never again.
     pub confused: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Conduct {
 
 /// How it answers for one file.
 #[derive(Debug, Default)]
-pub(crate) struct Habits {
+pub(crate) struct FileQuirks {
     pub ranges: Option<bool>,
     /// Answers in a row that held next to nothing of what was asked for.
     meagre: u32,
@@ -70,7 +70,7 @@ pub(crate) enum End {
     Believed,
 }
 
-impl Conduct {
+impl HostQuirks {
     /// The same with what one file has shown of ranges.
     pub fn quirks(&self, ranges: Option<bool>) -> Quirks {
         let requests_per_connection = (self.closes >= TIMES_TO_BELIEVE).then_some(self.closes_at);
@@ -115,7 +115,7 @@ impl Conduct {
     }
 }
 
-impl Habits {
+impl FileQuirks {
     /// An answer held `bytes` of a range that is longer. `true` if that is how it always is.
     pub fn gave_less(&mut self, bytes: u64) -> bool {
         self.meagre = if bytes < MEAGRE_BYTES { self.meagre + 1 } else { 0 };
@@ -169,42 +169,42 @@ mod tests {
 
     #[test]
     fn what_befell_two_connections_at_once_happened_once() {
-        let mut habits = Conduct::default();
+        let mut file_quirks = HostQuirks::default();
         let opened = Instant::now();
         let later = opened + Duration::from_secs(1);
-        habits.pipeline_broken(opened, later);
-        habits.pipeline_broken(opened, later);
-        assert!(habits.quirks(None).pipelines);
+        file_quirks.pipeline_broken(opened, later);
+        file_quirks.pipeline_broken(opened, later);
+        assert!(file_quirks.quirks(None).pipelines);
         let reopened = later + Duration::from_secs(1);
-        habits.pipeline_broken(reopened, reopened);
-        assert!(!habits.quirks(None).pipelines);
-        habits.pipeline_works();
-        assert!(habits.quirks(None).pipelines);
+        file_quirks.pipeline_broken(reopened, reopened);
+        assert!(!file_quirks.quirks(None).pipelines);
+        file_quirks.pipeline_works();
+        assert!(file_quirks.quirks(None).pipelines);
     }
 
     #[test]
     fn a_limit_of_requests_is_forgotten_when_it_is_none() {
-        let mut habits = Conduct::default();
-        habits.closed_after(1, true);
-        habits.kept_after(1);
-        habits.closed_after(1, true);
-        assert_eq!(habits.quirks(None).requests_per_connection, None, "not in a row");
-        habits.closed_after(1, true);
-        let quirks = habits.quirks(None);
+        let mut file_quirks = HostQuirks::default();
+        file_quirks.closed_after(1, true);
+        file_quirks.kept_after(1);
+        file_quirks.closed_after(1, true);
+        assert_eq!(file_quirks.quirks(None).requests_per_connection, None, "not in a row");
+        file_quirks.closed_after(1, true);
+        let quirks = file_quirks.quirks(None);
         assert_eq!((quirks.requests_per_connection, quirks.pipelines), (Some(1), false));
-        habits.kept_after(1);
-        let quirks = habits.quirks(None);
+        file_quirks.kept_after(1);
+        let quirks = file_quirks.quirks(None);
         assert_eq!((quirks.requests_per_connection, quirks.pipelines), (None, true));
         // One that closes without a word says at each answer that it will not.
         for _ in 0..2 {
-            habits.kept_after(1);
-            habits.closed_after(1, false);
+            file_quirks.kept_after(1);
+            file_quirks.closed_after(1, false);
         }
-        assert_eq!(habits.quirks(None).requests_per_connection, Some(1));
-        habits.kept_after(1);
-        assert_eq!(habits.quirks(None).requests_per_connection, Some(1));
+        assert_eq!(file_quirks.quirks(None).requests_per_connection, Some(1));
+        file_quirks.kept_after(1);
+        assert_eq!(file_quirks.quirks(None).requests_per_connection, Some(1));
         // An ordinary limit stands while answers below it keep the connection.
-        let mut ordinary = Conduct::default();
+        let mut ordinary = HostQuirks::default();
         for _ in 0..2 {
             (1..100).for_each(|answer| ordinary.kept_after(answer));
             ordinary.closed_after(100, true);
@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn a_byte_at_a_time_is_too_little() {
-        let mut habits = Habits::default();
-        assert!((1..MEAGRE_TIMES).all(|_| !habits.gave_less(1)));
-        assert!(!habits.gave_less(MEAGRE_BYTES), "a server's own maximum");
-        assert!((1..MEAGRE_TIMES).all(|_| !habits.gave_less(1)));
-        assert!(habits.gave_less(1));
+        let mut file_quirks = FileQuirks::default();
+        assert!((1..MEAGRE_TIMES).all(|_| !file_quirks.gave_less(1)));
+        assert!(!file_quirks.gave_less(MEAGRE_BYTES), "a server's own maximum");
+        assert!((1..MEAGRE_TIMES).all(|_| !file_quirks.gave_less(1)));
+        assert!(file_quirks.gave_less(1));
     }
 }

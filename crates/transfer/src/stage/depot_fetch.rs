@@ -10,18 +10,18 @@ use super::Replica;
 
 /// What is heard of an errand.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct DepotReport {
     pub lane: LaneId,
     pub swath: SwathId,
     pub word: Result<Fetched, DepotError>,
 }
 
 /// A fetch that is under way; dropped, it ends.
-pub(super) struct Errand {
+pub(super) struct DepotFetch {
     _task: AbortOnDropHandle<()>,
 }
 
-impl Errand {
+impl DepotFetch {
     /// Send a depot to a replica for `range`; what it tells goes to `words`, the last of which is that
     /// it is done, or an error.
     pub fn begin(
@@ -30,15 +30,15 @@ impl Errand {
         replica: &Replica,
         range: Range,
         (lane, swath): (LaneId, SwathId),
-        words: Sender<Said>,
-    ) -> Errand {
+        words: Sender<DepotReport>,
+    ) -> DepotFetch {
         let (net, write, replica) = (net.clone(), write.clone(), replica.clone());
         let task = tokio::spawn(async move {
             // A depot that talks without end is not read any faster than it is heard.
             let say = async |word| {
                 let is_last = !matches!(word, Ok(Fetched::Came(_) | Fetched::Stored(_)));
                 // Nobody hears it where the round is over.
-                words.send(Said { lane, swath, word }).await.is_err() || is_last
+                words.send(DepotReport { lane, swath, word }).await.is_err() || is_last
             };
             let wish = DepotWish {
                 write: &write,
@@ -66,7 +66,7 @@ impl Errand {
                 }
             }
         });
-        Errand { _task: AbortOnDropHandle::new(task) }
+        DepotFetch { _task: AbortOnDropHandle::new(task) }
     }
 }
 
