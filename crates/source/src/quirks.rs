@@ -1,5 +1,5 @@
 //! How a server behaves, learnt from its answers and forgotten when later ones show otherwise: with
-//! one file ([`FileQuirks`]), and on any connection ([`HostQuirks`], kept for the run in `hosts`).
+//! one file ([`FileQuirks`]), and on any connection ([`HostQuirks`], kept for the run in `host_table`).
 //!
 //! One odd answer proves nothing: a restart closes connections, and a network that breaks takes
 //! several with it at once. What counts must happen again, on a connection opened after the last

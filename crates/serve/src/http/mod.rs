@@ -1,8 +1,8 @@
 //! HTTP as a server speaks it.
 //!
 //! `head` and `target` understand requests, from bytes; `response` is what is answered, and `body`
-//! its parts in memory; `connection` carries both over a `stream` by HTTP/1.1, `two` by
-//! HTTP/2; `seats` has places for connections; `records` keeps what is encrypted in step with young connections.
+//! its parts in memory; `connection` carries both over a `stream` by HTTP/1.1, `http2` by
+//! HTTP/2; `slots` has places for connections; `records` keeps what is encrypted in step with young connections.
 
 mod body;
 mod connection;

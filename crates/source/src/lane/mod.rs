@@ -1,7 +1,7 @@
 //! Lanes: one connection to a source each, carrying swaths one behind the other.
 //!
 //! A task owns the connection; the [`LaneHandle`] sends it orders and it answers with [`LaneEvent`]s.
-//! `own` is the life of a lane over HTTP/1.1 of our own (`asks` holds what was asked for, `converse` and
+//! `own` is the life of a lane over HTTP/1.1 of our own (`asks` holds what was asked for, `drive` and
 //! `answers` talk, `delivery` fills pool buffers). What our own does not speak goes through a library
 //! behind the same driver (`net::library`). `local` is that of one without a protocol between.
 

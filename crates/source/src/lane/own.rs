@@ -1,6 +1,6 @@
 //! The HTTP/1.1 lane of our own: its life from connecting to its last event.
 //!
-//! States: connecting -> conversing (see `converse`) -> connecting again (a redirect to another
+//! States: connecting -> driving (see `drive`) -> connecting again (a redirect to another
 //! server, a stale idle connection) or ended. Orders are obeyed in every state.
 
 use std::sync::Arc;

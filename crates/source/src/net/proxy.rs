@@ -121,9 +121,7 @@ impl Hosts {
                 name.strip_suffix(domain.as_str())
                     .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
-            (Hosts::Network(block), _) => {
-                address.is_some_and(|address| block.contains(&address))
-            }
+            (Hosts::Network(block), _) => address.is_some_and(|address| block.contains(&address)),
             (Hosts::Domain(_), _) => false,
         }
     }

@@ -5,7 +5,7 @@
 //! too few, a depot being forbidden what it holds. What a depot itself says that it holds is what
 //! counts at the end of a round: one that died is asked in vain, and its part goes to others.
 //!
-//! `depots` keeps what is known of each depot, `round` joins them with the planner, `errand` is one
+//! `depots` keeps what is known of each depot, `round` joins them with the planner, `depot_fetch` is one
 //! fetch of one depot, `watch` notices those that are gone.
 
 mod depot_fetch;
