@@ -87,7 +87,7 @@ impl Run<'_> {
             // In a comparison, what nobody else can deliver stays uncompared.
             Action::Exhausted if self.comparison.running.is_some() => self.planner_done = true,
             Action::Exhausted
-                if self.persistence.target.is_some()
+                if self.persistence.readable().is_some()
                     && self
                         .sources
                         .iter()
@@ -96,7 +96,7 @@ impl Run<'_> {
             {
                 return Err(Ended::Restart);
             }
-            Action::Exhausted if self.persistence.target.is_none() && self.give_up_left() => {
+            Action::Exhausted if self.persistence.sink.is_none() && self.give_up_left() => {
                 return Err(Ended::Restart);
             }
             Action::Exhausted if self.lift_suspicions() => {}
@@ -116,10 +116,9 @@ impl Run<'_> {
     pub(super) async fn restart(&mut self) {
         self.close_lanes();
         self.jobs.forget();
-        if let Some(target) = self.persistence.target.take() {
-            // Nothing of it may be taken for the other content; a failure shows when the target
-            // is opened again.
-            let _ = target.discard().await;
+        if let Some(sink) = self.persistence.sink.take() {
+            // Nothing of it may be taken for the other content.
+            sink.discard().await;
         }
         self.reset_books();
     }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use swath_model::digest::{Algorithm, Digest};
 use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
-use swath_source::{Facts, LaneError, LaneEvent, LaneEventKind};
+use swath_source::{Facts, GroupHash, LaneError, LaneEvent, LaneEventKind};
 use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
 use super::agree::validators;
 use super::in_order::InOrder;
 use super::integrity::describe;
-use super::ordered::Ordered;
+use super::sink::{Block, Sink, Stream};
 use super::state::{Run, window_bytes};
 use crate::error::GetError;
 use crate::observe::{Event, Outcome, Phase};
 use crate::request::{Destination, Overwrite};
-use crate::verify::{Proof, Saved, Verifier};
+use crate::verify::{Hashed, Proof, Saved, Verifier};
 use tokio::io::AsyncWrite;
 
 impl Run<'_> {
@@ -50,16 +50,13 @@ impl Run<'_> {
             }
             LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,
             LaneEventKind::Hops(hops) => self.hops_told(lane, source, hops),
-            LaneEventKind::Chunk { swath, offset, buffer, group_hashes } if self.tree.is_some() => {
-                self.sealed_chunk(source, swath, offset, buffer, group_hashes);
-            }
             LaneEventKind::Chunk { buffer, .. }
                 if self.lanes.open.get(&lane).is_some_and(|entry| entry.is_void) =>
             {
                 self.discard(source, buffer);
             }
-            LaneEventKind::Chunk { swath, offset, buffer, .. } => {
-                self.chunk(source, swath, offset, buffer)?
+            LaneEventKind::Chunk { swath, offset, buffer, group_hashes } => {
+                self.chunk(source, swath, Block { offset, buffer, checks: None }, group_hashes);
             }
             LaneEventKind::Done { swath } => self.done(source, swath)?,
             LaneEventKind::Failed { error: LaneError::Unsteady { .. }, .. }
@@ -72,7 +69,7 @@ impl Run<'_> {
                 let loss = self.charge(source, lane, &error);
                 if let LaneError::BeyondEnd { size_bytes } = &error
                     && self.coverage.size_bytes.is_none()
-                    && self.tree.is_none()
+                    && !self.dataset.proves_blocks()
                 {
                     let facts =
                         Facts { size_bytes: Some(*size_bytes), ranges: true, ..Facts::default() };
@@ -206,7 +203,7 @@ impl Run<'_> {
                 sparse: self.request.sparse,
             };
             let (target, found) = Target::open(&self.engine.disk, spec).await?;
-            self.persistence.target = Some(Arc::new(target));
+            self.persistence.sink = Some(Arc::new(target));
             self.persistence.resumed_by_digest = found.durable.count() > 0 && self.left_is_proved();
             self.persistence.left = None;
             resumed = found;
@@ -232,24 +229,22 @@ impl Run<'_> {
         }
         self.coverage.resume(&resumed.durable, &resumed.verified);
         self.choose_samples_of_left(source);
-        if self.persistence.target.is_some() && !self.integrity.proof.is_empty() {
+        if self.persistence.readable().is_some() && !self.integrity.proof.is_empty() {
             let mut verifier = Verifier::new(
                 &self.integrity.proof,
                 if size_bytes.is_some() { size } else { u64::MAX },
                 self.engine.retained.share(),
             );
-            let saved: Vec<Saved> = resumed
-                .hash_states
-                .iter()
-                .filter_map(|saved| {
-                    Some(Saved {
-                        algorithm: saved.algorithm.parse().ok()?,
-                        front: saved.front,
-                        state: saved.state.clone(),
-                    })
-                })
-                .collect();
-            verifier.resume(&self.coverage.have, &self.coverage.verified, &saved, &resumed.groups);
+            let saved = resumed.hash_states.into_iter().filter_map(|saved| {
+                let algorithm = saved.algorithm.parse().ok()?;
+                Some(Saved { algorithm, front: saved.front, state: saved.state })
+            });
+            let hashed = Hashed {
+                proved: self.coverage.verified.iter().collect(),
+                saved: saved.collect(),
+                groups: resumed.groups,
+            };
+            verifier.resume(&self.coverage.have, &hashed);
             self.integrity.in_order = verifier.goes_in_order().then(InOrder::default);
             let most_bytes = self.engine.read_pool.slot_bytes() as u64;
             self.integrity.verifier = Some(self.engine.hash.add(
@@ -287,10 +282,10 @@ impl Run<'_> {
     /// The file goes to a writer, in order.
     fn start_stream(&mut self, writer: Box<dyn AsyncWrite + Send + Unpin>, size: Option<u64>) {
         let window_bytes = window_bytes(&self.engine.pool);
-        let words = self.output.sender.clone();
-        let ordered = Ordered::start(writer, &self.integrity.proof, size, window_bytes, words);
+        let reports = self.output.sender.clone();
+        let stream = Stream::start(writer, &self.integrity.proof, size, window_bytes, reports);
         if let Some(pieces) =
-            self.integrity.proof.pieces.as_ref().filter(|_| !ordered.holds_pieces())
+            self.integrity.proof.pieces.as_ref().filter(|_| !stream.holds_pieces())
         {
             let length = swath_model::units::bytes(pieces.length_bytes());
             let text = format!(
@@ -298,9 +293,10 @@ impl Run<'_> {
             );
             self.note(text, true);
         }
-        self.output.nanos = ordered.writing_nanos();
-        self.output.ordered = Some(ordered);
-        self.output.is_stream = true;
+        let stream = Arc::new(stream);
+        self.output.nanos = stream.writing_nanos();
+        self.persistence.sink = Some(Arc::clone(&stream) as Arc<dyn Sink>);
+        self.output.stream = Some(stream);
     }
 
     /// What is known of the content, for the journal; `also` is a source not accepted yet.
@@ -341,43 +337,36 @@ impl Run<'_> {
         }
     }
 
-    /// Bytes came.
-    fn chunk(
-        &mut self,
-        source: usize,
-        swath: SwathId,
-        offset: u64,
-        buffer: Buffer,
-    ) -> Result<(), Ended> {
+    /// Bytes came, where blocks are checked by themselves with the hashes of their groups.
+    fn chunk(&mut self, source: usize, swath: SwathId, block: Block, hashes: Vec<GroupHash>) {
         let now = self.now();
         self.clock.last_arrival = now;
-        let range = Range::of_len(offset, buffer.len() as u64);
+        let range = self.dataset.counted(block.range());
         if let Some(entry) = self.lanes.swaths.get_mut(&swath) {
             entry.first_byte_at.get_or_insert(now);
             entry.delivered_to = entry.delivered_to.max(range.end);
         }
-        if self.sources[source].accepted != Some(true) || self.sources.is_bad(source) {
-            self.discard(source, buffer);
-            return Ok(());
+        let proves_blocks = self.dataset.proves_blocks();
+        let is_wanted = self.sources[source].accepted == Some(true) && !self.sources.is_bad(source);
+        if !is_wanted && !proves_blocks {
+            return self.discard(source, block.buffer);
         }
-        if let Some(entry) = self.sources.get_mut(source) {
-            entry.failures = 0;
-        }
+        self.sources[source].failures = 0;
         if self.comparison.running.is_some() {
-            self.audit_chunk(source, swath, range, buffer);
-            return Ok(());
+            return self.audit_chunk(source, swath, range, block.buffer);
         }
         let new = self.coverage.have.gaps_within(range);
         match new.as_slice() {
-            [] => self.discard(source, buffer),
-            [whole] if *whole == range => self.take_in(source, swath, range, buffer),
+            [] => self.discard(source, block.buffer),
+            _ if proves_blocks => self.take_in_groups(source, swath, new, block, hashes),
+            [whole] if *whole == range => self.take_in(source, swath, range, block.buffer),
             [parts @ .., last] => {
+                let Block { offset, mut buffer, .. } = block;
                 // Another lane was first with a part of it: only the rest is new.
                 let mut new_bytes = last.len();
                 for &part in parts {
                     new_bytes += self.take_in_copy(source, swath, part, offset, &buffer);
                 }
-                let mut buffer = buffer;
                 let from = (last.start - offset) as usize;
                 buffer.copy_within(from..from + last.len() as usize, 0);
                 buffer.truncate(last.len() as usize);
@@ -386,7 +375,6 @@ impl Run<'_> {
                 self.coverage.wasted_bytes += range.len() - new_bytes;
             }
         }
-        Ok(())
     }
 
     /// Take in a `part` of the block at `offset` as far as there are buffers for it; answers how
@@ -420,7 +408,7 @@ impl Run<'_> {
         self.planner.handle(PlanEvent::Delivered { swath, range }, self.now());
         self.look_at_sample(source, range.start, &buffer);
         self.look_at_peers(source, range.start, &buffer);
-        self.store(range, buffer);
+        self.store(source, Block { offset: range.start, buffer, checks: None });
     }
 
     fn done(&mut self, source: usize, swath: SwathId) -> Result<(), Ended> {
@@ -431,7 +419,7 @@ impl Run<'_> {
             .get(&swath)
             .filter(|entry| {
                 self.coverage.size_bytes.is_none()
-                    && self.tree.is_none()
+                    && !self.dataset.proves_blocks()
                     && entry.outcome.is_none()
                     && entry.delivered_to < entry.range.end
             })
@@ -457,14 +445,11 @@ impl Run<'_> {
                 pieces.check(size_bytes).map_err(GetError::Pieces)?;
             }
             self.coverage.size_bytes = Some(size_bytes);
-            if let Some(target) = &self.persistence.target {
-                target.set_size(size_bytes).map_err(GetError::from)?;
+            if let Some(sink) = &self.persistence.sink {
+                sink.end_at(size_bytes)?;
             }
             if let Some(verifier) = &self.integrity.verifier {
                 verifier.end_at(size_bytes);
-            }
-            if let Some(ordered) = &self.output.ordered {
-                ordered.end_at(size_bytes);
             }
             let mut missing = RangeSet::full(size_bytes);
             missing.subtract(&self.coverage.have);

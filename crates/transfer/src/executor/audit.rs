@@ -16,7 +16,7 @@ use swath_plan::routes::Fault;
 use swath_plan::{Config, Event as PlanEvent, PolicyKind};
 
 use super::Ended;
-use super::sink::JobDone;
+use super::jobs::JobDone;
 use super::state::Run;
 use crate::engine::Stop;
 use crate::error::GetError;
@@ -162,7 +162,7 @@ impl Run<'_> {
                 "; each piece is right by its own digest, so the two contradict each other",
             );
         }
-        if self.persistence.target.is_none() {
+        if self.persistence.readable().is_none() {
             return failed("; what was written to the output is wrong");
         }
         if self.sources.iter().any(|entry| entry.source.end_was_cut()) {
@@ -425,14 +425,14 @@ impl Run<'_> {
             return;
         }
         audit.compared.insert(range);
-        let Some(target) = self.persistence.target.clone() else { return };
+        let Some(sink) = self.persistence.readable() else { return };
         let pool = self.engine.read_pool.clone();
         self.jobs.add(async move {
             let mut at = range.start;
             let mut differing = Vec::new();
             for part in buffer.chunks(pool.slot_bytes()) {
                 let own = pool.take().await;
-                match target.read(at, part.len(), own).await {
+                match sink.read(at, part.len(), own).await {
                     Ok(read) => differences(at, &read, part, &mut differing),
                     Err(error) => return JobDone::Compared { source, result: Err(error) },
                 }

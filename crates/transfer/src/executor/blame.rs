@@ -7,7 +7,7 @@ use swath_plan::Event as PlanEvent;
 use swath_store::Record;
 
 use super::Ended;
-use super::ordered::StreamReport;
+use super::sink::StreamReport;
 use super::state::Run;
 use super::suspect::Try;
 use crate::error::GetError;
@@ -33,8 +33,8 @@ impl Run<'_> {
     }
 
     /// The ordered stream has something to say.
-    pub(super) fn stream_report(&mut self, word: StreamReport) -> Result<(), Ended> {
-        match word {
+    pub(super) fn stream_report(&mut self, report: StreamReport) -> Result<(), Ended> {
+        match report {
             StreamReport::Written(up_to) => {
                 self.output.consumed = up_to;
                 self.planner.handle(PlanEvent::Consumed { up_to }, self.now());
@@ -66,7 +66,7 @@ impl Run<'_> {
     fn proved_bad(&mut self, piece: Range, actual: Digest) -> Result<(), Ended> {
         self.blame.bad_pieces += 1;
         let deliverers = self.coverage.deliverers_of(piece);
-        if deliverers.len() > 1 && self.persistence.target.is_some() {
+        if deliverers.len() > 1 && self.persistence.readable().is_some() {
             self.print_parts(piece, Some(actual));
             return Ok(());
         }
@@ -85,8 +85,8 @@ impl Run<'_> {
         if let Some(verifier) = &self.integrity.verifier {
             verifier.forget(range);
         }
-        if let Some(target) = &self.persistence.target {
-            target.distrust(range);
+        if let Some(sink) = &self.persistence.sink {
+            sink.distrust(range);
         }
         self.persistence.records.push(Record::Bad { range });
         self.planner_done = false;

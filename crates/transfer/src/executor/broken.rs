@@ -28,7 +28,7 @@ impl Run<'_> {
     pub(super) fn note_break(&mut self, source: usize, error: Option<&LaneError>) {
         let is_left = self.lanes.open.values().any(|entry| entry.up);
         let Some(entry) = self.sources.get(source).filter(|entry| entry.ever_up) else { return };
-        if self.tree.is_none() || is_left {
+        if !self.dataset.proves_blocks() || is_left {
             return;
         }
         let name = entry.source.name().to_string();

@@ -9,6 +9,7 @@ use swath_model::{SourceId, Time};
 use swath_plan::SourceStatus;
 use swath_source::{Meter, plain_bytes};
 
+use super::dataset::Dataset;
 use super::agree::without_digest;
 use super::audit::Audit;
 use super::sources::SourceEntry;
@@ -134,9 +135,9 @@ impl Figures {
 impl Run<'_> {
     /// So many bytes as users are told of them: without the group hashes, which are not theirs.
     pub(super) fn told(&self, bytes: u64) -> u64 {
-        match self.tree {
-            Some(_) => plain_bytes(bytes),
-            None => bytes,
+        match self.dataset {
+            Dataset::Tree(_) => plain_bytes(bytes),
+            Dataset::File => bytes,
         }
     }
 
@@ -339,7 +340,7 @@ impl Run<'_> {
 
     /// Whether digests prove every byte.
     pub(super) fn is_proved(&self) -> bool {
-        !self.integrity.proof.is_empty() && !self.integrity.word_of_relays || self.tree.is_some()
+        !self.integrity.proof.is_empty() && !self.integrity.word_of_relays || self.dataset.proves_blocks()
     }
 
     /// What the file was verified by, in words.
@@ -369,12 +370,12 @@ impl Run<'_> {
 
     /// The same as a type.
     pub(super) fn verified(&self) -> Verified {
-        match self.tree {
-            Some(_) if self.takes_relays_word() => Verified::None,
-            Some(_) => Verified::Blocks,
-            None if !self.is_proved() => Verified::None,
-            None if self.integrity.proof.wholes.is_empty() => Verified::Pieces,
-            None => Verified::Digest,
+        match self.dataset {
+            Dataset::Tree(_) if self.takes_relays_word() => Verified::None,
+            Dataset::Tree(_) => Verified::Blocks,
+            Dataset::File if !self.is_proved() => Verified::None,
+            Dataset::File if self.integrity.proof.wholes.is_empty() => Verified::Pieces,
+            Dataset::File => Verified::Digest,
         }
     }
 
@@ -400,7 +401,7 @@ impl Run<'_> {
             cpu_s: process_cpu_s() - self.telemetry.cpu_began_s,
             cores: self.engine.cores as f64,
             efficiency: None,
-            is_tree: self.tree.is_some(),
+            is_tree: self.dataset.proves_blocks(),
             sources: Vec::new(),
         }
     }

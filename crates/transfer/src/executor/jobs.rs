@@ -3,13 +3,23 @@
 //! Its futures run within the executor's own task: what they do themselves is little (hand a
 //! buffer to the disk, take it back), and a task each would cost more than that.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use swath_model::digest::Digest;
+use swath_model::{Buffer, Range};
+use swath_source::{Facts, GroupHash};
+use swath_store::ReadError;
 
-use super::sink::JobDone;
+use super::passed_on::Group;
+use super::sink::Written;
+use super::suspect::PartPrint;
+use crate::error::GetError;
+use crate::verify::ReadNumber;
+
 
 /// The work that is under way. It goes on only while somebody asks for what has ended; what the
 /// disk was given already arrives there all the same.
@@ -45,4 +55,25 @@ impl Jobs {
     pub fn forget(&mut self) {
         self.running.clear();
     }
+}
+
+/// The end of a piece of work that was under way.
+#[derive(Debug)]
+pub(super) enum JobDone {
+    /// A block of this source was handed to the sink.
+    Written { source: usize, range: Range, result: Result<Written, GetError> },
+    /// A block was read back for hashing.
+    ReadBack { read: ReadNumber, range: Range, result: Result<Buffer, ReadError> },
+    /// A block was compared for the audit: the ranges in which the two sources differ.
+    Compared { source: usize, result: Result<Vec<Range>, ReadError> },
+    /// Records are in the journal.
+    Committed { result: Result<(), GetError> },
+    /// The destination has room for a tree, or not.
+    RoomChecked { result: Result<(), GetError> },
+    /// The source has told the group hashes of groups that relays passed on, or why it has not.
+    Proved { batch: BTreeMap<u64, Group>, told: Result<Vec<GroupHash>, String> },
+    /// What a source says of its file without relays, where it has said it.
+    Witnessed { source: usize, is_mute: bool, told: Option<Box<Facts>> },
+    /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
+    Printed { piece: Range, prints: Vec<PartPrint>, bad: Option<Digest> },
 }

@@ -27,9 +27,8 @@ impl Run<'_> {
             let is_void = |void: &RangeSet| void.covers(range);
             at != source && !self.sources.is_bad(at) && !self.tree_void(at).is_some_and(is_void)
         });
-        let joins_pending = self.tree.as_ref().is_some_and(|tree| !tree.joins_ended);
-        match (is_elsewhere, joins_pending, &mut self.tree) {
-            (false, true, Some(tree)) => {
+        match self.dataset.tree_mut() {
+            Some(tree) if !is_elsewhere && !tree.joins_ended => {
                 let is_first = tree.undecided.is_empty();
                 tree.undecided.push(Undecided { source, range });
                 if is_first && !std::mem::replace(&mut tree.told_waiting, true) {
@@ -52,7 +51,7 @@ impl Run<'_> {
                 if !self.tree_joined(&mirror, changed, &doubtful) {
                     return;
                 }
-                let Some(tree) = &mut self.tree else { return };
+                let Some(tree) = self.dataset.tree_mut() else { return };
                 let (later, now): (Vec<_>, Vec<_>) = std::mem::take(&mut tree.undecided)
                     .into_iter()
                     .partition(|block| doubtful.covers(block.range));
@@ -73,7 +72,7 @@ impl Run<'_> {
         self.sources[at].accepted = Some(true);
         let name = self.sources[at].source.name().to_string();
         self.note(format!("{name} has the same tree, and takes part"), false);
-        if let Some(tree) = &mut self.tree {
+        if let Some(tree) = self.dataset.tree_mut() {
             let source = tree.source(at);
             source.changed = Some(changed);
             // As good as void: nothing of it is taken from there.
@@ -88,7 +87,7 @@ impl Run<'_> {
 
     /// No more replicas are to be waited for: what is undecided is laid down as it is.
     pub(super) fn joins_ended(&mut self) {
-        let Some(tree) = &mut self.tree else { return };
+        let Some(tree) = self.dataset.tree_mut() else { return };
         tree.joins_ended = true;
         for Undecided { source, range } in std::mem::take(&mut tree.undecided) {
             self.open_again(source, range, false);
@@ -97,7 +96,7 @@ impl Run<'_> {
 
     /// Whether there is nothing to do but to wait for further replicas.
     pub(super) fn waits_for_joins(&self) -> bool {
-        let undecided = self.tree.as_ref().is_some_and(|tree| !tree.undecided.is_empty());
+        let undecided = self.dataset.tree().is_some_and(|tree| !tree.undecided.is_empty());
         undecided && self.planner_done && self.jobs.is_empty()
     }
 

@@ -1,13 +1,13 @@
 //! Files that are not as the index says.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Lack};
 use swath_model::{Range, RangeSet};
 use swath_source::{UNIT_BYTES, fetch_small};
 
+use super::dataset::in_tree;
 use super::state::Run;
 use crate::error::GetError;
 use crate::tree::{read, units_around};
@@ -15,18 +15,16 @@ use crate::tree::{read, units_around};
 impl Run<'_> {
     /// Have the journal vouch for nothing of these files.
     pub(super) async fn forget(&mut self, changed: &[(u64, Lack)]) -> Result<(), GetError> {
-        let Some(tree) = self.tree.as_ref().filter(|_| !changed.is_empty()) else { return Ok(()) };
-        let stage = Arc::clone(&tree.pass.stage);
+        let Some(tree) = self.dataset.tree().filter(|_| !changed.is_empty()) else { return Ok(()) };
         let files: Vec<u64> = changed.iter().map(|&(number, _)| number).collect();
-        let forget = move || stage.forget(&files);
-        Ok(self.engine.disk.work(forget).await.map_err(GetError::Thread)??)
+        tree.pass.sink.work(move |stage| stage.forget(&files)).await
     }
 
     /// In a group that its source disowned in part, all but the files that have changed is right: what
     /// it sent with the others came as it was sent. Were they to come once more, they might be of
     /// another version than what they have in other groups.
     pub(super) fn vouch_for_laid(&mut self, changed: &[(u64, Lack)]) {
-        let Some(tree) = &mut self.tree else { return };
+        let Some(tree) = self.dataset.tree_mut() else { return };
         let index = read(&tree.pass.index);
         let mut right = RangeSet::new();
         for laid in tree.sources.iter().flat_map(|source| source.void_laid.iter()) {
@@ -42,13 +40,13 @@ impl Run<'_> {
                 right.remove(item.range());
             }
         }
-        tree.written.extend(right.iter());
+        self.persistence.records.extend(right.iter().map(in_tree));
     }
 
     /// Which files are not as the index says, by what the sources tell whose groups said so and were
     /// laid down.
     pub(super) async fn changed_files(&mut self) -> Result<Vec<(u64, Lack)>, GetError> {
-        let Some(tree) = &self.tree else { return Ok(Vec::new()) };
+        let Some(tree) = self.dataset.tree() else { return Ok(Vec::new()) };
         let mut changed = BTreeMap::new();
         let lacking = tree.sources.iter().enumerate().filter(|(_, it)| !it.void_laid.is_empty());
         for (at, source) in lacking {

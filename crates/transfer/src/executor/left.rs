@@ -96,7 +96,7 @@ impl Run<'_> {
         let came = Range::new(swath.range.start, swath.delivered_to.max(swath.range.start));
         let is_whole = came.is_empty() || came.end >= swath.range.end;
         let is_looked_at =
-            self.tree.is_none() && !self.output.is_stream && self.phase == Phase::Fetching;
+            !self.dataset.proves_blocks() && self.output.stream.is_none() && self.phase == Phase::Fetching;
         let is_exposed = self.sources.get(swath.source).is_some_and(|entry| entry.is_exposed());
         if is_whole || !is_looked_at || !is_exposed || self.is_proved() {
             return;
@@ -124,7 +124,7 @@ impl Run<'_> {
         }
         let by = self.integrity.samples.left_by;
         while self.integrity.samples.left_asked < LEFT_AT_ONCE
-            && let Some(target) = self.persistence.target.clone()
+            && let Some(sink) = self.persistence.readable()
             && let Some((id, range)) = self.integrity.samples.left.pop()
         {
             if self.integrity.samples.writing.within(range).next().is_some() {
@@ -145,7 +145,7 @@ impl Run<'_> {
             let origin = Arc::clone(&self.sources[by].source);
             let pool = self.engine.read_pool.clone();
             self.integrity.samples.asked.spawn(async move {
-                let read = target.read(range.start, range.len() as usize, pool.take().await).await;
+                let read = sink.read(range.start, range.len() as usize, pool.take().await).await;
                 let bytes = read.map(|buffer| buffer.to_vec()).unwrap_or_default();
                 let block = Block { at: range.start, bytes };
                 let told = timeout(ANSWERS_WITHIN, origin.fetch_part(range)).await.ok();

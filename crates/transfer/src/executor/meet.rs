@@ -41,7 +41,7 @@ impl Run<'_> {
         if self.sources.is_bad(source) {
             return Ok(());
         }
-        if self.tree.is_some() {
+        if self.dataset.proves_blocks() {
             if !facts.ranges {
                 self.drop_source(source, "it does not answer with ranges");
             }
@@ -144,7 +144,7 @@ impl Run<'_> {
     /// A mirror is used beside others: what that rests on belongs into the summary.
     fn agreed(&mut self, agreement: Agreement) {
         self.sources.agreement = self.sources.agreement.max(Some(agreement));
-        if self.persistence.target.is_some() || self.output.is_stream {
+        if self.persistence.sink.is_some() {
             self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
         }
     }
@@ -152,7 +152,7 @@ impl Run<'_> {
     /// A source tells the size of its file while another one, which does not, delivers already.
     /// Whether the two hold the same cannot be known, and the one that tells more is worth more.
     fn size_told_late(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
-        if self.output.is_stream {
+        if self.output.stream.is_some() {
             self.sources[source].accepted = Some(false);
             let reason =
                 "its file cannot be compared with the one that is being written out already";
@@ -193,7 +193,7 @@ impl Run<'_> {
             || self.integrity.proof.pieces.is_some()
             || self.persistence.resumed_by_digest
             || self.contradicts_digest_given(source).is_some();
-        if !known && self.persistence.target.is_some() {
+        if !known && self.persistence.readable().is_some() {
             let mut in_use = self.sources.accepted().count();
             // What an earlier run was told counts like a mirror.
             in_use += usize::from(self.coverage.resumed_bytes > 0);
@@ -284,7 +284,7 @@ impl Run<'_> {
         let is_alone = !others.into_iter().any(|(at, entry)| {
             at != source && !self.sources.is_bad(at) && entry.accepted != Some(false)
         });
-        if self.tree.is_some() || self.output.is_stream || !is_alone || self.sources.is_bad(source)
+        if self.dataset.proves_blocks() || self.output.stream.is_some() || !is_alone || self.sources.is_bad(source)
         {
             return false;
         }

@@ -3,7 +3,7 @@
 //! One task owns all state ([`Run`]); lanes and hashing run elsewhere and report by channels, the
 //! disk does its work elsewhere too and is waited for here (`jobs`). The planner decides, this module obeys: no size, no source and no retry is chosen
 //! here. What it does own: which mirrors agree (`agree`), who delivered what and who is to blame
-//! (`blame`), how bytes reach the disk (`sink`), what observers hear (`figures`).
+//! (`blame`), how bytes reach their destination (`sink`), what observers hear (`figures`).
 
 mod act;
 mod agree;
@@ -14,6 +14,7 @@ mod broken;
 mod charge;
 mod clock;
 mod coverage;
+mod dataset;
 mod deliverer;
 mod figures;
 mod hops;
@@ -26,7 +27,6 @@ mod lanes;
 mod left;
 mod meet;
 mod no_progress;
-mod ordered;
 mod output;
 mod passed_on;
 mod peers;
@@ -34,10 +34,10 @@ mod persistence;
 mod reasons;
 mod relays;
 mod samples;
-mod sealed;
 mod sink;
 mod sources;
 mod state;
+mod store;
 mod suspect;
 mod telemetry;
 mod ways;
@@ -59,8 +59,8 @@ use crate::request::{Destination, Overwrite, Request};
 pub use agree::{Agreement, Unlikeness, Version};
 pub(crate) use figures::forecast;
 use samples::Samples;
-use sealed::Tree;
-pub(crate) use sealed::{Pass, PassEnd, run_pass};
+pub(crate) use dataset::{Pass, PassEnd, run_pass};
+pub(crate) use sink::TreeSink;
 use state::Run;
 use ways::Ways;
 
@@ -195,9 +195,9 @@ impl Run<'_> {
                 }
                 done = self.jobs.next() => self.job_done(done)?,
                 Some(report) = self.integrity.reports.recv() => self.hash_report(report)?,
-                Some(word) = self.output.words.recv() => self.stream_report(word)?,
+                Some(report) = self.output.reports.recv() => self.stream_report(report)?,
                 answer = Samples::next(&mut self.integrity.samples) => self.sampled(answer)?,
-                word = Tree::word(&mut self.tree) => self.tree_word(word)?,
+                news = self.dataset.news() => self.tree_news(news)?,
                 word = Ways::word(&mut self.ways) => self.relay_told(word),
                 () = sleep_until(wake) => {}
             }
@@ -234,7 +234,7 @@ impl Run<'_> {
                 () = stop.wait() => return Err(GetError::Stopped.into()),
                 done = self.jobs.next() => self.job_done(done)?,
                 Some(report) = self.integrity.reports.recv() => self.hash_report(report)?,
-                Some(word) = self.output.words.recv() => self.stream_report(word)?,
+                Some(report) = self.output.reports.recv() => self.stream_report(report)?,
                 () = sleep_until(Instant::now() + SNAPSHOT) => {}
             }
             self.housekeeping()?;
@@ -300,7 +300,7 @@ impl Run<'_> {
     /// to come in.
     fn relieve(&mut self, now: Time) {
         let full = self.engine.pool.free_slots() == 0;
-        let Some(ordered) = self.output.ordered.as_ref().filter(|_| {
+        let Some(stream) = self.output.stream.as_ref().filter(|_| {
             full && !self.output.reader_is_behind(&self.coverage, &self.integrity.proof)
         }) else {
             self.output.starved_since = None;
@@ -308,7 +308,7 @@ impl Run<'_> {
         };
         let since = *self.output.starved_since.get_or_insert(now);
         if now.since(since) >= STARVED_MAX {
-            ordered.shed((self.engine.pool.slots() / SHED_PART).max(1));
+            stream.shed((self.engine.pool.slots() / SHED_PART).max(1));
             self.output.starved_since = None;
         }
     }
@@ -323,7 +323,7 @@ impl Run<'_> {
         }
         // The buffers of an ordered stream come back when its reader takes something; if it has
         // nothing to take, waiting for them must end like any other wait.
-        let may_last = !self.output.is_stream || self.engine.limit_bytes_per_s.is_some();
+        let may_last = self.output.stream.is_none() || self.engine.limit_bytes_per_s.is_some();
         may_last && self.lanes.open.values().any(|lane| lane.held_up)
     }
 

@@ -64,7 +64,7 @@ impl Run<'_> {
         }
         entry.no_progress.count += 1;
         entry.no_progress.last_at = now;
-        let what = if self.tree.is_some() { "a block is complete" } else { "anything new comes" };
+        let what = if self.dataset.proves_blocks() { "a block is complete" } else { "anything new comes" };
         let how = error.map_or_else(|| "it falls silent".to_owned(), ToString::to_string);
         let words = format!("each answer ends before {what}: {how}");
         entry.no_progress.why = Some(words.clone().into());

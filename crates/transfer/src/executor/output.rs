@@ -7,14 +7,12 @@ use swath_model::{Range, Time};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::coverage::Coverage;
-use super::ordered::{Ordered, StreamReport};
+use super::sink::{Stream, StreamReport};
 use crate::verify::Proof;
 
 /// The ordered stream.
 pub(super) struct Output {
-    /// Bytes go to an ordered stream, not to a file.
-    pub is_stream: bool,
-    pub ordered: Option<Ordered>,
+    pub stream: Option<Arc<Stream>>,
     /// What it has written.
     pub consumed: u64,
     /// Time that whoever reads it has let us wait.
@@ -22,21 +20,20 @@ pub(super) struct Output {
     /// Since when it waits for bytes for which there is no buffer.
     pub starved_since: Option<Time>,
     /// What it reports.
-    pub words: UnboundedReceiver<StreamReport>,
+    pub reports: UnboundedReceiver<StreamReport>,
     /// By which it reports.
     pub sender: UnboundedSender<StreamReport>,
 }
 
 impl Default for Output {
     fn default() -> Self {
-        let (sender, words) = unbounded_channel();
+        let (sender, reports) = unbounded_channel();
         Output {
-            is_stream: false,
-            ordered: None,
+            stream: None,
             consumed: 0,
             nanos: Arc::default(),
             starved_since: None,
-            words,
+            reports,
             sender,
         }
     }
@@ -45,18 +42,18 @@ impl Default for Output {
 impl Output {
     /// Whether the stream (if there is one) has been written to the end of the file.
     pub fn is_done(&self, size_bytes: Option<u64>) -> bool {
-        !self.is_stream || Some(self.consumed) == size_bytes
+        self.stream.is_none() || Some(self.consumed) == size_bytes
     }
 
     /// Whether the reader has yet to take what could be written out. A piece with a digest is
     /// written when all of it is here.
     pub fn reader_is_behind(&self, coverage: &Coverage, proof: &Proof) -> bool {
-        let Some(ordered) = &self.ordered else { return false };
+        let Some(stream) = &self.stream else { return false };
         let size = coverage.size_bytes.unwrap_or(u64::MAX);
         let rest = Range::new(self.consumed.min(size), size);
         let here = coverage.have.gaps_within(rest).first().map_or(size, |gap| gap.start);
         let writable = match &proof.pieces {
-            Some(pieces) if here < size && ordered.holds_pieces() => {
+            Some(pieces) if here < size && stream.holds_pieces() => {
                 here - here % pieces.length_bytes().max(1)
             }
             _ => here,

@@ -14,8 +14,8 @@ use swath_source::GroupHash;
 use tokio::time::sleep;
 
 use super::Ended;
-use super::sealed::sealed_of;
-use super::sink::JobDone;
+use super::dataset::{in_tree, sealed_of};
+use super::jobs::JobDone;
 use super::state::Run;
 use crate::tree::group_hashes_of;
 use swath_plan::routes::Fault;
@@ -58,7 +58,7 @@ impl Run<'_> {
         if !self.sources.get(source).is_some_and(|entry| entry.is_passed()) {
             return false;
         }
-        let Some(tree) = &mut self.tree else { return false };
+        let Some(tree) = self.dataset.tree_mut() else { return false };
         if tree.passed_on.is_hopeless {
             return false;
         }
@@ -74,12 +74,12 @@ impl Run<'_> {
         if self.planner_done {
             self.prove_some(1);
         }
-        self.tree.as_ref().is_none_or(|tree| tree.passed_on.is_empty())
+        self.dataset.tree().is_none_or(|tree| tree.passed_on.is_empty())
     }
 
     /// Ask the source for group hashes, if so many wait for that.
     fn prove_some(&mut self, least: usize) {
-        let Some(tree) = &mut self.tree else { return };
+        let Some(tree) = self.dataset.tree_mut() else { return };
         let passed_on = &mut tree.passed_on;
         if passed_on.groups.len() < least || passed_on.asked >= ASKED_MAX {
             return;
@@ -111,7 +111,7 @@ impl Run<'_> {
 
     /// Whether blocks of a tree were taken on the word of relays, since the source did not answer.
     pub(super) fn takes_relays_word(&self) -> bool {
-        self.tree.as_ref().is_some_and(|tree| tree.passed_on.is_hopeless)
+        self.dataset.tree().is_some_and(|tree| tree.passed_on.is_hopeless)
     }
 
     /// The source has told the group hashes of these groups, or has not.
@@ -120,7 +120,7 @@ impl Run<'_> {
         batch: BTreeMap<u64, Group>,
         told: Result<Vec<GroupHash>, String>,
     ) -> Result<(), Ended> {
-        let Some(tree) = &mut self.tree else { return Ok(()) };
+        let Some(tree) = self.dataset.tree_mut() else { return Ok(()) };
         tree.passed_on.asked -= 1;
         let group_hashes = match told {
             Ok(group_hashes) => {
@@ -129,9 +129,8 @@ impl Run<'_> {
             }
             Err(why) => {
                 let bytes: u64 = batch.values().map(|group| group.range.len()).sum();
-                tree.written.extend(batch.values().map(|group| group.range));
+                self.persistence.records.extend(batch.values().map(|group| in_tree(group.range)));
                 self.coverage.verified_bytes += bytes;
-                let Some(tree) = &mut self.tree else { return Ok(()) };
                 if !std::mem::replace(&mut tree.passed_on.is_hopeless, true) {
                     let name = tree.pass.taking.name.clone();
                     let text = format!(
@@ -146,9 +145,7 @@ impl Run<'_> {
         for ((_, group), group_hash) in batch.into_iter().zip(group_hashes) {
             if group.group_hash == group_hash {
                 self.coverage.verified_bytes += group.range.len();
-                if let Some(tree) = &mut self.tree {
-                    tree.written.push(group.range);
-                }
+                self.persistence.records.push(in_tree(group.range));
                 continue;
             }
             *wrong.entry(group.source).or_default() += group.range.len();

@@ -105,7 +105,7 @@ impl Run<'_> {
     pub(super) fn look_at_peers(&mut self, source: usize, at: u64, bytes: &[u8]) {
         let is_wanted = self.sources.len() > 1
             && self.integrity.proof.is_empty()
-            && self.tree.is_none()
+            && !self.dataset.proves_blocks()
             && !matches!(self.request.destination, Destination::Nowhere { .. });
         if is_wanted {
             self.integrity.samples.peers.kept.entry(source).or_default().see(at, bytes);

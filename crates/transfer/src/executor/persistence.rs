@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::{Range, Time};
-use swath_store::{HashState, Left, OpenError, Record, Target};
+use swath_store::{HashState, Left, OpenError, Record};
 
 use super::coverage::Coverage;
 use super::deliverer::Deliverer;
+use super::sink::Sink;
 use crate::verify::Saved;
 
 /// The file in the making and its journal.
 pub(super) struct Persistence {
-    pub target: Option<Arc<Target>>,
+    /// Where bytes go, once that is open; nowhere without one.
+    pub sink: Option<Arc<dyn Sink>>,
     /// What an earlier run left, until the target is open or nobody has that version.
     pub left: Option<Left>,
     /// What was taken over from an earlier run is, by its digest, of the version wanted.
@@ -39,7 +41,7 @@ impl Persistence {
     /// Nothing is open yet.
     pub fn new(commit_every: Duration) -> Persistence {
         Persistence {
-            target: None,
+            sink: None,
             left: None,
             resumed_by_digest: false,
             too_large: None,
@@ -50,6 +52,11 @@ impl Persistence {
             ids: Vec::new(),
             names: BTreeMap::new(),
         }
+    }
+
+    /// The sink, if what lies there can be read back.
+    pub fn readable(&self) -> Option<Arc<dyn Sink>> {
+        self.sink.clone().filter(|sink| sink.reads_back())
     }
 
     /// Bytes lie in the part file: they may be journaled after the next sync.

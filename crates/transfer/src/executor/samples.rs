@@ -278,7 +278,7 @@ impl Run<'_> {
     /// the middle of what counted as data before.
     pub(super) fn garbled(&mut self, source: usize) -> Result<(), Ended> {
         let is_passed = self.sources[source].is_passed();
-        if !is_passed || self.is_proved() || self.tree.is_some() || self.sources.is_out(source) {
+        if !is_passed || self.is_proved() || self.dataset.proves_blocks() || self.sources.is_out(source) {
             return Ok(());
         }
         self.condemn(
@@ -309,7 +309,7 @@ impl Run<'_> {
         let bytes: u64 = brought.map(|range| range.len()).sum();
         let is_left = if now.is_some() { "it is left" } else { "it is not asked again" };
         let again = match bytes {
-            _ if self.output.is_stream => "; what is written cannot be taken back".to_owned(),
+            _ if self.output.stream.is_some() => "; what is written cannot be taken back".to_owned(),
             0 => String::new(),
             _ => {
                 let from = if is_exposed { "by its relays" } else { "from it" };
@@ -326,7 +326,7 @@ impl Run<'_> {
             self.drop_source(source, reason);
             self.wake_beside();
         }
-        if self.output.is_stream {
+        if self.output.stream.is_some() {
             let hint = if is_exposed { " (--route direct goes without relays)" } else { "" };
             let why = format!("{reason}, and some of it may be written{hint}");
             let name = self.persistence.deliverer(id).map(|deliverer| deliverer.name.clone());

@@ -15,7 +15,7 @@ use super::jobs::Jobs;
 use super::lanes::Lanes;
 use super::output::Output;
 use super::persistence::Persistence;
-use super::sealed::Tree;
+use super::dataset::{Dataset, Tree};
 use super::sources::{SourceEntry, SourceTable};
 use super::suspect::Blame;
 use super::telemetry::Telemetry;
@@ -46,15 +46,14 @@ pub(super) struct Run<'a> {
     pub persistence: Persistence,
     pub output: Output,
     pub telemetry: Telemetry,
-    /// The tree that is fetched, if it is no single file.
-    pub tree: Option<Tree>,
+    pub dataset: Dataset,
     /// By which relays the sources are reached; `None` where there are none.
     pub ways: Option<Box<Ways>>,
 }
 
 impl<'a> Run<'a> {
     pub fn new(engine: &'a Engine, request: Request, observer: &'a mut dyn Observer) -> Self {
-        Self::with(engine, request, observer, None)
+        Self::with(engine, request, observer, Dataset::File)
     }
 
     /// For a tree: the replicas of the request are sealed files.
@@ -64,14 +63,17 @@ impl<'a> Run<'a> {
         observer: &'a mut dyn Observer,
         tree: Tree,
     ) -> Self {
-        Self::with(engine, request, observer, Some(tree))
+        let sink = Arc::clone(&tree.pass.sink);
+        let mut run = Self::with(engine, request, observer, Dataset::Tree(Box::new(tree)));
+        run.persistence.sink = Some(sink);
+        run
     }
 
     fn with(
         engine: &'a Engine,
         mut request: Request,
         observer: &'a mut dyn Observer,
-        tree: Option<Tree>,
+        dataset: Dataset,
     ) -> Self {
         request.plan.give_up_s = request.stall_s;
         let mut plan = request.plan.clone();
@@ -97,7 +99,7 @@ impl<'a> Run<'a> {
             persistence: Persistence::new(super::COMMIT_EVERY),
             output: Output::default(),
             telemetry: Telemetry::new(engine, request.destination_name()),
-            tree,
+            dataset,
             ways: engine.routes.clone().map(|routes| Box::new(Ways::new(routes))),
             request,
         };
@@ -120,7 +122,7 @@ impl<'a> Run<'a> {
         if self.sources.iter().any(is_it) {
             return false;
         }
-        let sealed = self.tree.as_ref().map(Tree::length);
+        let sealed = self.dataset.length();
         let (net, url, trust) = (&self.engine.net, &mirror.url, mirror.trust);
         let source = match swath_source::open(Opening { net, url, trust, sealed }) {
             Ok(source) => source,
@@ -149,7 +151,7 @@ impl<'a> Run<'a> {
     /// A digest of the user's will prove what comes, so that the versions that answers name may differ.
     pub fn promise_proof(&self, source: &dyn Source) {
         let wanted = self.request.known_digests().next().is_some();
-        let proved = self.tree.is_none() && (wanted || self.request.pieces.is_some());
+        let proved = !self.dataset.proves_blocks() && (wanted || self.request.pieces.is_some());
         source.expect(Expected { size_bytes: None, proved });
     }
 

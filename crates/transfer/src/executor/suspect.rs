@@ -17,7 +17,7 @@ use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
 
 use super::Ended;
-use super::sink::JobDone;
+use super::jobs::JobDone;
 use super::state::Run;
 use crate::error::GetError;
 
@@ -229,7 +229,7 @@ impl Run<'_> {
                 .collect(),
             (None, None) => return,
         };
-        let Some(target) = self.target_handle() else { return };
+        let Some(sink) = self.persistence.readable() else { return };
         let pool = self.engine.read_pool.clone();
         self.jobs.add(async move {
             let mut prints = Vec::new();
@@ -239,7 +239,7 @@ impl Run<'_> {
                 while at < range.end {
                     let bytes = (range.end - at).min(pool.slot_bytes() as u64);
                     let buffer = pool.take().await;
-                    match target.read(at, bytes as usize, buffer).await {
+                    match sink.read(at, bytes as usize, buffer).await {
                         Ok(read) => hasher.update(&read),
                         // Without its print a part can neither be convicted nor cleared.
                         Err(_) => continue 'parts,

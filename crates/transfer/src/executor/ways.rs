@@ -513,7 +513,7 @@ impl Run<'_> {
 
     /// A way to a replica of a tree has of it what the replica has.
     fn tree_way(&mut self, direct: usize, at: usize) {
-        let Some(tree) = &mut self.tree else { return };
+        let Some(tree) = self.dataset.tree_mut() else { return };
         let own = tree.source(direct);
         let (changed, void) = (own.changed.clone(), own.void.clone());
         let way = tree.source(at);

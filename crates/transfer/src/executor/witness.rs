@@ -19,7 +19,7 @@ use swath_source::Facts;
 use super::Ended;
 use super::agree::Version;
 use super::samples::is_answer;
-use super::sink::JobDone;
+use super::jobs::JobDone;
 use super::state::Run;
 use crate::observe::Event;
 use crate::request::Destination;
@@ -76,7 +76,7 @@ impl Run<'_> {
             self.integrity.word_of_relays = false;
         }
         let is_withheld = self.integrity.proof.is_empty() && !told.digests.is_empty();
-        if is_withheld && !self.output.is_stream && self.coverage.resumed_bytes == 0 {
+        if is_withheld && self.output.stream.is_none() && self.coverage.resumed_bytes == 0 {
             // What has come was not hashed, and is little yet.
             self.request.told_digests.clone_from(&told.digests);
             return Err(Ended::Restart);
@@ -96,7 +96,7 @@ impl Run<'_> {
                 self.drop_source(at, said);
             }
         }
-        if self.output.is_stream {
+        if self.output.stream.is_some() {
             // What is written cannot be taken back.
             let reasons = self.reasons();
             return Err(crate::GetError::Exhausted { has_some: true, reasons }.into());

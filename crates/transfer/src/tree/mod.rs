@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
-use crate::executor::{self, Pass, PassEnd};
+use crate::executor::{self, Pass, PassEnd, TreeSink};
 use crate::observe::{Event, Observer, SourceState, Summary, Verified};
 use crate::request::{Destination, Mirror, Request};
 use content::GroupHashes;
@@ -223,8 +223,8 @@ pub(crate) async fn copy(
         let begun = begun?;
         let (mut pass, request_of_pass) = begun;
         pass.fetched_before_bytes = passes.fetched_bytes();
-        let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.stage));
-        let (keeper, group_hashes) = (pass.keeper.clone(), GroupHashes::of(&pass.taking));
+        let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.sink.stage));
+        let (keeper, group_hashes) = (pass.sink.keeper.clone(), GroupHashes::of(&pass.taking));
         // Its state is large, and would be moved on the stack.
         let ended = executor::run_pass(engine, request_of_pass, pass, observer, stop, is_first);
         let end = Box::pin(ended).await;
@@ -499,7 +499,8 @@ async fn begin(
         }
     };
     let index = Arc::clone(&taking.index);
-    let pass = Pass { index, stage, keeper, length, taking, joins, fetched_before_bytes: 0 };
+    let sink = Arc::new(TreeSink { stage, keeper, disk: engine.disk.clone() });
+    let pass = Pass { index, sink, length, taking, joins, fetched_before_bytes: 0 };
     Ok((pass, of_pass))
 }
 

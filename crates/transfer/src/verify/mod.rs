@@ -7,10 +7,12 @@
 //! [`HashThreads`] runs verifiers beside the executor.
 
 mod allowance;
+mod blocks;
 mod threads;
 mod track;
 mod verifier;
 
 pub(crate) use allowance::Allowance;
+pub(crate) use blocks::Hashed;
 pub(crate) use threads::{HashThreads, ReadNumber, Report, VerifierHandle};
 pub(crate) use verifier::{Proof, Saved, Verdict, Verifier};

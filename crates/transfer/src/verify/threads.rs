@@ -400,7 +400,7 @@ mod tests {
             Proof { wholes: vec![Hasher::digest(Algorithm::Sha256, b"of else")], pieces: None };
         let mut verifier = Verifier::new(&proof, size, Allowance::new(0).share());
         let all = swath_model::RangeSet::full(size);
-        verifier.resume(&all, &swath_model::RangeSet::new(), &[], &[]);
+        verifier.resume(&all, &crate::verify::Hashed::default());
         let mut backs = Backs::new(ALIGN_BYTES as u64);
         let old = backs.wants(&verifier);
         assert_eq!(old.len(), READS_AT_ONCE);

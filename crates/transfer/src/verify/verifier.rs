@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use swath_model::digest::{Algorithm, Blake3Tree, Digest, Hasher};
+use swath_model::digest::{Algorithm, Digest};
 use swath_model::pieces::Pieces;
 use swath_model::{Buffer, Range, RangeSet};
 
 use super::allowance::Share;
-use super::track::{Kind, Track};
+use super::blocks::{Hashed, verifiers};
+use super::track::Track;
 
 /// What proves a file.
 #[derive(Clone, Debug, Default)]
@@ -82,24 +83,11 @@ impl Verifier {
     /// A verifier for a file of `size_bytes` (`u64::MAX` while that is unknown) that keeps what
     /// has come too early within `share`.
     pub fn new(proof: &Proof, size_bytes: u64, share: Share) -> Self {
-        let mut tracks = Vec::new();
-        if let Some(pieces) = &proof.pieces {
-            tracks.push(Track::new(Kind::Pieces(pieces.clone()), size_bytes));
-        }
-        for whole in &proof.wholes {
-            let tree = (whole.algorithm() == Algorithm::Blake3 && size_bytes != u64::MAX)
-                .then(|| Blake3Tree::new(size_bytes).ok())
-                .flatten();
-            let kind = match tree {
-                Some(tree) => Kind::Tree(Box::new(tree), *whole),
-                None => Kind::Whole(*whole),
-            };
-            tracks.push(Track::new(kind, size_bytes));
-        }
+        let tracks = verifiers(proof, size_bytes).into_iter();
         Self {
             size_bytes,
             gated: proof.pieces.is_some(),
-            tracks,
+            tracks: tracks.map(|verifier| Track::new(verifier, size_bytes)).collect(),
             seen: RangeSet::new(),
             proved: RangeSet::new(),
             retained: BTreeMap::new(),
@@ -108,48 +96,12 @@ impl Verifier {
         }
     }
 
-    /// Bytes that an earlier run left: `seen` is on the disk, `proved` needs no more hashing.
-    pub fn resume(
-        &mut self,
-        seen: &RangeSet,
-        proved: &RangeSet,
-        saved: &[Saved],
-        groups: &[(u64, [u8; 32])],
-    ) {
+    /// Bytes that an earlier run left: `seen` is on the disk, `left` is what it had hashed.
+    pub fn resume(&mut self, seen: &RangeSet, left: &Hashed) {
         self.seen = seen.clone();
-        self.proved = proved.clone();
+        self.proved = left.proved.iter().copied().collect();
         for track in &mut self.tracks {
-            match &mut track.kind {
-                Kind::Pieces(_) => track.hashed = proved.clone(),
-                Kind::Whole(wanted) => {
-                    let best = saved
-                        .iter()
-                        .filter(|saved| {
-                            saved.algorithm == wanted.algorithm()
-                                && seen.covers(Range::new(0, saved.front))
-                        })
-                        .max_by_key(|saved| saved.front);
-                    if let Some(saved) = best
-                        && let Ok(hasher) = Hasher::load(saved.algorithm, &saved.state)
-                        && hasher.bytes() == saved.front
-                    {
-                        track.resume_whole(hasher, saved.front);
-                    }
-                }
-                Kind::Tree(tree, _) => {
-                    for &(index, value) in groups {
-                        if let Some(range) = tree.range_of(index)
-                            && seen.covers(range)
-                            && tree.set_cv(index, value).is_ok()
-                        {
-                            track.hashed.insert(range);
-                        }
-                    }
-                }
-            }
-            let mut behind = seen.clone();
-            behind.subtract(&track.hashed);
-            track.behind = behind;
+            track.resume(left, seen);
         }
     }
 
@@ -290,8 +242,7 @@ impl Verifier {
     pub fn wants(&self, most_bytes: u64) -> Option<Range> {
         (0..self.tracks.len()).find_map(|at| {
             let track = &self.tracks[at];
-            let front = track.whole_state().map_or(0, |(front, _)| front);
-            let limit = if track.is_whole() { self.limit(at, front) } else { u64::MAX };
+            let limit = if track.is_whole() { self.limit(at, track.front()) } else { u64::MAX };
             track.wants(most_bytes, limit, |offset| {
                 let before = self.retained.range(..=offset).next_back();
                 match before {
@@ -309,15 +260,7 @@ impl Verifier {
 
     /// Whole-file hashes in progress, for the journal.
     pub fn save(&self) -> Vec<Saved> {
-        self.tracks
-            .iter()
-            .filter_map(Track::whole_state)
-            .map(|(front, hasher)| Saved {
-                algorithm: hasher.algorithm(),
-                front,
-                state: hasher.save(),
-            })
-            .collect()
+        self.tracks.iter().filter_map(Track::save).collect()
     }
 }
 
@@ -326,6 +269,8 @@ mod tests {
     use super::*;
     use crate::verify::Allowance;
     use swath_model::Pool;
+    use swath_model::digest::Hasher;
+    use swath_model::pieces::Pieces;
 
     fn content(size: usize) -> Vec<u8> {
         (0..size).map(|i| (i as u32).wrapping_mul(2_654_435_761).rotate_left(7) as u8).collect()
@@ -493,7 +438,7 @@ mod tests {
         let mut verifier = Verifier::new(&proof, size, Allowance::new(40).share());
         // All but the first piece is there.
         let seen = RangeSet::from(Range::new(10_000, size));
-        verifier.resume(&seen, &RangeSet::new(), &[], &[]);
+        verifier.resume(&seen, &Hashed::default());
         let pool = Pool::new(1, 4096);
         read_back(&mut verifier, &pool, &data, usize::MAX);
         let late = Pool::new(3, 4096);
@@ -529,7 +474,7 @@ mod tests {
             let saved = first.save();
             let mut second = Verifier::new(&proof, data.len() as u64, Allowance::new(8).share());
             let seen = RangeSet::from(Range::new(0, half as u64));
-            second.resume(&seen, &RangeSet::new(), &saved, &groups);
+            second.resume(&seen, &Hashed { proved: Vec::new(), saved, groups });
             let behind = second.tracks[0].behind.total_bytes();
             assert!(behind < 262_144, "{algorithm}: {behind} bytes to hash again");
             for (i, part) in data[half..].chunks(4096).enumerate() {

@@ -1,26 +1,30 @@
-//! A pass over a tree: what comes is whole groups with their group hashes, and goes to the tree's stage.
+//! What is fetched: a file, or the virtual file of a tree, whose index may still be growing.
+//!
+//! A tree comes in passes. What comes is whole groups with their group hashes, and goes to the
+//! tree's stage.
 //!
 //! The executor counts in bytes of the sealed file, as planner and lanes do; the stage and the index
 //! count in bytes of the plain one.
 
 use std::sync::{Arc, RwLock};
 
-use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
+use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Lack};
-use swath_model::{Buffer, Range, RangeSet, SwathId};
+use swath_model::{Range, RangeSet, SwathId};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::Fault;
 use swath_source::{
     Class, GroupHash, LaneError, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed,
 };
-use swath_store::tree::{Keeper, Stage, StageError};
+use swath_store::Record;
 use tokio::sync::mpsc::UnboundedReceiver;
 use url::Url;
 
 use super::Ended;
+use super::jobs::JobDone;
 use super::joins::Undecided;
 use super::passed_on::PassedOn;
-use super::sink::JobDone;
+use super::sink::{Block, Checked, Checks, TreeSink, Written};
 use super::state::Run;
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
@@ -28,14 +32,67 @@ use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::Request;
 use crate::tree::{Growth, Joined, Taking, units_around};
 
+/// What is fetched.
+pub(super) enum Dataset {
+    /// Its sources tell size and version, digests prove it where there are some.
+    File,
+    /// The index tells everything, and each group comes with its hash.
+    Tree(Box<Tree>),
+}
+
+impl Dataset {
+    /// Whether every block can be checked by itself when it comes.
+    pub fn proves_blocks(&self) -> bool {
+        matches!(self, Dataset::Tree(_))
+    }
+
+    pub fn tree(&self) -> Option<&Tree> {
+        match self {
+            Dataset::File => None,
+            Dataset::Tree(tree) => Some(tree),
+        }
+    }
+
+    pub fn tree_mut(&mut self) -> Option<&mut Tree> {
+        match self {
+            Dataset::File => None,
+            Dataset::Tree(tree) => Some(tree),
+        }
+    }
+
+    /// For sources that deliver group hashes beside the bytes: how long the sealed file is.
+    pub fn length(&self) -> Option<Arc<SealedLength>> {
+        self.tree().map(|tree| Arc::clone(&tree.pass.length))
+    }
+
+    /// Where bytes of the dataset lie as planner and sources count.
+    pub fn counted(&self, bytes: Range) -> Range {
+        match self {
+            Dataset::File => bytes,
+            Dataset::Tree(_) => Range::new(to_sealed(bytes.start), sealed_bytes(bytes.end)),
+        }
+    }
+
+    /// Whether the journal may vouch for what was written.
+    pub fn may_commit(&self) -> bool {
+        self.tree().is_none_or(|tree| tree.is_complete)
+    }
+
+    /// Waits for news of a tree; for ever if there will be none.
+    pub async fn news(&mut self) -> TreeNews {
+        match self {
+            Dataset::File => std::future::pending().await,
+            Dataset::Tree(tree) => tree.news().await,
+        }
+    }
+}
+
 /// What one pass has to do with.
 pub(crate) struct Pass {
     /// The first replica's index, as far as it has come.
     pub index: Arc<RwLock<Index>>,
     /// Where the files go.
-    pub stage: Arc<Stage>,
-    /// Takes down the group hashes of what is right.
-    pub keeper: Option<Arc<Keeper>>,
+    pub sink: Arc<TreeSink>,
     /// For the lanes.
     pub length: Arc<SealedLength>,
     /// The index on its way.
@@ -74,8 +131,6 @@ pub(super) struct Tree {
     told_bytes: u64,
     /// All of the index is there.
     is_complete: bool,
-    /// Written and not journaled, in bytes of the plain file.
-    pub(super) written: Vec<Range>,
     /// Of each source: where it tells which files changed, and how often it sent what its group hash
     /// does not fit.
     pub(super) sources: Vec<TreeSource>,
@@ -101,20 +156,8 @@ pub(super) struct TreeSource {
     pub(super) void_laid: RangeSet,
 }
 
-/// What became of a block.
-#[derive(Debug, Default)]
-pub(super) struct Placed {
-    /// Whole groups that are written and right: in bytes of the plain file, their numbers and seals.
-    good: Vec<(Range, u64, GroupHash)>,
-    /// With bytes in them that the source says are not as in its index, and whether they are written
-    /// all the same.
-    void: Vec<(Range, bool)>,
-    /// Not what their group hashes say.
-    bad: Vec<Range>,
-}
-
 /// What the rest of the program tells a tree.
-pub(super) enum TreeWord {
+pub(super) enum TreeNews {
     Grown(Growth),
     Joined(Joined),
     JoinsEnded,
@@ -127,7 +170,6 @@ impl Tree {
             pass,
             told_bytes: 0,
             is_complete: false,
-            written: Vec::new(),
             sources: Vec::new(),
             is_forgotten: false,
             joins_ended,
@@ -137,27 +179,22 @@ impl Tree {
         }
     }
 
-    pub fn length(&self) -> Arc<SealedLength> {
-        Arc::clone(&self.pass.length)
-    }
-
     /// Waits for news; for ever if there will be none.
-    pub async fn word(tree: &mut Option<Tree>) -> TreeWord {
-        let Some(tree) = tree else { return std::future::pending().await };
-        let Pass { taking, joins, .. } = &mut tree.pass;
+    async fn news(&mut self) -> TreeNews {
+        let Pass { taking, joins, .. } = &mut self.pass;
         loop {
             tokio::select! {
-                changed = taking.growth.changed(), if !tree.is_complete => {
+                changed = taking.growth.changed(), if !self.is_complete => {
                     let mut growth = taking.growth.borrow_and_update().clone();
                     if changed.is_err() && growth.ended.is_none() {
                         growth.ended = Some(Err("it broke off".to_owned()));
                     }
-                    return TreeWord::Grown(growth);
+                    return TreeNews::Grown(growth);
                 }
-                joined = joins.recv(), if !tree.joins_ended => {
-                    return joined.map_or(TreeWord::JoinsEnded, TreeWord::Joined);
+                joined = joins.recv(), if !self.joins_ended => {
+                    return joined.map_or(TreeNews::JoinsEnded, TreeNews::Joined);
                 }
-                () = std::future::pending(), if tree.is_complete && tree.joins_ended => {}
+                () = std::future::pending(), if self.is_complete && self.joins_ended => {}
             }
         }
     }
@@ -181,7 +218,7 @@ pub(crate) async fn run_pass(
 ) -> PassEnd {
     let changed_url = pass.taking.changed.clone();
     let mut run = Run::of_tree(engine, request, observer, Tree::new(pass));
-    if let Some(tree) = &mut run.tree {
+    if let Some(tree) = run.dataset.tree_mut() {
         tree.source(0).changed = Some(changed_url);
     }
     if is_first {
@@ -223,22 +260,22 @@ impl Run<'_> {
     fn failed(&mut self, error: GetError) -> PassEnd {
         let summary = self.summary();
         // What has come is of use to a later run only where the journal vouches for it.
-        let durable = self.tree.as_ref().map(|tree| tree.pass.stage.durable_bytes());
+        let durable = self.dataset.tree().map(|tree| tree.pass.sink.stage.durable_bytes());
         self.observer.observe(&error.event(durable.unwrap_or(0), summary));
         PassEnd::Failed(error)
     }
 
     /// Everything is ready: tell the planner of what is known so far.
     fn begin_tree(&mut self) {
-        let Some(tree) = &self.tree else { return };
+        let Some(tree) = self.dataset.tree() else { return };
         let growth = tree.pass.taking.growth.borrow().clone();
-        let resumed = tree.pass.stage.present().clone();
+        let resumed = tree.pass.sink.stage.present().clone();
         let size_bytes = growth.size_bytes;
         for range in resumed.iter() {
             self.coverage.have.insert(units_around(range, size_bytes));
         }
         let mut left = RangeSet::new();
-        for range in tree.pass.stage.resumed().iter() {
+        for range in tree.pass.sink.stage.resumed().iter() {
             left.insert(units_around(range, size_bytes));
         }
         // What this run has fetched itself is from no earlier one.
@@ -264,15 +301,15 @@ impl Run<'_> {
         self.observer.observe(&opened);
     }
 
-    /// The first word is what is there already.
-    pub(super) fn tree_word(&mut self, word: TreeWord) -> Result<(), Ended> {
-        match word {
-            TreeWord::Grown(growth) => self.tree_grown(growth),
-            TreeWord::Joined(joined) => {
+    /// The first news is what is there already.
+    pub(super) fn tree_news(&mut self, news: TreeNews) -> Result<(), Ended> {
+        match news {
+            TreeNews::Grown(growth) => self.tree_grown(growth),
+            TreeNews::Joined(joined) => {
                 self.joined(joined);
                 Ok(())
             }
-            TreeWord::JoinsEnded => {
+            TreeNews::JoinsEnded => {
                 self.joins_ended();
                 Ok(())
             }
@@ -281,11 +318,11 @@ impl Run<'_> {
 
     /// Of the sealed file what a source could not read.
     pub(super) fn tree_void(&self, at: usize) -> Option<&RangeSet> {
-        self.tree.as_ref().and_then(|tree| tree.sources.get(at)).map(|source| &source.void)
+        self.dataset.tree().and_then(|tree| tree.sources.get(at)).map(|source| &source.void)
     }
 
     fn tree_grown(&mut self, growth: Growth) -> Result<(), Ended> {
-        let Some(tree) = &mut self.tree else { return Ok(()) };
+        let Some(tree) = self.dataset.tree_mut() else { return Ok(()) };
         let plain_bytes = match growth.ended {
             Some(Ok(())) => {
                 tree.is_complete = true;
@@ -306,14 +343,10 @@ impl Run<'_> {
         if !more {
             self.coverage.size_bytes = Some(size_bytes);
             let left_bytes = size_bytes - self.coverage.have.total_bytes().min(size_bytes);
-            let (stage, disk) = (Arc::clone(&tree.pass.stage), self.engine.disk.clone());
+            let sink = Arc::clone(&tree.pass.sink);
             self.jobs.add(async move {
-                let check = move || stage.check_room(left_bytes);
-                let result = match disk.work(check).await {
-                    Ok(checked) => checked.map_err(GetError::from),
-                    Err(error) => Err(GetError::Thread(error)),
-                };
-                JobDone::TreeChecked { result }
+                let result = sink.work(move |stage| stage.check_room(left_bytes)).await;
+                JobDone::RoomChecked { result }
             });
         }
         // Something arrives, if no bytes of files.
@@ -324,73 +357,52 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Groups with their group hashes came.
-    pub(super) fn sealed_chunk(
+    /// Groups came with their hashes, and some of the block is `new`, as sources count.
+    pub(super) fn take_in_groups(
         &mut self,
         source: usize,
         swath: SwathId,
-        offset: u64,
-        buffer: Buffer,
-        group_hashes: Vec<GroupHash>,
+        new: Vec<Range>,
+        mut block: Block,
+        hashes: Vec<GroupHash>,
     ) {
         let now = self.now();
-        self.clock.last_arrival = now;
-        let sealed = Range::new(to_sealed(offset), sealed_bytes(offset + buffer.len() as u64));
-        if let Some(entry) = self.lanes.swaths.get_mut(&swath) {
-            entry.first_byte_at.get_or_insert(now);
-            entry.delivered_to = entry.delivered_to.max(sealed.end);
-        }
-        let new = self.coverage.have.gaps_within(sealed);
+        let Some(tree) = self.dataset.tree() else { return };
+        let bytes = self.dataset.counted(block.range()).len();
         let new_bytes: u64 = new.iter().map(|range| range.len()).sum();
-        let Some(tree) = self.tree.as_ref().filter(|_| !new.is_empty()) else {
-            self.discard(source, buffer);
-            return;
-        };
-        let (stage, keeper) = (Arc::clone(&tree.pass.stage), tree.pass.keeper.clone());
         if let Some(entry) = self.sources.get_mut(source) {
-            entry.failures = 0;
             entry.figures.bytes += new_bytes;
-            entry.figures.wasted_bytes += sealed.len() - new_bytes;
+            entry.figures.wasted_bytes += bytes - new_bytes;
         }
-        self.coverage.wasted_bytes += sealed.len() - new_bytes;
+        self.coverage.wasted_bytes += bytes - new_bytes;
         for &range in &new {
             self.coverage.have.insert(range);
             self.planner.handle(PlanEvent::Delivered { swath, range }, now);
         }
         // What a source could not read as promised is laid down only where nobody else may have it.
-        let mut last: RangeSet = new.iter().copied().filter(|_| tree.joins_ended).collect();
+        let mut takes_void: RangeSet =
+            new.iter().copied().filter(|_| tree.joins_ended).collect();
         for at in (0..self.sources.len()).filter(|&at| at != source && !self.sources.is_bad(at)) {
             let void = tree.sources.get(at).map(|other| &other.void);
-            last = void.map_or_else(RangeSet::new, |void| {
-                last.iter().flat_map(|range| void.within(range)).collect()
+            takes_void = void.map_or_else(RangeSet::new, |void| {
+                takes_void.iter().flat_map(|range| void.within(range)).collect()
             });
         }
-        let disk = self.engine.disk.clone();
-        self.jobs.add(async move {
-            let place = move || {
-                let placed = place(&stage, offset, &buffer, &group_hashes, &new, &last)?;
-                keep(keeper.as_deref(), &placed.good)?;
-                Ok::<_, StageError>(placed)
-            };
-            let result = match disk.work(place).await {
-                Ok(placed) => placed.map_err(GetError::from),
-                Err(error) => Err(GetError::Thread(error)),
-            };
-            JobDone::Placed { source, result }
-        });
+        block.checks = Some(Checks { hashes, wanted: new, takes_void });
+        self.store(source, block);
     }
 
-    /// A block is where it belongs, or is no good.
-    pub(super) fn placed(&mut self, source: usize, placed: Placed) {
-        let Placed { good, void, bad } = placed;
+    /// The groups of a block are where they belong, or are no good.
+    pub(super) fn checked(&mut self, source: usize, checked: Checked) {
+        let Checked { good, void, bad } = checked;
         let waits = self.waits_for_proof(source, &good);
         if !waits {
             self.coverage.verified_bytes += good.iter().map(|(range, ..)| range.len()).sum::<u64>();
         }
         let others = (0..self.sources.len()).any(|at| at != source && !self.sources.is_bad(at));
-        let Some(tree) = &mut self.tree else { return };
+        let Some(tree) = self.dataset.tree_mut() else { return };
         if !waits {
-            tree.written.extend(good.into_iter().map(|(range, ..)| range));
+            self.persistence.records.extend(good.into_iter().map(|(range, ..)| in_tree(range)));
         }
         let mut open = Vec::new();
         for (plain, is_written) in void {
@@ -427,7 +439,7 @@ impl Run<'_> {
 
     /// Whether this says that a source has forgotten what it walked.
     pub(super) fn is_of_forgotten(&mut self, source: usize, error: &LaneError) -> bool {
-        let Some(tree) = &mut self.tree else { return false };
+        let Some(tree) = self.dataset.tree_mut() else { return false };
         if error.refusal().is_none_or(|refusal| refusal.class != Class::Gone) {
             return false;
         }
@@ -438,25 +450,7 @@ impl Run<'_> {
     }
 
     pub(super) fn is_forgotten(&self) -> bool {
-        self.tree.as_ref().is_some_and(|tree| tree.is_forgotten)
-    }
-
-    /// Journal what was written since the last time.
-    pub(super) fn commit_tree(&mut self) {
-        let Some(tree) = self.tree.as_mut().filter(|tree| tree.is_complete) else { return };
-        if self.persistence.committing || tree.written.is_empty() {
-            return;
-        }
-        self.persistence.committing = true;
-        let (ranges, stage) = (std::mem::take(&mut tree.written), Arc::clone(&tree.pass.stage));
-        let disk = self.engine.disk.clone();
-        self.jobs.add(async move {
-            let result = match disk.work(move || stage.commit(&joined(ranges))).await {
-                Ok(committed) => committed.map_err(GetError::from),
-                Err(error) => Err(GetError::Thread(error)),
-            };
-            JobDone::TreeCommitted { result }
-        });
+        self.dataset.tree().is_some_and(|tree| tree.is_forgotten)
     }
 
     /// The pass is over: journal what there is. Answers how many bytes that makes in all.
@@ -464,17 +458,21 @@ impl Run<'_> {
         self.close_lanes();
         while !self.jobs.is_empty() {
             match self.jobs.next().await {
-                JobDone::Placed { source, result } => self.placed(source, result?),
-                JobDone::TreeCommitted { result } => {
+                JobDone::Written { source, result, .. } => {
+                    if let Written::Checked(checked) = result? {
+                        self.checked(source, checked);
+                    }
+                }
+                JobDone::Committed { result } => {
                     self.persistence.committing = false;
                     result?;
                 }
                 _ => {}
             }
         }
-        self.commit_tree();
+        self.commit();
         while !self.jobs.is_empty() {
-            if let JobDone::TreeCommitted { result } = self.jobs.next().await {
+            if let JobDone::Committed { result } = self.jobs.next().await {
                 result?;
             }
         }
@@ -482,72 +480,9 @@ impl Run<'_> {
     }
 }
 
-/// Check groups against their group hashes and write those of `new` (ranges of the sealed file) that are
-/// right; of those that are void, those in `takes_void`. Blocks.
-fn place(
-    stage: &Stage,
-    offset: u64,
-    bytes: &[u8],
-    group_hashes: &[GroupHash],
-    new: &[Range],
-    takes_void: &RangeSet,
-) -> Result<Placed, StageError> {
-    let mut placed = Placed::default();
-    // Neighbouring groups are written in one go.
-    let mut run: Option<Range> = None;
-    let write = |run: &mut Option<Range>| match run.take() {
-        Some(range) => {
-            let (from, to) = ((range.start - offset) as usize, (range.end - offset) as usize);
-            stage.write(range.start, &bytes[from..to])
-        }
-        None => Ok(()),
-    };
-    for (at, group_hash) in group_hashes.iter().enumerate() {
-        let start = offset + at as u64 * GROUP_BYTES;
-        let end = (start + GROUP_BYTES).min(offset + bytes.len() as u64);
-        let group = Range::new(start, end.max(start));
-        let sealed = sealed_of(group);
-        if !new.iter().any(|range| range.start <= sealed.start && sealed.end <= range.end) {
-            write(&mut run)?;
-            continue;
-        }
-        let number = start / GROUP_BYTES;
-        let data = &bytes[(start - offset) as usize..(group.end - offset) as usize];
-        let value = group_value(number, data);
-        let is_void = value.iter().zip(group_hash).all(|(own, theirs)| *theirs == !*own);
-        if value != *group_hash && !is_void {
-            write(&mut run)?;
-            placed.bad.push(group);
-            continue;
-        }
-        if is_void {
-            let is_taken = takes_void.covers(sealed);
-            placed.void.push((group, is_taken));
-            if !is_taken {
-                write(&mut run)?;
-                continue;
-            }
-        } else {
-            placed.good.push((group, number, *group_hash));
-        }
-        run = match run {
-            Some(before) => Some(Range::new(before.start, group.end)),
-            None => Some(group),
-        };
-    }
-    write(&mut run)?;
-    Ok(placed)
-}
-
-/// Take down the group hashes of groups that are right.
-fn keep(keeper: Option<&Keeper>, good: &[(Range, u64, GroupHash)]) -> Result<(), StageError> {
-    let Some(keeper) = keeper else { return Ok(()) };
-    for (_, number, group_hash) in good {
-        let kept = keeper.keep(*number, group_hash);
-        let path = keeper.path().to_owned();
-        kept.map_err(|source| StageError::Io { doing: "write", path, source })?;
-    }
-    Ok(())
+/// The journal's record of bytes of a tree, in which nobody's part is told from another's.
+pub(super) fn in_tree(range: Range) -> Record {
+    Record::Durable { range, source: 0 }
 }
 
 /// Where whole groups lie in the sealed file.
@@ -555,12 +490,6 @@ pub(super) fn sealed_of(plain: Range) -> Range {
     debug_assert_eq!(plain.start % GROUP_BYTES, 0);
     debug_assert_eq!(to_sealed(plain.start) % UNIT_BYTES, 0);
     Range::new(to_sealed(plain.start), sealed_bytes(plain.end))
-}
-
-/// The same bytes in as few ranges as possible.
-fn joined(ranges: Vec<Range>) -> Vec<Range> {
-    let all: RangeSet = ranges.into_iter().collect();
-    all.iter().collect()
 }
 
 /// A source that sends so many groups that do not fit their group hashes is not asked any more.

@@ -1,4 +1,4 @@
-//! The ordered end of a transfer: blocks go to a writer one behind the other.
+//! A stream: blocks go to a writer one behind the other.
 //!
 //! Blocks wait in pool buffers until their turn. The planner's window counts bytes, so that what
 //! waits fits into the pool; parts of a block (of connections that broke) are put together for the
@@ -10,22 +10,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use swath_model::digest::{Digest, Hasher};
 use swath_model::pieces::Pieces;
 use swath_model::{Buffer, Range};
+use swath_source::Pending;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use super::{Block, Sink, Written};
+use crate::error::GetError;
 use crate::verify::Proof;
 
 /// What the writing task tells.
 #[derive(Debug)]
-pub(super) enum StreamReport {
+pub(crate) enum StreamReport {
     /// Everything before this offset is written.
     Written(u64),
     /// This piece is bad and came to this digest; it is wanted again.
@@ -49,25 +52,26 @@ pub(super) enum StreamReport {
 
 enum Order {
     Accept(u64, Buffer),
+    Finish,
     EndAt(u64),
     Shed(usize),
 }
 
-pub(super) struct Ordered {
+pub(crate) struct Stream {
     orders: UnboundedSender<Order>,
-    task: JoinHandle<io::Result<()>>,
+    task: Mutex<Option<JoinHandle<io::Result<()>>>>,
     holds_pieces: bool,
     writing_nanos: Arc<AtomicU64>,
 }
 
-impl Ordered {
+impl Stream {
     /// Start writing; at most `window_bytes` are handed over before they are written.
     pub fn start(
         writer: Box<dyn AsyncWrite + Send + Unpin>,
         proof: &Proof,
         size_bytes: Option<u64>,
         window_bytes: u64,
-        words: UnboundedSender<StreamReport>,
+        reports: UnboundedSender<StreamReport>,
     ) -> Self {
         let (orders, receiver) = unbounded_channel();
         let holds_pieces = proof.pieces.as_ref().is_some_and(|pieces| {
@@ -88,14 +92,14 @@ impl Ordered {
         };
         let writing_nanos = Arc::clone(&state.writing_nanos);
         let task = tokio::spawn(async move {
-            let result = state.run(receiver, &words).await;
+            let result = state.run(receiver, &reports).await;
             if let Err(error) = &result {
-                let _ = words
+                let _ = reports
                     .send(StreamReport::Failed(io::Error::new(error.kind(), error.to_string())));
             }
             result
         });
-        Self { orders, task, holds_pieces, writing_nanos }
+        Self { orders, task: Mutex::new(Some(task)), holds_pieces, writing_nanos }
     }
 
     /// How long the writer took for what it was given, so far; goes on counting after the end.
@@ -108,25 +112,36 @@ impl Ordered {
         self.holds_pieces
     }
 
-    /// A block that arrived.
-    pub fn accept(&self, offset: u64, buffer: Buffer) {
-        let _ = self.orders.send(Order::Accept(offset, buffer));
-    }
-
-    /// The end became known.
-    pub fn end_at(&self, size_bytes: u64) {
-        let _ = self.orders.send(Order::EndAt(size_bytes));
-    }
-
     /// Buffers are wanted for what comes first: let go of about so many slots of what comes last.
     pub fn shed(&self, slots: usize) {
         let _ = self.orders.send(Order::Shed(slots));
     }
+}
 
-    /// Wait until all is written and flushed.
-    pub async fn finish(self) -> io::Result<()> {
-        drop(self.orders);
-        self.task.await.map_err(io::Error::other)?
+impl Sink for Stream {
+    fn write(self: Arc<Self>, block: Block) -> Pending<'static, Result<Written, GetError>> {
+        let _ = self.orders.send(Order::Accept(block.offset, block.buffer));
+        Box::pin(async { Ok(Written::Told) })
+    }
+
+    fn end_at(&self, size_bytes: u64) -> Result<(), GetError> {
+        let _ = self.orders.send(Order::EndAt(size_bytes));
+        Ok(())
+    }
+
+    /// Waits until all is written and flushed.
+    fn finish(&self, _: Option<SystemTime>) -> Pending<'_, Result<(), GetError>> {
+        let _ = self.orders.send(Order::Finish);
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(async {
+            match task {
+                Some(task) => {
+                    task.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))
+                        .map_err(GetError::Output)
+                }
+                None => Ok(()),
+            }
+        })
     }
 }
 
@@ -158,7 +173,7 @@ impl State {
     async fn run(
         mut self,
         mut orders: UnboundedReceiver<Order>,
-        words: &UnboundedSender<StreamReport>,
+        reports: &UnboundedSender<StreamReport>,
     ) -> io::Result<()> {
         let mut judged = false;
         loop {
@@ -166,18 +181,19 @@ impl State {
                 judged = true;
                 self.writer.flush().await?;
                 for (wanted, hasher) in &self.hashers {
-                    let _ = words
+                    let _ = reports
                         .send(StreamReport::Whole { wanted: *wanted, actual: hasher.finish() });
                 }
-                let _ = words.send(StreamReport::Written(self.front));
+                let _ = reports.send(StreamReport::Written(self.front));
             }
             let Some(order) = orders.recv().await else { break };
             match order {
                 Order::Accept(offset, buffer) => self.keep(offset, buffer),
                 Order::EndAt(size_bytes) => self.size_bytes = Some(size_bytes),
-                Order::Shed(slots) => self.shed(slots, words),
+                Order::Shed(slots) => self.shed(slots, reports),
+                Order::Finish => break,
             }
-            self.advance(words).await?;
+            self.advance(reports).await?;
         }
         self.writer.flush().await
     }
@@ -202,7 +218,7 @@ impl State {
     }
 
     /// Let go of what comes last, but of nothing that a piece's hash has taken in already.
-    fn shed(&mut self, slots: usize, words: &UnboundedSender<StreamReport>) {
+    fn shed(&mut self, slots: usize, reports: &UnboundedSender<StreamReport>) {
         let hashed_to = self.piece.as_ref().map_or(self.proved_to, |piece| piece.hashed_to);
         let from = self.front.max(hashed_to);
         let mut freed = 0;
@@ -211,27 +227,27 @@ impl State {
         {
             let (at, buffer) = last.remove_entry();
             freed += buffer.slots();
-            let _ = words.send(StreamReport::Shed(Range::of_len(at, buffer.len() as u64)));
+            let _ = reports.send(StreamReport::Shed(Range::of_len(at, buffer.len() as u64)));
         }
     }
 
     /// Judge and write whatever has its turn.
-    async fn advance(&mut self, words: &UnboundedSender<StreamReport>) -> io::Result<()> {
+    async fn advance(&mut self, reports: &UnboundedSender<StreamReport>) -> io::Result<()> {
         loop {
             let verdict = self.hash_piece();
             match verdict {
                 Some(Ok(range)) => {
                     self.proved_to = range.end;
-                    let _ = words.send(StreamReport::Good(range));
+                    let _ = reports.send(StreamReport::Good(range));
                 }
                 Some(Err((range, actual))) if self.front > range.start => {
                     self.waiting.clear();
-                    let _ = words.send(StreamReport::TooLate(range, actual));
+                    let _ = reports.send(StreamReport::TooLate(range, actual));
                     return Ok(());
                 }
                 Some(Err((range, actual))) => {
                     self.drop_piece(range);
-                    let _ = words.send(StreamReport::Bad(range, actual));
+                    let _ = reports.send(StreamReport::Bad(range, actual));
                     return Ok(());
                 }
                 None => {}
@@ -241,7 +257,7 @@ impl State {
                 Some(piece) if !self.holds_pieces => piece.hashed_to,
                 _ => self.proved_to,
             };
-            self.write_to(limit, words).await?;
+            self.write_to(limit, reports).await?;
             if verdict.is_none() {
                 return Ok(());
             }
@@ -285,7 +301,7 @@ impl State {
     async fn write_to(
         &mut self,
         limit: u64,
-        words: &UnboundedSender<StreamReport>,
+        reports: &UnboundedSender<StreamReport>,
     ) -> io::Result<()> {
         while self.front < limit {
             let Some((&at, _)) = self.waiting.range(..=self.front).next_back() else { break };
@@ -307,7 +323,7 @@ impl State {
             if end > limit {
                 self.waiting.insert(at, buffer);
             }
-            let _ = words.send(StreamReport::Written(self.front));
+            let _ = reports.send(StreamReport::Written(self.front));
         }
         Ok(())
     }

@@ -1,0 +1,205 @@
+//! What proves the blocks of a file: a digest of the whole, a digest of each piece, the groups of
+//! a BLAKE3 tree.
+//!
+//! A block is hashed from its start to its end; different blocks in any order. Who calls keeps
+//! that order ([`super::track`]); what is here knows digests and nothing of where bytes are.
+
+use std::collections::BTreeMap;
+
+use swath_model::Range;
+use swath_model::digest::blake3_tree::GroupHasher;
+use swath_model::digest::{Algorithm, Blake3Tree, Digest, Hasher};
+use swath_model::pieces::Pieces;
+
+use super::verifier::{Proof, Saved, Verdict};
+
+/// A kind of proof. To add one: implement this, and name it in [`verifiers`].
+pub(super) trait BlockVerifier: Send {
+    /// Length of every block but the last in bytes; `u64::MAX` where all of the file is one.
+    fn block_bytes(&self) -> u64;
+
+    /// Takes in the next bytes of a block.
+    fn update(&mut self, block: u64, bytes: &[u8]);
+
+    /// Judges a block, which has this place, after its last byte.
+    fn complete(&mut self, block: u64, range: Range) -> Option<Verdict>;
+
+    /// Judges the file after its last byte.
+    fn finish(&self) -> Option<Verdict>;
+
+    /// Forgets what was taken in of a block.
+    fn forget(&mut self, block: u64);
+
+    /// Takes over what an earlier run left and is still there, as `has` says; answers which bytes
+    /// need not be hashed again.
+    fn resume(&mut self, left: &Hashed, has: &dyn Fn(Range) -> bool) -> Vec<Range>;
+
+    /// The state of a hash that goes from the first byte to the last.
+    fn save(&self) -> Option<Saved> {
+        None
+    }
+}
+
+/// What an earlier run has hashed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hashed {
+    /// Proved by digests of pieces.
+    pub proved: Vec<Range>,
+    /// Hashes that go from the first byte to the last.
+    pub saved: Vec<Saved>,
+    /// Chaining values of groups of the BLAKE3 tree, by their numbers.
+    pub groups: Vec<(u64, [u8; 32])>,
+}
+
+/// The verifiers of a proof of a file of `size_bytes` (`u64::MAX` while that is unknown). Pieces
+/// come first: what they prove opens the gate for the whole.
+pub(super) fn verifiers(proof: &Proof, size_bytes: u64) -> Vec<Box<dyn BlockVerifier>> {
+    let mut all: Vec<Box<dyn BlockVerifier>> = Vec::new();
+    if let Some(pieces) = &proof.pieces {
+        all.push(Box::new(PieceDigests { pieces: pieces.clone(), open: BTreeMap::new() }));
+    }
+    for &wanted in &proof.wholes {
+        let tree = (wanted.algorithm() == Algorithm::Blake3 && size_bytes != u64::MAX)
+            .then(|| Blake3Tree::new(size_bytes).ok())
+            .flatten();
+        all.push(match tree {
+            Some(tree) => Box::new(Blake3Groups { tree, wanted, open: BTreeMap::new() }),
+            None => Box::new(WholeDigest { wanted, hasher: Hasher::new(wanted.algorithm()) }),
+        });
+    }
+    all
+}
+
+/// A digest of everything, front to back.
+struct WholeDigest {
+    wanted: Digest,
+    hasher: Hasher,
+}
+
+impl BlockVerifier for WholeDigest {
+    fn block_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn update(&mut self, _: u64, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    fn complete(&mut self, _: u64, _: Range) -> Option<Verdict> {
+        None
+    }
+
+    fn finish(&self) -> Option<Verdict> {
+        Some(Verdict::Whole { wanted: self.wanted, actual: self.hasher.finish() })
+    }
+
+    fn forget(&mut self, _: u64) {
+        self.hasher = Hasher::new(self.wanted.algorithm());
+    }
+
+    fn resume(&mut self, left: &Hashed, has: &dyn Fn(Range) -> bool) -> Vec<Range> {
+        let front = |saved: &&Saved| Range::new(0, saved.front);
+        let own = left.saved.iter().filter(|saved| saved.algorithm == self.wanted.algorithm());
+        let best = own.filter(|saved| has(front(saved))).max_by_key(|saved| saved.front);
+        let Some(saved) = best else { return Vec::new() };
+        match Hasher::load(saved.algorithm, &saved.state) {
+            Ok(hasher) if hasher.bytes() == saved.front => {
+                self.hasher = hasher;
+                vec![front(&saved)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn save(&self) -> Option<Saved> {
+        let (algorithm, front) = (self.hasher.algorithm(), self.hasher.bytes());
+        (front > 0).then(|| Saved { algorithm, front, state: self.hasher.save() })
+    }
+}
+
+/// A digest of each piece.
+struct PieceDigests {
+    pieces: Pieces,
+    open: BTreeMap<u64, Hasher>,
+}
+
+impl BlockVerifier for PieceDigests {
+    fn block_bytes(&self) -> u64 {
+        self.pieces.length_bytes()
+    }
+
+    fn update(&mut self, block: u64, bytes: &[u8]) {
+        let new = || Hasher::new(self.pieces.algorithm());
+        self.open.entry(block).or_insert_with(new).update(bytes);
+    }
+
+    fn complete(&mut self, block: u64, range: Range) -> Option<Verdict> {
+        let actual = self.open.remove(&block)?.finish();
+        Some(match self.pieces.digest(block) == Some(actual) {
+            true => Verdict::Good(range),
+            false => Verdict::Bad { piece: range, actual },
+        })
+    }
+
+    fn finish(&self) -> Option<Verdict> {
+        None
+    }
+
+    fn forget(&mut self, block: u64) {
+        self.open.remove(&block);
+    }
+
+    fn resume(&mut self, left: &Hashed, _: &dyn Fn(Range) -> bool) -> Vec<Range> {
+        left.proved.clone()
+    }
+}
+
+/// BLAKE3 of everything, in any order of its groups.
+struct Blake3Groups {
+    tree: Blake3Tree,
+    wanted: Digest,
+    open: BTreeMap<u64, GroupHasher>,
+}
+
+impl BlockVerifier for Blake3Groups {
+    fn block_bytes(&self) -> u64 {
+        self.tree.group_bytes()
+    }
+
+    fn update(&mut self, block: u64, bytes: &[u8]) {
+        if !self.open.contains_key(&block)
+            && let Ok(hasher) = self.tree.start(block)
+        {
+            self.open.insert(block, hasher);
+        }
+        if let Some(hasher) = self.open.get_mut(&block) {
+            hasher.update(bytes);
+        }
+    }
+
+    fn complete(&mut self, block: u64, _: Range) -> Option<Verdict> {
+        let value = self.tree.add_hashed(self.open.remove(&block)?).ok()?;
+        Some(Verdict::Group { index: block, value })
+    }
+
+    fn finish(&self) -> Option<Verdict> {
+        Some(Verdict::Whole { wanted: self.wanted, actual: self.tree.root()? })
+    }
+
+    fn forget(&mut self, block: u64) {
+        self.open.remove(&block);
+        self.tree.forget(block);
+    }
+
+    fn resume(&mut self, left: &Hashed, has: &dyn Fn(Range) -> bool) -> Vec<Range> {
+        let mut hashed = Vec::new();
+        for &(index, value) in &left.groups {
+            if let Some(range) = self.tree.range_of(index).filter(|&range| has(range))
+                && self.tree.set_cv(index, value).is_ok()
+            {
+                hashed.push(range);
+            }
+        }
+        hashed
+    }
+}
