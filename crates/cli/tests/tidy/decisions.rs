@@ -90,5 +90,5 @@ const READERS: [(&str, &str); 4] = [
     ("cp/bootstrap.rs", "what a shell prints of the other machine"),
     ("cli/src/generate.rs", "the help of which manual pages are made"),
     ("cli/src/main.rs", "what the parser of arguments prints"),
-    ("executor/deliverer.rs", "names in the journal"),
+    ("executor/persistence/deliverer.rs", "names in the journal"),
 ];

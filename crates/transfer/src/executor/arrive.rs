@@ -9,9 +9,9 @@ use swath_source::{Facts, GroupHash, LaneError, LaneEvent, LaneEventKind};
 use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
-use super::agree::validators;
-use super::in_order::InOrder;
+use super::integrity::agree::validators;
 use super::integrity::describe;
+use super::integrity::in_order::InOrder;
 use super::sink::{Block, Sink, Stream};
 use super::state::{Run, window_bytes};
 use crate::error::GetError;

@@ -14,12 +14,11 @@ use swath_model::{Buffer, Range};
 use swath_source::{Facts, GroupHash};
 use swath_store::ReadError;
 
-use super::passed_on::Group;
+use super::dataset::passed_on::Group;
+use super::integrity::suspect::PartPrint;
 use super::sink::Written;
-use super::suspect::PartPrint;
 use crate::error::GetError;
 use crate::verify::ReadNumber;
-
 
 /// The work that is under way. It goes on only while somebody asks for what has ended; what the
 /// disk was given already arrives there all the same.

@@ -1,47 +1,28 @@
 //! The executor of one transfer: carries messages between planner, lanes, store and verifier.
 //!
 //! One task owns all state ([`Run`]); lanes and hashing run elsewhere and report by channels, the
-//! disk does its work elsewhere too and is waited for here (`jobs`). The planner decides, this module obeys: no size, no source and no retry is chosen
-//! here. What it does own: which mirrors agree (`agree`), who delivered what and who is to blame
-//! (`blame`), how bytes reach their destination (`sink`), what observers hear (`figures`).
+//! disk does its work elsewhere too and is waited for here (`jobs`). The planner decides, this module
+//! obeys: it chooses no size, no source and no retry.
+//!
+//! Each room is one part of [`Run`] and what is done with it: `sources` (what they say, which of them
+//! agree and fail), `dataset` (what is fetched), `sink` (where it goes), `persistence` (what a later
+//! run finds), `integrity` (what proves it, who is to blame), `routes` (by which relays), `telemetry`
+//! (what observers hear).
 
 mod act;
-mod agree;
 mod arrive;
-mod audit;
-mod blame;
-mod broken;
-mod charge;
 mod clock;
 mod coverage;
 mod dataset;
-mod deliverer;
-mod figures;
-mod hops;
-mod in_order;
 mod integrity;
 mod jobs;
-mod joins;
-mod lacking;
 mod lanes;
-mod left;
-mod meet;
-mod no_progress;
-mod output;
-mod passed_on;
-mod peers;
 mod persistence;
-mod reasons;
-mod relays;
-mod samples;
+mod routes;
 mod sink;
 mod sources;
 mod state;
-mod store;
-mod suspect;
 mod telemetry;
-mod ways;
-mod witness;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -56,13 +37,13 @@ use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
 use crate::present;
 use crate::request::{Destination, Overwrite, Request};
-pub use agree::{Agreement, Unlikeness, Version};
-pub(crate) use figures::forecast;
-use samples::Samples;
 pub(crate) use dataset::{Pass, PassEnd, run_pass};
+pub use integrity::agree::{Agreement, Unlikeness, Version};
+use integrity::samples::Samples;
+use routes::Ways;
 pub(crate) use sink::TreeSink;
 use state::Run;
-use ways::Ways;
+pub(crate) use telemetry::figures::forecast;
 
 /// Fetch one file.
 pub(crate) async fn run(

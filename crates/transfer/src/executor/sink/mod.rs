@@ -5,6 +5,7 @@
 //! durable when [`Sink::commit`] has returned, and gets its final name by [`Sink::finish`] alone.
 
 mod file;
+mod output;
 mod stream;
 mod tree;
 
@@ -18,11 +19,12 @@ use swath_store::{ReadError, Record};
 
 use crate::error::GetError;
 
-pub(super) use stream::{Stream, StreamReport};
+pub(crate) use output::Output;
+pub(crate) use stream::{Stream, StreamReport};
 pub(crate) use tree::TreeSink;
 
 /// A destination. To add one: implement this, and choose it in `arrive` (`open`).
-pub(super) trait Sink: Send + Sync {
+pub(crate) trait Sink: Send + Sync {
     /// Lays a block down.
     fn write(self: Arc<Self>, block: Block) -> Pending<'static, Result<Written, GetError>>;
 
@@ -72,7 +74,7 @@ pub(super) trait Sink: Send + Sync {
 }
 
 /// Bytes that came.
-pub(super) struct Block {
+pub(crate) struct Block {
     /// Where they belong, in bytes of the dataset.
     pub offset: u64,
     pub buffer: Buffer,
@@ -88,7 +90,7 @@ impl Block {
 }
 
 /// Of a block that comes with group hashes.
-pub(super) struct Checks {
+pub(crate) struct Checks {
     /// One for each group.
     pub hashes: Vec<GroupHash>,
     /// What of the block is wanted, as sources count.
@@ -99,7 +101,7 @@ pub(super) struct Checks {
 
 /// What became of a block.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(crate) enum Written {
     /// It is written (not synced), and its bytes are still to be proved.
     Unproved(Buffer),
     /// Its groups were checked, and those that are right are written.
@@ -110,7 +112,7 @@ pub(super) enum Written {
 
 /// Groups that were checked.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
+pub(crate) struct Checked {
     /// Whole groups that are written and right: in bytes of the dataset, their numbers and hashes.
     pub good: Vec<(Range, u64, GroupHash)>,
     /// With bytes in them that the source says are not as in its index, and whether they are written

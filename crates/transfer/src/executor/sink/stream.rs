@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use swath_model::digest::{Digest, Hasher};
@@ -135,10 +135,10 @@ impl Sink for Stream {
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         Box::pin(async {
             match task {
-                Some(task) => {
-                    task.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))
-                        .map_err(GetError::Output)
-                }
+                Some(task) => task
+                    .await
+                    .unwrap_or_else(|gone| Err(io::Error::other(gone)))
+                    .map_err(GetError::Output),
                 None => Ok(()),
             }
         })

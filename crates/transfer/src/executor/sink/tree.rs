@@ -40,8 +40,10 @@ impl Sink for TreeSink {
             let keeper = self.keeper.clone();
             let write = move |stage: &Stage| {
                 let Block { offset, buffer, checks } = block;
-                let checked = checks
-                    .map_or_else(|| Ok(Checked::default()), |it| place(stage, offset, &buffer, &it))?;
+                let checked = checks.map_or_else(
+                    || Ok(Checked::default()),
+                    |it| place(stage, offset, &buffer, &it),
+                )?;
                 keep(keeper.as_deref(), &checked.good)?;
                 Ok(checked)
             };
@@ -81,12 +83,7 @@ impl Sink for TreeSink {
 
 /// Checks groups against their hashes and writes those of them that are right, if they are wanted; of
 /// those that are void, those that are to be taken. Blocks.
-fn place(
-    stage: &Stage,
-    offset: u64,
-    bytes: &[u8],
-    checks: &Checks,
-) -> Result<Checked, StageError> {
+fn place(stage: &Stage, offset: u64, bytes: &[u8], checks: &Checks) -> Result<Checked, StageError> {
     let Checks { hashes, wanted, takes_void } = checks;
     let mut checked = Checked::default();
     // Neighbouring groups are written in one go.

@@ -1,0 +1,108 @@
+//! Files that are not as the index says.
+
+use std::collections::BTreeMap;
+
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::index::{Index, Lack};
+use swath_model::{Range, RangeSet};
+use swath_source::{UNIT_BYTES, fetch_small};
+
+use crate::error::GetError;
+use crate::executor::dataset::in_tree;
+use crate::executor::state::Run;
+use crate::tree::{read, units_around};
+
+impl Run<'_> {
+    /// Have the journal vouch for nothing of these files.
+    pub(crate) async fn forget(&mut self, changed: &[(u64, Lack)]) -> Result<(), GetError> {
+        let Some(tree) = self.dataset.tree().filter(|_| !changed.is_empty()) else { return Ok(()) };
+        let files: Vec<u64> = changed.iter().map(|&(number, _)| number).collect();
+        tree.pass.sink.work(move |stage| stage.forget(&files)).await
+    }
+
+    /// In a group that its source disowned in part, all but the files that have changed is right: what
+    /// it sent with the others came as it was sent. Were they to come once more, they might be of
+    /// another version than what they have in other groups.
+    pub(crate) fn vouch_for_laid(&mut self, changed: &[(u64, Lack)]) {
+        let Some(tree) = self.dataset.tree_mut() else { return };
+        let index = read(&tree.pass.index);
+        let mut right = RangeSet::new();
+        for laid in tree.sources.iter().flat_map(|source| source.void_laid.iter()) {
+            let (first, end) = (laid.start / UNIT_BYTES, laid.end.div_ceil(UNIT_BYTES));
+            let end = (end * GROUP_BYTES).min(index.size_bytes());
+            right.insert(Range::new((first * GROUP_BYTES).min(end), end));
+        }
+        if right.is_empty() {
+            return;
+        }
+        for &(number, _) in changed {
+            if let Some(item) = index.cursor_from(number).next() {
+                right.remove(item.range());
+            }
+        }
+        self.persistence.records.extend(right.iter().map(in_tree));
+    }
+
+    /// Which files are not as the index says, by what the sources tell whose groups said so and were
+    /// laid down.
+    pub(crate) async fn changed_files(&mut self) -> Result<Vec<(u64, Lack)>, GetError> {
+        let Some(tree) = self.dataset.tree() else { return Ok(Vec::new()) };
+        let mut changed = BTreeMap::new();
+        let lacking = tree.sources.iter().enumerate().filter(|(_, it)| !it.void_laid.is_empty());
+        for (at, source) in lacking {
+            let Some(url) = &source.changed else { continue };
+            let trust = self.sources[at].source.trust();
+            let list =
+                fetch_small(&self.engine.net, url, trust, "text/plain", LIST_BYTES_MAX).await;
+            let list = list.map_err(|error| GetError::Index {
+                whose: self.sources[at].source.name().to_string(),
+                reason: format!("which files changed cannot be learnt: {error}"),
+            })?;
+            let text = String::from_utf8_lossy(&list.bytes).into_owned();
+            let index = read(&tree.pass.index);
+            for (number, lack) in text.lines().filter_map(lacking_file) {
+                // What this source lacks another one may have brought.
+                let mut cursor = index.cursor_from(number);
+                let plain = cursor.next().map(|item| item.range());
+                let here = plain.map(|plain| units_around(plain, index.size_bytes()));
+                if here.is_some_and(|here| source.void_laid.bytes_within(here) > 0) {
+                    changed.entry(number).or_insert(lack);
+                }
+            }
+            // Whoever disowns a block and no file in it is taken at its first word.
+            let void = source.void_laid.iter();
+            for group in
+                void.flat_map(|void| void.start / UNIT_BYTES..void.end.div_ceil(UNIT_BYTES))
+            {
+                let files = files_in(&index, group);
+                if !files.iter().any(|number| changed.contains_key(number)) {
+                    changed.extend(files.into_iter().map(|number| (number, Lack::Changed)));
+                }
+            }
+        }
+        Ok(changed.into_iter().collect())
+    }
+}
+
+/// The numbers of the files that have bytes in a group.
+fn files_in(index: &Index, group: u64) -> Vec<u64> {
+    let range = Range::of_len(group * GROUP_BYTES, GROUP_BYTES);
+    let mut cursor = index.cursor_at(range.start);
+    let mut files = Vec::new();
+    while let Some(item) = cursor.next().filter(|item| item.start < range.end) {
+        if !item.range().is_empty() {
+            files.push(item.number);
+        }
+    }
+    files
+}
+
+/// A line of what a source tells of files that are not as its index says.
+fn lacking_file(line: &str) -> Option<(u64, Lack)> {
+    let mut words = line.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    Some((number, Lack::of_word(words.next().unwrap_or_default())))
+}
+
+/// Numbers of some million files.
+const LIST_BYTES_MAX: usize = 64 << 20;

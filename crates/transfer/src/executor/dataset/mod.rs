@@ -1,0 +1,499 @@
+//! What is fetched: a file, or the virtual file of a tree, whose index may still be growing.
+//!
+//! A tree comes in passes. What comes is whole groups with their group hashes, and goes to the
+//! tree's stage.
+//!
+//! The executor counts in bytes of the sealed file, as planner and lanes do; the stage and the index
+//! count in bytes of the plain one.
+
+pub(super) mod joins;
+pub(super) mod lacking;
+pub(super) mod passed_on;
+
+use std::sync::{Arc, RwLock};
+
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::index::{Index, Lack};
+use swath_model::{Range, RangeSet, SwathId};
+use swath_plan::Event as PlanEvent;
+use swath_plan::routes::Fault;
+use swath_source::{
+    Class, GroupHash, LaneError, SealedLength, UNIT_BYTES, sealed_bytes, to_sealed,
+};
+use swath_store::Record;
+use tokio::sync::mpsc::UnboundedReceiver;
+use url::Url;
+
+use crate::engine::{Engine, Stop};
+use crate::error::GetError;
+use crate::executor::Ended;
+use crate::executor::dataset::joins::Undecided;
+use crate::executor::dataset::passed_on::PassedOn;
+use crate::executor::jobs::JobDone;
+use crate::executor::sink::{Block, Checked, Checks, TreeSink, Written};
+use crate::executor::state::Run;
+use crate::observe::{Event, Observer, Phase, Summary};
+use crate::request::Request;
+use crate::tree::{Growth, Joined, Taking, units_around};
+
+/// What is fetched.
+pub(crate) enum Dataset {
+    /// Its sources tell size and version, digests prove it where there are some.
+    File,
+    /// The index tells everything, and each group comes with its hash.
+    Tree(Box<Tree>),
+}
+
+impl Dataset {
+    /// Whether every block can be checked by itself when it comes.
+    pub fn proves_blocks(&self) -> bool {
+        matches!(self, Dataset::Tree(_))
+    }
+
+    pub fn tree(&self) -> Option<&Tree> {
+        match self {
+            Dataset::File => None,
+            Dataset::Tree(tree) => Some(tree),
+        }
+    }
+
+    pub fn tree_mut(&mut self) -> Option<&mut Tree> {
+        match self {
+            Dataset::File => None,
+            Dataset::Tree(tree) => Some(tree),
+        }
+    }
+
+    /// For sources that deliver group hashes beside the bytes: how long the sealed file is.
+    pub fn length(&self) -> Option<Arc<SealedLength>> {
+        self.tree().map(|tree| Arc::clone(&tree.pass.length))
+    }
+
+    /// Where bytes of the dataset lie as planner and sources count.
+    pub fn counted(&self, bytes: Range) -> Range {
+        match self {
+            Dataset::File => bytes,
+            Dataset::Tree(_) => Range::new(to_sealed(bytes.start), sealed_bytes(bytes.end)),
+        }
+    }
+
+    /// Whether the journal may vouch for what was written.
+    pub fn may_commit(&self) -> bool {
+        self.tree().is_none_or(|tree| tree.is_complete)
+    }
+
+    /// Waits for news of a tree; for ever if there will be none.
+    pub async fn news(&mut self) -> TreeNews {
+        match self {
+            Dataset::File => std::future::pending().await,
+            Dataset::Tree(tree) => tree.news().await,
+        }
+    }
+}
+
+/// What one pass has to do with.
+pub(crate) struct Pass {
+    /// The first replica's index, as far as it has come.
+    pub index: Arc<RwLock<Index>>,
+    /// Where the files go.
+    pub sink: Arc<TreeSink>,
+    /// For the lanes.
+    pub length: Arc<SealedLength>,
+    /// The index on its way.
+    pub taking: Taking,
+    /// Further replicas as they turn out to be of use.
+    pub joins: UnboundedReceiver<Joined>,
+    /// What passes of this run before this one have fetched.
+    pub fetched_before_bytes: u64,
+}
+
+/// How a pass ended.
+pub(crate) enum PassEnd {
+    /// Everything is in the stage, but for the files of these numbers (ascending), which are not as
+    /// the index says.
+    Whole {
+        /// Numbers in the index, and what each one lacks.
+        changed: Vec<(u64, Lack)>,
+        /// The figures.
+        summary: Summary,
+    },
+    /// The source does not know any more what it walked; what came is kept.
+    Forgotten {
+        /// What the journal vouches for now, in bytes.
+        kept_bytes: u64,
+        /// The figures.
+        summary: Summary,
+    },
+    /// For good; what came is kept.
+    Failed(GetError),
+}
+
+/// The tree in a [`Run`].
+pub(crate) struct Tree {
+    pub(crate) pass: Pass,
+    /// What the planner was told of, in bytes of the sealed file.
+    told_bytes: u64,
+    /// All of the index is there.
+    is_complete: bool,
+    /// Of each source: where it tells which files changed, and how often it sent what its group hash
+    /// does not fit.
+    pub(crate) sources: Vec<TreeSource>,
+    /// A source does not know the walk any more.
+    is_forgotten: bool,
+    /// No more replicas are being looked at.
+    pub(crate) joins_ended: bool,
+    /// What nobody could read so far.
+    pub(crate) undecided: Vec<Undecided>,
+    /// That this is waited for was told.
+    pub(crate) told_waiting: bool,
+    /// What relays passed on, until the source itself has proved it.
+    pub(crate) passed_on: PassedOn,
+}
+
+#[derive(Default)]
+pub(crate) struct TreeSource {
+    pub(crate) changed: Option<Url>,
+    strikes: u32,
+    /// Of the sealed file: what it could not read as its index said …
+    pub(crate) void: RangeSet,
+    /// … and of that, what was laid down all the same, for nobody has anything better.
+    pub(crate) void_laid: RangeSet,
+}
+
+/// What the rest of the program tells a tree.
+pub(crate) enum TreeNews {
+    Grown(Growth),
+    Joined(Joined),
+    JoinsEnded,
+}
+
+impl Tree {
+    pub fn new(pass: Pass) -> Tree {
+        let joins_ended = pass.joins.is_closed() && pass.joins.is_empty();
+        Tree {
+            pass,
+            told_bytes: 0,
+            is_complete: false,
+            sources: Vec::new(),
+            is_forgotten: false,
+            joins_ended,
+            undecided: Vec::new(),
+            told_waiting: false,
+            passed_on: PassedOn::default(),
+        }
+    }
+
+    /// Waits for news; for ever if there will be none.
+    async fn news(&mut self) -> TreeNews {
+        let Pass { taking, joins, .. } = &mut self.pass;
+        loop {
+            tokio::select! {
+                changed = taking.growth.changed(), if !self.is_complete => {
+                    let mut growth = taking.growth.borrow_and_update().clone();
+                    if changed.is_err() && growth.ended.is_none() {
+                        growth.ended = Some(Err("it broke off".to_owned()));
+                    }
+                    return TreeNews::Grown(growth);
+                }
+                joined = joins.recv(), if !self.joins_ended => {
+                    return joined.map_or(TreeNews::JoinsEnded, TreeNews::Joined);
+                }
+                () = std::future::pending(), if self.is_complete && self.joins_ended => {}
+            }
+        }
+    }
+
+    pub(crate) fn source(&mut self, at: usize) -> &mut TreeSource {
+        while self.sources.len() <= at {
+            self.sources.push(TreeSource::default());
+        }
+        &mut self.sources[at]
+    }
+}
+
+/// Fetch what one walk saw into its stage.
+pub(crate) async fn run_pass(
+    engine: &Engine,
+    request: Request,
+    pass: Pass,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+    is_first: bool,
+) -> PassEnd {
+    let changed_url = pass.taking.changed.clone();
+    let mut run = Run::of_tree(engine, request, observer, Tree::new(pass));
+    if let Some(tree) = run.dataset.tree_mut() {
+        tree.source(0).changed = Some(changed_url);
+    }
+    if is_first {
+        run.announce();
+    }
+    run.begin_tree();
+    let result = match run.drive(stop).await {
+        Ok(()) => run.changed_files().await.map_err(Ended::Error),
+        Err(ended) => Err(ended),
+    };
+    match result {
+        Ok(changed) => {
+            run.phase = Phase::Finishing;
+            run.close_lanes();
+            run.vouch_for_laid(&changed);
+            // For another pass; and should the last steps be cut short, for another run.
+            if let Err(error) = run.keep_tree().await {
+                return run.failed(error);
+            }
+            // Of what was another version of it nothing goes into a later one.
+            if let Err(error) = run.forget(&changed).await {
+                return run.failed(error);
+            }
+            PassEnd::Whole { changed, summary: run.summary() }
+        }
+        Err(Ended::Again) => match run.keep_tree().await {
+            Ok(kept_bytes) => PassEnd::Forgotten { kept_bytes, summary: run.summary() },
+            Err(error) => run.failed(error),
+        },
+        Err(Ended::Restart) => run.failed(GetError::Forgotten),
+        Err(Ended::Error(error)) => {
+            let _ = run.keep_tree().await;
+            run.failed(error)
+        }
+    }
+}
+
+impl Run<'_> {
+    fn failed(&mut self, error: GetError) -> PassEnd {
+        let summary = self.summary();
+        // What has come is of use to a later run only where the journal vouches for it.
+        let durable = self.dataset.tree().map(|tree| tree.pass.sink.stage.durable_bytes());
+        self.observer.observe(&error.event(durable.unwrap_or(0), summary));
+        PassEnd::Failed(error)
+    }
+
+    /// Everything is ready: tell the planner of what is known so far.
+    fn begin_tree(&mut self) {
+        let Some(tree) = self.dataset.tree() else { return };
+        let growth = tree.pass.taking.growth.borrow().clone();
+        let resumed = tree.pass.sink.stage.present().clone();
+        let size_bytes = growth.size_bytes;
+        for range in resumed.iter() {
+            self.coverage.have.insert(units_around(range, size_bytes));
+        }
+        let mut left = RangeSet::new();
+        for range in tree.pass.sink.stage.resumed().iter() {
+            left.insert(units_around(range, size_bytes));
+        }
+        // What this run has fetched itself is from no earlier one.
+        self.coverage.resumed_bytes =
+            left.total_bytes().saturating_sub(tree.pass.fetched_before_bytes);
+        self.coverage.kept_bytes =
+            self.coverage.have.total_bytes().saturating_sub(left.total_bytes());
+        self.coverage.resumed = self.coverage.have.clone();
+        self.integrity.verification = "the checksum of every block".to_owned();
+        for entry in self.sources.iter_mut() {
+            entry.accepted = Some(true);
+        }
+        self.phase = Phase::Fetching;
+        let now = self.now();
+        self.planner.handle(PlanEvent::Layout { size_bytes: 0, missing: RangeSet::new() }, now);
+        let none = PlanEvent::Grown { size_bytes: 0, missing: RangeSet::new(), more: true };
+        self.planner.handle(none, now);
+        let (resumed_bytes, kept_bytes) =
+            (self.told(self.coverage.resumed_bytes), self.told(self.coverage.kept_bytes));
+        let verification = self.integrity.verification.clone();
+        let size_bytes = growth.ended.is_some().then_some(size_bytes);
+        let opened = Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification };
+        self.observer.observe(&opened);
+    }
+
+    /// The first news is what is there already.
+    pub(crate) fn tree_news(&mut self, news: TreeNews) -> Result<(), Ended> {
+        match news {
+            TreeNews::Grown(growth) => self.tree_grown(growth),
+            TreeNews::Joined(joined) => {
+                self.joined(joined);
+                Ok(())
+            }
+            TreeNews::JoinsEnded => {
+                self.joins_ended();
+                Ok(())
+            }
+        }
+    }
+
+    /// Of the sealed file what a source could not read.
+    pub(crate) fn tree_void(&self, at: usize) -> Option<&RangeSet> {
+        self.dataset.tree().and_then(|tree| tree.sources.get(at)).map(|source| &source.void)
+    }
+
+    fn tree_grown(&mut self, growth: Growth) -> Result<(), Ended> {
+        let Some(tree) = self.dataset.tree_mut() else { return Ok(()) };
+        let plain_bytes = match growth.ended {
+            Some(Ok(())) => {
+                tree.is_complete = true;
+                tree.pass.length.settle(growth.size_bytes);
+                growth.size_bytes
+            }
+            Some(Err(reason)) => {
+                let whose = tree.pass.taking.name.clone();
+                return Err(GetError::Index { whose, reason }.into());
+            }
+            // Of a group that may yet grow nobody can say where its group hash is.
+            None => growth.size_bytes - growth.size_bytes % GROUP_BYTES,
+        };
+        let size_bytes = sealed_bytes(plain_bytes);
+        let new = Range::new(tree.told_bytes.min(size_bytes), size_bytes);
+        tree.told_bytes = size_bytes;
+        let more = !tree.is_complete;
+        if !more {
+            self.coverage.size_bytes = Some(size_bytes);
+            let left_bytes = size_bytes - self.coverage.have.total_bytes().min(size_bytes);
+            let sink = Arc::clone(&tree.pass.sink);
+            self.jobs.add(async move {
+                let result = sink.work(move |stage| stage.check_room(left_bytes)).await;
+                JobDone::RoomChecked { result }
+            });
+        }
+        // Something arrives, if no bytes of files.
+        self.clock.last_arrival = self.now();
+        let missing: RangeSet = self.coverage.have.gaps_within(new).into_iter().collect();
+        let grown = PlanEvent::Grown { size_bytes, missing, more };
+        self.planner.handle(grown, self.now());
+        Ok(())
+    }
+
+    /// Groups came with their hashes, and some of the block is `new`, as sources count.
+    pub(crate) fn take_in_groups(
+        &mut self,
+        source: usize,
+        swath: SwathId,
+        new: Vec<Range>,
+        mut block: Block,
+        hashes: Vec<GroupHash>,
+    ) {
+        let now = self.now();
+        let Some(tree) = self.dataset.tree() else { return };
+        let bytes = self.dataset.counted(block.range()).len();
+        let new_bytes: u64 = new.iter().map(|range| range.len()).sum();
+        if let Some(entry) = self.sources.get_mut(source) {
+            entry.figures.bytes += new_bytes;
+            entry.figures.wasted_bytes += bytes - new_bytes;
+        }
+        self.coverage.wasted_bytes += bytes - new_bytes;
+        for &range in &new {
+            self.coverage.have.insert(range);
+            self.planner.handle(PlanEvent::Delivered { swath, range }, now);
+        }
+        // What a source could not read as promised is laid down only where nobody else may have it.
+        let mut takes_void: RangeSet = new.iter().copied().filter(|_| tree.joins_ended).collect();
+        for at in (0..self.sources.len()).filter(|&at| at != source && !self.sources.is_bad(at)) {
+            let void = tree.sources.get(at).map(|other| &other.void);
+            takes_void = void.map_or_else(RangeSet::new, |void| {
+                takes_void.iter().flat_map(|range| void.within(range)).collect()
+            });
+        }
+        block.checks = Some(Checks { hashes, wanted: new, takes_void });
+        self.store(source, block);
+    }
+
+    /// The groups of a block are where they belong, or are no good.
+    pub(crate) fn checked(&mut self, source: usize, checked: Checked) {
+        let Checked { good, void, bad } = checked;
+        let waits = self.waits_for_proof(source, &good);
+        if !waits {
+            self.coverage.verified_bytes += good.iter().map(|(range, ..)| range.len()).sum::<u64>();
+        }
+        let others = (0..self.sources.len()).any(|at| at != source && !self.sources.is_bad(at));
+        let Some(tree) = self.dataset.tree_mut() else { return };
+        if !waits {
+            self.persistence.records.extend(good.into_iter().map(|(range, ..)| in_tree(range)));
+        }
+        let mut open = Vec::new();
+        for (plain, is_written) in void {
+            let range = sealed_of(plain);
+            tree.source(source).void.insert(range);
+            if is_written {
+                tree.source(source).void_laid.insert(range);
+            } else {
+                open.push(range);
+            }
+        }
+        let strikes = &mut tree.source(source).strikes;
+        *strikes += bad.len() as u32;
+        let is_out = *strikes >= STRIKES_MAX;
+        let is_corrupt = !bad.is_empty();
+        for range in open {
+            self.void_came(source, range);
+        }
+        for plain in bad {
+            self.open_again(source, sealed_of(plain), others);
+        }
+        if is_corrupt {
+            let name = self.sources[source].source.name().to_string();
+            self.note(
+                format!("{name} sent bytes that do not fit their checksum; they are fetched again"),
+                true,
+            );
+        }
+        if is_out && !self.sources.is_bad(source) {
+            self.sources[source].fault = Fault::Corrupt;
+            self.drop_source(source, "it sends bytes that do not fit their checksums");
+        }
+    }
+
+    /// Whether this says that a source has forgotten what it walked.
+    pub(crate) fn is_of_forgotten(&mut self, source: usize, error: &LaneError) -> bool {
+        let Some(tree) = self.dataset.tree_mut() else { return false };
+        if error.refusal().is_none_or(|refusal| refusal.class != Class::Gone) {
+            return false;
+        }
+        if !std::mem::replace(&mut tree.is_forgotten, true) {
+            self.tell_forgotten(source);
+        }
+        true
+    }
+
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.dataset.tree().is_some_and(|tree| tree.is_forgotten)
+    }
+
+    /// The pass is over: journal what there is. Answers how many bytes that makes in all.
+    async fn keep_tree(&mut self) -> Result<u64, GetError> {
+        self.close_lanes();
+        while !self.jobs.is_empty() {
+            match self.jobs.next().await {
+                JobDone::Written { source, result, .. } => {
+                    if let Written::Checked(checked) = result? {
+                        self.checked(source, checked);
+                    }
+                }
+                JobDone::Committed { result } => {
+                    self.persistence.committing = false;
+                    result?;
+                }
+                _ => {}
+            }
+        }
+        self.commit();
+        while !self.jobs.is_empty() {
+            if let JobDone::Committed { result } = self.jobs.next().await {
+                result?;
+            }
+        }
+        Ok(self.coverage.have.total_bytes())
+    }
+}
+
+/// The journal's record of bytes of a tree, in which nobody's part is told from another's.
+pub(crate) fn in_tree(range: Range) -> Record {
+    Record::Durable { range, source: 0 }
+}
+
+/// Where whole groups lie in the sealed file.
+pub(crate) fn sealed_of(plain: Range) -> Range {
+    debug_assert_eq!(plain.start % GROUP_BYTES, 0);
+    debug_assert_eq!(to_sealed(plain.start) % UNIT_BYTES, 0);
+    Range::new(to_sealed(plain.start), sealed_bytes(plain.end))
+}
+
+/// A source that sends so many groups that do not fit their group hashes is not asked any more.
+const STRIKES_MAX: u32 = 3;

@@ -1,0 +1,178 @@
+//! Groups of a tree that relays passed on: proved by the source itself before anything vouches for
+//! them.
+//!
+//! A group comes with its group hash, and whoever can change the one on the way can change the other. So
+//! the group hashes of what came through relays are asked for once more, of the source without relays: 32
+//! bytes for each group of 256 KiB. Until then such groups are written, but neither journaled nor
+//! counted as proved.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use swath_model::{Range, RangeSet};
+use swath_source::GroupHash;
+use tokio::time::sleep;
+
+use crate::executor::Ended;
+use crate::executor::dataset::{in_tree, sealed_of};
+use crate::executor::jobs::JobDone;
+use crate::executor::state::Run;
+use crate::tree::group_hashes_of;
+use swath_plan::routes::Fault;
+
+/// What relays passed on, and is not proved.
+#[derive(Debug, Default)]
+pub(crate) struct PassedOn {
+    /// By the groups' numbers.
+    groups: BTreeMap<u64, Group>,
+    /// Questions that are under way.
+    asked: u32,
+    /// The source has answered.
+    has_told: bool,
+    /// The source does not answer without relays: nothing can be proved.
+    is_hopeless: bool,
+}
+
+/// A group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    group_hash: GroupHash,
+    source: usize,
+    /// In bytes of the plain file.
+    range: Range,
+}
+
+impl PassedOn {
+    fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.asked == 0
+    }
+}
+
+impl Run<'_> {
+    /// Groups that `source` brought are written; whether they wait for a proof.
+    pub(crate) fn waits_for_proof(
+        &mut self,
+        source: usize,
+        good: &[(Range, u64, GroupHash)],
+    ) -> bool {
+        if !self.sources.get(source).is_some_and(|entry| entry.is_passed()) {
+            return false;
+        }
+        let Some(tree) = self.dataset.tree_mut() else { return false };
+        if tree.passed_on.is_hopeless {
+            return false;
+        }
+        for &(range, number, group_hash) in good {
+            tree.passed_on.groups.insert(number, Group { group_hash, source, range });
+        }
+        self.prove_some(AT_ONCE);
+        true
+    }
+
+    /// Whether nothing waits for a proof any more. At the end what is left is asked for.
+    pub(crate) fn are_proved(&mut self) -> bool {
+        if self.planner_done {
+            self.prove_some(1);
+        }
+        self.dataset.tree().is_none_or(|tree| tree.passed_on.is_empty())
+    }
+
+    /// Ask the source for group hashes, if so many wait for that.
+    fn prove_some(&mut self, least: usize) {
+        let Some(tree) = self.dataset.tree_mut() else { return };
+        let passed_on = &mut tree.passed_on;
+        if passed_on.groups.len() < least || passed_on.asked >= ASKED_MAX {
+            return;
+        }
+        let rest = match passed_on.groups.keys().nth(AT_ONCE) {
+            Some(&end) => passed_on.groups.split_off(&end),
+            None => BTreeMap::new(),
+        };
+        let batch = std::mem::replace(&mut passed_on.groups, rest);
+        passed_on.asked += 1;
+        let (url, trust) = (tree.pass.taking.group_hashes.clone(), tree.pass.taking.trust);
+        let net = self.engine.net.clone();
+        // One that has answered before is waited for; one that never has is perhaps reached by relays
+        // alone.
+        let waits = if passed_on.has_told { &WAITS_S[..] } else { &WAITS_S[..1] };
+        self.jobs.add(async move {
+            let numbers: RangeSet = batch.keys().map(|&number| Range::of_len(number, 1)).collect();
+            let mut told = group_hashes_of(&net, &url, trust, &numbers).await;
+            for &wait_s in waits {
+                if told.is_ok() {
+                    break;
+                }
+                sleep(Duration::from_secs(wait_s)).await;
+                told = group_hashes_of(&net, &url, trust, &numbers).await;
+            }
+            JobDone::Proved { batch, told }
+        });
+    }
+
+    /// Whether blocks of a tree were taken on the word of relays, since the source did not answer.
+    pub(crate) fn takes_relays_word(&self) -> bool {
+        self.dataset.tree().is_some_and(|tree| tree.passed_on.is_hopeless)
+    }
+
+    /// The source has told the group hashes of these groups, or has not.
+    pub(crate) fn proved(
+        &mut self,
+        batch: BTreeMap<u64, Group>,
+        told: Result<Vec<GroupHash>, String>,
+    ) -> Result<(), Ended> {
+        let Some(tree) = self.dataset.tree_mut() else { return Ok(()) };
+        tree.passed_on.asked -= 1;
+        let group_hashes = match told {
+            Ok(group_hashes) => {
+                tree.passed_on.has_told = true;
+                group_hashes
+            }
+            Err(why) => {
+                let bytes: u64 = batch.values().map(|group| group.range.len()).sum();
+                self.persistence.records.extend(batch.values().map(|group| in_tree(group.range)));
+                self.coverage.verified_bytes += bytes;
+                if !std::mem::replace(&mut tree.passed_on.is_hopeless, true) {
+                    let name = tree.pass.taking.name.clone();
+                    let text = format!(
+                        "{name} does not tell us itself what the relays should have brought ({why}): what comes by them is taken on their word"
+                    );
+                    self.note(text, true);
+                }
+                return Ok(());
+            }
+        };
+        let mut wrong: BTreeMap<usize, u64> = BTreeMap::new();
+        for ((_, group), group_hash) in batch.into_iter().zip(group_hashes) {
+            if group.group_hash == group_hash {
+                self.coverage.verified_bytes += group.range.len();
+                self.persistence.records.push(in_tree(group.range));
+                continue;
+            }
+            *wrong.entry(group.source).or_default() += group.range.len();
+            self.open_again(group.source, sealed_of(group.range), true);
+        }
+        for (source, bytes) in wrong {
+            let name = self.sources[source].source.name().to_string();
+            let bytes = swath_model::units::bytes(bytes);
+            self.note(
+                format!("{name} brought {bytes} that are not what the source has; they are fetched again"),
+                true,
+            );
+            if !self.sources.is_out(source) {
+                self.sources[source].fault = Fault::Corrupt;
+                self.drop_source(
+                    source,
+                    "what relays passed on is not what the source has".to_owned(),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Groups of one question: 64 MiB of files …
+const AT_ONCE: usize = 256;
+/// … and so many questions at a time.
+const ASKED_MAX: u32 = 2;
+/// What was not answered is asked again after these, in seconds.
+const WAITS_S: [u64; 6] = [1, 2, 5, 10, 20, 30];

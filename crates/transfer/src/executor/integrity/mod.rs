@@ -1,0 +1,128 @@
+//! What is to prove the file, and what it has come to.
+
+pub(super) mod agree;
+pub(super) mod audit;
+pub(super) mod in_order;
+pub(super) mod peers;
+pub(super) mod samples;
+pub(super) mod suspect;
+pub(super) mod verdicts;
+pub(super) mod witness;
+
+use swath_model::digest::Digest;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::executor::coverage::Coverage;
+use crate::executor::integrity::agree::{Agreement, without_digest};
+use crate::executor::integrity::in_order::InOrder;
+use crate::executor::integrity::samples::Samples;
+use crate::request::Request;
+use crate::verify::{Proof, Report, VerifierHandle};
+
+/// The proof of the file.
+pub(crate) struct Integrity {
+    /// The digests that the file must come to.
+    pub proof: Proof,
+    /// They came from a source's answer.
+    pub digests_offered: bool,
+    /// They came by relays, which could have changed them with the bytes, and the source itself has
+    /// not told them.
+    pub word_of_relays: bool,
+    /// What a user reads about the proof.
+    pub verification: String,
+    pub verifier: Option<VerifierHandle>,
+    /// Written and not hashed yet, for a hash that goes from front to back.
+    pub in_order: Option<InOrder>,
+    /// What the verifier reports.
+    pub reports: UnboundedReceiver<Report>,
+    /// By which it reports.
+    pub report_sender: UnboundedSender<Report>,
+    /// What digests of the whole came to: (wanted, actual).
+    pub wholes: Vec<(Digest, Digest)>,
+    /// The digest of the whole, once it is right.
+    pub digest: Option<Digest>,
+    /// What is compared of what relays passed on.
+    pub samples: Samples,
+}
+
+impl Integrity {
+    /// Nothing has been told by sources yet.
+    pub fn new(request: &Request) -> Integrity {
+        let (report_sender, reports) = unbounded_channel();
+        Integrity {
+            proof: Proof { wholes: Vec::new(), pieces: request.pieces.clone() },
+            digests_offered: false,
+            word_of_relays: false,
+            verification: String::new(),
+            verifier: None,
+            in_order: None,
+            reports,
+            report_sender,
+            wholes: Vec::new(),
+            digest: None,
+            samples: Samples::default(),
+        }
+    }
+
+    /// What is to prove the file, without what one source offered for that.
+    pub fn forget_offers(&mut self, request: &mut Request) {
+        if std::mem::take(&mut self.digests_offered) {
+            request.told_digests.clear();
+        }
+        self.word_of_relays = false;
+        self.proof = Proof { wholes: Vec::new(), pieces: request.pieces.clone() };
+    }
+
+    /// Begin with the content anew. What the old verifier still has to say is about other bytes.
+    pub fn reset(&mut self, request: &mut Request) {
+        self.forget_offers(request);
+        *self = Integrity::new(request);
+    }
+
+    /// A digest of the whole came to `actual`; what an earlier try came to is forgotten.
+    pub fn whole_told(&mut self, wanted: Digest, actual: Digest) {
+        self.wholes.retain(|&(known, _)| known != wanted);
+        self.wholes.push((wanted, actual));
+    }
+
+    /// When each digest of the whole has been told: one that is not as wanted, else the first,
+    /// with what it came to.
+    pub fn take_whole(&mut self) -> Option<(Digest, Digest)> {
+        if self.wholes.is_empty() || self.wholes.len() < self.proof.wholes.len() {
+            return None;
+        }
+        let told = std::mem::take(&mut self.wholes);
+        let first = self.proof.wholes.first();
+        let wrong = told.iter().find(|(wanted, actual)| wanted != actual);
+        wrong.or_else(|| told.iter().find(|(wanted, _)| Some(wanted) == first)).copied()
+    }
+
+    /// Whether the digest of the whole is still to come.
+    pub fn awaits_whole(&self) -> bool {
+        !self.proof.wholes.is_empty() && self.digest.is_none()
+    }
+
+    /// Bytes that piece digests have yet to prove.
+    pub fn unproved_pieces(&self, coverage: &Coverage) -> u64 {
+        match (&self.proof.pieces, coverage.size_bytes) {
+            (Some(_), Some(size)) => size.saturating_sub(coverage.verified.total_bytes()),
+            _ => 0,
+        }
+    }
+}
+
+/// What a user reads about how the file is proved.
+pub(crate) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
+    let wholes: Vec<&str> = proof.wholes.iter().map(|whole| whole.algorithm().name()).collect();
+    let wholes = wholes.join(" and ");
+    match &proof.pieces {
+        Some(pieces) if wholes.is_empty() => {
+            format!("{} pieces by {}", pieces.count(), pieces.algorithm())
+        }
+        Some(pieces) => {
+            format!("{} pieces by {}, the whole by {wholes}", pieces.count(), pieces.algorithm())
+        }
+        None if wholes.is_empty() => without_digest(agreement).to_owned(),
+        None => wholes,
+    }
+}

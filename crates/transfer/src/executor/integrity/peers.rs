@@ -1,0 +1,333 @@
+//! Mirrors held against each other where no digest of the file is known.
+//!
+//! Mirrors that agree on size and version can still hold different bytes: one of them is damaged.
+//! So of what each mirror delivers a few blocks at random places are kept, and when everything has
+//! come each is asked for once more, of another mirror. Where two differ a third one decides: the
+//! mirror that stands alone is left and named, and what came of it is fetched again. Where no third
+//! one can be asked the transfer ends without its file, since nothing tells which of the two is
+//! right.
+//!
+//! The questions wait for the end since each takes a connection of its own, and servers that limit
+//! connections are to be used for data until then. What they cost is bounded: at most
+//! [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES`] of each mirror, and a 64th of what it delivered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use swath_model::{Range, Time};
+use swath_source::{Facts, LaneError};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::error::GetError;
+use crate::executor::Ended;
+use crate::executor::integrity::samples::{ANSWERS_WITHIN, Answer, Block, Of};
+use crate::executor::state::Run;
+use crate::request::Destination;
+
+/// The comparisons of one transfer.
+#[derive(Default)]
+pub(crate) struct Peers {
+    /// Blocks of what came, by the number of the source.
+    kept: BTreeMap<usize, SeenBlocks>,
+    /// Questions under way.
+    asked: u32,
+    /// Those of each mirror that may be under way.
+    seats: BTreeMap<usize, Arc<Semaphore>>,
+    /// Two versions of a block, by number; decided ones are gone.
+    disputes: BTreeMap<u32, Dispute>,
+    disputes_begun: u32,
+    /// Mirrors that did not answer such a question.
+    mute: BTreeSet<usize>,
+    /// Since when everything has come and answers are waited for.
+    waits_since: Option<Time>,
+    /// What was equal, in bytes.
+    pub right_bytes: u64,
+}
+
+/// Blocks of what one source delivered, each of its bytes as likely as any other.
+#[derive(Default)]
+struct SeenBlocks {
+    seen_bytes: u64,
+    blocks: Vec<Block>,
+}
+
+/// A block of which two mirrors hold different versions.
+struct Dispute {
+    source: usize,
+    peer: usize,
+    block: Block,
+    theirs: Vec<u8>,
+    asked: Vec<usize>,
+}
+
+impl SeenBlocks {
+    /// Takes in that `bytes` came at `at`.
+    fn see(&mut self, at: u64, bytes: &[u8]) {
+        let len = bytes.len() as u64;
+        if len == 0 {
+            return;
+        }
+        self.seen_bytes += len;
+        let size = bytes.len().min(BLOCK_BYTES);
+        let pick = || {
+            let from = fastrand::usize(..=bytes.len() - size);
+            Block { at: at + from as u64, bytes: bytes[from..from + size].to_vec() }
+        };
+        if self.blocks.is_empty() {
+            self.blocks = (0..BLOCKS_MAX).map(|_| pick()).collect();
+            return;
+        }
+        for block in &mut self.blocks {
+            if fastrand::u64(..self.seen_bytes) < len {
+                *block = pick();
+            }
+        }
+    }
+
+    /// The blocks to be compared: one for each MiB that came, and together a 64th of it.
+    fn take(&mut self) -> Vec<Block> {
+        let count = self.seen_bytes.div_ceil(1 << 20).clamp(1, BLOCKS_MAX as u64);
+        let most = (self.seen_bytes / (64 * count)).max(BLOCK_LEAST_BYTES) as usize;
+        self.seen_bytes = 0;
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.truncate(count as usize);
+        for block in &mut blocks {
+            block.bytes.truncate(most);
+        }
+        blocks
+    }
+}
+
+impl Run<'_> {
+    /// Bytes of this source count: perhaps some are kept to be compared.
+    pub(crate) fn look_at_peers(&mut self, source: usize, at: u64, bytes: &[u8]) {
+        let is_wanted = self.sources.len() > 1
+            && self.integrity.proof.is_empty()
+            && !self.dataset.proves_blocks()
+            && !matches!(self.request.destination, Destination::Nowhere { .. });
+        if is_wanted {
+            self.integrity.samples.peers.kept.entry(source).or_default().see(at, bytes);
+        }
+    }
+
+    /// Whether answers of other mirrors are waited for. Everything has come.
+    pub(crate) fn waits_for_peers(&mut self) -> bool {
+        if !self.integrity.proof.is_empty() {
+            return false;
+        }
+        let now = self.now();
+        if self.integrity.samples.peers.waits_since.is_none() {
+            self.integrity.samples.peers.waits_since = Some(now);
+            self.ask_peers();
+        }
+        let since = self.integrity.samples.peers.waits_since.unwrap_or(now);
+        self.integrity.samples.peers.asked > 0 && now.since(since) < WAITS
+    }
+
+    /// Something is missing again.
+    pub(crate) fn goes_on_beside_peers(&mut self) {
+        self.integrity.samples.peers.waits_since = None;
+    }
+
+    fn ask_peers(&mut self) {
+        let sources: Vec<usize> = self.integrity.samples.peers.kept.keys().copied().collect();
+        for source in sources {
+            let Some(kept) = self.integrity.samples.peers.kept.get_mut(&source) else { continue };
+            let blocks = kept.take();
+            if self.sources.is_out(source) {
+                continue;
+            }
+            for block in blocks {
+                if let Some(peer) = self.peer_of(&[source]) {
+                    self.ask_peer(peer, Of::Peer { source, peer }, block);
+                }
+            }
+        }
+    }
+
+    /// Another mirror than these, the next one by number: so each is asked about one other.
+    fn peer_of(&self, others: &[usize]) -> Option<usize> {
+        let count = self.sources.len();
+        let first = others.last().copied().unwrap_or(0);
+        let url = |at: usize| self.sources[at].source.url();
+        let is_free = |at: &usize| {
+            let entry = &self.sources[*at];
+            entry.accepted == Some(true)
+                && !self.sources.is_out(*at)
+                && !self.integrity.samples.peers.mute.contains(at)
+                && !self.is_mute(*at)
+                && others.iter().all(|&other| url(other) != url(*at))
+        };
+        (1..count).map(|step| (first + step) % count).find(is_free)
+    }
+
+    fn ask_peer(&mut self, peer: usize, of: Of, block: Block) {
+        self.integrity.samples.peers.asked += 1;
+        let origin = Arc::clone(&self.sources[peer].source);
+        // Comparing is to be a small matter for a mirror, also for one that counts connections.
+        let seats = self.integrity.samples.peers.seats.entry(peer);
+        let seats = seats.or_insert_with(|| Arc::new(Semaphore::new(QUESTIONS_AT_ONCE))).clone();
+        self.integrity.samples.asked.spawn(async move {
+            let _seat = seats.acquire_owned().await;
+            let range = Range::of_len(block.at, block.bytes.len() as u64);
+            let told = timeout(ANSWERS_WITHIN, origin.fetch_part(range)).await.ok();
+            Answer { of, block, told }
+        });
+    }
+
+    /// A mirror has answered what another one's block is with it, or has not.
+    pub(crate) fn peer_answered(
+        &mut self,
+        source: usize,
+        peer: usize,
+        block: Block,
+        told: Option<Result<(Facts, Vec<u8>), LaneError>>,
+    ) -> Result<(), Ended> {
+        self.integrity.samples.peers.asked = self.integrity.samples.peers.asked.saturating_sub(1);
+        if self.sources.is_out(source) || self.sources.is_out(peer) {
+            return Ok(());
+        }
+        let Some(theirs) = self.comparable(told) else {
+            self.integrity.samples.peers.mute.insert(peer);
+            if let Some(peer) = self.peer_of(&[source]) {
+                self.ask_peer(peer, Of::Peer { source, peer }, block);
+            }
+            return Ok(());
+        };
+        self.count_compared(peer, &theirs);
+        if theirs == block.bytes {
+            self.integrity.samples.peers.right_bytes += theirs.len() as u64;
+            return Ok(());
+        }
+        let asked = vec![source, peer];
+        self.ask_a_third(Dispute { source, peer, block, theirs, asked })
+    }
+
+    fn ask_a_third(&mut self, dispute: Dispute) -> Result<(), Ended> {
+        let Some(third) = self.peer_of(&dispute.asked) else { return self.undecided(&dispute) };
+        let block = Block { at: dispute.block.at, bytes: dispute.block.bytes.clone() };
+        let number = self.integrity.samples.peers.disputes_begun;
+        self.integrity.samples.peers.disputes_begun += 1;
+        self.integrity.samples.peers.disputes.insert(number, dispute);
+        self.ask_peer(third, Of::Third { dispute: number, third }, block);
+        Ok(())
+    }
+
+    /// A third mirror has said what it holds, or has not.
+    pub(crate) fn third_answered(
+        &mut self,
+        number: u32,
+        third: usize,
+        told: Option<Result<(Facts, Vec<u8>), LaneError>>,
+    ) -> Result<(), Ended> {
+        self.integrity.samples.peers.asked = self.integrity.samples.peers.asked.saturating_sub(1);
+        let Some(mut dispute) = self.integrity.samples.peers.disputes.remove(&number) else {
+            return Ok(());
+        };
+        if self.sources.is_out(dispute.source) || self.sources.is_out(dispute.peer) {
+            return Ok(());
+        }
+        let Some(word) = self.comparable(told) else {
+            self.integrity.samples.peers.mute.insert(third);
+            dispute.asked.push(third);
+            return self.ask_a_third(dispute);
+        };
+        self.count_compared(third, &word);
+        if word == dispute.block.bytes {
+            self.leave_mirror(dispute.peer, &dispute)
+        } else if word == dispute.theirs {
+            self.leave_mirror(dispute.source, &dispute)
+        } else {
+            self.undecided(&dispute)
+        }
+    }
+
+    /// This mirror stands alone, by whatever way it is reached.
+    fn leave_mirror(&mut self, alone: usize, dispute: &Dispute) -> Result<(), Ended> {
+        let url = self.sources[alone].source.url().clone();
+        for at in 0..self.sources.len() {
+            if *self.sources[at].source.url() == url && !self.sources.is_out(at) {
+                let what = format!(
+                    "holds other bytes than two other mirrors, at byte {}",
+                    dispute.place()
+                );
+                self.condemn(self.persistence.id_of(at), what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Two mirrors differ, and nothing tells which is right: neither's bytes are kept.
+    fn undecided(&mut self, dispute: &Dispute) -> Result<(), Ended> {
+        let name = |at: usize| self.sources[at].source.name().to_string();
+        let (one, other) = (name(dispute.source), name(dispute.peer));
+        let ids = [dispute.source, dispute.peer].map(|at| self.sources[at].source.url().clone());
+        for at in 0..self.sources.len() {
+            if ids.contains(self.sources[at].source.url()) {
+                self.integrity.samples.void(self.persistence.id_of(at));
+            }
+        }
+        Err(GetError::Disagreement { one, other, at: dispute.place() }.into())
+    }
+
+    fn count_compared(&mut self, peer: usize, bytes: &[u8]) {
+        let bytes = bytes.len() as u64;
+        self.coverage.wasted_bytes += bytes;
+        self.sources[peer].figures.wasted_bytes += bytes;
+    }
+}
+
+impl Dispute {
+    /// The first byte that differs.
+    fn place(&self) -> u64 {
+        let pairs = self.theirs.iter().zip(&self.block.bytes);
+        self.block.at + pairs.take_while(|(one, other)| one == other).count() as u64
+    }
+}
+
+/// Blocks of one mirror that are compared: what is damaged in a tenth of its bytes is found with a
+/// probability of more than one half, other content for certain.
+const BLOCKS_MAX: usize = 8;
+/// So many questions are put to one mirror at once.
+const QUESTIONS_AT_ONCE: usize = 2;
+/// What one question asks for at most …
+const BLOCK_BYTES: usize = 8 << 10;
+/// … and at least.
+const BLOCK_LEAST_BYTES: u64 = 512;
+/// For so long the end waits for answers.
+const WAITS: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is compared is a part of what came, every place is as likely, and it stays small.
+    #[test]
+    fn blocks_are_chosen_evenly_and_cost_little() {
+        let part: Vec<u8> = (0..1 << 17).map(|at: u32| (at / 4096) as u8).collect();
+        let mut hits = [0; 16];
+        for _ in 0..400 {
+            let mut kept = SeenBlocks::default();
+            for number in 0..16 {
+                kept.see(number << 17, &part);
+            }
+            let blocks = kept.take();
+            assert_eq!(blocks.len(), 2, "one for each MiB");
+            assert!(blocks.iter().map(|block| block.bytes.len()).sum::<usize>() <= (2 << 20) / 64);
+            for block in blocks {
+                let from = (block.at % (1 << 17)) as usize;
+                assert_eq!(block.bytes, part[from..from + block.bytes.len()]);
+                hits[(block.at >> 17) as usize] += 1;
+            }
+            assert!(kept.take().is_empty(), "nothing new has come");
+        }
+        assert!(hits.iter().all(|&hits| (15..110).contains(&hits)), "{hits:?}");
+        let mut kept = SeenBlocks::default();
+        kept.see(5, b"tiny");
+        assert_eq!(kept.take()[0].bytes, b"tiny");
+        (0..64).for_each(|number| kept.see(number << 20, &[0; 1 << 20]));
+        assert_eq!(kept.take().len(), BLOCKS_MAX);
+    }
+}

@@ -1,0 +1,339 @@
+//! A piece is not what its digest says: whose fault is it?
+//!
+//! The piece is fetched again from somebody who had no part in it. When it proves good, every
+//! earlier version of it was wrong, and whoever delivered one is convicted: dropped and named. Of
+//! a version that several delivered the parts are compared with the good piece. If nobody is left
+//! who has not delivered the piece alone, and the same bytes came more than once, then it is the
+//! digest that is wrong (or all hold the same wrong file), and the transfer ends.
+//!
+//! A source that is the only one may try again a few times: a bad cable corrupts now and then, a
+//! bad copy does it every time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use swath_model::digest::{Algorithm, Digest, Hasher};
+use swath_model::{Range, SourceId};
+use swath_plan::Event as PlanEvent;
+use swath_plan::routes::Fault;
+
+use crate::error::GetError;
+use crate::executor::Ended;
+use crate::executor::jobs::JobDone;
+use crate::executor::state::Run;
+
+/// The fingerprint of one deliverer's part of a piece.
+#[derive(Clone, Debug)]
+pub(crate) struct PartPrint {
+    pub range: Range,
+    /// In the journal's numbering.
+    pub deliverer: u32,
+    pub print: Digest,
+}
+
+/// One version of a piece that proved bad.
+#[derive(Clone, Debug)]
+pub(crate) struct Try {
+    /// Whose bytes it was made of, in the journal's numbering.
+    pub deliverers: Vec<u32>,
+    /// What it came to.
+    pub actual: Digest,
+    /// Whose bytes these were, where they were several's and could be read back.
+    pub parts: Vec<PartPrint>,
+}
+
+/// A bad piece, until it comes right.
+#[derive(Clone, Debug)]
+pub(crate) struct Suspicion {
+    pub piece: Range,
+    pub tries: Vec<Try>,
+    /// Its sources may all be asked again, since nobody else was left.
+    pub lifted: bool,
+}
+
+/// Whose fault bad pieces are.
+#[derive(Default)]
+pub(crate) struct Blame {
+    /// Bad pieces until they come right, by where they begin.
+    pub suspicions: BTreeMap<u64, Suspicion>,
+    /// Who was named for corrupt data, in the journal's numbering.
+    pub convicted: BTreeSet<u32>,
+    /// How often a piece was bad.
+    pub bad_pieces: u64,
+}
+
+impl Blame {
+    /// The content is begun anew.
+    pub fn reset(&mut self) {
+        self.suspicions.clear();
+        self.convicted.clear();
+    }
+}
+
+impl Run<'_> {
+    /// A version of a piece proved bad: fetch it again, from somebody else if there is anybody.
+    pub(crate) fn suspect(&mut self, piece: Range, bad: Try) -> Result<(), Ended> {
+        let last: Vec<usize> =
+            bad.deliverers.iter().filter_map(|&id| self.persistence.source_of(id)).collect();
+        let actual = bad.actual;
+        let suspicion = self.blame.suspicions.entry(piece.start).or_insert_with(|| Suspicion {
+            piece,
+            tries: Vec::new(),
+            lifted: false,
+        });
+        let repeated = suspicion.tries.iter().any(|other| other.actual == actual);
+        suspicion.tries.push(bad);
+        suspicion.lifted = false;
+        let tries = suspicion.tries.clone();
+        let of = |tries: &[Try], alone: bool| -> BTreeSet<usize> {
+            tries
+                .iter()
+                .filter(|one| !alone || one.deliverers.len() == 1)
+                .flat_map(|one| &one.deliverers)
+                .filter_map(|&id| self.persistence.source_of(id))
+                .collect()
+        };
+        let (involved, alone) = (of(&tries, false), of(&tries, true));
+        let usable = |at: &usize| self.sources.is_usable(*at) && self.sources.has_some(*at, piece);
+        let usable: Vec<usize> = (0..self.sources.len()).filter(usable).collect();
+        let untouched = usable.iter().any(|at| !involved.contains(at));
+        // Who has not shown yet what it delivers when nobody else has a part in it.
+        let fresh: Vec<usize> = usable.iter().copied().filter(|at| !alone.contains(at)).collect();
+        if fresh.is_empty() && (repeated || tries.len() >= TRIES_MAX) {
+            let hint = match (repeated, usable.len()) {
+                (false, _) => "; it is another one each time",
+                (true, 0 | 1) => {
+                    "; it came like this more than once, and there is no second source to compare with: either the digest is wrong, or the file at the source is"
+                }
+                (true, _) => {
+                    "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file"
+                }
+            };
+            let hint = format!(" for bytes {}–{}{hint}", piece.start, piece.end);
+            return Err(self.wrong_piece(piece, actual, hint));
+        }
+        for &at in &usable {
+            let source = SourceId(at as u32);
+            let again = match (untouched, fresh.first()) {
+                (true, _) => !involved.contains(&at),
+                // All had a part in it, so one delivers it alone; the next one if that is bad too.
+                (false, Some(&first)) => at == first,
+                (false, None) => usable.len() == 1 || !last.contains(&at),
+            };
+            let event = match again {
+                true => PlanEvent::Allowed { source, range: piece },
+                false => PlanEvent::Forbidden { source, range: piece },
+            };
+            self.planner.handle(event, self.now());
+        }
+        if self.blame.bad_pieces <= NOTES_MAX {
+            let whose = match (&last[..], tries.last().map_or(0, |last| last.deliverers.len())) {
+                ([one], 1) => self.sources[*one].source.name().to_string(),
+                (_, 1) => "an earlier run".to_owned(),
+                _ => "several sources".to_owned(),
+            };
+            let from = if untouched || fresh.len() + alone.len() > 1 { "elsewhere" } else { "" };
+            let text = format!(
+                "a piece from {whose} is not what its digest says (bytes {}–{}); fetched again {from}",
+                piece.start, piece.end
+            );
+            self.note(text.trim_end().to_owned(), true);
+        }
+        if let ([one], [by]) = (&usable[..], &last[..])
+            && one == by
+        {
+            self.sources[*one].figures.corrupt += 1;
+            if self.sources[*one].figures.corrupt >= ALONE_TRIES {
+                let why =
+                    format!("it delivered corrupt data (bytes {}–{})", piece.start, piece.end);
+                self.sources[*one].fault = Fault::Corrupt;
+                self.drop_source(*one, why);
+            }
+        }
+        self.reopen(piece);
+        Ok(())
+    }
+
+    /// The transfer ends because of a piece.
+    pub(crate) fn wrong_piece(&self, piece: Range, actual: Digest, hint: String) -> Ended {
+        let wanted = self
+            .integrity
+            .proof
+            .pieces
+            .as_ref()
+            .and_then(|pieces| pieces.digest(pieces.piece_at(piece.start)));
+        Ended::Error(GetError::Digest {
+            // There is one: by what else would it be wrong?
+            wanted: Box::new(wanted.unwrap_or(actual)),
+            actual: Box::new(actual),
+            hint,
+        })
+    }
+
+    /// These bytes proved good: earlier versions of their pieces were wrong.
+    pub(crate) fn healed(&mut self, range: Range) {
+        let pieces: Vec<u64> =
+            self.blame.suspicions.range(range.start..range.end).map(|(&start, _)| start).collect();
+        for start in pieces {
+            let Some(suspicion) = self.blame.suspicions.get(&start) else { continue };
+            let piece = suspicion.piece;
+            let lone: BTreeSet<u32> = suspicion
+                .tries
+                .iter()
+                .filter_map(|one| match one.deliverers[..] {
+                    [only] => Some(only),
+                    _ => None,
+                })
+                .collect();
+            for deliverer in lone {
+                self.convict(deliverer, piece);
+            }
+            if self.blame.suspicions[&start].tries.iter().any(|one| !one.parts.is_empty()) {
+                self.print_parts(piece, None);
+            } else {
+                self.blame.suspicions.remove(&start);
+            }
+        }
+    }
+
+    /// A source is proved to have delivered corrupt data.
+    fn convict(&mut self, deliverer: u32, range: Range) {
+        let source = self.persistence.source_of(deliverer);
+        if source.is_some_and(|at| self.sources.is_out(at)) {
+            return;
+        }
+        let (start, end) = (range.start, range.end);
+        if self.blame.convicted.insert(deliverer) {
+            let name = self.persistence.name_of(deliverer);
+            self.note(
+                format!("{name} delivered corrupt data (within bytes {start}–{end}); replaced"),
+                true,
+            );
+        }
+        let Some(at) = source else { return };
+        if (0..self.sources.len()).any(|other| other != at && self.sources.is_usable(other)) {
+            self.sources[at].fault = Fault::Corrupt;
+            self.drop_source(at, format!("it delivered corrupt data (within bytes {start}–{end})"));
+        }
+    }
+
+    /// Hash each deliverer's part of a piece as it lies on the disk: of a piece that came to
+    /// `bad`, or of one that is good now, the parts of its earlier versions.
+    pub(crate) fn print_parts(&mut self, piece: Range, bad: Option<Digest>) {
+        let parts: Vec<(Range, u32)> = match (bad, self.blame.suspicions.get(&piece.start)) {
+            (Some(_), _) => self.coverage.deliverers.within(piece),
+            (None, Some(suspicion)) => suspicion
+                .tries
+                .iter()
+                .flat_map(|one| &one.parts)
+                .map(|part| (part.range, part.deliverer))
+                .collect(),
+            (None, None) => return,
+        };
+        let Some(sink) = self.persistence.readable() else { return };
+        let pool = self.engine.read_pool.clone();
+        self.jobs.add(async move {
+            let mut prints = Vec::new();
+            'parts: for (range, deliverer) in parts {
+                let mut hasher = Hasher::new(Algorithm::Blake3);
+                let mut at = range.start;
+                while at < range.end {
+                    let bytes = (range.end - at).min(pool.slot_bytes() as u64);
+                    let buffer = pool.take().await;
+                    match sink.read(at, bytes as usize, buffer).await {
+                        Ok(read) => hasher.update(&read),
+                        // Without its print a part can neither be convicted nor cleared.
+                        Err(_) => continue 'parts,
+                    }
+                    at += bytes;
+                }
+                prints.push(PartPrint { range, deliverer, print: hasher.finish() });
+            }
+            JobDone::Printed { piece, prints, bad }
+        });
+    }
+
+    /// The parts of a piece have been hashed: remember them (it was bad) or compare (it is good).
+    pub(crate) fn printed(
+        &mut self,
+        piece: Range,
+        prints: Vec<PartPrint>,
+        bad: Option<Digest>,
+    ) -> Result<(), Ended> {
+        if let Some(actual) = bad {
+            let deliverers = self.coverage.deliverers_of(piece);
+            return self.suspect(piece, Try { deliverers, actual, parts: prints });
+        }
+        let Some(suspicion) = self.blame.suspicions.remove(&piece.start) else { return Ok(()) };
+        for part in suspicion.tries.iter().flat_map(|one| &one.parts) {
+            let now = prints.iter().find(|print| print.range == part.range);
+            if now.is_some_and(|now| now.print != part.print) {
+                self.convict(part.deliverer, part.range);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody may be asked for what is left, perhaps because those who may deliver a suspect
+    /// piece are gone: then those who had a part in it may be asked again. Returns whether that
+    /// helps; it does once for each version.
+    pub(crate) fn lift_suspicions(&mut self) -> bool {
+        let usable: Vec<usize> =
+            (0..self.sources.len()).filter(|&at| self.sources.is_usable(at)).collect();
+        let mut lifted = Vec::new();
+        for suspicion in self.blame.suspicions.values_mut().filter(|suspicion| !suspicion.lifted) {
+            suspicion.lifted = true;
+            lifted.push(suspicion.piece);
+        }
+        let now = self.now();
+        for &range in &lifted {
+            for &at in &usable {
+                let source = SourceId(at as u32);
+                self.planner.handle(PlanEvent::Allowed { source, range }, now);
+            }
+        }
+        !lifted.is_empty() && !usable.is_empty()
+    }
+}
+
+/// So many versions of one piece, each another one, and it is given up.
+const TRIES_MAX: usize = 8;
+/// The only source may send so many corrupt pieces before it is given up.
+const ALONE_TRIES: u32 = 4;
+/// Further bad pieces are not told one by one; whoever delivered them is, in the end.
+const NOTES_MAX: u64 = 16;
+
+#[cfg(test)]
+mod tests {
+    use swath_model::digest::Hasher;
+    use swath_source::MemorySource;
+
+    use super::*;
+    use crate::engine::{Engine, EngineOptions};
+    use crate::observe::Event;
+    use crate::request::Request;
+
+    /// Pieces that a liar delivered were charged to the only source that was left, once the liar was
+    /// out: after four of them nobody was left.
+    #[tokio::test]
+    async fn what_a_source_that_is_out_delivered_is_not_charged_to_the_last_one() {
+        let engine = Engine::start(EngineOptions::default()).unwrap();
+        let mut observer = |_: &Event| {};
+        let mut request = Request::to_writer(tokio::io::sink());
+        for name in ["liar", "good"] {
+            request = request.source(MemorySource::of(name, vec![0; 100]));
+        }
+        let mut run = Run::new(&engine, request, &mut observer);
+        for at in [0, 1] {
+            run.sources[at].accepted = Some(true);
+        }
+        run.drop_source(0, "it delivered corrupt data");
+        let liar = run.persistence.id_of(0);
+        for number in 0..2 * u64::from(ALONE_TRIES) {
+            let actual = Hasher::digest(Algorithm::Blake3, &number.to_le_bytes());
+            let bad = Try { deliverers: vec![liar], actual, parts: Vec::new() };
+            run.suspect(Range::of_len(number * 10, 10), bad).unwrap();
+        }
+        assert!(run.sources.is_usable(1));
+        assert_eq!(run.sources[1].figures.corrupt, 0);
+    }
+}

@@ -1,0 +1,103 @@
+//! Verdicts are entered into the books: what proved good counts as done and goes into the
+//! journal, what proved bad is fetched again (`suspect` finds out whose fault it was).
+
+use swath_model::Range;
+use swath_model::digest::{Blake3Tree, Digest};
+use swath_plan::Event as PlanEvent;
+use swath_store::Record;
+
+use crate::error::GetError;
+use crate::executor::Ended;
+use crate::executor::integrity::suspect::Try;
+use crate::executor::sink::StreamReport;
+use crate::executor::state::Run;
+use crate::verify::Verdict;
+
+impl Run<'_> {
+    pub(crate) fn verdicts(&mut self, verdicts: Vec<Verdict>) -> Result<(), Ended> {
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Good(range) => self.proved_good(range),
+                Verdict::Bad { piece, actual } => self.proved_bad(piece, actual)?,
+                Verdict::Group { index, value } => {
+                    if let Some(range) =
+                        self.coverage.size_bytes.and_then(|size| group_range(index, size))
+                    {
+                        self.persistence.records.push(Record::Group { index, range, cv: value });
+                    }
+                }
+                Verdict::Whole { wanted, actual } => self.integrity.whole_told(wanted, actual),
+            }
+        }
+        Ok(())
+    }
+
+    /// The ordered stream has something to say.
+    pub(crate) fn stream_report(&mut self, report: StreamReport) -> Result<(), Ended> {
+        match report {
+            StreamReport::Written(up_to) => {
+                self.output.consumed = up_to;
+                self.planner.handle(PlanEvent::Consumed { up_to }, self.now());
+            }
+            StreamReport::Good(range) => self.proved_good(range),
+            StreamReport::Bad(piece, actual) => self.proved_bad(piece, actual)?,
+            StreamReport::TooLate(piece, actual) => {
+                let hint = format!(
+                    "; bytes {}–{} are wrong, and their beginning is written already",
+                    piece.start, piece.end
+                );
+                return Err(self.wrong_piece(piece, actual, hint));
+            }
+            StreamReport::Whole { wanted, actual } => self.integrity.whole_told(wanted, actual),
+            StreamReport::Shed(range) => self.reopen(range),
+            StreamReport::Failed(error) => {
+                return Err(GetError::Output(error).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn proved_good(&mut self, range: Range) {
+        self.coverage.prove(range);
+        self.persistence.verified(range);
+        self.healed(range);
+    }
+
+    fn proved_bad(&mut self, piece: Range, actual: Digest) -> Result<(), Ended> {
+        self.blame.bad_pieces += 1;
+        let deliverers = self.coverage.deliverers_of(piece);
+        if deliverers.len() > 1 && self.persistence.readable().is_some() {
+            self.print_parts(piece, Some(actual));
+            return Ok(());
+        }
+        self.suspect(piece, Try { deliverers, actual, parts: Vec::new() })
+    }
+
+    /// These bytes are void: fetch them again.
+    pub(crate) fn reopen(&mut self, range: Range) {
+        for (deliverer, bytes) in self.coverage.reopen(range) {
+            if let Some(at) = self.persistence.source_of(deliverer) {
+                let figures = &mut self.sources[at].figures;
+                figures.bytes = figures.bytes.saturating_sub(bytes);
+                figures.wasted_bytes += bytes;
+            }
+        }
+        if let Some(verifier) = &self.integrity.verifier {
+            verifier.forget(range);
+        }
+        if let Some(sink) = &self.persistence.sink {
+            sink.distrust(range);
+        }
+        self.persistence.records.push(Record::Bad { range });
+        self.planner_done = false;
+        self.planner.handle(PlanEvent::Reopened { range }, self.now());
+    }
+}
+
+/// The bytes of a group of the BLAKE3 tree of a file of `size_bytes`.
+fn group_range(index: u64, size_bytes: u64) -> Option<Range> {
+    Blake3Tree::new(0).ok().map(|tree| {
+        let start = index.saturating_mul(tree.group_bytes());
+        Range::new(start, start.saturating_add(tree.group_bytes()).min(size_bytes))
+    })
+}

@@ -1,0 +1,189 @@
+//! What is done with the sink: writes, read-backs, commits, the end.
+//!
+//! A buffer is written first, then hashed, then returned to the pool; it is never copied. What is
+//! written and synced is journaled, in that order, about once a second.
+
+use std::io;
+
+use swath_model::{Buffer, Range};
+use swath_store::{ReadError, Record};
+
+use crate::error::GetError;
+use crate::executor::Ended;
+use crate::executor::jobs::JobDone;
+use crate::executor::persistence::hash_record;
+use crate::executor::sink::{Block, Written};
+use crate::executor::state::Run;
+use crate::observe::Phase;
+use crate::verify::Report;
+
+impl Run<'_> {
+    /// Send a block that `source` brought to its destination.
+    pub(crate) fn store(&mut self, source: usize, block: Block) {
+        let Some(sink) = self.persistence.sink.clone() else { return };
+        let range = block.range();
+        if sink.reads_back() {
+            if self.ways.is_some() {
+                self.integrity.samples.begin(range);
+            }
+            if let Some(in_order) = &mut self.integrity.in_order {
+                in_order.begin(range);
+            }
+        }
+        self.jobs.add(async move {
+            JobDone::Written { source, range, result: sink.write(block).await }
+        });
+    }
+
+    pub(crate) fn job_done(&mut self, done: JobDone) -> Result<(), Ended> {
+        match done {
+            JobDone::Written { source, range, result } => match result? {
+                Written::Unproved(buffer) => self.written(range, buffer),
+                Written::Checked(checked) => self.checked(source, checked),
+                Written::Told => {}
+            },
+            JobDone::ReadBack { read, range, result } => {
+                let buffer = result?;
+                if (buffer.len() as u64) < range.len() {
+                    // To ask again would not bring back what somebody cut off.
+                    return Err(Ended::from(ReadError {
+                        path: self.request.destination_name().into(),
+                        offset: range.start,
+                        source: io::ErrorKind::UnexpectedEof.into(),
+                    }));
+                }
+                if let Some(verifier) = &self.integrity.verifier {
+                    let counts = self.coverage.have.covers(range);
+                    verifier.accept_back(read, counts.then_some((range.start, buffer)));
+                }
+            }
+            JobDone::Committed { result } => {
+                self.persistence.committing = false;
+                result?;
+            }
+            JobDone::RoomChecked { result } => result?,
+            JobDone::Proved { batch, told } => self.proved(batch, told)?,
+            JobDone::Witnessed { source, is_mute, told } => {
+                self.witnessed(source, is_mute, told.as_deref())?;
+            }
+            JobDone::Compared { source, result } => self.compared(source, &result?),
+            JobDone::Printed { piece, prints, bad } => self.printed(piece, prints, bad)?,
+        }
+        Ok(())
+    }
+
+    /// A block lies where it belongs: it may be journaled, and hashed.
+    fn written(&mut self, range: Range, buffer: Buffer) {
+        self.persistence.written(range, &self.coverage);
+        if self.ways.is_some() {
+            self.integrity.samples.end(range);
+            self.fetch_condemned_again();
+        }
+        let Some(verifier) = &self.integrity.verifier else { return };
+        match &mut self.integrity.in_order {
+            None => verifier.accept(range.start, buffer),
+            Some(in_order) => {
+                for (start, buffer) in in_order.end(range, buffer) {
+                    verifier.accept(start, buffer);
+                }
+            }
+        }
+    }
+
+    /// The verifier has something to say.
+    pub(crate) fn hash_report(&mut self, report: Report) -> Result<(), Ended> {
+        for (read, range) in report.wants {
+            let Some(sink) = self.persistence.readable() else { break };
+            let pool = self.engine.read_pool.clone();
+            self.jobs.add(async move {
+                let buffer = pool.take().await;
+                let result = sink.read(range.start, range.len() as usize, buffer).await;
+                JobDone::ReadBack { read, range, result }
+            });
+        }
+        self.verdicts(report.verdicts)
+    }
+
+    /// Journal what has been written and hashed since the last time.
+    pub(crate) fn commit(&mut self) {
+        let Some(sink) = self.persistence.sink.clone() else { return };
+        if self.persistence.committing
+            || self.persistence.records.is_empty()
+            || self.phase == Phase::Disputing
+            || !self.dataset.may_commit()
+        {
+            return;
+        }
+        self.persistence.committing = true;
+        let mut records = std::mem::take(&mut self.persistence.records);
+        if !self.dataset.proves_blocks() {
+            records.insert(0, self.identity_record());
+        }
+        let save = self.integrity.verifier.as_ref().map(|verifier| verifier.ask_to_save());
+        self.jobs.add(async move {
+            if let Some(save) = save {
+                for saved in save.await.unwrap_or_default() {
+                    records.push(hash_record(saved));
+                }
+            }
+            JobDone::Committed { result: sink.commit(records).await }
+        });
+    }
+
+    /// Everything is right: give the file its name.
+    pub(crate) async fn finish(&mut self) -> Result<(), GetError> {
+        self.phase = Phase::Finishing;
+        self.close_lanes();
+        let Some(sink) = self.persistence.sink.take() else { return Ok(()) };
+        // The sink waits for whoever is under way in it; here nobody would go on.
+        self.jobs.forget();
+        let modified = self.request.modified.or_else(|| self.newest_modified());
+        sink.finish(modified).await
+    }
+
+    /// Stopped early: journal what there is; returns the bytes kept for the next run.
+    pub(crate) async fn keep(&mut self) -> u64 {
+        self.close_lanes();
+        let Some(sink) = self.persistence.sink.take() else { return 0 };
+        // What is on its way to the disk may still arrive there.
+        let deadline = tokio::time::Instant::now() + KEEP_WITHIN;
+        while !self.jobs.is_empty() {
+            match tokio::time::timeout_at(deadline, self.jobs.next()).await {
+                Ok(JobDone::Written { range, result: Ok(Written::Unproved(_)), .. }) => {
+                    self.persistence.written(range, &self.coverage)
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        self.jobs.forget();
+        self.void_condemned();
+        let mut records = std::mem::take(&mut self.persistence.records);
+        if let Some(verifier) = self.integrity.verifier.take() {
+            let saved = tokio::time::timeout_at(deadline, verifier.ask_to_save()).await;
+            if let Ok(Ok(saved)) = saved {
+                for saved in saved {
+                    records.push(hash_record(saved));
+                }
+            }
+        }
+        if self.coverage.have.is_empty() {
+            sink.discard().await;
+            return 0;
+        }
+        records.insert(0, self.identity_record());
+        if self.comparison.mismatch {
+            records.push(Record::Mismatch);
+        }
+        // On a full disk this may fail; what was committed before is still there.
+        let _ = sink.commit(records).await;
+        sink.durable_bytes().await
+    }
+
+    fn identity_record(&self) -> Record {
+        Record::Identity { size_bytes: self.coverage.size_bytes, identity: self.identity(None) }
+    }
+}
+
+/// Ctrl-C must end the program within a second: what is not on the disk by then is fetched again.
+const KEEP_WITHIN: std::time::Duration = std::time::Duration::from_millis(600);

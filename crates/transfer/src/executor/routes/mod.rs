@@ -1,0 +1,557 @@
+//! The ways of a transfer: by which relays its replicas are reached.
+//!
+//! Each way is one more source to the planner. Which ways there are is decided by the router
+//! (`swath_plan::routes`); here it hears what relays tell of themselves and of their hops and what each
+//! way brings, and what it decides is done. What is learnt goes to the memory that all transfers of
+//! this machine share.
+
+pub(super) mod hops;
+pub(super) mod relays;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use swath_formats::{Hop, relay};
+use swath_model::{LaneId, SourceId, Time};
+use swath_plan::Event as PlanEvent;
+use swath_plan::routes::{
+    Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
+};
+use swath_source::{RelayMode, Sealable};
+use url::Url;
+
+use crate::executor::routes::relays::{RelayReport, Relays};
+use crate::executor::sources::SourceEntry;
+use crate::executor::state::Run;
+use crate::observe::Event;
+use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
+
+/// The routes of one transfer.
+pub(crate) struct Ways {
+    pub(crate) router: Router,
+    pub(crate) routes: Routes,
+    pub(crate) sites: Sites,
+    pub(crate) relays: Relays,
+    pub(crate) routed: Routed,
+    /// What was reported last on each lane.
+    pub(crate) hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
+    pub(crate) looked_at: Time,
+    pub(crate) saved_at: Time,
+    /// Nobody can deliver anything, unless a way comes yet.
+    pub(crate) is_exhausted: bool,
+    pub(crate) changes: u32,
+}
+
+/// The vertices of the graph, and what is remembered of its edges.
+pub(crate) struct Sites {
+    /// By their numbers, less one: `SiteId(0)` is us.
+    list: Vec<Site>,
+    /// What is remembered of sites that are not known yet.
+    unknown: Vec<Known>,
+    pub(crate) memory: Memory,
+}
+
+/// Sources by routes: what leads where.
+#[derive(Default)]
+pub(crate) struct Routed {
+    /// By their numbers: the source that is the replica itself, without relays.
+    pub(crate) replicas: Vec<usize>,
+    /// Where each of these is.
+    pub(crate) origins: HashMap<usize, SiteId>,
+    pub(crate) open: BTreeMap<WayId, usize>,
+    /// What the sources of these had brought already when they were opened.
+    pub(crate) begun: HashMap<WayId, u64>,
+    /// Every source that a way ever led to.
+    pub(crate) known: HashMap<(ReplicaId, Route), usize>,
+    /// Ways that wait until their last relay has told its key.
+    pub(crate) deferred: Vec<(WayId, ReplicaId, Route, bool)>,
+}
+
+/// A vertex of the graph.
+pub(crate) struct Site {
+    /// Host and port.
+    pub name: String,
+    /// Where it is asked, with its scheme.
+    pub(crate) url: Url,
+}
+
+/// What a source is to the routes.
+#[derive(Clone, Debug)]
+pub(crate) struct OnRoute {
+    pub replica: ReplicaId,
+    pub route: Route,
+}
+
+impl Sites {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The number of the site with this address.
+    pub(crate) fn number_of(&mut self, url: &Url) -> SiteId {
+        let name = relay::site(url).unwrap_or_default();
+        if let Some(known) = self.named(&name) {
+            return known;
+        }
+        let mut base = url.clone();
+        base.set_path("/");
+        base.set_query(None);
+        base.set_fragment(None);
+        self.list.push(Site { name, url: base });
+        SiteId(self.list.len() as u32)
+    }
+
+    /// The site with this number; none for us.
+    pub(crate) fn get(&self, id: SiteId) -> Option<&Site> {
+        self.list.get((id.0 as usize).checked_sub(1)?)
+    }
+
+    /// Host and port of a site; empty if there is none with this number.
+    pub(crate) fn name(&self, id: SiteId) -> &str {
+        self.get(id).map_or("", |site| &site.name)
+    }
+
+    fn named(&self, name: &str) -> Option<SiteId> {
+        let at = self.list.iter().position(|site| site.name == name)?;
+        Some(SiteId(at as u32 + 1))
+    }
+}
+
+impl Ways {
+    pub fn new(routes: Routes) -> Ways {
+        Ways {
+            router: Router::new(routes.config()),
+            sites: Sites { list: Vec::new(), unknown: Vec::new(), memory: routes.memory() },
+            routes,
+            relays: Relays::default(),
+            routed: Routed::default(),
+            hops: HashMap::new(),
+            looked_at: Time::ZERO,
+            saved_at: Time::ZERO,
+            is_exhausted: false,
+            changes: 0,
+        }
+    }
+
+    /// The next word of a relay; for ever none if there are no relays.
+    pub async fn word(ways: &mut Option<Box<Ways>>) -> RelayReport {
+        match ways {
+            Some(ways) => match ways.relays.words.recv().await {
+                Some(word) => word,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    /// When the router wants to be asked again.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.router.poll_timeout()
+    }
+
+    /// Whether relays have yet to tell of themselves, or ways wait for that, or for the router.
+    pub(crate) fn may_bring_more(&self, now: Time) -> bool {
+        self.relays.may_bring_more(now) || !self.routed.deferred.is_empty()
+    }
+
+    /// Whether relays are found that nobody has named for this transfer.
+    pub(crate) fn is_seeking(&self) -> bool {
+        !matches!(self.routes.choice(), RouteChoice::Direct | RouteChoice::Fixed(_))
+    }
+
+    /// What is remembered of the hops between the sites that are known by now, and what others measure.
+    pub(crate) fn remember(&mut self, now: Time) {
+        let mut known = std::mem::take(&mut self.sites.unknown);
+        known.extend(self.sites.memory.news());
+        let number = |name: &str| match name {
+            Routes::HERE => Some(SiteId::HERE),
+            name => self.sites.named(name),
+        };
+        let mut unknown = Vec::new();
+        for known in known {
+            let (Some(from), Some(to)) = (number(&known.from), number(&known.to)) else {
+                // One of them may become known later.
+                unknown.push(known);
+                continue;
+            };
+            if let Some(reading) = known.reading {
+                self.router.handle(RouteEvent::Remembered { from, to, reading }, now);
+            }
+            if let Some(rtt_s) = known.rtt_s {
+                self.router.handle(RouteEvent::RoundTrip { from, to, rtt_s: Some(rtt_s) }, now);
+            }
+        }
+        unknown.truncate(UNKNOWN_MAX);
+        self.sites.unknown = unknown;
+    }
+
+    /// What was measured goes to the memory.
+    fn save(&mut self) {
+        let name = |id: SiteId| match id {
+            SiteId::HERE => Some(Routes::HERE.to_owned()),
+            id => self.sites.get(id).map(|site| site.name.clone()),
+        };
+        let mut used: Vec<(SiteId, SiteId)> = Vec::new();
+        for view in self.router.views() {
+            if view.state == WayState::InUse {
+                let at = self.routed.replicas.get(view.replica.0 as usize);
+                let origin = at.and_then(|at| self.routed.origins.get(at));
+                used.extend(origin.into_iter().flat_map(|&site| view.route.edges(site)));
+            }
+        }
+        let mut learnt = Vec::new();
+        for (from, to, reading) in self.router.readings() {
+            if let (Some(from_name), Some(to_name)) = (name(from), name(to)) {
+                let rtt_s = self.router.graph().edge(from, to).and_then(|edge| edge.rtt_s);
+                let is_used = used.contains(&(from, to));
+                let (from, to, reading) = (from_name, to_name, Some(reading));
+                learnt.push(Learnt { from, to, reading, rtt_s, is_used });
+            }
+        }
+        self.sites.memory.learn(learnt);
+    }
+}
+
+impl Run<'_> {
+    /// The relays get their numbers, before all else.
+    pub(crate) fn name_relays(&mut self) {
+        if let Some(ways) = &mut self.ways {
+            for relay in ways.routes.relays() {
+                ways.sites.number_of(&relay);
+            }
+        }
+    }
+
+    /// A replica is known: the router hears of it.
+    pub(crate) fn route_replica(&mut self, at: usize) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let Some(entry) = self.sources.get_mut(at) else { return };
+        // Relays lead to hosts.
+        if entry.source.url().host().is_none() {
+            return;
+        }
+        let replica = ReplicaId(ways.routed.replicas.len() as u32);
+        ways.routed.replicas.push(at);
+        ways.routed.known.insert((replica, Route::direct()), at);
+        entry.on_route = Some(OnRoute { replica, route: Route::direct() });
+        let site = ways.sites.number_of(entry.source.url());
+        ways.routed.origins.insert(at, site);
+        if matches!(ways.routes.choice(), RouteChoice::Fixed(_)) {
+            // Until the router opens it.
+            let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+        }
+        ways.router.handle(RouteEvent::ReplicaAdded { replica, site }, now);
+        ways.remember(now);
+        self.ask_about(site);
+    }
+
+    /// Whether a source has answered that it sends no ranges.
+    fn comes_in_one_piece(&self, at: usize) -> bool {
+        let facts = self.sources.get(at).and_then(|entry| entry.facts.as_ref());
+        facts.is_some_and(|facts| !facts.ranges && facts.size_bytes != Some(0))
+    }
+
+    /// What comes in one piece is cut over no ways: each would begin it anew, and nothing of it could be
+    /// compared with the source. Where the source itself sends it, ways by relays are left; whether this
+    /// source is one of them.
+    pub(crate) fn leave_further_ways(&mut self, source: usize) -> bool {
+        let Some(ways) = &self.ways else { return false };
+        let own = self.sources[source].on_route.as_ref().map(|own| own.replica);
+        let direct = own.and_then(|own| ways.routed.replicas.get(own.0 as usize).copied());
+        let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
+        let Some(direct) = direct.filter(|&it| !is_named && !self.sources.is_bad(it)) else {
+            return false;
+        };
+        if !self.comes_in_one_piece(source) || !self.comes_in_one_piece(direct) {
+            return false;
+        }
+        let further: Vec<usize> = (0..self.sources.len())
+            .filter(|&at| at != direct && !self.sources.is_bad(at))
+            .filter(|&at| {
+                self.sources[at].on_route.as_ref().map(|on_route| on_route.replica) == own
+            })
+            .collect();
+        for &at in &further {
+            self.sources[at].fault = Fault::Final;
+            let words = "the file comes in one piece, which is asked for directly";
+            self.drop_source(at, words);
+        }
+        further.contains(&source)
+    }
+
+    /// A lane of this source is connected.
+    pub(crate) fn way_up(&mut self, at: usize, rtt: Duration) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let entry = &self.sources[at];
+        if ways.routed.open.values().any(|&source| source == at)
+            && entry.on_route.as_ref().is_some_and(|own| own.route.is_direct())
+        {
+            let from = ways.sites.number_of(entry.source.url());
+            let rtt_s = Some(rtt.as_secs_f64());
+            ways.router.handle(RouteEvent::RoundTrip { from, to: SiteId::HERE, rtt_s }, now);
+        }
+    }
+
+    /// What relays reported with an answer.
+    pub(crate) fn hops_told(&mut self, lane: LaneId, at: usize, hops: Vec<Hop>) {
+        let now = self.now();
+        if let Some(ways) = &mut self.ways {
+            ways.hops.insert(lane, (at, now, hops));
+        }
+    }
+
+    /// A source is out: so is its way.
+    pub(crate) fn way_failed(&mut self, at: usize) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let Some(entry) = self.sources.get(at) else { return };
+        let way = ways.routed.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way);
+        // If it is another file, no hop is any worse for that.
+        let is_other = entry.accepted == Some(false);
+        let fault = match entry.fault {
+            Fault::Broken if is_other => Fault::Refused,
+            fault => fault,
+        };
+        if let Some(way) = way {
+            ways.routed.open.remove(&way);
+            ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+        }
+        // What the origin itself says of its file holds over all ways; whom it lets in does not.
+        let own = entry.on_route.as_ref().filter(|own| own.route.is_direct());
+        if let Some(own) = own
+            && (is_other || entry.is_gone || entry.fault == Fault::Corrupt)
+        {
+            let replica = own.replica;
+            ways.router.handle(RouteEvent::ReplicaLost { replica }, now);
+        }
+    }
+
+    /// Tell the router how the ways are doing, and do what it decides.
+    pub(crate) fn look_at_ways(&mut self) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        if self.coverage.size_bytes.is_none()
+            && now.as_secs_f64() >= UNREACHED_S
+            && ways.is_seeking()
+        {
+            // Perhaps relays reach what we do not.
+            self.ask_relays();
+        }
+        let Some(ways) = &mut self.ways else { return };
+        let is_due = now.since(ways.looked_at) >= LOOK || ways.looked_at == Time::ZERO;
+        if is_due {
+            ways.looked_at = now;
+            self.report_hops(now);
+            self.report_progress(now);
+        }
+        self.route();
+        let Some(ways) = &mut self.ways else { return };
+        if now.since(ways.saved_at) >= SAVE {
+            ways.saved_at = now;
+            ways.save();
+            ways.remember(now);
+            for warning in ways.sites.memory.warnings() {
+                self.note(warning, true);
+            }
+            self.ask_lost_relays();
+        }
+    }
+
+    /// What is learnt is kept, at the end of a transfer.
+    pub(crate) fn keep_routes(&mut self) {
+        if let Some(ways) = &mut self.ways {
+            ways.save();
+        }
+    }
+
+    /// Do what the router decides.
+    pub(crate) fn route(&mut self) {
+        let now = self.now();
+        loop {
+            let Some(ways) = &mut self.ways else { return };
+            let Some(action) = ways.router.poll(now) else { break };
+            tracing::debug!(at_s = now.as_secs_f64(), ?action, "routed");
+            match action {
+                RouteAction::Open { way, replica, route, on_trial } => {
+                    self.open_way(way, replica, route, on_trial);
+                }
+                RouteAction::Use { way } => {
+                    if let Some(&at) = ways.routed.open.get(&way) {
+                        self.limit_lanes(at, None);
+                    }
+                }
+                RouteAction::Ask { site } => self.ask_until_well(site),
+                RouteAction::Close { way } => self.close_way(way),
+            }
+        }
+        self.tell_changes();
+    }
+
+    /// Nothing more is asked of a way; but where a liar's bytes are replaced, whoever may bring them is
+    /// needed, for however little that is.
+    pub(crate) fn close_way(&mut self, way: WayId) {
+        let (now, is_replacing) = (self.now(), self.is_replacing());
+        let closed = self.ways.as_mut().and_then(|ways| ways.routed.open.remove(&way));
+        if let Some(at) = closed.filter(|_| !is_replacing) {
+            let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
+        }
+    }
+
+    pub(crate) fn open_way(
+        &mut self,
+        way: WayId,
+        replica: ReplicaId,
+        route: Route,
+        on_trial: bool,
+    ) {
+        // Until it has shown that it is worth more.
+        let lanes = on_trial.then_some(1);
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let key = (replica, route.clone());
+        if let Some(&at) = ways.routed.known.get(&key) {
+            if self.sources.is_bad(at) && !self.ask_again(at) {
+                let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
+                self.tell_router(failed);
+                return;
+            }
+            let source = SourceId(at as u32);
+            if self.planner.source(source).is_some_and(|view| view.failing) {
+                // That the router wants it says that it may be well by now.
+                self.planner.handle(PlanEvent::SourceAgain { source }, now);
+            }
+            let begun_bytes = self.brought_bytes(at);
+            let Some(ways) = &mut self.ways else { return };
+            ways.routed.open.insert(way, at);
+            ways.routed.begun.retain(|way, _| ways.routed.open.contains_key(way));
+            ways.routed.begun.insert(way, begun_bytes);
+            self.limit_lanes(at, lanes);
+            self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
+            return;
+        }
+        let Some(&direct) = ways.routed.replicas.get(replica.0 as usize) else { return };
+        let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
+        if !is_named && !self.sources.is_bad(direct) && self.comes_in_one_piece(direct) {
+            self.tell_router(RouteEvent::WayFailed { way, fault: Fault::Final, at: None });
+            return;
+        }
+        let Some(ways) = &mut self.ways else { return };
+        let urls: Option<Vec<Url>> = route
+            .relays()
+            .iter()
+            .map(|&site| ways.sites.get(site).map(|site| site.url.clone()))
+            .collect();
+        let Some(urls) = urls else { return };
+        let relay_mode = ways.routes.relay_mode();
+        let end = self.sources[direct].source.url();
+        if self.engine.net.awaits_keys(&urls, end, relay_mode) {
+            self.defer(way, replica, route, on_trial);
+            return;
+        }
+        if relay_mode == RelayMode::Forward
+            && self.sources[direct].source.has_secrets()
+            && let Some(last) = urls.last()
+        {
+            match self.engine.net.can_seal_for(last) {
+                Sealable::Yes => {}
+                Sealable::NotYet => {
+                    self.defer(way, replica, route, on_trial);
+                    return;
+                }
+                Sealable::Never => {
+                    let fault = Fault::Refused;
+                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+                    let name = relay::site(last).unwrap_or_default();
+                    if let Some(&site) = route.relays().last() {
+                        ways.relays.lost.insert(site, "its key came unencrypted".into());
+                    }
+                    if ways.routes.note_lost(&format!("{name} unsealed")) {
+                        let text = format!(
+                            "what opens the source is not sent by way of {name}, whose key came unencrypted (--end-to-end carries it past relays)"
+                        );
+                        self.note(text, true);
+                    }
+                    return;
+                }
+            }
+        }
+        let is_bare = relay_mode == RelayMode::Tunnel && !urls.is_empty() && end.scheme() == "http";
+        let origin = ways.sites.number_of(end);
+        let name = ways.sites.get(origin).map(|site| site.name.clone()).unwrap_or_default();
+        let is_news = is_bare && ways.routes.note_lost(&format!("{name} bare"));
+        // What lies behind the first relay.
+        let far_s: f64 = route
+            .edges(origin)
+            .skip(1)
+            .filter_map(|(from, to)| ways.router.graph().edge(from, to)?.rtt_s)
+            .sum();
+        let id = SourceId(self.sources.len() as u32);
+        let far = Duration::from_secs_f64(far_s.clamp(0.0, 60.0));
+        let source = self.sources[direct].source.by_way_of(&urls, relay_mode, far);
+        let Some(source) = source else {
+            let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
+            ways.router.handle(failed, now);
+            return;
+        };
+        ways.routed.open.insert(way, id.index());
+        ways.routed.known.insert(key, id.index());
+        let mut entry = SourceEntry::new(source);
+        entry.lacks = self.sources[direct].lacks.clone();
+        entry.lanes_max = lanes;
+        entry.on_route = Some(OnRoute { replica, route });
+        if is_news {
+            let text = format!(
+                "--end-to-end hides nothing of {name}, and proves nothing: its address begins with http://, so that relays read what they carry, and could change it"
+            );
+            self.note(text, true);
+        }
+        self.enter_source(entry);
+        self.tree_way(direct, id.index());
+    }
+
+    /// A way to a replica of a tree has of it what the replica has.
+    fn tree_way(&mut self, direct: usize, at: usize) {
+        let Some(tree) = self.dataset.tree_mut() else { return };
+        let own = tree.source(direct);
+        let (changed, void) = (own.changed.clone(), own.void.clone());
+        let way = tree.source(at);
+        (way.changed, way.void) = (changed, void.clone());
+        self.sources[at].accepted = Some(true);
+        let (source, now) = (SourceId(at as u32), self.now());
+        for range in void.iter() {
+            self.planner.handle(PlanEvent::Forbidden { source, range }, now);
+        }
+    }
+
+    /// Whoever watches hears when the routes that are in use change.
+    fn tell_changes(&mut self) {
+        let Some(ways) = &mut self.ways else { return };
+        let changes = ways.router.changes();
+        if changes == ways.changes {
+            return;
+        }
+        ways.changes = changes;
+        let views = ways.router.views();
+        let in_use: Vec<u32> = views
+            .iter()
+            .filter(|view| view.state == WayState::InUse)
+            .filter_map(|view| ways.routed.open.get(&view.way).map(|&at| at as u32))
+            .collect();
+        let at_s = self.at_s();
+        self.observer.observe(&Event::Routes { at_s, sources: in_use });
+    }
+}
+
+/// How often the router hears of the ways.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often what is learnt is saved.
+const SAVE: Duration = Duration::from_secs(1);
+/// If no source has answered by then, relays are asked whether they reach it.
+const UNREACHED_S: f64 = 1.0;
+/// Edges of sites that do not take part are not kept in mind without end.
+const UNKNOWN_MAX: usize = 4096;

@@ -1,0 +1,390 @@
+//! What relays tell of themselves while a transfer runs.
+//!
+//! They are asked once it is known that it may pay, or where a way needs the key of one: what they
+//! are, and how far they are from everybody else. A replica that is found later is asked about then,
+//! and a relay that did not answer is asked again from time to time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::reason::Why;
+use swath_model::{SourceId, Time, counted};
+use swath_plan::Event as PlanEvent;
+use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, SiteId, WayId};
+use swath_source::AboutRelay;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep, timeout};
+use url::Url;
+
+use crate::executor::routes::Ways;
+use crate::executor::state::Run;
+use crate::observe::SourceState;
+
+/// What is heard of a relay.
+pub(crate) enum RelayReport {
+    /// What it told, or why it did not.
+    About(About),
+    /// It is well: from the beginning, or by now.
+    Well { relay: SiteId, was_silent: bool },
+}
+
+/// What a relay told, or why it did not.
+pub(crate) struct About {
+    relay: SiteId,
+    /// How far these are from it, in the order of its hops.
+    about: Vec<SiteId>,
+    told: Result<AboutRelay, Why>,
+    /// Something was found out about others; that it does not answer says nothing of itself.
+    is_further: bool,
+}
+
+/// What relays have told of themselves.
+pub(crate) struct Relays {
+    pub(crate) words: UnboundedReceiver<RelayReport>,
+    sender: UnboundedSender<RelayReport>,
+    has_asked: bool,
+    /// When relays were last asked what they are.
+    asked_at: Time,
+    /// How many sites there were when they were last asked about all that are.
+    asked_sites: usize,
+    /// Those that have not told of themselves yet.
+    unheard: usize,
+    /// Those that did not answer.
+    unreached: BTreeSet<SiteId>,
+    /// Those that nothing can be had by, and why.
+    pub(crate) lost: BTreeMap<SiteId, Why>,
+    /// What relays (first) said of others: why they do not reach them, if so.
+    said: BTreeMap<(SiteId, SiteId), Option<String>>,
+    /// Until when the router may find a way by those that have told of themselves lately.
+    hope_until: Time,
+}
+
+impl Default for Relays {
+    fn default() -> Relays {
+        let (sender, words) = unbounded_channel();
+        Relays {
+            words,
+            sender,
+            has_asked: false,
+            asked_at: Time::ZERO,
+            asked_sites: 0,
+            unheard: 0,
+            unreached: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            said: BTreeMap::new(),
+            hope_until: Time::ZERO,
+        }
+    }
+}
+
+impl Relays {
+    /// Whether some have yet to tell of themselves, or the router has yet to make use of what was told.
+    pub(crate) fn may_bring_more(&self, now: Time) -> bool {
+        self.unheard > 0 || now < self.hope_until
+    }
+}
+
+impl Run<'_> {
+    /// Ask all relays what they are and how far they are from everybody else.
+    pub(crate) fn ask_relays(&mut self) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        if std::mem::replace(&mut ways.relays.has_asked, true) {
+            return;
+        }
+        ways.relays.asked_at = now;
+        let relays: Vec<SiteId> =
+            ways.routes.relays().iter().map(|url| ways.sites.number_of(url)).collect();
+        ways.relays.asked_sites = ways.sites.len();
+        for relay in relays {
+            self.ask_relay(relay, None);
+        }
+        if let Some(ways) = &mut self.ways {
+            ways.remember(now);
+        }
+    }
+
+    /// A replica is at `site`: relays that were asked before that are asked about it.
+    pub(crate) fn ask_about(&mut self, site: SiteId) {
+        let Some(ways) = &mut self.ways else { return };
+        if !ways.relays.has_asked || site.0 as usize <= ways.relays.asked_sites {
+            return;
+        }
+        ways.relays.asked_sites = ways.sites.len();
+        let relays: Vec<SiteId> =
+            ways.routes.relays().iter().map(|url| ways.sites.number_of(url)).collect();
+        for relay in relays {
+            if self.ways.as_ref().is_some_and(|ways| !ways.relays.unreached.contains(&relay)) {
+                self.ask_relay(relay, Some(site));
+            }
+        }
+    }
+
+    /// Relays that did not answer are asked again.
+    pub(crate) fn ask_lost_relays(&mut self) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        if ways.relays.unreached.is_empty()
+            || ways.relays.unheard > 0
+            || now.since(ways.relays.asked_at) < ASK_AGAIN
+        {
+            return;
+        }
+        ways.relays.asked_at = now;
+        for relay in ways.relays.unreached.clone() {
+            self.ask_relay(relay, None);
+        }
+    }
+
+    /// Ask a relay about one site, or about all and itself.
+    fn ask_relay(&mut self, relay: SiteId, about: Option<SiteId>) {
+        let Some(ways) = &mut self.ways else { return };
+        let Some(url) = ways.sites.get(relay).map(|site| site.url.clone()) else { return };
+        let is_further = about.is_some();
+        let mut about = match about {
+            Some(site) => vec![site],
+            None => {
+                (1..=ways.sites.len() as u32).map(SiteId).filter(|other| *other != relay).collect()
+            }
+        };
+        about.retain(|&other| ways.routes.may_tell(relay, other));
+        if is_further && about.is_empty() {
+            return;
+        }
+        let to: Vec<Url> =
+            about.iter().filter_map(|&site| Some(ways.sites.get(site)?.url.clone())).collect();
+        let (net, words) = (self.engine.net.clone(), ways.relays.sender.clone());
+        ways.relays.unheard += 1;
+        tokio::spawn(async move {
+            let told = net.about_relay(&url, &to).await;
+            let names_port = url.port().is_some();
+            let told = told.map_err(|error| Why::NoRelay { names_port, error: Box::new(error) });
+            let _ = words.send(RelayReport::About(About { relay, about, told, is_further }));
+        });
+    }
+
+    /// What came by a relay fell silent: it is asked until it answers, or the transfer is over. One that
+    /// was stopped has the question in its hands when it goes on.
+    pub(crate) fn ask_until_well(&mut self, relay: SiteId) {
+        let Some(ways) = &mut self.ways else { return };
+        let Some(url) = ways.sites.get(relay).map(|site| site.url.clone()) else { return };
+        let (net, words) = (self.engine.net.clone(), ways.relays.sender.clone());
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let mut has_failed = false;
+            while !words.is_closed() {
+                match timeout(WELL_WITHIN, net.about_relay(&url, &[])).await {
+                    Ok(Ok(_)) => {
+                        let was_silent = has_failed || began.elapsed() >= SILENT;
+                        let _ = words.send(RelayReport::Well { relay, was_silent });
+                        return;
+                    }
+                    Ok(Err(_)) => sleep(WELL_AGAIN).await,
+                    Err(_) => {}
+                }
+                has_failed = true;
+            }
+        });
+    }
+
+    /// A relay is well: ways over it that failed, and are open still, need not wait for their time.
+    fn retry_ways_over(&mut self, relay: SiteId) {
+        let now = self.now();
+        let Some(ways) = &self.ways else { return };
+        let over_it = |at: &&usize| {
+            let own = self.sources.get(**at).and_then(|entry| entry.on_route.as_ref());
+            own.is_some_and(|own| own.route.contains(relay))
+        };
+        let sources: Vec<usize> = ways.routed.open.values().filter(over_it).copied().collect();
+        for at in sources {
+            let source = SourceId(at as u32);
+            if !self.sources.is_bad(at)
+                && self.planner.source(source).is_some_and(|view| view.failing)
+            {
+                self.planner.handle(PlanEvent::SourceAgain { source }, now);
+            }
+        }
+    }
+
+    /// A relay has told of itself, or has not.
+    pub(crate) fn relay_told(&mut self, word: RelayReport) {
+        let now = self.now();
+        let About { relay: site, about, told, is_further } = match word {
+            RelayReport::About(about) => about,
+            RelayReport::Well { relay: site, was_silent } => {
+                if was_silent && let Some(ways) = &mut self.ways {
+                    ways.relays.unreached.remove(&site);
+                    ways.relays.lost.remove(&site);
+                }
+                self.tell_router(RouteEvent::RelayAnswered { site, was_silent });
+                self.retry_ways_over(site);
+                return;
+            }
+        };
+        let Some(ways) = &mut self.ways else { return };
+        ways.relays.unheard = ways.relays.unheard.saturating_sub(1);
+        let name = ways.sites.name(site).to_owned();
+        let url = ways.sites.get(site).map(|site| site.url.clone());
+        if let Some(url) = url.filter(|_| !is_further) {
+            ways.sites.memory.met(&url, told.as_ref().err().map(Why::to_string));
+        }
+        let told = match told {
+            Ok(told) => told,
+            Err(_) if is_further => return,
+            Err(why) => {
+                ways.router.handle(RouteEvent::RelayLost { site }, now);
+                ways.relays.unreached.insert(site);
+                ways.relays.lost.insert(site, why.clone());
+                let (lost, others): (Vec<_>, Vec<_>) = std::mem::take(&mut ways.routed.deferred)
+                    .into_iter()
+                    .partition(|(_, _, route, _)| route.contains(site));
+                for (way, ..) in lost {
+                    let fault = Fault::Broken;
+                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
+                }
+                let is_news = ways.routes.note_lost(&name);
+                if is_news {
+                    self.note(format!("the relay {name} is not used: {why}"), false);
+                }
+                self.tell_unreached();
+                // Those still wait for other relays' keys, or have waited for this one's in vain.
+                for (way, replica, route, on_trial) in others {
+                    self.open_way(way, replica, route, on_trial);
+                }
+                return;
+            }
+        };
+        let rtt_s = Some(told.rtt.as_secs_f64());
+        let here = RouteEvent::RoundTrip { from: site, to: SiteId::HERE, rtt_s };
+        ways.router.handle(here, now);
+        for (&other, rtt) in about.iter().zip(&told.hops) {
+            let rtt_s = rtt.as_ref().ok().map(Duration::as_secs_f64);
+            ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
+            ways.relays.said.insert((site, other), rtt.as_ref().err().cloned());
+        }
+        if !is_further {
+            if ways.relays.unreached.remove(&site) {
+                ways.relays.lost.remove(&site);
+            }
+            ways.router.handle(RouteEvent::RelayUp { site }, now);
+        }
+        if ways.is_seeking() {
+            ways.relays.hope_until = now.plus_secs(ROUTER_WITHIN_S);
+        }
+        for (way, replica, route, on_trial) in std::mem::take(&mut ways.routed.deferred) {
+            self.open_way(way, replica, route, on_trial);
+        }
+        self.tell_unreached();
+        self.route();
+    }
+
+    /// Relays that reach no source, by others neither, are told of: once for each source.
+    fn tell_unreached(&mut self) {
+        let Some(ways) = &self.ways else { return };
+        if !ways.is_seeking() {
+            return;
+        }
+        let relays: Vec<SiteId> = (1..=ways.routes.relays().len() as u32).map(SiteId).collect();
+        // What lies in depots comes from relays, which need not lead to one another.
+        let sources: BTreeSet<SiteId> =
+            ways.routed.origins.values().copied().filter(|site| !relays.contains(site)).collect();
+        let mut notes = Vec::new();
+        for &relay in &relays {
+            let whys: Option<Vec<(SiteId, &str)>> = sources
+                .iter()
+                .map(|&source| Some((source, ways.why_unreached(relay, source)?)))
+                .collect();
+            let names = |site| ways.sites.name(site);
+            let name = names(relay);
+            let mut news = whys.unwrap_or_default();
+            news.retain(|(site, _)| ways.routes.note_lost(&format!("{name} for {}", names(*site))));
+            if let Some((source, why)) = news.first() {
+                let others = match news.len() - 1 {
+                    0 => String::new(),
+                    others => format!(" and {} more", counted(others as u64, "source")),
+                };
+                let source = names(*source);
+                notes.push(format!("the relay {name} is not used for {source}{others}: {why}"));
+            }
+        }
+        for text in notes {
+            self.note(text, false);
+        }
+    }
+
+    /// A way waits until its relays have told their keys, for which they are asked if nobody has.
+    pub(crate) fn defer(&mut self, way: WayId, replica: ReplicaId, route: Route, on_trial: bool) {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return };
+        let silent =
+            route.relays().iter().find(|relay| ways.relays.unreached.contains(relay)).copied();
+        if let Some(site) = silent {
+            let fault = Fault::Broken;
+            ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
+            return;
+        }
+        ways.routed.deferred.push((way, replica, route, on_trial));
+        self.ask_relays();
+    }
+
+    /// No source that is open can deliver what is missing: whether a way may come that can.
+    pub(crate) fn waits_for_ways(&mut self) -> bool {
+        let now = self.now();
+        if self.ways.as_ref().is_some_and(|ways| ways.is_seeking()) {
+            self.ask_relays();
+        }
+        let Some(ways) = &mut self.ways else { return false };
+        ways.is_exhausted = ways.may_bring_more(now);
+        ways.is_exhausted
+    }
+
+    /// Whether that was waited for and came to nothing.
+    pub(crate) fn waited_for_ways(&mut self) -> bool {
+        let now = self.now();
+        let Some(ways) = &mut self.ways else { return false };
+        let is_over = ways.is_exhausted && !ways.may_bring_more(now);
+        ways.is_exhausted &= !is_over;
+        let is_bad = |at: &usize| {
+            self.sources.get(*at).is_none_or(|source| source.state == SourceState::Bad)
+        };
+        is_over && ways.routed.open.values().all(is_bad)
+    }
+}
+
+impl Ways {
+    /// Why nothing of this source comes by this relay and those behind it, as far as they have said;
+    /// `None` if it does, or may.
+    fn why_unreached(&self, relay: SiteId, source: SiteId) -> Option<&str> {
+        let why = self.relays.said.get(&(relay, source))?.as_deref()?;
+        let (mut known, mut at) = (vec![relay], 0);
+        while let Some(&by) = known.get(at) {
+            let comes = match self.relays.said.get(&(by, source)) {
+                Some(why) => why.is_none(),
+                None => !self.relays.unreached.contains(&by),
+            };
+            if comes {
+                return None;
+            }
+            let reached = self.relays.said.range((by, SiteId::HERE)..=(by, SiteId(u32::MAX)));
+            for (&(_, other), why) in reached {
+                let is_relay = other.0 as usize <= self.routes.relays().len();
+                if why.is_none() && is_relay && !known.contains(&other) {
+                    known.push(other);
+                }
+            }
+            at += 1;
+        }
+        Some(why)
+    }
+}
+
+/// The router waits this long for direct at most (`STUCK_S`, 1.2 s), and looks ten times a second.
+const ROUTER_WITHIN_S: f64 = 1.5;
+/// One that takes longer to say that it is well was silent.
+const SILENT: Duration = Duration::from_secs(1);
+/// It is asked anew after this …
+const WELL_WITHIN: Duration = Duration::from_secs(3);
+/// … or, if it cannot be asked, this.
+const WELL_AGAIN: Duration = Duration::from_millis(500);
+/// A relay that did not answer is asked again so much later.
+const ASK_AGAIN: Duration = Duration::from_secs(60);

@@ -1,0 +1,134 @@
+//! What an error of a lane means for its source and for the planner.
+
+use std::time::Duration;
+
+use crate::reason::Why;
+use swath_model::{LaneId, Range, SourceId};
+use swath_plan::{Event as PlanEvent, Loss};
+use swath_source::{Class, LaneError};
+
+use crate::executor::arrive::SHORT_LANE_PAUSE;
+use crate::executor::state::Run;
+use crate::observe::{Phase, SourceState};
+use swath_model::units;
+
+impl Run<'_> {
+    /// Its host may have refused a connection, of this file or of another one.
+    fn follow_host(&mut self, at: usize) {
+        let now = self.now();
+        let Some(entry) = self.sources.get_mut(at).filter(|it| it.on_route.is_none()) else {
+            return;
+        };
+        let serves = entry.source.limits().connections;
+        if std::mem::replace(&mut entry.host_serves, serves) != serves {
+            let source = SourceId(at as u32);
+            self.planner.handle(PlanEvent::LaneLimit { source, lanes: serves }, now);
+        }
+    }
+
+    /// What an error means for the planner; the source's state and reason follow.
+    pub(crate) fn charge(&mut self, source: usize, lane: LaneId, error: &LaneError) -> Loss {
+        if self.is_of_forgotten(source, error) {
+            // It is no worse for that: another pass begins.
+            return Loss::Broken;
+        }
+        if let LaneError::NotHeld { lacking, .. } = error {
+            return self.lacks(source, lacking);
+        }
+        // Some servers say 403 to a connection beyond those they allow.
+        let one_too_many = is_denial(error) && self.others_deliver(source, lane);
+        self.follow_host(source);
+        let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
+        entry.failures += 1;
+        // What was allowed a moment ago is refused: a connection that the server still counts, perhaps.
+        let allowed_before = error.class() == Class::Forbidden
+            && entry.figures.bytes > 0
+            && entry.failures <= REFUSALS_BORNE;
+        let pause = SHORT_LANE_PAUSE * (2 << entry.failures.min(8));
+        entry.blame_way(error);
+        tracing::debug!(source = %entry.source.name(), %error, "a source failed");
+        // A server may be starting; a name that is never known is a wrong one.
+        let never_there = matches!(error, LaneError::Dns { .. })
+            && !entry.ever_up
+            && entry.failures >= UNKNOWN_TRIES;
+        let why = Why::from(error.clone());
+        let is_news = entry.reason.as_ref() != Some(&why);
+        entry.reason = Some(why);
+        entry.lied |= error.class() == Class::Lying;
+        let loss = match error.class() {
+            Class::Busy(wait) => Loss::Busy(wait.min(PATIENCE_MAX)),
+            Class::Transient if never_there => Loss::Final,
+            Class::Transient if error.is_behind_relay() => Loss::Unreached,
+            Class::Transient => Loss::Broken,
+            Class::Unauthenticated | Class::Forbidden if one_too_many => Loss::Broken,
+            Class::Forbidden if allowed_before => Loss::Busy(pause),
+            // The size is told by such an answer; if it is the wrong one that is judged there.
+            Class::Lying
+                if matches!(error, LaneError::BeyondEnd { .. })
+                    && self.coverage.size_bytes.is_none() =>
+            {
+                Loss::Clean
+            }
+            Class::Unauthenticated
+            | Class::Forbidden
+            | Class::Missing
+            | Class::Gone
+            | Class::Lying
+            | Class::Unsupported => Loss::Final,
+        };
+        if loss == Loss::Final && !self.sources.is_bad(source) {
+            self.set_state(source, SourceState::Bad, Some(error.clone().into()));
+        } else if is_news && loss != Loss::Clean && self.phase == Phase::Probing {
+            // While nothing comes, whoever waits wants to know what is being waited for.
+            let name = self.sources[source].source.name();
+            self.note(format!("{name}: {error}; trying again"), false);
+        }
+        loss
+    }
+
+    /// A depot does not hold what it was asked for, as where a disk has spoilt it: the rest of it is as
+    /// good as before.
+    fn lacks(&mut self, source: usize, lacking: &[Range]) -> Loss {
+        let all = Range::new(0, self.coverage.size_bytes.unwrap_or(u64::MAX));
+        let (id, now) = (SourceId(source as u32), self.now());
+        let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
+        let is_news = !std::mem::replace(&mut entry.was_short, true);
+        for &range in lacking {
+            entry.lacks.insert(range);
+            self.planner.handle(PlanEvent::Lacks { source: id, range }, now);
+        }
+        let name = entry.source.name();
+        if entry.lacks.covers(all) {
+            let reason = "it holds nothing of the file (any more)".into();
+            self.set_state(source, SourceState::Bad, Some(reason));
+            return Loss::Final;
+        }
+        if is_news {
+            let bytes = lacking.iter().map(|range| range.len()).sum();
+            let text =
+                format!("{name} does not hold {} of the file (any more)", units::bytes(bytes));
+            self.note(text, true);
+        }
+        Loss::Clean
+    }
+
+    /// Whether other lanes of this source have brought something. (Some servers count requests,
+    /// not connections, so even a lane that has delivered may be refused beside another one.)
+    fn others_deliver(&self, source: usize, lane: LaneId) -> bool {
+        self.lanes
+            .of_source(source)
+            .any(|(id, entry)| id != lane && entry.lane.meter().body_bytes() > 0)
+    }
+}
+
+/// Whether we are not let in.
+fn is_denial(error: &LaneError) -> bool {
+    matches!(error.class(), Class::Unauthenticated | Class::Forbidden)
+}
+
+/// Who has delivered and then answers 403 is asked again so often: for a quarter of a minute.
+const REFUSALS_BORNE: u32 = 4;
+/// A source whose name cannot be resolved is given up after so many tries.
+const UNKNOWN_TRIES: u32 = 3;
+/// Longest time that a server may put us off in one go.
+const PATIENCE_MAX: Duration = Duration::from_secs(120);

@@ -1,0 +1,51 @@
+//! What is measured of a run for those who watch it.
+
+pub(super) mod broken;
+pub(super) mod figures;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use swath_model::Time;
+use swath_store::DiskStats;
+
+use crate::engine::Engine;
+use crate::executor::telemetry::broken::Broken;
+use crate::executor::telemetry::figures::process_cpu_s;
+
+/// Figures of a run.
+pub(crate) struct Telemetry {
+    /// The destination as shown to a user.
+    pub name: String,
+    /// When the last snapshot was shown.
+    pub shown_at: Time,
+    /// When the last byte was fetched.
+    pub fetch_ended_at: Option<Time>,
+    /// Total rates of the last snapshots.
+    pub rates: VecDeque<f64>,
+    /// Connections with limited answers at the last snapshot.
+    pub paced_lanes: usize,
+    /// The connection to a tree's source broke, and nothing went on since.
+    pub broken: Option<Broken>,
+    /// What the process had used when the run began.
+    pub cpu_began_s: f64,
+    pub disk_began: DiskStats,
+    pub hash_began: Duration,
+}
+
+impl Telemetry {
+    /// A run begins, to this destination.
+    pub fn new(engine: &Engine, name: String) -> Telemetry {
+        Telemetry {
+            name,
+            shown_at: Time::ZERO,
+            fetch_ended_at: None,
+            rates: VecDeque::new(),
+            paced_lanes: 0,
+            broken: None,
+            cpu_began_s: process_cpu_s(),
+            disk_began: engine.disk.stats(),
+            hash_began: engine.hash.busy(),
+        }
+    }
+}
