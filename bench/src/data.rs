@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::Digest;
+use swath_model::digest::{Algorithm, Hasher};
 
 /// Makes a file of incompressible bytes, the same for the same size, unless it exists already.
 pub fn make_file(folder: &Path, size_bytes: u64) -> io::Result<PathBuf> {
@@ -59,6 +60,19 @@ pub fn digests(path: &Path) -> io::Result<(String, String)> {
         }
         blake3.update(&chunk[..count]);
         sha256.update(&chunk[..count]);
+    }
+}
+
+/// SHA-256 of a file by the hasher that swath uses, in hexadecimal.
+pub fn sha256_by_swath(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hasher = Hasher::new(Algorithm::Sha256);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(hasher.finish().to_hex()),
+            count => hasher.update(&chunk[..count]),
+        }
     }
 }
 

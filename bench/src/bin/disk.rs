@@ -3,11 +3,11 @@
 //! Prints a table, keeps every measurement as JSON and draws a picture. Needs root for the
 //! namespace in which server and client live.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use swath_bench::data::{digests, make_file};
+use swath_bench::data::{digests, make_file, sha256_by_swath};
 use swath_bench::disk_run::{DiskTool, Place, run_once};
 use swath_bench::machine::{Machine, beside_us, versions};
 use swath_bench::results::{ScenarioResult, Study, ToolResult};
@@ -44,13 +44,17 @@ struct Options {
     /// Prints the table and draws the picture of earlier results again.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Prints the SHA-256 digest of a file by the program's own hasher, and ends: the row `sha256`.
+    #[arg(long, value_name = "FILE")]
+    hash: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = match &options.plot {
-        Some(results) => study_files::plot(results),
-        None => measure(&options),
+    let result = match (&options.plot, &options.hash) {
+        (Some(results), _) => study_files::plot(results),
+        (None, Some(file)) => hash(file),
+        (None, None) => measure(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -123,6 +127,12 @@ fn measure(options: &Options) -> Result<(), String> {
     };
     study_files::keep(&study, &options.results)?;
     println!("results and picture: {}/disk.*", options.results.display());
+    Ok(())
+}
+
+fn hash(path: &Path) -> Result<(), String> {
+    let digest = sha256_by_swath(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    println!("{digest}");
     Ok(())
 }
 
