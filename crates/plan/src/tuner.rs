@@ -19,8 +19,8 @@ pub(crate) struct Tuner {
     pub goal: u32,
     /// As long as this is more than that, there are so many lanes, and their windows are narrow.
     starters: u32,
-    /// So many lanes' windows they share.
-    shared: u32,
+    /// How much they may have under way together, in bytes.
+    shared_bytes: f64,
     /// How many lanes there are at first has been decided.
     begun: bool,
     /// So many lanes its server allows, as far as is known, and until when that counts.
@@ -84,7 +84,7 @@ impl Tuner {
         Self {
             goal,
             starters: 0,
-            shared: 1,
+            shared_bytes: 0.0,
             begun: false,
             allowed: (u32::MAX, Time::ZERO),
             trial: None,
@@ -122,7 +122,7 @@ impl Tuner {
         if undelivered_bytes >= LONG_ROUTE_BYTES {
             self.goal = lanes_at_first(rtt_s, sources).min(lanes_max);
             self.starters = starters(rtt_s, sources, most_starters).min(lanes_max);
-            self.shared = windows(rtt_s).max(lanes_at_first(rtt_s, 2));
+            self.shared_bytes = (rtt_s * STARTERS_BYTES_PER_S).min(STARTERS_BYTES_MAX);
         }
     }
 
@@ -133,8 +133,19 @@ impl Tuner {
 
     /// How much each of them may have under way, in bytes, if not as much as it likes.
     pub fn window_bytes(&self) -> Option<u64> {
-        let share = || u64::from(self.shared) * LANE_WINDOW_BYTES / u64::from(self.starters);
+        let share = || (self.shared_bytes / f64::from(self.starters)) as u64;
         (self.starters > self.goal).then(share)
+    }
+
+    /// Whether the lanes have as much under way as their windows let them.
+    fn fills_windows(&self, rate: f64, rtt_s: f64, lanes_up: u32) -> bool {
+        match self.window_bytes() {
+            Some(_) => rate * rtt_s > FULL_WINDOWS * self.shared_bytes,
+            None => {
+                let lanes = f64::from(lanes_up.clamp(1, self.goal.max(1)));
+                rate / lanes * rtt_s > WINDOW_BYTES
+            }
+        }
     }
 
     /// Judge, try, or leave alone.
@@ -144,10 +155,9 @@ impl Tuner {
             self.first_at = self.first_at.min(now);
         }
         self.look(&reading);
-        let windows = f64::from(lanes_up.clamp(1, self.goal.max(1)));
         // Lanes that fill a link in turn pause while the others send.
         let busy_part = f64::from(lanes_up.max(1)) * (1.0 - self.paused_part);
-        let held_up = busy_part < 1.0 - HELD_UP || rate / windows * rtt_s > WINDOW_BYTES;
+        let held_up = busy_part < 1.0 - HELD_UP || self.fills_windows(rate, rtt_s, lanes_up);
         if let Some(trial) = &mut self.trial {
             if now >= trial.count_from {
                 trial.rate_sum += rate;
@@ -359,8 +369,14 @@ const LONG_LANE_S: f64 = 0.065;
 const LONG_LANES_ALONE: u32 = 6;
 /// On shorter routes one that is alone has one for so much.
 const ALONE_LANE_S: f64 = 0.016;
-/// What the commonest limit of a sender lets one lane have under way in larger packets.
-const LANE_WINDOW_BYTES: u64 = 3_300_000;
+/// Lanes that all begin at once would have twice under way what the route holds before the first
+/// loss tells their senders, and a short queue drops thousands of packets then. So together they may
+/// have what fills 1 Gbit/s, and a tenth of that in its queue …
+const STARTERS_BYTES_PER_S: f64 = 133e6;
+/// … up to six times what the commonest limit of a sender lets one lane have.
+const STARTERS_BYTES_MAX: f64 = 19.8e6;
+/// With this part of it under way they are held up by it: a faster route has its use for more.
+const FULL_WINDOWS: f64 = 0.93;
 /// At least so many, and …
 const LONG_LANES_MIN: u32 = 2;
 /// … at most so many: further ones have to earn their place.

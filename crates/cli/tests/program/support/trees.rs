@@ -8,15 +8,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use swath_netlab::faulty::Content;
+
 use super::Home;
 
 /// Bytes that are the same for the same number, and not the same anywhere.
 pub fn bytes(seed: u32, count: usize) -> Vec<u8> {
-    let words = (0..count.div_ceil(4) as u32).flat_map(|n| {
-        let mixed = (n ^ seed.wrapping_mul(0x85EB_CA6B)).wrapping_mul(0x9E37_79B9);
-        (mixed ^ (mixed >> 15)).to_le_bytes()
-    });
-    words.take(count).collect()
+    Content::random(u64::from(seed), count as u64).read(0, count as u64)
 }
 
 /// A tree with something of everything.
