@@ -85,11 +85,6 @@ impl Context {
         Context { path: Vec::new(), in_folder: true, modes, mtime_s, number, sets, end }
     }
 
-    /// A copy for whoever begins to read here, if there is to be one.
-    pub fn clone_for_mark(&self, is_marked: bool) -> Option<Context> {
-        is_marked.then(|| self.clone())
-    }
-
     /// Where, in the path, the folder ends in which an entry stands that leaves so many; `None` if
     /// there are not so many.
     fn folder_end(&self, leaves: usize) -> Option<usize> {
