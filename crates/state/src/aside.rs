@@ -1,8 +1,9 @@
-//! What becomes of a damaged file: it keeps its bytes and gets another name, with whatever SQLite
-//! has beside it. Processes that find it damaged at the same time must not take away the new one
-//! that the first of them begins, and nobody may be opening it meanwhile: SQLite finds what lies
-//! beside a file by its name, and would take the new one's log for the old one's. So whoever opens
-//! holds a shared lock on the folder, and whoever renames has it alone.
+//! Moves a damaged file aside: it keeps its bytes under another name, with SQLite's side files.
+//!
+//! Processes that find the damage at the same time must not move the new file that the first of
+//! them creates, and nobody may be opening it meanwhile: SQLite finds side files by name and would
+//! take the new log for the old one. So opening holds a shared lock on the folder, and renaming an
+//! exclusive one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};

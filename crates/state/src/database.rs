@@ -1,8 +1,8 @@
-//! The file: its tables, reading and writing them.
+//! The SQLite file: its tables, reading and writing.
 //!
-//! It is ours when it carries our application id, and readable when its version is at most
-//! [`VERSION`]; both are seen before anything is changed. Every change is one transaction, so that a
-//! kill at any instant leaves the one before or the one after it.
+//! The file is ours if it carries our application id, and readable if its version is at most
+//! [`VERSION`]; both are checked before anything is changed. Every change is one transaction, so a
+//! kill at any instant leaves the file as before or after it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -18,8 +18,8 @@ use rusqlite::{
 use crate::aside::{Guard, Identity};
 use crate::clock::Wall;
 use crate::edge::{By, Grade, HERE, Key, Rate, Row, USE_COUNTS_MS};
+use crate::location::Journal;
 use crate::memory::{EDGES_MAX, RELAYS_MAX, Rows};
-use crate::place::Journal;
 use crate::relay::{self, RelayRow};
 use crate::state::{Forget, Forgotten};
 use crate::warning::Fault;

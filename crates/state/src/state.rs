@@ -1,4 +1,4 @@
-//! [`State`]: what a transfer holds of all this.
+//! [`State`]: the handle that a transfer holds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::clock::Wall;
 use crate::edge::{EdgeReading, Key, KnownEdge, is_site};
-use crate::keeper::{Desks, Keeper, Shared};
-use crate::memory::Mark;
-use crate::place::Journal;
+use crate::keeper::{Handle, Keeper, Shared};
+use crate::location::Journal;
+use crate::memory::NewsCursor;
 use crate::relay::{KnownRelay, RelayNote};
 use crate::warning::Warning;
 
@@ -19,7 +19,7 @@ use crate::warning::Warning;
 /// A clone is another member: it is told what this one notes ([`State::changed_since`]).
 #[derive(Debug)]
 pub struct State {
-    desks: Arc<Desks>,
+    handle: Arc<Handle>,
     member: u64,
 }
 
@@ -52,11 +52,11 @@ impl State {
     }
 
     fn of(shared: Arc<Shared>) -> State {
-        State { member: shared.another_member(), desks: Arc::new(Desks(shared)) }
+        State { member: shared.another_member(), handle: Arc::new(Handle(shared)) }
     }
 
     fn shared(&self) -> &Shared {
-        &self.desks.0
+        &self.handle.0
     }
 
     /// All edges that are known.
@@ -66,8 +66,8 @@ impl State {
 
     /// The edges of which others have learnt something since `mark`, which is moved behind them.
     /// Others are the other members of this process, other processes, and earlier runs; from
-    /// [`Mark::default`] it is all that is known but for what only this member told.
-    pub fn changed_since(&self, mark: &mut Mark) -> Vec<KnownEdge> {
+    /// [`NewsCursor::default`] it is all that is known but for what only this member told.
+    pub fn changed_since(&self, mark: &mut NewsCursor) -> Vec<KnownEdge> {
         let (news, next) = self.shared().memory().since(*mark, self.member, Wall::now());
         *mark = next;
         news
@@ -111,7 +111,7 @@ impl State {
 
 impl Clone for State {
     fn clone(&self) -> State {
-        State { desks: Arc::clone(&self.desks), member: self.shared().another_member() }
+        State { handle: Arc::clone(&self.handle), member: self.shared().another_member() }
     }
 }
 

@@ -1,11 +1,11 @@
-//! Where the file lies, and what kind of file system that is.
+//! Where the file lies, and on what kind of file system.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Where the file is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// Here.
     At(PathBuf),
     /// Nowhere: `SWATH_STATE` says so.
@@ -17,16 +17,16 @@ pub enum Place {
 /// Where the environment wants the file: `$SWATH_STATE`, where `off` and nothing at all mean none;
 /// else `$XDG_STATE_HOME/swath/state.db`; else `~/.local/state/swath/state.db`. As the XDG Base
 /// Directory Specification has it, paths in its variables that are not absolute do not count.
-pub fn place(env: impl Fn(&str) -> Option<OsString>) -> Place {
+pub fn locate(env: impl Fn(&str) -> Option<OsString>) -> Location {
     if let Some(named) = env("SWATH_STATE") {
         let is_off = named.is_empty() || named == "off";
-        return if is_off { Place::Off } else { Place::At(named.into()) };
+        return if is_off { Location::Off } else { Location::At(named.into()) };
     }
     let folder = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || folder("HOME").map(|home| home.join(".local/state"));
     match folder("XDG_STATE_HOME").or_else(usual) {
-        Some(folder) => Place::At(folder.join("swath/state.db")),
-        None => Place::Homeless,
+        Some(folder) => Location::At(folder.join("swath/state.db")),
+        None => Location::Homeless,
     }
 }
 
@@ -79,15 +79,15 @@ const SHARED: [(u64, &str); 14] = [
 mod tests {
     use super::*;
 
-    fn placed(variables: &[(&str, &str)]) -> Place {
-        place(|name| {
+    fn placed(variables: &[(&str, &str)]) -> Location {
+        locate(|name| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
         })
     }
 
     #[test]
     fn the_environment_says_where() {
-        let at = |path: &str| Place::At(path.into());
+        let at = |path: &str| Location::At(path.into());
         let (state, xdg, home) = ("SWATH_STATE", "XDG_STATE_HOME", "HOME");
         for (variables, wanted) in [
             (&[(home, "/h")][..], at("/h/.local/state/swath/state.db")),
@@ -95,11 +95,11 @@ mod tests {
             (&[(xdg, "x"), (home, "/h")], at("/h/.local/state/swath/state.db")),
             (&[(xdg, ""), (home, "/h")], at("/h/.local/state/swath/state.db")),
             (&[(state, "here.db"), (home, "/h")], at("here.db")),
-            (&[(state, "off"), (home, "/h")], Place::Off),
-            (&[(state, ""), (home, "/h")], Place::Off),
-            (&[(home, "")], Place::Homeless),
-            (&[(home, "h")], Place::Homeless),
-            (&[], Place::Homeless),
+            (&[(state, "off"), (home, "/h")], Location::Off),
+            (&[(state, ""), (home, "/h")], Location::Off),
+            (&[(home, "")], Location::Homeless),
+            (&[(home, "h")], Location::Homeless),
+            (&[], Location::Homeless),
         ] {
             assert_eq!(placed(variables), wanted, "{variables:?}");
         }
