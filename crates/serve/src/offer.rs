@@ -1,4 +1,4 @@
-//! What is offered without listening: on connections that we have dialled.
+//! Serves on connections that this side has dialled, without listening.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

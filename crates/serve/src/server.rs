@@ -1,4 +1,4 @@
-//! Listening, TLS, and the life of a server.
+//! Listening, TLS, and the life cycle of a server.
 
 use std::future::Future;
 use std::io;
@@ -66,10 +66,20 @@ pub trait Service: Send + Sync + 'static {
     fn tidy(&self) {}
 
     /// Answer on a connection until it ends.
-    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a>;
+    fn serve_connection<'a>(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: SocketAddr,
+        slot: &'a Slot,
+    ) -> Later<'a>;
 
     /// Answer somebody who does not encrypt where that is asked for.
-    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a>;
+    fn serve_plain_http<'a>(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: SocketAddr,
+        slot: &'a Slot,
+    ) -> Later<'a>;
 }
 
 /// Something that ends.
@@ -317,7 +327,7 @@ async fn accept(
             traffic.connections.fetch_add(1, Ordering::Relaxed);
             traffic.now.fetch_add(1, Ordering::Relaxed);
             if let Some(stream) = open(tcp, acceptor, &service, peer, &slot).await {
-                Arc::clone(&service).carry(stream, peer, &slot).await;
+                Arc::clone(&service).serve_connection(stream, peer, &slot).await;
             }
             service.traffic().now.fetch_sub(1, Ordering::Relaxed);
             drop(slot);
@@ -344,7 +354,7 @@ async fn open(
             // A method begins so, and no record of TLS does.
             if first[0].is_ascii_uppercase() {
                 drop(silence);
-                Arc::clone(service).mislead(Box::new(tcp), peer, slot).await;
+                Arc::clone(service).serve_plain_http(Box::new(tcp), peer, slot).await;
                 return None;
             }
             let tls = unless_wanted(slot, acceptor.accept(tcp)).await?;

@@ -1,4 +1,4 @@
-//! What opens a server, and the file in which it is listed.
+//! Access tokens, and the file that lists them.
 
 use std::io;
 use std::path::Path;

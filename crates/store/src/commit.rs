@@ -1,7 +1,7 @@
-//! Committing: from written to durable, from durable to vouched for.
+//! Committing: makes written bytes durable and records them in the journal.
 //!
-//! Data is synced first, the records are appended after it, the journal is synced last. Power may
-//! fail between any two of these; the journal then says less than there is, never more.
+//! Data is synced first, then the records are appended, then the journal is synced. Power may fail
+//! between any two steps; the journal then records less than is there, never more.
 
 use std::io;
 use std::path::PathBuf;

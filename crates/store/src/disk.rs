@@ -1,4 +1,4 @@
-//! The engine that all targets of a process share.
+//! The disk engine that all targets of a process share.
 
 use std::fmt;
 use std::io;
@@ -312,12 +312,12 @@ mod tests {
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         // SAFETY: the filter and its program outlive the calls, which copy them.
         unsafe {
-            crate::sys::check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-            crate::sys::check(libc::prctl(
-                libc::PR_SET_SECCOMP,
-                libc::SECCOMP_MODE_FILTER,
-                &raw const filter,
-            ))?;
+            let filter = &raw const filter;
+            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, filter) < 0
+            {
+                return Err(io::Error::last_os_error());
+            }
         }
         Ok(())
     }

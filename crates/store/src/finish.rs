@@ -1,4 +1,4 @@
-//! The end of a target: its final name, or nothing of it.
+//! The end of a target: its final name, or its removal.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;

@@ -1,7 +1,7 @@
-//! Whether a journal belongs to the content that is asked for now.
+//! Whether a journal belongs to the content that is requested now.
 //!
-//! Sources come and go between two runs, so equality of everything known cannot be asked for.
-//! What can be compared decides, the strongest first; see the table at [`Identity::compare`].
+//! Sources come and go between runs, so not everything known can be equal. What can be compared
+//! decides, the strongest first; see the table at [`Identity::compare`].
 
 use swath_model::{Likeness, Validators, counted};
 

@@ -1,9 +1,9 @@
-//! Opening a target: from a path and what is known of the content to a locked part file and what
-//! can be believed of it.
+//! Opens a target: from a path and what is known of the content to a locked part file and what of
+//! it can be trusted.
 //!
-//! Order: look at the target, make the folder, open and lock the part file, read the journal,
-//! judge it, check the space, give the file its size. Nothing is written before the lock is held,
-//! and a part file made by a call that fails is taken away again.
+//! Order: look at the target, make the folder, open and lock the part file, read and judge the
+//! journal, check the space, set the file's size. Nothing is written before the lock is held, and a
+//! part file made by a failing call is removed again.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -75,7 +75,7 @@ pub enum OpenError {
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
     /// The name is one of those that side files have.
-    #[error("{} cannot be a file's name here: names in .swath, .swath.part and .swath.new are kept for what swath puts beside a file", .0.display())]
+    #[error("{} cannot be a file's name here: names that end in .swath, .swath.part or .swath.new are reserved for swath", .0.display())]
     Reserved(PathBuf),
     /// The final name is that of something that is never replaced.
     #[error("{} is a {kind} and not a file", path.display())]
@@ -278,10 +278,7 @@ fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
 fn lock_part(names: &Names) -> Result<(File, bool), OpenError> {
     let mut options = File::options();
     // Not blocking on a FIFO that someone put there.
-    options
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     for _ in 0..LOCK_ATTEMPTS_MAX {
         let created = options.clone().create_new(true).open(&names.part);
         let (opened, created) = match created {
@@ -366,7 +363,7 @@ impl Found {
                         "the part file was changed after the earlier run, and no digest is known that tells what became of it".to_owned(),
                     ),
                     Verdict::Unproven => Some(
-                        "nothing proves that what an earlier run left is of the same file (a digest would)".to_owned(),
+                        "nothing proves that the earlier run fetched the same file (a digest would)".to_owned(),
                     ),
                 }
             }
@@ -396,10 +393,7 @@ fn early_journal(
 fn read_journal(names: &Names, part_created: bool) -> Result<Found, OpenError> {
     let io_error = |source| OpenError::Io { path: names.journal.clone(), source };
     let mut options = File::options();
-    options
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = match options.open(&names.journal) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),

@@ -1,4 +1,4 @@
-//! The steps on which durability hangs, behind one trait.
+//! The steps on which durability depends, behind one trait.
 //!
 //! Data, journal, name and folder become durable in a fixed order. Every step of that order goes
 //! through [`Steps`], so that tests can record it, let single steps fail and cut the power between
@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -44,13 +43,7 @@ impl SystemSteps {
 
 impl Steps for SystemSteps {
     fn sync_data(&self, part: &File) -> io::Result<()> {
-        sys::retry(|| {
-            sys::check(
-                // SAFETY: a plain system call on a descriptor that `part` keeps open.
-                unsafe { libc::fdatasync(part.as_raw_fd()) },
-            )
-        })
-        .map(drop)
+        sys::sync_data(part)
     }
 
     fn append_journal(&self, journal: &File, at_bytes: u64, bytes: &[u8]) -> io::Result<()> {

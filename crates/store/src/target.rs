@@ -231,10 +231,7 @@ impl Target {
                 direct_length(range, size_bytes, align_bytes)
                     .filter(|&length| length <= data.capacity())
             });
-            let turn = match direct_bytes {
-                Some(_) => Turn::Shared { _guard: Arc::clone(&inner.file.gate).read_owned().await },
-                None => inner.turn_for_ordinary().await,
-            };
+            let turn = inner.turn(direct_bytes.is_some()).await;
             if direct_bytes.is_some() && inner.file.direct_align_bytes().is_none() {
                 // Direct I/O was given up while this waited.
                 continue;
@@ -291,10 +288,7 @@ impl Target {
             let length = wanted.next_multiple_of(align_bytes as usize);
             (offset.is_multiple_of(align_bytes) && length <= into.capacity()).then_some(length)
         });
-        let turn = match direct_bytes {
-            Some(_) => Turn::Shared { _guard: Arc::clone(&inner.file.gate).read_owned().await },
-            None => inner.turn_for_ordinary().await,
-        };
+        let turn = inner.turn(direct_bytes.is_some()).await;
         let length = direct_bytes.unwrap_or(wanted);
         let direct = direct_bytes.is_some();
         let way = Way { direction: Direction::Read, direct, turn };
@@ -328,9 +322,9 @@ impl Inner {
         Ok(progress.size_bytes)
     }
 
-    /// The turn of an ordinary job. Beside direct ones it has to be alone and to clean up.
-    async fn turn_for_ordinary(&self) -> Turn {
-        if !self.file.was_direct() {
+    /// The turn of a job. An ordinary one beside direct ones has to be alone and to clean up.
+    async fn turn(&self, direct: bool) -> Turn {
+        if direct || !self.file.was_direct() {
             return Turn::Shared { _guard: Arc::clone(&self.file.gate).read_owned().await };
         }
         let guard = Arc::clone(&self.file.gate).write_owned().await;
@@ -383,7 +377,7 @@ fn direct_length(range: Range, size_bytes: Option<u64>, align_bytes: u64) -> Opt
 }
 
 /// Whether every byte is zero: the first one, and each is like the one before it.
-fn is_zero(data: &[u8]) -> bool {
+pub(crate) fn is_zero(data: &[u8]) -> bool {
     data.first() == Some(&0) && data[1..] == data[..data.len() - 1]
 }
 

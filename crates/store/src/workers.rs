@@ -1,8 +1,8 @@
-//! Threads for what blocks: opening, syncing, renaming, ordinary writes.
+//! Threads for blocking work: opening, syncing, renaming, ordinary writes.
 //!
-//! Threads start when work is waiting and all others are busy, up to a limit, and end after a
-//! while without work, so a short run costs few of them. Independent of any runtime: the answer
-//! arrives through a future.
+//! Threads start when work is waiting and all others are busy, up to a limit, and end after a while
+//! without work, so a short run costs few of them. Independent of any runtime: the answer arrives
+//! through a future.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

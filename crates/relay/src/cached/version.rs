@@ -1,5 +1,5 @@
 //! One version of a file: who wants which part of it, so that nothing is fetched for nobody, and
-//! what those who fetch it find out.
+//! what its fetchers learn.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,7 @@ impl Version {
         }
     }
 
-    /// How the store knows it.
+    /// Returns the key under which the store knows it.
     pub fn key(&self) -> Key {
         Key { url: self.url.as_str().to_owned(), validator: self.etag.as_str().to_owned() }
     }

@@ -1,7 +1,7 @@
-//! Storing what comes as the body of a request.
+//! Stores the body of a request.
 //!
-//! What came before something went wrong is kept, where that is possible: `?status` tells what is
-//! held, and whoever stores goes on from there.
+//! Bytes that arrived before an error are kept where possible: `?status` lists what is held, and
+//! the client goes on from there.
 
 use std::io;
 use std::sync::atomic::Ordering;

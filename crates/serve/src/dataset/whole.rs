@@ -1,5 +1,4 @@
-//! Memory for whole parts: there is so much for all clients together, and it is used again and
-//! again.
+//! Memory for whole parts: a fixed number for all clients together, used again and again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

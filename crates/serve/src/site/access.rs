@@ -1,4 +1,4 @@
-//! Who may have what is served.
+//! Decides who may read and write.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};

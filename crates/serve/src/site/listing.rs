@@ -1,4 +1,4 @@
-//! Folders as pages and as JSON.
+//! Folders as HTML pages and as JSON.
 
 use std::cmp::Ordering;
 use std::io;
@@ -12,7 +12,7 @@ use swath_model::index::Kind;
 use swath_model::path::is_treacherous;
 use swath_store::tree::{Listed, Root};
 
-use super::own::address_of_file;
+use super::built_in::address_of_file;
 use super::page::{self, POLICY};
 use super::sizes::{Below, Sizes};
 use super::{Site, file};

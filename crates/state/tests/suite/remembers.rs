@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::*;
 use rusqlite::Connection;
-use swath_state::{By, EdgeReading, Forget, Grade, HERE, NewsCursor, Measured, RelayNote, State};
+use swath_state::{By, EdgeReading, Forget, Grade, HERE, Measured, NewsCursor, RelayNote, State};
 
 #[test]
 fn the_next_run_knows_what_this_one_learnt() {
@@ -59,7 +59,8 @@ fn the_next_run_knows_what_this_one_learnt() {
 fn members_of_one_process_hear_of_each_other_at_once() {
     let folder = folder();
     for state in [open(&folder.path().join("state.db")), State::none()] {
-        let (mut mark, other, mut others) = (NewsCursor::default(), state.clone(), NewsCursor::default());
+        let (mut mark, other, mut others) =
+            (NewsCursor::default(), state.clone(), NewsCursor::default());
         assert!(state.changed_since(&mut mark).is_empty());
         other.note(vec![edge("r1:443", 5.0)]);
         assert_eq!(rates(&state.changed_since(&mut mark)), [pair("r1:443", 5)]);

@@ -1,12 +1,11 @@
 //! The journal's file: created, appended to, rewritten when it has grown too long.
 //!
-//! Always holds: everything before `end_bytes` is durable and believed by recovery; `state` is its
-//! sum. A failed append is cut away again, so that the next one continues the chain. All methods
+//! Always holds: everything before `end_bytes` is durable and accepted by recovery; `state` is its
+//! sum. A failed append is cut off again, so that the next one continues the chain. All methods
 //! block.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 
 use super::frame::{Chain, Opening};
 use super::sum::Sum;
@@ -88,9 +87,8 @@ impl JournalFile {
 
     /// Go on with a journal that was closed where it ends.
     pub(crate) fn reopen(names: &Names, end: JournalEnd) -> io::Result<JournalFile> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        Ok(JournalFile { file: options.open(&names.journal)?, end })
+        let file = sys::no_follow().read(true).write(true).open(&names.journal)?;
+        Ok(JournalFile { file, end })
     }
 
     /// Where it ends now.
@@ -201,13 +199,7 @@ fn write_new<S: Sum>(
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        let file = options.open(path)?;
+        let file = sys::no_follow().read(true).write(true).create_new(true).open(path)?;
         // Only a convenience: with it a disk that has become full still takes what comes.
         let _ = sys::reserve(&file, 0, bytes.len() as u64 + state.room_bytes());
         steps.append_journal(&file, 0, &bytes)?;

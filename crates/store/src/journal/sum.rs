@@ -1,4 +1,4 @@
-//! What a journal can be about.
+//! The kinds of content that a journal can have.
 
 /// One record of a journal.
 pub(crate) trait Entry: Sized {

@@ -1,11 +1,11 @@
-//! Which entries of a tree take part.
+//! Filters: which entries of a tree take part.
 //!
-//! A pattern without `/` (but for one at its end) is for names, wherever they are; one with a `/`
-//! is for paths from the tree's top. One that ends in `/` is for folders alone. `*` and `?` do not
-//! reach over a `/`, `**` does. A folder that matches brings all that lies below it.
+//! A pattern without `/` (except at its end) matches names anywhere; one with a `/` matches paths
+//! from the tree's top. One that ends in `/` matches folders only. `*` and `?` do not match a `/`,
+//! `**` does. A matching folder includes everything below it.
 //!
-//! What an exclusion matches is out. Where there are inclusions, what none of them matches is out
-//! too; folders that lead to something that is in are in.
+//! What an exclusion matches is out. If there are inclusions, what none of them matches is out too,
+//! except folders that lead to something that is in.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,8 @@
-//! A folder that nothing leads out of.
+//! A folder that no path leads out of.
 //!
-//! Every name below it is resolved by the kernel with the order not to leave it (`openat2` with
-//! `RESOLVE_BENEATH`), so that neither `..` nor a link, not even one that is put there in between,
-//! leads elsewhere. Paths may be longer than any system call takes.
+//! The kernel resolves every name below it with the order not to leave it (`openat2` with
+//! `RESOLVE_BENEATH`), so that neither `..` nor a link leads elsewhere, not even one that is
+//! created meanwhile. Paths may be longer than a system call takes.
 
 use std::fs::File;
 use std::io;
@@ -88,7 +88,7 @@ impl Root {
     }
 
     /// A path to it that leads there as long as this value lives, and only in this process.
-    pub fn place(&self) -> std::path::PathBuf {
+    pub fn proc_path(&self) -> std::path::PathBuf {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
     }
@@ -143,7 +143,7 @@ impl Root {
     /// # Errors
     /// What the system says; `Interrupted` if `stop` says so first.
     pub(super) fn empty(&self, stop: &dyn Fn() -> bool) -> io::Result<()> {
-        super::trail::remove_all(self.folder(b"", Links::Refuse)?.as_fd(), stop)
+        super::folder_cursor::remove_all(self.folder(b"", Links::Refuse)?.as_fd(), stop)
     }
 
     /// What lies in it, by name.
@@ -242,7 +242,7 @@ pub(super) fn set_mode(folder: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Re
     let place = open_below(folder, name, OFlags::PATH, Links::Refuse)?;
     let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)?;
     if u32::from(found.stx_mode) & 0o7777 != mode {
-        super::trail::set_mode_through(&place, mode)?;
+        super::folder_cursor::set_mode_through(&place, mode)?;
     }
     Ok(())
 }
@@ -252,11 +252,15 @@ pub(super) fn set_mtime(folder: BorrowedFd<'_>, name: &[u8], mtime: Mtime) -> io
     let here = AtFlags::SYMLINK_NOFOLLOW;
     let found = statx(folder, name, here, StatxFlags::MTIME)?.stx_mtime;
     if (found.tv_sec, found.tv_nsec) != (mtime.seconds, mtime.nanoseconds) {
-        let time = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() };
-        let times = Timestamps { last_access: time, last_modification: time };
-        utimensat(folder, name, &times, here)?;
+        utimensat(folder, name, &times(mtime), here)?;
     }
     Ok(())
+}
+
+/// A time of the last change, which is that of the last access too.
+pub(super) fn times(mtime: Mtime) -> Timestamps {
+    let time = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() };
+    Timestamps { last_access: time, last_modification: time }
 }
 
 /// For kernels before 5.6: component by component, none of which may be a link.

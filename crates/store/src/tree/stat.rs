@@ -1,4 +1,4 @@
-//! What a name in a folder stands for.
+//! Finds out what a name in a folder refers to.
 
 use std::os::fd::{AsFd, OwnedFd};
 

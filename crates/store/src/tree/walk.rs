@@ -1,8 +1,8 @@
-//! The walk: a tree, as entries of an index, in the index's order.
+//! Walks a tree and yields the entries of an index, in the index's order.
 //!
-//! Folders and their entries are looked at some way ahead by a few threads; the entries come out
-//! in order. Memory is what lies ahead (some dozens of folders, a few thousand entries of a large
-//! one), the names of the folders that are open, and the files with several names.
+//! A few threads look at folders and their entries some way ahead; the entries come out in order.
+//! Memory is what lies ahead (some dozens of folders, a few thousand entries of a large one), the
+//! names of open folders, and the files with several names.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,11 +16,11 @@ use rustix::io::Errno;
 use swath_model::index::{Absence, Entry, Kind, Mtime, NAME_BYTES_MAX, PATH_BYTES_MAX, Xattrs};
 
 use super::filter::{Filter, Verdict};
+use super::folder_cursor::{FOLDER, up};
 use super::names::Names;
 use super::root::{Links, Root, open_below};
 use super::single::{self, Single};
 use super::stat::{self, FileId, Found};
-use super::trail::{FOLDER, up};
 use super::unfinished::{is_unfinished, may_be_unfinished};
 use super::work::{Queue, Ticket};
 use super::xattrs;

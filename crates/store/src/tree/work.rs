@@ -1,7 +1,7 @@
-//! Work that is done ahead by a few threads, and by whoever needs its result first.
+//! Work that a few threads do ahead, or the one who needs its result first.
 //!
-//! Whoever asks for a result that nobody has begun with does the work itself: nothing waits in a
-//! queue, and without threads all works the same.
+//! Whoever asks for a result that nobody has started on does the work itself: nothing waits in a
+//! queue, and everything works without threads too.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Extended attributes of what is open: read as an index tells them, and made so.
+//! Reads and writes the extended attributes of open files and folders.
 //!
 //! Only those of the `user.` namespace: the others are rights (`system.posix_acl_*`, which names
 //! users of another machine), capabilities (`security.`) or an administrator's (`trusted.`).
