@@ -133,14 +133,6 @@ impl Netrc {
         (!found.broken).then_some(&found.credentials)
     }
 
-    /// The credentials of `login` at `host`, for addresses that name a user.
-    pub fn find_login(&self, host: &str, login: &str) -> Option<&Credentials> {
-        let machines =
-            self.machines.iter().filter(|entry| entry.machine.eq_ignore_ascii_case(host));
-        let mut all = machines.chain(self.default.as_ref()).filter(|entry| !entry.broken);
-        all.find(|entry| entry.credentials.login == login).map(|entry| &entry.credentials)
-    }
-
     /// The entry that a `login` or `password` belongs to.
     fn entry(&mut self, section: Section) -> Option<&mut Entry> {
         match section {
@@ -326,8 +318,6 @@ mod tests {
         assert_eq!(login(&netrc, "b.example"), ("you there", "a \"b\"\n"));
         assert_eq!(login(&netrc, "c.example"), ("c", "#1"));
         assert_eq!(login(&netrc, "evil"), ("anonymous", "me@example.org"));
-        assert_eq!(netrc.find_login("a.example", "second").unwrap().password, "other");
-        assert_eq!(netrc.find_login("a.example", "third"), None);
         assert!(!format!("{netrc:?}").contains("s#cret"));
     }
 

@@ -88,9 +88,6 @@ pub struct Bound {
 }
 
 /// Opens a relay and listens. Must be called within a tokio runtime.
-///
-/// # Errors
-/// [`RelayError`].
 pub async fn bind(
     options: RelayServerOptions,
     log: Option<Box<dyn Log>>,

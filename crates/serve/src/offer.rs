@@ -20,9 +20,6 @@ pub struct Offer {
 
 impl Offer {
     /// Open what is to be offered.
-    ///
-    /// # Errors
-    /// [`SiteError`].
     pub fn open(options: SiteOptions) -> Result<Offer, SiteError> {
         let (end, ending) = watch::channel(Life::Open);
         let site = Site::open(options, None, "http", crate::tls::random, ending)?;
@@ -31,12 +28,12 @@ impl Offer {
 
     /// Remember the first index that is asked for and comes to its end.
     pub fn keep_first(&self) {
-        self.site.keep_first_walk();
+        self.site.walks.keep_first();
     }
 
     /// The name of its walk, as soon as it has come to its end.
     pub fn first(&self) -> Option<String> {
-        self.site.first_walk()
+        self.site.walks.first().map(|walk| walk.to_string())
     }
 
     /// Answer on a connection to its end.

@@ -180,9 +180,6 @@ fn acceptor(identity: Option<&Identity>, speaks: Speaks) -> Result<Option<Accept
 
 impl Server {
     /// Open what is to be served and listen. Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    /// [`ServeError`].
     pub async fn bind(
         options: ServerOptions,
         log: Option<Box<dyn Log>>,
@@ -196,9 +193,6 @@ impl Server {
 
     /// Listens for a service, which learns by `end` how far the server is on its way. The other
     /// arguments are as in [`ServerOptions`].
-    ///
-    /// # Errors
-    /// [`ServeError`].
     pub async fn of(
         service: Arc<dyn Service>,
         listen: Vec<SocketAddr>,

@@ -63,9 +63,6 @@ pub fn new_token() -> String {
 
 /// Read tokens from a file, one a line: `TOKEN [read|write] [until=DATE]`. Empty lines and what
 /// follows a `#` do not count.
-///
-/// # Errors
-/// [`TokensError`].
 pub fn read_tokens(path: &Path) -> Result<Vec<Token>, TokensError> {
     let text = std::fs::read_to_string(path)?;
     let mut tokens = Vec::new();

@@ -66,9 +66,6 @@ impl Target {
     /// What was distrusted since its record was made is left out of the record.
     ///
     /// Calls are made one after the other. A call goes to its end even if the future is dropped.
-    ///
-    /// # Errors
-    /// See [`CommitError`].
     pub async fn commit(&self, mut records: Vec<Record>) -> Result<(), CommitError> {
         let inner = Arc::clone(&self.inner);
         let path = || inner.names.shown.clone();

@@ -109,9 +109,6 @@ impl Disk {
     }
 
     /// As [`Disk::start`] with other sizes than the default ones.
-    ///
-    /// # Errors
-    /// As [`Disk::start`].
     pub fn start_with(pool: &Pool, mode: IoMode, options: DiskOptions) -> Result<Disk, DiskError> {
         Self::start_with_steps(pool, mode, options, Arc::new(SystemSteps::new()))
     }
@@ -191,9 +188,6 @@ impl Disk {
     }
 
     /// Run `task`, which blocks, on one of the disk's threads; it runs even if the future is dropped.
-    ///
-    /// # Errors
-    /// If it panicked.
     pub async fn work<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,

@@ -266,9 +266,6 @@ impl Target {
 
     /// Read up to `bytes` bytes at `offset` into `into` (at most its capacity, and nothing behind
     /// the end of the file); what was in it is lost.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub async fn read(
         &self,
         offset: u64,

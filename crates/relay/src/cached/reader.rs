@@ -97,9 +97,6 @@ impl Reader {
     }
 
     /// What comes next, as soon as it is here. Whoever stops waiting loses nothing.
-    ///
-    /// # Errors
-    /// What the disk says.
     pub async fn next(&mut self) -> io::Result<Read> {
         loop {
             if self.at >= self.end {

@@ -307,9 +307,6 @@ impl Walk {
     }
 
     /// Bytes of the index from `position` on, as soon as there are any; none at its end.
-    ///
-    /// # Errors
-    /// Why the walk ended early.
     pub async fn wire(&self, position: u64, most_bytes: usize) -> Result<Vec<u8>, String> {
         loop {
             // Before looking: what comes in between is not missed.
@@ -334,9 +331,6 @@ impl Walk {
     /// Length of the virtual file: what is known of it as soon as that is `enough`, in whole
     /// groups, or all of it; and whether that is all. (Asked for apart, all could have come between
     /// the two.)
-    ///
-    /// # Errors
-    /// Why the walk ended early.
     pub async fn known(&self, enough: u64) -> Result<(u64, bool), String> {
         loop {
             let news = self.news.notified();

@@ -79,7 +79,7 @@ async fn index(site: &Site, head: &Head, client: Client) -> Response {
         }
         None => return not_found(),
     };
-    let usual = site.walk_options();
+    let usual = WalkOptions { follow_links: site.follow_links, ..WalkOptions::default() };
     let file = head.target.parameter("file").map(|file| {
         let name = head.target.parameter("as").unwrap_or(file);
         Single { path: file.as_bytes().to_vec(), name: name.as_bytes().to_vec() }

@@ -63,9 +63,6 @@ pub(super) enum Found {
 impl Digests {
     /// Finds the first of `wanted` that is known, else computes the first of them, if that is
     /// allowed. Blocks on the disk.
-    ///
-    /// # Errors
-    /// What the system says about reading the file.
     pub fn find(
         &self,
         file: &File,

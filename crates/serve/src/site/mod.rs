@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use swath_model::Limiter;
-use swath_store::tree::{Filter, Root, Single, WalkOptions};
+use swath_store::tree::{Filter, Root, Single};
 use swath_store::{PastCache, Reads};
 use tokio::sync::watch;
 
@@ -118,7 +118,7 @@ pub(crate) struct Site {
     /// `http` or `https`.
     scheme: &'static str,
     hosts: Option<Names>,
-    walks: Walks,
+    pub(crate) walks: Walks,
     /// For the whole parts that datasets' answers have in memory.
     whole_parts: Arc<WholeParts>,
     receive: Option<Arc<dyn Receive>>,
@@ -202,16 +202,6 @@ impl<'a> LogLine<'a> {
 }
 
 impl Site {
-    /// As [`crate::Offer::keep_first`].
-    pub fn keep_first_walk(&self) {
-        self.walks.keep_first();
-    }
-
-    /// As [`crate::Offer::first`].
-    pub fn first_walk(&self) -> Option<String> {
-        self.walks.first().map(|walk| walk.to_string())
-    }
-
     pub fn open(
         options: SiteOptions,
         log: Option<Box<dyn Log>>,
@@ -245,10 +235,6 @@ impl Site {
             log,
             life,
         })
-    }
-
-    fn walk_options(&self) -> WalkOptions {
-        WalkOptions { follow_links: self.follow_links, ..WalkOptions::default() }
     }
 
     /// Resolves when no tree is under way any more.

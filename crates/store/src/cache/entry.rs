@@ -83,9 +83,6 @@ pub struct Part {
 impl Part {
     /// Read from `position` on, or somewhat behind it: fill `bytes` with what lies at `at` in the open
     /// file. It blocks.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.entry.file.file().read_exact_at(bytes, at)
     }

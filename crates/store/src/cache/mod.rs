@@ -90,9 +90,6 @@ pub enum LookupError {
 impl Cache {
     /// The file that this is the key of, `size_bytes` long: what is here of it, if anything. One of
     /// the same address and with another validator or size goes; whoever is reading that reads on.
-    ///
-    /// # Errors
-    /// See [`LookupError`].
     pub fn lookup(&self, key: &Key, size_bytes: u64) -> Result<Entry, LookupError> {
         let shared = &self.shared;
         let is_strong = !key.validator.is_empty() && !key.validator.starts_with("W/");

@@ -78,9 +78,6 @@ pub enum AllocateError {
 impl Depot {
     /// Lease `size_bytes` bytes for `length`. The space is there when this returns, as far as the
     /// file system can promise that, and the allocation survives restarts if it is on the disk.
-    ///
-    /// # Errors
-    /// See [`AllocateError`].
     pub fn allocate(
         &self,
         size_bytes: u64,
@@ -91,9 +88,6 @@ impl Depot {
     }
 
     /// As [`Depot::allocate`], with a word on when its space is taken.
-    ///
-    /// # Errors
-    /// As there.
     pub fn allocate_with(
         &self,
         size_bytes: u64,

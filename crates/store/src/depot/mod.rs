@@ -283,9 +283,6 @@ impl Depot {
     }
 
     /// Let a lease run for `length` from now on, or for longer if it does already. How long it runs.
-    ///
-    /// # Errors
-    /// See [`ManageError`].
     pub fn extend(&self, manage: &Capability, length: Duration) -> Result<Duration, ManageError> {
         let shared = &self.shared;
         if length > shared.options.length_max {
@@ -305,9 +302,6 @@ impl Depot {
     }
 
     /// Give an allocation up. Its space is free when this returns, and nobody reads it any more.
-    ///
-    /// # Errors
-    /// See [`ManageError`].
     pub fn release(&self, manage: &Capability) -> Result<(), ManageError> {
         let now = self.shared.clock.now().since_boot;
         let entry = {
@@ -323,7 +317,7 @@ impl Depot {
             leases.ending += 1;
             entry
         };
-        let Some((entry, unended)) = self.shared.end_one(entry) else { return Ok(()) };
+        let Some((entry, unended)) = self.shared.end(vec![entry]).pop() else { return Ok(()) };
         let mut leases = self.shared.leases();
         let error = match unended {
             Unended::IsAsItWas(error) => {
@@ -430,11 +424,6 @@ impl Shared {
         left.extend(new);
         self.leases().stuck.extend(left.into_iter().map(|(entry, _)| entry));
         now
-    }
-
-    /// The same of one: what it could not be done with.
-    fn end_one(&self, entry: Entry<Arc<Lease>>) -> Option<(Entry<Arc<Lease>>, Unended)> {
-        self.end(vec![entry]).pop()
     }
 
     /// Take away allocations that were taken out of the leases, and give their space back once no power

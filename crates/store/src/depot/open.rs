@@ -103,9 +103,6 @@ impl Depot {
     }
 
     /// As [`Depot::open`], by another clock.
-    ///
-    /// # Errors
-    /// As there.
     pub fn open_at(
         options: DepotOptions,
         clock: Arc<dyn Clock>,

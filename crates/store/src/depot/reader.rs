@@ -102,9 +102,6 @@ impl Reader {
     /// The stored bytes from the beginning of `range` on, as far as they can be had at once: up to
     /// its end, the first byte that is not stored, or some MiB. Each group is checked when it is
     /// read first, see the module's head.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn part(&self, range: Range) -> Result<Part, ReadError> {
         self.must_live()?;
         let size_bytes = self.size_bytes();
@@ -138,9 +135,6 @@ impl Reader {
     }
 
     /// Read stored bytes from `offset` on into `bytes`: how many, at least one.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, ReadError> {
         if bytes.is_empty() {
             return Ok(0);

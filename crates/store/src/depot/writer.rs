@@ -111,9 +111,6 @@ impl Writer {
 
     /// Write the next bytes. They are held once a later [`Writer::commit`] has returned. After an
     /// error those before [`Writer::offset`] can still be committed.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         let range = Range::of_len(self.at, bytes.len() as u64);
         let size_bytes = self.size_bytes();

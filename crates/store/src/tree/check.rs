@@ -40,9 +40,6 @@ pub enum Wrong {
 /// Tell what below `folder` is not as the index says, in its order. What the index lists as absent,
 /// and what it does not list, is passed over. Of further names of a file the bytes are compared with
 /// the file's. Blocks.
-///
-/// # Errors
-/// What the system says when the folder is opened.
 pub fn check_entries(
     index: &Index,
     folder: &Path,

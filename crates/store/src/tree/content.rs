@@ -55,9 +55,6 @@ struct Wanted {
 
 impl Content {
     /// Look into a folder.
-    ///
-    /// # Errors
-    /// What the system says when it is opened.
     pub fn open(folder: &Path, index: Arc<RwLock<Index>>) -> io::Result<Content> {
         Ok(Content::below(Root::open(folder)?, index, Arc::default()))
     }

@@ -36,9 +36,6 @@ pub enum Change {
 /// folder that is not there is empty. What the tree lists as absent is no difference, and neither
 /// is what `filter` leaves out or a copy that is not complete keeps, with the folders that hold such.
 /// Blocks.
-///
-/// # Errors
-/// What the system says when the folder is listed.
 pub fn differences(
     index: &Index,
     folder: &Path,

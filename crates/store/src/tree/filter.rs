@@ -64,9 +64,6 @@ struct Patterns {
 
 impl Filter {
     /// Take what `include` matches (everything, if that is empty) but for what `exclude` does.
-    ///
-    /// # Errors
-    /// [`FilterError`].
     pub fn new(include: &[String], exclude: &[String]) -> Result<Filter, FilterError> {
         let all_bytes: usize = include.iter().chain(exclude).map(|text| text.len() + 1).sum();
         if all_bytes > PATTERNS_BYTES_MAX {

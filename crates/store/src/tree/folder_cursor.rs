@@ -61,9 +61,6 @@ impl Files {
     }
 
     /// Open one.
-    ///
-    /// # Errors
-    /// As [`Root::file`], or as [`Root::file_through_links`].
     pub fn file(&mut self, path: &[u8]) -> io::Result<File> {
         if let Some(single) = &self.single {
             return self.root.file(single);

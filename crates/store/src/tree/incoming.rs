@@ -124,9 +124,6 @@ impl Incoming {
     }
 
     /// What has the name now, links not followed; `None` if nothing has.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn present(&self) -> io::Result<Option<Metadata>> {
         // Opening does nothing to what it is; only its place is wanted.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

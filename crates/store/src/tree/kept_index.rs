@@ -58,9 +58,6 @@ impl KeptIndexWriter {
     }
 
     /// The group hash of a group, which was verified.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn keep(&self, group: u64, group_hash: &ChainingValue) -> io::Result<()> {
         self.file.write_all_at(group_hash, HEAD_BYTES + group * GROUP_HASH_BYTES)?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,9 +72,6 @@ impl KeptIndexWriter {
     }
 
     /// All group hashes are there: add the index, which is complete, and give the file its name.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn finish(&self, index: &Index) -> io::Result<()> {
         let groups = index.size_bytes().div_ceil(GROUP_BYTES);
         let mut head = MAGIC.to_vec();

@@ -44,9 +44,6 @@ impl Root {
     }
 
     /// Returns the numbers of its device and inode, which tell it from all other open folders.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstat(&self.folder)?;
         Ok((stat.st_dev, stat.st_ino))
@@ -66,9 +63,6 @@ impl Root {
     }
 
     /// As [`Root::below`], and folders on the way that are not there are made.
-    ///
-    /// # Errors
-    /// As [`Root::below`].
     pub fn made(&self, path: &[u8]) -> io::Result<Root> {
         let mut root = self.clone();
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -94,9 +88,6 @@ impl Root {
     }
 
     /// What the folder itself is like.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn top(&self) -> io::Result<Top> {
         let mask = StatxFlags::MODE | StatxFlags::MTIME;
         Ok(super::stat::top(&statx(&self.folder, c"", AtFlags::EMPTY_PATH, mask)?))
@@ -114,9 +105,6 @@ impl Root {
     }
 
     /// Whether there is a file of this name in it, and no link to one.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn has_file(&self, name: &[u8]) -> io::Result<bool> {
         Ok(kind_of(self.folder.as_fd(), name)? == Some(FileType::RegularFile))
     }

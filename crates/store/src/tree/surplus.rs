@@ -110,9 +110,6 @@ pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> i
 }
 
 /// What of it this user may not remove, as far as permissions tell.
-///
-/// # Errors
-/// What the system says of the folder itself.
 pub fn removable(folder: &Path, mut surplus: Surplus) -> io::Result<Stays> {
     let mut folders = FolderCursor::new(&Root::open(folder)?, Enter::Look);
     let mut stays = Stays::default();

@@ -83,9 +83,6 @@ pub struct Unnameable {
 
 /// Hand every entry below `root` to `take`, in the order of an index. What cannot be read is an
 /// entry too, of [`Kind::Absent`]; what copies that are not complete keep there is none.
-///
-/// # Errors
-/// [`WalkError`].
 pub fn walk<E>(
     root: &Root,
     options: &WalkOptions,

@@ -153,9 +153,6 @@ impl PartialTree {
     /// Begins to receive the tree of `index` (which may still grow, unless something
     /// [is left](PartialTree::is_left)) at `destination`, or go on with it if `resume`. Files that are
     /// there already and the same stay as they are; to look for such the index must be complete.
-    ///
-    /// # Errors
-    /// [`PartialError`].
     pub fn open(
         destination: &Path,
         index: Arc<RwLock<Index>>,
@@ -176,9 +173,6 @@ impl PartialTree {
 
     /// As [`PartialTree::open`]; whatever takes long ends early when `halt` says so, then and later. A tree
     /// that is a single file of this name is unfinished for itself, and the folder is made at once.
-    ///
-    /// # Errors
-    /// [`PartialError`].
     pub fn open_until(
         destination: &Path,
         single: Option<&str>,
@@ -324,9 +318,6 @@ impl PartialTree {
     }
 
     /// Ends the copy. What no journal records is of no use, and is removed.
-    ///
-    /// # Errors
-    /// [`PartialError::Io`].
     pub fn give_up(&self) -> Result<(), PartialError> {
         if lock(&self.journal).is_none() && !self.paths.is_left() {
             self.paths.clear(&self.root, &|| false)?;
@@ -367,9 +358,6 @@ impl PartialTree {
     /// Writes bytes of the virtual file from `start` on. Each byte is written once; a file that has
     /// all its bytes gets its attributes and is closed. A file that was complete before stays as it
     /// is: its bytes and these may be of two versions.
-    ///
-    /// # Errors
-    /// [`PartialError::Io`].
     pub fn write(&self, start: u64, bytes: &[u8]) -> Result<(), PartialError> {
         let range = Range::of_len(start, bytes.len() as u64);
         let mut folders = FolderCursor::new(&self.root, Enter::Make);
@@ -386,9 +374,6 @@ impl PartialTree {
 
     /// Makes everything written so far durable and records these ranges in the journal. When this
     /// returns they survive `kill -9` and power loss. The index must be complete.
-    ///
-    /// # Errors
-    /// [`PartialError::Io`].
     pub fn commit(&self, ranges: &[Range]) -> Result<(), PartialError> {
         self.sync()?;
         let mut journal = lock(&self.journal);
@@ -403,9 +388,6 @@ impl PartialTree {
     }
 
     /// Removes the bytes of these files (numbers in the index) from the journal: they are of no use.
-    ///
-    /// # Errors
-    /// [`PartialError::Io`].
     pub fn forget(&self, files: &[u64]) -> Result<(), PartialError> {
         let mut journal = lock(&self.journal);
         let Some((file, state)) = &mut *journal else { return Ok(()) };

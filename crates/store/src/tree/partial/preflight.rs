@@ -17,9 +17,6 @@ use crate::tree::root::Root;
 /// Look whether a tree can be received at `destination`: it is a folder or nothing that may be written
 /// to or made, and nothing of another kind is in the way, or it may be replaced, which is all that does
 /// not hold what this filter leaves out. The index must be complete. Blocks.
-///
-/// # Errors
-/// [`PartialError`].
 pub fn check_destination(
     index: &Index,
     destination: &Path,
