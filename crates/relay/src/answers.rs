@@ -17,7 +17,7 @@ use super::headers::{self, Framing, HopInfo};
 use swath_serve::http::{Content, Method};
 
 impl Forwarder<'_> {
-    /// Bring answers back.
+    /// Brings answers back.
     pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
         loop {
             if !self.poll_out(cx)? {
@@ -57,7 +57,7 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Send what is to be sent; whether all of it is.
+    /// Sends what is to be sent; whether all of it is.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
         while self.out_sent < self.out.len() {
             let part = &self.out[self.out_sent..];
@@ -145,7 +145,7 @@ impl Forwarder<'_> {
         Ok(())
     }
 
-    /// Give the connection up; what was sent on it is to be sent again.
+    /// Gives the connection up; what was sent on it is to be sent again.
     pub(super) fn drop_upstream(&mut self) {
         self.held.upstream = None;
         self.held.gauge = Gauge::default();
@@ -162,7 +162,7 @@ impl Forwarder<'_> {
         self.refuse(fault, words);
     }
 
-    /// Answer the foremost request ourselves: nothing comes of it.
+    /// Answers the foremost request ourselves: nothing comes of it.
     pub(super) fn refuse(&mut self, fault: ProxyFault, words: String) {
         let Some(front) = self.queue.front_mut() else { return };
         let site = address::site(&front.url).unwrap_or_default();
@@ -198,7 +198,7 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Move a body whose bytes go back as they come, by the kernel alone where that is possible;
+    /// Moves a body whose bytes go back as they come, by the kernel alone where that is possible;
     /// whether anything moved.
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
         let is_plain = self.stream.plain_socket().is_some() && !self.pace.is_limited();
@@ -263,7 +263,7 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Move a body through memory; whether anything moved.
+    /// Moves a body through memory; whether anything moved.
     fn poll_copied(&mut self, cx: &mut Context<'_>, in_chunks: bool) -> Result<bool, Broken> {
         let (Some(upstream), Some(front)) = (&mut self.held.upstream, self.queue.front_mut())
         else {

@@ -100,7 +100,7 @@ pub(super) struct Forwarder<'a> {
 /// Why the connection cannot go on.
 pub(super) struct Broken;
 
-/// Pass `first` on, and what comes behind it as long as it is to be passed on too.
+/// Passes `first` on, and what comes behind it as long as it is to be passed on too.
 pub(super) async fn forward(
     relay: &Arc<Relay>,
     stream: &mut Stream,
@@ -213,7 +213,7 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Understand what the client asks for, as far ahead as is sensible.
+    /// Understands what the client asks for, as far ahead as is sensible.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
         while !self.is_over && !self.closes && self.queue.len() < AHEAD_MAX {
             match Head::parse_passing(self.input) {
@@ -286,7 +286,7 @@ impl Forwarder<'_> {
         });
     }
 
-    /// Send on what has not been sent, on a connection that may have to be opened for it.
+    /// Sends on what has not been sent, on a connection that may have to be opened for it.
     fn poll_sending(&mut self, cx: &mut Context<'_>) {
         if let Some(dial) = &mut self.dial
             && let Poll::Ready(dialled) = dial.as_mut().poll(cx)

@@ -120,7 +120,7 @@ const ABLE_FADES: f64 = 0.99;
 mod tests {
     use super::*;
 
-    /// Let `ms` milliseconds pass in which `rate` bytes come each of them.
+    /// Lets `ms` milliseconds pass in which `rate` bytes come each of them.
     fn pass(gauge: &mut Gauge, at: &mut Instant, ms: u64, rate: u64, is_held: bool) {
         for _ in 0..ms {
             gauge.run(*at, is_held);

@@ -33,7 +33,7 @@ pub use server::{Bound, RelayError, RelayOptions, RelayServerOptions, bind};
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// Understand `bytes` as what is asked of a depot.
+    /// Understands `bytes` as what is asked of a depot.
     pub fn depot(bytes: &[u8]) {
         crate::depot::fuzz(bytes);
     }

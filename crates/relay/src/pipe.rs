@@ -39,7 +39,7 @@ impl Pipe {
         self.held >= self.capacity
     }
 
-    /// Take up to `most` bytes in from `tcp`; 0 is its end.
+    /// Takes up to `most` bytes in from `tcp`; 0 is its end.
     pub fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -71,7 +71,7 @@ impl Pipe {
         }
     }
 
-    /// Let up to `most` bytes out to `tcp`. With `more` to come soon, packets are filled.
+    /// Lets up to `most` bytes out to `tcp`. With `more` to come soon, packets are filled.
     pub fn poll_drain(
         &mut self,
         cx: &mut Context<'_>,

@@ -16,7 +16,7 @@ use super::headers::Form;
 use super::{Relay, faults};
 use swath_serve::http::{Body, Head, Next, Response, Stream, Version};
 
-/// Answer a request for a tunnel, and carry it to its end.
+/// Answers a request for a tunnel, and carry it to its end.
 pub(super) async fn open(
     relay: &Arc<Relay>,
     stream: &mut Stream,

@@ -30,7 +30,7 @@ pub use tokens::{Token, TokensError, new_token, read_tokens};
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// Understand `bytes` as the requests of a client.
+    /// Understands `bytes` as the requests of a client.
     pub fn requests(bytes: &[u8]) {
         crate::http::fuzz_requests(bytes);
     }

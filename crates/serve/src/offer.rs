@@ -19,14 +19,14 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Open what is to be offered.
+    /// Opens what is to be offered.
     pub fn open(options: SiteOptions) -> Result<Offer, SiteError> {
         let (end, ending) = watch::channel(Life::Open);
         let site = Site::open(options, None, "http", crate::tls::random, ending)?;
         Ok(Offer { site: Arc::new(site), _end: Arc::new(end) })
     }
 
-    /// Remember the first index that is asked for and comes to its end.
+    /// Remembers the first index that is asked for and comes to its end.
     pub fn keep_first(&self) {
         self.site.walks.keep_first();
     }
@@ -36,7 +36,7 @@ impl Offer {
         self.site.walks.first().map(|walk| walk.to_string())
     }
 
-    /// Answer on a connection to its end.
+    /// Answers on a connection to its end.
     pub async fn serve(&self, stream: impl Transport + 'static, peer: SocketAddr) {
         serve(Box::new(Records::new(stream)), peer, Arc::clone(&self.site), &Slot::default()).await;
     }

@@ -73,7 +73,7 @@ impl Destination {
 pub struct Lines(UnboundedSender<String>);
 
 impl Lines {
-    /// Send one; `false` if the sender has gone.
+    /// Sends one; `false` if the sender has gone.
     pub fn send(&self, line: String) -> bool {
         self.0.send(line).is_ok()
     }
@@ -91,7 +91,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Begin to receive; the answer are the lines.
+    /// Begins to receive; the answer are the lines.
     pub fn begin(
         self: &Arc<Self>,
         receive: &dyn Receive,

@@ -65,7 +65,7 @@ pub trait Service: Send + Sync + 'static {
     /// Gives up what nobody uses any more. Called every now and then.
     fn tidy(&self) {}
 
-    /// Answer on a connection until it ends.
+    /// Answers on a connection until it ends.
     fn serve_connection<'a>(
         self: Arc<Self>,
         stream: Stream,
@@ -73,7 +73,7 @@ pub trait Service: Send + Sync + 'static {
         slot: &'a Slot,
     ) -> Later<'a>;
 
-    /// Answer somebody who does not encrypt where that is asked for.
+    /// Answers somebody who does not encrypt where that is asked for.
     fn serve_plain_http<'a>(
         self: Arc<Self>,
         stream: Stream,
@@ -179,7 +179,7 @@ fn acceptor(identity: Option<&Identity>, speaks: Speaks) -> Result<Option<Accept
 }
 
 impl Server {
-    /// Open what is to be served and listen. Must be called within a tokio runtime.
+    /// Opens what is to be served and listen. Must be called within a tokio runtime.
     pub async fn bind(
         options: ServerOptions,
         log: Option<Box<dyn Log>>,
@@ -240,7 +240,7 @@ impl Server {
         Renewal { acceptor: self.acceptor.clone(), speaks: self.speaks }
     }
 
-    /// Answer until `stop` resolves; then what is under way may end within `grace`: answers, and
+    /// Answers until `stop` resolves; then what is under way may end within `grace`: answers, and
     /// trees with all the requests that they still take. Where it does not end at once, `waits` is told of how many connections there are.
     pub async fn run(
         self,

@@ -61,7 +61,7 @@ pub fn new_token() -> String {
     if token.starts_with('-') { new_token() } else { token }
 }
 
-/// Read tokens from a file, one a line: `TOKEN [read|write] [until=DATE]`. Empty lines and what
+/// Reads tokens from a file, one a line: `TOKEN [read|write] [until=DATE]`. Empty lines and what
 /// follows a `#` do not count.
 pub fn read_tokens(path: &Path) -> Result<Vec<Token>, TokensError> {
     let text = std::fs::read_to_string(path)?;

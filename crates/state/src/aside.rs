@@ -61,7 +61,7 @@ fn lock(path: &Path, how: FlockOperation) -> Option<File> {
     None
 }
 
-/// Set the file aside that was found damaged; its new name, or `None` where somebody else did so
+/// Sets the file aside that was found damaged; its new name, or `None` where somebody else did so
 /// meanwhile. The error is in the system's words. Nobody in this process may have the file open.
 pub(crate) fn set_aside(path: &Path, damaged: Identity) -> Result<Option<PathBuf>, String> {
     rename(path, damaged).map_err(|error| error.to_string())

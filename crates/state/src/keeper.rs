@@ -82,7 +82,7 @@ impl Shared {
         std::mem::take(&mut self.mailbox().warnings)
     }
 
-    /// Wait until the file was read for the first time; what was wrong with it.
+    /// Waits until the file was read for the first time; what was wrong with it.
     pub(crate) fn wait_for_opening(&self, path: &Path, wait: Duration) -> Option<Warning> {
         let waiting = |mailbox: &mut Mailbox| !mailbox.is_opened && !mailbox.is_over;
         let found = self.bell.wait_timeout_while(self.mailbox(), wait, waiting);
@@ -161,7 +161,7 @@ struct Turn {
 }
 
 impl Keeper {
-    /// Start the thread for this file.
+    /// Starts the thread for this file.
     pub(crate) fn start(
         path: &Path,
         journal: fn(&Path) -> Journal,
@@ -216,7 +216,7 @@ impl Keeper {
         drop(over);
     }
 
-    /// Wait until there is something to do, which is at least once a second.
+    /// Waits until there is something to do, which is at least once a second.
     fn next_turn(&self) -> Turn {
         let began = Instant::now();
         let mut mailbox = self.shared.mailbox();
@@ -235,7 +235,7 @@ impl Keeper {
         }
     }
 
-    /// Read what others have written, and write what is new here.
+    /// Reads what others have written, and writes what is new here.
     fn keep(&mut self) {
         if self.is_given_up || self.not_before.is_some_and(|at| Instant::now() < at) {
             return;
@@ -375,7 +375,7 @@ impl Keeper {
     }
 }
 
-/// Say it, but once.
+/// Says it, but once.
 fn tell(told: &mut Vec<Warning>, shared: &Shared, warning: Warning) {
     if !told.contains(&warning) {
         tracing::debug!("{warning}");

@@ -48,7 +48,7 @@ impl Rows {
 }
 
 impl Memory {
-    /// Enter readings that a member has.
+    /// Enters readings that a member has.
     pub(crate) fn note(&mut self, readings: Vec<EdgeReading>, teller: u64, now: Wall) {
         for (key, row) in readings.into_iter().filter_map(|reading| Row::of(reading, now)) {
             self.enter(key.clone(), row, teller, now);
@@ -57,7 +57,7 @@ impl Memory {
         self.bound();
     }
 
-    /// Enter news of a relay.
+    /// Enters news of a relay.
     pub(crate) fn note_relay(&mut self, note: RelayNote, now: Wall) {
         let Some((url, row)) = RelayRow::of(note, now) else { return };
         let old = self.relays.remove(&url).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Memory {
         self.bound();
     }
 
-    /// Take over what the file says now: what is not there any more goes, unless it has still to
+    /// Takes over what the file says now: what is not there any more goes, unless it has still to
     /// be written. Times in the future are corrected in the file too.
     pub(crate) fn read(&mut self, rows: Rows, now: Wall) {
         let there: BTreeSet<&Key> = rows.edges.iter().map(|(key, _)| key).collect();
@@ -169,7 +169,7 @@ impl Memory {
         self.relays.iter().map(|(url, row)| row.known(url, now)).collect()
     }
 
-    /// Lose what is named, written or not.
+    /// Loses what is named, written or not.
     pub(crate) fn forget(&mut self, which: &Forget) -> Forgotten {
         let mut gone = Forgotten::default();
         self.edges.retain(|key, _| {

@@ -24,7 +24,7 @@ pub struct State {
 }
 
 impl State {
-    /// Open the file at `path`, or make it. It takes as long as the file takes to be read, but no
+    /// Opens the file at `path`, or makes it. It takes as long as the file takes to be read, but no
     /// longer than a second: what comes later is news. Whatever is wrong with the file, the state
     /// that comes back can be used: it remembers at least for this run.
     pub fn open(path: &Path) -> (State, Option<Warning>) {
@@ -73,7 +73,7 @@ impl State {
         news
     }
 
-    /// Remember this. What cannot be (rates that are no numbers, sites without a name) is left out.
+    /// Remembers this. What cannot be (rates that are no numbers, sites without a name) is left out.
     /// Tell only what was learnt in this run: what was heard from here would come back after it
     /// was forgotten.
     pub fn note(&self, readings: Vec<EdgeReading>) {
@@ -86,7 +86,7 @@ impl State {
         self.shared().memory().relays(Wall::now())
     }
 
-    /// Remember this of a relay.
+    /// Remembers this of a relay.
     pub fn note_relay(&self, note: RelayNote) {
         self.shared().memory().note_relay(note, Wall::now());
         self.shared().wake();
@@ -97,13 +97,13 @@ impl State {
         self.shared().take_warnings()
     }
 
-    /// Forget all or some, in the file as well, and say what that was. It waits for the file, as
+    /// Forgets all or some, in the file as well, and says what that was. It waits for the file, as
     /// long as it takes up to some seconds: not for use within a transfer.
     pub fn forget(&self, which: Forget) -> Result<Forgotten, ForgetError> {
         self.shared().forget(which, FORGET_WAIT)
     }
 
-    /// Have everything written, waiting for it no longer than this; whether it was.
+    /// Has everything written, waiting for it no longer than this; whether it was.
     pub fn flush(&self, wait: Duration) -> bool {
         self.shared().flush(wait)
     }

@@ -59,7 +59,7 @@ pub enum CommitError {
 }
 
 impl Target {
-    /// Make everything written so far durable, then write `records` down. When this returns, they
+    /// Makes everything written so far durable, then writes `records` down. When this returns, they
     /// survive `kill -9` and power loss. Records count in their order; if power fails meanwhile, a
     /// prefix of them may count.
     ///
@@ -140,7 +140,7 @@ fn commit_now(inner: &Inner, journal: &mut Journal, records: &[Record]) -> Resul
     })
 }
 
-/// Sync the part file, once and for all: see [`Journal::data_lost`].
+/// Syncs the part file, once and for all: see [`Journal::data_lost`].
 pub(crate) fn sync_data(inner: &Inner, journal: &mut Journal) -> io::Result<()> {
     if journal.data_lost {
         return Err(io::Error::other("an earlier sync failed"));

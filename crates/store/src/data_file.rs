@@ -44,7 +44,7 @@ struct Direct {
 }
 
 impl DataFile {
-    /// Wrap the part file; `path` is where it lies, `direct` whether direct I/O is wanted.
+    /// Wraps the part file; `path` is where it lies, `direct` whether direct I/O is wanted.
     pub(crate) fn new(plain: File, path: &Path, direct: bool) -> DataFile {
         let direct = if direct { Direct::open(&plain, path) } else { None };
         if direct.is_some() {

@@ -99,7 +99,7 @@ pub enum DiskError {
 }
 
 impl Disk {
-    /// Start an engine that writes from and reads into the buffers of `pool`, which is put into
+    /// Starts an engine that writes from and reads into the buffers of `pool`, which is put into
     /// huge pages where the system has them.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Disk {
         self.shared.meter.stats()
     }
 
-    /// Run `task`, which blocks, on one of the disk's threads; it runs even if the future is dropped.
+    /// Runs `task`, which blocks, on one of the disk's threads; it runs even if the future is dropped.
     pub async fn work<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
@@ -216,7 +216,7 @@ impl Disk {
         &self.shared.workers
     }
 
-    /// Sync a part file and count the time.
+    /// Syncs a part file and count the time.
     pub(crate) fn sync_data(&self, file: &std::fs::File) -> io::Result<()> {
         let began = Instant::now();
         let synced = self.shared.steps.sync_data(file);
@@ -224,7 +224,7 @@ impl Disk {
         synced
     }
 
-    /// Move `bytes` bytes between `buffer` and `file`.
+    /// Moves `bytes` bytes between `buffer` and `file`.
     pub(crate) async fn transfer(
         &self,
         way: Way,

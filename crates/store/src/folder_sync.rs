@@ -34,7 +34,7 @@ struct Turns {
 }
 
 impl FolderSync {
-    /// Make all names in `folder` durable that are there now.
+    /// Makes all names in `folder` durable that are there now.
     pub(crate) fn sync(&self, folder: &Path) -> io::Result<()> {
         let turns = {
             let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);

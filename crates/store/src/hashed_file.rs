@@ -130,7 +130,7 @@ impl HashedFile {
         self.file.write_all_at(bytes, self.position_of(offset))
     }
 
-    /// Have the kernel begin to write this back, so that a sync later has little left to do.
+    /// Has the kernel begin to write this back, so that a sync later has little left to do.
     pub(crate) fn begin_write_back(&self, range: Range) {
         let (start, end) = (self.position_of(range.start), self.position_of(range.end));
         sys::begin_write_back(&self.file, start, end);
@@ -140,7 +140,7 @@ impl HashedFile {
         self.file.read_exact_at(bytes, self.position_of(offset))
     }
 
-    /// Write down the group hash of the group that begins at `group`.
+    /// Writes down the group hash of the group that begins at `group`.
     pub(crate) fn write_group_hash(&self, group: u64, group_hash: &GroupHash) -> io::Result<()> {
         self.file.write_all_at(group_hash, self.group_hash_position(group))
     }
@@ -191,7 +191,7 @@ impl HashedFile {
         Ok(false)
     }
 
-    /// Give the space of these groups back, where the file system can do that.
+    /// Gives the space of these groups back, where the file system can do that.
     pub(crate) fn make_hole(&self, groups: Range) {
         // Blocks that have a byte of something else keep their space.
         let blocks = self.layout.blocks_of(groups);
@@ -202,7 +202,7 @@ impl HashedFile {
         );
     }
 
-    /// Give the space back of the block that the group hash of the group at `group` lies in.
+    /// Gives the space back of the block that the group hash of the group at `group` lies in.
     pub(crate) fn make_group_hashes_hole(&self, group: u64) {
         let start = self.group_hash_position(self.layout.sharing_hash_block(group).start);
         let _ = sys::make_hole(&self.file, start, start + BLOCK_BYTES);
@@ -233,7 +233,7 @@ impl HashedFile {
         Ok(found)
     }
 
-    /// Give all its space back now, whoever has it open. Whoever reads it finds it short.
+    /// Gives all its space back now, whoever has it open. Whoever reads it finds it short.
     pub(crate) fn empty(&self) {
         let _ = self.file.set_len(0);
     }
@@ -254,7 +254,7 @@ pub(crate) struct PieceHasher {
 }
 
 impl PieceHasher {
-    /// Begin with the byte at `start`.
+    /// Begins with the byte at `start`.
     pub(crate) fn new(start: u64) -> PieceHasher {
         let mut hasher = Box::new(blake3::Hasher::new());
         if start.is_multiple_of(GROUP_BYTES) {

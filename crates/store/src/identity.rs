@@ -33,7 +33,7 @@ impl Identity {
         !self.digests.is_empty() || self.pieces.is_some()
     }
 
-    /// Compare what a journal says with what is known now.
+    /// Compares what a journal says with what is known now.
     ///
     /// | first that applies | verdict |
     /// | --- | --- |
@@ -121,7 +121,7 @@ impl Identity {
         }
     }
 
-    /// Add what `newer` knows; where both speak of the same thing, the newer one counts.
+    /// Adds what `newer` knows; where both speak of the same thing, the newer one counts.
     pub(crate) fn merge(&mut self, newer: &Identity) {
         for digest in &newer.digests {
             self.digests.retain(|known| key(known) != key(digest));

@@ -144,7 +144,7 @@ pub(crate) struct Opened {
     pub(crate) resumed: Resumed,
 }
 
-/// Open a target; blocks.
+/// Opens a target; blocks.
 pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> {
     let reached = reach(&spec.path, spec.beneath.as_deref(), true)?;
     match open_reached(disk, spec, &reached.path) {
@@ -153,7 +153,7 @@ pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> 
     }
 }
 
-/// Open the target that system calls find at `path`.
+/// Opens the target that system calls find at `path`.
 fn open_reached(disk: &Disk, spec: &TargetSpec, path: &Path) -> Result<Opened, OpenError> {
     let steps = disk.steps().as_ref();
     check_target(path, spec.overwrite)?;
@@ -253,7 +253,7 @@ fn open_locked(
     Ok(Opened { root: None, names, file, journal, state, resumed })
 }
 
-/// Make the folder if need be and ask what it offers.
+/// Makes the folder if need be and asks what it offers.
 fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
     let folder = folder_of(target);
     let not_writable = |source| OpenError::FolderNotWritable { folder: folder.clone(), source };
@@ -271,7 +271,7 @@ fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
     Ok(space)
 }
 
-/// Open the part file and take its lock; true if it was created here.
+/// Opens the part file and takes its lock; true if it was created here.
 ///
 /// Between opening and locking, the one who held the lock may have renamed or removed the file.
 /// The lock then belongs to an inode without this name, so the name is looked at once more.
@@ -472,7 +472,7 @@ fn note_of(dropped_bytes: u64, lost: &RangeSet, state: &State) -> Option<String>
     })
 }
 
-/// Check the space, give the part file its size, and decide whether direct I/O is wanted.
+/// Checks the space, gives the part file its size, and decides whether direct I/O is wanted.
 fn allot(
     disk: &Disk,
     spec: &TargetSpec,

@@ -186,7 +186,7 @@ impl PastCache {
 }
 
 impl Direct {
-    /// Fill `out` with the file from `offset` on, unless the answer is that this is to be done
+    /// Fills `out` with the file from `offset` on, unless the answer is that this is to be done
     /// through the cache. The `follows` bytes behind it will be asked for next.
     pub fn read(&mut self, plain: &File, out: &mut [u8], offset: u64, follows: u64) -> Through {
         let wanted = Range::of_len(offset, out.len() as u64);
@@ -206,12 +206,12 @@ impl Direct {
         Through::Past
     }
 
-    /// Give back what may have been read ahead. To be called whenever nothing is read for a while.
+    /// Gives back what may have been read ahead. To be called whenever nothing is read for a while.
     pub fn rest(&mut self) {
         self.piece = None;
     }
 
-    /// Have a piece with `wanted` in it, or say why not.
+    /// Has a piece with `wanted` in it, or says why not.
     fn judge(&mut self, plain: &File, wanted: Range, follows: u64) -> Through {
         if self.is_over || wanted.len() > PIECE_BYTES as u64 {
             return Through::Cache;

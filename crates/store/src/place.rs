@@ -41,7 +41,7 @@ impl Left {
     }
 }
 
-/// Look at the place of a target: whether the file can be written there, and what an earlier run
+/// Looks at the place of a target: whether the file can be written there, and what an earlier run
 /// left of it. No link below `beneath` is followed. Changes nothing; blocks.
 ///
 /// # Errors

@@ -36,7 +36,7 @@ pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// Have a pool's memory in huge pages, before it is used; one that is too small for that stays as
+/// Has a pool's memory in huge pages, before it is used; one that is too small for that stays as
 /// it is. Copying, hashing and direct I/O go through every page of it again and again: with small
 /// ones, a file from loopback to a disk took a third longer, and as much more of the processor.
 pub fn prefer_huge_pages(pool: &Pool) {
@@ -48,7 +48,7 @@ pub fn prefer_huge_pages(pool: &Pool) {
     }
 }
 
-/// Take the lock of an open file for this open file alone, without waiting. `Ok(false)` if another
+/// Takes the lock of an open file for this open file alone, without waiting. `Ok(false)` if another
 /// one holds it. File systems without locks count as unlocked: `Ok(true)`.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
@@ -58,13 +58,13 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Open, or make, and lock a file that is there to be locked; `None` if another process holds it.
+/// Opens, or makes, and locks a file that is there to be locked; `None` if another process holds it.
 pub(crate) fn lock_file(path: &Path) -> io::Result<Option<File>> {
     let lock = no_follow().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     Ok(try_lock(&lock)?.then_some(lock))
 }
 
-/// Rename without ever replacing a file: `EEXIST` if `to` is taken.
+/// Renames without ever replacing a file: `EEXIST` if `to` is taken.
 pub(crate) fn rename_if_free(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from) {
         Err(error) if is_unsupported(&error) => {}
@@ -85,7 +85,7 @@ pub(crate) fn rename_if_free(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Set the time of last modification.
+/// Sets the time of last modification.
 pub(crate) fn set_mtime(file: &File, mtime: SystemTime) -> io::Result<()> {
     file.set_times(std::fs::FileTimes::new().set_modified(mtime))
 }
@@ -100,7 +100,7 @@ pub(crate) struct FileSystem {
     pub(crate) name_bytes_max: usize,
 }
 
-/// Ask the file system behind `folder`.
+/// Asks the file system behind `folder`.
 pub(crate) fn file_system(folder: &Path) -> io::Result<FileSystem> {
     let answer = retry_on_intr(|| rustix::fs::statvfs(folder))?;
     let unit_bytes = if answer.f_frsize == 0 { answer.f_bsize } else { answer.f_frsize };
@@ -131,12 +131,12 @@ pub(crate) fn free_and_all_bytes(file: &File) -> io::Result<(u64, u64)> {
     Ok((bytes(blocks), bytes(found.f_blocks)))
 }
 
-/// Reserve the bytes `[start, end)` on the device without changing the file's size.
+/// Reserves the bytes `[start, end)` on the device without changing the file's size.
 pub(crate) fn reserve(file: &File, start: u64, end: u64) -> io::Result<()> {
     allocate(file, FallocateFlags::KEEP_SIZE, start, end)
 }
 
-/// Give the bytes `[start, end)` back to the file system: they read as zeros from then on.
+/// Gives the bytes `[start, end)` back to the file system: they read as zeros from then on.
 pub(crate) fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
     allocate(file, FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE, start, end)
 }
@@ -161,7 +161,7 @@ pub fn tells_no_sizes(path: &std::path::Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| KINDS.iter().any(|&kind| found.f_type == kind as _))
 }
 
-/// Let the kernel begin to read `bytes` bytes of a file from `offset` on. A hint: nothing is waited
+/// Lets the kernel begin to read `bytes` bytes of a file from `offset` on. A hint: nothing is waited
 /// for, and nothing can go wrong.
 pub fn read_ahead(file: &File, offset: u64, bytes: u64) {
     let _ = fadvise(file, offset, NonZeroU64::new(bytes), Advice::WillNeed);
@@ -251,7 +251,7 @@ pub(crate) enum DirectAlignment {
     Unknown,
 }
 
-/// Ask for the alignment of direct I/O (`STATX_DIOALIGN`).
+/// Asks for the alignment of direct I/O (`STATX_DIOALIGN`).
 pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
     let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let Ok(found) = found else { return DirectAlignment::Unknown };
@@ -277,7 +277,7 @@ pub(crate) fn can_be_direct(file: &File) -> bool {
     }
 }
 
-/// Push `[start, end)` of a file to the device and wait; what the page cache holds of it is clean
+/// Pushes `[start, end)` of a file to the device and waits; what the page cache holds of it is clean
 /// afterwards and is given up. Says nothing about durability: the device's own cache is not
 /// flushed.
 pub(crate) fn write_back_and_drop(file: &File, start: u64, end: u64) -> io::Result<()> {
@@ -292,23 +292,23 @@ pub(crate) fn write_back_and_drop(file: &File, start: u64, end: u64) -> io::Resu
     Ok(())
 }
 
-/// Make all data written to a file durable, with what is needed to read it back.
+/// Makes all data written to a file durable, with what is needed to read it back.
 pub(crate) fn sync_data(file: &File) -> io::Result<()> {
     Ok(retry_on_intr(|| rustix::fs::fdatasync(file))?)
 }
 
-/// Advise the kernel to drop `bytes` bytes of a file from `start` on from the page cache.
+/// Advises the kernel to drop `bytes` bytes of a file from `start` on from the page cache.
 pub(crate) fn give_up_cached(file: impl AsFd, start: u64, bytes: u64) {
     let _ = fadvise(file, start, NonZeroU64::new(bytes), Advice::DontNeed);
 }
 
-/// Ask the kernel not to read ahead: what it reads beyond the asked range would stay cached while
+/// Asks the kernel not to read ahead: what it reads beyond the asked range would stay cached while
 /// direct writes change it on the device.
 pub(crate) fn expect_random_reads(file: &File) {
     let _ = fadvise(file, 0, None, Advice::Random);
 }
 
-/// Begin to write `[start, end)` back without waiting; if that fails, the kernel writes back when
+/// Begins to write `[start, end)` back without waiting; if that fails, the kernel writes back when
 /// it likes.
 pub(crate) fn begin_write_back(file: &File, start: u64, end: u64) {
     let _ = sync_range(file, start, end, libc::SYNC_FILE_RANGE_WRITE);

@@ -115,7 +115,7 @@ pub struct ReadError {
 }
 
 impl Target {
-    /// Open a target: check its place, lock it, read its journal, check the space.
+    /// Opens a target: checks its place, locks it, reads its journal, checks the space.
     ///
     /// # Errors
     /// See [`OpenError`]; nothing is left behind.
@@ -202,7 +202,7 @@ impl Target {
         progress.distrusted.insert(range);
     }
 
-    /// Write the valid bytes of `data` at `offset` and give the buffer back, its valid bytes
+    /// Writes the valid bytes of `data` at `offset` and gives the buffer back, its valid bytes
     /// unchanged. They are not durable before a commit.
     ///
     /// Bytes on the grid of 4,096 (only the end of the file may be off it) go past the page cache;
@@ -264,7 +264,7 @@ impl Target {
         }
     }
 
-    /// Read up to `bytes` bytes at `offset` into `into` (at most its capacity, and nothing behind
+    /// Reads up to `bytes` bytes at `offset` into `into` (at most its capacity, and nothing behind
     /// the end of the file); what was in it is lost.
     pub async fn read(
         &self,

@@ -113,7 +113,7 @@ impl Topology {
 }
 
 impl Pin {
-    /// Let this thread, and those that it starts from now on, run where it says; `path` lies on the
+    /// Lets this thread, and those that it starts from now on, run where it says; `path` lies on the
     /// disk that counts. Answers the processors if that is a choice. Where the process may not use
     /// all of them, those that it may; `auto` leaves it alone where that would be fewer than two.
     ///

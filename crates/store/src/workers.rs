@@ -58,7 +58,7 @@ impl Workers {
         Workers { _alive: Arc::new(Alive(Arc::clone(&shared))), shared }
     }
 
-    /// Run `task` on a thread of the pool; it runs even if the future is dropped.
+    /// Runs `task` on a thread of the pool; it runs even if the future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
@@ -70,7 +70,7 @@ impl Workers {
         answered.await.map_err(|_| WorkerGone)
     }
 
-    /// Run `task` on a thread of the pool and forget it.
+    /// Runs `task` on a thread of the pool and forgets it.
     pub(crate) fn start(&self, task: impl FnOnce() + Send + 'static) {
         if self.shared.threads_max == 0 {
             return task();

@@ -72,7 +72,7 @@ impl<'i> Cursor<'i> {
         Some(Item { number, path: &self.context.path, start, end, entry })
     }
 
-    /// Leave out entries for as long as `leave_out` says so.
+    /// Leaves out entries for as long as `leave_out` says so.
     pub(super) fn skip_while(&mut self, mut leave_out: impl FnMut(&Item<'_>) -> bool) {
         // To count first is cheaper than to remember each time where one stood: paths may be long.
         let (chunk, at, context) = (self.chunk, self.at, self.context.clone());

@@ -85,7 +85,7 @@ impl Index {
         }
     }
 
-    /// Add an entry. Answers where its bytes begin in the virtual file.
+    /// Adds an entry. Answers where its bytes begin in the virtual file.
     ///
     /// # Errors
     /// [`IndexError::Entry`] if it breaks a rule, [`IndexError::Complete`] after
@@ -133,7 +133,7 @@ impl Index {
             && between >= self.context.path.len() as u64
     }
 
-    /// Enter a record that was checked; `before` is what it was read against, if it has a checkpoint.
+    /// Enters a record that was checked; `before` is what it was read against, if it has a checkpoint.
     fn keep(
         &mut self,
         record: &[u8],
@@ -169,7 +169,7 @@ impl Index {
         }
     }
 
-    /// Append bytes that stay together; answers where they are.
+    /// Appends bytes that stay together; answers where they are.
     fn append(&mut self, bytes: &[u8]) -> (usize, usize) {
         let last = self.chunks.len() - 1;
         if self.chunks[last].len() + bytes.len() > CHUNK_BYTES && !self.chunks[last].is_empty() {
@@ -318,7 +318,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Take in whole records; answers how many bytes these are.
+    /// Takes in whole records; answers how many bytes these are.
     fn take_in(&mut self, index: &mut Index, bytes: &[u8]) -> Result<usize, IndexError> {
         let mut used = 0;
         if !self.begun {

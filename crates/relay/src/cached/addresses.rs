@@ -119,7 +119,7 @@ impl Address {
         }
     }
 
-    /// Ask again before what is known is too old, while nobody waits for it.
+    /// Asks again before what is known is too old, while nobody waits for it.
     fn ask_aside(self: &Arc<Self>, relay: &Arc<Relay>, via: &Arc<str>) {
         let (address, relay, via) = (Arc::clone(self), Arc::clone(relay), Arc::clone(via));
         if self.asking.try_lock().is_err() {

@@ -53,7 +53,7 @@ struct Request {
     began: Instant,
 }
 
-/// Answer `first`, and what comes behind it as long as it is for the cache; answers with a request
+/// Answers `first`, and what comes behind it as long as it is for the cache; answers with a request
 /// that is not, as it turned out.
 pub(crate) async fn forward(
     relay: &Arc<Relay>,
@@ -127,7 +127,7 @@ impl ClientConnection<'_> {
         *self.input = all;
     }
 
-    /// Wait for something while requests are taken ahead; `None` if the client is gone.
+    /// Waits for something while requests are taken ahead; `None` if the client is gone.
     pub(super) async fn meanwhile<T>(&mut self, what: impl Future<Output = T>) -> Option<T> {
         let mut what = pin!(what);
         poll_fn(|cx| {
@@ -139,7 +139,7 @@ impl ClientConnection<'_> {
         .await
     }
 
-    /// Take what has come ahead; `None` if the client is gone.
+    /// Takes what has come ahead; `None` if the client is gone.
     async fn glance(&mut self) -> Option<()> {
         poll_fn(|cx| Poll::Ready(self.poll_requests(cx).ok())).await
     }

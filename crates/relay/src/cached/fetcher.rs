@@ -57,7 +57,7 @@ impl Jobs {
         Jobs { relay: Arc::clone(relay), fetchers: Arc::default() }
     }
 
-    /// Have it fetched. If nobody is there to do so, it is given back.
+    /// Has it fetched. If nobody is there to do so, it is given back.
     pub(super) async fn put(&self, job: Job) {
         if let Some((jobs, load)) = self.choose(&job.version.url) {
             let _ = jobs.send((job, load)).await;
@@ -85,7 +85,7 @@ impl Jobs {
     }
 }
 
-/// Begin one.
+/// Begins one.
 fn start(relay: &Arc<Relay>) -> mpsc::Sender<(Job, Load)> {
     // A fetcher waits for its server and the disk, never for a reader: whoever waits for room here
     // gets it.
@@ -191,7 +191,7 @@ impl Fetcher {
         tokio::task::spawn_blocking(move || drop(going));
     }
 
-    /// Fetch the foremost.
+    /// Fetches the foremost.
     async fn front(&mut self) -> Result<(), Trouble> {
         let Some(front) = self.queue.front() else { return Ok(()) };
         let version = Arc::clone(&front.job.version);
@@ -231,7 +231,7 @@ impl Fetcher {
         self.bring(&mut wanted).await
     }
 
-    /// Have a connection to the server of the foremost.
+    /// Has a connection to the server of the foremost.
     async fn connect(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
         let Some(front) = self.queue.front() else { return Ok(()) };
         let url = front.job.version.url.clone();
@@ -253,7 +253,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Take what is asked for meanwhile, and send its requests ahead.
+    /// Takes what is asked for meanwhile, and sends its requests ahead.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(job)) = self.incoming.poll_recv(cx) {
             self.take(job);
@@ -284,7 +284,7 @@ impl Fetcher {
         Poll::Ready(ready!(upstream.poll_head(cx, false)).unwrap_or(None))
     }
 
-    /// Write the body down as it comes.
+    /// Writes the body down as it comes.
     async fn bring(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
         self.gauge.run(Instant::now(), false);
         loop {

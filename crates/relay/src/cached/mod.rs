@@ -54,7 +54,7 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Open it, with what earlier runs have left.
+    /// Opens it, with what earlier runs have left.
     pub fn open(options: &CacheOptions) -> Result<Cached, CacheOpenError> {
         let (store, kept) = Cache::open(&options.folder, options.size_bytes)?;
         let Recovered { files, bytes, removed } = kept;

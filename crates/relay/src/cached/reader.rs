@@ -134,7 +134,7 @@ impl Reader {
         }
     }
 
-    /// Have what lies in the window fetched, if nobody does.
+    /// Has what lies in the window fetched, if nobody does.
     async fn claim(&mut self) -> io::Result<()> {
         let whole = aligned(Range::new(self.at, self.end), self.version.size_bytes);
         let from = self.claimed.max(whole.start);

@@ -29,7 +29,7 @@ use super::store::{commit, fitting, put, unstored};
 use swath_serve::http::{Content, Head, Made, Make, Method, Response};
 
 impl Relay {
-    /// Fetch `range` of what is at `from`.
+    /// Fetches `range` of what is at `from`.
     pub(super) async fn fetch(
         &self,
         door: &Arc<DepotService>,
@@ -251,7 +251,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Work for a while, and tell of it: also where nothing came, since whoever is gone is noticed
+    /// Works for a while, and tells of it: also where nothing came, since whoever is gone is noticed
     /// by what cannot be told any more.
     async fn line(&mut self) -> Value {
         if let Some(last) = self.last.take() {
@@ -291,7 +291,7 @@ impl Lines {
         json!({"stored": self.range.len(), "done": true})
     }
 
-    /// Take some of the body. What is taken is durable at the end, and now and then. With an error goes
+    /// Takes some of the body. What is taken is durable at the end, and now and then. With an error goes
     /// up to where it is.
     async fn step(
         &self,
@@ -346,7 +346,7 @@ impl Drop for Lines {
     }
 }
 
-/// Fill a buffer with what comes `until` then; with why no more comes.
+/// Fills a buffer with what comes `until` then; with why no more comes.
 async fn fill(
     upstream: &mut Upstream,
     buffer: &mut [u8],

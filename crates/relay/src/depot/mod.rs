@@ -63,7 +63,7 @@ struct Figures {
 }
 
 impl DepotService {
-    /// Open it. Must be called within a tokio runtime: what has ended is taken away by a task until
+    /// Opens it. Must be called within a tokio runtime: what has ended is taken away by a task until
     /// the server ends.
     pub fn open(depot: Depot, life: watch::Receiver<Life>) -> Arc<DepotService> {
         let sooner = Arc::new(Notify::new());
@@ -76,7 +76,7 @@ impl DepotService {
         })
     }
 
-    /// Do something with the depot, on a thread that may block.
+    /// Does something with the depot, on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Depot) -> T + Send + 'static,
@@ -214,7 +214,7 @@ impl DepotService {
         }
     }
 
-    /// Add what there is to tell to a page of figures.
+    /// Adds what there is to tell to a page of figures.
     pub async fn tell(&self, page: &mut Page) {
         let figures = [
             ("stored", "Bytes that others stored in the depot.", &self.figures.stored_bytes),
@@ -239,7 +239,7 @@ impl DepotService {
 }
 
 impl Relay {
-    /// Answer what is asked of the depot.
+    /// Answers what is asked of the depot.
     pub(super) async fn answer_for_depot(
         &self,
         head: &Head,
@@ -279,7 +279,7 @@ impl Relay {
     }
 }
 
-/// Take away what has ended, when it has.
+/// Takes away what has ended, when it has.
 async fn sweep(depot: Depot, sooner: Arc<Notify>, mut life: watch::Receiver<Life>) {
     loop {
         let swept = depot.clone();

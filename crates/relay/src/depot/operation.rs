@@ -255,7 +255,7 @@ fn range(text: &str) -> Result<Range, AskError> {
     read().ok_or(AskError::Value { name: "range", what: RANGE })
 }
 
-/// Read `bytes` as a request for a depot: what is understood is within what the words say.
+/// Reads `bytes` as a request for a depot: what is understood is within what the words say.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Ok(Some((head, _))) = Head::parse_passing(bytes) else { return };

@@ -78,7 +78,7 @@ impl Parts {
         Parts { walk, rest: range, length, form, reading, spare, depth, sending, had_whole, whole }
     }
 
-    /// Have as many parts read as is good. A group is read ahead of nothing: as many clients as are
+    /// Has as many parts read as is good. A group is read ahead of nothing: as many clients as are
     /// too many for whole parts need no more than one each.
     fn read_ahead(&mut self, is_needed: bool) {
         while !self.rest.is_empty() && self.reading.len() < self.depth {
@@ -158,7 +158,7 @@ impl Source {
         }
     }
 
-    /// Read a part into some memory, whatever was in it before.
+    /// Reads a part into some memory, whatever was in it before.
     fn part(mut self, range: Range, memory: Vec<u8>) -> Part {
         let before = sleeps();
         let mut bytes = memory;

@@ -76,7 +76,7 @@ impl Reader {
         std::mem::take(&mut self.was_direct)
     }
 
-    /// Fill `out` with the virtual file from `start` on. What lies between files is zeros.
+    /// Fills `out` with the virtual file from `start` on. What lies between files is zeros.
     /// Answers whether all of it is as the index promised.
     pub fn read(&mut self, start: u64, out: &mut [u8]) -> bool {
         let range = Range::of_len(start, out.len() as u64);
@@ -161,7 +161,7 @@ impl Reader {
 }
 
 impl Open {
-    /// Fill `out` with what is at `offset`. Answers whether it came past the page cache.
+    /// Fills `out` with what is at `offset`. Answers whether it came past the page cache.
     fn read(&mut self, out: &mut [u8], offset: u64, follows_bytes: u64) -> io::Result<bool> {
         let through = match &mut self.direct {
             Some(direct) => direct.read(&self.file, out, offset, follows_bytes),
@@ -228,7 +228,7 @@ pub(crate) struct Sealed {
     bytes: Vec<u8>,
 }
 
-/// Make it so long, and no larger than that needs.
+/// Makes it so long, and no larger than that needs.
 pub(super) fn set_length(bytes: &mut Vec<u8>, length: usize) {
     bytes.reserve_exact(length.saturating_sub(bytes.len()));
     bytes.resize(length, 0);
@@ -272,7 +272,7 @@ impl Sealed {
         self.reader.rest()
     }
 
-    /// Make `out`, whatever was in it before, that part of `range` which the sealed file has.
+    /// Makes `out`, whatever was in it before, that part of `range` which the sealed file has.
     pub fn read(&mut self, range: Range, out: &mut Vec<u8>) {
         let unit = GROUP_BYTES + GROUP_HASH_BYTES;
         let end = range.end.min(Sealed::length(self.size_bytes));
@@ -305,7 +305,7 @@ impl Sealed {
         (self.size_bytes.saturating_sub(start).min(GROUP_BYTES) + GROUP_HASH_BYTES) as usize
     }
 
-    /// Fill `out` with a group and its group hash, which it has room for exactly.
+    /// Fills `out` with a group and its group hash, which it has room for exactly.
     fn group_hash_into(&mut self, group: u64, out: &mut [u8]) {
         let (bytes, group_hash) = out.split_at_mut(out.len() - GROUP_HASH_BYTES as usize);
         let is_sound = self.reader.read(group * GROUP_BYTES, bytes);

@@ -382,7 +382,7 @@ impl Walk {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Take room for more of the index.
+    /// Takes room for more of the index.
     fn take(&self, bytes: usize) -> Result<(), Stop> {
         let before = self.room.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);

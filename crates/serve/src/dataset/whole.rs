@@ -28,7 +28,7 @@ impl WholeParts {
         self.permits.available_permits()
     }
 
-    /// Leave for one more, if there is.
+    /// Leaves for one more, if there is.
     pub(super) fn take(self: &Arc<WholeParts>) -> Option<Whole> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         Some(Whole { of: Arc::clone(self), _permit: permit })

@@ -35,7 +35,7 @@ pub trait Answer: Send + Sync + 'static {
     /// What a target means is judged by the answer, not by whether it could be a path here.
     const TAKES_ANY_TARGET: bool = false;
 
-    /// Answer one. Of its body as much comes as is asked for.
+    /// Answers one. Of its body as much comes as is asked for.
     fn answer(
         &self,
         head: &Head,
@@ -77,7 +77,7 @@ pub trait Answer: Send + Sync + 'static {
         false
     }
 
-    /// Answer a request, and those behind it that are of its kind, on the connection itself.
+    /// Answers a request, and those behind it that are of its kind, on the connection itself.
     fn forward(
         self: &Arc<Self>,
         _stream: &mut Stream,
@@ -108,7 +108,7 @@ enum After {
     Close,
 }
 
-/// Serve one connection to its end.
+/// Serves one connection to its end.
 pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>, slot: &Slot) {
     let mut input = Vec::new();
     let mut held = A::PerConnection::default();
@@ -347,7 +347,7 @@ struct Out<'a> {
     slot: &'a Slot,
 }
 
-/// Write an answer; answers how many bytes of body were sent.
+/// Writes an answer; answers how many bytes of body were sent.
 async fn write(
     out: &mut Out<'_>,
     response: Response,
@@ -436,7 +436,7 @@ async fn send_range(out: &mut Out<'_>, file: BorrowedFd<'_>, mut rest: Range) ->
     Ok(())
 }
 
-/// Write `head`, together with what follows it if that is there soon: a new connection may have so
+/// Writes `head`, together with what follows it if that is there soon: a new connection may have so
 /// many packets under way, however little is in them.
 async fn write_made(
     out: &mut Out<'_>,

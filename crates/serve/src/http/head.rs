@@ -243,7 +243,7 @@ fn body<'a>(
 /// Some clients send an empty line after a body.
 const BLANK_BYTES_MAX: usize = 4;
 
-/// Understand `bytes` as requests, one behind the other, as far as they can be.
+/// Understands `bytes` as requests, one behind the other, as far as they can be.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_requests(mut bytes: &[u8]) {
     while let Ok(Some((head, length))) = Head::parse(bytes) {

@@ -34,7 +34,7 @@ use super::send_memory::ConnectionMemory;
 use super::slots::Slot;
 use super::stream::Stream;
 
-/// Serve one connection to its end.
+/// Serves one connection to its end.
 pub(crate) async fn serve_http2<A: Answer>(
     stream: Stream,
     peer: SocketAddr,
@@ -126,7 +126,7 @@ impl Streams {
         (Hands(hands), Streams { begun, running: FuturesUnordered::new() })
     }
 
-    /// Run the connection with its streams until it has ended.
+    /// Runs the connection with its streams until it has ended.
     async fn drive<C: Future>(&mut self, mut connection: Pin<&mut C>) {
         poll_fn(|cx| {
             let ended = connection.as_mut().poll(cx).map(|_| ());
@@ -235,7 +235,7 @@ fn made_body() -> (Maker, Parts) {
     (maker, Parts { parts, wanted, is_whole })
 }
 
-/// Make all parts, each when it is `wanted`: one connection may have many answers under way of which
+/// Makes all parts, each when it is `wanted`: one connection may have many answers under way of which
 /// the other side takes nothing. Answers how many bytes were taken.
 async fn send(made: &mut dyn Make, maker: Maker, on: &On) -> u64 {
     let Maker { out, wanted, is_whole } = maker;

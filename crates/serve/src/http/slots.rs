@@ -76,7 +76,7 @@ impl Slots {
         }
     }
 
-    /// Take one, or wait with a request that can be read. `waits` is called if there is none yet.
+    /// Takes one, or waits with a request that can be read. `waits` is called if there is none yet.
     pub async fn take(&self, waits: impl FnOnce()) -> Slot {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
             return self.slot(Some(permit), None);
@@ -114,7 +114,7 @@ impl Slot {
         self.waits().is_some()
     }
 
-    /// Wait for a place, if it has none yet; `false` where too many do.
+    /// Waits for a place, if it has none yet; `false` where too many do.
     pub async fn settle(&self) -> bool {
         let Some(free) = self.waits().as_ref().map(|waits| Arc::clone(&waits.free)) else {
             return true;
@@ -171,7 +171,7 @@ impl Silent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Have the one who has been silent longest make room, if that is long enough.
+    /// Has the one who has been silent longest make room, if that is long enough.
     fn call_first(&self) {
         let mut listed = self.lock();
         let Some(first) = listed.all.first_entry() else { return };

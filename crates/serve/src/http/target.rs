@@ -25,7 +25,7 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// Read the target of a request line: `/path?query`, `http://host/path?query` or `*`.
+    /// Reads the target of a request line: `/path?query`, `http://host/path?query` or `*`.
     pub fn parse(target: &str) -> Result<Target, TargetError> {
         let target = match target {
             "*" => "/",

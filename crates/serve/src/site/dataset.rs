@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::dataset::{Form, GROUP_HASH_BYTES, Parts, Sealed, Walk, WalkId};
 use crate::http::{Content, Head, Made, Make, Method, Response};
 
-/// Answer a request for a folder as a dataset.
+/// Answers a request for a folder as a dataset.
 pub(super) async fn answer(site: &Site, head: &Head, client: Client, what: &str) -> Response {
     match what {
         "index" if head.target.parameter("walk").is_some() => index_again(site, head),

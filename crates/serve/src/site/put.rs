@@ -20,7 +20,7 @@ use super::file::{etag, modified_s, not_found};
 use super::folders::Resolved;
 use crate::http::{Head, Make, Response, Version};
 
-/// Take the file that is the request's body.
+/// Takes the file that is the request's body.
 pub(super) async fn put(site: &Site, head: &Head, rights: Rights, body: &mut dyn Make) -> Response {
     if site.receive.is_none() {
         return Response::text(403, "this server takes nothing (it was started without --write)");
@@ -217,7 +217,7 @@ impl Taken {
 /// Of a file of unknown length it is looked so often whether there is room for more.
 const LOOK_EVERY: u64 = 1 << 20;
 
-/// Do something that waits for the disk.
+/// Does something that waits for the disk.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Response> + Send + 'static,
 ) -> Result<T, Response> {

@@ -81,7 +81,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Read from `position` on, or somewhat behind it: fill `bytes` with what lies at `at` in the open
+    /// Reads from `position` on, or somewhat behind it: fills `bytes` with what lies at `at` in the open
     /// file. It blocks.
     pub fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.entry.file.file().read_exact_at(bytes, at)
@@ -151,7 +151,7 @@ impl Entry {
         }
     }
 
-    /// Take space for the groups of `gap`: for how much of it there is some.
+    /// Takes space for the groups of `gap`: for how much of it there is some.
     fn take_room(&self, gap: Range) -> Option<Range> {
         let spare_bytes = self.shared.spare_bytes();
         let mut lru = self.shared.lru();
@@ -180,8 +180,8 @@ impl Entry {
         got
     }
 
-    /// Hold groups that an earlier run has left against their group hashes: how much of `wanted`, which is
-    /// held, can be believed. `None` if its first byte cannot, and is not held any more.
+    /// Holds groups that an earlier run has left against their group hashes: how much of `wanted`, which
+    /// is held, can be believed. `None` if its first byte cannot, and is not held any more.
     fn prove(&self, wanted: Range) -> io::Result<Option<Range>> {
         if self.file.file().metadata()?.len() < self.inner.layout.file_bytes() {
             // Somebody has cut it: whoever is being sent some of it ends there, and the next one begins
@@ -305,7 +305,7 @@ impl Inner {
         Ok(file)
     }
 
-    /// Give back the space of groups in `range` that nothing is left of and nobody fetches.
+    /// Gives back the space of groups in `range` that nothing is left of and nobody fetches.
     pub(crate) fn release(&self, file: &HashedFile, range: Range) {
         let mut bytes = 0;
         for group in self.layout.groups_of(range) {

@@ -42,7 +42,7 @@ impl Fetch {
         Range::new(self.at, self.end)
     }
 
-    /// Write the next bytes of [`Fetch::range`]; they can be read when this returns.
+    /// Writes the next bytes of [`Fetch::range`]; they can be read when this returns.
     ///
     /// # Errors
     /// What the system says, and `InvalidInput` for more bytes than there are to come. Some of them
@@ -130,7 +130,7 @@ impl Wait {
         self.range
     }
 
-    /// Wait until the first of them is here, or nobody fetches it any more: then
+    /// Waits until the first of them is here, or nobody fetches it any more: then
     /// [`Entry::next`] says what to do.
     pub async fn changed(mut self) {
         loop {

@@ -63,7 +63,7 @@ impl Lru {
         self.by_url.get(url).map(|(_, inner)| inner)
     }
 
-    /// Enter a file, the youngest.
+    /// Enters a file, the youngest.
     pub(crate) fn insert(&mut self, inner: Arc<Inner>) {
         let url: Arc<str> = inner.url().into();
         self.uses += 1;
@@ -71,7 +71,7 @@ impl Lru {
         self.by_url.insert(url, (self.uses, inner));
     }
 
-    /// Strike a file out. Its space is given back when nobody has it any more.
+    /// Strikes a file out. Its space is given back when nobody has it any more.
     pub(crate) fn remove(&mut self, url: &str) -> Option<Arc<Inner>> {
         let (used, inner) = self.by_url.remove(url)?;
         self.by_use.remove(&used);

@@ -124,7 +124,7 @@ impl Cache {
         Some((head.validator.clone(), head.size_bytes))
     }
 
-    /// Forget the file of this address. Whoever is reading it reads on.
+    /// Forgets the file of this address. Whoever is reading it reads on.
     pub fn forget(&self, url: &str) {
         self.shared.forget(url);
     }
@@ -248,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// Take away the names of files that were struck out. Who has them open reads on.
+    /// Takes away the names of files that were struck out. Who has them open reads on.
     pub(crate) fn remove_files(&self, files: &[Arc<Inner>]) {
         for inner in files {
             if let Err(error) = std::fs::remove_file(&inner.path)

@@ -45,7 +45,7 @@ pub enum CacheOpenError {
 }
 
 impl Cache {
-    /// Open the cache in this folder, which is the cache's alone, and make it if it is new. It keeps
+    /// Opens the cache in this folder, which is the cache's alone, and makes it if it is new. It keeps
     /// `size_bytes` at most.
     ///
     /// # Errors

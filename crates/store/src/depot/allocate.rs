@@ -138,7 +138,7 @@ impl Depot {
 }
 
 impl Shared {
-    /// Promise space, which that of leases that have ended is a part of.
+    /// Promises space, which that of leases that have ended is a part of.
     fn promise(&self, medium: Medium, bytes: u64, length: Duration) -> Result<(), AllocateError> {
         self.sweep();
         let mut leases = self.leases();
@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Take away what has ended, and wait for those who do: whether there is more room then.
+    /// Takes away what has ended, and waits for those who do: whether there is more room then.
     pub(crate) fn make_room(&self, medium: Medium) -> bool {
         let before_bytes = self.leases().ledger.free_bytes(medium);
         self.sweep();
@@ -174,7 +174,7 @@ impl Shared {
         leases.unwrap_or_else(PoisonError::into_inner).ledger.free_bytes(medium) > before_bytes
     }
 
-    /// Make the allocation that was promised.
+    /// Makes the allocation that was promised.
     fn found(
         &self,
         size_bytes: u64,
@@ -240,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Take the space for a file from the file system.
+    /// Takes the space for a file from the file system.
     fn reserve(&self, file: &File, layout: Layout) -> io::Result<()> {
         let bytes = layout.file_bytes();
         // Whoever is promised what there is not takes all that there is until the promise is broken:

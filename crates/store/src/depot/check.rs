@@ -24,8 +24,8 @@ pub(crate) enum Which {
     Held,
 }
 
-/// Check bytes: the first part of `range` that does not fit its group hash, which is not held any more then,
-/// or that is not held any more since somebody else has found that out just now.
+/// Checks bytes: the first part of `range` that does not fit its group hash, which is not held any more
+/// then, or that is not held any more since somebody else has found that out just now.
 pub(crate) fn check(
     depot: &Shared,
     lease: &Lease,

@@ -193,7 +193,7 @@ impl Lease {
         }
     }
 
-    /// Take the space that bytes need which are going to be stored at `range`.
+    /// Takes the space that bytes need which are going to be stored at `range`.
     pub(crate) fn cover(
         &self,
         depot: &Shared,
@@ -225,7 +225,7 @@ impl Lease {
         Ok(file)
     }
 
-    /// Make what was written durable, and held from then on. Its claims end, whatever comes of it.
+    /// Makes what was written durable, and held from then on. Its claims end, whatever comes of it.
     pub(crate) fn commit(
         &self,
         depot: &Shared,
@@ -294,7 +294,7 @@ impl Lease {
         self.enter(depot, journal, &facts)
     }
 
-    /// Write facts down and take them into account.
+    /// Writes facts down and takes them into account.
     fn enter(&self, depot: &Shared, journal: &mut Journal, facts: &[Fact]) -> Result<(), Fault> {
         let end = match journal {
             Journal::Gone => return Err(Fault::Gone),
@@ -342,7 +342,7 @@ impl Lease {
         depot.pieces.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// Let it run for another term, durably, and have `enter` put that into the ledger. When it ends
+    /// Lets it run for another term, durably, and has `enter` put that into the ledger. When it ends
     /// then, which is later if somebody else was promised more.
     pub(crate) fn extend(
         &self,
@@ -398,7 +398,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Give up everything: from here on nothing is stored, and what is read ends. Once its folder is
+    /// Gives up everything: from here on nothing is stored, and what is read ends. Once its folder is
     /// synced no power loss brings it back; [`Lease::clear`] is for after that. With an error it is
     /// what it was.
     pub(crate) fn give_up(&self, depot: &Shared) -> io::Result<()> {
@@ -427,7 +427,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Give the space back of what is given up. (Later than its journal: one that comes back finds its
+    /// Gives the space back of what is given up. (Later than its journal: one that comes back finds its
     /// bytes.)
     pub(crate) fn clear(&self, depot: &Shared) {
         let file = {
@@ -453,7 +453,7 @@ impl Parts {
     }
 }
 
-/// Take a name away that may not be there.
+/// Takes a name away that may not be there.
 pub(crate) fn remove(steps: &dyn crate::steps::Steps, path: &std::path::Path) -> io::Result<()> {
     match steps.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -471,7 +471,7 @@ impl Lease {
         self.book().pending.len()
     }
 
-    /// Write any facts down.
+    /// Writes any facts down.
     pub(crate) fn note(&self, depot: &Shared, facts: &[Fact]) {
         assert!(self.enter(depot, &mut self.journal(), facts).is_ok());
     }

@@ -98,7 +98,7 @@ impl<L: Clone> Ledger<L> {
         }
     }
 
-    /// Take `bytes` for an allocation that is to be entered, or given back.
+    /// Takes `bytes` for an allocation that is to be entered, or given back.
     pub(crate) fn promise(
         &mut self,
         medium: Medium,
@@ -120,13 +120,13 @@ impl<L: Clone> Ledger<L> {
         Ok(())
     }
 
-    /// Enter what was promised.
+    /// Enters what was promised.
     pub(crate) fn enter(&mut self, id: LeaseId, entry: Entry<L>) {
         self.between -= 1;
         self.insert(id, entry);
     }
 
-    /// Take `bytes` more for an allocation that is live.
+    /// Takes `bytes` more for an allocation that is live.
     pub(crate) fn grow(&mut self, id: LeaseId, bytes: u64) -> Result<(), Refusal> {
         let medium = self.entries.get(&id).ok_or(Refusal::Ended)?.medium;
         let free_bytes = self.free_bytes(medium);
@@ -140,19 +140,19 @@ impl<L: Clone> Ledger<L> {
         Ok(())
     }
 
-    /// Give back what was promised or taken out: nothing of it is left.
+    /// Gives back what was promised or taken out: nothing of it is left.
     pub(crate) fn give_back(&mut self, medium: Medium, bytes: u64) {
         *self.taken(medium) -= bytes;
         self.between -= 1;
     }
 
-    /// Enter what an earlier run has promised, whether there is room for it or not.
+    /// Enters what an earlier run has promised, whether there is room for it or not.
     pub(crate) fn resume(&mut self, id: LeaseId, entry: Entry<L>) {
         *self.taken(entry.medium) += entry.bytes;
         self.insert(id, entry);
     }
 
-    /// Enter what has ended, or seems to have: it takes its space, and nobody takes it out before
+    /// Enters what has ended, or seems to have: it takes its space, and nobody takes it out before
     /// [`Ledger::ends_at`] is told.
     pub(crate) fn resume_doubtful(&mut self, id: LeaseId, entry: Entry<L>) {
         let ends = entry.ends;
@@ -173,7 +173,7 @@ impl<L: Clone> Ledger<L> {
         self.by_hash.contains_key(hash)
     }
 
-    /// Take space for what is no allocation any more and lies there still.
+    /// Takes space for what is no allocation any more and lies there still.
     pub(crate) fn occupy(&mut self, bytes: u64) {
         self.disk_taken += bytes;
     }
@@ -201,7 +201,7 @@ impl<L: Clone> Ledger<L> {
         Some((id, right, self.entries.get(&id)?))
     }
 
-    /// Let an allocation end later. False if it is not there any more.
+    /// Lets an allocation end later. False if it is not there any more.
     pub(crate) fn extend(&mut self, id: LeaseId, ends: Time, now: Time) -> bool {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.ends > now) else {
             return false;
@@ -212,7 +212,7 @@ impl<L: Clone> Ledger<L> {
         true
     }
 
-    /// Take an allocation out. Its space stays taken until it is given back.
+    /// Takes an allocation out. Its space stays taken until it is given back.
     pub(crate) fn take_out(&mut self, id: LeaseId) -> Option<Entry<L>> {
         let entry = self.entries.remove(&id)?;
         self.by_end.remove(&(entry.ends, id));
@@ -224,7 +224,7 @@ impl<L: Clone> Ledger<L> {
         Some(entry)
     }
 
-    /// Take out one that has ended.
+    /// Takes out one that has ended.
     pub(crate) fn take_ended(&mut self, now: Time) -> Option<(LeaseId, Entry<L>)> {
         let &(ends, id) = self.by_end.first()?;
         if ends > now {

@@ -217,7 +217,7 @@ pub enum ManageError {
 }
 
 impl Depot {
-    /// Store from `offset` on, by the capability to write.
+    /// Stores from `offset` on, by the capability to write.
     ///
     /// # Errors
     /// [`StoreError::NoLease`], and [`StoreError::Io`] if its file cannot be opened.
@@ -226,7 +226,7 @@ impl Depot {
         Writer::new(Arc::clone(&self.shared), lease, offset)
     }
 
-    /// Store these bytes at `offset`: when this returns, they are held. Those who call at the same
+    /// Stores these bytes at `offset`: when this returns, they are held. Those who call at the same
     /// time share the syncs.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Depot {
         written
     }
 
-    /// Read, by the capability to read.
+    /// Reads, by the capability to read.
     ///
     /// # Errors
     /// [`ReadError::NoLease`], and [`ReadError::Io`] if its file cannot be opened.
@@ -282,7 +282,7 @@ impl Depot {
         &self.shared.options
     }
 
-    /// Let a lease run for `length` from now on, or for longer if it does already. How long it runs.
+    /// Lets a lease run for `length` from now on, or for longer if it does already. How long it runs.
     pub fn extend(&self, manage: &Capability, length: Duration) -> Result<Duration, ManageError> {
         let shared = &self.shared;
         if length > shared.options.length_max {
@@ -301,7 +301,7 @@ impl Depot {
         Ok(ends.since(from.since_boot))
     }
 
-    /// Give an allocation up. Its space is free when this returns, and nobody reads it any more.
+    /// Gives an allocation up. Its space is free when this returns, and nobody reads it any more.
     pub fn release(&self, manage: &Capability) -> Result<(), ManageError> {
         let now = self.shared.clock.now().since_boot;
         let entry = {
@@ -332,7 +332,7 @@ impl Depot {
         Err(ManageError::Io(Arc::new(error)))
     }
 
-    /// Take away what has ended. How long it is until the next lease ends, if there is one: to be
+    /// Takes away what has ended. How long it is until the next lease ends, if there is one: to be
     /// called again then. Whatever happens, nothing that has ended can be read, and its space is
     /// found when somebody allocates; this gives it back to the file system.
     pub fn sweep(&self) -> Option<Duration> {
@@ -382,7 +382,7 @@ impl Shared {
         Ok(folder.names(id))
     }
 
-    /// Settle what is in doubt and can be by now.
+    /// Settles what is in doubt and can be by now.
     fn settle(&self, now: &Moment) {
         let mut leases = self.leases();
         for doubtful in std::mem::take(&mut leases.doubtful) {
@@ -400,7 +400,7 @@ impl Shared {
         }
     }
 
-    /// Take away what has ended by now, which is returned.
+    /// Takes away what has ended by now, which is returned.
     fn sweep(&self) -> swath_model::Time {
         let moment = self.clock.now();
         self.settle(&moment);
@@ -426,8 +426,8 @@ impl Shared {
         now
     }
 
-    /// Take away allocations that were taken out of the leases, and give their space back once no power
-    /// loss brings them back. Those that it could not be done with: they are still promised.
+    /// Takes away allocations that were taken out of the leases, and gives their space back once no
+    /// power loss brings them back. Those that it could not be done with: they are still promised.
     fn end(&self, entries: Vec<Entry<Arc<Lease>>>) -> Vec<(Entry<Arc<Lease>>, Unended)> {
         if entries.is_empty() {
             return Vec::new();

@@ -94,7 +94,7 @@ pub enum OpenError {
 }
 
 impl Depot {
-    /// Open the depot, and make it if it is new.
+    /// Opens the depot, and makes it if it is new.
     ///
     /// # Errors
     /// See [`OpenError`]. A damaged allocation is no error: it is set aside and named.
@@ -307,7 +307,7 @@ impl Recover<'_> {
         Ok(())
     }
 
-    /// Take away what has ended.
+    /// Takes away what has ended.
     fn over(&mut self, names: &Names, hashes: &[CapabilityHash; 3]) -> io::Result<()> {
         self.leases.ledger.note_ended(hashes);
         remove(self.steps, &names.journal)?;
@@ -350,7 +350,7 @@ fn is_possible(contents: &Contents) -> bool {
     (1..=SIZE_BYTES_MAX).contains(&contents.layout().size_bytes)
 }
 
-/// Make the file of an allocation that has nothing stored, and has none or not all of it.
+/// Makes the file of an allocation that has nothing stored, and has none or not all of it.
 fn remake(steps: &dyn Steps, names: &Names, contents: &Contents) -> io::Result<()> {
     let layout = contents.layout();
     let mut options = sys::no_follow();

@@ -134,7 +134,7 @@ impl Reader {
         })
     }
 
-    /// Read stored bytes from `offset` on into `bytes`: how many, at least one.
+    /// Reads stored bytes from `offset` on into `bytes`: how many, at least one.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, ReadError> {
         if bytes.is_empty() {
             return Ok(0);
@@ -148,7 +148,7 @@ impl Reader {
         Ok(count)
     }
 
-    /// Hash everything stored of `range` now, whatever was checked before: what does not fit any
+    /// Hashs everything stored of `range` now, whatever was checked before: what does not fit any
     /// more. It is not held from then on, and can be stored again.
     ///
     /// # Errors

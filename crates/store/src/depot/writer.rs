@@ -109,7 +109,7 @@ impl Writer {
         self.lease.layout.size_bytes
     }
 
-    /// Write the next bytes. They are held once a later [`Writer::commit`] has returned. After an
+    /// Writes the next bytes. They are held once a later [`Writer::commit`] has returned. After an
     /// error those before [`Writer::offset`] can still be committed.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         let range = Range::of_len(self.at, bytes.len() as u64);
@@ -140,7 +140,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Make everything written so far durable. When this returns, it is held: it survives `kill -9`
+    /// Makes everything written so far durable. When this returns, it is held: it survives `kill -9`
     /// and power loss, and can be read. In memory it is held at once, and lost with the program.
     /// Returns [`Writer::offset`].
     ///
@@ -206,7 +206,7 @@ impl Writer {
         Ok((gap, false))
     }
 
-    /// Write bytes that were claimed.
+    /// Writes bytes that were claimed.
     fn put(&mut self, part: Range, bytes: &[u8]) -> Result<(), StoreError> {
         if let Err(error) = self.file.write(part.start, bytes) {
             self.lease.book().writing.remove(part);
@@ -254,7 +254,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Hold `bytes` against what is held at `part`, and go on behind it. False if that turns out to
+    /// Holds `bytes` against what is held at `part`, and goes on behind it. False if that turns out to
     /// be damaged.
     fn compare(&mut self, part: Range, bytes: &[u8]) -> Result<bool, StoreError> {
         let mut held = vec![0; bytes.len()];

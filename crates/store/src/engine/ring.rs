@@ -46,7 +46,7 @@ struct Queue {
 }
 
 impl Ring {
-    /// Start the thread; fails where the kernel has or allows no io_uring.
+    /// Starts the thread; fails where the kernel has or allows no io_uring.
     ///
     /// `threads` take its place if the kernel cannot run jobs.
     pub(crate) fn start(
@@ -116,12 +116,12 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Make the event descriptor quiet again.
+    /// Makes the event descriptor quiet again.
     fn clear_wake(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
     }
 
-    /// Wait until the event descriptor is written to.
+    /// Waits until the event descriptor is written to.
     fn sleep(&self) {
         // A signal only makes the caller look again.
         let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], None);
@@ -281,7 +281,7 @@ impl Loop {
         }
     }
 
-    /// Hand a new job to the kernel.
+    /// Hands a new job to the kernel.
     fn begin(&mut self, job: Job) {
         let number = self.free.pop().unwrap_or_else(|| {
             self.jobs.push(None);
@@ -349,7 +349,7 @@ impl Loop {
         }
     }
 
-    /// Have a job done without the kernel's ring, from where it stands.
+    /// Has a job done without the kernel's ring, from where it stands.
     fn do_without(&mut self, mut job: Job) {
         let instead = self.instead.get_or_insert_with(|| {
             self.shared.left.store(true, Ordering::Relaxed);

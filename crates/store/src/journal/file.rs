@@ -39,7 +39,7 @@ pub(crate) enum AppendError {
 }
 
 impl JournalFile {
-    /// Create the journal with the state so far as its first records. The name is durable when
+    /// Creates the journal with the state so far as its first records. The name is durable when
     /// this returns.
     pub(crate) fn create<S: Sum>(
         steps: &dyn Steps,
@@ -70,7 +70,7 @@ impl JournalFile {
         Ok(journal)
     }
 
-    /// Go on with a journal that was read: cut what is not believed, append behind it.
+    /// Goes on with a journal that was read: cuts what is not believed, appends behind it.
     pub(crate) fn resume(
         steps: &dyn Steps,
         file: File,
@@ -85,7 +85,7 @@ impl JournalFile {
         Ok(JournalFile { file, end })
     }
 
-    /// Go on with a journal that was closed where it ends.
+    /// Goes on with a journal that was closed where it ends.
     pub(crate) fn reopen(names: &Names, end: JournalEnd) -> io::Result<JournalFile> {
         let file = sys::no_follow().read(true).write(true).open(&names.journal)?;
         Ok(JournalFile { file, end })
@@ -96,7 +96,7 @@ impl JournalFile {
         self.end
     }
 
-    /// Append `records` and make them durable; `state` becomes their sum.
+    /// Appends `records` and makes them durable; `state` becomes their sum.
     pub(crate) fn append<S: Sum>(
         &mut self,
         steps: &dyn Steps,
@@ -117,7 +117,7 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Append `records` and make them durable, for who keeps their sum elsewhere. One that is
+    /// Appends `records` and makes them durable, for who keeps their sum elsewhere. One that is
     /// broken has to be rewritten first.
     pub(crate) fn append_only<S: Sum>(
         &mut self,
@@ -152,7 +152,7 @@ impl JournalFile {
             && self.end.end_bytes / COMPACT_GROWTH > self.end.compact_bytes
     }
 
-    /// Rewrite it if that can be done: it is whole without it, so failing is no failure.
+    /// Rewrites it if that can be done: it is whole without it, so failing is no failure.
     pub(crate) fn shorten<S: Sum>(&mut self, steps: &dyn Steps, names: &Names, state: &S) {
         if let Err(AppendError::Io(error)) = self.compact(steps, names, state) {
             tracing::warn!(%error, journal = %names.journal.display(), "journal could not be shortened");
@@ -160,7 +160,7 @@ impl JournalFile {
         }
     }
 
-    /// Replace the journal by the shortest one that says the same.
+    /// Replaces the journal by the shortest one that says the same.
     pub(crate) fn compact<S: Sum>(
         &mut self,
         steps: &dyn Steps,
@@ -181,7 +181,7 @@ impl JournalFile {
     }
 }
 
-/// Write a new, synced journal of `state` to `path`, whatever was there.
+/// Writes a new, synced journal of `state` to `path`, whatever was there.
 fn write_new<S: Sum>(
     steps: &dyn Steps,
     path: &std::path::Path,

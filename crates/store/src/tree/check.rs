@@ -37,7 +37,7 @@ pub enum Wrong {
     Xattrs,
 }
 
-/// Tell what below `folder` is not as the index says, in its order. What the index lists as absent,
+/// Tells what below `folder` is not as the index says, in its order. What the index lists as absent,
 /// and what it does not list, is passed over. Of further names of a file the bytes are compared with
 /// the file's. Blocks.
 pub fn check_entries(

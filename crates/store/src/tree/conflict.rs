@@ -25,7 +25,7 @@ pub struct Conflict {
     pub is_sheltered: bool,
 }
 
-/// Find them, in the order of the index, which is complete. Of what may be replaced only those are
+/// Finds them, in the order of the index, which is complete. Of what may be replaced only those are
 /// told that hold what takes no part by this filter, or what another copy keeps there. Blocks.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ pub(super) fn conflicts(
     Ok(all)
 }
 
-/// Mark those that are, or hold, what is left out.
+/// Marks those that are, or hold, what is left out.
 fn shelter(all: &mut [Conflict], root: &Root, filter: &Filter) -> io::Result<()> {
     let options =
         WalkOptions { hard_links: false, filter: filter.clone(), ..WalkOptions::default() };

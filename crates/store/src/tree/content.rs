@@ -54,7 +54,7 @@ struct Wanted {
 }
 
 impl Content {
-    /// Look into a folder.
+    /// Looks into a folder.
     pub fn open(folder: &Path, index: Arc<RwLock<Index>>) -> io::Result<Content> {
         Ok(Content::below(Root::open(folder)?, index, Arc::default()))
     }

@@ -31,7 +31,7 @@ pub enum Change {
     Surplus,
 }
 
-/// Tell how a folder differs from the tree of `index`, which is complete, in the order of an index.
+/// Tells how a folder differs from the tree of `index`, which is complete, in the order of an index.
 /// What stays as it is `unchanged` says, and `links` whether further names of a file are to be such; a
 /// folder that is not there is empty. What the tree lists as absent is no difference, and neither
 /// is what `filter` leaves out or a copy that is not complete keeps, with the folders that hold such.

@@ -63,7 +63,7 @@ struct Patterns {
 }
 
 impl Filter {
-    /// Take what `include` matches (everything, if that is empty) but for what `exclude` does.
+    /// Takes what `include` matches (everything, if that is empty) but for what `exclude` does.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Filter, FilterError> {
         let all_bytes: usize = include.iter().chain(exclude).map(|text| text.len() + 1).sum();
         if all_bytes > PATTERNS_BYTES_MAX {
@@ -91,7 +91,7 @@ impl Filter {
         &self.exclude.texts
     }
 
-    /// Judge the entry of this path, with all folders that it lies in.
+    /// Judges the entry of this path, with all folders that it lies in.
     pub fn judge_whole(&self, path: &str, is_folder: bool) -> Verdict {
         let mut is_within = false;
         for (end, _) in path.match_indices('/') {
@@ -104,7 +104,7 @@ impl Filter {
         self.judge(path.as_bytes(), is_folder, is_within)
     }
 
-    /// Judge the entry of this path in a folder that takes part; `is_within` if that folder is
+    /// Judges the entry of this path in a folder that takes part; `is_within` if that folder is
     /// [in](Verdict::In) itself.
     pub(super) fn judge(&self, path: &[u8], is_folder: bool, is_within: bool) -> Verdict {
         if self.exclude.has(path, is_folder) {
@@ -192,7 +192,7 @@ mod tests {
         Filter::new(&texts(include), &texts(exclude))
     }
 
-    /// Judge a path as a walk does: from the top down.
+    /// Judges a path as a walk does: from the top down.
     fn is_in(filter: &Filter, path: &str) -> bool {
         let (path, is_folder) =
             path.strip_suffix('/').map_or((path, false), |folder| (folder, true));

@@ -60,7 +60,7 @@ impl Files {
         Files { links: Links::Follow, ..Files::new(root) }
     }
 
-    /// Open one.
+    /// Opens one.
     pub fn file(&mut self, path: &[u8]) -> io::Result<File> {
         if let Some(single) = &self.single {
             return self.root.file(single);
@@ -103,7 +103,7 @@ impl FolderCursor {
         FolderCursor { root: root.clone(), enter, path, ends, chain: Chain::new(enter) }
     }
 
-    /// Go to the folder of this path; the empty one is the root. `None` if it is not there.
+    /// Goes to the folder of this path; the empty one is the root. `None` if it is not there.
     pub fn to(&mut self, path: &[u8]) -> io::Result<Option<BorrowedFd<'_>>> {
         if path != self.path {
             self.back_to(self.common(path));
@@ -127,7 +127,7 @@ impl FolderCursor {
         self.to(path)?.ok_or_else(|| Errno::NOENT.into())
     }
 
-    /// Go up from a folder for good; answers it, so that it can be closed to all others.
+    /// Goes up from a folder for good; answers it, so that it can be closed to all others.
     pub fn leave(&mut self, path: &[u8]) -> io::Result<OwnedFd> {
         self.folder(path)?;
         let folder = match self.chain.leave() {
@@ -207,7 +207,7 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Remove all that lies in a folder.
+/// Removes all that lies in a folder.
 pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io::Result<()> {
     let mut chain = Chain::new(Enter::Open);
     // What is still to go in each folder on the way, from its end.
@@ -242,7 +242,7 @@ pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io:
     Ok(())
 }
 
-/// Open a folder, and let its owner write into it if that is us.
+/// Opens a folder, and lets its owner write into it if that is us.
 fn open_for_changes(above: BorrowedFd<'_>, name: &[u8]) -> io::Result<(OwnedFd, FileId)> {
     let folder = match open_below(above, name, FOLDER, Links::Refuse) {
         // Not even reading is allowed.
@@ -275,7 +275,7 @@ fn is_closed(found: &Statx) -> bool {
     mode_of(found) & OWNERS != OWNERS && found.stx_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Set the mode of what was opened as a mere place.
+/// Sets the mode of what was opened as a mere place.
 pub(super) fn set_mode_through(place: impl AsFd, mode: u32) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
     Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
@@ -312,7 +312,7 @@ impl Chain {
         }
     }
 
-    /// Go up by one; answers the folder that was the innermost, if there is one.
+    /// Goes up by one; answers the folder that was the innermost, if there is one.
     fn leave(&mut self) -> Option<io::Result<OwnedFd>> {
         let left = self.links.pop()?.folder?;
         if let Some(above) = self.links.last_mut()
@@ -326,7 +326,7 @@ impl Chain {
         Some(Ok(left))
     }
 
-    /// Go up until only so many are left.
+    /// Goes up until only so many are left.
     fn back_to(&mut self, count: usize) -> io::Result<()> {
         // Those that are open need no way up.
         let open =

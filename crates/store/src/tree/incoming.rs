@@ -29,7 +29,7 @@ pub struct Incoming {
 }
 
 impl Root {
-    /// Begin to receive a file that is to lie at this path, in a folder that is there already.
+    /// Begins to receive a file that is to lie at this path, in a folder that is there already.
     ///
     /// # Errors
     /// What the system says: `NotFound` without the folder, `FilesystemLoop` for a link on the way,
@@ -177,7 +177,7 @@ impl Drop for Incoming {
     }
 }
 
-/// Do something with a name that nothing has.
+/// Does something with a name that nothing has.
 fn with_own_name<T>(
     mut make: impl FnMut(&[u8]) -> rustix::io::Result<T>,
 ) -> io::Result<(T, Vec<u8>)> {

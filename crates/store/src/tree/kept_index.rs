@@ -22,7 +22,7 @@ pub struct KeptIndexWriter {
 }
 
 impl KeptIndexWriter {
-    /// Begin with a file that is to be at `path`, where nothing or an older one of its kind is.
+    /// Begins with a file that is to be at `path`, where nothing or an older one of its kind is.
     ///
     /// # Errors
     /// What the system says; `AlreadyExists` if something else is there.
@@ -116,7 +116,7 @@ pub struct KeptIndex {
 }
 
 impl KeptIndex {
-    /// Open one, and read its index.
+    /// Opens one, and reads its index.
     ///
     /// # Errors
     /// What the system says; `InvalidData` with a sentence if it is none, or was changed.

@@ -33,7 +33,7 @@ pub(super) enum Links {
 }
 
 impl Root {
-    /// Open a folder. Links that lead to it are followed.
+    /// Opens a folder. Links that lead to it are followed.
     ///
     /// # Errors
     /// What the system says, `NotADirectory` among it.
@@ -109,7 +109,7 @@ impl Root {
         Ok(kind_of(self.folder.as_fd(), name)? == Some(FileType::RegularFile))
     }
 
-    /// Open a file below it for reading, by its path with `/` between components. No link is
+    /// Opens a file below it for reading, by its path with `/` between components. No link is
     /// followed, and opening never waits (as it would for a pipe without a writer).
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Root {
         Ok(File::from(self.reach(path, READ, Links::Follow)?))
     }
 
-    /// Remove all that lies in it. What is mounted there, or whatever else will not go, is an error.
+    /// Removes all that lies in it. What is mounted there, or whatever else will not go, is an error.
     ///
     /// # Errors
     /// What the system says; `Interrupted` if `stop` says so first.
@@ -144,7 +144,7 @@ impl Root {
         &self.folder
     }
 
-    /// Open a folder below it for listing; the empty path is the root.
+    /// Opens a folder below it for listing; the empty path is the root.
     pub(super) fn folder(&self, path: &[u8], links: Links) -> rustix::io::Result<OwnedFd> {
         self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY, links)
     }
@@ -174,7 +174,7 @@ impl Root {
     }
 }
 
-/// Open what lies below a folder; the empty path is the folder.
+/// Opens what lies below a folder; the empty path is the folder.
 pub(super) fn open_below(
     folder: BorrowedFd<'_>,
     path: &[u8],
@@ -198,7 +198,7 @@ pub(super) fn open_below(
     Err(Errno::AGAIN)
 }
 
-/// Open a file in a folder for reading, links not followed. It never waits.
+/// Opens a file in a folder for reading, links not followed. It never waits.
 pub(super) fn file_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<File> {
     Ok(File::from(open_below(folder, name, READ, Links::Refuse)?))
 }
@@ -225,7 +225,7 @@ pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<
     }
 }
 
-/// Set the permission bits of what is of this name in a folder, if they are others.
+/// Sets the permission bits of what is of this name in a folder, if they are others.
 pub(super) fn set_mode(folder: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<()> {
     let place = open_below(folder, name, OFlags::PATH, Links::Refuse)?;
     let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)?;
@@ -235,7 +235,7 @@ pub(super) fn set_mode(folder: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Re
     Ok(())
 }
 
-/// Set the time of the last change of what is of this name in a folder, if it is another one.
+/// Sets the time of the last change of what is of this name in a folder, if it is another one.
 pub(super) fn set_mtime(folder: BorrowedFd<'_>, name: &[u8], mtime: Mtime) -> io::Result<()> {
     let here = AtFlags::SYMLINK_NOFOLLOW;
     let found = statx(folder, name, here, StatxFlags::MTIME)?.stx_mtime;

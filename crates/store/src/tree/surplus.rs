@@ -25,7 +25,7 @@ pub struct Surplus {
 }
 
 impl Surplus {
-    /// Add one that comes behind all others.
+    /// Adds one that comes behind all others.
     pub fn push(&mut self, path: &[u8]) {
         if self.count > 0 {
             let shared = common(&self.last, path);
@@ -37,7 +37,7 @@ impl Surplus {
         self.count += 1;
     }
 
-    /// Take the last one away.
+    /// Takes the last one away.
     fn pop(&mut self) {
         let (shared, start) = self.before.pop().unwrap_or_default();
         self.last.truncate(shared);
@@ -80,7 +80,7 @@ impl Stays {
     }
 }
 
-/// Remove from a folder what is surplus. Links are removed and not followed. What cannot be removed
+/// Removes from a folder what is surplus. Links are removed and not followed. What cannot be removed
 /// stays, and all else goes.
 ///
 /// # Errors

@@ -81,7 +81,7 @@ pub struct Unnameable {
     pub first: Option<Vec<u8>>,
 }
 
-/// Hand every entry below `root` to `take`, in the order of an index. What cannot be read is an
+/// Hands every entry below `root` to `take`, in the order of an index. What cannot be read is an
 /// entry too, of [`Kind::Absent`]; what copies that are not complete keep there is none.
 pub fn walk<E>(
     root: &Root,
@@ -351,7 +351,7 @@ impl Walk {
         [&self.path[..path_bytes], separator, name].concat()
     }
 
-    /// Hand over the open folders that were held back.
+    /// Hands over the open folders that were held back.
     fn hand_over_folders<E>(
         &mut self,
         take: &mut impl FnMut(&Entry<'_>) -> Result<(), E>,
@@ -401,7 +401,7 @@ impl Walk {
         }
     }
 
-    /// Have the threads begin with what comes next.
+    /// Has the threads begin with what comes next.
     fn look_ahead(&mut self) {
         let top = self.open.len() - 1;
         while self.open[top].later.len() < WINDOWS_AHEAD
@@ -543,7 +543,7 @@ impl Shared {
         Ok(Listed { folder: Arc::new(folder), xattrs, names: Arc::new(names), first })
     }
 
-    /// Look at some names from `from` on, in the order in which they lie on the device.
+    /// Looks at some names from `from` on, in the order in which they lie on the device.
     fn look(&self, folder: &OwnedFd, path: &[u8], names: &Names, from: usize) -> Vec<Found> {
         let to = (from + WINDOW_NAMES).min(names.len());
         let mut order: Vec<usize> = (from..to).collect();

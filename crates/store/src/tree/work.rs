@@ -59,7 +59,7 @@ impl<T: Send + 'static> Queue<T> {
         Queue { inner }
     }
 
-    /// Have something done; threads that sleep are woken once so much is waiting.
+    /// Has something done; threads that sleep are woken once so much is waiting.
     pub fn add(&self, work: impl FnOnce() -> T + Send + 'static, waiting_min: usize) -> Ticket<T> {
         let state = Mutex::new((State::Queued(Box::new(work)), false));
         let slot = Arc::new(Slot { state, done: Condvar::new() });
@@ -106,7 +106,7 @@ impl<T> Inner<T> {
 }
 
 impl<T> Slot<T> {
-    /// Do the work unless somebody has begun with it.
+    /// Does the work unless somebody has begun with it.
     fn run(&self) {
         let work = {
             let mut state = lock(&self.state);

@@ -68,7 +68,7 @@ impl Part {
     }
 }
 
-/// Fetch what is missing of `range` and read all of it; how many bytes were fetched, and how many
+/// Fetches what is missing of `range` and reads all of it; how many bytes were fetched, and how many
 /// of these found no room.
 fn read_all(entry: &Entry, key: &Key, range: Range) -> (u64, u64) {
     let (mut fetched, mut passed, mut at) = (0, 0, range.start);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// Change one byte of a file behind everybody's back.
+/// Changes one byte of a file behind everybody's back.
 fn flip(path: &Path, at: u64) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let mut byte = [0];

@@ -84,7 +84,7 @@ fn set(ranges: &[(u64, u64)]) -> RangeSet {
     ranges.iter().map(|&(start, end)| Range::new(start, end)).collect()
 }
 
-/// Read all of `range`, part by part.
+/// Reads all of `range`, part by part.
 fn read_all(reader: &Reader, range: Range) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; range.len() as usize];
     let mut at = 0;

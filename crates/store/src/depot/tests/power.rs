@@ -79,7 +79,7 @@ impl Disk {
             .collect()
     }
 
-    /// Cut the power a few times.
+    /// Cuts the power a few times.
     fn did(&self, step: &'static str) {
         self.steps.lock().unwrap().push(step);
         let mut truth = self.truth.lock().unwrap();

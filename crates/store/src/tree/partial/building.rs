@@ -39,7 +39,7 @@ struct Building {
 }
 
 impl Files {
-    /// Write the parts of one file that lie in `bytes`, which are those of the virtual file from
+    /// Writes the parts of one file that lie in `bytes`, which are those of the virtual file from
     /// `start` on.
     pub fn write(
         &self,
@@ -113,7 +113,7 @@ impl Files {
 }
 
 impl Table {
-    /// Close those that were not used for the longest time, if too many are open.
+    /// Closes those that were not used for the longest time, if too many are open.
     fn close_some(&mut self) {
         if self.open <= OPEN_MAX {
             return;
@@ -137,7 +137,7 @@ impl Table {
     }
 }
 
-/// Open a file of the partial folder of which a part comes, making it and its folders if need be.
+/// Opens a file of the partial folder of which a part comes, making it and its folders if need be.
 fn create(tree: &PartialTree, wanted: &Wanted, folders: &mut FolderCursor) -> io::Result<Data> {
     let (folder, name) = split(&wanted.path);
     let folder = folders.folder(folder)?;
@@ -146,7 +146,7 @@ fn create(tree: &PartialTree, wanted: &Wanted, folders: &mut FolderCursor) -> io
     Ok(Data::new(file, folder, name, wanted, &tree.directly))
 }
 
-/// Make a file of which all comes at once; whether it has its mode already, which saves a call for
+/// Makes a file of which all comes at once; whether it has its mode already, which saves a call for
 /// each of many small files.
 fn create_whole(
     tree: &PartialTree,
@@ -173,7 +173,7 @@ fn create_whole(
     Ok((Data::new(file, folder, name, wanted, &tree.directly), has_mode))
 }
 
-/// Make a file, or open the one that an earlier run left.
+/// Makes a file, or opens the one that an earlier run left.
 pub(super) fn make_file(folder: impl AsFd, name: &[u8], truncate: bool) -> io::Result<File> {
     let mut flags = FILE | OFlags::CREATE;
     if truncate {

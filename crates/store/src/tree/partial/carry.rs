@@ -21,7 +21,7 @@ pub(super) struct Carried {
     pub is_other: bool,
 }
 
-/// Compare two versions. Both lists are in the same order, so one pass over both finds all.
+/// Compares two versions. Both lists are in the same order, so one pass over both finds all.
 pub(super) fn over(old: &Index, durable: &RangeSet, new: &Index) -> Carried {
     let mut carried = Carried::default();
     let (mut olds, mut news) = (old.cursor(), new.cursor());

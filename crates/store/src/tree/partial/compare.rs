@@ -237,8 +237,8 @@ impl<'a> Linked<'a> {
     }
 }
 
-/// Take out of `durable` what no file of the partial folder holds any more: somebody may have removed, cut or
-/// written to files there since the journal vouched for them. Those that were complete had their
+/// Takes out of `durable` what no file of the partial folder holds any more: somebody may have removed,
+/// cut or written to files there since the journal vouched for them. Those that were complete had their
 /// times, if they were to have them; of the others nobody can say when they were written to last.
 pub(super) fn still_there(index: &Index, folder: &Root, has_times: bool, durable: &mut RangeSet) {
     let mut folders = FolderCursor::new(folder, Enter::Look);

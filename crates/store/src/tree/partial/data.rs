@@ -82,7 +82,7 @@ impl Data {
         &self.plain
     }
 
-    /// Write bytes at an offset; those that are to be a hole, and are one, stay it.
+    /// Writes bytes at an offset; those that are to be a hole, and are one, stay it.
     pub fn write(&self, bytes: &[u8], offset: u64, directly: &Directly) -> io::Result<()> {
         let Some(size_bytes) = self.sparse_bytes else {
             return self.store(bytes, offset, directly);

@@ -33,7 +33,7 @@ pub struct Finished {
 }
 
 impl PartialTree {
-    /// Make what has no bytes, and give everything its final name, but for the files with these
+    /// Makes what has no bytes, and gives everything its final name, but for the files with these
     /// numbers (ascending), which are not right and go. The index must be complete.
     ///
     /// # Errors
@@ -161,7 +161,8 @@ impl PartialTree {
         Ok(())
     }
 
-    /// Remove what is at `path` in the partial folder: a file, a link or an empty folder, if it is there.
+    /// Removes what is at `path` in the partial folder: a file, a link or an empty folder, if it is
+    /// there.
     pub(super) fn remove(
         &self,
         path: &[u8],

@@ -16,7 +16,7 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::root::Root;
 
 impl PartialTree {
-    /// Make them, of files that lie in the partial folder or stay at the destination.
+    /// Makes them, of files that lie in the partial folder or stay at the destination.
     pub(super) fn link(&self, without: &[u64]) -> Result<(), PartialError> {
         let index = self.index();
         if index.counts().hard_links == 0 {
@@ -148,7 +148,7 @@ fn copies(index: &Index, unchanged: &Unchanged) -> HashMap<u64, u64> {
     copies
 }
 
-/// Open a file of ours, which may have got a mode that does not let even us read it.
+/// Opens a file of ours, which may have got a mode that does not let even us read it.
 pub(super) fn open_for_reading(
     folder: BorrowedFd<'_>,
     name: &[u8],

@@ -24,7 +24,7 @@ pub(super) enum Marked {
     This,
 }
 
-/// Write the mark of this partial folder into its file.
+/// Writes the mark of this partial folder into its file.
 pub(super) fn write(mut mark: &File, folder: impl AsFd) -> io::Result<()> {
     let text = [TEXT, of(folder, mark)?.as_bytes()].concat();
     mark.write_all(&text)?;

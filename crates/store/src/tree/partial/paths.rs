@@ -203,7 +203,7 @@ impl Paths {
         Some(Moving { index, without })
     }
 
-    /// Make the partial folder, or open the one that is there. Nobody else may use it meanwhile.
+    /// Makes the partial folder, or opens the one that is there. Nobody else may use it meanwhile.
     pub fn open_folder(&self) -> Result<Root, PartialError> {
         let failed =
             |doing| move |source| PartialError::Io { doing, path: self.names.part.clone(), source };
@@ -344,7 +344,7 @@ impl Paths {
         (found.is_file() && !is_planted(&found, &folder_of(path))).then_some(file)
     }
 
-    /// Forget what an earlier run left.
+    /// Forgets what an earlier run left.
     pub fn clear(&self, root: &Root, stop: &dyn Fn() -> bool) -> Result<(), PartialError> {
         self.forget_journal();
         root.empty(stop).map_err(|source| match source.kind() {
@@ -359,7 +359,7 @@ impl Paths {
         let _ = std::fs::remove_file(&self.mark);
     }
 
-    /// Let the partial folder go if there is nothing in it and nothing to go on with.
+    /// Lets the partial folder go if there is nothing in it and nothing to go on with.
     pub fn give_back(&self, root: &Root) {
         let is_idle = !self.is_left() && is_at(root, &self.names.part);
         if is_idle && std::fs::remove_dir(&self.names.part).is_ok() {
@@ -376,7 +376,7 @@ impl Paths {
         }
     }
 
-    /// Begin a journal that vouches for these ranges of the virtual file of `index`, which is
+    /// Begins a journal that vouches for these ranges of the virtual file of `index`, which is
     /// complete; a copy of it is kept, for a run whose source has another one. What is there of an
     /// earlier run holds until this returns.
     pub fn begin_journal(

@@ -14,7 +14,7 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::rights;
 use crate::tree::root::Root;
 
-/// Look whether a tree can be received at `destination`: it is a folder or nothing that may be written
+/// Looks whether a tree can be received at `destination`: it is a folder or nothing that may be written
 /// to or made, and nothing of another kind is in the way, or it may be replaced, which is all that does
 /// not hold what this filter leaves out. The index must be complete. Blocks.
 pub fn check_destination(
@@ -39,7 +39,7 @@ pub fn check_destination(
     }
 }
 
-/// Look whether this user may give names in all folders of `destination` that get any, and open what
+/// Looks whether this user may give names in all folders of `destination` that get any, and opens what
 /// else of the tree is there. The index must be complete. Blocks.
 ///
 /// # Errors
@@ -57,7 +57,7 @@ pub fn check_rights(
     }
 }
 
-/// Look whether there is room at `destination` for what of the tree (or the single file of this name)
+/// Looks whether there is room at `destination` for what of the tree (or the single file of this name)
 /// does not stay there as it is, as far as that can be known before it comes: where an earlier run has
 /// left something it is not. `transfer_bytes` says how many bytes are fetched for so many of the
 /// virtual file. The index must be complete. Blocks.
@@ -81,7 +81,7 @@ pub fn check_space(
 }
 
 impl PartialTree {
-    /// Look whether all names can be given: nothing of another kind is in the way, or it may be
+    /// Looks whether all names can be given: nothing of another kind is in the way, or it may be
     /// [replaced](PartialTree::replace). The index must be complete.
     ///
     /// # Errors

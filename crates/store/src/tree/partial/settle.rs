@@ -30,7 +30,7 @@ pub(super) enum InTheWay {
 }
 
 impl PartialTree {
-    /// Move everything to its destination, and give folders their attributes. Answers, too, whether
+    /// Moves everything to its destination, and gives folders their attributes. Answers, too, whether
     /// there is nothing new right below the destination.
     pub(super) fn settle_at(
         &self,
@@ -46,8 +46,8 @@ impl PartialTree {
         Ok((self.settled(settling.finished, without), is_same_top))
     }
 
-    /// Give the folders of a partial folder that becomes the destination as it is their attributes: large trees
-    /// by a few threads.
+    /// Gives the folders of a partial folder that becomes the destination as it is their attributes:
+    /// large trees by a few threads.
     pub(super) fn settle_here(&self, without: &[u64]) -> Result<Finished, PartialError> {
         let index: &Index = &self.index();
         let entries = index.entries();
@@ -216,7 +216,7 @@ impl<'a> Settling<'a> {
         Ok(())
     }
 
-    /// Move it there; `false` if there is nothing that could have its name.
+    /// Moves it there; `false` if there is nothing that could have its name.
     fn give_name(&mut self, item: &Item<'_>) -> io::Result<bool> {
         let (above, name) = split(item.path);
         let to = self.to.folder(above)?;

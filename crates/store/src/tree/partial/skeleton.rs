@@ -14,7 +14,7 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::root::times;
 
 impl PartialTree {
-    /// Make what has no bytes. The index must be complete, and may have nothing that an unfinished
+    /// Makes what has no bytes. The index must be complete, and may have nothing that an unfinished
     /// copy left.
     pub(super) fn make_skeleton(&self) -> Result<(), PartialError> {
         let mut folders = FolderCursor::new(&self.root, Enter::Make);

@@ -13,8 +13,8 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::xattrs::{self, XattrLoss};
 
 impl PartialTree {
-    /// Give files of the partial folder theirs, but for those with these numbers (ascending). All of them are
-    /// there.
+    /// Gives files of the partial folder theirs, but for those with these numbers (ascending). All of
+    /// them are there.
     pub(super) fn set_xattrs(&self, without: &[u64]) -> Result<(), PartialError> {
         if !self.preserve.xattrs {
             return Ok(());
@@ -40,7 +40,7 @@ impl PartialTree {
         Ok(())
     }
 
-    /// Give those of an entry to the file of this name.
+    /// Gives those of an entry to the file of this name.
     pub(super) fn put_xattrs_at(
         &self,
         number: u64,
@@ -56,7 +56,7 @@ impl PartialTree {
         }
     }
 
-    /// Give those of an entry to what is open. What cannot be done is remembered, and no reason not to
+    /// Gives those of an entry to what is open. What cannot be done is remembered, and no reason not to
     /// have the rest.
     pub(super) fn put_xattrs(&self, number: u64, file: impl AsFd, wanted: &Xattrs<'_>) {
         if !self.preserve.xattrs {
