@@ -79,7 +79,7 @@ struct Shared {
 }
 
 /// How one buffer is to be moved.
-pub(crate) struct Way {
+pub(crate) struct TransferOptions {
     pub(crate) direction: Direction,
     /// Past the page cache; offset and length have to be aligned then.
     pub(crate) direct: bool,
@@ -227,13 +227,13 @@ impl Disk {
     /// Moves `bytes` bytes between `buffer` and `file`.
     pub(crate) async fn transfer(
         &self,
-        way: Way,
+        options: TransferOptions,
         file: &Arc<DataFile>,
         offset: u64,
         bytes: usize,
         buffer: Buffer,
     ) -> (Option<Buffer>, io::Result<usize>) {
-        let Way { direction, direct, turn } = way;
+        let TransferOptions { direction, direct, turn } = options;
         if let (Some(faults), Direction::Write) = (&self.faults, direction)
             && let Err(error) = faults.before_write(offset, bytes)
         {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use swath_model::{Buffer, Range, RangeSet};
 
 use crate::data_file::DataFile;
-use crate::disk::{Disk, Way};
+use crate::disk::{Disk, TransferOptions};
 use crate::engine::{Direction, Turn};
 use crate::journal::{JournalFile, State};
 use crate::names::Names;
@@ -241,9 +241,9 @@ impl Target {
             }
             let length = direct_bytes.unwrap_or(bytes);
             let direct = direct_bytes.is_some();
-            let way = Way { direction: Direction::Write, direct, turn };
+            let options = TransferOptions { direction: Direction::Write, direct, turn };
             let (buffer, outcome) =
-                inner.disk.transfer(way, &inner.file, offset, length, data).await;
+                inner.disk.transfer(options, &inner.file, offset, length, data).await;
             match (buffer, outcome) {
                 (Some(buffer), Ok(_)) => {
                     inner.progress().written.insert(range);
@@ -288,8 +288,9 @@ impl Target {
         let turn = inner.turn(direct_bytes.is_some()).await;
         let length = direct_bytes.unwrap_or(wanted);
         let direct = direct_bytes.is_some();
-        let way = Way { direction: Direction::Read, direct, turn };
-        let (buffer, outcome) = inner.disk.transfer(way, &inner.file, offset, length, into).await;
+        let options = TransferOptions { direction: Direction::Read, direct, turn };
+        let (buffer, outcome) =
+            inner.disk.transfer(options, &inner.file, offset, length, into).await;
         let failed = |source| ReadError { path: inner.names.shown.clone(), offset, source };
         let count = outcome.map_err(failed)?;
         let Some(mut buffer) = buffer else { return Err(failed(io::Error::other("no buffer"))) };

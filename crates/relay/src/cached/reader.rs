@@ -10,7 +10,7 @@ use swath_store::cache::{Entry, Fetch, Part, Step};
 
 use super::addresses::Address;
 use super::fetcher::{Job, Jobs};
-use super::version::{Version, Wish};
+use super::version::{Interest, Version};
 
 /// Somebody who reads a range.
 pub(super) struct Reader {
@@ -25,7 +25,7 @@ pub(super) struct Reader {
     /// What is not here cannot be kept.
     is_full: bool,
     jobs: Jobs,
-    wish: Wish,
+    interest: Interest,
     tries: u32,
     how: CacheStatus,
 }
@@ -74,7 +74,7 @@ pub(super) struct ReaderOptions {
 impl Reader {
     pub fn new(options: ReaderOptions, entry: Entry, range: Range) -> Reader {
         let ReaderOptions { address, version, via, jobs } = options;
-        let wish = Wish::new(&version, aligned(range, version.size_bytes));
+        let interest = Interest::new(&version, aligned(range, version.size_bytes));
         Reader {
             version,
             via,
@@ -85,7 +85,7 @@ impl Reader {
             claimed: 0,
             is_full: false,
             jobs,
-            wish,
+            interest,
             tries: 0,
             how: CacheStatus::Hit,
         }
@@ -112,7 +112,7 @@ impl Reader {
                     self.at = part.range.end;
                     self.tries = 0;
                     let rest = Range::new(self.at, self.end.max(self.at));
-                    self.wish.only(aligned(rest, self.version.size_bytes));
+                    self.interest.only(aligned(rest, self.version.size_bytes));
                     return Ok(Read::Part(part));
                 }
                 _ if self.version.is_over() => return Ok(Read::Cut),

@@ -23,8 +23,8 @@ pub(super) struct Request {
     head: Head,
     /// `https://host:port`, as the client knows it.
     base: String,
-    listing: listing::Wish,
-    shown: listing::Shown,
+    listing: listing::View,
+    server: listing::ServerInfo,
     follow_links: bool,
     digests: Arc<Digests>,
     sizes: Sizes,
@@ -35,8 +35,8 @@ impl Request {
         Arc::new(Request {
             head: head.clone(),
             base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
-            listing: listing::Wish::of(head),
-            shown: listing::Shown::of(site, head),
+            listing: listing::View::of(head),
+            server: listing::ServerInfo::of(site, head),
             follow_links: site.follow_links,
             digests: Arc::clone(&site.digests),
             sizes: site.sizes.clone(),
@@ -67,7 +67,7 @@ impl Request {
                 path,
                 &target.path,
                 &self.listing,
-                &self.shown,
+                &self.server,
                 &self.sizes,
                 self.follow_links,
             ));

@@ -8,7 +8,6 @@
 //! not synced before), and a copy of the index says which files they belong to. All methods block.
 
 mod building;
-mod carry;
 mod compare;
 mod data;
 mod error;
@@ -17,6 +16,7 @@ mod further;
 mod mark;
 mod paths;
 mod preflight;
+mod reuse;
 mod settle;
 mod skeleton;
 mod xattrs;
@@ -41,9 +41,9 @@ use super::xattrs::XattrLoss;
 use crate::journal::{JournalFile, Record, State};
 use crate::steps::SystemSteps;
 use building::Files;
-use carry::Carried;
 use data::Directly;
 use paths::Paths;
+use reuse::Reusable;
 use settle::InTheWay;
 
 pub use compare::{Same, Unchanged};
@@ -203,7 +203,7 @@ impl PartialTree {
             tree.completed_earlier = Some(finished.closed);
             return Ok(tree);
         }
-        let mut left = if resume { paths.recover(&read(&index)) } else { Carried::default() };
+        let mut left = if resume { paths.recover(&read(&index)) } else { Reusable::default() };
         if left.is_other {
             return Err(PartialError::OtherTree { folder: paths.names.part.clone() });
         }

@@ -11,8 +11,8 @@ use swath_model::RangeSet;
 use swath_model::index::{Index, Mtime, Reader};
 
 use super::PartialError;
-use super::carry::{self, Carried};
 use super::mark::{self, Marked};
+use super::reuse::{self, Reusable};
 use crate::Identity;
 use crate::journal::{AppendError, JournalFile, Record, Recovery, State, Sum as _, recover};
 use crate::names::{Names, folder_of};
@@ -294,12 +294,12 @@ impl Paths {
 
     /// What the journal vouches for, in the virtual file of `index`, and what is in the partial folder that
     /// does not belong there any more.
-    pub fn recover(&self, index: &Index) -> Carried {
-        let Some((durable, old)) = self.left() else { return Carried::default() };
+    pub fn recover(&self, index: &Index) -> Reusable {
+        let Some((durable, old)) = self.left() else { return Reusable::default() };
         if old.digests() == index.digests() {
-            return Carried { durable, ..Carried::default() };
+            return Reusable { durable, ..Reusable::default() };
         }
-        carry::over(&old, &durable, index)
+        reuse::find(&old, &durable, index)
     }
 
     /// What the journal vouches for, and the index in which it counts.

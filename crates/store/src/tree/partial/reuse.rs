@@ -9,7 +9,7 @@ use crate::tree::differ::order;
 
 /// What of an earlier version is of use for the new one.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Carried {
+pub(super) struct Reusable {
     /// Of the bytes that were durable, those of files that are the same (path, size, mode, time, extents):
     /// where they lie in the new virtual file.
     pub durable: RangeSet,
@@ -22,8 +22,8 @@ pub(super) struct Carried {
 }
 
 /// Compares two versions. Both lists are in the same order, so one pass over both finds all.
-pub(super) fn over(old: &Index, durable: &RangeSet, new: &Index) -> Carried {
-    let mut carried = Carried::default();
+pub(super) fn find(old: &Index, durable: &RangeSet, new: &Index) -> Reusable {
+    let mut reusable = Reusable::default();
     let (mut olds, mut news) = (old.cursor(), new.cursor());
     let mut before = olds.next().map(Known::of);
     let mut has_common = false;
@@ -31,27 +31,27 @@ pub(super) fn over(old: &Index, durable: &RangeSet, new: &Index) -> Carried {
         while let Some(known) =
             before.take_if(|known| order(&known.path, item.path) == Ordering::Less)
         {
-            carried.gone.push(known.path);
+            reusable.gone.push(known.path);
             before = olds.next().map(Known::of);
         }
         let Some(known) = before.take_if(|known| known.path == item.path) else { continue };
         before = olds.next().map(Known::of);
         has_common |= known.kind != Kind::Folder;
         if nature(&known.kind) != nature(&item.entry.kind) {
-            carried.gone.push(known.path);
+            reusable.gone.push(known.path);
         } else if known.is_same(&item) {
             for range in durable.within(known.range) {
                 let from = item.start + (range.start - known.range.start);
-                carried.durable.insert(Range::of_len(from, range.len()));
+                reusable.durable.insert(Range::of_len(from, range.len()));
             }
         }
     }
     while let Some(known) = before {
-        carried.gone.push(known.path);
+        reusable.gone.push(known.path);
         before = olds.next().map(Known::of);
     }
-    carried.is_other = !has_common && !durable.is_empty();
-    carried
+    reusable.is_other = !has_common && !durable.is_empty();
+    reusable
 }
 
 /// What one may become another of without going first.
@@ -118,20 +118,20 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_are_the_same_are_carried_over() {
+    fn only_files_that_are_the_same_are_reused() {
         let old = index(&[("a", 100, 1), ("b", 0, 1), ("x", 50, 1), ("y", 60, 1), ("../c", 70, 1)]);
         // "a" changed, "ab" is new, "b/x" moved up by that, "b/y" went, "c" is newer.
         let new =
             index(&[("a", 100, 2), ("ab", 30, 1), ("b", 0, 9), ("x", 50, 1), ("../c", 70, 2)]);
         let all = RangeSet::full(280);
-        let carried: Vec<Range> = over(&old, &all, &new).durable.iter().collect();
-        assert_eq!(carried, [Range::new(130, 180)]);
+        let reusable: Vec<Range> = find(&old, &all, &new).durable.iter().collect();
+        assert_eq!(reusable, [Range::new(130, 180)]);
         let some = RangeSet::from(Range::new(90, 110));
-        let carried: Vec<Range> = over(&old, &some, &new).durable.iter().collect();
-        assert_eq!(carried, [Range::new(130, 140)]);
-        let same = over(&old, &all, &old);
+        let reusable: Vec<Range> = find(&old, &some, &new).durable.iter().collect();
+        assert_eq!(reusable, [Range::new(130, 140)]);
+        let same = find(&old, &all, &old);
         assert_eq!((same.durable.total_bytes(), same.gone.len()), (280, 0));
-        assert_eq!(over(&index(&[]), &RangeSet::new(), &new), Carried::default());
+        assert_eq!(find(&index(&[]), &RangeSet::new(), &new), Reusable::default());
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let old = index(&[("a", 100, 1), ("b", 0, 1), ("x", 50, 1), ("../c", 70, 1), ("d", 9, 1)]);
         // "a" is a folder now, and "b" is not there any more.
         let new = index(&[("a", 0, 1), ("y", 100, 1), ("../c", 70, 1)]);
-        let gone = over(&old, &RangeSet::full(229), &new).gone;
+        let gone = find(&old, &RangeSet::full(229), &new).gone;
         assert_eq!(gone, [&b"a"[..], b"b", b"b/x", b"d"]);
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn a_tree_of_which_no_file_is_there_any_more_is_another_one() {
         let old = index(&[("a", 100, 1), ("b", 0, 1), ("x", 50, 1)]);
         let is_other = |new: &[(&str, u64, i64)], durable: &RangeSet| {
-            over(&old, durable, &index(new)).is_other
+            find(&old, durable, &index(new)).is_other
         };
         let all = RangeSet::full(150);
         assert!(is_other(&[], &all));
