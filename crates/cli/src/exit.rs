@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use swath_model::path::visible;
 
 use swath_model::units;
-use swath_store::tree::{Conflict, StageError};
+use swath_store::tree::{Conflict, PartialError};
 use swath_store::{FileKind, FinishError, OpenError};
 use swath_transfer::sending::InTheWay;
 use swath_transfer::{GetError, LaneError};
@@ -95,7 +95,7 @@ pub fn warn(message: &str) {
 pub fn of(error: &GetError, come_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
-        GetError::Tree(StageError::OtherTree { .. }) => Exit::Incomplete,
+        GetError::Tree(PartialError::OtherTree { .. }) => Exit::Incomplete,
         GetError::Open(_)
         | GetError::Present { .. }
         | GetError::Tree(_)
@@ -138,20 +138,20 @@ pub fn words(error: &GetError) -> String {
             units::bytes(*needed_bytes),
             units::bytes(*available_bytes)
         ),
-        GetError::Tree(StageError::NoRoom { path, needed_bytes, free_bytes }) => format!(
+        GetError::Tree(PartialError::NoRoom { path, needed_bytes, free_bytes }) => format!(
             "{} needs {} more, but only {} are free",
             path.display(),
             units::bytes(*needed_bytes),
             units::bytes(*free_bytes)
         ),
-        GetError::Tree(error @ StageError::OtherTree { .. }) => format!(
+        GetError::Tree(error @ PartialError::OtherTree { .. }) => format!(
             "{error}; it is kept, and the same command goes on once the source has them again (to begin anew without it: --no-resume)"
         ),
-        GetError::Tree(StageError::InTheWay { destination, conflicts }) => {
+        GetError::Tree(PartialError::InTheWay { destination, conflicts }) => {
             let words = in_the_way(&destination.display().to_string(), conflicts);
             format!("{words}, and {}", advice_on(InTheWay::of(conflicts)))
         }
-        GetError::Tree(StageError::Closed { destination, folders }) => {
+        GetError::Tree(PartialError::Closed { destination, folders }) => {
             closed(&destination.display().to_string(), folders)
         }
         _ => chain(error),

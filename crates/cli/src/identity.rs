@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use swath_jobs::is_token;
 use swath_model::digest::{Algorithm, Hasher};
 use swath_serve::{Identity, Tls, new_token};
-use swath_state::Place;
+use swath_state::Location;
 
 use crate::exit::{chain, warn};
 use crate::remember;
@@ -23,8 +23,8 @@ use crate::serve::machine;
 /// The folder of what swath remembers, if it may remember anything.
 pub fn state_folder() -> Option<PathBuf> {
     match remember::place() {
-        Place::At(path) => Some(path.parent().unwrap_or(Path::new("")).to_owned()),
-        Place::Off | Place::Homeless => None,
+        Location::At(path) => Some(path.parent().unwrap_or(Path::new("")).to_owned()),
+        Location::Off | Location::Homeless => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use clap::{Args, ValueHint};
 use swath_jobs::{Address, Environment, RouteChoice, Routes, SecretRef, token_in};
-use swath_state::{Place, State};
+use swath_state::{Location, State};
 use swath_transfer::RelayAccess;
 
 use crate::config::{self, Config, ConfigError, Relay, RouteWish, Wrong};
@@ -133,8 +133,8 @@ pub fn access(relay: Relay) -> Result<RelayAccess, Failure> {
 /// What earlier transfers have learnt; whatever is wrong with it is told and does not matter.
 fn remembered() -> Option<State> {
     match remember::place() {
-        Place::At(path) => Some(remember::open(&path)),
-        Place::Off | Place::Homeless => None,
+        Location::At(path) => Some(remember::open(&path)),
+        Location::Off | Location::Homeless => None,
     }
 }
 

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::path::Path;
 
-use swath_state::{Place, State, Warning};
+use swath_state::{Location, State, Warning};
 
 use crate::exit::warn;
 
 /// Where it is remembered, if anywhere.
-pub fn place() -> Place {
-    swath_state::place(|name| std::env::var_os(name))
+pub fn place() -> Location {
+    swath_state::locate(|name| std::env::var_os(name))
 }
 
 /// Open it to be looked at, and whether what it says could be read: of a file that is locked, of a

@@ -39,7 +39,7 @@ pub enum Decision {
 }
 
 impl Conditions<'_> {
-    /// Decide in the order of section 13.2.2. `is_read` says that the method is GET or HEAD.
+    /// Decides in the order of section 13.2.2. `is_read` says that the method is GET or HEAD.
     pub fn decide(&self, current: Current<'_>, is_read: bool) -> Decision {
         if let Some(tags) = self.if_match {
             if !names(tags, current.etag, Etag::matches_strongly) {

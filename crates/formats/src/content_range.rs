@@ -2,7 +2,7 @@
 
 use swath_model::range::Range;
 
-use crate::text::{shown, trim_blanks};
+use crate::text::{number, shown, trim_blanks};
 
 /// Which bytes a response carries, and of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +62,6 @@ pub enum ContentRangeError {
         /// The value, shortened.
         value: String,
     },
-}
-
-/// Digits only: `u64`'s own parser takes a sign.
-fn number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 const SHOWN_CHARS: usize = 80;

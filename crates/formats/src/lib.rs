@@ -39,4 +39,4 @@ pub use mirror_url::mirror_url;
 pub use netrc::Netrc;
 pub use network::{Network, NetworkError};
 pub use proxy_status::ProxyFault;
-pub use text::{field_text, trim_blanks};
+pub use text::{field_text, number, trim_blanks};

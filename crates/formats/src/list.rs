@@ -40,85 +40,64 @@ pub struct Item {
 }
 
 /// Why a file of the list cannot be fetched, and the line. Reading goes on with the next file,
-/// except after [`ListError::Read`].
+/// except after [`ListProblem::Read`].
 #[derive(Debug, thiserror::Error)]
-pub enum ListError {
+#[error("line {line}: {problem}")]
+pub struct ListError {
+    /// The line.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: ListProblem,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, thiserror::Error)]
+pub enum ListProblem {
     /// The list cannot be read.
-    #[error("line {line}: cannot be read: {source}")]
-    Read {
-        /// The line.
-        line: u64,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("cannot be read: {0}")]
+    Read(io::Error),
     /// A line is too long.
-    #[error("line {line}: longer than {LINE_BYTES_MAX} bytes")]
-    TooLong {
-        /// The line.
-        line: u64,
-    },
+    #[error("longer than {LINE_BYTES_MAX} bytes")]
+    TooLong,
     /// A line is not UTF-8.
-    #[error("line {line}: not UTF-8")]
-    NotUtf8 {
-        /// The line.
-        line: u64,
-    },
+    #[error("not UTF-8")]
+    NotUtf8,
     /// No mirror of the file can be fetched.
-    #[error("line {line}: {text:?}: {reason}")]
+    #[error("{text:?}: {reason}")]
     NoMirror {
-        /// The line.
-        line: u64,
         /// The first of them, shortened.
         text: String,
         /// Why not.
         reason: MirrorUrlError,
     },
     /// More of one option than one file can have.
-    #[error("line {line}: more than {max} lines '{option}' for one file")]
+    #[error("more than {max} lines '{option}' for one file")]
     TooMany {
-        /// The line.
-        line: u64,
         /// The option.
         option: &'static str,
         /// How many are read.
         max: usize,
     },
     /// An option before any file.
-    #[error("line {line}: an option (a line that begins with a space) belongs below a file")]
-    NoFile {
-        /// The line.
-        line: u64,
-    },
+    #[error("an option (a line that begins with a space) belongs below a file")]
+    NoFile,
     /// An option without `=`.
-    #[error("line {line}: an option is written NAME=VALUE")]
-    Option {
-        /// The line.
-        line: u64,
-    },
+    #[error("an option is written NAME=VALUE")]
+    Option,
     /// `out` is not safe.
-    #[error("line {line}: the name {name:?} is refused: {why}")]
+    #[error("the name {name:?} is refused: {why}")]
     Out {
-        /// The line.
-        line: u64,
         /// The name, shortened.
         name: String,
         /// What is wrong with it.
         why: PathError,
     },
     /// `header` is none.
-    #[error("line {line}: a header is written header=NAME: VALUE")]
-    Header {
-        /// The line.
-        line: u64,
-    },
+    #[error("a header is written header=NAME: VALUE")]
+    Header,
     /// `checksum` cannot be read.
-    #[error("line {line}: checksum: {why}")]
-    Checksum {
-        /// The line.
-        line: u64,
-        /// What is wrong with it.
-        why: DigestError,
-    },
+    #[error("checksum: {0}")]
+    Checksum(#[from] DigestError),
 }
 
 /// An iterator over the files of a list.
@@ -137,22 +116,25 @@ impl<R: BufRead> List<R> {
         List { input, line: 0, bytes: Vec::new(), pending: None, ended: false }
     }
 
+    fn error(&self, problem: ListProblem) -> ListError {
+        ListError { line: self.line, problem }
+    }
+
     /// Reads the next line into `bytes`; false at the end.
-    fn read_line(&mut self) -> Result<bool, ListError> {
+    fn read_line(&mut self) -> Result<bool, ListProblem> {
         self.bytes.clear();
         self.line += 1;
-        let line = self.line;
         let mut limited = (&mut self.input).take(LINE_BYTES_MAX as u64 + 1);
         match limited.read_until(b'\n', &mut self.bytes) {
             Ok(0) => return Ok(false),
             Ok(_) => {}
-            Err(source) => return Err(ListError::Read { line, source }),
+            Err(error) => return Err(ListProblem::Read(error)),
         }
         if self.bytes.last() == Some(&b'\n') {
             self.bytes.pop();
         } else if self.bytes.len() > LINE_BYTES_MAX {
-            self.skip_line().map_err(|source| ListError::Read { line, source })?;
-            return Err(ListError::TooLong { line });
+            self.skip_line().map_err(ListProblem::Read)?;
+            return Err(ListProblem::TooLong);
         }
         if self.bytes.last() == Some(&b'\r') {
             self.bytes.pop();
@@ -186,32 +168,33 @@ impl<R: BufRead> List<R> {
         if !self.bytes.starts_with(b" ") && !self.bytes.starts_with(b"\t") {
             let item = match str::from_utf8(&self.bytes) {
                 Ok(text) => mirrors(text, line),
-                Err(_) => Err(ListError::NotUtf8 { line }),
+                Err(_) => Err(ListProblem::NotUtf8),
             };
+            let item = item.map_err(|problem| self.error(problem));
             return self.pending.replace(item);
         }
-        let error = match &mut self.pending {
-            None => return Some(Err(ListError::NoFile { line })),
+        let problem = match &mut self.pending {
+            None => return Some(Err(self.error(ListProblem::NoFile))),
             // The file is lost already; its options are passed over.
             Some(Err(_)) => return None,
             Some(Ok(item)) => match str::from_utf8(&self.bytes) {
-                Ok(text) => option(item, text.trim(), line).err(),
+                Ok(text) => option(item, text.trim()).err(),
                 Err(_) if !is_known_option(&self.bytes) => {
                     item.unknown(&self.bytes);
                     None
                 }
-                Err(_) => Some(ListError::NotUtf8 { line }),
+                Err(_) => Some(ListProblem::NotUtf8),
             },
         };
-        if let Some(error) = error {
-            self.pending = Some(Err(error));
+        if let Some(problem) = problem {
+            self.pending = Some(Err(self.error(problem)));
         }
         None
     }
 
     /// Handles a line of which `bytes` holds only the beginning.
     fn handle_long_line(&mut self) -> Option<Result<Item, ListError>> {
-        let error = ListError::TooLong { line: self.line };
+        let error = self.error(ListProblem::TooLong);
         if is_comment(&self.bytes) {
             return None;
         }
@@ -239,12 +222,12 @@ impl<R: BufRead> Iterator for List<R> {
                     self.ended = true;
                     self.pending.take()
                 }
-                Err(ListError::TooLong { .. }) => self.handle_long_line(),
+                Err(ListProblem::TooLong) => self.handle_long_line(),
                 // What the file above it still has to say is not known, so it is not handed out.
-                Err(error) => {
+                Err(problem) => {
                     self.ended = true;
                     self.pending = None;
-                    Some(Err(error))
+                    Some(Err(self.error(problem)))
                 }
             };
             if done.is_some() {
@@ -281,7 +264,7 @@ fn is_known_option(line: &[u8]) -> bool {
     !line.contains(&b'=') || OPTIONS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-fn mirrors(text: &str, line: u64) -> Result<Item, ListError> {
+fn mirrors(text: &str, line: u64) -> Result<Item, ListProblem> {
     let mut item = Item { line, ..Item::default() };
     for address in text.split('\t').filter(|address| !address.trim().is_empty()) {
         match mirror_url(address, None) {
@@ -301,31 +284,30 @@ fn mirrors(text: &str, line: u64) -> Result<Item, ListError> {
         .into_iter()
         .next()
         .unwrap_or_else(|| (shown(text, SHOWN_CHARS), url::ParseError::EmptyHost.into()));
-    Err(ListError::NoMirror { line, text, reason })
+    Err(ListProblem::NoMirror { text, reason })
 }
 
-fn option(item: &mut Item, text: &str, line: u64) -> Result<(), ListError> {
-    let (name, value) = text.split_once('=').ok_or(ListError::Option { line })?;
+fn option(item: &mut Item, text: &str) -> Result<(), ListProblem> {
+    let (name, value) = text.split_once('=').ok_or(ListProblem::Option)?;
     let value = value.trim();
     match name.trim().to_ascii_lowercase().as_str() {
         "out" => {
             let safe = SafePath::new(value);
-            let refused = |why| ListError::Out { line, name: shown(value, SHOWN_CHARS), why };
+            let refused = |why| ListProblem::Out { name: shown(value, SHOWN_CHARS), why };
             item.out = Some(safe.map_err(refused)?);
         }
         "dir" => item.dir = Some(value.to_owned()).filter(|dir| !dir.is_empty()),
         "checksum" => {
             if item.digests.len() >= DIGESTS_MAX {
-                return Err(ListError::TooMany { line, option: "checksum", max: DIGESTS_MAX });
+                return Err(ListProblem::TooMany { option: "checksum", max: DIGESTS_MAX });
             }
-            let digest = value.parse().map_err(|why| ListError::Checksum { line, why })?;
-            item.digests.push(digest);
+            item.digests.push(value.parse()?);
         }
         "header" => {
             if item.headers.len() >= HEADERS_MAX {
-                return Err(ListError::TooMany { line, option: "header", max: HEADERS_MAX });
+                return Err(ListProblem::TooMany { option: "header", max: HEADERS_MAX });
             }
-            item.headers.push(header(value).ok_or(ListError::Header { line })?);
+            item.headers.push(header(value).ok_or(ListProblem::Header)?);
         }
         "allow-overwrite" => item.overwrite = value == "true",
         _ => item.unknown(text.as_bytes()),
@@ -407,7 +389,7 @@ mod tests {
             items.iter().map(Result::is_ok).collect::<Vec<_>>(),
             [true, false, true, false, true]
         );
-        assert!(matches!(items[3], Err(ListError::TooLong { line: 4 })));
+        assert!(matches!(items[3], Err(ListError { line: 4, problem: ListProblem::TooLong })));
     }
 
     struct Failing;
@@ -423,7 +405,13 @@ mod tests {
         let input = BufReader::new("http://a/\nhttp://b/\n".as_bytes().chain(Failing));
         let items: Vec<_> = List::new(input).take(5).collect();
         // The checksum of the second file may have been on the line that could not be read.
-        assert!(matches!(&items[..], [Ok(_), Err(ListError::Read { line: 3, .. })]), "{items:?}");
+        assert!(
+            matches!(
+                &items[..],
+                [Ok(_), Err(ListError { line: 3, problem: ListProblem::Read(_) })]
+            ),
+            "{items:?}"
+        );
     }
 
     /// A list from aria2 had one line in Latin-1 between an address and its checksum. The file was

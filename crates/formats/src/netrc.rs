@@ -41,7 +41,7 @@ struct Entry {
 
 /// Which entry is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Section {
     /// None has begun.
     None,
     /// The last machine.
@@ -57,16 +57,16 @@ impl Netrc {
         let text = String::from_utf8_lossy(text);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let mut netrc = Netrc::default();
-        let mut words = Words { rest: text, line: 1 };
-        let mut place = Place::None;
-        while let Some(word) = words.next() {
-            let line = words.line;
-            if let Err(problem) = netrc.word(word, &mut words, &mut place, line) {
-                if let Some(entry) = netrc.entry(place) {
+        let mut tokens = Tokens { rest: text, line: 1 };
+        let mut section = Section::None;
+        while let Some(word) = tokens.next() {
+            let line = tokens.line;
+            if let Err(problem) = netrc.word(word, &mut tokens, &mut section) {
+                if let Some(entry) = netrc.entry(section) {
                     entry.broken |= problem.breaks_entry();
                 }
                 if netrc.problems.len() < PROBLEMS_MAX {
-                    netrc.problems.push(problem);
+                    netrc.problems.push(NetrcError { line, problem });
                 }
             }
         }
@@ -81,47 +81,46 @@ impl Netrc {
     /// Handles one word with what belongs to it.
     fn word(
         &mut self,
-        word: Word,
-        words: &mut Words,
-        place: &mut Place,
-        line: u64,
-    ) -> Result<(), NetrcError> {
+        word: Token,
+        tokens: &mut Tokens,
+        section: &mut Section,
+    ) -> Result<(), Problem> {
         let word = match word {
-            Word::Text(word) => word,
-            Word::NoQuote => return Err(NetrcError::NoQuote { line }),
+            Token::Text(word) => word,
+            Token::NoQuote => return Err(Problem::NoQuote),
         };
         match word.as_str() {
             "machine" => {
                 // Without a name it is nobody's entry, and not that of the machine before it.
                 self.machines.push(Entry { broken: true, ..Entry::default() });
-                *place = Place::Machine;
-                let machine = words.value("machine")?.to_ascii_lowercase();
-                *self.entry(*place).unwrap_or(&mut Entry::default()) =
+                *section = Section::Machine;
+                let machine = tokens.value("machine")?.to_ascii_lowercase();
+                *self.entry(*section).unwrap_or(&mut Entry::default()) =
                     Entry { machine, ..Entry::default() };
             }
             "default" => {
-                *place = Place::Default;
+                *section = Section::Default;
                 self.default = Some(Entry::default());
             }
             "login" => {
-                let login = words.value("login")?;
-                self.entry(*place).ok_or(NetrcError::NoMachine { line })?.credentials.login = login;
+                let login = tokens.value("login")?;
+                self.entry(*section).ok_or(Problem::NoMachine)?.credentials.login = login;
             }
             "password" => {
-                let password = words.value("password")?;
-                let entry = self.entry(*place).ok_or(NetrcError::NoMachine { line })?;
+                let password = tokens.value("password")?;
+                let entry = self.entry(*section).ok_or(Problem::NoMachine)?;
                 entry.credentials.password = password;
             }
             "account" => {
-                words.value("account")?;
+                tokens.value("account")?;
             }
             "macdef" => {
-                words.value("macdef")?;
-                words.skip_macro();
+                tokens.value("macdef")?;
+                tokens.skip_macro();
             }
             _ => {
-                let has_value = words.skip_value();
-                return Err(NetrcError::Unexpected { line, word_bytes: word.len(), has_value });
+                let has_value = tokens.skip_value();
+                return Err(Problem::Unexpected { word_bytes: word.len(), has_value });
             }
         }
         Ok(())
@@ -134,95 +133,67 @@ impl Netrc {
         (!found.broken).then_some(&found.credentials)
     }
 
-    /// The credentials of `login` at `host`, for addresses that name a user.
-    pub fn find_login(&self, host: &str, login: &str) -> Option<&Credentials> {
-        let machines =
-            self.machines.iter().filter(|entry| entry.machine.eq_ignore_ascii_case(host));
-        let mut all = machines.chain(self.default.as_ref()).filter(|entry| !entry.broken);
-        all.find(|entry| entry.credentials.login == login).map(|entry| &entry.credentials)
-    }
-
     /// The entry that a `login` or `password` belongs to.
-    fn entry(&mut self, place: Place) -> Option<&mut Entry> {
-        match place {
-            Place::None => None,
-            Place::Machine => self.machines.last_mut(),
-            Place::Default => self.default.as_mut(),
+    fn entry(&mut self, section: Section) -> Option<&mut Entry> {
+        match section {
+            Section::None => None,
+            Section::Machine => self.machines.last_mut(),
+            Section::Default => self.default.as_mut(),
         }
     }
 }
 
-/// What in a netrc file is passed over. Words that are not understood are not shown: they may be a
-/// password with a space in it.
+/// What in a netrc file is passed over, and where. Words that are not understood are not shown: they
+/// may be a password with a space in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NetrcError {
-    /// A word at the end lacks its value.
-    #[error("netrc line {line}: '{word}' lacks its value")]
-    NoValue {
-        /// The line.
-        line: u64,
-        /// The word.
-        word: &'static str,
-    },
-    /// `login` or `password` before any `machine`.
-    #[error("netrc line {line}: a login or password stands before any 'machine' or 'default'")]
-    NoMachine {
-        /// The line.
-        line: u64,
-    },
-    /// A word of other programs.
-    #[error(
-        "netrc line {line}: a word of {word_bytes} bytes where 'machine', 'default', 'login', \
-         'password', 'account' or 'macdef' should be{}",
-        if *.has_value { "; it is ignored, with the word after it" } else { "" }
-    )]
-    Unexpected {
-        /// The line.
-        line: u64,
-        /// Its length.
-        word_bytes: usize,
-        /// A word on the same line follows it, and was passed over too. Without one it may be the
-        /// end of a password with a space in it.
-        has_value: bool,
-    },
-    /// A value that is not UTF-8.
-    #[error("netrc line {line}: the value of '{word}' is not UTF-8")]
-    NotUtf8 {
-        /// The line.
-        line: u64,
-        /// The word.
-        word: &'static str,
-    },
-    /// A quoted string without its end.
-    #[error("netrc line {line}: the closing quote is missing")]
-    NoQuote {
-        /// The line.
-        line: u64,
-    },
+#[error("netrc line {line}: {problem}")]
+pub struct NetrcError {
+    line: u64,
+    problem: Problem,
 }
 
-impl NetrcError {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Problem {
+    #[error("'{0}' lacks its value")]
+    NoValue(&'static str),
+    #[error("a login or password stands before any 'machine' or 'default'")]
+    NoMachine,
+    /// A word of other programs. If a word on the same line follows it, that was passed over too;
+    /// without one it may be the end of a password with a space in it.
+    #[error(
+        "a word of {word_bytes} bytes where 'machine', 'default', 'login', 'password', 'account' \
+         or 'macdef' should be{}",
+        if *.has_value { "; it is ignored, with the word after it" } else { "" }
+    )]
+    Unexpected { word_bytes: usize, has_value: bool },
+    #[error("the value of '{0}' is not UTF-8")]
+    NotUtf8(&'static str),
+    #[error("the closing quote is missing")]
+    NoQuote,
+}
+
+impl Problem {
     /// Whether the login or the password that it stands in may be wrong.
     fn breaks_entry(&self) -> bool {
-        !matches!(self, Self::NoMachine { .. } | Self::Unexpected { has_value: true, .. })
+        !matches!(self, Self::NoMachine | Self::Unexpected { has_value: true, .. })
     }
 }
 
 /// One word, or what begins as one and has no end.
-enum Word {
+enum Token {
     Text(String),
     /// The rest of its line is passed over.
     NoQuote,
 }
 
 /// The words of the file.
-struct Words<'a> {
+struct Tokens<'a> {
     rest: &'a str,
     line: u64,
 }
 
-impl Words<'_> {
-    fn next(&mut self) -> Option<Word> {
+impl Tokens<'_> {
+    fn next(&mut self) -> Option<Token> {
         loop {
             let word_at = self.rest.find(|c: char| !c.is_whitespace()).unwrap_or(self.rest.len());
             self.advance(word_at);
@@ -238,7 +209,7 @@ impl Words<'_> {
                 match c {
                     '"' => {
                         self.advance(at + 2);
-                        return Some(Word::Text(word));
+                        return Some(Token::Text(word));
                     }
                     '\n' => break,
                     '\\' => word.extend(chars.next().map(|(_, c)| match c {
@@ -251,18 +222,17 @@ impl Words<'_> {
                 }
             }
             self.advance(self.rest.find('\n').unwrap_or(self.rest.len()));
-            return Some(Word::NoQuote);
+            return Some(Token::NoQuote);
         }
         let end = self.rest.find(char::is_whitespace).unwrap_or(self.rest.len());
         let word = self.rest[..end].to_owned();
         self.advance(end);
-        Some(Word::Text(word)).filter(|_| end > 0)
+        Some(Token::Text(word)).filter(|_| end > 0)
     }
 
     /// The word after `word`. A password may begin with `#`, so no comment is looked for on the
     /// same line. A word on the next line that begins something else is no value.
-    fn value(&mut self, word: &'static str) -> Result<String, NetrcError> {
-        let line = self.line;
+    fn value(&mut self, word: &'static str) -> Result<String, Problem> {
         self.skip_blanks();
         let is_same_line = !self.rest.starts_with(['\n', '\r']);
         let value = if self.rest.starts_with('#') {
@@ -271,20 +241,20 @@ impl Words<'_> {
             self.advance(end);
             value
         } else {
-            let (rest, rest_line) = (self.rest, self.line);
+            let before = (self.rest, self.line);
             match self.next() {
-                None => return Err(NetrcError::NoValue { line, word }),
-                Some(Word::NoQuote) => return Err(NetrcError::NoQuote { line }),
-                Some(Word::Text(value)) if !is_same_line && KEYWORDS.contains(&&*value) => {
-                    (self.rest, self.line) = (rest, rest_line);
-                    return Err(NetrcError::NoValue { line, word });
+                None => return Err(Problem::NoValue(word)),
+                Some(Token::NoQuote) => return Err(Problem::NoQuote),
+                Some(Token::Text(value)) if !is_same_line && KEYWORDS.contains(&&*value) => {
+                    (self.rest, self.line) = before;
+                    return Err(Problem::NoValue(word));
                 }
-                Some(Word::Text(value)) => value,
+                Some(Token::Text(value)) => value,
             }
         };
         // What was not UTF-8 has become this.
         match value.contains(char::REPLACEMENT_CHARACTER) {
-            true => Err(NetrcError::NotUtf8 { line, word }),
+            true => Err(Problem::NotUtf8(word)),
             false => Ok(value),
         }
     }
@@ -348,8 +318,6 @@ mod tests {
         assert_eq!(login(&netrc, "b.example"), ("you there", "a \"b\"\n"));
         assert_eq!(login(&netrc, "c.example"), ("c", "#1"));
         assert_eq!(login(&netrc, "evil"), ("anonymous", "me@example.org"));
-        assert_eq!(netrc.find_login("a.example", "second").unwrap().password, "other");
-        assert_eq!(netrc.find_login("a.example", "third"), None);
         assert!(!format!("{netrc:?}").contains("s#cret"));
     }
 

@@ -14,7 +14,7 @@ pub enum Ranges {
     Unsatisfiable,
 }
 
-/// Read `bytes=0-99`, `bytes=100-`, `bytes=-50`, or several of them, for a file of `size_bytes`.
+/// Reads `bytes=0-99`, `bytes=100-`, `bytes=-50`, or several of them, for a file of `size_bytes`.
 ///
 /// What is malformed, of another unit, or would be a burden (more than [`PARTS_MAX`] parts) counts
 /// as no range at all, as the RFC allows; parts that overlap or touch become one.

@@ -48,9 +48,6 @@ pub fn through(relay: &Url, upstream: &Url) -> Url {
 
 /// What is asked for by the target of a request to a relay, as it stands in the request line:
 /// `None` if it is not one to be passed on.
-///
-/// # Errors
-/// [`UpstreamError`].
 pub fn upstream(target: &str) -> Option<Result<Url, UpstreamError>> {
     let rest = target.strip_prefix(PREFIX)?;
     if rest.is_empty() || rest.starts_with('?') {

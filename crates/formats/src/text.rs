@@ -23,6 +23,11 @@ pub fn field_text(value: &[u8]) -> String {
     }
 }
 
+/// A number that is written in digits alone (`parse` takes a sign too).
+pub fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 /// `value` without the blanks around it that HTTP allows there: spaces and tabs, and nothing else
 /// (RFC 9110, section 5.6.3). Rust's own `trim` takes what Unicode calls white space, too, so that
 /// a length followed by a no-break space would be read by us and by nobody else.

@@ -19,7 +19,6 @@ pub mod source_name;
 pub mod time;
 pub mod units;
 pub mod validators;
-pub mod words;
 
 pub use digest::Digest;
 pub use id::{LaneId, SourceId, SwathId};
@@ -30,5 +29,5 @@ pub use range_map::RangeMap;
 pub use range_set::RangeSet;
 pub use source_name::SourceName;
 pub use time::Time;
+pub use units::counted;
 pub use validators::{Likeness, Validators};
-pub use words::counted;

@@ -39,7 +39,7 @@ impl Limiter {
         Self { rate: AtomicU64::new(bytes_per_s.unwrap_or(0)), queue: Mutex::default() }
     }
 
-    /// Change the limit, also while it is used; `None` lifts it.
+    /// Changes the limit, also while it is used; `None` lifts it.
     pub fn set(&self, bytes_per_s: Option<u64>) {
         self.rate.store(bytes_per_s.unwrap_or(0), Ordering::Relaxed);
     }

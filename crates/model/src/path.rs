@@ -15,9 +15,6 @@ pub struct SafePath(Box<str>);
 
 impl SafePath {
     /// Checks `name`; it is taken as it is or refused, never repaired.
-    ///
-    /// # Errors
-    /// [`PathError`] says what is wrong with it.
     pub fn new(name: &str) -> Result<SafePath, PathError> {
         if name.is_empty() {
             return Err(PathError::Empty);

@@ -72,7 +72,7 @@ impl FreeSlots {
         Self { groups, count: slots, lowest: 0 }
     }
 
-    /// Take the first run of `wanted` neighbours, or the first of the longest there is: the index
+    /// Takes the first run of `wanted` neighbours, or the first of the longest there is: the index
     /// of its first slot and how many slots it has.
     fn take(&mut self, wanted: usize) -> Option<(u32, usize)> {
         let wanted = wanted.clamp(1, SPAN_MAX);
@@ -348,7 +348,7 @@ impl Buffer {
         self.span * self.shared.slot_bytes
     }
 
-    /// Give back the slots that have no valid data, except the first.
+    /// Gives back the slots that have no valid data, except the first.
     pub fn shrink(&mut self) {
         let needed = self.filled.div_ceil(self.shared.slot_bytes).max(1);
         let spare = self.span - needed;
@@ -369,18 +369,18 @@ impl Buffer {
         &mut self.whole()[filled..]
     }
 
-    /// Declare `bytes` more bytes, just written into [`Buffer::spare`], as valid; never past the
+    /// Declares `bytes` more bytes, just written into [`Buffer::spare`], as valid; never past the
     /// capacity.
     pub fn advance(&mut self, bytes: usize) {
         self.filled = (self.filled + bytes).min(self.capacity());
     }
 
-    /// Keep only the first `bytes` bytes of valid data.
+    /// Keeps only the first `bytes` bytes of valid data.
     pub fn truncate(&mut self, bytes: usize) {
         self.filled = self.filled.min(bytes);
     }
 
-    /// Copy as much of `data` as fits behind the valid data; returns how many bytes that was.
+    /// Copies as much of `data` as fits behind the valid data; returns how many bytes that was.
     pub fn push(&mut self, data: &[u8]) -> usize {
         let spare = self.spare();
         let bytes = spare.len().min(data.len());

@@ -49,7 +49,7 @@ impl Range {
         (start < end).then_some(Range { start, end })
     }
 
-    /// Cut at `offset` (clamped into the range): the part before it and the part from it on.
+    /// Cuts at `offset` (clamped into the range): the part before it and the part from it on.
     pub fn split_at(self, offset: u64) -> (Range, Range) {
         let cut = offset.clamp(self.start, self.end);
         (Range::new(self.start, cut), Range::new(cut, self.end))

@@ -20,7 +20,7 @@ impl<V: Copy + Eq> RangeMap<V> {
         Self { map: BTreeMap::new() }
     }
 
-    /// Give every byte of `range` the value `value`.
+    /// Gives every byte of `range` the value `value`.
     pub fn set(&mut self, range: Range, value: V) {
         if range.is_empty() {
             return;
@@ -42,7 +42,7 @@ impl<V: Copy + Eq> RangeMap<V> {
         self.map.insert(merged.start, (merged.end, value));
     }
 
-    /// Forget the values of every byte of `range`.
+    /// Forgets the values of every byte of `range`.
     pub fn clear(&mut self, range: Range) {
         if range.is_empty() {
             return;

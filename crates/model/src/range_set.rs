@@ -44,7 +44,7 @@ impl RangeSet {
         self.map.is_empty()
     }
 
-    /// Add every byte of `range`; returns how many bytes were new.
+    /// Adds every byte of `range`; returns how many bytes were new.
     pub fn insert(&mut self, range: Range) -> u64 {
         if range.is_empty() {
             return 0;
@@ -72,7 +72,7 @@ impl RangeSet {
         new_bytes
     }
 
-    /// Take every byte of `range` out; returns how many bytes were there.
+    /// Takes every byte of `range` out; returns how many bytes were there.
     pub fn remove(&mut self, range: Range) -> u64 {
         if range.is_empty() {
             return 0;
@@ -171,14 +171,14 @@ impl RangeSet {
         self.within(range).map(Range::len).sum()
     }
 
-    /// Add every byte of another set.
+    /// Adds every byte of another set.
     pub fn union_with(&mut self, other: &RangeSet) {
         for range in other.iter() {
             self.insert(range);
         }
     }
 
-    /// Take every byte of another set out.
+    /// Takes every byte of another set out.
     pub fn subtract(&mut self, other: &RangeSet) {
         for range in other.iter() {
             self.remove(range);

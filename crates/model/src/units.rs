@@ -92,6 +92,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// So many of something: `1 byte`, `2 bytes`, `0 files`.
+pub fn counted(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Three significant digits and a decimal prefix.
 fn scaled(bytes: f64, per: &str) -> String {
     if bytes < 999.5 {
@@ -210,5 +215,10 @@ mod tests {
         ] {
             assert_eq!(count(n), text);
         }
+    }
+
+    #[test]
+    fn one_is_one() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "byte")), ["0 bytes", "1 byte", "2 bytes"]);
     }
 }

@@ -39,7 +39,7 @@ pub enum Likeness {
 }
 
 impl Validators {
-    /// Compare with what another answer said. Sizes are compared elsewhere.
+    /// Compares with what another answer said. Sizes are compared elsewhere.
     pub fn compare(&self, theirs: &Validators) -> Likeness {
         let differ =
             |ours: &String, theirs: &String| Likeness::Different(ours.clone(), theirs.clone());

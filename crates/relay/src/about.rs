@@ -1,4 +1,4 @@
-//! What a relay tells of itself, and of how far it is to others.
+//! What a relay tells about itself, and its round trips to other servers.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

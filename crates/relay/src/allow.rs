@@ -1,4 +1,4 @@
-//! Whom a relay may ask. What is not listed is refused: a relay is never an open proxy.
+//! The upstream servers that a relay may ask. Others are refused: a relay is never an open proxy.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -27,18 +27,17 @@ enum What {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
     /// Everything, in one way or another.
-    #[error("'{0}' is everything: a relay passes on only what is listed")]
+    #[error("'{0}' allows everything: a relay forwards only what is listed")]
     Everything(String),
     /// So much that a few of its kind would be everything.
     #[error(
-        "'{0}' is too wide: a relay passes on only what is listed, in blocks of /8 at most (of IPv6 \
-         /7)"
+        "'{0}' is too wide: a relay forwards only what is listed, in blocks of /8 at most (IPv6: /7)"
     )]
     Wide(String),
     /// Anything else.
     #[error(
-        "'{0}' is no host (data.example.org, *.example.org, r2.example.org:8471) and no block of \
-         addresses (10.1.0.0/16)"
+        "'{0}' is neither a host (data.example.org, *.example.org, r2.example.org:8471) nor a block \
+         of addresses (10.1.0.0/16)"
     )]
     Unreadable(String),
 }

@@ -1,5 +1,4 @@
-//! What a relay answers when nothing comes of what it was asked for, so that its own errors cannot
-//! be taken for those of the server behind it.
+//! The relay's own errors, marked so that they cannot be taken for those of the upstream server.
 
 use swath_formats::{ProxyFault, proxy_status};
 use swath_source::{LaneError, TlsFault};

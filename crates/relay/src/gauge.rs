@@ -1,9 +1,8 @@
-//! What one connection's hop to the next server brings: measured while bytes pass, told with every
-//! answer.
+//! Measures the hop of one connection to the next server; every answer carries the result.
 //!
-//! Time counts only while something is to come. In each moment the hop is free (we would take more)
-//! or held (we have no place for more, because whoever asked us takes nothing): what came while free
-//! is what the hop can do, what came while held is what the rest of the route can do.
+//! Time counts only while bytes are expected. At each moment the hop is free (we would take more)
+//! or held (we have no room, because the client takes nothing). Bytes that came while free show
+//! what the hop can do; bytes that came while held show what the rest of the route can do.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -121,7 +120,7 @@ const ABLE_FADES: f64 = 0.99;
 mod tests {
     use super::*;
 
-    /// Let `ms` milliseconds pass in which `rate` bytes come each of them.
+    /// Lets `ms` milliseconds pass in which `rate` bytes come each of them.
     fn pass(gauge: &mut Gauge, at: &mut Instant, ms: u64, rate: u64, is_held: bool) {
         for _ in 0..ms {
             gauge.run(*at, is_held);

@@ -1,4 +1,4 @@
-//! Which leases of a depot are whose.
+//! Which leases of a depot belong to which client.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,10 +1,13 @@
-//! Bytes from one socket to another without their passing through our memory (splice(2)).
+//! Moves bytes between two sockets inside the kernel (splice(2)).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use rustix::pipe::{
+    PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -19,21 +22,10 @@ pub(super) struct Pipe {
 
 impl Pipe {
     fn new() -> io::Result<Pipe> {
-        let mut ends = [0; 2];
-        // SAFETY: the array has room for the two descriptors that the call answers with.
-        let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) };
-        if made != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: both were just made and belong to nobody else.
-        let (read, write) =
-            unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
-        // SAFETY: plain calls on an open descriptor; one that is refused leaves the pipe as it is.
-        let capacity = unsafe {
-            libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY_BYTES);
-            libc::fcntl(write.as_raw_fd(), libc::F_GETPIPE_SZ)
-        };
-        let capacity = usize::try_from(capacity).unwrap_or(PAGE_BYTES).max(PAGE_BYTES);
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+        // One that is refused leaves the pipe as it is.
+        let _ = fcntl_setpipe_size(&write, CAPACITY_BYTES);
+        let capacity = fcntl_getpipe_size(&write).unwrap_or(PAGE_BYTES).max(PAGE_BYTES);
         Ok(Pipe { read, write, held: 0, capacity })
     }
 
@@ -47,7 +39,7 @@ impl Pipe {
         self.held >= self.capacity
     }
 
-    /// Take up to `most` bytes in from `tcp`; 0 is its end.
+    /// Takes up to `most` bytes in from `tcp`; 0 is its end.
     pub fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -60,7 +52,7 @@ impl Pipe {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(ready) => ready?,
             }
-            match splice(tcp.as_raw_fd(), self.write.as_raw_fd(), most, 0) {
+            match move_pages(tcp, &self.write, most, SpliceFlags::empty()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // Pages that are not full fill a pipe too: perhaps it is the pipe that has no room.
                     // Then what is in it has to leave first, and whoever waits for that wakes us.
@@ -79,7 +71,7 @@ impl Pipe {
         }
     }
 
-    /// Let up to `most` bytes out to `tcp`. With `more` to come soon, packets are filled.
+    /// Lets up to `most` bytes out to `tcp`. With `more` to come soon, packets are filled.
     pub fn poll_drain(
         &mut self,
         cx: &mut Context<'_>,
@@ -87,13 +79,13 @@ impl Pipe {
         most: usize,
         more: bool,
     ) -> Poll<io::Result<usize>> {
-        let flags = if more { libc::SPLICE_F_MORE } else { 0 };
+        let flags = if more { SpliceFlags::MORE } else { SpliceFlags::empty() };
         loop {
             match tcp.poll_write_ready(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(ready) => ready?,
             }
-            match splice(self.read.as_raw_fd(), tcp.as_raw_fd(), most.min(self.held), flags) {
+            match move_pages(&self.read, tcp, most.min(self.held), flags) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let _ = tcp.try_io(Interest::WRITABLE, || Err::<(), _>(blocked()));
                 }
@@ -113,19 +105,14 @@ fn blocked() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }
 
-fn splice(from: i32, to: i32, most: usize, flags: libc::c_uint) -> io::Result<usize> {
-    // SAFETY: both descriptors are open, and no offsets are given.
-    let moved = unsafe {
-        libc::splice(
-            from,
-            std::ptr::null_mut(),
-            to,
-            std::ptr::null_mut(),
-            most,
-            flags | libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK,
-        )
-    };
-    usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+fn move_pages(
+    from: impl AsFd,
+    to: impl AsFd,
+    most: usize,
+    flags: SpliceFlags,
+) -> io::Result<usize> {
+    let flags = flags | SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+    Ok(splice(from, None, to, None, most, flags)?)
 }
 
 /// Pipes that are not in use just now: making one costs three calls.
@@ -151,7 +138,7 @@ impl Pipes {
 }
 
 /// As much as one may ask for without privileges (`fs.pipe-max-size`); the kernel may give less.
-const CAPACITY_BYTES: libc::c_int = 1 << 20;
+const CAPACITY_BYTES: usize = 1 << 20;
 const PAGE_BYTES: usize = 4096;
 const IDLE_MAX: usize = 64;
 

@@ -1,4 +1,4 @@
-//! A relay that stands: who may ask it for what, and what answers.
+//! A running relay: admits clients, judges requests, and answers those for the relay itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use swath_model::Limiter;
 use swath_serve::http::{
     Answer, Body, Content, Head, Make, Method, Names, Next, Response, Slot, Stream, now_s, serve,
 };
-use swath_serve::{Later, Life, Log, LogLine, Misleads, Service, Traffic};
+use swath_serve::{Later, Life, Log, LogLine, PlainHttp, Service, Traffic};
 use swath_source::{HpkeError, HpkeKey, Net, NetError, NetOptions, Opened, Pass};
 use tokio::sync::watch;
 use url::Url;
 
 use crate::allow::Allowed;
 use crate::cached::{self, Cached};
-use crate::carry::{self, Held};
 use crate::clients::Clients;
+use crate::forward::{self, ClientState};
+use crate::headers::{self, Form};
 use crate::metrics::Metrics;
-use crate::pass::{self, Form};
 use crate::{RelayError, RelayOptions, about, depot, faults, pipe, tunnel};
 
 /// A relay that stands.
@@ -107,10 +107,10 @@ impl Relay {
         self.admit(head, peer, form)?;
         let denied = |text: &str| Err(self.refusal(ProxyFault::Denied, None, text));
         if head.body != Body::None {
-            return denied("a request with a body is not passed on");
+            return denied("requests with a body are not forwarded");
         }
-        if !pass::is_passed(&head.method) {
-            let text = format!("{} is not passed on, GET and HEAD are", head.method.name());
+        if !headers::is_passed(&head.method) {
+            let text = format!("{} is not forwarded (GET and HEAD are)", head.method.as_str());
             let refusal = self.refusal(ProxyFault::Denied, None, &text);
             return Err(Response { status: 405, ..refusal }.with("allow", "GET, HEAD"));
         }
@@ -127,7 +127,7 @@ impl Relay {
                 let refusal = self.refusal(ProxyFault::Denied, None, &error.to_string());
                 return Err(Response { status: 400, ..refusal });
             }
-            None => return denied("nothing is asked for"),
+            None => return denied("the address behind /relay/ is missing"),
         };
         self.judge_way(head, &url)?;
         Ok((url, form))
@@ -145,11 +145,11 @@ impl Relay {
         }
         let mut lines = Vec::new();
         if swath_formats::depot::is_path(url.path()) {
-            let passes = head.fields(pass::PASSES).take(address::RELAYS_MAX);
+            let passes = head.fields(headers::PASSES).take(address::RELAYS_MAX);
             let others = passes.filter(|sealed| self.open_pass(head, sealed).is_err());
-            lines.extend(others.map(|sealed| (pass::PASSES.to_owned(), sealed.to_owned())));
+            lines.extend(others.map(|sealed| (headers::PASSES.to_owned(), sealed.to_owned())));
         }
-        let Some(sealed) = head.field(pass::SEALED) else { return Ok(lines) };
+        let Some(sealed) = head.field(headers::SEALED) else { return Ok(lines) };
         let site = address::site(url).unwrap_or_default();
         let refused = |fault, text: &str| self.refusal(fault, Some(&site), text);
         let now_s = now_s();
@@ -157,7 +157,7 @@ impl Relay {
         let opened = opened.and_then(|it| self.key.spend(&it, now_s).map(|()| it));
         let text = opened.map_err(|error| refused(fault_of(error), &error.to_string()))?.text;
         let none = "what was sealed for this relay are no header lines";
-        lines.extend(pass::lines(&text).ok_or_else(|| refused(ProxyFault::Denied, none))?);
+        lines.extend(headers::lines(&text).ok_or_else(|| refused(ProxyFault::Denied, none))?);
         Ok(lines)
     }
 
@@ -170,7 +170,7 @@ impl Relay {
         }
         let passed = || head.fields("via").flat_map(|value| value.split(','));
         if passed().any(|one| one.trim().ends_with(self.pseudonym.as_str())) {
-            let text = "the route leads in a circle";
+            let text = "the route is a loop";
             return Err(self.refusal(ProxyFault::Loop, Some(&site), text));
         }
         let relays = passed().filter(|one| one.contains(PSEUDONYM)).count() + 1;
@@ -189,7 +189,7 @@ impl Relay {
             Some(Form::Path) => address::upstream(target),
             Some(Form::Proxy) => address::upstream(&format!("{}{target}", address::PREFIX)),
         };
-        let purpose = match (head.method.name(), upstream) {
+        let purpose = match (head.method.as_str(), upstream) {
             ("CONNECT", _) => Pass::Tunnel(target).purpose(),
             ("GET" | "HEAD", Some(Ok(url))) => Pass::Read(url.as_str()).purpose(),
             ("GET" | "HEAD", None) => Pass::Read(target).purpose(),
@@ -221,7 +221,7 @@ impl Relay {
         let mut is_shown = head.field(field).is_some();
         let mut is_closed = false;
         let mut spent = None;
-        for sealed in head.fields(pass::PASSES).take(address::RELAYS_MAX) {
+        for sealed in head.fields(headers::PASSES).take(address::RELAYS_MAX) {
             let opened = match self.open_pass(head, sealed) {
                 Ok(opened) => opened,
                 Err(error) => {
@@ -284,7 +284,7 @@ impl Relay {
         bytes: u64,
         took: Duration,
     ) {
-        self.metrics.count(status, took);
+        self.metrics.answers.count(status, took);
         if let Some(log) = &self.log {
             // Queries of addresses open things, as signed ones do; of a depot's address the name does.
             let shown = |address| swath_formats::depot::redacted(&address::shown(address));
@@ -303,7 +303,7 @@ pub(crate) fn form(head: &Head) -> Option<Form> {
         return Some(Form::Path);
     }
     let is_whole = target.contains("://") && !target.starts_with('/');
-    (is_whole || head.method.name() == "CONNECT").then_some(Form::Proxy)
+    (is_whole || head.method == Method::CONNECT).then_some(Form::Proxy)
 }
 
 /// How it is told that something sealed was of no use.
@@ -328,26 +328,36 @@ impl Service for Relay {
         4
     }
 
-    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a> {
+    fn serve_connection<'a>(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: SocketAddr,
+        slot: &'a Slot,
+    ) -> Later<'a> {
         Box::pin(serve(stream, peer, self, slot))
     }
 
-    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a> {
-        Box::pin(serve(stream, peer, Arc::new(Misleads::relay()), slot))
+    fn serve_plain_http<'a>(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: SocketAddr,
+        slot: &'a Slot,
+    ) -> Later<'a> {
+        Box::pin(serve(stream, peer, Arc::new(PlainHttp::relay()), slot))
     }
 }
 
 impl Answer for Relay {
-    type Held = Held;
+    type PerConnection = ClientState;
     const TAKES_ANY_TARGET: bool = true;
 
     fn is_about_health(&self, head: &Head) -> bool {
-        let is_read = matches!(head.method, Method::Get | Method::Head);
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
         is_read && head.target.path == b"health"
     }
 
     async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
-        let is_read = matches!(head.method, Method::Get | Method::Head);
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
         let path = head.target.path.as_slice();
         if self.is_about_health(head) {
             return self.marked(Response::text(200, "well"));
@@ -427,29 +437,31 @@ impl Answer for Relay {
         let _ = life.wait_for(|&life| life != Life::Open).await;
     }
 
-    fn carries(&self, head: &Head) -> bool {
+    fn forwards(&self, head: &Head) -> bool {
         self.is_passage(head)
     }
 
-    async fn carry(
+    async fn forward(
         self: &Arc<Self>,
         stream: &mut Stream,
         input: &mut Vec<u8>,
-        held: &mut Held,
+        held: &mut ClientState,
         head: Head,
         peer: SocketAddr,
     ) -> Next {
-        if head.method.name() == "CONNECT" {
+        if head.method == Method::CONNECT {
             return tunnel::open(self, stream, input, &head, peer).await;
         }
         let head = match self.kept(&head, peer) {
             None => head,
-            Some(url) => match cached::carry(self, stream, input, held, (head, url), peer).await {
-                Ok(next) => return next,
-                Err(head) => head,
-            },
+            Some(url) => {
+                match cached::forward(self, stream, input, held, (head, url), peer).await {
+                    Ok(next) => return next,
+                    Err(head) => head,
+                }
+            }
         };
-        carry::carry(self, stream, input, held, head, peer).await
+        forward::forward(self, stream, input, held, head, peer).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! A relay as it begins: what it is to do, and where it listens.
+//! Starting a relay: its options, and where it listens.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,13 +56,13 @@ pub enum RelayError {
     #[error(transparent)]
     Cache(#[from] CacheOpenError),
     /// It would pass nothing on.
-    #[error("a relay needs somebody to ask")]
+    #[error("a relay needs at least one upstream server")]
     NoUpstreams,
     /// It cannot listen.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// It would be there for nobody, or for everybody.
-    #[error("a relay needs somebody to be there for")]
+    #[error("a relay needs a list of allowed clients")]
     NoClients,
 }
 
@@ -88,9 +88,6 @@ pub struct Bound {
 }
 
 /// Opens a relay and listens. Must be called within a tokio runtime.
-///
-/// # Errors
-/// [`RelayError`].
 pub async fn bind(
     options: RelayServerOptions,
     log: Option<Box<dyn Log>>,

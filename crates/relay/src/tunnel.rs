@@ -1,6 +1,5 @@
-//! What a relay carries without reading it (`CONNECT`, RFC 9110, section 9.3.6): by it a client
-//! speaks TLS with the origin itself, or with the next relay, which it asks in the tunnel for one that
-//! leads on. Whom it speaks with there, and what it shows, this relay does not know.
+//! Tunnels (`CONNECT`, RFC 9110, section 9.3.6): the client speaks TLS with the origin, or with the
+//! next relay, from which it requests a further tunnel. This relay cannot read what passes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +12,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use url::Url;
 
-use super::pass::Form;
+use super::headers::Form;
 use super::{Relay, faults};
 use swath_serve::http::{Body, Head, Next, Response, Stream, Version};
 
-/// Answer a request for a tunnel, and carry it to its end.
+/// Answers a request for a tunnel, and carry it to its end.
 pub(super) async fn open(
     relay: &Arc<Relay>,
     stream: &mut Stream,
@@ -74,7 +73,7 @@ pub(super) async fn open(
 fn judge(relay: &Relay, head: &Head, peer: SocketAddr) -> Result<Url, Response> {
     relay.admit(head, peer, Form::Proxy)?;
     let denied = |text: &str| Err(relay.refusal(ProxyFault::Denied, None, text));
-    if head.version == Version::OneZero || head.body != Body::None {
+    if head.version == Version::HTTP_10 || head.body != Body::None {
         return denied("a tunnel is opened by HTTP/1.1 and a request without a body");
     }
     let target = head.raw_target.as_str();

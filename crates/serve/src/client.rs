@@ -1,4 +1,4 @@
-//! Who asks, where one client's part of something is limited.
+//! Identifies a client where each may use only a part of something.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,10 +1,30 @@
-//! Figures in the form that Prometheus reads.
+//! Metrics in Prometheus' text format.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::http::{Content, Response};
 use crate::server::Traffic;
+
+/// Counts answers.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// By the class of their status, 1xx to 5xx.
+    by_class: [AtomicU64; 5],
+    /// How long they took, summed.
+    us: AtomicU64,
+}
+
+impl Answers {
+    /// Counts an answer that took so long.
+    pub fn count(&self, status: u16, took: Duration) {
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.by_class[class].fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.us.fetch_add(micros, Ordering::Relaxed);
+    }
+}
 
 /// A page of figures.
 #[derive(Debug, Default)]
@@ -41,15 +61,18 @@ impl Page {
         self.counter("swath_connections_waited_total", help, &traffic.waited);
     }
 
-    /// Answers by class of status, 1xx to 5xx.
-    pub fn answers(&mut self, answers: &[AtomicU64; 5]) {
+    /// What every server tells of its answers.
+    pub fn answers(&mut self, answers: &Answers) {
         let lines: Vec<(String, f64)> = (1..=5)
             .map(|class| {
-                let value = answers[class - 1].load(Ordering::Relaxed) as f64;
+                let value = answers.by_class[class - 1].load(Ordering::Relaxed) as f64;
                 (format!("{{class=\"{class}xx\"}}"), value)
             })
             .collect();
         self.family("swath_answers_total", "counter", "Requests answered.", &lines);
+        let seconds = answers.us.load(Ordering::Relaxed) as f64 / 1e6;
+        let help = "Time from requests to the last bytes of their answers, summed.";
+        self.one("swath_answer_seconds_total", "counter", help, seconds);
     }
 
     /// As an answer.

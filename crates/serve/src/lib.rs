@@ -7,6 +7,7 @@ mod client;
 mod dataset;
 mod descriptors;
 pub mod exposition;
+mod file_version;
 pub mod http;
 mod offer;
 mod receive;
@@ -19,7 +20,7 @@ pub use client::Client;
 pub use offer::Offer;
 pub use receive::{Destination, Lines, Order, Receive};
 pub use server::{Later, Life, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic};
-pub use site::{Access, Folder, Log, LogLine, Misleads, Only, Rights, SiteError, SiteOptions};
+pub use site::{Access, Folder, Log, LogLine, Only, PlainHttp, Rights, SiteError, SiteOptions};
 pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};
@@ -29,7 +30,7 @@ pub use tokens::{Token, TokensError, new_token, read_tokens};
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// Understand `bytes` as the requests of a client.
+    /// Understands `bytes` as the requests of a client.
     pub fn requests(bytes: &[u8]) {
         crate::http::fuzz_requests(bytes);
     }

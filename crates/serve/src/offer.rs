@@ -1,4 +1,4 @@
-//! What is offered without listening: on connections that we have dialled.
+//! Serves on connections that this side has dialled, without listening.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,27 +19,24 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Open what is to be offered.
-    ///
-    /// # Errors
-    /// [`SiteError`].
+    /// Opens what is to be offered.
     pub fn open(options: SiteOptions) -> Result<Offer, SiteError> {
         let (end, ending) = watch::channel(Life::Open);
         let site = Site::open(options, None, "http", crate::tls::random, ending)?;
         Ok(Offer { site: Arc::new(site), _end: Arc::new(end) })
     }
 
-    /// Remember the first index that is asked for and comes to its end.
+    /// Remembers the first index that is asked for and comes to its end.
     pub fn keep_first(&self) {
-        self.site.keep_first_walk();
+        self.site.walks.keep_first();
     }
 
     /// The name of its walk, as soon as it has come to its end.
     pub fn first(&self) -> Option<String> {
-        self.site.first_walk()
+        self.site.walks.first().map(|walk| walk.to_string())
     }
 
-    /// Answer on a connection to its end.
+    /// Answers on a connection to its end.
     pub async fn serve(&self, stream: impl Transport + 'static, peer: SocketAddr) {
         serve(Box::new(Records::new(stream)), peer, Arc::clone(&self.site), &Slot::default()).await;
     }

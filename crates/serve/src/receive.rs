@@ -1,9 +1,9 @@
-//! Trees that others send.
+//! Receives trees that others send.
 //!
-//! Who sends asks for it (`POST /path/?swath=receive`) and reads the answer, lines of JSON, to its
-//! end. It dials as often as these lines ask for, and on each such connection it is then the server:
-//! the one who receives asks for the index and for ranges, as anybody would who fetches a tree. So
-//! both directions have one protocol, one planner and one way of going on after a break.
+//! The sender requests it (`POST /path/?swath=receive`) and reads the answer, lines of JSON, to its
+//! end. It opens as many connections as these lines ask for, and acts as the server on them: this
+//! side requests the index and ranges, as if it fetched a tree. So both directions have one
+//! protocol, one planner and one way of resuming.
 
 use std::collections::HashMap;
 use std::io;
@@ -58,8 +58,10 @@ impl Destination {
     pub fn names(&self) -> Vec<(String, String)> {
         let shown = format!("/{}", self.shown);
         let below = format!("{}/", shown.trim_end_matches('/'));
-        let own =
-            [self.path.to_string_lossy().into_owned(), self.folder.place().display().to_string()];
+        let own = [
+            self.path.to_string_lossy().into_owned(),
+            self.folder.proc_path().display().to_string(),
+        ];
         own.into_iter()
             .flat_map(|own| [(format!("{own}/"), below.clone()), (own, shown.clone())])
             .collect()
@@ -71,7 +73,7 @@ impl Destination {
 pub struct Lines(UnboundedSender<String>);
 
 impl Lines {
-    /// Send one; `false` if the sender has gone.
+    /// Sends one; `false` if the sender has gone.
     pub fn send(&self, line: String) -> bool {
         self.0.send(line).is_ok()
     }
@@ -89,7 +91,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Begin to receive; the answer are the lines.
+    /// Begins to receive; the answer are the lines.
     pub fn begin(
         self: &Arc<Self>,
         receive: &dyn Receive,

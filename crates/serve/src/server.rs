@@ -1,4 +1,4 @@
-//! Listening, TLS, and the life of a server.
+//! Listening, TLS, and the life cycle of a server.
 
 use std::future::Future;
 use std::io;
@@ -65,11 +65,21 @@ pub trait Service: Send + Sync + 'static {
     /// Gives up what nobody uses any more. Called every now and then.
     fn tidy(&self) {}
 
-    /// Answer on a connection until it ends.
-    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a>;
+    /// Answers on a connection until it ends.
+    fn serve_connection<'a>(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: SocketAddr,
+        slot: &'a Slot,
+    ) -> Later<'a>;
 
-    /// Answer somebody who does not encrypt where that is asked for.
-    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a>;
+    /// Answers somebody who does not encrypt where that is asked for.
+    fn serve_plain_http<'a>(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: SocketAddr,
+        slot: &'a Slot,
+    ) -> Later<'a>;
 }
 
 /// Something that ends.
@@ -169,10 +179,7 @@ fn acceptor(identity: Option<&Identity>, speaks: Speaks) -> Result<Option<Accept
 }
 
 impl Server {
-    /// Open what is to be served and listen. Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    /// [`ServeError`].
+    /// Opens what is to be served and listen. Must be called within a tokio runtime.
     pub async fn bind(
         options: ServerOptions,
         log: Option<Box<dyn Log>>,
@@ -186,9 +193,6 @@ impl Server {
 
     /// Listens for a service, which learns by `end` how far the server is on its way. The other
     /// arguments are as in [`ServerOptions`].
-    ///
-    /// # Errors
-    /// [`ServeError`].
     pub async fn of(
         service: Arc<dyn Service>,
         listen: Vec<SocketAddr>,
@@ -236,7 +240,7 @@ impl Server {
         Renewal { acceptor: self.acceptor.clone(), speaks: self.speaks }
     }
 
-    /// Answer until `stop` resolves; then what is under way may end within `grace`: answers, and
+    /// Answers until `stop` resolves; then what is under way may end within `grace`: answers, and
     /// trees with all the requests that they still take. Where it does not end at once, `waits` is told of how many connections there are.
     pub async fn run(
         self,
@@ -317,7 +321,7 @@ async fn accept(
             traffic.connections.fetch_add(1, Ordering::Relaxed);
             traffic.now.fetch_add(1, Ordering::Relaxed);
             if let Some(stream) = open(tcp, acceptor, &service, peer, &slot).await {
-                Arc::clone(&service).carry(stream, peer, &slot).await;
+                Arc::clone(&service).serve_connection(stream, peer, &slot).await;
             }
             service.traffic().now.fetch_sub(1, Ordering::Relaxed);
             drop(slot);
@@ -344,7 +348,7 @@ async fn open(
             // A method begins so, and no record of TLS does.
             if first[0].is_ascii_uppercase() {
                 drop(silence);
-                Arc::clone(service).mislead(Box::new(tcp), peer, slot).await;
+                Arc::clone(service).serve_plain_http(Box::new(tcp), peer, slot).await;
                 return None;
             }
             let tls = unless_wanted(slot, acceptor.accept(tcp)).await?;

@@ -1,4 +1,4 @@
-//! Who the server shows itself to be.
+//! The server's certificate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What opens a server, and the file in which it is listed.
+//! Access tokens, and the file that lists them.
 
 use std::io;
 use std::path::Path;
@@ -61,11 +61,8 @@ pub fn new_token() -> String {
     if token.starts_with('-') { new_token() } else { token }
 }
 
-/// Read tokens from a file, one a line: `TOKEN [read|write] [until=DATE]`. Empty lines and what
+/// Reads tokens from a file, one a line: `TOKEN [read|write] [until=DATE]`. Empty lines and what
 /// follows a `#` do not count.
-///
-/// # Errors
-/// [`TokensError`].
 pub fn read_tokens(path: &Path) -> Result<Vec<Token>, TokensError> {
     let text = std::fs::read_to_string(path)?;
     let mut tokens = Vec::new();

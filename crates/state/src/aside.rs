@@ -1,8 +1,9 @@
-//! What becomes of a damaged file: it keeps its bytes and gets another name, with whatever SQLite
-//! has beside it. Processes that find it damaged at the same time must not take away the new one
-//! that the first of them begins, and nobody may be opening it meanwhile: SQLite finds what lies
-//! beside a file by its name, and would take the new one's log for the old one's. So whoever opens
-//! holds a shared lock on the folder, and whoever renames has it alone.
+//! Moves a damaged file aside: it keeps its bytes under another name, with SQLite's side files.
+//!
+//! Processes that find the damage at the same time must not move the new file that the first of
+//! them creates, and nobody may be opening it meanwhile: SQLite finds side files by name and would
+//! take the new log for the old one. So opening holds a shared lock on the folder, and renaming an
+//! exclusive one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -60,7 +61,7 @@ fn lock(path: &Path, how: FlockOperation) -> Option<File> {
     None
 }
 
-/// Set the file aside that was found damaged; its new name, or `None` where somebody else did so
+/// Sets the file aside that was found damaged; its new name, or `None` where somebody else did so
 /// meanwhile. The error is in the system's words. Nobody in this process may have the file open.
 pub(crate) fn set_aside(path: &Path, damaged: Identity) -> Result<Option<PathBuf>, String> {
     rename(path, damaged).map_err(|error| error.to_string())

@@ -1,5 +1,5 @@
-//! The wall clock, as far as it is believed. Clocks are set back and forth, and machines begin with
-//! 1970; ages must come out of that as something one can reckon with.
+//! The wall clock, as far as it can be trusted: clocks are set back and forth, and machines start
+//! in 1970, but ages must stay usable.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,8 +1,8 @@
-//! The file: its tables, reading and writing them.
+//! The SQLite file: its tables, reading and writing.
 //!
-//! It is ours when it carries our application id, and readable when its version is at most
-//! [`VERSION`]; both are seen before anything is changed. Every change is one transaction, so that a
-//! kill at any instant leaves the one before or the one after it.
+//! The file is ours if it carries our application id, and readable if its version is at most
+//! [`VERSION`]; both are checked before anything is changed. Every change is one transaction, so a
+//! kill at any instant leaves the file as before or after it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -18,8 +18,8 @@ use rusqlite::{
 use crate::aside::{Guard, Identity};
 use crate::clock::Wall;
 use crate::edge::{By, Grade, HERE, Key, Rate, Row, USE_COUNTS_MS};
+use crate::location::Journal;
 use crate::memory::{EDGES_MAX, RELAYS_MAX, Rows};
-use crate::place::Journal;
 use crate::relay::{self, RelayRow};
 use crate::state::{Forget, Forgotten};
 use crate::warning::Fault;
@@ -46,7 +46,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Open the file, or make it with its folder; only to be read where it cannot be written.
+    /// Opens the file, or makes it with its folder; only to be read where it cannot be written.
     pub(crate) fn open(path: &Path, journal: fn(&Path) -> Journal) -> Result<Database, Fault> {
         let folder = make_folder(path);
         let _guard = Guard::shared(path);
@@ -113,7 +113,7 @@ impl Database {
         Ok(read()?)
     }
 
-    /// Write rows over what is older in the file, and drop what is too much there.
+    /// Writes rows over what is older in the file, and drops what is too much there.
     pub(crate) fn write(&mut self, rows: &Rows, now: Wall) -> Result<(), Fault> {
         let here = self.here.clone();
         let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -176,7 +176,7 @@ impl Database {
         Ok(())
     }
 
-    /// Take rows out of the file.
+    /// Takes rows out of the file.
     pub(crate) fn forget(&mut self, which: &Forget) -> Result<Forgotten, Fault> {
         let here = self.here.clone();
         let told = |name: String| told(name, &here).unwrap_or_else(|| HERE.to_owned());
@@ -273,7 +273,7 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Make the connection one to work with, and the tables if there are none.
+/// Makes the connection one to work with, and the tables if there are none.
 fn set_up(connection: &Connection, journal: Journal) -> Result<(), Fault> {
     connection.busy_timeout(BUSY_WAIT)?;
     // The last one to leave tidies up, but not in what turns out to be another's file.
@@ -402,7 +402,7 @@ fn urls(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     all.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Drop what is least worth keeping, as `Row::worth` has it; whether there was such.
+/// Drops what is least worth keeping, as `Row::worth` has it; whether there was such.
 fn prune(connection: &Connection) -> rusqlite::Result<bool> {
     let edges = connection.execute(
         "DELETE FROM edges WHERE (from_site, to_site) IN (

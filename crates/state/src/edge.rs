@@ -1,4 +1,4 @@
-//! Edges as callers tell of them and ask for them: sites by name, ages instead of times.
+//! Edges as callers report and request them: sites by name, ages instead of times.
 
 use crate::clock::Wall;
 

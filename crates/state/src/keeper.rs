@@ -1,12 +1,12 @@
-//! The thread that keeps the file, and what it shares with those who ask: the table in memory.
+//! The thread that owns the file, and the table in memory that it shares with callers.
 //!
-//! Once a second, and soon after something was noted, it looks whether another process has written
-//! (a look at shared memory), takes that over, and writes what is new here. Whatever the file does,
-//! nobody but this thread waits for it.
+//! Once a second, and soon after a change, it checks whether another process has written (a look at
+//! shared memory), takes that over, and writes what is new here. Nobody but this thread waits for
+//! the file.
 //!
 //! States of the file: not open (opened again after a pause) → open → not open after any fault;
-//! open to be read only (where nothing can be written); given up for this run (a newer version,
-//! another program's, damaged and stuck).
+//! open read-only (where nothing can be written); given up for this run (a newer version, another
+//! program's file, damaged and stuck).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use crate::aside::{self, Identity};
 use crate::clock::Wall;
 use crate::database::{Database, VERSION};
+use crate::location::Journal;
 use crate::memory::{Memory, THE_FILE};
-use crate::place::Journal;
 use crate::state::{Forget, ForgetError, Forgotten};
 use crate::warning::{Fault, Warning};
 
@@ -27,7 +27,7 @@ use crate::warning::{Fault, Warning};
 pub(crate) struct Shared {
     memory: Mutex<Memory>,
     mailbox: Mutex<Mailbox>,
-    /// The desk changed.
+    /// The mailbox changed.
     bell: Condvar,
     members: AtomicU64,
     has_file: bool,
@@ -82,7 +82,7 @@ impl Shared {
         std::mem::take(&mut self.mailbox().warnings)
     }
 
-    /// Wait until the file was read for the first time; what was wrong with it.
+    /// Waits until the file was read for the first time; what was wrong with it.
     pub(crate) fn wait_for_opening(&self, path: &Path, wait: Duration) -> Option<Warning> {
         let waiting = |mailbox: &mut Mailbox| !mailbox.is_opened && !mailbox.is_over;
         let found = self.bell.wait_timeout_while(self.mailbox(), wait, waiting);
@@ -120,9 +120,9 @@ impl Shared {
 
 /// Those who ask; when the last of them is gone, the thread writes what it has and ends.
 #[derive(Debug)]
-pub(crate) struct Desks(pub(crate) Arc<Shared>);
+pub(crate) struct Handle(pub(crate) Arc<Shared>);
 
-impl Drop for Desks {
+impl Drop for Handle {
     fn drop(&mut self) {
         if !self.0.has_file {
             return;
@@ -161,7 +161,7 @@ struct Turn {
 }
 
 impl Keeper {
-    /// Start the thread for this file.
+    /// Starts the thread for this file.
     pub(crate) fn start(
         path: &Path,
         journal: fn(&Path) -> Journal,
@@ -216,7 +216,7 @@ impl Keeper {
         drop(over);
     }
 
-    /// Wait until there is something to do, which is at least once a second.
+    /// Waits until there is something to do, which is at least once a second.
     fn next_turn(&self) -> Turn {
         let began = Instant::now();
         let mut mailbox = self.shared.mailbox();
@@ -235,7 +235,7 @@ impl Keeper {
         }
     }
 
-    /// Read what others have written, and write what is new here.
+    /// Reads what others have written, and writes what is new here.
     fn keep(&mut self) {
         if self.is_given_up || self.not_before.is_some_and(|at| Instant::now() < at) {
             return;
@@ -375,7 +375,7 @@ impl Keeper {
     }
 }
 
-/// Say it, but once.
+/// Says it, but once.
 fn tell(told: &mut Vec<Warning>, shared: &Shared, warning: Warning) {
     if !told.contains(&warning) {
         tracing::debug!("{warning}");

@@ -16,15 +16,15 @@ mod clock;
 mod database;
 mod edge;
 mod keeper;
+mod location;
 mod memory;
-mod place;
 mod relay;
 mod state;
 mod warning;
 
 pub use edge::{By, EdgeReading, Grade, HERE, KnownEdge, Measured};
-pub use memory::Mark;
-pub use place::{Place, place};
+pub use location::{Location, locate};
+pub use memory::NewsCursor;
 pub use relay::{KnownRelay, RelayNote};
 pub use state::{Forget, ForgetError, Forgotten, State};
 pub use warning::Warning;

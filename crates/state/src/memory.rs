@@ -1,7 +1,7 @@
-//! The table in memory, from which everybody is answered: what the file said, what was told since,
-//! and which of it has still to be written. Pure: times come as arguments.
+//! The table in memory that answers all callers: what the file said, what was reported since, and
+//! what of that is still to be written. Pure: times are arguments.
 //!
-//! Bounded: at most [`EDGES_MAX`] edges and [`RELAYS_MAX`] relays; the least worth keeping goes.
+//! Bounded: at most [`EDGES_MAX`] edges and [`RELAYS_MAX`] relays; the least useful ones go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::state::{Forget, Forgotten};
 
 /// How far somebody has read the news; the default is the beginning, before everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark(u64);
+pub struct NewsCursor(u64);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Rows {
 }
 
 impl Memory {
-    /// Enter readings that a member has.
+    /// Enters readings that a member has.
     pub(crate) fn note(&mut self, readings: Vec<EdgeReading>, teller: u64, now: Wall) {
         for (key, row) in readings.into_iter().filter_map(|reading| Row::of(reading, now)) {
             self.enter(key.clone(), row, teller, now);
@@ -57,7 +57,7 @@ impl Memory {
         self.bound();
     }
 
-    /// Enter news of a relay.
+    /// Enters news of a relay.
     pub(crate) fn note_relay(&mut self, note: RelayNote, now: Wall) {
         let Some((url, row)) = RelayRow::of(note, now) else { return };
         let old = self.relays.remove(&url).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Memory {
         self.bound();
     }
 
-    /// Take over what the file says now: what is not there any more goes, unless it has still to
+    /// Takes over what the file says now: what is not there any more goes, unless it has still to
     /// be written. Times in the future are corrected in the file too.
     pub(crate) fn read(&mut self, rows: Rows, now: Wall) {
         let there: BTreeSet<&Key> = rows.edges.iter().map(|(key, _)| key).collect();
@@ -153,10 +153,15 @@ impl Memory {
     }
 
     /// The edges that there is news of since `mark` by others than `reader`, and a mark behind them.
-    pub(crate) fn since(&self, mark: Mark, reader: u64, now: Wall) -> (Vec<KnownEdge>, Mark) {
+    pub(crate) fn since(
+        &self,
+        mark: NewsCursor,
+        reader: u64,
+        now: Wall,
+    ) -> (Vec<KnownEdge>, NewsCursor) {
         let is_news = |entry: &Entry| entry.news > mark.0 && entry.teller != reader;
         let news = self.edges.iter().filter(|(_, entry)| is_news(entry));
-        (news.map(|(key, entry)| entry.row.known(key, now)).collect(), Mark(self.last))
+        (news.map(|(key, entry)| entry.row.known(key, now)).collect(), NewsCursor(self.last))
     }
 
     /// All relays.
@@ -164,7 +169,7 @@ impl Memory {
         self.relays.iter().map(|(url, row)| row.known(url, now)).collect()
     }
 
-    /// Lose what is named, written or not.
+    /// Loses what is named, written or not.
     pub(crate) fn forget(&mut self, which: &Forget) -> Forgotten {
         let mut gone = Forgotten::default();
         self.edges.retain(|key, _| {
@@ -231,10 +236,10 @@ mod tests {
         let mut memory = Memory::default();
         memory.note(vec![reading("a", 1.0)], 1, NOW);
         memory.note(vec![reading("b", 1.0)], 2, NOW);
-        let (news, mark) = memory.since(Mark::default(), 1, NOW);
+        let (news, mark) = memory.since(NewsCursor::default(), 1, NOW);
         assert_eq!(names(&news), ["b"]);
         assert_eq!(memory.since(mark, 1, NOW), (vec![], mark));
-        let (news, _) = memory.since(Mark::default(), 3, NOW);
+        let (news, _) = memory.since(NewsCursor::default(), 3, NOW);
         assert_eq!(names(&news), ["a", "b"]);
         // That an edge is used is nothing that anybody would plan otherwise for.
         let used = EdgeReading { measured: None, is_used: true, ..reading("b", 0.0) };

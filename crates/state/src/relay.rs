@@ -1,4 +1,4 @@
-//! Relays as callers tell of them and ask for them.
+//! Relays as callers report and request them.
 
 use crate::clock::Wall;
 

@@ -1,4 +1,4 @@
-//! [`State`]: what a transfer holds of all this.
+//! [`State`]: the handle that a transfer holds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::clock::Wall;
 use crate::edge::{EdgeReading, Key, KnownEdge, is_site};
-use crate::keeper::{Desks, Keeper, Shared};
-use crate::memory::Mark;
-use crate::place::Journal;
+use crate::keeper::{Handle, Keeper, Shared};
+use crate::location::Journal;
+use crate::memory::NewsCursor;
 use crate::relay::{KnownRelay, RelayNote};
 use crate::warning::Warning;
 
@@ -19,12 +19,12 @@ use crate::warning::Warning;
 /// A clone is another member: it is told what this one notes ([`State::changed_since`]).
 #[derive(Debug)]
 pub struct State {
-    desks: Arc<Desks>,
+    handle: Arc<Handle>,
     member: u64,
 }
 
 impl State {
-    /// Open the file at `path`, or make it. It takes as long as the file takes to be read, but no
+    /// Opens the file at `path`, or makes it. It takes as long as the file takes to be read, but no
     /// longer than a second: what comes later is news. Whatever is wrong with the file, the state
     /// that comes back can be used: it remembers at least for this run.
     pub fn open(path: &Path) -> (State, Option<Warning>) {
@@ -52,11 +52,11 @@ impl State {
     }
 
     fn of(shared: Arc<Shared>) -> State {
-        State { member: shared.another_member(), desks: Arc::new(Desks(shared)) }
+        State { member: shared.another_member(), handle: Arc::new(Handle(shared)) }
     }
 
     fn shared(&self) -> &Shared {
-        &self.desks.0
+        &self.handle.0
     }
 
     /// All edges that are known.
@@ -66,14 +66,14 @@ impl State {
 
     /// The edges of which others have learnt something since `mark`, which is moved behind them.
     /// Others are the other members of this process, other processes, and earlier runs; from
-    /// [`Mark::default`] it is all that is known but for what only this member told.
-    pub fn changed_since(&self, mark: &mut Mark) -> Vec<KnownEdge> {
+    /// [`NewsCursor::default`] it is all that is known but for what only this member told.
+    pub fn changed_since(&self, mark: &mut NewsCursor) -> Vec<KnownEdge> {
         let (news, next) = self.shared().memory().since(*mark, self.member, Wall::now());
         *mark = next;
         news
     }
 
-    /// Remember this. What cannot be (rates that are no numbers, sites without a name) is left out.
+    /// Remembers this. What cannot be (rates that are no numbers, sites without a name) is left out.
     /// Tell only what was learnt in this run: what was heard from here would come back after it
     /// was forgotten.
     pub fn note(&self, readings: Vec<EdgeReading>) {
@@ -86,7 +86,7 @@ impl State {
         self.shared().memory().relays(Wall::now())
     }
 
-    /// Remember this of a relay.
+    /// Remembers this of a relay.
     pub fn note_relay(&self, note: RelayNote) {
         self.shared().memory().note_relay(note, Wall::now());
         self.shared().wake();
@@ -97,13 +97,13 @@ impl State {
         self.shared().take_warnings()
     }
 
-    /// Forget all or some, in the file as well, and say what that was. It waits for the file, as
+    /// Forgets all or some, in the file as well, and says what that was. It waits for the file, as
     /// long as it takes up to some seconds: not for use within a transfer.
     pub fn forget(&self, which: Forget) -> Result<Forgotten, ForgetError> {
         self.shared().forget(which, FORGET_WAIT)
     }
 
-    /// Have everything written, waiting for it no longer than this; whether it was.
+    /// Has everything written, waiting for it no longer than this; whether it was.
     pub fn flush(&self, wait: Duration) -> bool {
         self.shared().flush(wait)
     }
@@ -111,7 +111,7 @@ impl State {
 
 impl Clone for State {
     fn clone(&self) -> State {
-        State { desks: Arc::clone(&self.desks), member: self.shared().another_member() }
+        State { handle: Arc::clone(&self.handle), member: self.shared().another_member() }
     }
 }
 

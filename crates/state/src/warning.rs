@@ -1,4 +1,4 @@
-//! What can be wrong with the file. None of it is a reason to stop.
+//! What can be wrong with the file. Nothing of it stops a transfer.
 
 use std::path::{Path, PathBuf};
 

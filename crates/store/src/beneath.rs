@@ -1,10 +1,10 @@
-//! The way from the folder that the user named to the folder of a target.
+//! Resolves the folder of a target beneath the folder that the user named.
 //!
-//! Whoever writes a Metalink or a list chooses names such as `sub/f`. Where `sub` is a link, such
-//! a name would lead out of the folder that the user meant the files to lie in. So the kernel
-//! resolves what lies below that folder, without following links, and the folder found stays open:
-//! the target's files are reached through it, and what becomes of its name later changes nothing.
-//! Links that lead to the user's folder itself are the user's own and are followed.
+//! Metalinks and lists contain names such as `sub/f`. If `sub` is a link, such a name would lead
+//! out of the user's folder. So the kernel resolves the path below that folder without following
+//! links, and the folder found stays open: the target's files are reached through it, whatever
+//! becomes of its name later. Links that lead to the user's folder itself are the user's own and
+//! are followed.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -95,7 +95,7 @@ pub(crate) fn reach(
             });
         }
     };
-    let place = root.place();
+    let place = root.proc_path();
     // Where `/proc` is not mounted, the plain path was at least found to be without links.
     if place.metadata().is_err() {
         return Ok(plain());

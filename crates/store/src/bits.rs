@@ -11,7 +11,7 @@ impl Bits {
         word.is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Set it; whether it was clear.
+    /// Sets it; whether it was clear.
     pub fn set(&mut self, number: u64) -> bool {
         let is_new = !self.has(number);
         let at = usize::try_from(number / 64).unwrap_or(usize::MAX);

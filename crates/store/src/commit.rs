@@ -1,7 +1,7 @@
-//! Committing: from written to durable, from durable to vouched for.
+//! Committing: makes written bytes durable and records them in the journal.
 //!
-//! Data is synced first, the records are appended after it, the journal is synced last. Power may
-//! fail between any two of these; the journal then says less than there is, never more.
+//! Data is synced first, then the records are appended, then the journal is synced. Power may fail
+//! between any two steps; the journal then records less than is there, never more.
 
 use std::io;
 use std::path::PathBuf;
@@ -59,16 +59,13 @@ pub enum CommitError {
 }
 
 impl Target {
-    /// Make everything written so far durable, then write `records` down. When this returns, they
+    /// Makes everything written so far durable, then writes `records` down. When this returns, they
     /// survive `kill -9` and power loss. Records count in their order; if power fails meanwhile, a
     /// prefix of them may count.
     ///
     /// What was distrusted since its record was made is left out of the record.
     ///
     /// Calls are made one after the other. A call goes to its end even if the future is dropped.
-    ///
-    /// # Errors
-    /// See [`CommitError`].
     pub async fn commit(&self, mut records: Vec<Record>) -> Result<(), CommitError> {
         let inner = Arc::clone(&self.inner);
         let path = || inner.names.shown.clone();
@@ -143,7 +140,7 @@ fn commit_now(inner: &Inner, journal: &mut Journal, records: &[Record]) -> Resul
     })
 }
 
-/// Sync the part file, once and for all: see [`Journal::data_lost`].
+/// Syncs the part file, once and for all: see [`Journal::data_lost`].
 pub(crate) fn sync_data(inner: &Inner, journal: &mut Journal) -> io::Result<()> {
     if journal.data_lost {
         return Err(io::Error::other("an earlier sync failed"));

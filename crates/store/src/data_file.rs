@@ -15,7 +15,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -44,7 +44,7 @@ struct Direct {
 }
 
 impl DataFile {
-    /// Wrap the part file; `path` is where it lies, `direct` whether direct I/O is wanted.
+    /// Wraps the part file; `path` is where it lies, `direct` whether direct I/O is wanted.
     pub(crate) fn new(plain: File, path: &Path, direct: bool) -> DataFile {
         let direct = if direct { Direct::open(&plain, path) } else { None };
         if direct.is_some() {
@@ -125,17 +125,9 @@ impl Direct {
     /// A second descriptor of the same inode, for its flags differ.
     fn open_again(plain: &File, path: &Path) -> io::Result<File> {
         let mut options = File::options();
-        options
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_DIRECT | libc::O_CLOEXEC | libc::O_NOFOLLOW);
+        options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_NOFOLLOW);
         let file = options.open(path)?;
-        let (one, other) = (plain.metadata()?, file.metadata()?);
-        if (one.dev(), one.ino()) == (other.dev(), other.ino()) {
-            Ok(file)
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        }
+        if sys::is_same(plain, &file) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The engine that all targets of a process share.
+//! The disk engine that all targets of a process share.
 
 use std::fmt;
 use std::io;
@@ -79,7 +79,7 @@ struct Shared {
 }
 
 /// How one buffer is to be moved.
-pub(crate) struct Way {
+pub(crate) struct TransferOptions {
     pub(crate) direction: Direction,
     /// Past the page cache; offset and length have to be aligned then.
     pub(crate) direct: bool,
@@ -99,7 +99,7 @@ pub enum DiskError {
 }
 
 impl Disk {
-    /// Start an engine that writes from and reads into the buffers of `pool`, which is put into
+    /// Starts an engine that writes from and reads into the buffers of `pool`, which is put into
     /// huge pages where the system has them.
     ///
     /// # Errors
@@ -109,9 +109,6 @@ impl Disk {
     }
 
     /// As [`Disk::start`] with other sizes than the default ones.
-    ///
-    /// # Errors
-    /// As [`Disk::start`].
     pub fn start_with(pool: &Pool, mode: IoMode, options: DiskOptions) -> Result<Disk, DiskError> {
         Self::start_with_steps(pool, mode, options, Arc::new(SystemSteps::new()))
     }
@@ -190,10 +187,7 @@ impl Disk {
         self.shared.meter.stats()
     }
 
-    /// Run `task`, which blocks, on one of the disk's threads; it runs even if the future is dropped.
-    ///
-    /// # Errors
-    /// If it panicked.
+    /// Runs `task`, which blocks, on one of the disk's threads; it runs even if the future is dropped.
     pub async fn work<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
@@ -222,7 +216,7 @@ impl Disk {
         &self.shared.workers
     }
 
-    /// Sync a part file and count the time.
+    /// Syncs a part file and count the time.
     pub(crate) fn sync_data(&self, file: &std::fs::File) -> io::Result<()> {
         let began = Instant::now();
         let synced = self.shared.steps.sync_data(file);
@@ -230,16 +224,16 @@ impl Disk {
         synced
     }
 
-    /// Move `bytes` bytes between `buffer` and `file`.
+    /// Moves `bytes` bytes between `buffer` and `file`.
     pub(crate) async fn transfer(
         &self,
-        way: Way,
+        options: TransferOptions,
         file: &Arc<DataFile>,
         offset: u64,
         bytes: usize,
         buffer: Buffer,
     ) -> (Option<Buffer>, io::Result<usize>) {
-        let Way { direction, direct, turn } = way;
+        let TransferOptions { direction, direct, turn } = options;
         if let (Some(faults), Direction::Write) = (&self.faults, direction)
             && let Err(error) = faults.before_write(offset, bytes)
         {
@@ -312,12 +306,12 @@ mod tests {
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         // SAFETY: the filter and its program outlive the calls, which copy them.
         unsafe {
-            crate::sys::check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-            crate::sys::check(libc::prctl(
-                libc::PR_SET_SECCOMP,
-                libc::SECCOMP_MODE_FILTER,
-                &raw const filter,
-            ))?;
+            let filter = &raw const filter;
+            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, filter) < 0
+            {
+                return Err(io::Error::last_os_error());
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a name on a disk belongs to.
+//! The kind of file that a name refers to.
 
 use std::fmt;
 use std::fs::Metadata;

@@ -1,4 +1,4 @@
-//! The end of a target: its final name, or nothing of it.
+//! The end of a target: its final name, or its removal.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -53,8 +53,8 @@ pub enum FinishError {
 }
 
 impl Target {
-    /// Give the file its exact size, its time and its final name, all durable when this returns,
-    /// and remove the journal. Whoever calls this has verified the bytes.
+    /// Gives the file its exact size, its time and its final name, all durable when this returns,
+    /// and removes the journal. Whoever calls this has verified the bytes.
     ///
     /// # Errors
     /// See [`FinishError`]; the target can still be written to and finished again.
@@ -98,7 +98,7 @@ impl Target {
         Ok(path)
     }
 
-    /// Give up for good: remove the part file and the journal.
+    /// Gives up for good: removes the part file and the journal.
     ///
     /// # Errors
     /// What the system says if one of them could not be removed.
@@ -180,7 +180,7 @@ fn finish_now(
     Ok(())
 }
 
-/// Give the file the mode of the one that it replaces: who could not read that must not read this.
+/// Gives the file the mode of the one that it replaces: who could not read that must not read this.
 pub(crate) fn keep_mode(part: &File, old: &Metadata, more: u32) {
     let mode = Permissions::from_mode(old.permissions().mode() & 0o777 | more);
     // Some file systems have no modes; the file is worth more than that.

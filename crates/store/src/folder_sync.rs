@@ -1,17 +1,15 @@
-//! Making names durable: one system call for all who ask while another is under way.
+//! Makes names durable: one system call for all callers that arrive while another one runs.
 //!
-//! A sync that begins after a rename covers it. Whoever arrives while one runs waits for the next,
-//! and that next one is shared by all who arrived meanwhile, so thousands of small files that
-//! finish together cost a few calls.
+//! A sync that begins after a rename covers it. Callers that arrive while one runs wait for the
+//! next one and share it, so thousands of small files that finish together cost a few calls.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::sys::{check, retry};
+use rustix::io::{Errno, retry_on_intr};
 
 /// Syncs folders for many callers at once.
 #[derive(Default)]
@@ -36,7 +34,7 @@ struct Turns {
 }
 
 impl FolderSync {
-    /// Make all names in `folder` durable that are there now.
+    /// Makes all names in `folder` durable that are there now.
     pub(crate) fn sync(&self, folder: &Path) -> io::Result<()> {
         let turns = {
             let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,13 +80,10 @@ impl FolderSync {
 
 fn sync_folder_now(folder: &Path) -> io::Result<()> {
     let opened = File::open(folder)?;
-    // SAFETY: a plain system call on a descriptor that `opened` keeps open.
-    match retry(|| check(unsafe { libc::fsync(opened.as_raw_fd()) })) {
+    match retry_on_intr(|| rustix::fs::fsync(&opened)) {
         // Some file systems cannot sync a folder; their names are as durable as they get.
-        Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => {
-            Err(error)
-        }
-        _ => Ok(()),
+        Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+        synced => Ok(synced?),
     }
 }
 

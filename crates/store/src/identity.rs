@@ -1,7 +1,7 @@
-//! Whether a journal belongs to the content that is asked for now.
+//! Whether a journal belongs to the content that is requested now.
 //!
-//! Sources come and go between two runs, so equality of everything known cannot be asked for.
-//! What can be compared decides, the strongest first; see the table at [`Identity::compare`].
+//! Sources come and go between runs, so not everything known can be equal. What can be compared
+//! decides, the strongest first; see the table at [`Identity::compare`].
 
 use swath_model::{Likeness, Validators, counted};
 
@@ -33,7 +33,7 @@ impl Identity {
         !self.digests.is_empty() || self.pieces.is_some()
     }
 
-    /// Compare what a journal says with what is known now.
+    /// Compares what a journal says with what is known now.
     ///
     /// | first that applies | verdict |
     /// | --- | --- |
@@ -121,7 +121,7 @@ impl Identity {
         }
     }
 
-    /// Add what `newer` knows; where both speak of the same thing, the newer one counts.
+    /// Adds what `newer` knows; where both speak of the same thing, the newer one counts.
     pub(crate) fn merge(&mut self, newer: &Identity) {
         for digest in &newer.digests {
             self.digests.retain(|known| key(known) != key(digest));

@@ -45,6 +45,7 @@ mod engine;
 mod file_kind;
 mod finish;
 mod folder_sync;
+mod hashed_file;
 mod identity;
 mod journal;
 pub mod memory;
@@ -52,7 +53,6 @@ mod names;
 mod open;
 mod past_cache;
 mod place;
-mod sealed_file;
 pub mod simulated;
 mod stats;
 mod steps;
@@ -82,12 +82,12 @@ pub use topology::{BadCpus, Cpus, Pin, Topology};
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// Understand `bytes` as the journal of an allocation.
+    /// Understands `bytes` as the journal of an allocation.
     pub fn lease(bytes: &[u8]) {
         crate::depot::fuzz_lease(bytes);
     }
 
-    /// Understand `bytes` as the head of a cached file.
+    /// Understands `bytes` as the head of a cached file.
     pub fn cache_head(bytes: &[u8]) {
         crate::cache::fuzz_head(bytes);
     }

@@ -1,9 +1,9 @@
-//! How much memory this process may have: what the machine has, or less where a control group limits
-//! it (`MemoryMax=` of a service, the memory of a container, a job of a batch system).
+//! How much memory this process may use: what the machine has, or less where a control group limits
+//! it (`MemoryMax=` of a service, a container's memory, a batch job).
 //!
-//! The kernel promises more than there is and settles it by ending the process later, so what is
-//! wanted is held against these figures before anything is reserved. A group's limit holds for all
-//! groups below it: batch systems set it on the job, a few levels above the process.
+//! The kernel promises more than there is and later ends the process, so large requests are
+//! compared with these figures first. A group's limit holds for all groups below it: batch systems
+//! set it on the job, a few levels above the process.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
-//! Opening a target: from a path and what is known of the content to a locked part file and what
-//! can be believed of it.
+//! Opens a target: from a path and what is known of the content to a locked part file and what of
+//! it can be trusted.
 //!
-//! Order: look at the target, make the folder, open and lock the part file, read the journal,
-//! judge it, check the space, give the file its size. Nothing is written before the lock is held,
-//! and a part file made by a call that fails is taken away again.
+//! Order: look at the target, make the folder, open and lock the part file, read and judge the
+//! journal, check the space, set the file's size. Nothing is written before the lock is held, and a
+//! part file made by a failing call is removed again.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -75,7 +75,7 @@ pub enum OpenError {
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
     /// The name is one of those that side files have.
-    #[error("{} cannot be a file's name here: names in .swath, .swath.part and .swath.new are kept for what swath puts beside a file", .0.display())]
+    #[error("{} cannot be a file's name here: names that end in .swath, .swath.part or .swath.new are reserved for swath", .0.display())]
     Reserved(PathBuf),
     /// The final name is that of something that is never replaced.
     #[error("{} is a {kind} and not a file", path.display())]
@@ -144,7 +144,7 @@ pub(crate) struct Opened {
     pub(crate) resumed: Resumed,
 }
 
-/// Open a target; blocks.
+/// Opens a target; blocks.
 pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> {
     let reached = reach(&spec.path, spec.beneath.as_deref(), true)?;
     match open_reached(disk, spec, &reached.path) {
@@ -153,7 +153,7 @@ pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> 
     }
 }
 
-/// Open the target that system calls find at `path`.
+/// Opens the target that system calls find at `path`.
 fn open_reached(disk: &Disk, spec: &TargetSpec, path: &Path) -> Result<Opened, OpenError> {
     let steps = disk.steps().as_ref();
     check_target(path, spec.overwrite)?;
@@ -253,7 +253,7 @@ fn open_locked(
     Ok(Opened { root: None, names, file, journal, state, resumed })
 }
 
-/// Make the folder if need be and ask what it offers.
+/// Makes the folder if need be and asks what it offers.
 fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
     let folder = folder_of(target);
     let not_writable = |source| OpenError::FolderNotWritable { folder: folder.clone(), source };
@@ -271,17 +271,14 @@ fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
     Ok(space)
 }
 
-/// Open the part file and take its lock; true if it was created here.
+/// Opens the part file and takes its lock; true if it was created here.
 ///
 /// Between opening and locking, the one who held the lock may have renamed or removed the file.
 /// The lock then belongs to an inode without this name, so the name is looked at once more.
 fn lock_part(names: &Names) -> Result<(File, bool), OpenError> {
     let mut options = File::options();
     // Not blocking on a FIFO that someone put there.
-    options
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     for _ in 0..LOCK_ATTEMPTS_MAX {
         let created = options.clone().create_new(true).open(&names.part);
         let (opened, created) = match created {
@@ -366,7 +363,7 @@ impl Found {
                         "the part file was changed after the earlier run, and no digest is known that tells what became of it".to_owned(),
                     ),
                     Verdict::Unproven => Some(
-                        "nothing proves that what an earlier run left is of the same file (a digest would)".to_owned(),
+                        "nothing proves that the earlier run fetched the same file (a digest would)".to_owned(),
                     ),
                 }
             }
@@ -396,10 +393,7 @@ fn early_journal(
 fn read_journal(names: &Names, part_created: bool) -> Result<Found, OpenError> {
     let io_error = |source| OpenError::Io { path: names.journal.clone(), source };
     let mut options = File::options();
-    options
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = match options.open(&names.journal) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
@@ -478,7 +472,7 @@ fn note_of(dropped_bytes: u64, lost: &RangeSet, state: &State) -> Option<String>
     })
 }
 
-/// Check the space, give the part file its size, and decide whether direct I/O is wanted.
+/// Checks the space, gives the part file its size, and decides whether direct I/O is wanted.
 fn allot(
     disk: &Disk,
     spec: &TargetSpec,

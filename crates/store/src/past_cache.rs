@@ -1,12 +1,12 @@
-//! Large files read past the page cache, so that sending them pushes nothing else out of it.
+//! Reads large files past the page cache, so that sending them evicts nothing from it.
 //!
-//! What the cache holds already is read from there; the rest comes from the disk in large aligned
-//! pieces, into buffers that all readers share. Nothing here fails: whatever cannot be read so (the
-//! file system refuses it, the disk cannot, the file ends early) is left to be read through the
-//! cache, which then says what is wrong. All of this blocks.
+//! What the cache already holds is read from there; the rest comes from the disk in large aligned
+//! pieces, into buffers that all readers share. Nothing here fails: what cannot be read this way
+//! (the file system refuses it, the disk cannot, the file ends early) is left to be read through
+//! the cache, which reports the error. Everything blocks.
 //!
-//! A file that is asked for again soon belongs into the cache after all: once as much has been read
-//! past it as the file is long, further readers go through it, if the file fits.
+//! A file that is soon requested again belongs into the cache: once as many bytes were read past it
+//! as the file has, further readers use the cache, if the file fits.
 
 use std::fs::File;
 use std::io;
@@ -186,7 +186,7 @@ impl PastCache {
 }
 
 impl Direct {
-    /// Fill `out` with the file from `offset` on, unless the answer is that this is to be done
+    /// Fills `out` with the file from `offset` on, unless the answer is that this is to be done
     /// through the cache. The `follows` bytes behind it will be asked for next.
     pub fn read(&mut self, plain: &File, out: &mut [u8], offset: u64, follows: u64) -> Through {
         let wanted = Range::of_len(offset, out.len() as u64);
@@ -206,12 +206,12 @@ impl Direct {
         Through::Past
     }
 
-    /// Give back what may have been read ahead. To be called whenever nothing is read for a while.
+    /// Gives back what may have been read ahead. To be called whenever nothing is read for a while.
     pub fn rest(&mut self) {
         self.piece = None;
     }
 
-    /// Have a piece with `wanted` in it, or say why not.
+    /// Has a piece with `wanted` in it, or says why not.
     fn judge(&mut self, plain: &File, wanted: Range, follows: u64) -> Through {
         if self.is_over || wanted.len() > PIECE_BYTES as u64 {
             return Through::Cache;

@@ -1,5 +1,5 @@
-//! The place of a target before anything is opened or contacted: whether its name can be given to
-//! a file, and what an earlier run left there.
+//! Looks at a target before anything is opened or contacted: whether a file can have its name, and
+//! what an earlier run left there.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufReader};
@@ -41,7 +41,7 @@ impl Left {
     }
 }
 
-/// Look at the place of a target: whether the file can be written there, and what an earlier run
+/// Looks at the place of a target: whether the file can be written there, and what an earlier run
 /// left of it. No link below `beneath` is followed. Changes nothing; blocks.
 ///
 /// # Errors
@@ -62,7 +62,7 @@ fn look_at(path: &Path, overwrite: bool) -> Result<Option<Left>, OpenError> {
     let Some(names) = Names::of(path, space.name_bytes_max) else { return Ok(None) };
     let in_the_way = || OpenError::InTheWay(names.journal.clone());
     let mut options = File::options();
-    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = match options.open(&names.journal) {
         Ok(file) => file,
         Err(error) if is_no_file(&error) => return Err(in_the_way()),
@@ -129,8 +129,7 @@ pub(crate) fn is_no_file(error: &io::Error) -> bool {
 pub(crate) fn is_planted(found: &Metadata, folder: &Path) -> bool {
     let Ok(folder) = folder.metadata() else { return false };
     let is_shared = folder.mode() & STICKY_AND_FOR_ALL == STICKY_AND_FOR_ALL;
-    // SAFETY: the call cannot fail and touches no memory.
-    let own = unsafe { libc::geteuid() };
+    let own = rustix::process::geteuid().as_raw();
     is_shared && found.uid() != own && found.uid() != folder.uid()
 }
 

@@ -190,7 +190,7 @@ async fn fill(target: &Target, pool: &Pool, range: Range) {
     target.write(range.start, buffer).await.unwrap();
 }
 
-/// Open what a disk could hold and compare everything vouched for.
+/// Opens what a disk could hold and compares everything vouched for.
 async fn check(disk: &Disk, data: &[u8], journal: Option<&[u8]>, told: &str) {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("file.swath.part"), data).unwrap();

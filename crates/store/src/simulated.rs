@@ -1,7 +1,7 @@
-//! A disk without threads, for simulations: everything is done where it is asked for, so that a run
-//! depends on nothing but its seed, and it goes wrong as told.
+//! A disk without threads, for simulations: everything is done where it is requested, so that a run
+//! depends on its seed alone, and fails as told.
 //!
-//! Files are real ones (on a file system in memory, best); what a power cut leaves of them follows
+//! Files are real ones (best on a file system in memory); what a power cut leaves of them follows
 //! from what [`Faults::synced`] was told.
 
 use std::fs::File;

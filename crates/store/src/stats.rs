@@ -1,4 +1,4 @@
-//! How busy the disk was: enough to tell whether it limited a transfer.
+//! How busy the disk was, to tell whether it limited a transfer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The steps on which durability hangs, behind one trait.
+//! The steps on which durability depends, behind one trait.
 //!
 //! Data, journal, name and folder become durable in a fixed order. Every step of that order goes
 //! through [`Steps`], so that tests can record it, let single steps fail and cut the power between
@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -15,19 +14,19 @@ use crate::sys;
 
 /// The operations that must happen in the right order.
 pub(crate) trait Steps: Send + Sync {
-    /// Make all data written to the part file durable, with what is needed to read it back.
+    /// Makes all data written to the part file durable, with what is needed to read it back.
     fn sync_data(&self, part: &File) -> io::Result<()>;
-    /// Write `bytes` at offset `at` of the journal.
+    /// Writes `bytes` at offset `at` of the journal.
     fn append_journal(&self, journal: &File, at_bytes: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Make the journal durable.
+    /// Makes the journal durable.
     fn sync_journal(&self, journal: &File) -> io::Result<()>;
-    /// Cut the journal or the part file to `size_bytes`.
+    /// Cuts the journal or the part file to `size_bytes`.
     fn set_size(&self, file: &File, size_bytes: u64) -> io::Result<()>;
-    /// Give a file another name in its folder; without `replace`, fail if that name is taken.
+    /// Gives a file another name in its folder; without `replace`, fails if that name is taken.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
-    /// Make the names in `folder` durable.
+    /// Makes the names in `folder` durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Take a name away.
+    /// Takes a name away.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
@@ -44,13 +43,7 @@ impl SystemSteps {
 
 impl Steps for SystemSteps {
     fn sync_data(&self, part: &File) -> io::Result<()> {
-        sys::retry(|| {
-            sys::check(
-                // SAFETY: a plain system call on a descriptor that `part` keeps open.
-                unsafe { libc::fdatasync(part.as_raw_fd()) },
-            )
-        })
-        .map(drop)
+        sys::sync_data(part)
     }
 
     fn append_journal(&self, journal: &File, at_bytes: u64, bytes: &[u8]) -> io::Result<()> {

@@ -1,36 +1,26 @@
-//! System calls that the standard library does not offer, with their odd cases handled.
+//! System calls that the standard library lacks, with their odd cases handled.
 
-use std::ffi::CString;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
+use rustix::fs::{
+    Advice, AtFlags, CWD, FallocateFlags, FlockOperation, RenameFlags, SeekFrom, StatVfsMountFlags,
+    StatxFlags, fadvise, fallocate, flock, renameat_with, seek, statx,
+};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use swath_model::Pool;
 use swath_model::pool::{ALIGN_BYTES, HUGE_BYTES};
 
-/// The result of a system call that answers −1 and `errno` on failure.
-pub(crate) fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
-}
-
-/// Call again as long as a signal interrupts.
-pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
-}
-
-/// A path as the kernel takes it.
-pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+/// Options to open a file of ours with, which is never reached through a link.
+pub(crate) fn no_follow() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_NOFOLLOW);
+    options
 }
 
 /// Whether the error means that the device or a quota is full.
@@ -46,7 +36,7 @@ pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// Have a pool's memory in huge pages, before it is used; one that is too small for that stays as
+/// Has a pool's memory in huge pages, before it is used; one that is too small for that stays as
 /// it is. Copying, hashing and direct I/O go through every page of it again and again: with small
 /// ones, a file from loopback to a disk took a third longer, and as much more of the processor.
 pub fn prefer_huge_pages(pool: &Pool) {
@@ -58,43 +48,27 @@ pub fn prefer_huge_pages(pool: &Pool) {
     }
 }
 
-/// Take the lock of an open file for this open file alone, without waiting. `Ok(false)` if another
+/// Takes the lock of an open file for this open file alone, without waiting. `Ok(false)` if another
 /// one holds it. File systems without locks count as unlocked: `Ok(true)`.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
-    // SAFETY: a plain system call on a descriptor that `file` keeps open.
-    let locked =
-        retry(|| check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }));
-    match locked {
-        Ok(_) => Ok(true),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::EWOULDBLOCK) => Ok(false),
-            Some(libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL) => Ok(true),
-            _ => Err(error),
-        },
+    match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) | Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// Rename without ever replacing a file: `EEXIST` if `to` is taken.
+/// Opens, or makes, and locks a file that is there to be locked; `None` if another process holds it.
+pub(crate) fn lock_file(path: &Path) -> io::Result<Option<File>> {
+    let lock = no_follow().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    Ok(try_lock(&lock)?.then_some(lock))
+}
+
+/// Renames without ever replacing a file: `EEXIST` if `to` is taken.
 pub(crate) fn rename_if_free(from: &Path, to: &Path) -> io::Result<()> {
-    let (from_c, to_c) = (c_path(from)?, c_path(to)?);
-    // SAFETY: both are valid C strings that outlive the call. Called by number because older C
-    // libraries have no wrapper.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_renameat2,
-            libc::AT_FDCWD,
-            from_c.as_ptr(),
-            libc::AT_FDCWD,
-            to_c.as_ptr(),
-            libc::RENAME_NOREPLACE,
-        )
-    };
-    if answer == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    if !is_unsupported(&error) {
-        return Err(error);
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from) {
+        Err(error) if is_unsupported(&error) => {}
+        renamed => return renamed,
     }
     // A second name refuses to replace too, on every file system that has second names.
     match std::fs::hard_link(from, to) {
@@ -104,14 +78,14 @@ pub(crate) fn rename_if_free(from: &Path, to: &Path) -> io::Result<()> {
             // Neither exists here; between this look and the rename another program could still
             // create the name, which only such file systems suffer.
             if to.symlink_metadata().is_ok() {
-                return Err(io::Error::from_raw_os_error(libc::EEXIST));
+                return Err(Errno::EXIST.into());
             }
             std::fs::rename(from, to)
         }
     }
 }
 
-/// Set the time of last modification.
+/// Sets the time of last modification.
 pub(crate) fn set_mtime(file: &File, mtime: SystemTime) -> io::Result<()> {
     file.set_times(std::fs::FileTimes::new().set_modified(mtime))
 }
@@ -126,18 +100,13 @@ pub(crate) struct FileSystem {
     pub(crate) name_bytes_max: usize,
 }
 
-/// Ask the file system behind `folder`.
+/// Asks the file system behind `folder`.
 pub(crate) fn file_system(folder: &Path) -> io::Result<FileSystem> {
-    let folder = c_path(folder)?;
-    let mut answer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `folder` is a valid C string and `answer` has room for the result.
-    retry(|| check(unsafe { libc::statvfs(folder.as_ptr(), answer.as_mut_ptr()) }))?;
-    // SAFETY: the call succeeded, so it filled the structure.
-    let answer = unsafe { answer.assume_init() };
+    let answer = retry_on_intr(|| rustix::fs::statvfs(folder))?;
     let unit_bytes = if answer.f_frsize == 0 { answer.f_bsize } else { answer.f_frsize };
     Ok(FileSystem {
         available_bytes: answer.f_bavail.saturating_mul(unit_bytes),
-        read_only: answer.f_flag & libc::ST_RDONLY != 0,
+        read_only: answer.f_flag.contains(StatVfsMountFlags::RDONLY),
         name_bytes_max: (answer.f_namemax as usize).clamp(32, 4096),
     })
 }
@@ -162,35 +131,26 @@ pub(crate) fn free_and_all_bytes(file: &File) -> io::Result<(u64, u64)> {
     Ok((bytes(blocks), bytes(found.f_blocks)))
 }
 
-/// Reserve the bytes `[start, end)` on the device without changing the file's size.
+/// Reserves the bytes `[start, end)` on the device without changing the file's size.
 pub(crate) fn reserve(file: &File, start: u64, end: u64) -> io::Result<()> {
-    let (Ok(start), Ok(bytes)) = (i64::try_from(start), i64::try_from(end - start)) else {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    };
-    retry(|| {
-        // SAFETY: a plain system call on a descriptor that `file` keeps open.
-        check(unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, start, bytes) })
-    })
-    .map(drop)
+    allocate(file, FallocateFlags::KEEP_SIZE, start, end)
 }
 
-/// Give the bytes `[start, end)` back to the file system: they read as zeros from then on.
+/// Gives the bytes `[start, end)` back to the file system: they read as zeros from then on.
 pub(crate) fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
-    let (Ok(start), Ok(bytes)) = (i64::try_from(start), i64::try_from(end - start)) else {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    };
-    let mode = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
-    // SAFETY: a plain system call on a descriptor that `file` keeps open.
-    retry(|| check(unsafe { libc::fallocate(file.as_raw_fd(), mode, start, bytes) })).map(drop)
+    allocate(file, FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE, start, end)
+}
+
+fn allocate(file: &File, flags: FallocateFlags, start: u64, end: u64) -> io::Result<()> {
+    if i64::try_from(end).is_err() {
+        return Err(Errno::FBIG.into());
+    }
+    Ok(retry_on_intr(|| fallocate(file, flags, start, end - start))?)
 }
 
 /// The magic number of the file system that `file` lies on, 0 if it cannot be had.
 pub(crate) fn file_system_kind(file: &File) -> i64 {
-    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the descriptor is open and `answer` has room for the result.
-    let done = retry(|| check(unsafe { libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) }));
-    // SAFETY: read only after the call succeeded and filled the structure.
-    done.map_or(0, |_| unsafe { answer.assume_init() }.f_type)
+    rustix::fs::fstatfs(file).map_or(0, |found| found.f_type as _)
 }
 
 /// Whether what lies at `path` is on a file system whose files do not say how long they are, such as
@@ -201,12 +161,10 @@ pub fn tells_no_sizes(path: &std::path::Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| KINDS.iter().any(|&kind| found.f_type == kind as _))
 }
 
-/// Let the kernel begin to read `bytes` bytes of a file from `offset` on. A hint: nothing is waited
+/// Lets the kernel begin to read `bytes` bytes of a file from `offset` on. A hint: nothing is waited
 /// for, and nothing can go wrong.
 pub fn read_ahead(file: &File, offset: u64, bytes: u64) {
-    let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else { return };
-    // SAFETY: a plain system call on a descriptor that `file` keeps open.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, bytes, libc::POSIX_FADV_WILLNEED) };
+    let _ = fadvise(file, offset, NonZeroU64::new(bytes), Advice::WillNeed);
 }
 
 /// How many pages of a file the page cache holds from `offset` on; `None` where the kernel does not
@@ -240,29 +198,23 @@ const SYS_CACHESTAT: libc::c_long = 451;
 /// Whether the byte at `offset` can be had without waiting. Asking leaves nothing in the page cache
 /// that was not there: what the kernel reads because of it is given up again.
 pub(crate) fn is_at_hand(file: &File, offset: u64) -> bool {
-    let Ok(offset) = i64::try_from(offset) else { return false };
-    let mut byte = 0u8;
-    let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let fd = file.as_raw_fd();
-    // SAFETY: the one part is a byte of ours.
-    if unsafe { libc::preadv2(fd, &raw const part, 1, offset, libc::RWF_NOWAIT) } == 1 {
+    let mut byte = [0];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    if rustix::io::preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT) == Ok(1) {
         return true;
     }
-    let page = offset - offset % PAGE_BYTES;
-    // SAFETY: a plain system call; it is advice only.
-    unsafe { libc::posix_fadvise(fd, page, PAGE_BYTES, libc::POSIX_FADV_DONTNEED) };
+    give_up_cached(file, offset - offset % PAGE_BYTES, PAGE_BYTES);
     false
 }
 
 /// What the page cache is made of, nearly everywhere.
-const PAGE_BYTES: i64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 
 /// Bytes of memory that the machine has, 0 if it does not say.
 pub(crate) fn memory_bytes() -> u64 {
-    // SAFETY: plain library calls.
-    let (pages, bytes) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(bytes).unwrap_or(0))
+    let found = rustix::system::sysinfo();
+    let bytes = u128::from(found.totalram) * u128::from(found.mem_unit);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Whether two descriptors are of one file.
@@ -299,32 +251,14 @@ pub(crate) enum DirectAlignment {
     Unknown,
 }
 
-/// Ask for the alignment of direct I/O (`STATX_DIOALIGN`).
+/// Asks for the alignment of direct I/O (`STATX_DIOALIGN`).
 pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
-    let mut answer = std::mem::MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the path is an empty C string, which with AT_EMPTY_PATH means the descriptor, and
-    // `answer` has room for the result.
-    let done = retry(|| {
-        // SAFETY: as said above.
-        check(unsafe {
-            libc::statx(
-                file.as_raw_fd(),
-                c"".as_ptr(),
-                libc::AT_EMPTY_PATH,
-                libc::STATX_DIOALIGN,
-                answer.as_mut_ptr(),
-            )
-        })
-    });
-    if done.is_err() {
+    let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let Ok(found) = found else { return DirectAlignment::Unknown };
+    if found.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
         return DirectAlignment::Unknown;
     }
-    // SAFETY: zero-initialised, and filled by the call.
-    let answer = unsafe { answer.assume_init() };
-    if answer.stx_mask & libc::STATX_DIOALIGN == 0 {
-        return DirectAlignment::Unknown;
-    }
-    match (answer.stx_dio_mem_align as usize, answer.stx_dio_offset_align as usize) {
+    match (found.stx_dio_mem_align as usize, found.stx_dio_offset_align as usize) {
         (0, _) | (_, 0) => DirectAlignment::Impossible,
         (memory, offset) => DirectAlignment::Known(memory, offset),
     }
@@ -343,76 +277,71 @@ pub(crate) fn can_be_direct(file: &File) -> bool {
     }
 }
 
-/// Push `[start, end)` of a file to the device and wait; what the page cache holds of it is clean
+/// Pushes `[start, end)` of a file to the device and waits; what the page cache holds of it is clean
 /// afterwards and is given up. Says nothing about durability: the device's own cache is not
 /// flushed.
 pub(crate) fn write_back_and_drop(file: &File, start: u64, end: u64) -> io::Result<()> {
-    let (start, bytes) = (start as i64, (end - start) as i64);
-    let fd = file.as_raw_fd();
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: plain system calls on a descriptor that `file` keeps open.
-    if let Err(error) = retry(|| check(unsafe { libc::sync_file_range(fd, start, bytes, flags) })) {
-        if !is_unsupported(&error) {
-            return Err(error);
-        }
-        // SAFETY: as above.
-        retry(|| check(unsafe { libc::fdatasync(fd) }))?;
+    match retry_on_intr(|| sync_range(file, start, end, flags)) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => sync_data(file)?,
+        synced => synced?,
     }
-    // Advice only: the answer does not matter.
-    // SAFETY: as above.
-    unsafe { libc::posix_fadvise(fd, start, bytes, libc::POSIX_FADV_DONTNEED) };
+    give_up_cached(file, start, end - start);
     Ok(())
 }
 
-/// Ask the kernel not to read ahead: what it reads beyond the asked range would stay cached while
-/// direct writes change it on the device.
-pub(crate) fn expect_random_reads(file: &File) {
-    // SAFETY: a plain system call on a descriptor that `file` keeps open; it is advice only.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+/// Makes all data written to a file durable, with what is needed to read it back.
+pub(crate) fn sync_data(file: &File) -> io::Result<()> {
+    Ok(retry_on_intr(|| rustix::fs::fdatasync(file))?)
 }
 
-/// Begin to write `[start, end)` back without waiting.
+/// Advises the kernel to drop `bytes` bytes of a file from `start` on from the page cache.
+pub(crate) fn give_up_cached(file: impl AsFd, start: u64, bytes: u64) {
+    let _ = fadvise(file, start, NonZeroU64::new(bytes), Advice::DontNeed);
+}
+
+/// Asks the kernel not to read ahead: what it reads beyond the asked range would stay cached while
+/// direct writes change it on the device.
+pub(crate) fn expect_random_reads(file: &File) {
+    let _ = fadvise(file, 0, None, Advice::Random);
+}
+
+/// Begins to write `[start, end)` back without waiting; if that fails, the kernel writes back when
+/// it likes.
 pub(crate) fn begin_write_back(file: &File, start: u64, end: u64) {
-    // SAFETY: a plain system call on a descriptor that `file` keeps open; failure only means that
-    // the kernel writes back when it likes.
-    unsafe {
-        libc::sync_file_range(
-            file.as_raw_fd(),
-            start as i64,
-            (end - start) as i64,
-            libc::SYNC_FILE_RANGE_WRITE,
-        )
-    };
+    let _ = sync_range(file, start, end, libc::SYNC_FILE_RANGE_WRITE);
+}
+
+fn sync_range(file: &File, start: u64, end: u64, flags: libc::c_uint) -> Result<(), Errno> {
+    let (start, bytes) = (start as i64, (end - start) as i64);
+    // SAFETY: a plain system call on a descriptor that `file` keeps open.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), start, bytes, flags) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
 }
 
 /// Whether `[start, end)` reads as zeros because nothing was ever stored there. False if the file
 /// system does not say.
 pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
-    match first_data(file, start) {
-        Some(data) => data >= end,
+    match seek(file, SeekFrom::Data(start)) {
+        Ok(data) => data >= end,
         // The only error that means "no data from here on".
-        None => io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO),
+        Err(error) => error == Errno::NXIO,
     }
 }
 
 /// The first hole at or after `offset`, the end of the file counting as one. `None` if the file
 /// system does not say.
 pub(crate) fn first_hole(file: &File, offset: u64) -> Option<u64> {
-    seek(file.as_raw_fd(), offset, libc::SEEK_HOLE)
+    seek(file, SeekFrom::Hole(offset)).ok()
 }
 
 /// The first byte of data at or after `offset`; `None` if there is none or it cannot be told.
 pub(crate) fn first_data(file: &File, offset: u64) -> Option<u64> {
-    seek(file.as_raw_fd(), offset, libc::SEEK_DATA)
-}
-
-fn seek(fd: RawFd, offset: u64, whence: libc::c_int) -> Option<u64> {
-    let offset = i64::try_from(offset).ok()?;
-    // SAFETY: a plain system call; all reads and writes here carry their own offset, so the
-    // descriptor's position means nothing to anyone.
-    u64::try_from(unsafe { libc::lseek(fd, offset, whence) }).ok()
+    seek(file, SeekFrom::Data(offset)).ok()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use swath_model::{Buffer, Range, RangeSet};
 
 use crate::data_file::DataFile;
-use crate::disk::{Disk, Way};
+use crate::disk::{Disk, TransferOptions};
 use crate::engine::{Direction, Turn};
 use crate::journal::{JournalFile, State};
 use crate::names::Names;
@@ -115,7 +115,7 @@ pub struct ReadError {
 }
 
 impl Target {
-    /// Open a target: check its place, lock it, read its journal, check the space.
+    /// Opens a target: checks its place, locks it, reads its journal, checks the space.
     ///
     /// # Errors
     /// See [`OpenError`]; nothing is left behind.
@@ -202,7 +202,7 @@ impl Target {
         progress.distrusted.insert(range);
     }
 
-    /// Write the valid bytes of `data` at `offset` and give the buffer back, its valid bytes
+    /// Writes the valid bytes of `data` at `offset` and gives the buffer back, its valid bytes
     /// unchanged. They are not durable before a commit.
     ///
     /// Bytes on the grid of 4,096 (only the end of the file may be off it) go past the page cache;
@@ -231,10 +231,7 @@ impl Target {
                 direct_length(range, size_bytes, align_bytes)
                     .filter(|&length| length <= data.capacity())
             });
-            let turn = match direct_bytes {
-                Some(_) => Turn::Shared { _guard: Arc::clone(&inner.file.gate).read_owned().await },
-                None => inner.turn_for_ordinary().await,
-            };
+            let turn = inner.turn(direct_bytes.is_some()).await;
             if direct_bytes.is_some() && inner.file.direct_align_bytes().is_none() {
                 // Direct I/O was given up while this waited.
                 continue;
@@ -244,9 +241,9 @@ impl Target {
             }
             let length = direct_bytes.unwrap_or(bytes);
             let direct = direct_bytes.is_some();
-            let way = Way { direction: Direction::Write, direct, turn };
+            let options = TransferOptions { direction: Direction::Write, direct, turn };
             let (buffer, outcome) =
-                inner.disk.transfer(way, &inner.file, offset, length, data).await;
+                inner.disk.transfer(options, &inner.file, offset, length, data).await;
             match (buffer, outcome) {
                 (Some(buffer), Ok(_)) => {
                     inner.progress().written.insert(range);
@@ -267,11 +264,8 @@ impl Target {
         }
     }
 
-    /// Read up to `bytes` bytes at `offset` into `into` (at most its capacity, and nothing behind
+    /// Reads up to `bytes` bytes at `offset` into `into` (at most its capacity, and nothing behind
     /// the end of the file); what was in it is lost.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub async fn read(
         &self,
         offset: u64,
@@ -291,14 +285,12 @@ impl Target {
             let length = wanted.next_multiple_of(align_bytes as usize);
             (offset.is_multiple_of(align_bytes) && length <= into.capacity()).then_some(length)
         });
-        let turn = match direct_bytes {
-            Some(_) => Turn::Shared { _guard: Arc::clone(&inner.file.gate).read_owned().await },
-            None => inner.turn_for_ordinary().await,
-        };
+        let turn = inner.turn(direct_bytes.is_some()).await;
         let length = direct_bytes.unwrap_or(wanted);
         let direct = direct_bytes.is_some();
-        let way = Way { direction: Direction::Read, direct, turn };
-        let (buffer, outcome) = inner.disk.transfer(way, &inner.file, offset, length, into).await;
+        let options = TransferOptions { direction: Direction::Read, direct, turn };
+        let (buffer, outcome) =
+            inner.disk.transfer(options, &inner.file, offset, length, into).await;
         let failed = |source| ReadError { path: inner.names.shown.clone(), offset, source };
         let count = outcome.map_err(failed)?;
         let Some(mut buffer) = buffer else { return Err(failed(io::Error::other("no buffer"))) };
@@ -328,9 +320,9 @@ impl Inner {
         Ok(progress.size_bytes)
     }
 
-    /// The turn of an ordinary job. Beside direct ones it has to be alone and to clean up.
-    async fn turn_for_ordinary(&self) -> Turn {
-        if !self.file.was_direct() {
+    /// The turn of a job. An ordinary one beside direct ones has to be alone and to clean up.
+    async fn turn(&self, direct: bool) -> Turn {
+        if direct || !self.file.was_direct() {
             return Turn::Shared { _guard: Arc::clone(&self.file.gate).read_owned().await };
         }
         let guard = Arc::clone(&self.file.gate).write_owned().await;
@@ -383,7 +375,7 @@ fn direct_length(range: Range, size_bytes: Option<u64>, align_bytes: u64) -> Opt
 }
 
 /// Whether every byte is zero: the first one, and each is like the one before it.
-fn is_zero(data: &[u8]) -> bool {
+pub(crate) fn is_zero(data: &[u8]) -> bool {
     data.first() == Some(&0) && data[1..] == data[..data.len() - 1]
 }
 

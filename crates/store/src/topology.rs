@@ -1,8 +1,8 @@
-//! Which processors are near a disk.
+//! Finds the processors near a disk.
 //!
-//! On a machine of several memory nodes a thread that runs on one node and hands its buffers to a
-//! device on another crosses the link between them for every byte. What is near what stands in
-//! sysfs; which processors a process may use, the kernel is told before its threads start.
+//! On a machine with several memory nodes, a thread on one node that hands its buffers to a device
+//! on another crosses the link between them for every byte. sysfs tells what is near what; the
+//! kernel is told which processors to use before the process starts its threads.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -113,7 +113,7 @@ impl Topology {
 }
 
 impl Pin {
-    /// Let this thread, and those that it starts from now on, run where it says; `path` lies on the
+    /// Lets this thread, and those that it starts from now on, run where it says; `path` lies on the
     /// disk that counts. Answers the processors if that is a choice. Where the process may not use
     /// all of them, those that it may; `auto` leaves it alone where that would be fewer than two.
     ///

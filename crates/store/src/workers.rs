@@ -1,8 +1,8 @@
-//! Threads for what blocks: opening, syncing, renaming, ordinary writes.
+//! Threads for blocking work: opening, syncing, renaming, ordinary writes.
 //!
-//! Threads start when work is waiting and all others are busy, up to a limit, and end after a
-//! while without work, so a short run costs few of them. Independent of any runtime: the answer
-//! arrives through a future.
+//! Threads start when work is waiting and all others are busy, up to a limit, and end after a while
+//! without work, so a short run costs few of them. Independent of any runtime: the answer arrives
+//! through a future.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +58,7 @@ impl Workers {
         Workers { _alive: Arc::new(Alive(Arc::clone(&shared))), shared }
     }
 
-    /// Run `task` on a thread of the pool; it runs even if the future is dropped.
+    /// Runs `task` on a thread of the pool; it runs even if the future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
@@ -70,7 +70,7 @@ impl Workers {
         answered.await.map_err(|_| WorkerGone)
     }
 
-    /// Run `task` on a thread of the pool and forget it.
+    /// Runs `task` on a thread of the pool and forgets it.
     pub(crate) fn start(&self, task: impl FnOnce() + Send + 'static) {
         if self.shared.threads_max == 0 {
             return task();

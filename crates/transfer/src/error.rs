@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use swath_model::digest::Digest;
 use swath_model::pieces::PiecesError;
-use swath_store::tree::StageError;
+use swath_store::tree::PartialError;
 use swath_store::{CommitError, FinishError, OpenError, ReadError, WriteError};
 
 use crate::observe::{Event, Summary, Verified};
@@ -115,7 +115,7 @@ pub enum GetError {
     },
     /// A tree cannot be laid down.
     #[error(transparent)]
-    Tree(StageError),
+    Tree(PartialError),
     /// The index of a tree cannot be had.
     #[error("the index of {whose} cannot be used: {reason}")]
     Index {
@@ -208,10 +208,10 @@ impl From<WriteError> for GetError {
     }
 }
 
-impl From<StageError> for GetError {
-    fn from(error: StageError) -> Self {
+impl From<PartialError> for GetError {
+    fn from(error: PartialError) -> Self {
         match error {
-            StageError::Stopped => Self::Stopped,
+            PartialError::Stopped => Self::Stopped,
             other => Self::Tree(other),
         }
     }

@@ -62,7 +62,7 @@ pub use swath_source::{
 };
 pub use swath_state::State;
 pub use swath_store::tree::{
-    Change, Filter, FilterError, Preserve, StageError, Verdict, Wrong, XattrLoss,
+    Change, Filter, FilterError, PartialError, Preserve, Verdict, Wrong, XattrLoss,
 };
 pub use swath_store::{
     BadCpus, CommitError, Cpus, DiskError, FinishError, IoMode, OpenError, Pin, ReadError,

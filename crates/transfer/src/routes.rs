@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use swath_formats::relay;
 use swath_plan::routes::{Grade, Mode, Reading, Route, RouterConfig, SiteId};
 use swath_source::{RelayAccess, RelayMode};
-use swath_state::{By, EdgeReading, HERE, Mark, Measured, RelayNote, State};
+use swath_state::{By, EdgeReading, HERE, Measured, NewsCursor, RelayNote, State};
 use url::Url;
 
 /// Which routes a transfer takes.
@@ -76,7 +76,7 @@ pub(crate) struct Learnt {
 #[derive(Default)]
 pub(crate) struct Memory {
     state: Option<State>,
-    mark: Mark,
+    mark: NewsCursor,
 }
 
 impl Memory {
@@ -224,7 +224,7 @@ impl Routes {
 
     /// The memory, for one transfer.
     pub fn memory(&self) -> Memory {
-        Memory { state: self.shared.options.state.clone(), mark: Mark::default() }
+        Memory { state: self.shared.options.state.clone(), mark: NewsCursor::default() }
     }
 }
 

@@ -123,7 +123,7 @@ pub async fn run(args: Relay) -> Exit {
 /// Open the depot, and say what was damaged.
 fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     let (depot, found) = Depot::open(options)?;
-    let (room, size_bytes) = (depot.room(), depot.options().size_bytes);
+    let (room, size_bytes) = (depot.usage(), depot.options().size_bytes);
     if room.disk_free_bytes < size_bytes.saturating_sub(room.disk_taken_bytes) {
         warn(&format!(
             "--depot-size {}: its disk has {} free, and no more is leased",

@@ -1,6 +1,6 @@
 //! `swath routes forget`: asks nothing, says what it forgot.
 
-use swath_state::{Forget, Place};
+use swath_state::{Forget, Location};
 
 use super::{args, map};
 use crate::exit::{Exit, fail};
@@ -11,8 +11,8 @@ use crate::{remember, say};
 /// Run the command.
 pub fn run(args: &args::Forget) -> Exit {
     let path = match remember::place() {
-        Place::At(path) if path.exists() => path,
-        Place::At(_) | Place::Off | Place::Homeless => {
+        Location::At(path) if path.exists() => path,
+        Location::At(_) | Location::Off | Location::Homeless => {
             return say::out(b"nothing is remembered\n", Exit::Done);
         }
     };

@@ -15,7 +15,7 @@ mod table;
 
 use crate::failure::Failure;
 use swath_model::path::visible;
-use swath_state::{HERE, KnownEdge, KnownRelay, Place};
+use swath_state::{HERE, KnownEdge, KnownRelay, Location};
 
 use crate::config::{Config, Relay, RouteWish};
 use crate::exit::Exit;
@@ -139,12 +139,12 @@ impl Memory {
             nothing,
         };
         match remember::place() {
-            Place::Off => none("nothing is remembered, since SWATH_STATE says so".to_owned()),
-            Place::Homeless => none(
+            Location::Off => none("nothing is remembered, since SWATH_STATE says so".to_owned()),
+            Location::Homeless => none(
                 "nothing is remembered: neither SWATH_STATE, XDG_STATE_HOME nor HOME says where"
                     .to_owned(),
             ),
-            Place::At(path) => {
+            Location::At(path) => {
                 let nothing = format!("nothing is remembered yet ({})", path.display());
                 if !path.exists() {
                     return none(nothing);

@@ -7,7 +7,7 @@ use swath_jobs::Environment;
 use swath_model::SourceName;
 use swath_model::path::visible;
 use swath_model::units;
-use swath_state::{HERE, Place, State};
+use swath_state::{HERE, Location, State};
 use swath_transfer::{GetError, Sampled, Stop, Survey, Surveyed};
 use unicode_width::UnicodeWidthStr as _;
 use url::Url;
@@ -46,9 +46,9 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
     let routes = Relays { which, end_to_end: false }.spec(&mut environment)?;
     let mut routes = environment.route_options(&routes)?;
     match remember::place() {
-        Place::At(_) => {}
-        Place::Off => warn("nothing of it is remembered, since SWATH_STATE says so"),
-        Place::Homeless => warn(
+        Location::At(_) => {}
+        Location::Off => warn("nothing of it is remembered, since SWATH_STATE says so"),
+        Location::Homeless => warn(
             "nothing of it is remembered: neither SWATH_STATE, XDG_STATE_HOME nor HOME says where",
         ),
     }

@@ -11,7 +11,7 @@ use swath_serve::{Lines, Order, Receive};
 use swath_transfer::observe::{Event, Observer as _};
 use swath_transfer::sending::{Failed, InTheWay, Line, Passes, Received, Wishes};
 use swath_transfer::{
-    Change, Engine, GetError, Mirror, PlanConfig, StageError, Stop, TreeRequest, Trust,
+    Change, Engine, GetError, Mirror, PartialError, PlanConfig, Stop, TreeRequest, Trust,
 };
 use tokio::sync::watch;
 
@@ -169,7 +169,7 @@ async fn receive(engine: Engine, order: Order) {
             let (words, in_the_way) = match &error {
                 error if !error.reasons().is_empty() => (error.with_reasons(), None),
                 // What to do about it the sender knows better.
-                GetError::Tree(StageError::InTheWay { destination, conflicts }) => {
+                GetError::Tree(PartialError::InTheWay { destination, conflicts }) => {
                     let destination = destination.display().to_string();
                     let words = exit::in_the_way(&destination, conflicts);
                     (words, Some(InTheWay::of(conflicts)))
@@ -178,7 +178,7 @@ async fn receive(engine: Engine, order: Order) {
             };
             let passes = match &error {
                 GetError::Stalled { .. } => Passes::Silence,
-                GetError::Tree(StageError::Locked(_)) => Passes::Held,
+                GetError::Tree(PartialError::Locked(_)) => Passes::Held,
                 _ => Passes::No,
             };
             let (error, kept_bytes) = (names.shown(&words), kept.kept().known_bytes());

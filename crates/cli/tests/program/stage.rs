@@ -572,6 +572,6 @@ fn slips_are_told_before_anything_is_leased() {
     let stream = ["stage", &url(&origin), "--at", &at, "--for", "1h", "-o", "-"];
     home.run(stream).code_is(2).says(&["two files are written"]);
     let long = ["stage", &url(&origin), "--at", &at, "--for", "400d"];
-    home.run(long).code_is(7).says(&["it answered 400: a lease of more than 7 d is not given\n"]);
+    home.run(long).code_is(7).says(&["it answered 400: a lease is at most 7 d\n"]);
     assert_eq!(taken_bytes(&depots[0]), 0);
 }

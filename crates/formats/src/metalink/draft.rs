@@ -15,7 +15,7 @@ use super::{
     File, Held, Metaurl, Mirror, PRIORITY_WORST, Problem, SkipReason, Skipped, WHAT_PIECES,
 };
 use crate::mirror_url::mirror_url;
-use crate::text::shown;
+use crate::text::{number, shown};
 
 /// The attributes of one element, by local name.
 #[derive(Default)]
@@ -324,15 +324,10 @@ impl PiecesDraft {
 
 /// `FIRST-LAST,FIRST-LAST`, both included, at least one.
 fn read_ranges(text: &str) -> Option<RangeSet> {
-    let number = |text: &str| {
-        let text = text.trim();
-        let are_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        are_digits.then(|| text.parse::<u64>().ok()).flatten()
-    };
     let mut ranges = RangeSet::new();
     for (at, range) in text.split(',').enumerate() {
         let (first, last) = range.split_once('-')?;
-        let (first, end) = (number(first)?, number(last)?.checked_add(1)?);
+        let (first, end) = (number(first.trim())?, number(last.trim())?.checked_add(1)?);
         if first >= end || at >= RANGES_MAX {
             return None;
         }

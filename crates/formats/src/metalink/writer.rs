@@ -7,9 +7,6 @@ use quick_xml::escape::escape;
 use super::{File, Metalink, NAMESPACE, NAMESPACE_OWN, PRIORITY_WORST};
 
 /// Writes `metalink` as RFC 5854 has it. What was skipped when it was read is not written.
-///
-/// # Errors
-/// Those of `out`.
 pub fn write(metalink: &Metalink, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
     writeln!(out, "<metalink xmlns=\"{NAMESPACE}\">")?;

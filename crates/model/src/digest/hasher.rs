@@ -15,6 +15,7 @@ use super::value::Digest;
 /// Computes one digest of bytes given front to back.
 #[derive(Clone)]
 pub struct Hasher {
+    algorithm: Algorithm,
     state: State,
     bytes: u64,
 }
@@ -43,7 +44,7 @@ impl Hasher {
             Algorithm::Blake3 => State::Blake3(Blake3Stream::default()),
             Algorithm::Sha512 => State::Sha512(sha2::Sha512::new()),
         };
-        Hasher { state, bytes: 0 }
+        Hasher { algorithm, state, bytes: 0 }
     }
 
     /// The digest of `bytes` in one call.
@@ -70,29 +71,22 @@ impl Hasher {
 
     /// The digest of everything seen so far. The hasher may go on.
     pub fn finish(&self) -> Digest {
+        let digest = |bytes: &[u8]| Digest::new(self.algorithm, bytes);
         let digest = match &self.state {
-            State::Adler32(state) => Digest::new(self.algorithm(), &state.finish().to_be_bytes()),
-            State::Crc32c(state) => Digest::new(self.algorithm(), &state.to_be_bytes()),
-            State::Md5(state) => Digest::new(self.algorithm(), &state.clone().finalize()),
-            State::Sha1(state) => Digest::new(self.algorithm(), &state.clone().finalize()),
-            State::Sha256(state) => Digest::new(self.algorithm(), &state.clone().finalize()),
-            State::Blake3(state) => Digest::new(self.algorithm(), &state.finish()),
-            State::Sha512(state) => Digest::new(self.algorithm(), &state.clone().finalize()),
+            State::Adler32(state) => digest(&state.finish().to_be_bytes()),
+            State::Crc32c(state) => digest(&state.to_be_bytes()),
+            State::Md5(state) => digest(&state.clone().finalize()),
+            State::Sha1(state) => digest(&state.clone().finalize()),
+            State::Sha256(state) => digest(&state.clone().finalize()),
+            State::Blake3(state) => digest(&state.finish()),
+            State::Sha512(state) => digest(&state.clone().finalize()),
         };
         digest.expect("each arm yields as many bytes as its algorithm has")
     }
 
     /// What it computes.
     pub fn algorithm(&self) -> Algorithm {
-        match &self.state {
-            State::Adler32(_) => Algorithm::Adler32,
-            State::Crc32c(_) => Algorithm::Crc32c,
-            State::Md5(_) => Algorithm::Md5,
-            State::Sha1(_) => Algorithm::Sha1,
-            State::Sha256(_) => Algorithm::Sha256,
-            State::Blake3(_) => Algorithm::Blake3,
-            State::Sha512(_) => Algorithm::Sha512,
-        }
+        self.algorithm
     }
 
     /// How many bytes it has seen.
@@ -146,7 +140,7 @@ impl Hasher {
             Algorithm::Blake3 => Blake3Stream::load(rest, bytes).map(State::Blake3),
             Algorithm::Sha512 => deserialize(rest).map(State::Sha512),
         };
-        Ok(Hasher { state: state.ok_or(LoadError::Damaged)?, bytes })
+        Ok(Hasher { algorithm, state: state.ok_or(LoadError::Damaged)?, bytes })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Entries read again from an index.
 
 use super::entry::{Entry, Extent, Kind};
-use super::growing::{Index, Mark};
+use super::growing::{Checkpoint, Index};
 use super::wire::{self, Context, Read};
 use crate::range::Range;
 
@@ -40,9 +40,9 @@ pub struct Part {
 }
 
 impl<'i> Cursor<'i> {
-    pub(super) fn new(index: &'i Index, mark: Option<&Mark>) -> Cursor<'i> {
-        match mark {
-            Some(Mark { chunk, at, context }) => {
+    pub(super) fn new(index: &'i Index, checkpoint: Option<&Checkpoint>) -> Cursor<'i> {
+        match checkpoint {
+            Some(Checkpoint { chunk, at, context }) => {
                 let context = context.clone();
                 Cursor { index, chunk: *chunk, at: *at, context }
             }
@@ -72,7 +72,7 @@ impl<'i> Cursor<'i> {
         Some(Item { number, path: &self.context.path, start, end, entry })
     }
 
-    /// Leave out entries for as long as `leave_out` says so.
+    /// Leaves out entries for as long as `leave_out` says so.
     pub(super) fn skip_while(&mut self, mut leave_out: impl FnMut(&Item<'_>) -> bool) {
         // To count first is cheaper than to remember each time where one stood: paths may be long.
         let (chunk, at, context) = (self.chunk, self.at, self.context.clone());

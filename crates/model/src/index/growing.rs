@@ -12,7 +12,7 @@ pub struct Index {
     chunks: Vec<Vec<u8>>,
     /// Where each chunk begins, in bytes of the whole.
     chunk_starts: Vec<u64>,
-    marks: Vec<Mark>,
+    checkpoints: Vec<Checkpoint>,
     context: Context,
     /// A bit for each entry: whether it is a regular file. Only such have further names.
     files: Vec<u64>,
@@ -26,7 +26,7 @@ pub struct Index {
 
 /// A place from which the index can be read.
 #[derive(Clone)]
-pub(super) struct Mark {
+pub(super) struct Checkpoint {
     pub chunk: usize,
     pub at: usize,
     /// What the record there is read against.
@@ -73,7 +73,7 @@ impl Index {
         Index {
             chunks: vec![first],
             chunk_starts: vec![0],
-            marks: Vec::new(),
+            checkpoints: Vec::new(),
             context: Context::new(),
             files: Vec::new(),
             hasher,
@@ -85,7 +85,7 @@ impl Index {
         }
     }
 
-    /// Add an entry. Answers where its bytes begin in the virtual file.
+    /// Adds an entry. Answers where its bytes begin in the virtual file.
     ///
     /// # Errors
     /// [`IndexError::Entry`] if it breaks a rule, [`IndexError::Complete`] after
@@ -94,7 +94,7 @@ impl Index {
         if self.digests.is_some() {
             return Err(IndexError::Complete);
         }
-        let before = self.context.clone_for_mark(self.is_marked());
+        let before = self.is_checkpoint_due().then(|| self.context.clone());
         let number = self.context.number;
         let mut record = std::mem::take(&mut self.scratch);
         record.clear();
@@ -124,16 +124,16 @@ impl Index {
         digests
     }
 
-    /// Whether the next entry gets a mark. Marks take no more memory than what lies between them,
+    /// Whether the next entry gets a checkpoint. Checkpoints take no more memory than what lies between them,
     /// however long the paths are.
-    fn is_marked(&self) -> bool {
-        let Some(last) = self.marks.last() else { return true };
+    fn is_checkpoint_due(&self) -> bool {
+        let Some(last) = self.checkpoints.last() else { return true };
         let between = self.wire_bytes() - (self.chunk_starts[last.chunk] + last.at as u64);
-        self.context.number - last.context.number >= ENTRIES_PER_MARK
+        self.context.number - last.context.number >= ENTRIES_PER_CHECKPOINT
             && between >= self.context.path.len() as u64
     }
 
-    /// Enter a record that was checked; `before` is what it was read against, if it has a mark.
+    /// Enters a record that was checked; `before` is what it was read against, if it has a checkpoint.
     fn keep(
         &mut self,
         record: &[u8],
@@ -148,7 +148,7 @@ impl Index {
             self.sets.push(bytes, chunk, at, record.len());
         }
         if let Some(context) = before {
-            self.marks.push(Mark { chunk, at, context });
+            self.checkpoints.push(Checkpoint { chunk, at, context });
         }
         let mut layout = Vec::new();
         wire::write_layout(entry, number, &mut layout);
@@ -169,7 +169,7 @@ impl Index {
         }
     }
 
-    /// Append bytes that stay together; answers where they are.
+    /// Appends bytes that stay together; answers where they are.
     fn append(&mut self, bytes: &[u8]) -> (usize, usize) {
         let last = self.chunks.len() - 1;
         if self.chunks[last].len() + bytes.len() > CHUNK_BYTES && !self.chunks[last].is_empty() {
@@ -219,21 +219,21 @@ impl Index {
 
     /// All entries from the first on.
     pub fn cursor(&self) -> Cursor<'_> {
-        Cursor::new(self, self.marks.first())
+        Cursor::new(self, self.checkpoints.first())
     }
 
     /// The entries from number `number` on.
     pub fn cursor_from(&self, number: u64) -> Cursor<'_> {
-        let at = self.marks.partition_point(|mark| mark.context.number <= number);
-        let mut cursor = Cursor::new(self, self.marks.get(at.saturating_sub(1)));
+        let at = self.checkpoints.partition_point(|checkpoint| checkpoint.context.number <= number);
+        let mut cursor = Cursor::new(self, self.checkpoints.get(at.saturating_sub(1)));
         cursor.skip_while(|item| item.number < number);
         cursor
     }
 
     /// The entries from the first on that has bytes at `offset` of the virtual file or behind it.
     pub fn cursor_at(&self, offset: u64) -> Cursor<'_> {
-        let at = self.marks.partition_point(|mark| mark.context.end <= offset);
-        let mut cursor = Cursor::new(self, self.marks.get(at.saturating_sub(1)));
+        let at = self.checkpoints.partition_point(|checkpoint| checkpoint.context.end <= offset);
+        let mut cursor = Cursor::new(self, self.checkpoints.get(at.saturating_sub(1)));
         cursor.skip_while(|item| item.end <= offset);
         cursor
     }
@@ -241,10 +241,11 @@ impl Index {
     /// Memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(Vec::capacity).sum();
-        let paths: usize = self.marks.iter().map(|mark| mark.context.path.capacity()).sum();
-        let marks = self.marks.capacity() * size_of::<Mark>();
+        let paths: usize =
+            self.checkpoints.iter().map(|checkpoint| checkpoint.context.path.capacity()).sum();
+        let checkpoints = self.checkpoints.capacity() * size_of::<Checkpoint>();
         let files = self.files.capacity() * size_of::<u64>();
-        chunks + paths + marks + files + self.sets.memory_bytes()
+        chunks + paths + checkpoints + files + self.sets.memory_bytes()
     }
 
     /// What a record of it says of extended attributes.
@@ -317,7 +318,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Take in whole records; answers how many bytes these are.
+    /// Takes in whole records; answers how many bytes these are.
     fn take_in(&mut self, index: &mut Index, bytes: &[u8]) -> Result<usize, IndexError> {
         let mut used = 0;
         if !self.begun {
@@ -338,7 +339,7 @@ impl Reader {
                 return if rest.is_empty() { Ok(used) } else { Err(IndexError::Trailing) };
             }
             let number = index.context.number;
-            let before = index.context.clone_for_mark(index.is_marked());
+            let before = index.is_checkpoint_due().then(|| index.context.clone());
             let mut context = std::mem::replace(&mut index.context, Context::new());
             let read = wire::read(rest, &mut context, &|number| is_set(&index.files, number));
             index.context = context;
@@ -400,6 +401,6 @@ fn check_end(
 
 /// So many entries have one place to begin reading at: to find one takes some microseconds, and
 /// the places take a byte or so for each entry.
-const ENTRIES_PER_MARK: u64 = 128;
+const ENTRIES_PER_CHECKPOINT: u64 = 128;
 /// Memory grows by so much at a time.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -85,11 +85,6 @@ impl Context {
         Context { path: Vec::new(), in_folder: true, modes, mtime_s, number, sets, end }
     }
 
-    /// A copy for whoever begins to read here, if there is to be one.
-    pub fn clone_for_mark(&self, is_marked: bool) -> Option<Context> {
-        is_marked.then(|| self.clone())
-    }
-
     /// Where, in the path, the folder ends in which an entry stands that leaves so many; `None` if
     /// there are not so many.
     fn folder_end(&self, leaves: usize) -> Option<usize> {
@@ -104,7 +99,7 @@ impl Context {
         Some(end)
     }
 
-    /// Check the place of an entry and go there. Answers where its virtual bytes begin.
+    /// Checks the place of an entry and goes there. Answers where its virtual bytes begin.
     fn enter(&mut self, entry: &Entry<'_>, is_file: IsFile<'_>) -> Result<u64, &'static str> {
         check_name(entry.name)?;
         let folder_end =
@@ -211,7 +206,7 @@ fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64
     }
 }
 
-/// Append an entry, whose extended attributes `told` tells; answers where its bytes begin in the
+/// Appends an entry, whose extended attributes `told` tells; answers where its bytes begin in the
 /// virtual file.
 pub(super) fn write(
     entry: &Entry<'_>,
@@ -289,7 +284,7 @@ fn write_kind(kind: &Kind, extents: Option<&[Extent]>, number: u64, out: &mut Ve
     }
 }
 
-/// Append the end of an index.
+/// Appends the end of an index.
 pub(super) fn write_end(entries: u64, size_bytes: u64, digest: &[u8; 32], out: &mut Vec<u8>) {
     out.push(END);
     put(out, entries);
@@ -300,7 +295,7 @@ pub(super) fn write_end(entries: u64, size_bytes: u64, digest: &[u8; 32], out: &
 /// What the end of an index says: entries, bytes, digest. `None` if more bytes are needed.
 pub(super) type EndSays = Option<(u64, u64, [u8; 32])>;
 
-/// Read the end of an index, and nothing after it; `Err` with the bytes that follow.
+/// Reads the end of an index, and nothing after it; `Err` with the bytes that follow.
 pub(super) fn read_end(bytes: &[u8]) -> Result<EndSays, IndexError> {
     let mut rest = Bytes { rest: bytes };
     let mut read = || -> Result<_, Broken> {
@@ -338,7 +333,7 @@ pub(super) enum Read<'a> {
     CutOff,
 }
 
-/// Read the record at the beginning of `bytes`.
+/// Reads the record at the beginning of `bytes`.
 pub(super) fn read<'a>(
     bytes: &'a [u8],
     context: &mut Context,

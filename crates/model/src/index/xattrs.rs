@@ -140,13 +140,13 @@ pub(super) enum StoredXattrs<'a> {
 /// All sets that an index tells, each where it is told.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
-    places: Vec<Place>,
+    locations: Vec<Location>,
     /// Which set has this digest.
     numbers: BTreeMap<[u8; KEY_BYTES], u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Location {
     chunk: u32,
     at: u32,
     length: u32,
@@ -167,7 +167,7 @@ impl Sets {
 
     /// The number of a set, if it was told before.
     pub fn find(&self, bytes: &[u8]) -> Option<u64> {
-        if self.places.is_empty() {
+        if self.locations.is_empty() {
             return None;
         }
         self.numbers.get(&key(bytes)).map(|&number| number.into())
@@ -176,9 +176,9 @@ impl Sets {
     /// The next set was told: it ends with the record of so many bytes that begins `at` there.
     pub fn push(&mut self, bytes: &[u8], chunk: usize, at: usize, record_bytes: usize) {
         let at = at + record_bytes - bytes.len();
-        let place = Place { chunk: chunk as u32, at: at as u32, length: bytes.len() as u32 };
-        self.numbers.insert(key(bytes), self.places.len() as u32);
-        self.places.push(place);
+        let location = Location { chunk: chunk as u32, at: at as u32, length: bytes.len() as u32 };
+        self.numbers.insert(key(bytes), self.locations.len() as u32);
+        self.locations.push(location);
     }
 
     /// What a record meant; `chunk` answers the chunks of its index.
@@ -193,10 +193,10 @@ impl Sets {
             StoredXattrs::Unknown => Xattrs::Unknown,
             StoredXattrs::New(bytes) => set(bytes),
             StoredXattrs::Earlier(number) => {
-                let place = usize::try_from(number).ok().and_then(|at| self.places.get(at));
-                let bytes = place.and_then(|place| {
-                    let range = place.at as usize..(place.at + place.length) as usize;
-                    chunk(place.chunk as usize).get(range)
+                let location = usize::try_from(number).ok().and_then(|at| self.locations.get(at));
+                let bytes = location.and_then(|location| {
+                    let range = location.at as usize..(location.at + location.length) as usize;
+                    chunk(location.chunk as usize).get(range)
                 });
                 // What is in an index was checked when it came in.
                 bytes.map_or(Xattrs::Unknown, set)
@@ -206,7 +206,7 @@ impl Sets {
 
     pub fn memory_bytes(&self) -> usize {
         let each = size_of::<([u8; KEY_BYTES], u32)>();
-        self.places.capacity() * size_of::<Place>() + self.numbers.len() * each * 3 / 2
+        self.locations.capacity() * size_of::<Location>() + self.numbers.len() * each * 3 / 2
     }
 }
 

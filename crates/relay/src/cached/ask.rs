@@ -1,4 +1,5 @@
-//! Requests that a cache makes for all who want a file, and what their answers mean.
+//! Requests that the cache makes for all clients that want a file, and how their answers are
+//! judged.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use url::Url;
 use super::facts::may_be_kept;
 use super::version::Version;
 use crate::Relay;
+use crate::headers::request_start;
 
 /// Why something did not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +30,9 @@ pub(super) enum Trouble {
 
 /// `method` for `url`, asked by nobody in particular: `via` are those whom the request came by.
 fn request(method: &str, url: &Url, via: &str, more: &str) -> Vec<u8> {
-    let mut text = format!("{method} {}", url.path());
-    if let Some(query) = url.query() {
-        text.push('?');
-        text.push_str(query);
-    }
-    let host = url.host_str().unwrap_or_default();
-    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-    text.push_str(&format!(" HTTP/1.1\r\nHost: {host}{port}\r\nAccept: */*\r\n"));
-    text.push_str(&format!("Accept-Encoding: identity\r\n{more}Via: {via}\r\n\r\n"));
-    text.into_bytes()
+    let start = request_start(method, url);
+    format!("{start}Accept: */*\r\nAccept-Encoding: identity\r\n{more}Via: {via}\r\n\r\n")
+        .into_bytes()
 }
 
 /// For `range` of a version of a file, and of no other one.

@@ -1,5 +1,5 @@
-//! What an answer about a file says of its being kept: which version it tells of, and for how long
-//! that may be believed (RFC 9111, sections 3 to 5).
+//! What an answer says about caching a file: which version it describes, and how long that is fresh
+//! (RFC 9111, sections 3 to 5).
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ pub(super) fn may_be_kept(answer: &AnswerHead) -> bool {
         && answer.field("set-cookie").is_none()
 }
 
-/// How long an answer may be believed, from when it was made.
+/// How long an answer is fresh, from when it was made.
 fn fresh_for(answer: &AnswerHead) -> Duration {
     let all = answer.fields.iter().filter(|(name, _)| name == "cache-control");
     let mut told = [None, None];

@@ -1,10 +1,9 @@
-//! Brings what nobody has: for each client's connection a task for each file that it waits for, up to a
-//! few, each on a connection to the server with requests ahead and answers in order. It outlives its
-//! client as long as others wait for what it fetches, and stops where nobody does.
+//! Fetches what the cache lacks. Each client's connection has a few tasks, one for each file that
+//! it waits for; each task uses one connection to the server, with pipelined requests. A task
+//! outlives its client while others wait for its bytes, and stops when nobody does.
 //!
-//! Always holds: all requests that are under way at once are for one address. Whoever answers for one
-//! file, and says more than it was asked, may otherwise answer for the next one too, which everybody
-//! would be given from then on.
+//! Always holds: all requests under way at once are for one address. Otherwise a server that sends
+//! more than it was asked for one file could answer for the next file too, for all clients.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,15 +19,15 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use url::Url;
 
+use super::addresses::Address;
 use super::ask::{self, Trouble};
-use super::known::Place;
 use super::version::{Need, Version};
 use crate::gauge::Gauge;
-use crate::{Relay, back};
+use crate::{Relay, answers};
 
 /// Something to be fetched for all.
 pub(super) struct Job {
-    pub place: Arc<Place>,
+    pub address: Arc<Address>,
     pub version: Arc<Version>,
     pub fetch: Fetch,
     /// Whom the request came by.
@@ -58,7 +57,7 @@ impl Jobs {
         Jobs { relay: Arc::clone(relay), fetchers: Arc::default() }
     }
 
-    /// Have it fetched. If nobody is there to do so, it is given back.
+    /// Has it fetched. If nobody is there to do so, it is given back.
     pub(super) async fn put(&self, job: Job) {
         if let Some((jobs, load)) = self.choose(&job.version.url) {
             let _ = jobs.send((job, load)).await;
@@ -86,7 +85,7 @@ impl Jobs {
     }
 }
 
-/// Begin one.
+/// Begins one.
 fn start(relay: &Arc<Relay>) -> mpsc::Sender<(Job, Load)> {
     // A fetcher waits for its server and the disk, never for a reader: whoever waits for room here
     // gets it.
@@ -175,12 +174,12 @@ impl Fetcher {
         let version = Arc::clone(&front.job.version);
         match trouble {
             Trouble::Changed => {
-                front.job.place.changed(&version);
+                front.job.address.changed(&version);
                 if let Some(cached) = &self.relay.cached {
                     cached.forget(&version);
                 }
             }
-            Trouble::Apart => front.job.place.set_apart(&version),
+            Trouble::Apart => front.job.address.set_apart(&version),
             Trouble::Failed | Trouble::Unwanted => {}
         }
         let goes_on =
@@ -192,11 +191,11 @@ impl Fetcher {
         tokio::task::spawn_blocking(move || drop(going));
     }
 
-    /// Fetch the foremost.
+    /// Fetches the foremost.
     async fn front(&mut self) -> Result<(), Trouble> {
         let Some(front) = self.queue.front() else { return Ok(()) };
         let version = Arc::clone(&front.job.version);
-        let (place, range) = (Arc::clone(&front.job.place), front.range);
+        let (address, range) = (Arc::clone(&front.job.address), front.range);
         let mut wanted = Need::new(&version, range);
         let answer = loop {
             if wanted.is_not() {
@@ -223,16 +222,16 @@ impl Fetcher {
         };
         ask::judge(&answer, &version, range)?;
         let Some(upstream) = &self.upstream else { return Err(Trouble::Failed) };
-        version.comes(&answer, &back::hop(&version.url, upstream, &self.gauge).write());
+        version.comes(&answer, &answers::hop(&version.url, upstream, &self.gauge).write());
         if answer.field("age").is_none()
             && let Some(front) = self.queue.front()
         {
-            place.confirm(&version, front.asked);
+            address.confirm(&version, front.asked);
         }
         self.bring(&mut wanted).await
     }
 
-    /// Have a connection to the server of the foremost.
+    /// Has a connection to the server of the foremost.
     async fn connect(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
         let Some(front) = self.queue.front() else { return Ok(()) };
         let url = front.job.version.url.clone();
@@ -254,7 +253,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Take what is asked for meanwhile, and send its requests ahead.
+    /// Takes what is asked for meanwhile, and sends its requests ahead.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(job)) = self.incoming.poll_recv(cx) {
             self.take(job);
@@ -285,7 +284,7 @@ impl Fetcher {
         Poll::Ready(ready!(upstream.poll_head(cx, false)).unwrap_or(None))
     }
 
-    /// Write the body down as it comes.
+    /// Writes the body down as it comes.
     async fn bring(&mut self, wanted: &mut Need) -> Result<(), Trouble> {
         self.gauge.run(Instant::now(), false);
         loop {

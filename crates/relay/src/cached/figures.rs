@@ -1,10 +1,10 @@
-//! What a cache did, in figures.
+//! Metrics of the cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use swath_store::cache::CacheRoom;
+use swath_store::cache::CacheUsage;
 
-use super::reader::How;
+use super::reader::CacheStatus;
 use swath_serve::exposition::Page;
 
 /// Counters; all grow only.
@@ -19,12 +19,12 @@ pub(super) struct Figures {
 
 impl Figures {
     /// An answer begins.
-    pub fn count(&self, how: How) {
+    pub fn count(&self, how: CacheStatus) {
         self.answers[how as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn tell(&self, page: &mut Page, room: CacheRoom) {
-        let ways = [How::Hit, How::Follow, How::Miss];
+    pub fn tell(&self, page: &mut Page, room: CacheUsage) {
+        let ways = [CacheStatus::Hit, CacheStatus::Follow, CacheStatus::Miss];
         let lines: Vec<(String, f64)> = ways
             .map(|how| {
                 let count = self.answers[how as usize].load(Ordering::Relaxed) as f64;

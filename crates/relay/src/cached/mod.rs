@@ -1,21 +1,21 @@
-//! Passing data that is kept (`--cache`): files of others that came through, for all who ask for
-//! them, each byte fetched once however many want it at once.
+//! The cache (`--cache`): files that passed through, for all clients that request them, each byte
+//! fetched once.
 //!
-//! `line` answers on one client's connection, by `send`. For each request `prepare` finds out which version of
-//! the file is the present one (`known` asks its server once for all, `facts` understands what that
-//! says of keeping), and opens a `reader` on what the store has of it. What nobody has or fetches
-//! is fetched by the connection's own `fetcher`s, by requests of `ask`, as long as somebody wants it
-//! (`version`). What cannot be kept is passed on as if there were no cache.
+//! `connection` answers on one client's connection, through `send`. For each request `prepare`
+//! finds the current version of the file (`addresses` asks its server once for all clients, `facts`
+//! reads what the answer says about caching) and opens a `reader` on what the store has of it. The
+//! connection's `fetcher`s fetch what is missing, by requests of `ask`, as long as somebody wants
+//! it (`version`). What cannot be cached is forwarded as if there were no cache.
 //!
-//! Always holds: nothing is kept that was asked for with credentials, or with fields that a server
-//! might answer differently to; nothing of two versions goes into one answer.
+//! Always holds: nothing is cached that was requested with credentials, or with fields to which a
+//! server might answer differently; one answer never mixes two versions.
 
+mod addresses;
 mod ask;
+mod connection;
 mod facts;
 mod fetcher;
 mod figures;
-mod known;
-mod line;
 mod prepare;
 mod reader;
 mod send;
@@ -25,15 +25,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use swath_formats::relay::relays;
-use swath_store::cache::{Cache, CacheOpenError, Kept};
+use swath_store::cache::{Cache, CacheOpenError, Recovered};
 use url::Url;
 
-use super::pass::{self, Form};
+use super::headers::{self, Form};
 use super::{Relay, form};
+use addresses::Addresses;
+pub(super) use connection::forward;
 pub(super) use fetcher::Jobs;
 use figures::Figures;
-use known::Known;
-pub(super) use line::carry;
 use swath_serve::http::{Body, Head, Method};
 use version::Version;
 
@@ -49,28 +49,28 @@ pub struct CacheOptions {
 /// What a relay keeps.
 pub(super) struct Cached {
     store: Cache,
-    known: Known,
+    addresses: Addresses,
     figures: Figures,
 }
 
 impl Cached {
-    /// Open it, with what earlier runs have left.
+    /// Opens it, with what earlier runs have left.
     pub fn open(options: &CacheOptions) -> Result<Cached, CacheOpenError> {
         let (store, kept) = Cache::open(&options.folder, options.size_bytes)?;
-        let Kept { files, bytes, removed } = kept;
+        let Recovered { files, bytes, removed } = kept;
         tracing::info!(files, bytes, removed, "the cache is open");
-        Ok(Cached { store, known: Known::default(), figures: Figures::default() })
+        Ok(Cached { store, addresses: Addresses::default(), figures: Figures::default() })
     }
 
     /// What it keeps at most, if its disk has less than it was given.
     pub fn narrowed(&self) -> Option<u64> {
         let most_bytes = self.store.most_bytes();
-        (most_bytes < self.store.room().size_bytes).then_some(most_bytes)
+        (most_bytes < self.store.usage().size_bytes).then_some(most_bytes)
     }
 
     /// As `/metrics` shows it.
     pub fn tell(&self, page: &mut swath_serve::exposition::Page) {
-        self.figures.tell(page, self.store.room());
+        self.figures.tell(page, self.store.usage());
     }
 
     /// Nothing of this version is of use any more.
@@ -89,23 +89,23 @@ impl Relay {
     pub(super) fn kept(&self, head: &Head, peer: SocketAddr) -> Option<Url> {
         let cached = self.cached.as_ref()?;
         let form = form(head)?;
-        let is_read = matches!(head.method, Method::Get | Method::Head);
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
         if !is_read || head.body != Body::None || !is_understood(head, form) {
             return None;
         }
         let (url, form) = self.judge(head, peer).ok()?;
         // What opens one of the relays behind us, or that of a depot, may open more than others may see.
         let is_behind = relays(&url) > 0 || swath_formats::depot::is_path(url.path());
-        let is_opened = head.field(pass::PASSES).is_some() && is_behind;
+        let is_opened = head.field(headers::PASSES).is_some() && is_behind;
         let is_known = form == Form::Path || head.field("authorization").is_none();
-        (is_known && !is_opened && !cached.known.is_apart(&url)).then_some(url)
+        (is_known && !is_opened && !cached.addresses.is_apart(&url)).then_some(url)
     }
 }
 
 /// Whether a request says nothing but what the cache understands, or what does not matter to what
 /// is answered. What opens the origin is not among it.
 fn is_understood(head: &Head, form: Form) -> bool {
-    let is_head = head.method == Method::Head;
+    let is_head = head.method == Method::HEAD;
     head.all().all(|(name, value)| match name {
         "authorization" => form == Form::Path,
         "range" => !value.contains(','),
@@ -132,7 +132,7 @@ fn is_understood(head: &Head, form: Form) -> bool {
         | "referer"
         | "dnt"
         | "priority" => true,
-        name => name == pass::PASSES || name.starts_with("sec-fetch-"),
+        name => name == headers::PASSES || name.starts_with("sec-fetch-"),
     })
 }
 

@@ -1,29 +1,29 @@
-//! From a request to what is answered to it: which version is the present one, whether the request
-//! is about that one, and the first bytes.
+//! Prepares an answer: the current version, whether the request is about that version, and the
+//! first bytes.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use swath_formats::conditions::{Conditions, Current, Decision};
+use swath_formats::conditions::{Current, Decision};
 use swath_formats::range_header::{self, Ranges};
 use swath_model::Range;
 use swath_source::AnswerHead;
 use swath_store::cache::Part;
 use url::Url;
 
+use super::addresses::Present;
 use super::facts::Facts;
 use super::fetcher::Jobs;
-use super::known::Present;
-use super::reader::{How, Read, Reader, Way};
+use super::reader::{CacheStatus, Read, Reader, ReaderOptions};
 use crate::Relay;
-use swath_serve::http::{Head, Method, now_s};
+use swath_serve::http::{Head, Method, now_s, reason};
 
 /// What is answered.
 pub(super) enum Prepared {
     /// Nothing by the cache.
     Apart,
     /// A head alone.
-    Told(AnswerHead, How),
+    Told(AnswerHead, CacheStatus),
     /// A head, these bytes, and what comes behind them.
     Bytes(AnswerHead, Part, Box<Reader>),
 }
@@ -38,16 +38,16 @@ pub(super) struct Asked {
 /// What is to be answered, as soon as its first bytes are here.
 pub(super) async fn prepare(relay: Arc<Relay>, asked: Asked, jobs: Jobs) -> Prepared {
     let Some(cached) = &relay.cached else { return Prepared::Apart };
-    let Some(place) = cached.known.place(&asked.url) else { return Prepared::Apart };
+    let Some(address) = cached.addresses.address(&asked.url) else { return Prepared::Apart };
     // A file that changes while somebody waits for its first bytes is looked at again.
     for _ in 0..LOOKS_MAX {
         let must_ask = wants_news(&asked.head);
         let began = Instant::now();
-        let present = place.present(&relay, &asked.via, must_ask).await;
+        let present = address.present(&relay, &asked.via, must_ask).await;
         let Some(Present { facts, version }) = present else { return Prepared::Apart };
         let (status, range) = match decide(&asked.head, &facts) {
             Decided::Told(status) => {
-                let how = if facts.asked >= began { How::Miss } else { How::Hit };
+                let how = if facts.asked >= began { CacheStatus::Miss } else { CacheStatus::Hit };
                 return Prepared::Told(answer(&facts, &[], status, None), how);
             }
             Decided::Bytes(status, range) => (status, range),
@@ -55,13 +55,13 @@ pub(super) async fn prepare(relay: Arc<Relay>, asked: Asked, jobs: Jobs) -> Prep
         let (store, key, size_bytes) = (cached.store.clone(), version.key(), version.size_bytes);
         let entry = tokio::task::spawn_blocking(move || store.lookup(&key, size_bytes)).await;
         let Ok(Ok(entry)) = entry else { return Prepared::Apart };
-        let way = Way {
-            place: Arc::clone(&place),
+        let options = ReaderOptions {
+            address: Arc::clone(&address),
             version: Arc::clone(&version),
             via: Arc::clone(&asked.via),
             jobs: jobs.clone(),
         };
-        let mut reader = Reader::new(way, entry, range);
+        let mut reader = Reader::new(options, entry, range);
         match reader.next().await {
             Ok(Read::Part(part)) => {
                 let head = answer(&facts, version.digests(), status, Some(range));
@@ -81,18 +81,12 @@ enum Decided {
 
 /// What a request comes to for the present version (RFC 9110, sections 13.2.2 and 14.2).
 fn decide(head: &Head, facts: &Facts) -> Decided {
-    let conditions = Conditions {
-        if_match: head.field("if-match"),
-        if_none_match: head.field("if-none-match"),
-        if_modified_since: head.field("if-modified-since"),
-        if_unmodified_since: head.field("if-unmodified-since"),
-        if_range: head.field("if-range"),
-    };
+    let conditions = head.conditions();
     let current = Current { etag: Some(&facts.etag), modified_s: facts.modified_s };
     match conditions.decide(current, true) {
         Decision::NotModified => return Decided::Told(304),
         Decision::Failed => return Decided::Told(412),
-        Decision::Proceed if head.method == Method::Head => return Decided::Told(200),
+        Decision::Proceed if head.method == Method::HEAD => return Decided::Told(200),
         Decision::Proceed => {}
     }
     let counts = conditions.range_counts(current, now_s());
@@ -146,16 +140,9 @@ fn answer(
             fields.push((name.clone(), value.clone()));
         }
     }
-    let reason = match status {
-        200 => "OK",
-        206 => "Partial Content",
-        304 => "Not Modified",
-        412 => "Precondition Failed",
-        _ => "Range Not Satisfiable",
-    };
     AnswerHead {
         status,
-        reason: reason.to_owned(),
+        reason: reason(status).to_owned(),
         fields,
         length: Some(range.map_or(0, Range::len)),
         is_bodiless: range.is_none(),

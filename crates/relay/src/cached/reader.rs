@@ -1,5 +1,5 @@
-//! One client's way through a range: what is here is sent, what others fetch is waited for, and what
-//! nobody fetches is claimed for all, a window ahead.
+//! Reads a range for one client: sends what is cached, waits for what others fetch, and claims what
+//! nobody fetches, one window ahead.
 
 use std::io;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_store::cache::{Entry, Fetch, Part, Step};
 
+use super::addresses::Address;
 use super::fetcher::{Job, Jobs};
-use super::known::Place;
-use super::version::{Version, Wish};
+use super::version::{Interest, Version};
 
 /// Somebody who reads a range.
 pub(super) struct Reader {
     pub version: Arc<Version>,
     pub via: Arc<str>,
-    place: Arc<Place>,
+    address: Arc<Address>,
     entry: Entry,
     at: u64,
     end: u64,
@@ -25,14 +25,14 @@ pub(super) struct Reader {
     /// What is not here cannot be kept.
     is_full: bool,
     jobs: Jobs,
-    wish: Wish,
+    interest: Interest,
     tries: u32,
-    how: How,
+    how: CacheStatus,
 }
 
-/// How bytes came to a client, as `Server-Timing` tells it.
+/// How bytes came to a client, as `Server-Timing` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum How {
+pub(super) enum CacheStatus {
     /// They were here.
     Hit,
     /// Others were fetching them.
@@ -41,12 +41,12 @@ pub(super) enum How {
     Miss,
 }
 
-impl How {
+impl CacheStatus {
     pub fn name(self) -> &'static str {
         match self {
-            How::Hit => "hit",
-            How::Follow => "follow",
-            How::Miss => "miss",
+            CacheStatus::Hit => "hit",
+            CacheStatus::Follow => "follow",
+            CacheStatus::Miss => "miss",
         }
     }
 }
@@ -63,43 +63,40 @@ pub(super) enum Read {
     End,
 }
 
-/// Whom somebody reads for, and by whom what is missing is fetched.
-pub(super) struct Way {
-    pub place: Arc<Place>,
+/// What a reader reads, and who fetches what is missing.
+pub(super) struct ReaderOptions {
+    pub address: Arc<Address>,
     pub version: Arc<Version>,
     pub via: Arc<str>,
     pub jobs: Jobs,
 }
 
 impl Reader {
-    pub fn new(way: Way, entry: Entry, range: Range) -> Reader {
-        let Way { place, version, via, jobs } = way;
-        let wish = Wish::new(&version, aligned(range, version.size_bytes));
+    pub fn new(options: ReaderOptions, entry: Entry, range: Range) -> Reader {
+        let ReaderOptions { address, version, via, jobs } = options;
+        let interest = Interest::new(&version, aligned(range, version.size_bytes));
         Reader {
             version,
             via,
-            place,
+            address,
             entry,
             at: range.start,
             end: range.end,
             claimed: 0,
             is_full: false,
             jobs,
-            wish,
+            interest,
             tries: 0,
-            how: How::Hit,
+            how: CacheStatus::Hit,
         }
     }
 
-    /// How what was claimed so far comes.
-    pub fn how(&self) -> How {
+    /// Returns how what was claimed so far comes.
+    pub fn how(&self) -> CacheStatus {
         self.how
     }
 
     /// What comes next, as soon as it is here. Whoever stops waiting loses nothing.
-    ///
-    /// # Errors
-    /// What the disk says.
     pub async fn next(&mut self) -> io::Result<Read> {
         loop {
             if self.at >= self.end {
@@ -115,7 +112,7 @@ impl Reader {
                     self.at = part.range.end;
                     self.tries = 0;
                     let rest = Range::new(self.at, self.end.max(self.at));
-                    self.wish.only(aligned(rest, self.version.size_bytes));
+                    self.interest.only(aligned(rest, self.version.size_bytes));
                     return Ok(Read::Part(part));
                 }
                 _ if self.version.is_over() => return Ok(Read::Cut),
@@ -137,7 +134,7 @@ impl Reader {
         }
     }
 
-    /// Have what lies in the window fetched, if nobody does.
+    /// Has what lies in the window fetched, if nobody does.
     async fn claim(&mut self) -> io::Result<()> {
         let whole = aligned(Range::new(self.at, self.end), self.version.size_bytes);
         let from = self.claimed.max(whole.start);
@@ -153,7 +150,7 @@ impl Reader {
         (self.claimed, self.is_full) = (looked.end, looked.is_full);
         for fetch in looked.fetches {
             let job = Job {
-                place: Arc::clone(&self.place),
+                address: Arc::clone(&self.address),
                 version: Arc::clone(&self.version),
                 fetch,
                 via: Arc::clone(&self.via),
@@ -168,32 +165,32 @@ struct Looked {
     fetches: Vec<Fetch>,
     end: u64,
     is_full: bool,
-    how: How,
+    how: CacheStatus,
 }
 
 /// Who fetches what of `range`; claims what nobody does.
 fn look(entry: &Entry, range: Range) -> io::Result<Looked> {
     let mut looked =
-        Looked { fetches: Vec::new(), end: range.start, is_full: false, how: How::Hit };
+        Looked { fetches: Vec::new(), end: range.start, is_full: false, how: CacheStatus::Hit };
     while looked.end < range.end && !looked.is_full {
         let unit = Range::new(looked.end, range.end.min(looked.end + UNIT_BYTES));
         let how = match entry.next(unit)? {
             Step::Held(part) => {
                 looked.end = part.range.end;
-                How::Hit
+                CacheStatus::Hit
             }
             Step::Wait(wait) => {
                 looked.end = wait.range().end;
-                How::Follow
+                CacheStatus::Follow
             }
             Step::Fetch(fetch) => {
                 looked.end = fetch.range().end;
                 looked.fetches.push(fetch);
-                How::Miss
+                CacheStatus::Miss
             }
             Step::Pass(_) => {
                 looked.is_full = true;
-                How::Miss
+                CacheStatus::Miss
             }
         };
         looked.how = looked.how.max(how);

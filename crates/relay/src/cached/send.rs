@@ -1,5 +1,5 @@
-//! Bytes on their way to a client: from the cache by the kernel alone where that is possible, and past
-//! the cache where they do not come by way of it.
+//! Sends bytes to a client: from the cache, by the kernel alone where possible, and from the server
+//! where they are not cached.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,11 +10,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use super::ask;
-use super::line::Line;
+use super::connection::ClientConnection;
 use super::reader::Reader;
 use swath_serve::http::send_file;
 
-impl Line<'_> {
+impl ClientConnection<'_> {
     /// What does not come by way of the cache, as it comes.
     pub(super) async fn put_rest(
         &mut self,
@@ -45,22 +45,22 @@ impl Line<'_> {
     }
 
     pub(super) async fn put_part(&mut self, part: &Part) -> io::Result<()> {
-        let (mut place, mut left) = (part.place, part.range.len());
+        let (mut position, mut left) = (part.position, part.range.len());
         let mut buffer = Vec::new();
         while left > 0 {
             if let Some(tcp) = self.stream.plain_socket() {
                 let now = self.pace.allowed(left).await;
-                let sending = send_file(tcp, part, Range::of_len(place, now));
+                let sending = send_file(tcp, part, Range::of_len(position, now));
                 let sent = timeout(self.relay.timeout, sending).await??;
                 self.pace.spend(sent);
                 if sent == 0 {
                     // Somebody cut the file, and the length is promised already.
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                (place, left) = (place + sent, left - sent);
+                (position, left) = (position + sent, left - sent);
                 continue;
             }
-            let (file, at, bytes) = (part.clone(), place, left.min(READ_PART_BYTES));
+            let (file, at, bytes) = (part.clone(), position, left.min(READ_PART_BYTES));
             let read = tokio::task::spawn_blocking(move || {
                 buffer.resize(bytes as usize, 0);
                 file.read_at(at, &mut buffer)?;
@@ -68,7 +68,7 @@ impl Line<'_> {
             });
             buffer = read.await.map_err(io::Error::other)??;
             self.put(&buffer).await?;
-            (place, left) = (place + bytes, left - bytes);
+            (position, left) = (position + bytes, left - bytes);
         }
         if self.stream.plain_socket().is_none() {
             // What comes next may be long in coming.

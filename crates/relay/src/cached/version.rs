@@ -1,5 +1,5 @@
 //! One version of a file: who wants which part of it, so that nothing is fetched for nobody, and
-//! what those who fetch it find out.
+//! what its fetchers learn.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ struct Wanted {
 }
 
 /// Somebody wants a range of a version as long as this is there.
-pub(super) struct Wish {
+pub(super) struct Interest {
     version: Arc<Version>,
     number: u64,
 }
@@ -55,7 +55,7 @@ impl Version {
         }
     }
 
-    /// How the store knows it.
+    /// Returns the key under which the store knows it.
     pub fn key(&self) -> Key {
         Key { url: self.url.as_str().to_owned(), validator: self.etag.as_str().to_owned() }
     }
@@ -102,15 +102,15 @@ impl Version {
     }
 }
 
-impl Wish {
+impl Interest {
     /// For `range` of this version.
-    pub fn new(version: &Arc<Version>, range: Range) -> Wish {
+    pub fn new(version: &Arc<Version>, range: Range) -> Interest {
         let mut wanted = version.wanted();
         wanted.next += 1;
         let number = wanted.next;
         wanted.ranges.insert(number, range);
         drop(wanted);
-        Wish { version: Arc::clone(version), number }
+        Interest { version: Arc::clone(version), number }
     }
 
     /// No more than `range` is wanted.
@@ -119,7 +119,7 @@ impl Wish {
     }
 }
 
-impl Drop for Wish {
+impl Drop for Interest {
     fn drop(&mut self) {
         self.version.wanted().ranges.remove(&self.number);
         self.version.less.send_replace(());
@@ -167,7 +167,8 @@ mod tests {
         assert!(!version.is_wanted(range(0, 100)));
         let need = Need::new(&version, range(50, 60));
         assert!(need.is_not());
-        let (one, two) = (Wish::new(&version, range(0, 50)), Wish::new(&version, range(40, 60)));
+        let (one, two) =
+            (Interest::new(&version, range(0, 50)), Interest::new(&version, range(40, 60)));
         assert!(version.is_wanted(range(0, 1)) && version.is_wanted(range(59, 100)));
         assert!(!version.is_wanted(range(60, 100)));
         one.only(range(45, 50));

@@ -1,11 +1,11 @@
-//! The depot fetches: a range of what another server has, which may be another depot, by way of
-//! relays or not.
+//! The depot fetches a range from another server, which may be another depot, through relays or
+//! directly.
 //!
-//! It asks only whom the relay may ask, on conditions that whoever sent it gives (`If-Match`), with
-//! what was sealed for this relay. What goes wrong before bytes come is told by the status. From then
-//! on lines of JSON tell how many bytes have come and how many are durable; the last one is
-//! `{"done":true,…}` or `{"error":…,"status":…}`, and a body without either was cut off. It goes on
-//! as long as somebody reads the lines; what was stored by then stays.
+//! It asks only servers that the relay may ask, with the conditions of its client (`If-Match`) and
+//! what the client encrypted for this relay. The status tells of errors before the first byte.
+//! After that, lines of JSON tell how many bytes have arrived and how many are durable; the last
+//! line is `{"done":true,…}` or `{"error":…,"status":…}`, and a body without either was cut off.
+//! The fetch goes on while somebody reads the lines; what was stored by then stays.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,14 +22,14 @@ use swath_store::depot::{Capability, Right, Writer};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-use super::super::pass::{self, Form};
+use super::super::headers::{self, Form};
 use super::super::{Relay, faults};
 use super::DepotService;
 use super::store::{commit, fitting, put, unstored};
 use swath_serve::http::{Content, Head, Made, Make, Method, Response};
 
 impl Relay {
-    /// Fetch `range` of what is at `from`.
+    /// Fetches `range` of what is at `from`.
     pub(super) async fn fetch(
         &self,
         door: &Arc<DepotService>,
@@ -87,8 +87,9 @@ impl Relay {
             let (upstream, answer) = self.ask(head, &url, &shown, range).await?;
             let site = address::site(&url).unwrap_or_default();
             let refused = |fault, text: &str| self.refusal(fault, Some(&site), text);
-            let location = answer.fields.iter().find(|(name, _)| name == "location");
-            if let (301 | 302 | 303 | 307 | 308, Some((_, to))) = (answer.status, location) {
+            if let (301 | 302 | 303 | 307 | 308, Some(to)) =
+                (answer.status, answer.field("location"))
+            {
                 let to = url.join(to).ok().filter(|to| matches!(to.scheme(), "http" | "https"));
                 let to = to.ok_or_else(|| {
                     refused(ProxyFault::Protocol, "it redirects to nowhere that can be asked")
@@ -115,7 +116,7 @@ impl Relay {
         Err(Response::text(502, "it redirects too often"))
     }
 
-    /// Ask a server for `range`: the head of its answer.
+    /// Asks a server for `range`; answers the head of its answer.
     async fn ask(
         &self,
         head: &Head,
@@ -129,11 +130,11 @@ impl Relay {
             self.refusal(fault, Some(&site), &words)
         };
         let mut asked = head.clone();
-        asked.method = Method::Get;
+        asked.method = Method::GET;
         let mut more = shown.to_vec();
         more.push(("Range".to_owned(), format!("bytes={}-{}", range.start, range.end - 1)));
         more.push(("Accept-Encoding".to_owned(), "identity".to_owned()));
-        let request = pass::request(&asked, url, Form::Path, &self.pseudonym, &more);
+        let request = headers::request(&asked, url, Form::Path, &self.pseudonym, &more);
         let mut reuse = true;
         loop {
             let mut upstream =
@@ -180,15 +181,16 @@ fn check(answer: &AnswerHead, range: Range, size_bytes: u64) -> Result<(), Wrong
     let other = |size| {
         Wrong::Changed(format!("it has {size} bytes there, the allocation has {size_bytes}"))
     };
-    let field = |wanted: &str| {
-        answer.fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
-    };
-    if field("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
+    if answer
+        .field("content-encoding")
+        .is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"))
+    {
         return Err(Wrong::Ranges);
     }
     match answer.status {
         206 => {
-            let told = field("content-range").and_then(|value| content_range::parse(value).ok());
+            let told =
+                answer.field("content-range").and_then(|value| content_range::parse(value).ok());
             let told = told.ok_or(Wrong::Ranges)?;
             match told.size_bytes {
                 Some(size) if size != size_bytes => Err(other(size)),
@@ -249,7 +251,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Work for a while, and tell of it: also where nothing came, since whoever is gone is noticed
+    /// Works for a while, and tells of it: also where nothing came, since whoever is gone is noticed
     /// by what cannot be told any more.
     async fn line(&mut self) -> Value {
         if let Some(last) = self.last.take() {
@@ -289,7 +291,7 @@ impl Lines {
         json!({"stored": self.range.len(), "done": true})
     }
 
-    /// Take some of the body. What is taken is durable at the end, and now and then. With an error goes
+    /// Takes some of the body. What is taken is durable at the end, and now and then. With an error goes
     /// up to where it is.
     async fn step(
         &self,
@@ -344,7 +346,7 @@ impl Drop for Lines {
     }
 }
 
-/// Fill a buffer with what comes `until` then; with why no more comes.
+/// Fills a buffer with what comes `until` then; with why no more comes.
 async fn fill(
     upstream: &mut Upstream,
     buffer: &mut [u8],

@@ -14,8 +14,8 @@
 //! `ask` understands requests, `read`, `store` and `fetch` do what takes long. Times are durations,
 //! never dates: clocks of two sites may be minutes apart. What blocks runs on threads for that.
 
-mod ask;
 mod fetch;
+mod operation;
 mod read;
 mod store;
 
@@ -34,14 +34,14 @@ use super::Relay;
 use swath_serve::Client;
 
 use crate::leases::Leases;
-use ask::Ask;
-pub(super) use ask::is_for_depot;
+use operation::Operation;
+pub(super) use operation::is_for_depot;
 use swath_serve::Life;
 use swath_serve::exposition::Page;
 use swath_serve::http::{Content, Head, Make, Method, Response};
 
 #[cfg(feature = "fuzzing")]
-pub(crate) use ask::fuzz;
+pub(crate) use operation::fuzz;
 
 /// A depot that others use.
 pub(super) struct DepotService {
@@ -63,7 +63,7 @@ struct Figures {
 }
 
 impl DepotService {
-    /// Open it. Must be called within a tokio runtime: what has ended is taken away by a task until
+    /// Opens it. Must be called within a tokio runtime: what has ended is taken away by a task until
     /// the server ends.
     pub fn open(depot: Depot, life: watch::Receiver<Life>) -> Arc<DepotService> {
         let sooner = Arc::new(Notify::new());
@@ -76,7 +76,7 @@ impl DepotService {
         })
     }
 
-    /// Do something with the depot, on a thread that may block.
+    /// Does something with the depot, on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Depot) -> T + Send + 'static,
@@ -113,16 +113,16 @@ impl DepotService {
         ended(Response::text(404, "no allocation has this address"))
     }
 
-    async fn room(&self) -> Result<Response, Response> {
-        let room = self.blocking(Depot::room).await?;
+    async fn usage(&self) -> Result<Response, Response> {
+        let usage = self.blocking(Depot::usage).await?;
         let options = self.depot.options();
         let of = |free: u64, taken: u64| json!({"free_bytes": free, "taken_bytes": taken});
         Ok(told(
             200,
             &json!({
-                "disk": of(room.disk_free_bytes, room.disk_taken_bytes),
-                "memory": of(room.memory_free_bytes, room.memory_taken_bytes),
-                "allocations": room.allocations,
+                "disk": of(usage.disk_free_bytes, usage.disk_taken_bytes),
+                "memory": of(usage.memory_free_bytes, usage.memory_taken_bytes),
+                "allocations": usage.allocations,
                 "allocations_max": options.leases_max,
                 "lease_max_s": options.length_max.as_secs(),
             }),
@@ -214,7 +214,7 @@ impl DepotService {
         }
     }
 
-    /// Add what there is to tell to a page of figures.
+    /// Adds what there is to tell to a page of figures.
     pub async fn tell(&self, page: &mut Page) {
         let figures = [
             ("stored", "Bytes that others stored in the depot.", &self.figures.stored_bytes),
@@ -224,22 +224,22 @@ impl DepotService {
         for (name, help, counter) in figures {
             page.counter(&format!("swath_depot_{name}_bytes_total"), help, counter);
         }
-        let Ok(room) = self.blocking(Depot::room).await else { return };
+        let Ok(usage) = self.blocking(Depot::usage).await else { return };
         let both = |disk: u64, memory: u64| {
             let of = |medium, bytes| (format!("{{medium=\"{medium}\"}}"), bytes as f64);
             [of("disk", disk), of("memory", memory)]
         };
-        let taken = both(room.disk_taken_bytes, room.memory_taken_bytes);
+        let taken = both(usage.disk_taken_bytes, usage.memory_taken_bytes);
         page.family("swath_depot_taken_bytes", "gauge", "Bytes that are leased.", &taken);
-        let free = both(room.disk_free_bytes, room.memory_free_bytes);
+        let free = both(usage.disk_free_bytes, usage.memory_free_bytes);
         page.family("swath_depot_free_bytes", "gauge", "Bytes that may be leased.", &free);
         let help = "Allocations whose leases run.";
-        page.one("swath_depot_allocations", "gauge", help, room.allocations as f64);
+        page.one("swath_depot_allocations", "gauge", help, usage.allocations as f64);
     }
 }
 
 impl Relay {
-    /// Answer what is asked of the depot.
+    /// Answers what is asked of the depot.
     pub(super) async fn answer_for_depot(
         &self,
         head: &Head,
@@ -251,33 +251,35 @@ impl Relay {
         };
         // Whoever may use the relay by their address alone may look at pages, and these have browsers
         // ask: which tell so, as no other client does.
-        let is_read = matches!(head.method, Method::Get | Method::Head);
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
         if !is_read && head.field("origin").is_some() {
             return Response::text(403, "a depot does nothing on behalf of web pages");
         }
-        let asked = match Ask::read(head) {
+        let asked = match Operation::read(head) {
             Ok(asked) => asked,
             Err(error) => return error.response(),
         };
         let done = match asked {
-            Ask::Room => door.room().await,
-            Ask::Allocate { size_bytes, length, medium, space } => {
+            Operation::Usage => door.usage().await,
+            Operation::Allocate { size_bytes, length, medium, space } => {
                 door.allocate(client, size_bytes, length, medium, space).await
             }
-            Ask::Store { write, range, size_bytes } => {
+            Operation::Store { write, range, size_bytes } => {
                 door.store(&write, range, size_bytes, body).await
             }
-            Ask::Fetch { write, from, range } => self.fetch(door, head, write, from, range).await,
-            Ask::Read { read, version } => door.read(&read, version, head).await,
-            Ask::Status { any } => door.status(&any).await,
-            Ask::Extend { manage, length } => door.extend(manage, length).await,
-            Ask::Release { manage } => door.release(manage).await,
+            Operation::Fetch { write, from, range } => {
+                self.fetch(door, head, write, from, range).await
+            }
+            Operation::Read { read, version } => door.read(&read, version, head).await,
+            Operation::Status { any } => door.status(&any).await,
+            Operation::Extend { manage, length } => door.extend(manage, length).await,
+            Operation::Release { manage } => door.release(manage).await,
         };
         done.unwrap_or_else(|refusal| refusal)
     }
 }
 
-/// Take away what has ended, when it has.
+/// Takes away what has ended, when it has.
 async fn sweep(depot: Depot, sooner: Arc<Notify>, mut life: watch::Receiver<Life>) {
     loop {
         let swept = depot.clone();

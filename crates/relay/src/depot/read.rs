@@ -1,16 +1,16 @@
-//! Reading from the depot: ranges, conditions, bodies that the kernel sends.
+//! Reads from the depot: ranges, conditions, bodies that the kernel sends.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use swath_formats::conditions::{Conditions, Current, Decision};
+use swath_formats::conditions::{Current, Decision};
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::{Etag, http_date};
 use swath_model::{Range, RangeSet};
 use swath_store::depot::{Capability, Part, ReadError, Reader, Right, Status};
 
-use super::ask::Version;
+use super::operation::Version;
 use super::{DepotService, blocking, broken, over, seconds};
 use swath_serve::http::{
     Content, Find, Finding, FoundPart, Head, Made, Make, Method, Response, now_s,
@@ -32,14 +32,7 @@ impl DepotService {
             modified: None,
         });
         let described = |response: Response| describe(response, &status, &version);
-        let field = |name: &str| head.field(name);
-        let conditions = Conditions {
-            if_match: field("if-match"),
-            if_none_match: field("if-none-match"),
-            if_modified_since: field("if-modified-since"),
-            if_unmodified_since: field("if-unmodified-since"),
-            if_range: field("if-range"),
-        };
+        let conditions = head.conditions();
         let modified_s = version.modified.as_deref().and_then(http_date::parse);
         let current = Current { etag: version.etag.as_ref(), modified_s };
         match conditions.decide(current, true) {
@@ -54,12 +47,12 @@ impl DepotService {
         let reader = self.blocking(move |depot| depot.reader(&one)).await?;
         let reader = Arc::new(reader.map_err(|error| self.unread(read, &error))?);
         let whole = Range::new(0, size_bytes);
-        if head.method == Method::Head {
+        if head.method == Method::HEAD {
             let body = Stored { door: Arc::clone(self), reader, rest: whole, first: None };
             return Ok(described(Response::empty(200)).containing(Content::Found(Box::new(body))));
         }
         let counts = conditions.range_counts(current, now_s());
-        let ranges = match field("range").filter(|_| counts) {
+        let ranges = match head.field("range").filter(|_| counts) {
             Some(value) => range_header::parse(value, size_bytes),
             None => Ranges::Whole,
         };
@@ -202,8 +195,8 @@ impl Find for Stored {
             };
             let bytes = part.range.len();
             self.sent(bytes);
-            let place = Range::of_len(part.place, bytes);
-            Ok(Some(FoundPart { file: Box::new(part), place }))
+            let range = Range::of_len(part.position, bytes);
+            Ok(Some(FoundPart { file: Box::new(part), range }))
         })
     }
 }

@@ -1,7 +1,7 @@
-//! Storing what comes as the body of a request.
+//! Stores the body of a request.
 //!
-//! What came before something went wrong is kept, where that is possible: `?status` tells what is
-//! held, and whoever stores goes on from there.
+//! Bytes that arrived before an error are kept where possible: `?status` lists what is held, and
+//! the client goes on from there.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use super::{DepotService, blocking, broken, over};
 use swath_serve::http::{Make, Response};
 
 impl DepotService {
-    /// Store a body at `range`, or as the whole; answered once it is durable.
+    /// Stores a body at `range`, or as the whole; answered once it is durable.
     pub(super) async fn store(
         &self,
         write: &Capability,
@@ -93,7 +93,7 @@ pub(super) fn fitting(
     Ok(range)
 }
 
-/// Write bytes; what went wrong, if something did.
+/// Writes bytes; what went wrong, if something did.
 pub(super) async fn put(
     mut writer: Writer,
     bytes: Vec<u8>,
@@ -105,7 +105,7 @@ pub(super) async fn put(
     .await
 }
 
-/// Make what was written durable.
+/// Makes what was written durable.
 pub(super) async fn commit(mut writer: Writer) -> Result<Writer, Response> {
     let committed = blocking(move || writer.commit().map(|_| writer)).await?;
     committed.map_err(|error| unstored(&error))

@@ -1,13 +1,13 @@
-//! Ranges of a dataset on their way to a client: read and sealed part by part, ahead of what is
-//! being sent.
+//! Ranges of a dataset on their way to a client: read and hashed part by part, ahead of what is
+//! sent.
 //!
-//! While files lie in memory two parts are read at the same time, or small files would take one core
-//! longer than all else takes the others. Where readers had to sleep for a disk, several are: a small
-//! file is a request or more, and disks, far ones above all, answer many requests in the time of one.
-//! They are sent in their order.
+//! While files are in memory, two parts are read at a time: otherwise small files would need one
+//! core longer than everything else needs the others. If readers had to wait for a disk, more parts
+//! are read at a time, because disks, and remote ones most of all, answer many requests in the time
+//! of one. Parts are sent in order.
 //!
-//! What all clients together have in memory is bounded: there are so many whole parts and no more.
-//! Who gets none does with parts of a group, and one of them at a time.
+//! All clients together hold a limited number of whole parts in memory. A client that gets none
+//! reads parts of one group, one at a time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_store::sleeps;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::reader::{Reader, SEAL_BYTES, Sealed, set_length};
+use super::reader::{GROUP_HASH_BYTES, Reader, Sealed, set_length};
 use super::walks::Walk;
 use super::whole::{WHOLE_PARTS, Whole, WholeParts};
 use crate::http::{Made, Make};
@@ -78,7 +78,7 @@ impl Parts {
         Parts { walk, rest: range, length, form, reading, spare, depth, sending, had_whole, whole }
     }
 
-    /// Have as many parts read as is good. A group is read ahead of nothing: as many clients as are
+    /// Has as many parts read as is good. A group is read ahead of nothing: as many clients as are
     /// too many for whole parts need no more than one each.
     fn read_ahead(&mut self, is_needed: bool) {
         while !self.rest.is_empty() && self.reading.len() < self.depth {
@@ -95,7 +95,7 @@ impl Parts {
             self.had_whole = whole.is_some();
             let groups = if self.had_whole { PART_GROUPS } else { 1 };
             let unit = match self.form {
-                Form::Sealed { .. } => GROUP_BYTES + SEAL_BYTES,
+                Form::Sealed { .. } => GROUP_BYTES + GROUP_HASH_BYTES,
                 Form::Data => GROUP_BYTES,
             };
             let end = (self.rest.start / unit + groups) * unit;
@@ -158,7 +158,7 @@ impl Source {
         }
     }
 
-    /// Read a part into some memory, whatever was in it before.
+    /// Reads a part into some memory, whatever was in it before.
     fn part(mut self, range: Range, memory: Vec<u8>) -> Part {
         let before = sleeps();
         let mut bytes = memory;

@@ -1,15 +1,16 @@
-//! Bytes of a virtual file, and their group hashes.
+//! Reads bytes of a virtual file and computes their group hashes.
 //!
-//! Reading never fails: what cannot be had as the index promised (the file changed, shrank,
-//! vanished or may not be read) is void, and the walk notes which file it was. The group hash of a group
-//! that holds void bytes is inverted, which says so. All of this blocks; it runs on threads that may.
+//! Reading never fails. Bytes that cannot be read as the index promised (the file changed, shrank,
+//! vanished or is forbidden) are void: the walk notes the file, and the hash of a group with void
+//! bytes is inverted to say so. Everything here blocks.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use swath_model::Range;
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::index::{Kind, Lack, Mtime, Part};
@@ -17,6 +18,7 @@ use swath_store::tree::Files;
 use swath_store::{Direct, Through};
 
 use super::walks::Walk;
+use crate::file_version::FileVersion;
 
 /// Reads a virtual file. Keeps the file that it read last open.
 pub(crate) struct Reader {
@@ -33,21 +35,11 @@ struct Open {
     number: u64,
     file: File,
     /// As it was when it was opened.
-    was: Version,
+    was: FileVersion,
     /// Up to here the kernel was told to read.
     ahead_to: u64,
     /// For a large file, to be read past the page cache.
     direct: Option<Direct>,
-}
-
-/// What tells one content of a file from another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Version {
-    size_bytes: u64,
-    mtime: Mtime,
-    ctime: (i64, i64),
-    /// Which file it is.
-    id: (u64, u64),
 }
 
 /// A piece of one file that is to be read.
@@ -84,7 +76,7 @@ impl Reader {
         std::mem::take(&mut self.was_direct)
     }
 
-    /// Fill `out` with the virtual file from `start` on. What lies between files is zeros.
+    /// Fills `out` with the virtual file from `start` on. What lies between files is zeros.
     /// Answers whether all of it is as the index promised.
     pub fn read(&mut self, start: u64, out: &mut [u8]) -> bool {
         let range = Range::of_len(start, out.len() as u64);
@@ -137,11 +129,11 @@ impl Reader {
             Some(open) => open,
             None => {
                 let file = self.files.file(&wanted.path)?;
-                let was = Version::of(&file)?;
+                let was = version(&file)?;
                 let files = &mut self.files;
                 let read_bytes: u64 = wanted.parts.iter().map(|part| part.bytes).sum();
                 let is_in_parts = read_bytes < wanted.data_bytes;
-                if is_in_parts && !self.walk.is_same(wanted.number, was.number()) {
+                if is_in_parts && !self.walk.is_same(wanted.number, number(&was)) {
                     return Err(changed());
                 }
                 let again = || files.file(&wanted.path);
@@ -160,7 +152,7 @@ impl Reader {
             self.was_direct |= open.read(out, part.offset, follows_bytes)?;
         }
         // What was written meanwhile may be half of what was read.
-        if Version::of(&open.file)? != open.was {
+        if version(&open.file)? != open.was {
             return Err(changed());
         }
         self.open = Some(open);
@@ -169,7 +161,7 @@ impl Reader {
 }
 
 impl Open {
-    /// Fill `out` with what is at `offset`. Answers whether it came past the page cache.
+    /// Fills `out` with what is at `offset`. Answers whether it came past the page cache.
     fn read(&mut self, out: &mut [u8], offset: u64, follows_bytes: u64) -> io::Result<bool> {
         let through = match &mut self.direct {
             Some(direct) => direct.read(&self.file, out, offset, follows_bytes),
@@ -201,36 +193,26 @@ impl Open {
     }
 }
 
-impl Version {
-    /// It, without size and time, which are held against the index, as a number.
-    fn number(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.id, self.ctime).hash(&mut hasher);
-        hasher.finish()
-    }
+/// The version of an open regular file.
+fn version(file: &File) -> io::Result<FileVersion> {
+    let found = file.metadata()?;
+    if found.is_file() { Ok((&found).into()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
 
-    fn of(file: &File) -> io::Result<Version> {
-        let now = file.metadata()?;
-        if !now.is_file() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let nanoseconds = u32::try_from(now.mtime_nsec()).unwrap_or(0);
-        Ok(Version {
-            size_bytes: now.len(),
-            mtime: Mtime { seconds: now.mtime(), nanoseconds },
-            ctime: (now.ctime(), now.ctime_nsec()),
-            id: (now.dev(), now.ino()),
-        })
-    }
+/// A version as a number, without size and time, which are compared with the index.
+fn number(version: &FileVersion) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (version.id, version.ctime).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What an error says of the file that was read.
 fn lack(error: &io::Error) -> Lack {
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => Lack::Forbidden,
-        Some(libc::ENOENT | libc::ENOTDIR) => Lack::Vanished,
+    match Errno::from_io_error(error) {
+        Some(Errno::ACCESS | Errno::PERM) => Lack::Forbidden,
+        Some(Errno::NOENT | Errno::NOTDIR) => Lack::Vanished,
         // Something else has its name now.
-        Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => Lack::Changed,
+        Some(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => Lack::Changed,
         Some(_) => Lack::Unreadable,
         // Our own words, and the end of the file before its time.
         None => Lack::Changed,
@@ -246,14 +228,14 @@ pub(crate) struct Sealed {
     bytes: Vec<u8>,
 }
 
-/// Make it so long, and no larger than that needs.
+/// Makes it so long, and no larger than that needs.
 pub(super) fn set_length(bytes: &mut Vec<u8>, length: usize) {
     bytes.reserve_exact(length.saturating_sub(bytes.len()));
     bytes.resize(length, 0);
 }
 
 /// Bytes of a group hash.
-pub(crate) const SEAL_BYTES: u64 = 32;
+pub(crate) const GROUP_HASH_BYTES: u64 = 32;
 /// Smaller files the kernel reads ahead well enough by itself.
 const AHEAD_FROM_BYTES: u64 = 2 << 20;
 /// So much of a file is read ahead at a time.
@@ -267,11 +249,11 @@ impl Sealed {
 
     /// Length of the sealed file for a virtual one of `size_bytes`.
     pub fn length(size_bytes: u64) -> u64 {
-        size_bytes + size_bytes.div_ceil(GROUP_BYTES) * SEAL_BYTES
+        size_bytes + size_bytes.div_ceil(GROUP_BYTES) * GROUP_HASH_BYTES
     }
 
     /// The group hash of the group of this number, which must be one of the file's.
-    pub fn seal(&mut self, group: u64) -> [u8; SEAL_BYTES as usize] {
+    pub fn group_hash(&mut self, group: u64) -> [u8; GROUP_HASH_BYTES as usize] {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.resize(self.sealed_bytes(group), 0);
         self.group_hash_into(group, &mut bytes);
@@ -290,9 +272,9 @@ impl Sealed {
         self.reader.rest()
     }
 
-    /// Make `out`, whatever was in it before, that part of `range` which the sealed file has.
+    /// Makes `out`, whatever was in it before, that part of `range` which the sealed file has.
     pub fn read(&mut self, range: Range, out: &mut Vec<u8>) {
-        let unit = GROUP_BYTES + SEAL_BYTES;
+        let unit = GROUP_BYTES + GROUP_HASH_BYTES;
         let end = range.end.min(Sealed::length(self.size_bytes));
         // What was there before need not be made zeros: all of it is written to.
         set_length(out, end.saturating_sub(range.start) as usize);
@@ -320,12 +302,12 @@ impl Sealed {
     /// How long a group is with its group hash.
     fn sealed_bytes(&self, group: u64) -> usize {
         let start = group * GROUP_BYTES;
-        (self.size_bytes.saturating_sub(start).min(GROUP_BYTES) + SEAL_BYTES) as usize
+        (self.size_bytes.saturating_sub(start).min(GROUP_BYTES) + GROUP_HASH_BYTES) as usize
     }
 
-    /// Fill `out` with a group and its group hash, which it has room for exactly.
+    /// Fills `out` with a group and its group hash, which it has room for exactly.
     fn group_hash_into(&mut self, group: u64, out: &mut [u8]) {
-        let (bytes, group_hash) = out.split_at_mut(out.len() - SEAL_BYTES as usize);
+        let (bytes, group_hash) = out.split_at_mut(out.len() - GROUP_HASH_BYTES as usize);
         let is_sound = self.reader.read(group * GROUP_BYTES, bytes);
         let value = group_value(group, bytes);
         group_hash.copy_from_slice(&if is_sound { value } else { value.map(|byte| !byte) });

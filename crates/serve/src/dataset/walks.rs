@@ -1,11 +1,10 @@
-//! Walks under way and done.
+//! Walks of folders: under way and done.
 //!
-//! Whoever asks for a folder's index starts a walk; its index grows while it is sent, and is kept
-//! for those who then ask for bytes of it, until nobody has used it for a while or the room for
-//! indexes is needed.
+//! A request for a folder's index starts a walk. Its index is sent while it grows, and kept for
+//! requests for the bytes, until it was unused for a while or memory is needed.
 //!
-//! A walk keeps its folder open. Walks of one folder share its descriptor, and the number of walks
-//! is limited, for each client and for all of them, so that descriptors are left for everything else.
+//! A walk keeps its folder open. Walks of one folder share a descriptor, and the number of walks is
+//! limited, per client and in all, so that descriptors remain for everything else.
 
 use crate::client::Client;
 use std::collections::{BTreeMap, HashMap};
@@ -32,8 +31,8 @@ pub(crate) struct Walk {
     /// Who asked for it.
     client: Client,
     root: Root,
-    /// Which folder that is.
-    folder: FolderId,
+    /// Which folder that is: device and inode.
+    folder: (u64, u64),
     past_cache: PastCache,
     /// Links were taken for what they lead to.
     follows_links: bool,
@@ -81,13 +80,6 @@ pub(crate) enum Progress {
     Complete,
     /// It ended early.
     Failed(String),
-}
-
-/// What tells a folder from all others, for as long as it is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FolderId {
-    device: u64,
-    inode: u64,
 }
 
 /// All walks of a server.
@@ -181,8 +173,7 @@ impl Walks {
         options: WalkOptions,
     ) -> std::io::Result<Arc<Walk>> {
         self.make_room();
-        let (device, inode) = root.identity()?;
-        let folder = FolderId { device, inode };
+        let folder = root.identity()?;
         let root = {
             let known = lock(&self.known);
             let in_use = || known.values().filter(|walk| walk.is_in_use());
@@ -316,9 +307,6 @@ impl Walk {
     }
 
     /// Bytes of the index from `position` on, as soon as there are any; none at its end.
-    ///
-    /// # Errors
-    /// Why the walk ended early.
     pub async fn wire(&self, position: u64, most_bytes: usize) -> Result<Vec<u8>, String> {
         loop {
             // Before looking: what comes in between is not missed.
@@ -343,9 +331,6 @@ impl Walk {
     /// Length of the virtual file: what is known of it as soon as that is `enough`, in whole
     /// groups, or all of it; and whether that is all. (Asked for apart, all could have come between
     /// the two.)
-    ///
-    /// # Errors
-    /// Why the walk ended early.
     pub async fn known(&self, enough: u64) -> Result<(u64, bool), String> {
         loop {
             let news = self.news.notified();
@@ -397,7 +382,7 @@ impl Walk {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Take room for more of the index.
+    /// Takes room for more of the index.
     fn take(&self, bytes: usize) -> Result<(), Stop> {
         let before = self.room.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -1,5 +1,4 @@
-//! Memory for whole parts: there is so much for all clients together, and it is used again and
-//! again.
+//! Memory for whole parts: a fixed number for all clients together, used again and again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +28,7 @@ impl WholeParts {
         self.permits.available_permits()
     }
 
-    /// Leave for one more, if there is.
+    /// Leaves for one more, if there is.
     pub(super) fn take(self: &Arc<WholeParts>) -> Option<Whole> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         Some(Whole { of: Arc::clone(self), _permit: permit })

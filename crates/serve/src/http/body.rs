@@ -1,4 +1,4 @@
-//! Bodies as a row of parts in memory, for where files cannot be sent as they are.
+//! Bodies read into memory part by part, for connections on which the kernel cannot send files.
 
 use std::fs::File;
 use std::io;

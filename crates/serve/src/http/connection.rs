@@ -1,8 +1,8 @@
-//! One connection: requests in, answers out, one behind the other.
+//! One HTTP/1 connection: reads requests and answers them in order.
 //!
-//! Every wait has a limit: for a request to begin, for its head to be complete, for the other side
-//! to take an answer. Whoever makes us wait is silent, and its seat goes to somebody else where all
-//! are taken. A client that sends ahead is answered in order. States: idle -> head -> answering ->
+//! Every wait has a limit: for a request to begin, for its head to be complete, for the client to
+//! take an answer. A client that is waited for counts as silent, and loses its slot when another
+//! needs it. Pipelined requests are answered in order. States: idle -> head -> answering ->
 //! draining -> idle …, or the end.
 
 use std::future::Future;
@@ -19,22 +19,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body::FileBytes;
-use super::head::{Body, HEAD_LIMIT_BYTES, Head, Method, Version};
+use super::head::{Body, HEAD_LIMIT_BYTES, Head};
 use super::pace::Pace;
 use super::received::Received;
 use super::response::{Content, Find, Made, Make, Piece, Response};
 use super::slots::Slot;
 use super::stream::{Stream, send_file};
+use super::{Method, Version};
 
 /// Answers requests.
 pub trait Answer: Send + Sync + 'static {
     /// What is kept of a connection from one request to the next.
-    type Held: Default + Send;
+    type PerConnection: Default + Send;
 
     /// What a target means is judged by the answer, not by whether it could be a path here.
     const TAKES_ANY_TARGET: bool = false;
 
-    /// Answer one. Of its body as much comes as is asked for.
+    /// Answers one. Of its body as much comes as is asked for.
     fn answer(
         &self,
         head: &Head,
@@ -71,17 +72,17 @@ pub trait Answer: Send + Sync + 'static {
         false
     }
 
-    /// Whether this request is for [`Answer::carry`].
-    fn carries(&self, _head: &Head) -> bool {
+    /// Whether this request is for [`Answer::forward`].
+    fn forwards(&self, _head: &Head) -> bool {
         false
     }
 
-    /// Answer a request, and those behind it that are of its kind, on the connection itself.
-    fn carry(
+    /// Answers a request, and those behind it that are of its kind, on the connection itself.
+    fn forward(
         self: &Arc<Self>,
         _stream: &mut Stream,
         _input: &mut Vec<u8>,
-        _held: &mut Self::Held,
+        _held: &mut Self::PerConnection,
         _head: Head,
         _peer: SocketAddr,
     ) -> impl Future<Output = Next> + Send {
@@ -107,10 +108,10 @@ enum After {
     Close,
 }
 
-/// Serve one connection to its end.
+/// Serves one connection to its end.
 pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc<A>, slot: &Slot) {
     let mut input = Vec::new();
-    let mut held = A::Held::default();
+    let mut held = A::PerConnection::default();
     let mut pace = Pace::new(answers.send_limit().cloned());
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
     // What comes first is not known: it may be for something that is under way.
@@ -126,7 +127,7 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
             Err(refusal) => {
                 let refusal = answers.marked(refusal);
                 let mut out = Out { stream: &mut stream, pace: &mut pace, slot };
-                let _ = write(&mut out, refusal, false, Version::OneOne, After::Close).await;
+                let _ = write(&mut out, refusal, false, Version::HTTP_11, After::Close).await;
                 break;
             }
         };
@@ -138,16 +139,17 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
                 () = left(&stream) => return,
             };
             if !settled {
-                let refusal = Response::text(503, "all connections are taken, and many wait")
-                    .with("retry-after", "2");
+                let refusal =
+                    Response::text(503, "all connections are in use, and many clients wait")
+                        .with("retry-after", "2");
                 let mut out = Out { stream: &mut stream, pace: &mut pace, slot };
                 let refusal = answers.marked(refusal);
                 let _ = write(&mut out, refusal, false, head.version, After::Close).await;
                 break;
             }
         }
-        if answers.carries(&head) {
-            match answers.carry(&mut stream, &mut input, &mut held, head, peer).await {
+        if answers.forwards(&head) {
+            match answers.forward(&mut stream, &mut input, &mut held, head, peer).await {
                 Next::Back => continue,
                 Next::Close => break,
                 Next::Cut => {
@@ -159,7 +161,7 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
         let began = Instant::now();
         let (mut response, is_touched, is_whole) = if head.body == Body::None {
             // What only reads can be given up.
-            let is_read = matches!(head.method, Method::Get | Method::Head);
+            let is_read = matches!(head.method, Method::GET | Method::HEAD);
             let mut body = NoBody;
             let answered = tokio::select! {
                 response = answers.answer(&head, peer, &mut body) => Some(response),
@@ -177,9 +179,9 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
         };
         if let Some(takes_over) = response.takes_over.take() {
             // Who sends ahead would have its bytes read by nobody.
-            if head.version != Version::OneOne || !input.is_empty() || head.body != Body::None {
+            if head.version != Version::HTTP_11 || !input.is_empty() || head.body != Body::None {
                 let text =
-                    "a connection can be turned by HTTP/1.1 alone, and with nothing behind it";
+                    "a connection can be upgraded only by HTTP/1.1, and with nothing sent ahead";
                 let refusal = Response::text(400, text);
                 let mut out = Out { stream: &mut stream, pace: &mut pace, slot };
                 let _ = write(&mut out, refusal, false, head.version, After::Close).await;
@@ -194,7 +196,7 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
             }
             return;
         }
-        let (status, is_head) = (response.status, head.method == Method::Head);
+        let (status, is_head) = (response.status, head.method == Method::HEAD);
         let mut keeps = head.keeps_alive && !is_last && !answers.is_ending(may_go_on);
         let mut rest = Body::None;
         if is_touched {
@@ -345,7 +347,7 @@ struct Out<'a> {
     slot: &'a Slot,
 }
 
-/// Write an answer; answers how many bytes of body were sent.
+/// Writes an answer; answers how many bytes of body were sent.
 async fn write(
     out: &mut Out<'_>,
     response: Response,
@@ -354,7 +356,7 @@ async fn write(
     after: After,
 ) -> io::Result<u64> {
     let length = response.body.length();
-    let is_chunked = length.is_none() && version > Version::OneZero;
+    let is_chunked = length.is_none() && version > Version::HTTP_10;
     // Without a length and without chunks only the end of the connection ends the body.
     let keeps_alive = after == After::Keep && (length.is_some() || is_chunked);
     let date = swath_formats::http_date::write(now_s());
@@ -412,8 +414,8 @@ async fn write_pieces(out: &mut Out<'_>, pieces: Vec<Piece>) -> io::Result<u64> 
 async fn write_found(out: &mut Out<'_>, mut found: Box<dyn Find>) -> io::Result<u64> {
     let mut sent = 0;
     while let Some(part) = found.part().await? {
-        send_range(out, part.file.as_fd(), part.place).await?;
-        sent += part.place.len();
+        send_range(out, part.file.as_fd(), part.range).await?;
+        sent += part.range.len();
     }
     Ok(sent)
 }
@@ -434,7 +436,7 @@ async fn send_range(out: &mut Out<'_>, file: BorrowedFd<'_>, mut rest: Range) ->
     Ok(())
 }
 
-/// Write `head`, together with what follows it if that is there soon: a new connection may have so
+/// Writes `head`, together with what follows it if that is there soon: a new connection may have so
 /// many packets under way, however little is in them.
 async fn write_made(
     out: &mut Out<'_>,

@@ -1,9 +1,11 @@
-//! The head of a request: parsed from however many bytes have come so far.
+//! Parses the head of a request from the bytes received so far.
 //!
-//! Strict where leniency would let two readers see two different requests (what is called request
-//! smuggling): one length only, no length beside chunks, no folded lines, no space before colons.
+//! It is strict where two readers could see two different requests (request smuggling): one length
+//! only, no length beside chunks, no folded lines, no space before colons.
 
-use swath_formats::field_text;
+use http::{Method, Version};
+use swath_formats::conditions::Conditions;
+use swath_formats::{field_text, number};
 
 use super::target::{Target, TargetError};
 
@@ -31,74 +33,6 @@ pub struct Head {
     fields: Vec<(String, String)>,
 }
 
-/// What is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// GET.
-    Get,
-    /// HEAD.
-    Head,
-    /// PUT.
-    Put,
-    /// POST.
-    Post,
-    /// DELETE.
-    Delete,
-    /// OPTIONS.
-    Options,
-    /// Any other, by its name.
-    Other(String),
-}
-
-impl Method {
-    fn of(name: &str) -> Method {
-        match name {
-            "GET" => Method::Get,
-            "HEAD" => Method::Head,
-            "PUT" => Method::Put,
-            "POST" => Method::Post,
-            "DELETE" => Method::Delete,
-            "OPTIONS" => Method::Options,
-            other => Method::Other(other.to_owned()),
-        }
-    }
-
-    /// As it is written.
-    pub fn name(&self) -> &str {
-        match self {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Put => "PUT",
-            Method::Post => "POST",
-            Method::Delete => "DELETE",
-            Method::Options => "OPTIONS",
-            Method::Other(name) => name,
-        }
-    }
-}
-
-/// The version of HTTP by which it came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// HTTP/1.0.
-    OneZero,
-    /// HTTP/1.1.
-    OneOne,
-    /// HTTP/2.
-    Two,
-}
-
-impl Version {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Version::OneZero => "HTTP/1.0",
-            Version::OneOne => "HTTP/1.1",
-            Version::Two => "HTTP/2.0",
-        }
-    }
-}
-
 /// What follows the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
@@ -120,11 +54,11 @@ pub enum HeadError {
     TooManyFields,
     #[error("this is not HTTP/1: {0}")]
     Malformed(String),
-    #[error("the request does not say, or says twice, for which host it is")]
+    #[error("the request has no Host field, or more than one")]
     Host,
-    #[error("the length of the request's body is not told, or told in two ways")]
+    #[error("the length of the request's body is missing or contradictory")]
     Length,
-    #[error("a transfer coding other than 'chunked' is not understood")]
+    #[error("transfer codings other than 'chunked' are not supported")]
     Coding,
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -198,12 +132,12 @@ impl Head {
                 (field.name.to_ascii_lowercase(), value)
             })
             .collect();
-        let version = if request.version == Some(1) { Version::OneOne } else { Version::OneZero };
+        let version = if request.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
         let all = |name: &'static str| {
             fields.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
         };
         let hosts = all("host").count();
-        if hosts > 1 || (hosts == 0 && version > Version::OneZero) {
+        if hosts > 1 || (hosts == 0 && version > Version::HTTP_10) {
             return Err(HeadError::Host);
         }
         let says = |what: &str| {
@@ -211,10 +145,11 @@ impl Head {
             tokens.any(|token| token.trim_matches(BLANKS).eq_ignore_ascii_case(what))
         };
         let keeps_alive =
-            if version == Version::OneZero { says("keep-alive") } else { !says("close") };
+            if version == Version::HTTP_10 { says("keep-alive") } else { !says("close") };
         let body = body(all("content-length"), all("transfer-encoding"), version)?;
         let raw_target = request.path.unwrap_or_default().to_owned();
-        let method = Method::of(request.method.unwrap_or_default());
+        let method = request.method.unwrap_or_default().parse::<Method>();
+        let method = method.map_err(|error| HeadError::Malformed(error.to_string()))?;
         let target = read_target(&raw_target)?;
         Ok(Head { method, target, raw_target, version, body, keeps_alive, fields })
     }
@@ -238,10 +173,10 @@ impl Head {
         }
         let raw_target = parts.uri.path_and_query().map_or("/", |it| it.as_str()).to_owned();
         Ok(Head {
-            method: Method::of(parts.method.as_str()),
+            method: parts.method.clone(),
             target: Target::parse(&raw_target)?,
             raw_target,
-            version: Version::Two,
+            version: Version::HTTP_2,
             body: Body::None,
             keeps_alive: true,
             fields,
@@ -257,6 +192,17 @@ impl Head {
     /// The only field of this (lower-case) name; the first of several.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The conditions of the request (RFC 9110, section 13.1).
+    pub fn conditions(&self) -> Conditions<'_> {
+        Conditions {
+            if_match: self.field("if-match"),
+            if_none_match: self.field("if-none-match"),
+            if_modified_since: self.field("if-modified-since"),
+            if_unmodified_since: self.field("if-unmodified-since"),
+            if_range: self.field("if-range"),
+        }
     }
 
     /// Every field: name in lower case, value.
@@ -279,15 +225,13 @@ fn body<'a>(
     match (lengths.next(), codings.as_slice()) {
         (None, []) => Ok(Body::None),
         (None, [coding])
-            if coding.eq_ignore_ascii_case("chunked") && version > Version::OneZero =>
+            if coding.eq_ignore_ascii_case("chunked") && version > Version::HTTP_10 =>
         {
             Ok(Body::Chunked)
         }
         (None, [_, ..]) => Err(HeadError::Coding),
         (Some(length), []) if lengths.next().is_none() => {
-            let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
-            let length = is_number.then(|| length.parse().ok()).flatten();
-            match length.ok_or(HeadError::Length)? {
+            match number(length).ok_or(HeadError::Length)? {
                 0 => Ok(Body::None),
                 bytes => Ok(Body::Bytes(bytes)),
             }
@@ -299,7 +243,7 @@ fn body<'a>(
 /// Some clients send an empty line after a body.
 const BLANK_BYTES_MAX: usize = 4;
 
-/// Understand `bytes` as requests, one behind the other, as far as they can be.
+/// Understands `bytes` as requests, one behind the other, as far as they can be.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_requests(mut bytes: &[u8]) {
     while let Ok(Some((head, length))) = Head::parse(bytes) {
@@ -331,7 +275,7 @@ mod tests {
     fn a_request_is_read_whole_or_not_at_all() {
         let text = "GET /a/b?x=1 HTTP/1.1\r\nHost: h\r\nRange:  bytes=0-9 \r\nX: 1\r\nx: 2\r\n\r\n";
         let read = head(text);
-        assert_eq!((read.method.clone(), read.version), (Method::Get, Version::OneOne));
+        assert_eq!((read.method.clone(), read.version), (Method::GET, Version::HTTP_11));
         assert_eq!((read.target.path.as_slice(), read.body), (&b"a/b"[..], Body::None));
         assert_eq!(read.field("range"), Some("bytes=0-9"));
         assert_eq!(read.fields("x").collect::<Vec<_>>(), ["1", "2"]);

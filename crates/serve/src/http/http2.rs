@@ -1,5 +1,5 @@
-//! HTTP/2, for browsers and for control: many small answers on one connection. Bulk data goes
-//! better over several connections of HTTP/1.1, where every byte is sent as it lies in the file.
+//! HTTP/2, for browsers and control requests: many small answers on one connection. Bulk data is
+//! faster on several HTTP/1.1 connections, where the kernel sends files as they are.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,17 +23,18 @@ use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::Method;
+use super::activity::Activity;
 use super::connection::{Answer, HEAD_WITHIN, IDLE, TAKE_WITHIN, now_s};
-use super::head::{Head, Method};
-use super::held::HeldHere;
-use super::moves::Moves;
+use super::head::Head;
 use super::pace::Pace;
 use super::received::PART_WITHIN;
 use super::response::{Content, Made, Make, Response};
+use super::send_memory::ConnectionMemory;
 use super::slots::Slot;
 use super::stream::Stream;
 
-/// Serve one connection to its end.
+/// Serves one connection to its end.
 pub(crate) async fn serve_http2<A: Answer>(
     stream: Stream,
     peer: SocketAddr,
@@ -44,16 +45,17 @@ pub(crate) async fn serve_http2<A: Answer>(
     // All answers of a connection share its part.
     let limit = answers.send_limit().cloned();
     let pace = limit.map(|limit| Arc::new(Mutex::new(Pace::new(Some(limit)))));
-    let held = slot.held();
-    let moves = Arc::new(Moves::new());
-    let of_answers = Arc::clone(&moves);
+    let memory = slot.memory();
+    let activity = Arc::new(Activity::new());
+    let of_answers = Arc::clone(&activity);
     let (under_way, mut changes) = watch::channel(0);
     let under_way = Arc::new(under_way);
     let of_service = Arc::clone(&under_way);
     let service = service_fn(move |request: http::Request<Incoming>| {
         let under_way = UnderWay::new(&of_service);
         let answers = Arc::clone(&of_request);
-        let on = On { pace: pace.clone(), held: held.clone(), moves: Arc::clone(&of_answers) };
+        let on =
+            On { pace: pace.clone(), memory: memory.clone(), activity: Arc::clone(&of_answers) };
         // In a task of its own, which ends with the stream: what an answer takes keeps no other one.
         AbortOnDropHandle::new(tokio::spawn(async move {
             answer(request, peer, answers, on, under_way).await
@@ -75,14 +77,14 @@ pub(crate) async fn serve_http2<A: Answer>(
     loop {
         let is_silent = *changes.borrow_and_update() == 0;
         // A client that takes nothing of what it asked for, or sends nothing of what it announced.
-        let is_stalled = !is_silent && moves.are_none();
+        let is_stalled = !is_silent && activity.is_idle();
         let _silence = (is_silent || is_stalled).then(|| slot.silence());
         tokio::select! {
             () = streams.drive(connection.as_mut()) => return,
             () = answers.ending(true) => break,
             () = slot.wanted(), if is_silent => break,
             () = slot.wanted(), if is_stalled => return,
-            () = moves.change(is_stalled), if !is_silent => {}
+            () = activity.change(is_stalled), if !is_silent => {}
             () = sleep(begins_within), if is_silent => break,
             _ = changes.changed() => begins_within = IDLE,
         }
@@ -124,7 +126,7 @@ impl Streams {
         (Hands(hands), Streams { begun, running: FuturesUnordered::new() })
     }
 
-    /// Run the connection with its streams until it has ended.
+    /// Runs the connection with its streams until it has ended.
     async fn drive<C: Future>(&mut self, mut connection: Pin<&mut C>) {
         poll_fn(|cx| {
             let ended = connection.as_mut().poll(cx).map(|_| ());
@@ -172,27 +174,27 @@ async fn answer<A: Answer>(
     under_way: UnderWay,
 ) -> http::Response<Outgoing> {
     let began = Instant::now();
-    let working = on.moves.working();
+    let working = on.activity.working();
     let (parts, incoming) = request.into_parts();
     let pace_in = Pace::new(answers.receive_limit().cloned());
     let length = http_body::Body::size_hint(&incoming).exact();
-    let moves = Some(Arc::clone(&on.moves));
-    let mut body = Arriving { incoming, length, pace: pace_in, moves };
+    let activity = Some(Arc::clone(&on.activity));
+    let mut body = Arriving { incoming, length, pace: pace_in, activity };
     let head = match Head::of_two(&parts) {
         Ok(head) => head,
         Err(error) => {
             body.leave();
-            return plain(Response::text(error.status(), error.to_string()));
+            return empty(&Response::text(error.status(), error.to_string()));
         }
     };
     let mut response = answers.answer(&head, peer, &mut body).await;
     drop(working);
     body.leave();
     if response.takes_over.is_some() {
-        response = Response::text(400, "a connection can be turned by HTTP/1.1 alone");
+        response = Response::text(400, "a connection can be upgraded only by HTTP/1.1");
     }
     let (status, length) = (response.status, response.body.length());
-    let bodiless = head.method == Method::Head || response.is_bodiless();
+    let bodiless = head.method == Method::HEAD || response.is_bodiless();
     let mut answer = empty(&response);
     if let Some(length) = length.filter(|_| !response.is_bodiless()) {
         answer.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
@@ -207,7 +209,9 @@ async fn answer<A: Answer>(
         // takes the answer for.
         Content::Bytes(bytes) if bytes.len() <= WITH_HEAD_BYTES_MAX => {
             let bytes = Bytes::from(bytes);
-            spend(on.pace.as_deref(), bytes.len()).await;
+            if let Some(pace) = &on.pace {
+                pace.lock().await.spend_all(bytes.len() as u64).await;
+            }
             answers.note(&head, peer, status, bytes.len() as u64, began.elapsed());
             return answer.map(|_| Outgoing { now: Some(bytes), parts: None, length });
         }
@@ -231,25 +235,14 @@ fn made_body() -> (Maker, Parts) {
     (maker, Parts { parts, wanted, is_whole })
 }
 
-/// Wait until so many bytes may be sent.
-async fn spend(pace: Option<&Mutex<Pace>>, mut bytes: usize) {
-    let Some(pace) = pace else { return };
-    let mut pace = pace.lock().await;
-    while bytes > 0 {
-        let now = pace.allowed(bytes as u64).await;
-        pace.spend(now);
-        bytes -= now as usize;
-    }
-}
-
-/// Make all parts, each when it is `wanted`: one connection may have many answers under way of which
+/// Makes all parts, each when it is `wanted`: one connection may have many answers under way of which
 /// the other side takes nothing. Answers how many bytes were taken.
 async fn send(made: &mut dyn Make, maker: Maker, on: &On) -> u64 {
     let Maker { out, wanted, is_whole } = maker;
     // A client that takes nothing for a long time is left.
     let give = async |part| {
         let is_taken = matches!(timeout(TAKE_WITHIN, out.send(part)).await, Ok(Ok(())));
-        on.moves.one();
+        on.activity.note();
         is_taken
     };
     let mut sent = 0;
@@ -261,9 +254,9 @@ async fn send(made: &mut dyn Make, maker: Maker, on: &On) -> u64 {
         if !is_wanted {
             return sent;
         }
-        let working = on.moves.working();
+        let working = on.activity.working();
         let leave = tokio::select! {
-            leave = timeout(TAKE_WITHIN, on.held.leave()) => leave.ok(),
+            leave = timeout(TAKE_WITHIN, on.memory.permit()) => leave.ok(),
             () = out.closed() => None,
         };
         let Some(leave) = leave else { return sent };
@@ -282,7 +275,7 @@ async fn send(made: &mut dyn Make, maker: Maker, on: &On) -> u64 {
         while !part.is_empty() {
             let mut now = part.len();
             if let Some(pace) = on.pace.as_deref() {
-                let _working = on.moves.working();
+                let _working = on.activity.working();
                 let mut pace = pace.lock().await;
                 now = pace.allowed(part.len() as u64).await as usize;
                 pace.spend(now as u64);
@@ -293,10 +286,6 @@ async fn send(made: &mut dyn Make, maker: Maker, on: &On) -> u64 {
             sent += now as u64;
         }
     }
-}
-
-fn plain(response: Response) -> http::Response<Outgoing> {
-    empty(&response)
 }
 
 /// Status and fields, without a body.
@@ -321,7 +310,7 @@ struct Arriving {
     length: Option<u64>,
     pace: Pace,
     /// Its client is waited for, and not we.
-    moves: Option<Arc<Moves>>,
+    activity: Option<Arc<Activity>>,
 }
 
 impl Arriving {
@@ -330,7 +319,7 @@ impl Arriving {
             let frame = std::future::poll_fn(|cx| {
                 http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx)
             });
-            let waiting = self.moves.as_ref().map(|moves| moves.waiting());
+            let waiting = self.activity.as_ref().map(|activity| activity.waiting());
             let frame = timeout(PART_WITHIN, frame).await;
             drop(waiting);
             let Some(frame) = frame.map_err(|_| io::ErrorKind::TimedOut)? else {
@@ -341,12 +330,7 @@ impl Arriving {
                 continue;
             }
             // What has come is inside already; what comes next waits.
-            let mut left = data.len() as u64;
-            while left > 0 {
-                let now = self.pace.allowed(left).await;
-                self.pace.spend(now);
-                left -= now;
-            }
+            self.pace.spend_all(data.len() as u64).await;
             return Ok(data.to_vec());
         }
     }
@@ -355,7 +339,7 @@ impl Arriving {
     /// reset that comes with an answer takes the answer away. So what is under way is thrown away
     /// while the answer goes out, and who sends without end has time to read it.
     fn leave(mut self) {
-        self.moves = None;
+        self.activity = None;
         if http_body::Body::is_end_stream(&self.incoming) {
             return;
         }
@@ -392,8 +376,8 @@ impl Make for Arriving {
 #[derive(Clone)]
 struct On {
     pace: Option<Arc<Mutex<Pace>>>,
-    held: HeldHere,
-    moves: Arc<Moves>,
+    memory: ConnectionMemory,
+    activity: Arc<Activity>,
 }
 
 /// A body that is there already, or that is made by a task of its own.
@@ -485,8 +469,8 @@ mod tests {
 
     use http_body::Body as _;
 
-    use super::super::held::Held;
     use super::super::response::Made;
+    use super::super::send_memory::SendMemory;
     use super::*;
 
     /// So many parts of a kibibyte.
@@ -507,8 +491,8 @@ mod tests {
     /// What a client takes of four parts that is silent for so long behind the first one.
     async fn takes(silent: Duration) -> (usize, Option<io::ErrorKind>) {
         let (maker, parts) = made_body();
-        let (held, moves) = (Held::default().here(), Arc::new(Moves::new()));
-        let on = On { pace: None, held, moves };
+        let (memory, activity) = (SendMemory::default().here(), Arc::new(Activity::new()));
+        let on = On { pace: None, memory, activity };
         let making = tokio::spawn(async move { send(&mut Few(4), maker, &on).await });
         let mut body = Outgoing { now: None, parts: Some(parts), length: None };
         let mut taken = 0;

@@ -1,9 +1,8 @@
-//! The names by which a server on this machine is asked for.
+//! Protects a server on this machine from DNS rebinding.
 //!
-//! A page of any site may have its own name lead to 127.0.0.1 and then read, as if it were its own,
-//! what is open to everybody on this machine (DNS rebinding). A browser says in `Host` by which name
-//! it asks; an address, a name of one part such
-//! as `localhost`, and the names that the server goes by are no page's.
+//! A page of any site may let its own name resolve to 127.0.0.1 and then read what is open to
+//! everybody on this machine. A browser sends that name in `Host`. Addresses, names of one part
+//! such as `localhost`, and the server's own names cannot belong to such a page.
 
 use std::net::SocketAddr;
 

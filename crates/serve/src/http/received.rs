@@ -1,4 +1,4 @@
-//! The body of a request of HTTP/1.1, taken from its connection when somebody wants it.
+//! The body of an HTTP/1.1 request, read from its connection on demand.
 
 use std::io;
 use std::time::Duration;
@@ -7,8 +7,9 @@ use swath_formats::chunks::Chunks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::Version;
 use super::connection::within;
-use super::head::{Body, Head, Version};
+use super::head::{Body, Head};
 use super::pace::Pace;
 use super::response::{Made, Make};
 use super::slots::Slot;
@@ -46,7 +47,7 @@ impl<'a> Received<'a> {
             Body::Bytes(bytes) => (Some(bytes), Rest::Bytes(bytes)),
             Body::Chunked => (None, Rest::Chunks(Chunks::strict())),
         };
-        let waits = head.version == Version::OneOne
+        let waits = head.version == Version::HTTP_11
             && head.field("expect").is_some_and(|it| it.eq_ignore_ascii_case("100-continue"));
         Received { stream, input, pace, slot, length, rest, waits, is_touched: false }
     }

@@ -1,8 +1,8 @@
-//! Small records while a connection is young.
+//! Small TLS records on new connections.
 //!
-//! Encrypted bytes can be read once their whole record is there, and a library fills records of 16
-//! KiB, which is more than a new connection may send before the first acknowledgement: on a long
-//! route the beginning of every answer would be a round trip late.
+//! Encrypted bytes can be read when their whole record has arrived. A TLS library fills records of
+//! 16 KiB, more than a new connection may send before the first acknowledgement, so on a long route
+//! the beginning of every answer would come a round trip late.
 
 use std::io;
 use std::pin::Pin;

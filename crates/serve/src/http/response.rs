@@ -1,4 +1,4 @@
-//! What is answered: status, header fields, and a body that may be larger than memory.
+//! An answer: status, header fields, and a body that may be larger than memory.
 
 use std::fs::File;
 use std::future::Future;
@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::StatusCode;
 use swath_model::Range;
 
 use super::stream::Stream;
@@ -86,7 +87,7 @@ pub struct FoundPart {
     /// The file.
     pub file: Box<dyn AsFd + Send + Sync>,
     /// Where in the file.
-    pub place: Range,
+    pub range: Range,
 }
 
 impl Content {
@@ -159,7 +160,8 @@ impl Response {
     /// Its head as HTTP/1.1 writes it. `date` is the value of `Date`; with `length` unknown the
     /// body comes in chunks if `chunked`, else up to the end of the connection.
     pub fn head(&self, date: &str, chunked: bool, keeps_alive: bool) -> Vec<u8> {
-        let mut head = format!("HTTP/1.1 {} {}\r\ndate: {date}\r\n", self.status, self.reason());
+        let reason = self.own_reason.unwrap_or_else(|| reason(self.status));
+        let mut head = format!("HTTP/1.1 {} {reason}\r\ndate: {date}\r\n", self.status);
         for (name, value) in &self.fields {
             // A line end within a value would begin another field.
             let value = value.replace(['\r', '\n', '\0'], " ");
@@ -180,44 +182,17 @@ impl Response {
         });
         head.into_bytes()
     }
+}
 
-    fn reason(&self) -> &'static str {
-        self.own_reason.unwrap_or(match self.status {
-            100 => "Continue",
-            101 => "Switching Protocols",
-            200 => "OK",
-            201 => "Created",
-            204 => "No Content",
-            206 => "Partial Content",
-            301 => "Moved Permanently",
-            304 => "Not Modified",
-            400 => "Bad Request",
-            401 => "Unauthorized",
-            403 => "Forbidden",
-            404 => "Not Found",
-            405 => "Method Not Allowed",
-            407 => "Proxy Authentication Required",
-            408 => "Request Timeout",
-            409 => "Conflict",
-            410 => "Gone",
-            411 => "Length Required",
-            412 => "Precondition Failed",
-            413 => "Content Too Large",
-            416 => "Range Not Satisfiable",
-            417 => "Expectation Failed",
-            421 => "Misdirected Request",
-            429 => "Too Many Requests",
-            431 => "Request Header Fields Too Large",
-            500 => "Internal Server Error",
-            501 => "Not Implemented",
-            502 => "Bad Gateway",
-            503 => "Service Unavailable",
-            504 => "Gateway Timeout",
-            505 => "HTTP Version Not Supported",
-            507 => "Insufficient Storage",
-            508 => "Loop Detected",
-            _ => "Status",
-        })
+/// What the status line says of a status.
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        // The library still has the name of RFC 7231.
+        413 => "Content Too Large",
+        _ => StatusCode::from_u16(status)
+            .ok()
+            .and_then(|it| it.canonical_reason())
+            .unwrap_or("Status"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Places for connections. Where all are taken, whoever has been silent longest makes room for the
-//! next one: silent connections cost those who open them nothing, and would keep all others out.
+//! Slots for connections. When all are taken, the connection that was silent longest is closed for
+//! the next one: silent connections cost their clients nothing and would keep all others out.
 //!
-//! Some more connections are let in while all places are taken, so that what they ask for can be read:
-//! whoever asks whether the server is well is answered at once, the others wait for a place.
+//! A few more connections are accepted when all slots are taken, so that their requests can be
+//! read: health checks are answered at once, the others wait for a slot.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use super::held::{Held, HeldHere};
+use super::send_memory::{ConnectionMemory, SendMemory};
 
 /// All places of a server.
 pub struct Slots {
@@ -20,7 +20,7 @@ pub struct Slots {
     /// For connections that wait.
     line: Arc<Semaphore>,
     silent: Arc<Silent>,
-    held: Held,
+    memory: SendMemory,
 }
 
 /// Who is silent.
@@ -38,9 +38,9 @@ struct Listed {
 #[derive(Default)]
 pub struct Slot {
     silent: Arc<Silent>,
-    held: Held,
+    memory: SendMemory,
     call: Arc<Call>,
-    place: OnceLock<OwnedSemaphorePermit>,
+    permit: OnceLock<OwnedSemaphorePermit>,
     waits: Mutex<Option<Waits>>,
 }
 
@@ -72,14 +72,14 @@ impl Slots {
             free: semaphore(count),
             line: semaphore(waiting),
             silent: Arc::default(),
-            held: Held::default(),
+            memory: SendMemory::default(),
         }
     }
 
-    /// Take one, or wait with a request that can be read. `waits` is called if there is none yet.
+    /// Takes one, or waits with a request that can be read. `waits` is called if there is none yet.
     pub async fn take(&self, waits: impl FnOnce()) -> Slot {
-        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
-            return self.slot(Some(place), None);
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+            return self.slot(Some(permit), None);
         }
         waits();
         loop {
@@ -87,7 +87,7 @@ impl Slots {
             let (free, line) = (Arc::clone(&self.free), Arc::clone(&self.line));
             tokio::select! {
                 biased;
-                Ok(place) = free.acquire_owned() => return self.slot(Some(place), None),
+                Ok(permit) = free.acquire_owned() => return self.slot(Some(permit), None),
                 Ok(line) = line.acquire_owned() => {
                     let free = Arc::clone(&self.free);
                     return self.slot(None, Some(Waits { free, line }));
@@ -97,12 +97,12 @@ impl Slots {
         }
     }
 
-    fn slot(&self, place: Option<OwnedSemaphorePermit>, waits: Option<Waits>) -> Slot {
+    fn slot(&self, permit: Option<OwnedSemaphorePermit>, waits: Option<Waits>) -> Slot {
         Slot {
             silent: Arc::clone(&self.silent),
-            held: self.held.clone(),
+            memory: self.memory.clone(),
             call: Arc::default(),
-            place: place.map(OnceLock::from).unwrap_or_default(),
+            permit: permit.map(OnceLock::from).unwrap_or_default(),
             waits: Mutex::new(waits),
         }
     }
@@ -114,7 +114,7 @@ impl Slot {
         self.waits().is_some()
     }
 
-    /// Wait for a place, if it has none yet; `false` where too many do.
+    /// Waits for a place, if it has none yet; `false` where too many do.
     pub async fn settle(&self) -> bool {
         let Some(free) = self.waits().as_ref().map(|waits| Arc::clone(&waits.free)) else {
             return true;
@@ -128,8 +128,8 @@ impl Slot {
         }
         loop {
             self.silent.call_first();
-            if let Ok(Ok(place)) = timeout(CALL_EVERY, Arc::clone(&free).acquire_owned()).await {
-                let _ = self.place.set(place);
+            if let Ok(Ok(permit)) = timeout(CALL_EVERY, Arc::clone(&free).acquire_owned()).await {
+                let _ = self.permit.set(permit);
                 *self.waits() = None;
                 return true;
             }
@@ -141,8 +141,8 @@ impl Slot {
     }
 
     /// Memory for what the client has not taken yet.
-    pub fn held(&self) -> HeldHere {
-        self.held.here()
+    pub fn memory(&self) -> ConnectionMemory {
+        self.memory.here()
     }
 
     /// From now on nothing is asked for on this connection.
@@ -171,7 +171,7 @@ impl Silent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Have the one who has been silent longest make room, if that is long enough.
+    /// Has the one who has been silent longest make room, if that is long enough.
     fn call_first(&self) {
         let mut listed = self.lock();
         let Some(first) = listed.all.first_entry() else { return };

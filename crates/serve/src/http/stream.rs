@@ -1,7 +1,7 @@
-//! A connection's bytes, and the fast way of sending files.
+//! The byte stream of a connection, and sendfile(2).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -33,15 +33,10 @@ pub fn poll_input(
 /// Sends some of a part of a file without copying it, as soon as the socket takes any; answers how
 /// many bytes that were. None only where the file ends.
 pub async fn send_file(tcp: &TcpStream, file: &impl AsFd, range: Range) -> io::Result<u64> {
-    let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
     let most = range.len().min(SENDFILE_BYTES_MAX) as usize;
     tcp.async_io(Interest::WRITABLE, || {
-        let mut offset = start;
-        // SAFETY: a plain system call on two descriptors that are open, with an offset of our own.
-        let sent = unsafe {
-            libc::sendfile(tcp.as_raw_fd(), file.as_fd().as_raw_fd(), &raw mut offset, most)
-        };
-        u64::try_from(sent).map_err(|_| io::Error::last_os_error())
+        let mut offset = range.start;
+        Ok(rustix::fs::sendfile(tcp, file, Some(&mut offset), most)? as u64)
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! What a request is about: a path below the root, and a query.
+//! The target of a request: a path below the root, and a query.
 
 /// The target of a request, checked and decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,18 +14,18 @@ pub struct Target {
 /// Why a target names nothing that could be here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    #[error("the address is neither a path nor a whole one")]
+    #[error("the address is neither a path nor a complete URL")]
     Form,
     #[error("the address has a '%' that two hexadecimal digits do not follow")]
     Escape,
-    #[error("the path leads out of where it begins")]
+    #[error("the path leads out of the root")]
     Leaves,
-    #[error("the path has a component that cannot be a name")]
+    #[error("a component of the path is not a valid name")]
     Component,
 }
 
 impl Target {
-    /// Read the target of a request line: `/path?query`, `http://host/path?query` or `*`.
+    /// Reads the target of a request line: `/path?query`, `http://host/path?query` or `*`.
     pub fn parse(target: &str) -> Result<Target, TargetError> {
         let target = match target {
             "*" => "/",

@@ -1,4 +1,4 @@
-//! Who may have what is served.
+//! Decides who may read and write.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -50,7 +50,7 @@ impl Access {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Let a request that comes `now` pass or answer it.
+    /// Lets a request that comes `now` pass or answers it.
     pub(crate) fn check(
         &self,
         head: &Head,

@@ -11,13 +11,13 @@ use swath_model::{Range, counted};
 use swath_store::tree::{Filter, FilterError, Single, WalkOptions};
 
 use super::file::{not_found, refusal};
-use super::place::Place;
+use super::folders::Resolved;
 use super::{Only, Site};
 use crate::client::Client;
-use crate::dataset::{Form, Parts, SEAL_BYTES, Sealed, Walk, WalkId};
+use crate::dataset::{Form, GROUP_HASH_BYTES, Parts, Sealed, Walk, WalkId};
 use crate::http::{Content, Head, Made, Make, Method, Response};
 
-/// Answer a request for a folder as a dataset.
+/// Answers a request for a folder as a dataset.
 pub(super) async fn answer(site: &Site, head: &Head, client: Client, what: &str) -> Response {
     match what {
         "index" if head.target.parameter("walk").is_some() => index_again(site, head),
@@ -46,11 +46,11 @@ fn walk_of(head: &Head) -> Option<WalkId> {
 }
 
 fn which_walk() -> Response {
-    Response::text(400, "which walk? ('walk=' and what the index was sent with)")
+    Response::text(400, "'walk=' is missing: the walk that the index was sent with")
 }
 
 fn forgotten() -> Response {
-    Response::text(410, "this walk is not known any more: ask for the index again")
+    Response::text(410, "this walk is no longer known: request the index again")
 }
 
 /// The index of a walk that is known.
@@ -69,17 +69,17 @@ fn index_of(id: WalkId) -> Response {
 
 async fn index(site: &Site, head: &Head, client: Client) -> Response {
     site.walks.make_room();
-    let (root, path) = match site.folders.place(&head.target.path) {
-        Some(Place::Below { root, path }) => (root.clone(), path.to_vec()),
-        Some(Place::Top) => {
+    let (root, path) = match site.folders.resolve(&head.target.path) {
+        Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
+        Some(Resolved::Top) => {
             return Response::text(
                 400,
-                "the index of all folders at once is not offered: name one",
+                "there is no index of all folders together: name one folder",
             );
         }
         None => return not_found(),
     };
-    let usual = site.walk_options();
+    let usual = WalkOptions { follow_links: site.follow_links, ..WalkOptions::default() };
     let file = head.target.parameter("file").map(|file| {
         let name = head.target.parameter("as").unwrap_or(file);
         Single { path: file.as_bytes().to_vec(), name: name.as_bytes().to_vec() }
@@ -193,10 +193,10 @@ impl Drop for IndexBytes {
 
 /// Ranges of the virtual file, or of the sealed one.
 async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Response {
-    let asked = head.field("range").filter(|_| head.method == Method::Get);
+    let asked = head.field("range").filter(|_| head.method == Method::GET);
     // Without an end nothing is known of where it is while the walk goes on, so that is waited for.
     let known_to = asked.and_then(last_byte).unwrap_or(u64::MAX);
-    let group = known_to / (GROUP_BYTES + if is_sealed { SEAL_BYTES } else { 0 });
+    let group = known_to / (GROUP_BYTES + if is_sealed { GROUP_HASH_BYTES } else { 0 });
     let enough = group.saturating_add(1).saturating_mul(GROUP_BYTES);
     let (size_bytes, is_complete) = match walk.known(enough).await {
         Ok(known) => known,
@@ -245,7 +245,7 @@ async fn seals(head: &Head, walk: Arc<Walk>) -> Response {
         let text = format!("'groups=' takes FIRST-LAST,… ascending, below {groups}");
         return Response::text(400, text);
     };
-    let length = asked.iter().map(|range| range.len()).sum::<u64>() * SEAL_BYTES;
+    let length = asked.iter().map(|range| range.len()).sum::<u64>() * GROUP_HASH_BYTES;
     let sealed = Some(Box::new(Sealed::new(walk, size_bytes)));
     let rest = asked.into();
     Response::empty(200)
@@ -293,7 +293,7 @@ impl Make for GroupHashes {
             let read = move || {
                 sealed.begin(part.end);
                 let group_hashes: Vec<u8> =
-                    (part.start..part.end).flat_map(|group| sealed.seal(group)).collect();
+                    (part.start..part.end).flat_map(|group| sealed.group_hash(group)).collect();
                 sealed.rest();
                 (sealed, group_hashes)
             };

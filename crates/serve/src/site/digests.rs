@@ -1,25 +1,26 @@
-//! Digests of files, computed when somebody asks and remembered for as long as the file stays as
-//! it is.
+//! Digests of files, computed on request and remembered while the file stays the same.
 //!
-//! A digest of a long file is computed at its turn. Turns are few, since they share the disk and the
-//! processor with sending; they are waited for without a thread; each client has a few at most; and
-//! the work stops when its client does not wait any more.
+//! The digest of a long file waits for its turn: turns are few, because they share disk and
+//! processor with sending. Waiting takes no thread, each client has a few turns at most, and the
+//! work stops when its client leaves.
 
-use crate::client::Client;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use swath_model::digest::{Algorithm, Digest, Hasher};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::client::Client;
+use crate::file_version::FileVersion;
+
 /// Digests that are known.
 #[derive(Debug)]
 pub(super) struct Digests {
-    known: Mutex<HashMap<FileId, Known>>,
+    known: Mutex<HashMap<(u64, u64), Known>>,
     turns: Arc<Semaphore>,
     /// How many turns each client has, or waits for.
     clients: Mutex<HashMap<Client, usize>>,
@@ -32,23 +33,9 @@ impl Default for Digests {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-/// What tells one content of a file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Version {
-    size_bytes: u64,
-    mtime: (i64, i64),
-    ctime: (i64, i64),
-}
-
 #[derive(Debug)]
 struct Known {
-    version: Version,
+    version: FileVersion,
     digests: Vec<Digest>,
 }
 
@@ -76,9 +63,6 @@ pub(super) enum Found {
 impl Digests {
     /// Finds the first of `wanted` that is known, else computes the first of them, if that is
     /// allowed. Blocks on the disk.
-    ///
-    /// # Errors
-    /// What the system says about reading the file.
     pub fn find(
         &self,
         file: &File,
@@ -115,7 +99,7 @@ impl Digests {
                 }
             }
         }
-        if Version::of(&file.metadata()?) != Version::of(meta) {
+        if FileVersion::from(&file.metadata()?) != FileVersion::from(meta) {
             return Ok(Found::Nothing);
         }
         let digest = hasher.finish();
@@ -130,10 +114,8 @@ impl Digests {
 
     fn known(&self, meta: &Metadata, wanted: &[Algorithm]) -> Option<Digest> {
         let known = lock(&self.known);
-        let of_file = known.get(&FileId::of(meta))?;
-        if of_file.version != Version::of(meta) {
-            return None;
-        }
+        let version = FileVersion::from(meta);
+        let of_file = known.get(&version.id).filter(|known| known.version == version)?;
         let mut found = wanted.iter().filter_map(|&algorithm| {
             of_file.digests.iter().find(|digest| digest.algorithm() == algorithm)
         });
@@ -142,16 +124,16 @@ impl Digests {
 
     fn remember(&self, meta: &Metadata, digest: Digest) {
         let mut known = lock(&self.known);
-        let id = FileId::of(meta);
+        let version = FileVersion::from(meta);
         if known.len() >= KNOWN_MAX
-            && !known.contains_key(&id)
+            && !known.contains_key(&version.id)
             && let Some(&other) = known.keys().next()
         {
             // Any will do: whoever needs it again has it computed again.
             known.remove(&other);
         }
-        let version = Version::of(meta);
-        let of_file = known.entry(id).or_insert_with(|| Known { version, digests: Vec::new() });
+        let of_file =
+            known.entry(version.id).or_insert_with(|| Known { version, digests: Vec::new() });
         if of_file.version != version {
             *of_file = Known { version, digests: Vec::new() };
         }
@@ -161,7 +143,7 @@ impl Digests {
     /// Waits until few others compute; `None` where this client, or all of them, wait for many
     /// already. What is computed is given up when the [`Waits`] is dropped.
     pub async fn turn(self: &Arc<Self>, client: Client) -> Option<(Turn, Waits)> {
-        let place = {
+        let counted = {
             let mut clients = lock(&self.clients);
             let all: usize = clients.values().sum();
             let own = clients.entry(client).or_default();
@@ -169,12 +151,12 @@ impl Digests {
                 return None;
             }
             *own += 1;
-            Place { digests: Arc::clone(self), client }
+            Counted { digests: Arc::clone(self), client }
         };
         let permit = Arc::clone(&self.turns).acquire_owned().await.ok()?;
         let is_left = Arc::new(AtomicBool::new(false));
         let waits = Waits { is_left: Arc::clone(&is_left) };
-        Some((Turn { is_left, _place: place, _permit: permit }, waits))
+        Some((Turn { is_left, _counted: counted, _permit: permit }, waits))
     }
 }
 
@@ -182,7 +164,7 @@ impl Digests {
 #[derive(Debug)]
 pub(super) struct Turn {
     is_left: Arc<AtomicBool>,
-    _place: Place,
+    _counted: Counted,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -200,12 +182,12 @@ impl Drop for Waits {
 
 /// A client is counted as long as this is there.
 #[derive(Debug)]
-struct Place {
+struct Counted {
     digests: Arc<Digests>,
     client: Client,
 }
 
-impl Drop for Place {
+impl Drop for Counted {
     fn drop(&mut self) {
         let mut clients = lock(&self.digests.clients);
         if let Some(own) = clients.get_mut(&self.client) {
@@ -213,22 +195,6 @@ impl Drop for Place {
             if *own == 0 {
                 clients.remove(&self.client);
             }
-        }
-    }
-}
-
-impl FileId {
-    fn of(meta: &Metadata) -> FileId {
-        FileId { device: meta.dev(), inode: meta.ino() }
-    }
-}
-
-impl Version {
-    fn of(meta: &Metadata) -> Version {
-        Version {
-            size_bytes: meta.len(),
-            mtime: (meta.mtime(), meta.mtime_nsec()),
-            ctime: (meta.ctime(), meta.ctime_nsec()),
         }
     }
 }

@@ -1,79 +1,45 @@
-//! Files: ranges, conditions, types.
+//! Answers requests for files: ranges, conditions, media types.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use swath_formats::conditions::{Conditions, Current, Decision};
+use rustix::io::Errno;
+use swath_formats::conditions::{Current, Decision};
 use swath_formats::percent::encode;
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::{Etag, digest_header};
-use swath_model::digest::Algorithm;
 use swath_model::{Range, counted};
 use swath_store::tree::Root;
 
 use super::digests::{Digests, Effort, Found};
 use super::sizes::Sizes;
 use super::{Site, listing, metalink};
-use crate::http::{Content, Head, Method, Piece, Response};
+use crate::http::{Content, Head, Method, Piece, Response, now_s};
 
-/// What a request for a file or a folder asks for, apart from where it is.
+/// A request for a file or a folder, with what of the site its answer needs.
 pub(super) struct Request {
-    range: Option<String>,
-    if_match: Option<String>,
-    if_none_match: Option<String>,
-    if_modified_since: Option<String>,
-    if_unmodified_since: Option<String>,
-    if_range: Option<String>,
-    /// Where in the address space of the server.
-    address: Vec<u8>,
-    /// The query with its `?`, as it was written; empty if there is none.
-    query: String,
-    wants_folder: bool,
-    wants_metalink: bool,
+    head: Head,
     /// `https://host:port`, as the client knows it.
     base: String,
-    listing: listing::Wish,
-    shown: listing::Shown,
+    listing: listing::View,
+    server: listing::ServerInfo,
     follow_links: bool,
-    now_s: u64,
     digests: Arc<Digests>,
     sizes: Sizes,
-    /// By `Want-Repr-Digest`, and by the older `Want-Digest`.
-    wanted: [Vec<Algorithm>; 2],
-    /// Whoever asks for the file itself does not want to wait until it has been read once.
-    waits_for_digests: bool,
 }
 
 impl Request {
     pub fn of(head: &Head, site: &Site) -> Arc<Request> {
-        let field = |name: &str| head.field(name).map(str::to_owned);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Arc::new(Request {
-            // Of HEAD a range is no part (RFC 9110, section 14.2).
-            range: field("range").filter(|_| head.method == Method::Get),
-            if_match: field("if-match"),
-            if_none_match: field("if-none-match"),
-            if_modified_since: field("if-modified-since"),
-            if_unmodified_since: field("if-unmodified-since"),
-            if_range: field("if-range"),
-            address: head.target.path.clone(),
-            query: head.query(),
-            wants_folder: head.target.is_folder,
-            wants_metalink: head.target.parameter("metalink").is_some(),
+            head: head.clone(),
             base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
-            listing: listing::Wish::of(head),
-            shown: listing::Shown::of(site, head),
+            listing: listing::View::of(head),
+            server: listing::ServerInfo::of(site, head),
             follow_links: site.follow_links,
-            now_s: now.map_or(0, |since| since.as_secs()),
             digests: Arc::clone(&site.digests),
             sizes: site.sizes.clone(),
-            wanted: [
-                head.field("want-repr-digest").map_or_else(Vec::new, digest_header::wanted),
-                head.field("want-digest").map_or_else(Vec::new, digest_header::wanted_of_old),
-            ],
-            waits_for_digests: head.method == Method::Head,
         })
     }
 
@@ -89,27 +55,28 @@ impl Request {
             Ok(meta) => meta,
             Err(error) => return Some(refusal(&error)),
         };
+        let target = &self.head.target;
         if meta.is_dir() {
-            if !self.wants_folder {
-                let there = format!("/{}/{}", encode(&self.address), self.query);
+            if !target.is_folder {
+                let there = format!("/{}/{}", encode(&target.path), self.head.query());
                 let moved = Response::text(301, "a folder's address ends in '/'");
                 return Some(moved.with("location", there));
             }
             return Some(listing::folder(
                 root,
                 path,
-                &self.address,
+                &target.path,
                 &self.listing,
-                &self.shown,
+                &self.server,
                 &self.sizes,
                 self.follow_links,
             ));
         }
-        if !meta.is_file() || self.wants_folder {
+        if !meta.is_file() || target.is_folder {
             return Some(not_found());
         }
-        if self.wants_metalink {
-            return Some(metalink::describe(&file, &self.address, &self.base, &self.digests));
+        if target.parameter("metalink").is_some() {
+            return Some(metalink::describe(&file, &target.path, &self.base, &self.digests));
         }
         self.answer_file(file, &meta, path, effort)
     }
@@ -134,7 +101,7 @@ impl Request {
                 .with("content-security-policy", "sandbox allow-scripts");
             // A Metalink that proves nothing is not worth the round trips.
             let response = match self.digests.tells(meta) {
-                true => response.with("link", metalink::link(&self.address)),
+                true => response.with("link", metalink::link(&self.head.target.path)),
                 false => response,
             };
             match modified_s {
@@ -142,13 +109,8 @@ impl Request {
                 None => response,
             }
         };
-        let conditions = Conditions {
-            if_match: self.if_match.as_deref(),
-            if_none_match: self.if_none_match.as_deref(),
-            if_modified_since: self.if_modified_since.as_deref(),
-            if_unmodified_since: self.if_unmodified_since.as_deref(),
-            if_range: self.if_range.as_deref(),
-        };
+        let field = |name| self.head.field(name);
+        let conditions = self.head.conditions();
         let current = Current { etag: Some(&etag), modified_s };
         match conditions.decide(current, true) {
             Decision::Proceed => {}
@@ -158,12 +120,18 @@ impl Request {
                 return Some(describe(failed));
             }
         }
+        let wanted = [
+            field("want-repr-digest").map_or_else(Vec::new, digest_header::wanted),
+            field("want-digest").map_or_else(Vec::new, digest_header::wanted_of_old),
+        ];
+        let is_get = self.head.method == Method::GET;
         let mut digests = [None; 2];
-        for (digest, wanted) in digests.iter_mut().zip(&self.wanted) {
+        for (digest, wanted) in digests.iter_mut().zip(&wanted) {
             *digest = match self.digests.find(&file, meta, wanted, effort) {
                 Ok(Found::Digest(digest)) => Some(digest),
                 Ok(Found::Nothing) => None,
-                Ok(Found::TakesMore) if self.waits_for_digests => return None,
+                // Who asks for the file itself does not want to wait until it has been read once.
+                Ok(Found::TakesMore) if !is_get => return None,
                 Ok(Found::TakesMore) => None,
                 Err(error) => return Some(refusal(&error)),
             };
@@ -182,8 +150,9 @@ impl Request {
         let kind = mime_guess::from_path(String::from_utf8_lossy(path).as_ref())
             .first_raw()
             .unwrap_or("application/octet-stream");
-        let counts = conditions.range_counts(current, self.now_s);
-        let ranges = match self.range.as_deref().filter(|_| counts) {
+        let counts = conditions.range_counts(current, now_s());
+        // Of HEAD a range is no part (RFC 9110, section 14.2).
+        let ranges = match field("range").filter(|_| counts && is_get) {
             Some(value) => range_header::parse(value, size_bytes),
             None => Ranges::Whole,
         };
@@ -262,12 +231,12 @@ pub(super) fn not_found() -> Response {
 
 /// What an error of the file system means to whoever asks.
 pub(super) fn refusal(error: &io::Error) -> Response {
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => Response::text(403, "this may not be read"),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
+    match Errno::from_io_error(error) {
+        Some(Errno::ACCESS | Errno::PERM) => Response::text(403, "this may not be read"),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
             Response::text(503, "too much is under way here just now").with("retry-after", "5")
         }
-        Some(libc::EIO | libc::ESTALE) => Response::text(500, "the disk cannot read this"),
+        Some(Errno::IO | Errno::STALE) => Response::text(500, "the disk cannot read this"),
         // Links that are not followed, names that cannot be, and what is simply not there.
         _ => not_found(),
     }

@@ -1,4 +1,4 @@
-//! Folders as pages and as JSON.
+//! Folders as HTML pages and as JSON.
 
 use std::cmp::Ordering;
 use std::io;
@@ -12,7 +12,7 @@ use swath_model::index::Kind;
 use swath_model::path::is_treacherous;
 use swath_store::tree::{Listed, Root};
 
-use super::own::address_of_file;
+use super::built_in::address_of_file;
 use super::page::{self, POLICY};
 use super::sizes::{Below, Sizes};
 use super::{Site, file};
@@ -20,7 +20,7 @@ use crate::http::{Content, Head, Made, Make, Response};
 
 /// How somebody wants to see a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct View {
     is_json: bool,
     by: Column,
     is_descending: bool,
@@ -33,8 +33,8 @@ enum Column {
     Time,
 }
 
-impl Wish {
-    pub fn of(head: &Head) -> Wish {
+impl View {
+    pub fn of(head: &Head) -> View {
         let by = match head.target.parameter("sort") {
             Some("size") => Column::Size,
             Some("time") => Column::Time,
@@ -44,7 +44,7 @@ impl Wish {
             Some(format) => format == "json",
             None => accept::prefers(head.fields("accept"), "application/json", "text/html"),
         };
-        Wish { is_json, by, is_descending: head.target.parameter("order") == Some("desc") }
+        View { is_json, by, is_descending: head.target.parameter("order") == Some("desc") }
     }
 }
 
@@ -53,13 +53,13 @@ pub(super) fn folder(
     root: &Root,
     path: &[u8],
     address: &[u8],
-    wish: &Wish,
-    shown: &Shown,
+    view: &View,
+    server: &ServerInfo,
     sizes: &Sizes,
     follow_links: bool,
 ) -> Response {
     match root.list(path, follow_links) {
-        Ok(entries) => page(entries, address, wish, shown, sizes),
+        Ok(entries) => page(entries, address, view, server, sizes),
         Err(error) => file::refusal(&error),
     }
 }
@@ -67,12 +67,12 @@ pub(super) fn folder(
 /// The page of several folders.
 pub(super) fn top(site: &Site, head: &Head) -> Response {
     let entries = site.folders.listed().collect();
-    page(entries, b"", &Wish::of(head), &Shown::of(site, head), &site.sizes)
+    page(entries, b"", &View::of(head), &ServerInfo::of(site, head), &site.sizes)
 }
 
 /// What a page of a folder says of its server.
 #[derive(Clone, Debug)]
-pub(super) struct Shown {
+pub(super) struct ServerInfo {
     /// How it calls itself.
     name: String,
     /// Its address, as whoever asks has it.
@@ -81,9 +81,9 @@ pub(super) struct Shown {
     asks: bool,
 }
 
-impl Shown {
-    pub fn of(site: &Site, head: &Head) -> Shown {
-        Shown {
+impl ServerInfo {
+    pub fn of(site: &Site, head: &Head) -> ServerInfo {
+        ServerInfo {
             name: site.name.clone(),
             base: format!("{}://{}", site.scheme, head.field("host").unwrap_or_default()),
             asks: !site.access.asks_for_nothing(),
@@ -94,45 +94,45 @@ impl Shown {
 fn page(
     mut entries: Vec<Listed>,
     address: &[u8],
-    wish: &Wish,
-    shown: &Shown,
+    view: &View,
+    server: &ServerInfo,
     sizes: &Sizes,
 ) -> Response {
-    sort(&mut entries, wish);
+    sort(&mut entries, view);
     let rows = Rows {
-        start: if wish.is_json {
+        start: if view.is_json {
             "[".to_owned()
         } else {
-            html_start(&entries, address, wish, shown)
+            html_start(&entries, address, view, server)
         },
-        end: match wish.is_json {
+        end: match view.is_json {
             true => "]\n".to_owned(),
             false => format!("</tbody></table>{}", page::END),
         },
-        is_json: wish.is_json,
+        is_json: view.is_json,
         is_top: address.is_empty(),
-        sizes: if wish.is_json { Arc::default() } else { sizes.below(address) },
+        sizes: if view.is_json { Arc::default() } else { sizes.below(address) },
         entries: entries.into_iter(),
         state: State::Start,
     };
-    let kind = if wish.is_json { "application/json" } else { "text/html; charset=utf-8" };
+    let kind = if view.is_json { "application/json" } else { "text/html; charset=utf-8" };
     let response =
         Response::empty(200).with("content-type", kind).with("cache-control", "no-cache");
     let response = response.with("content-security-policy", POLICY).with("vary", "accept");
     response.containing(Content::Made(Box::new(rows)))
 }
 
-fn sort(entries: &mut [Listed], wish: &Wish) {
+fn sort(entries: &mut [Listed], view: &View) {
     // Folders first; equal ones by name, as they come.
     entries.sort_by(|a, b| {
         let folders = (b.kind == Kind::Folder).cmp(&(a.kind == Kind::Folder));
-        let order = match wish.by {
-            Column::Name if wish.is_json => a.name.cmp(&b.name),
+        let order = match view.by {
+            Column::Name if view.is_json => a.name.cmp(&b.name),
             Column::Name => natural(&a.name, &b.name),
             Column::Size => size_bytes(a).cmp(&size_bytes(b)),
             Column::Time => a.mtime.cmp(&b.mtime),
         };
-        folders.then(if wish.is_descending { order.reverse() } else { order })
+        folders.then(if view.is_descending { order.reverse() } else { order })
     });
 }
 
@@ -322,7 +322,7 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
-fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, server: &Shown) -> String {
+fn html_start(entries: &[Listed], address: &[u8], view: &View, server: &ServerInfo) -> String {
     let files = entries.iter().filter_map(size_bytes);
     let (mut count, mut bytes) = (0u64, 0u64);
     for size in files {
@@ -349,7 +349,7 @@ fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, server: &Shown) -
         (Column::Size, "size", "Size"),
         (Column::Time, "time", "Changed (UTC)"),
     ];
-    let head = |column: Column| match (wish.by == column, wish.is_descending) {
+    let head = |column: Column| match (view.by == column, view.is_descending) {
         (false, _) => ("asc", ""),
         (true, false) => ("desc", " ↑"),
         (true, true) => ("asc", " ↓"),
@@ -378,7 +378,7 @@ fn html_start(entries: &[Listed], address: &[u8], wish: &Wish, server: &Shown) -
 }
 
 /// What copies a folder, to be pasted.
-fn copy_box(address: &[u8], server: &Shown) -> Markup {
+fn copy_box(address: &[u8], server: &ServerInfo) -> Markup {
     let name = address.split(|&byte| byte == b'/').rfind(|name| !name.is_empty());
     let name = name.map_or("copy".to_owned(), |name| String::from_utf8_lossy(name).into_owned());
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -413,15 +413,15 @@ mod tests {
 
     #[test]
     fn what_copies_a_folder_can_be_pasted_whatever_its_name() {
-        let shown = Shown { name: "s".into(), base: "https://h:8470".into(), asks: false };
+        let server = ServerInfo { name: "s".into(), base: "https://h:8470".into(), asks: false };
         for (address, command) in [
             (&b""[..], "swath cp 'https://h:8470/' ./copy/"),
             (b"run7/", "swath cp 'https://h:8470/run7/' ./run7/"),
             (b"a/it's; rm -rf ~/", "swath cp 'https://h:8470/a/it%27s%3B%20rm%20-rf%20~/' ./copy/"),
         ] {
-            let found = copy_box(address, &shown).0;
+            let found = copy_box(address, &server).0;
             assert!(found.contains(&html! { (command) }.0), "{found}");
         }
-        assert!(copy_box(b"x/", &Shown { asks: true, ..shown }).0.contains("--token @FILE"));
+        assert!(copy_box(b"x/", &ServerInfo { asks: true, ..server }).0.contains("--token @FILE"));
     }
 }

@@ -1,5 +1,5 @@
-//! A file's Metalink: what it is called, how long it is, which digests are known of it, and where
-//! it lies. Clients that speak Metalink find it by `Link: rel=describedby`.
+//! The Metalink of a file: its name, size, known digests and address. Clients that speak Metalink
+//! find it by `Link: rel=describedby`.
 
 use std::fs::File;
 
@@ -8,9 +8,9 @@ use swath_formats::mirror_url;
 use swath_model::digest::Algorithm;
 use swath_model::path::SafePath;
 
+use super::built_in::address_of_file;
 use super::digests::{Digests, Effort, Found};
 use super::file::{not_found, refusal};
-use super::own::address_of_file;
 use crate::http::{Content, Response};
 
 /// Value of the `Link` field of the file at `address`.

@@ -1,16 +1,16 @@
-//! What a server has to offer: files, folders, datasets, and who may have them.
+//! What a server offers: files, folders and datasets, and who may have them.
 
 mod access;
+mod built_in;
 mod dataset;
 mod digests;
 mod file;
+mod folders;
 mod listing;
 mod metalink;
 mod metrics;
-mod misled;
-mod own;
 mod page;
-mod place;
+mod plain_http;
 mod put;
 mod receive;
 mod sizes;
@@ -22,23 +22,25 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use swath_model::Limiter;
-use swath_store::tree::{Filter, Root, Single, WalkOptions};
+use swath_store::tree::{Filter, Root, Single};
 use swath_store::{PastCache, Reads};
 use tokio::sync::watch;
 
 use crate::client::Client;
 use crate::dataset::{Walks, WholeParts};
-use crate::http::{Answer, Head, Make, Method, Names, Response, Slot, Stream, serve, serve_http2};
+use crate::http::{
+    Answer, Head, Make, Method, Names, Response, Slot, Stream, Version, serve, serve_http2,
+};
 use crate::receive::{Orders, Receive};
 use crate::server::{Later, Life, Service, Traffic};
 
 pub use access::{Access, Rights};
+use built_in::BuiltIn;
 use digests::{Digests, Effort};
+pub use folders::Folder;
+use folders::{Folders, Resolved};
 use metrics::Metrics;
-pub use misled::Misleads;
-use own::Own;
-pub use place::Folder;
-use place::{Folders, Place};
+pub use plain_http::PlainHttp;
 use sizes::Sizes;
 
 /// What to serve and how.
@@ -116,7 +118,7 @@ pub(crate) struct Site {
     /// `http` or `https`.
     scheme: &'static str,
     hosts: Option<Names>,
-    walks: Walks,
+    pub(crate) walks: Walks,
     /// For the whole parts that datasets' answers have in memory.
     whole_parts: Arc<WholeParts>,
     receive: Option<Arc<dyn Receive>>,
@@ -173,9 +175,13 @@ impl<'a> LogLine<'a> {
     ) -> LogLine<'a> {
         LogLine {
             peer,
-            method: head.method.name(),
+            method: head.method.as_str(),
             target: &head.raw_target,
-            version: head.version.name(),
+            version: match head.version {
+                Version::HTTP_10 => "HTTP/1.0",
+                Version::HTTP_11 => "HTTP/1.1",
+                _ => "HTTP/2.0",
+            },
             status,
             bytes,
             took,
@@ -196,16 +202,6 @@ impl<'a> LogLine<'a> {
 }
 
 impl Site {
-    /// As [`crate::Offer::keep_first`].
-    pub fn keep_first_walk(&self) {
-        self.walks.keep_first();
-    }
-
-    /// As [`crate::Offer::first`].
-    pub fn first_walk(&self) -> Option<String> {
-        self.walks.first().map(|walk| walk.to_string())
-    }
-
     pub fn open(
         options: SiteOptions,
         log: Option<Box<dyn Log>>,
@@ -241,10 +237,6 @@ impl Site {
         })
     }
 
-    fn walk_options(&self) -> WalkOptions {
-        WalkOptions { follow_links: self.follow_links, ..WalkOptions::default() }
-    }
-
     /// Resolves when no tree is under way any more.
     pub async fn finished(&self) {
         let mut seen = None;
@@ -268,9 +260,9 @@ impl Site {
         if *self.life.borrow() == Life::Finishing && !belongs_to_a_tree(head) {
             return Response::text(503, "this server is about to end").with("retry-after", "5");
         }
-        let own = Own::of(head);
-        let is_read = matches!(head.method, Method::Get | Method::Head);
-        if own == Some(Own::Health) && is_read {
+        let own = BuiltIn::of(head);
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
+        if own == Some(BuiltIn::Health) && is_read {
             return Response::text(200, "well");
         }
         let rights = match self.access.check(head, peer, SystemTime::now()) {
@@ -282,34 +274,31 @@ impl Site {
         if is_open && self.hosts.as_ref().is_some_and(|it| it.are_strange(head, peer)) {
             return Response::text(421, STRANGE);
         }
-        let is_written = matches!(head.method, Method::Post | Method::Put);
+        let is_written = matches!(head.method, Method::POST | Method::PUT);
         if is_written && is_of_another_page(head) {
-            return Response::text(
-                403,
-                "nothing is written here on behalf of pages of other sites",
-            );
+            return Response::text(403, "pages of other sites may not write here");
         }
         match head.method {
-            Method::Post if head.target.parameter("swath") == Some("receive") => {
+            Method::POST if head.target.parameter("swath") == Some("receive") => {
                 return receive::begin(self, head, rights).await;
             }
-            Method::Put if own.is_some() => {
+            Method::PUT if own.is_some() => {
                 let text = "here the server answers itself: a file of this name is at '?file'";
                 return Response::text(403, text);
             }
-            Method::Put => return put::put(self, head, rights, body).await,
-            Method::Get | Method::Head => {}
-            Method::Options => return Response::empty(204).with("allow", self.allowed()),
+            Method::PUT => return put::put(self, head, rights, body).await,
+            Method::GET | Method::HEAD => {}
+            Method::OPTIONS => return Response::empty(204).with("allow", self.allowed()),
             _ => {
                 let allowed = self.allowed();
-                let text = format!("that is not possible here ({allowed} are)");
+                let text = format!("this method is not supported here ({allowed} are)");
                 return Response::text(405, text).with("allow", allowed);
             }
         }
         if self.only.is_some() && !head.target.path.is_empty() {
             return file::not_found();
         }
-        if own == Some(Own::Metrics) {
+        if own == Some(BuiltIn::Metrics) {
             return self.metrics.page();
         }
         if let Some(what) = head.target.parameter("swath") {
@@ -321,9 +310,9 @@ impl Site {
         if self.only.is_some() {
             return file::not_found();
         }
-        match self.folders.place(&head.target.path) {
-            Some(Place::Top) => listing::top(self, head),
-            Some(Place::Below { root, path }) => {
+        match self.folders.resolve(&head.target.path) {
+            Some(Resolved::Top) => listing::top(self, head),
+            Some(Resolved::Below { root, path }) => {
                 let (root, path) = (root.clone(), path.to_vec());
                 self.file_or_folder(head, peer.into(), root, path).await
             }
@@ -393,7 +382,12 @@ impl Service for Site {
         self.walks.make_room();
     }
 
-    fn carry<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a> {
+    fn serve_connection<'a>(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: SocketAddr,
+        slot: &'a Slot,
+    ) -> Later<'a> {
         let alpn = stream.encryption().and_then(|encryption| encryption.alpn);
         if alpn.as_deref() == Some(b"h2") {
             Box::pin(serve_http2(stream, peer, self, slot))
@@ -402,13 +396,18 @@ impl Service for Site {
         }
     }
 
-    fn mislead<'a>(self: Arc<Self>, stream: Stream, peer: SocketAddr, slot: &'a Slot) -> Later<'a> {
-        Box::pin(serve(stream, peer, Arc::new(Misleads::server()), slot))
+    fn serve_plain_http<'a>(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: SocketAddr,
+        slot: &'a Slot,
+    ) -> Later<'a> {
+        Box::pin(serve(stream, peer, Arc::new(PlainHttp::server()), slot))
     }
 }
 
 impl Answer for Site {
-    type Held = ();
+    type PerConnection = ();
 
     async fn answer(&self, head: &Head, peer: SocketAddr, body: &mut dyn Make) -> Response {
         let response = self.decide(head, peer, body).await;
@@ -423,7 +422,8 @@ impl Answer for Site {
     }
 
     fn is_about_health(&self, head: &Head) -> bool {
-        matches!(head.method, Method::Get | Method::Head) && Own::of(head) == Some(Own::Health)
+        matches!(head.method, Method::GET | Method::HEAD)
+            && BuiltIn::of(head) == Some(BuiltIn::Health)
     }
 
     fn send_limit(&self) -> Option<&Arc<Limiter>> {

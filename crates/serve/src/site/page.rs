@@ -1,4 +1,4 @@
-//! How the pages of a server look, and what it says on them when it has no other answer.
+//! The look of all pages, and error pages.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use swath_formats::accept;
@@ -36,7 +36,7 @@ pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; 
 /// A refusal in words as a page, where a browser shows it to somebody.
 pub(super) fn refusal(response: Response, head: &Head, site: &str) -> Response {
     let is_refusal = matches!(response.status, 400..=599);
-    let is_shown = matches!(head.method, Method::Get)
+    let is_shown = matches!(head.method, Method::GET)
         && accept::prefers(head.fields("accept"), "text/html", "text/plain");
     let Content::Bytes(text) = &response.body else { return response };
     if !is_refusal || !is_shown {

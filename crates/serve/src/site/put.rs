@@ -1,13 +1,14 @@
-//! One file that somebody sends by `PUT` (RFC 9110, section 9.3.4).
+//! Uploads of one file by `PUT` (RFC 9110, section 9.3.4).
 //!
-//! It has its name when all of it has come, and when every digest that was sent with it is right;
-//! before that nothing shows, and what has the name stays as it is.
+//! The file gets its name when all of it has arrived and every digest that was sent with it
+//! matches. Until then nothing is visible, and a file of that name stays as it is.
 
 use std::fs::Metadata;
 use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use rustix::io::Errno;
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::digest_header;
 use swath_model::digest::{Digest, Hasher};
@@ -16,10 +17,10 @@ use swath_store::tree::{Incoming, Root};
 use super::Site;
 use super::access::Rights;
 use super::file::{etag, modified_s, not_found};
-use super::place::Place;
+use super::folders::Resolved;
 use crate::http::{Head, Make, Response, Version};
 
-/// Take the file that is the request's body.
+/// Takes the file that is the request's body.
 pub(super) async fn put(site: &Site, head: &Head, rights: Rights, body: &mut dyn Make) -> Response {
     if site.receive.is_none() {
         return Response::text(403, "this server takes nothing (it was started without --write)");
@@ -31,8 +32,8 @@ pub(super) async fn put(site: &Site, head: &Head, rights: Rights, body: &mut dyn
         Ok(wishes) => wishes,
         Err(refusal) => return refusal,
     };
-    let (root, path) = match site.folders.place(&head.target.path) {
-        Some(Place::Below { root, path }) if !path.is_empty() => (root.clone(), path.to_vec()),
+    let (root, path) = match site.folders.resolve(&head.target.path) {
+        Some(Resolved::Below { root, path }) if !path.is_empty() => (root.clone(), path.to_vec()),
         Some(_) => return Response::text(409, "a folder has this name"),
         None => return not_found(),
     };
@@ -91,7 +92,7 @@ impl Wishes {
         if field("expect").is_some_and(|it| !it.eq_ignore_ascii_case("100-continue")) {
             return Err(Response::text(417, "only 100-continue can be expected here"));
         }
-        let tells_length = field("content-length").is_some() || head.version == Version::Two;
+        let tells_length = field("content-length").is_some() || head.version == Version::HTTP_2;
         if length == Some(0) && !tells_length {
             return Err(Response::text(411, "how long is it?"));
         }
@@ -216,7 +217,7 @@ impl Taken {
 /// Of a file of unknown length it is looked so often whether there is room for more.
 const LOOK_EVERY: u64 = 1 << 20;
 
-/// Do something that waits for the disk.
+/// Does something that waits for the disk.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Response> + Send + 'static,
 ) -> Result<T, Response> {
@@ -243,10 +244,10 @@ fn refusal(error: &io::Error) -> Response {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Response::text(403, "this may not be written")
         }
-        _ => match error.raw_os_error() {
+        _ => match Errno::from_io_error(error) {
             // A link on the way, or one that leads out.
-            Some(libc::ELOOP | libc::EXDEV) => Response::text(403, "no link leads there"),
-            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
+            Some(Errno::LOOP | Errno::XDEV) => Response::text(403, "links are not followed there"),
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
                 Response::text(503, "too much is under way here just now").with("retry-after", "5")
             }
             _ => Response::text(500, "the disk cannot take this"),

@@ -1,15 +1,16 @@
-//! Requests of those who send trees.
+//! Requests of clients that send trees.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use swath_store::tree::{Root, leads_into_a_copy, may_be_received};
 
 use super::Site;
 use super::access::Rights;
 use super::file::{not_found, refusal};
-use super::place::Place;
+use super::folders::Resolved;
 use crate::http::{Head, Response};
 
 /// Somebody wants to send a tree into the folder of the request's path.
@@ -20,9 +21,9 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
     if !rights.may_write {
         return Response::text(403, "this token opens reading alone");
     }
-    let (root, path) = match site.folders.place(&head.target.path) {
-        Some(Place::Below { root, path }) => (root.clone(), path.to_vec()),
-        Some(Place::Top) => return Response::text(400, "name one of the folders"),
+    let (root, path) = match site.folders.resolve(&head.target.path) {
+        Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
+        Some(Resolved::Top) => return Response::text(400, "name one of the folders"),
         None => return not_found(),
     };
     if leads_into_a_copy(&path) {
@@ -65,17 +66,17 @@ pub(super) fn lane(site: &Site, head: &Head, rights: Rights) -> Response {
 
 /// Why there is no such place, to somebody who may write.
 fn refused(error: &io::Error) -> Response {
-    match error.raw_os_error() {
-        Some(libc::ENOTDIR | libc::ELOOP) => {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOTDIR | Errno::LOOP) => {
             Response::text(409, "something else than a folder is in the way there")
         }
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
             Response::text(403, "no folder may be made there")
         }
-        Some(libc::ENOSPC | libc::EDQUOT) => {
+        Some(Errno::NOSPC | Errno::DQUOT) => {
             Response::text(507, "there is no room for another folder")
         }
-        Some(libc::ENAMETOOLONG) => Response::text(400, "a name of the path is too long"),
+        Some(Errno::NAMETOOLONG) => Response::text(400, "a name of the path is too long"),
         _ => refusal(error),
     }
 }
@@ -85,7 +86,7 @@ fn refused(error: &io::Error) -> Response {
 /// nothing is to be changed.
 fn destination(root: &Root, path: &[u8], is_dry: bool) -> io::Result<(Root, PathBuf)> {
     if let Ok(folder) = root.below(path) {
-        let place = folder.place();
+        let place = folder.proc_path();
         return Ok((folder, place));
     }
     let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
@@ -96,17 +97,17 @@ fn destination(root: &Root, path: &[u8], is_dry: bool) -> io::Result<(Root, Path
         true => match root.below(above) {
             // In what is not there yet there is nothing to be compared.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok((root.clone(), root.place().join(NOWHERE)));
+                return Ok((root.clone(), root.proc_path().join(NOWHERE)));
             }
             folder => folder?,
         },
         false => root.made(above)?,
     };
     if folder.is_there(name) {
-        return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+        return Err(Errno::NOTDIR.into());
     }
     let name = std::os::unix::ffi::OsStrExt::from_bytes(name);
-    let place = folder.place().join::<&std::ffi::OsStr>(name);
+    let place = folder.proc_path().join::<&std::ffi::OsStr>(name);
     Ok((folder, place))
 }
 

@@ -1,4 +1,4 @@
-//! Sizes of folders, as far as walks have found them: nothing is walked for a page.
+//! Sizes of folders, as far as walks have found them: no folder is walked for a page.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::*;
 use rusqlite::Connection;
-use swath_state::{By, EdgeReading, Forget, Grade, HERE, Mark, Measured, RelayNote, State};
+use swath_state::{By, EdgeReading, Forget, Grade, HERE, Measured, NewsCursor, RelayNote, State};
 
 #[test]
 fn the_next_run_knows_what_this_one_learnt() {
@@ -59,7 +59,8 @@ fn the_next_run_knows_what_this_one_learnt() {
 fn members_of_one_process_hear_of_each_other_at_once() {
     let folder = folder();
     for state in [open(&folder.path().join("state.db")), State::none()] {
-        let (mut mark, other, mut others) = (Mark::default(), state.clone(), Mark::default());
+        let (mut mark, other, mut others) =
+            (NewsCursor::default(), state.clone(), NewsCursor::default());
         assert!(state.changed_since(&mut mark).is_empty());
         other.note(vec![edge("r1:443", 5.0)]);
         assert_eq!(rates(&state.changed_since(&mut mark)), [pair("r1:443", 5)]);
@@ -189,7 +190,7 @@ fn child_that_learns_and_waits_for_all_others() {
     let (seed, count) = (number("SWATH_SEED"), number("SWATH_COUNT"));
     let (state, warning) = State::open(&place());
     assert_eq!(warning, None);
-    let mut mark = Mark::default();
+    let mut mark = NewsCursor::default();
     let mut heard: std::collections::BTreeSet<String> = Default::default();
     state.note(vec![edge(&format!("site{seed}"), seed as f64)]);
     wait_for(|| {

@@ -1,9 +1,8 @@
-//! One cached file: what of it is here, who fetches what, and who waits for it.
+//! One cached file: which bytes are here, who fetches what, and who waits.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +14,8 @@ use tokio::sync::watch;
 use super::Shared;
 use super::fetch::{Fetch, Wait};
 use super::head::Head;
-use crate::sealed_file::{BLOCK_BYTES, GroupHash, Layout, SealedFile, blocks};
+use crate::hashed_file::{BLOCK_BYTES, GroupHash, HashedFile, Layout, blocks};
+use crate::sys;
 
 /// What the cache keeps of a file.
 pub(crate) struct Inner {
@@ -23,14 +23,14 @@ pub(crate) struct Inner {
     pub(crate) path: PathBuf,
     pub(crate) layout: Layout,
     state: Mutex<State>,
-    /// What it takes of the cache's size; changed by who holds the books.
+    /// What it takes of the cache's size; changed by who holds the lru.
     taken_bytes: AtomicU64,
-    /// Struck out of the books.
+    /// Struck out of the lru.
     gone: AtomicBool,
     shared: Weak<Shared>,
     /// Changes whenever something of the state does that others wait for.
     changes: watch::Sender<u64>,
-    file: Mutex<Weak<SealedFile>>,
+    file: Mutex<Weak<HashedFile>>,
 }
 
 #[derive(Default)]
@@ -46,14 +46,14 @@ pub(crate) struct State {
     /// Groups that came in this run, or were held against their group hashes in it.
     pub(crate) proven: RangeSet,
     /// Groups whose group hashes in the file are right, as far as is known.
-    pub(crate) sealed: RangeSet,
+    pub(crate) hashed: RangeSet,
 }
 
 /// A handle of a cached file; as long as there is one, the file is not evicted.
 #[derive(Clone)]
 pub struct Entry {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) file: Arc<SealedFile>,
+    pub(crate) file: Arc<HashedFile>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -70,22 +70,19 @@ pub enum Step {
     Pass(Range),
 }
 
-/// Cached bytes as a part of an open file, to be sent by `sendfile` or read at `place`.
+/// Cached bytes as a part of an open file, to be sent by `sendfile` or read at `position`.
 #[derive(Clone, Debug)]
 pub struct Part {
     entry: Entry,
     /// The bytes of the file that is cached.
     pub range: Range,
     /// Where in the open file they begin.
-    pub place: u64,
+    pub position: u64,
 }
 
 impl Part {
-    /// Read from `place` on, or somewhat behind it: fill `bytes` with what lies at `at` in the open
+    /// Reads from `position` on, or somewhat behind it: fills `bytes` with what lies at `at` in the open
     /// file. It blocks.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.entry.file.file().read_exact_at(bytes, at)
     }
@@ -129,8 +126,8 @@ impl Entry {
                 let wanted = Range::new(range.start, end);
                 drop(state);
                 let Some(range) = self.prove(wanted)? else { continue };
-                let place = self.file.place_of(range.start);
-                return Ok(Step::Held(Part { entry: self.clone(), range, place }));
+                let position = self.file.position_of(range.start);
+                return Ok(Step::Held(Part { entry: self.clone(), range, position }));
             }
             let busy = state.fetching.within(range).first().map(|(run, _)| *run);
             if let Some(busy) = busy.filter(|busy| busy.start == range.start) {
@@ -154,11 +151,11 @@ impl Entry {
         }
     }
 
-    /// Take space for the groups of `gap`: for how much of it there is some.
+    /// Takes space for the groups of `gap`: for how much of it there is some.
     fn take_room(&self, gap: Range) -> Option<Range> {
         let spare_bytes = self.shared.spare_bytes();
-        let mut books = self.shared.books();
-        books.heed(spare_bytes);
+        let mut lru = self.shared.lru();
+        lru.heed(spare_bytes);
         let mut evicted = Vec::new();
         let mut got = None;
         for group in self.inner.layout.groups_of(gap) {
@@ -166,11 +163,11 @@ impl Entry {
             let mut state = self.inner.state();
             if !state.taken.covers(group) {
                 let bytes = self.inner.bytes_of(&state.taken, group);
-                evicted.extend(books.make_room(bytes));
-                if books.taken_bytes.saturating_add(bytes) > books.most_bytes() {
+                evicted.extend(lru.make_room(bytes));
+                if lru.taken_bytes.saturating_add(bytes) > lru.most_bytes() {
                     break;
                 }
-                books.taken_bytes += bytes;
+                lru.taken_bytes += bytes;
                 self.inner.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
                 state.taken.insert(group);
                 // Whatever comes, comes in this run.
@@ -178,13 +175,13 @@ impl Entry {
             }
             got = Some(Range::new(gap.start, gap.end.min(group.end)));
         }
-        drop(books);
+        drop(lru);
         self.shared.remove_files(&evicted);
         got
     }
 
-    /// Hold groups that an earlier run has left against their group hashes: how much of `wanted`, which is
-    /// held, can be believed. `None` if its first byte cannot, and is not held any more.
+    /// Holds groups that an earlier run has left against their group hashes: how much of `wanted`, which
+    /// is held, can be believed. `None` if its first byte cannot, and is not held any more.
     fn prove(&self, wanted: Range) -> io::Result<Option<Range>> {
         if self.file.file().metadata()?.len() < self.inner.layout.file_bytes() {
             // Somebody has cut it: whoever is being sent some of it ends there, and the next one begins
@@ -198,7 +195,7 @@ impl Entry {
         for group in self.inner.layout.groups_of(wanted) {
             let is_proven = {
                 let state = self.inner.state();
-                let may_rot = state.sealed.covers(group) && state.held.covers(group);
+                let may_rot = state.hashed.covers(group) && state.held.covers(group);
                 let is_proven = state.proven.covers(group);
                 if is_proven && !(may_rot && self.file.is_looked_at_again(group)) {
                     continue;
@@ -211,12 +208,12 @@ impl Entry {
             // Another reader may have found out before us.
             let was_found = state.proven.insert(group) == 0 && !is_proven;
             if fits {
-                state.sealed.insert(group);
+                state.hashed.insert(group);
             }
-            if fits || was_found || is_proven && !state.sealed.covers(group) {
+            if fits || was_found || is_proven && !state.hashed.covers(group) {
                 continue;
             }
-            state.sealed.remove(group);
+            state.hashed.remove(group);
             tracing::warn!(url = %self.shown_url(), range = %group, "cached bytes are damaged");
             state.held.remove(group);
         }
@@ -276,16 +273,16 @@ impl Inner {
     /// What `group`, which is none of `taken`, takes beside these: its blocks, and one for group hashes if
     /// nothing else has its group hash there.
     fn bytes_of(&self, taken: &RangeSet, group: Range) -> u64 {
-        let is_first = taken.bytes_within(self.layout.sealed_together(group.start)) == 0;
+        let is_first = taken.bytes_within(self.layout.sharing_hash_block(group.start)) == 0;
         blocks(group.len()) + if is_first { BLOCK_BYTES } else { 0 }
     }
 
-    /// What it took is taken no more; for who holds the books.
+    /// What it took is taken no more; for who holds the lru.
     pub(crate) fn give_all_back(&self) -> u64 {
         self.taken_bytes.swap(0, Ordering::Relaxed)
     }
 
-    /// It is struck out of the books: what it takes comes back when nobody has it any more.
+    /// It is struck out of the lru: what it takes comes back when nobody has it any more.
     pub(crate) fn is_going(&self) {
         self.gone.store(true, Ordering::Release);
     }
@@ -297,20 +294,19 @@ impl Inner {
     }
 
     /// Its file, opened if nobody has it open.
-    pub(crate) fn file(&self) -> io::Result<Arc<SealedFile>> {
+    pub(crate) fn file(&self) -> io::Result<Arc<HashedFile>> {
         let mut known = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = known.upgrade() {
             return Ok(file);
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        let file = Arc::new(SealedFile::new(options.open(&self.path)?, self.layout));
+        let file = sys::no_follow().read(true).write(true).open(&self.path)?;
+        let file = Arc::new(HashedFile::new(file, self.layout));
         *known = Arc::downgrade(&file);
         Ok(file)
     }
 
-    /// Give back the space of groups in `range` that nothing is left of and nobody fetches.
-    pub(crate) fn release(&self, file: &SealedFile, range: Range) {
+    /// Gives back the space of groups in `range` that nothing is left of and nobody fetches.
+    pub(crate) fn release(&self, file: &HashedFile, range: Range) {
         let mut bytes = 0;
         for group in self.layout.groups_of(range) {
             let mut state = self.state();
@@ -330,8 +326,8 @@ impl Inner {
         if bytes > 0
             && let Some(shared) = self.shared.upgrade()
         {
-            let mut books = shared.books();
-            books.taken_bytes -= bytes;
+            let mut lru = shared.lru();
+            lru.taken_bytes -= bytes;
             self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
@@ -342,7 +338,7 @@ impl Drop for Inner {
         if self.gone.load(Ordering::Acquire)
             && let Some(shared) = self.shared.upgrade()
         {
-            shared.books().taken_bytes -= self.give_all_back();
+            shared.lru().taken_bytes -= self.give_all_back();
         }
     }
 }

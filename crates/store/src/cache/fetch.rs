@@ -1,4 +1,4 @@
-//! Fetching for all who want the same bytes, and waiting for whoever fetches them.
+//! Fetching bytes once for all readers, and waiting for a fetch.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use swath_model::Range;
 use tokio::sync::watch;
 
 use super::entry::Entry;
-use crate::sealed_file::{Sealer, group_hash_of};
+use crate::hashed_file::{PieceHasher, group_hash_of};
 
 /// Bytes that are ours to fetch. They can be read as they are written. Dropped, it gives back what
 /// did not come: then others may fetch that.
@@ -19,12 +19,12 @@ pub struct Fetch {
     end: u64,
     number: u32,
     /// Of the group that we are in, from where we began in it.
-    sealer: Option<(u64, Sealer)>,
+    hasher: Option<(u64, PieceHasher)>,
 }
 
 impl Fetch {
     pub(crate) fn new(entry: Entry, range: Range, number: u32) -> Fetch {
-        Fetch { entry, at: range.start, end: range.end, number, sealer: None }
+        Fetch { entry, at: range.start, end: range.end, number, hasher: None }
     }
 
     /// Only as far as `end`; the rest is given back.
@@ -42,7 +42,7 @@ impl Fetch {
         Range::new(self.at, self.end)
     }
 
-    /// Write the next bytes of [`Fetch::range`]; they can be read when this returns.
+    /// Writes the next bytes of [`Fetch::range`]; they can be read when this returns.
     ///
     /// # Errors
     /// What the system says, and `InvalidInput` for more bytes than there are to come. Some of them
@@ -63,8 +63,9 @@ impl Fetch {
 
     fn put(&mut self, group: Range, bytes: &[u8]) -> io::Result<()> {
         self.entry.file.write(self.at, bytes)?;
-        let (start, sealer) = self.sealer.get_or_insert_with(|| (self.at, Sealer::new(self.at)));
-        sealer.update(bytes);
+        let (start, hasher) =
+            self.hasher.get_or_insert_with(|| (self.at, PieceHasher::new(self.at)));
+        hasher.update(bytes);
         let written = Range::of_len(self.at, bytes.len() as u64);
         self.at = written.end;
         let is_whole = {
@@ -76,7 +77,7 @@ impl Fetch {
         self.entry.inner.notify();
         if is_whole {
             let group_hash = if *start == group.start && self.at == group.end {
-                sealer.seal()
+                hasher.finish()
             } else {
                 let mut bytes = vec![0; group.len() as usize];
                 self.entry.file.read(group.start, &mut bytes)?;
@@ -84,10 +85,10 @@ impl Fetch {
             };
             // Without it a restart forgets the group.
             self.entry.file.write_group_hash(group.start, &self.entry.inner.masked(group_hash))?;
-            self.entry.inner.state().sealed.insert(group);
+            self.entry.inner.state().hashed.insert(group);
         }
         if self.at == group.end {
-            self.sealer = None;
+            self.hasher = None;
         }
         Ok(())
     }
@@ -129,7 +130,7 @@ impl Wait {
         self.range
     }
 
-    /// Wait until the first of them is here, or nobody fetches it any more: then
+    /// Waits until the first of them is here, or nobody fetches it any more: then
     /// [`Entry::next`] says what to do.
     pub async fn changed(mut self) {
         loop {

@@ -1,10 +1,12 @@
-//! The head of a cached file: what its bytes are bytes of.
+//! The head of a cached file: its address, validator and size.
 //!
-//! Magic (16 bytes), the BLAKE3 of all that follows (32), nonce (32), size (`u64`), then address and
-//! validator, each with its length (`u32`), then zeros up to a block. Integers are little-endian.
+//! Magic (16 bytes), the BLAKE3 of all that follows (32), nonce (32), size (`u64`), then address
+//! and validator, each with its length (`u32`), then zeros up to a block. Integers are
+//! little-endian. A journal's frames would take more code for this one record, which is written
+//! once.
 
+use crate::hashed_file::{Layout, blocks};
 use crate::journal::{Bytes, put_u64};
-use crate::sealed_file::{Layout, blocks};
 
 /// What a cached file is a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,30 +1,29 @@
-//! Passing data that is kept: files of others, by address and strong validator, as far as they came.
+//! A cache of files of other servers, by address and strong validator, as far as they were fetched.
 //!
-//! Whoever wants bytes of a file asks its [`Entry`] what to do about the next ones: send what is
-//! here, wait for who is fetching them, or fetch them for all. So however many ask for the same
-//! bytes at once, they are fetched once, and all can read them as they come.
+//! A reader asks a file's [`Entry`] what to do about the next bytes: send what is here, wait for a
+//! fetch, or fetch them for all. So bytes that many want at once are fetched once, and all can read
+//! them as they arrive.
 //!
-//! A file lies in one of its own: a head (what it is a copy of), its bytes, and a group hash for each
-//! group of 256 KiB, written when the group is whole. Nothing is ever synced, and there is no
-//! journal: after a restart a group counts if it fits its group hash, which is seen when it is asked for.
-//! So restarts and crashes keep whatever reached the disk, cost nothing in between, and nothing
-//! wrong is ever read; syncing would protect copies that can be fetched again.
+//! Each file lies in one of its own: a head, its bytes, and a group hash for each group of 256 KiB,
+//! written when the group is whole. Nothing is synced, and there is no journal: after a restart a
+//! group counts if it matches its hash, which is checked when the group is read. So restarts and
+//! crashes keep whatever reached the disk, cost nothing in between, and nothing wrong is ever read.
 //!
-//! Always holds: what is kept never exceeds the size given (whole groups are counted, with the blocks
-//! of heads and seals, and the folders), nor grows into the last part of its disk; the file that was
-//! asked for the longest ago goes first, and never one that somebody has a handle of; bytes of
-//! two versions of a file never meet. All functions block, but for [`Wait::changed`].
+//! Always holds: the cache never exceeds its size (counting whole groups, with the blocks of heads
+//! and hashes, and the folders), and leaves the last part of its disk free; the file that was
+//! requested the longest ago is evicted first, and never one with an open handle; bytes of two
+//! versions never mix. All functions block, except [`Wait::changed`].
 
-mod books;
 mod entry;
 mod fetch;
 mod head;
+mod lru;
 mod open;
 
 #[cfg(test)]
 mod tests;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -32,13 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use crate::sys;
-use books::Books;
 use entry::{Inner, State};
 use head::Head;
+use lru::Lru;
 
 pub use entry::{Entry, Part, Step};
 pub use fetch::{Fetch, Wait};
-pub use open::{CacheOpenError, Kept};
+pub use open::{CacheOpenError, Recovered};
 
 /// A cache. Clones are the same one; it is open, and locked, as long as there is one of them or an
 /// entry.
@@ -49,7 +48,7 @@ pub struct Cache {
 
 pub(crate) struct Shared {
     folder: PathBuf,
-    books: Mutex<Books>,
+    lru: Mutex<Lru>,
     lock: File,
 }
 
@@ -64,7 +63,7 @@ pub struct Key {
 
 /// What the cache has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheRoom {
+pub struct CacheUsage {
     /// How much it may keep.
     pub size_bytes: u64,
     /// What it takes of its disk: what it keeps, and what it needs to.
@@ -81,7 +80,7 @@ pub enum LookupError {
     #[error("this file cannot be cached")]
     NotCacheable,
     /// All that is kept is in use.
-    #[error("the cache is full of what is in use")]
+    #[error("the cache is full, and all of it is in use")]
     Full,
     /// Anything else.
     #[error("the cache's folder cannot be used")]
@@ -91,9 +90,6 @@ pub enum LookupError {
 impl Cache {
     /// The file that this is the key of, `size_bytes` long: what is here of it, if anything. One of
     /// the same address and with another validator or size goes; whoever is reading that reads on.
-    ///
-    /// # Errors
-    /// See [`LookupError`].
     pub fn lookup(&self, key: &Key, size_bytes: u64) -> Result<Entry, LookupError> {
         let shared = &self.shared;
         let is_strong = !key.validator.is_empty() && !key.validator.starts_with("W/");
@@ -123,12 +119,12 @@ impl Cache {
 
     /// What is known of the file of this address: its validator and its size.
     pub fn known(&self, url: &str) -> Option<(String, u64)> {
-        let books = self.shared.books();
-        let head = &books.peek(url)?.head;
+        let lru = self.shared.lru();
+        let head = &lru.peek(url)?.head;
         Some((head.validator.clone(), head.size_bytes))
     }
 
-    /// Forget the file of this address. Whoever is reading it reads on.
+    /// Forgets the file of this address. Whoever is reading it reads on.
     pub fn forget(&self, url: &str) {
         self.shared.forget(url);
     }
@@ -136,16 +132,16 @@ impl Cache {
     /// How much it can keep at most: what it was given, or less where its disk has less.
     pub fn most_bytes(&self) -> u64 {
         let spare_bytes = self.shared.spare_bytes();
-        let mut books = self.shared.books();
-        books.heed(spare_bytes);
-        books.most_bytes()
+        let mut lru = self.shared.lru();
+        lru.heed(spare_bytes);
+        lru.most_bytes()
     }
 
     /// What the cache has.
-    pub fn room(&self) -> CacheRoom {
-        let books = self.shared.books();
-        let (size_bytes, taken_bytes) = (books.size_bytes, books.taken_bytes);
-        CacheRoom { size_bytes, taken_bytes, files: books.count() }
+    pub fn usage(&self) -> CacheUsage {
+        let lru = self.shared.lru();
+        let (size_bytes, taken_bytes) = (lru.size_bytes, lru.taken_bytes);
+        CacheUsage { size_bytes, taken_bytes, files: lru.count() }
     }
 
     fn create(&self, mut head: Head) -> Result<Entry, LookupError> {
@@ -167,16 +163,16 @@ impl Cache {
             }
         };
         let bytes = made.taken_bytes();
-        // As long as we have the books, nothing may be dropped that wants them.
+        // As long as we have the lru, nothing may be dropped that wants them.
         let mut going = Vec::new();
         // It has a name in the folder by now, which that may have grown for.
         let (spare_bytes, own_bytes) = (shared.spare_bytes(), shared.own_bytes());
         let entered = {
-            let mut books = shared.books();
-            books.heed_own(own_bytes);
-            books.heed(spare_bytes);
-            let there = books.touch(&key.url).cloned();
-            // Opened while we have the books: nobody can take its name away meanwhile.
+            let mut lru = shared.lru();
+            lru.heed_own(own_bytes);
+            lru.heed(spare_bytes);
+            let there = lru.touch(&key.url).cloned();
+            // Opened while we have the lru: nobody can take its name away meanwhile.
             let same = there.as_ref().filter(|there| is_copy_of(there, &key, size_bytes));
             match same.and_then(|same| Some((Arc::clone(same), same.file().ok()?))) {
                 // Somebody was faster.
@@ -186,17 +182,17 @@ impl Cache {
                 }
                 None => {
                     if there.is_some() {
-                        going.extend(books.remove(&key.url));
+                        going.extend(lru.remove(&key.url));
                         going.iter().for_each(|old| old.is_going());
                     }
                     going.extend(there);
-                    going.extend(books.make_room(bytes));
-                    if books.taken_bytes.saturating_add(bytes) > books.most_bytes() {
+                    going.extend(lru.make_room(bytes));
+                    if lru.taken_bytes.saturating_add(bytes) > lru.most_bytes() {
                         going.push(made);
                         Err(LookupError::Full)
                     } else {
-                        books.taken_bytes += bytes;
-                        books.insert(Arc::clone(&made));
+                        lru.taken_bytes += bytes;
+                        lru.insert(Arc::clone(&made));
                         Ok((made, file))
                     }
                 }
@@ -209,8 +205,8 @@ impl Cache {
 }
 
 impl Shared {
-    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lru(&self) -> MutexGuard<'_, Lru> {
+        self.lru.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the cache's disk has beyond what is left free for others; `None` if that cannot be told.
@@ -226,13 +222,13 @@ impl Shared {
     }
 
     fn find(&self, key: &Key, size_bytes: u64) -> Option<Arc<Inner>> {
-        let mut books = self.books();
-        let inner = books.touch(&key.url)?;
+        let mut lru = self.lru();
+        let inner = lru.touch(&key.url)?;
         is_copy_of(inner, key, size_bytes).then(|| Arc::clone(inner))
     }
 
     fn forget(&self, url: &str) {
-        let old = self.books().remove(url);
+        let old = self.lru().remove(url);
         if let Some(old) = old {
             old.is_going();
             self.remove_files(&[old]);
@@ -242,9 +238,9 @@ impl Shared {
     /// Forgets this file, if it is still the one of its address.
     fn forget_this(&self, inner: &Arc<Inner>) {
         let old = {
-            let mut books = self.books();
-            let is_known = books.peek(inner.url()).is_some_and(|known| Arc::ptr_eq(known, inner));
-            if is_known { books.remove(inner.url()) } else { None }
+            let mut lru = self.lru();
+            let is_known = lru.peek(inner.url()).is_some_and(|known| Arc::ptr_eq(known, inner));
+            if is_known { lru.remove(inner.url()) } else { None }
         };
         if let Some(old) = old {
             old.is_going();
@@ -252,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// Take away the names of files that were struck out. Who has them open reads on.
+    /// Takes away the names of files that were struck out. Who has them open reads on.
     pub(crate) fn remove_files(&self, files: &[Arc<Inner>]) {
         for inner in files {
             if let Err(error) = std::fs::remove_file(&inner.path)
@@ -295,20 +291,9 @@ const LEFT_MIN: u64 = 64 << 20;
 const LEFT_MAX: u64 = 2 << 30;
 
 fn make_file(path: &Path, head: &Head) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    let file = options.open(path)?;
+    let file = sys::no_follow().write(true).create_new(true).mode(0o600).open(path)?;
     file.set_len(head.layout().file_bytes())?;
     file.write_all_at(&head.encode(), 0)
-}
-
-fn lock(path: &Path) -> io::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    let lock = options.open(path)?;
-    Ok(sys::try_lock(&lock)?.then_some(lock))
 }
 
 /// Any bytes as the head of a file: what is taken is written as it was read.

@@ -1,25 +1,24 @@
-//! Opening a cache: what earlier runs have left is taken over as far as it can be believed.
+//! Opens a cache and takes over what earlier runs left, as far as it can be trusted.
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use swath_model::Range;
 
-use super::books::Books;
 use super::entry::{Inner, State};
 use super::head::{HEAD_BYTES_MAX, Head};
-use super::{Cache, Shared, lock};
+use super::lru::Lru;
+use super::{Cache, Shared};
 use crate::depot::LeaseId;
-use crate::sealed_file::SealedFile;
+use crate::hashed_file::HashedFile;
 use crate::sys;
 
 /// What earlier runs have left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Recovered {
     /// Files that something is here of.
     pub files: usize,
     /// How many bytes of them, if they fit their group hashes.
@@ -46,12 +45,12 @@ pub enum CacheOpenError {
 }
 
 impl Cache {
-    /// Open the cache in this folder, which is the cache's alone, and make it if it is new. It keeps
+    /// Opens the cache in this folder, which is the cache's alone, and makes it if it is new. It keeps
     /// `size_bytes` at most.
     ///
     /// # Errors
     /// See [`CacheOpenError`]. Damaged files are no error: they go.
-    pub fn open(folder: &Path, size_bytes: u64) -> Result<(Cache, Kept), CacheOpenError> {
+    pub fn open(folder: &Path, size_bytes: u64) -> Result<(Cache, Recovered), CacheOpenError> {
         let files = folder.join("files");
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -59,11 +58,11 @@ impl Cache {
         };
         std::fs::create_dir_all(&files).map_err(at(&files))?;
         let path = folder.join("lock");
-        let lock = lock(&path).map_err(at(&path))?;
+        let lock = sys::lock_file(&path).map_err(at(&path))?;
         let lock = lock.ok_or_else(|| CacheOpenError::Locked(folder.to_owned()))?;
-        let books = Mutex::new(Books::new(size_bytes));
-        let shared = Arc::new(Shared { folder: files.clone(), books, lock });
-        let mut kept = Kept::default();
+        let lru = Mutex::new(Lru::new(size_bytes));
+        let shared = Arc::new(Shared { folder: files.clone(), lru, lock });
+        let mut recovered = Recovered::default();
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&files).map_err(at(&files))? {
             let entry = entry.map_err(at(&files))?;
@@ -75,40 +74,38 @@ impl Cache {
                 Ok(Some(left)) => found.push(left),
                 Ok(None) | Err(_) => {
                     let _ = std::fs::remove_file(entry.path());
-                    kept.removed += 1;
+                    recovered.removed += 1;
                 }
             }
         }
         found.sort_by_key(|(used, _)| *used);
         let mut going = Vec::new();
         {
-            let mut books = shared.books();
+            let mut lru = shared.lru();
             for (_, inner) in found {
                 // Two of one address are two versions, of which the younger one stays.
-                if let Some(old) = books.remove(inner.url()) {
-                    books.taken_bytes -= old.give_all_back();
+                if let Some(old) = lru.remove(inner.url()) {
+                    lru.taken_bytes -= old.give_all_back();
                     going.push(old);
                 }
-                books.taken_bytes += inner.taken_bytes();
-                books.insert(inner);
+                lru.taken_bytes += inner.taken_bytes();
+                lru.insert(inner);
             }
-            books.heed_own(shared.own_bytes());
-            going.extend(books.make_room(0));
-            kept.files = books.count();
-            kept.bytes = books.held_bytes();
+            lru.heed_own(shared.own_bytes());
+            going.extend(lru.make_room(0));
+            recovered.files = lru.count();
+            recovered.bytes = lru.held_bytes();
         }
-        kept.removed += going.len();
+        recovered.removed += going.len();
         shared.remove_files(&going);
-        Ok((Cache { shared }, kept))
+        Ok((Cache { shared }, recovered))
     }
 }
 
 /// What an earlier run has left at `path`, and when it was asked for last; `None` if it is not to be
 /// kept.
 fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc<Inner>)>> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    let file = options.open(path)?;
+    let file = sys::no_follow().read(true).write(true).open(path)?;
     let found = file.metadata()?;
     let mut bytes = vec![0; found.len().min(HEAD_BYTES_MAX) as usize];
     file.read_exact_at(&mut bytes, 0)?;
@@ -117,9 +114,9 @@ fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc
     if found.len() != layout.file_bytes() {
         return Ok(None);
     }
-    let sealed = SealedFile::new(file, layout);
+    let file = HashedFile::new(file, layout);
     let mut state = State::default();
-    for (group, _) in sealed.seals()? {
+    for (group, _) in file.group_hashes()? {
         state.held.insert(layout.group_at(group));
         state.taken.insert(layout.group_at(group));
     }
@@ -128,14 +125,14 @@ fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc
     }
     // Groups that were not whole take space and are of no use.
     for gap in state.held.gaps_within(Range::new(0, layout.size_bytes)) {
-        let start = sealed.place_of(gap.start);
-        if sys::first_data(sealed.file(), start).is_some_and(|data| data < sealed.place_of(gap.end))
+        let start = file.position_of(gap.start);
+        if sys::first_data(file.file(), start).is_some_and(|data| data < file.position_of(gap.end))
         {
-            sealed.make_hole(gap);
+            file.make_hole(gap);
         }
     }
     let inner = Inner::new(head, path.to_owned(), state, shared);
     // Where the file system needs more of its own, or gave nothing back.
-    inner.takes_at_least(sys::taken_bytes(&sealed.file().metadata()?));
+    inner.takes_at_least(sys::taken_bytes(&file.file().metadata()?));
     Ok(Some((found.modified()?, Arc::new(inner))))
 }

@@ -1,10 +1,10 @@
-//! Allocating: space is promised in the books, reserved on the disk, and written down; then the
-//! capabilities are given away.
+//! Allocating: promises space in the ledger, reserves it on the disk, and writes the journal; then
+//! hands out the capabilities.
 //!
-//! Space comes back only after a name was taken away durably, or when its lease has ended, which a
-//! restart sees by itself: so no power loss brings back more than there is room for.
+//! Space is freed only after a name was removed durably, or when its lease has ended, which a
+//! restart sees by itself. So no power loss brings back more than fits.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, PoisonError};
@@ -16,8 +16,8 @@ use super::contents::Contents;
 use super::lease::{Lease, remove};
 use super::ledger::{Entry, Medium, Refusal, Space};
 use super::{Depot, Shared, spoken};
+use crate::hashed_file::{BLOCK_BYTES, Layout, blocks};
 use crate::journal::JournalFile;
-use crate::sealed_file::{BLOCK_BYTES, Layout, blocks};
 use crate::sys;
 
 /// What whoever allocates is given.
@@ -44,16 +44,16 @@ pub struct Allocation {
 #[non_exhaustive]
 pub enum AllocateError {
     /// Nothing was asked for.
-    #[error("an allocation has at least one byte")]
+    #[error("an allocation needs at least one byte")]
     Empty,
     /// The lease would be longer than the depot allows.
-    #[error("a lease of more than {} is not given", spoken(*.length_max))]
+    #[error("a lease is at most {}", spoken(*.length_max))]
     TooLong {
         /// The longest.
         length_max: Duration,
     },
     /// There are as many allocations as there may be.
-    #[error("there are {leases_max} allocations, and no more are given")]
+    #[error("all {leases_max} allocations are in use")]
     TooMany {
         /// How many there may be.
         leases_max: usize,
@@ -78,9 +78,6 @@ pub enum AllocateError {
 impl Depot {
     /// Lease `size_bytes` bytes for `length`. The space is there when this returns, as far as the
     /// file system can promise that, and the allocation survives restarts if it is on the disk.
-    ///
-    /// # Errors
-    /// See [`AllocateError`].
     pub fn allocate(
         &self,
         size_bytes: u64,
@@ -91,9 +88,6 @@ impl Depot {
     }
 
     /// As [`Depot::allocate`], with a word on when its space is taken.
-    ///
-    /// # Errors
-    /// As there.
     pub fn allocate_with(
         &self,
         size_bytes: u64,
@@ -106,7 +100,7 @@ impl Depot {
             return Err(AllocateError::Empty);
         }
         if size_bytes > SIZE_BYTES_MAX {
-            let free_bytes = shared.books().ledger.free_bytes(medium);
+            let free_bytes = shared.leases().ledger.free_bytes(medium);
             return Err(AllocateError::NoRoom { free_bytes });
         }
         let bytes = if space == Space::Reserved { blocks(size_bytes) } else { 0 };
@@ -115,18 +109,18 @@ impl Depot {
             shared.promise(medium, bytes, length)?;
             match shared.found(size_bytes, length, medium, space) {
                 Ok((allocation, lease, from)) => {
-                    let marks = [&allocation.read, &allocation.write, &allocation.manage];
-                    let marks = marks.map(Capability::mark);
+                    let hashes = [&allocation.read, &allocation.write, &allocation.manage];
+                    let hashes = hashes.map(Capability::hash);
                     let ends = from.since_boot + length;
-                    let entry = Entry { medium, bytes, ends, marks, lease };
-                    shared.books().ledger.enter(allocation.id, entry);
+                    let entry = Entry { medium, bytes, ends, hashes, lease };
+                    shared.leases().ledger.enter(allocation.id, entry);
                     return Ok(allocation);
                 }
                 Err(error) => {
                     let ending = {
-                        let mut books = shared.books();
-                        books.ledger.give_back(medium, bytes);
-                        books.ending > 0
+                        let mut leases = shared.leases();
+                        leases.ledger.give_back(medium, bytes);
+                        leases.ending > 0
                     };
                     shared.given_back.notify_all();
                     let is_full = matches!(error, AllocateError::DiskFull { .. });
@@ -134,8 +128,8 @@ impl Depot {
                     if !is_full || !ending || std::mem::replace(&mut waited, true) {
                         return Err(error);
                     }
-                    let books = shared.books();
-                    let done = shared.given_back.wait_while(books, |books| books.ending > 0);
+                    let leases = shared.leases();
+                    let done = shared.given_back.wait_while(leases, |leases| leases.ending > 0);
                     drop(done.unwrap_or_else(PoisonError::into_inner));
                 }
             }
@@ -144,20 +138,20 @@ impl Depot {
 }
 
 impl Shared {
-    /// Promise space, which that of leases that have ended is a part of.
+    /// Promises space, which that of leases that have ended is a part of.
     fn promise(&self, medium: Medium, bytes: u64, length: Duration) -> Result<(), AllocateError> {
         self.sweep();
-        let mut books = self.books();
+        let mut leases = self.leases();
         loop {
-            match books.ledger.promise(medium, bytes, length) {
+            match leases.ledger.promise(medium, bytes, length) {
                 Ok(()) => return Ok(()),
                 Err(Refusal::TooLong) => {
                     return Err(AllocateError::TooLong { length_max: self.options.length_max });
                 }
                 // Others are taking away what has ended.
-                Err(Refusal::NoRoom { .. } | Refusal::TooMany) if books.ending > 0 => {
-                    let woken = self.given_back.wait(books);
-                    books = woken.unwrap_or_else(PoisonError::into_inner);
+                Err(Refusal::NoRoom { .. } | Refusal::TooMany) if leases.ending > 0 => {
+                    let woken = self.given_back.wait(leases);
+                    leases = woken.unwrap_or_else(PoisonError::into_inner);
                 }
                 Err(Refusal::NoRoom { free_bytes }) => {
                     // What is left of a block nobody can have.
@@ -172,15 +166,15 @@ impl Shared {
         }
     }
 
-    /// Take away what has ended, and wait for those who do: whether there is more room then.
+    /// Takes away what has ended, and waits for those who do: whether there is more room then.
     pub(crate) fn make_room(&self, medium: Medium) -> bool {
-        let before_bytes = self.books().ledger.free_bytes(medium);
+        let before_bytes = self.leases().ledger.free_bytes(medium);
         self.sweep();
-        let books = self.given_back.wait_while(self.books(), |books| books.ending > 0);
-        books.unwrap_or_else(PoisonError::into_inner).ledger.free_bytes(medium) > before_bytes
+        let leases = self.given_back.wait_while(self.leases(), |leases| leases.ending > 0);
+        leases.unwrap_or_else(PoisonError::into_inner).ledger.free_bytes(medium) > before_bytes
     }
 
-    /// Make the allocation that was promised.
+    /// Makes the allocation that was promised.
     fn found(
         &self,
         size_bytes: u64,
@@ -192,8 +186,8 @@ impl Shared {
         let id = LeaseId::random().map_err(AllocateError::Io)?;
         let (read, write, manage) = (capability()?, capability()?, capability()?);
         let from = self.clock.now();
-        let marks = [read.mark(), write.mark(), manage.mark()];
-        let contents = Contents::new(size_bytes, marks, Term { from, length }, space);
+        let hashes = [read.hash(), write.hash(), manage.hash()];
+        let contents = Contents::new(size_bytes, hashes, Term { from, length }, space);
         let ends = from.since_boot + length;
         let lease = match medium {
             Medium::Disk => self.found_on_disk(id, ends, contents)?,
@@ -216,9 +210,8 @@ impl Shared {
         let names = self.names(id).map_err(AllocateError::Io)?;
         let steps = self.steps.as_ref();
         let make = || {
-            let mut options = OpenOptions::new();
+            let mut options = sys::no_follow();
             options.read(true).write(true).create_new(true).mode(0o600);
-            options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
             let file = options.open(&names.part)?;
             match contents.space() {
                 Space::Reserved => self.reserve(&file, contents.layout())?,
@@ -239,7 +232,7 @@ impl Shared {
                 }
                 if error.kind() == io::ErrorKind::FileTooLarge {
                     // Larger than any file can be there.
-                    let free_bytes = self.books().ledger.free_bytes(Medium::Disk);
+                    let free_bytes = self.leases().ledger.free_bytes(Medium::Disk);
                     return Err(AllocateError::NoRoom { free_bytes });
                 }
                 Err(AllocateError::Io(error))
@@ -247,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Take the space for a file from the file system.
+    /// Takes the space for a file from the file system.
     fn reserve(&self, file: &File, layout: Layout) -> io::Result<()> {
         let bytes = layout.file_bytes();
         // Whoever is promised what there is not takes all that there is until the promise is broken:
@@ -270,7 +263,7 @@ impl Shared {
 
     /// What is promised on the disk and not stored yet.
     fn unused_bytes(&self) -> u64 {
-        let leases = self.books().ledger.leases();
+        let leases = self.leases().ledger.leases();
         let on_disk = leases.iter().filter(|lease| lease.medium == Medium::Disk);
         let unused = |lease: &Arc<Lease>| {
             lease.taken_bytes().saturating_sub(lease.book().contents.held.total_bytes())

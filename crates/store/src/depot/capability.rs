@@ -1,8 +1,8 @@
-//! Capabilities: who has one may do one thing with one allocation, and nobody else can.
+//! Capabilities: each allows one kind of access to one allocation.
 //!
-//! Each is 256 bits of the system's randomness; the three of an allocation have nothing in common.
-//! The depot keeps their BLAKE3 values alone, and looks them up by these: how long that takes
-//! depends on a value that nobody can choose, so it tells nothing of the capabilities there are.
+//! Each is 256 random bits; the three of an allocation are unrelated. The depot keeps only their
+//! BLAKE3 values and looks them up by these, so the time of a lookup tells nothing about existing
+//! capabilities.
 
 use std::fmt;
 use std::io;
@@ -28,14 +28,14 @@ pub enum Right {
 }
 
 /// What is kept of a capability.
-pub(crate) type Mark = [u8; 32];
+pub(crate) type CapabilityHash = [u8; 32];
 
 impl Capability {
     pub(crate) fn random() -> io::Result<Capability> {
         random().map(Capability)
     }
 
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn hash(&self) -> CapabilityHash {
         *blake3::hash(&self.0).as_bytes()
     }
 }
@@ -132,7 +132,7 @@ mod tests {
         let one = Capability::random().unwrap();
         let text = one.to_string();
         assert_eq!(text.len(), 64);
-        assert_eq!(text.parse::<Capability>().unwrap().mark(), one.mark());
+        assert_eq!(text.parse::<Capability>().unwrap().hash(), one.hash());
         assert!(!format!("{one:?}").contains(&text[..8]));
         for wrong in ["", &text[1..], &text.to_uppercase().replace('0', "A"), &"g".repeat(64)] {
             assert!(wrong.parse::<Capability>().is_err(), "{wrong}");
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn no_two_are_alike() {
-        let marks: std::collections::HashSet<Mark> =
-            (0..1000).map(|_| Capability::random().unwrap().mark()).collect();
-        assert_eq!(marks.len(), 1000);
+        let hashes: std::collections::HashSet<CapabilityHash> =
+            (0..1000).map(|_| Capability::random().unwrap().hash()).collect();
+        assert_eq!(hashes.len(), 1000);
     }
 }

@@ -1,9 +1,8 @@
-//! Whether stored bytes are still those that were stored.
+//! Checks stored bytes against their group hashes.
 //!
-//! Each whole group is hashed when it is read first after it was stored or after the depot was
-//! opened, from memory that sending it needs anyway; from then on only on demand, and
-//! now and then one of those that are read. Pieces of groups
-//! that are not whole are few and hashed each time.
+//! Each whole group is hashed when it is first read after it was stored or the depot was opened,
+//! from memory that sending needs anyway; after that on demand, and at random for a few reads.
+//! Pieces of incomplete groups are few and hashed each time.
 
 use std::io;
 
@@ -11,7 +10,7 @@ use swath_model::Range;
 
 use super::Shared;
 use super::lease::Lease;
-use crate::sealed_file::SealedFile;
+use crate::hashed_file::HashedFile;
 
 /// What of the bytes to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +24,12 @@ pub(crate) enum Which {
     Held,
 }
 
-/// Check bytes: the first part of `range` that does not fit its group hash, which is not held any more then,
-/// or that is not held any more since somebody else has found that out just now.
+/// Checks bytes: the first part of `range` that does not fit its group hash, which is not held any more
+/// then, or that is not held any more since somebody else has found that out just now.
 pub(crate) fn check(
     depot: &Shared,
     lease: &Lease,
-    file: &SealedFile,
+    file: &HashedFile,
     range: Range,
     which: Which,
 ) -> io::Result<Option<Range>> {

@@ -1,13 +1,12 @@
-//! What time it is for leases, and how long one still runs.
+//! The clock of leases, and how long a lease still runs.
 //!
-//! While the machine is up, time is what has passed since it started, asleep or awake: nobody can
-//! set that clock. A restart of the program changes nothing in this. After a restart of the
-//! machine only the wall clock is left. Then a lease never runs longer than it was granted for,
-//! counted from now: if the clock was set back meanwhile, leases live longer than they should, by
-//! that much at most; if it was set forward, they end early. Some machines begin with a time that is
-//! years off, until somebody tells them: so what has ended by the wall clock alone can be read by
-//! nobody, but lies there until that clock has run for a while ([`GRACE`]), and is taken back if it
-//! turns out to have been wrong.
+//! While the machine runs, time is what has passed since it started, asleep or awake: nobody can
+//! set that clock, and restarting the program changes nothing. After a restart of the machine only
+//! the wall clock is left. Then a lease never runs longer than it was granted for, counted from
+//! now: if the clock was set back meanwhile, leases live longer, by that much at most; if it was
+//! set forward, they end early. Some machines start with a time that is years off. So a lease that
+//! has ended only by the wall clock cannot be read, but is kept until that clock has run for a
+//! while ([`GRACE`]), and comes back if the clock turns out to have been wrong.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -46,9 +45,7 @@ impl Clock for SystemClock {
             boot.copy_from_slice(&blake3::hash(&text).as_bytes()[..16]);
             boot
         });
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a local value that the kernel fills.
-        unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let nanos = (time.tv_sec as u64).saturating_mul(1_000_000_000);
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Moment {

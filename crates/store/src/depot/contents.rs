@@ -1,27 +1,27 @@
-//! What the journal of one allocation says: its size, its capabilities' marks, its term, and which
-//! bytes are stored.
+//! What the journal of one allocation records: its size, the hashes of its capabilities, its term,
+//! and which bytes are stored.
 //!
-//! Bytes are vouched for by whole groups, whose group hashes lie behind the bytes in the same file, and,
-//! where a group is not whole yet, by pieces, whose group hashes are in the journal. Always holds: `held`
-//! is exactly the whole groups and the pieces; a piece lies in one group that is not whole; no two
-//! pieces share a byte. A record that would break this is left out.
+//! Whole groups have their hashes behind the bytes in the same file; pieces of incomplete groups
+//! have theirs in the journal. Always holds: `held` is exactly the whole groups and the pieces; a
+//! piece lies in one incomplete group; no two pieces share a byte. A record that would break this
+//! is ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use swath_model::{Range, RangeSet, Time};
 
-use super::capability::Mark;
+use super::capability::CapabilityHash;
 use super::clock::{Moment, Term};
 use super::ledger::Space;
+use crate::hashed_file::{GroupHash, Layout};
 use crate::journal::{Bytes, Entry, Sum, put_range, put_u64};
-use crate::sealed_file::{GroupHash, Layout};
 
 /// One fact about an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
     /// It exists: the first record, and there is no other of this kind.
-    Grant { size_bytes: u64, marks: [Mark; 3], term: Term, space: Space },
+    Grant { size_bytes: u64, hashes: [CapabilityHash; 3], term: Term, space: Space },
     /// It runs for this long now.
     Term(Term),
     /// These whole groups are stored, and their group hashes are.
@@ -48,14 +48,19 @@ pub(crate) struct Contents {
 pub(crate) struct Grant {
     pub(crate) size_bytes: u64,
     /// For reading, writing, managing.
-    pub(crate) marks: [Mark; 3],
+    pub(crate) hashes: [CapabilityHash; 3],
     pub(crate) term: Term,
     pub(crate) space: Space,
 }
 
 impl Contents {
-    pub(crate) fn new(size_bytes: u64, marks: [Mark; 3], term: Term, space: Space) -> Contents {
-        let grant = Some(Grant { size_bytes, marks, term, space });
+    pub(crate) fn new(
+        size_bytes: u64,
+        hashes: [CapabilityHash; 3],
+        term: Term,
+        space: Space,
+    ) -> Contents {
+        let grant = Some(Grant { size_bytes, hashes, term, space });
         Contents { grant, ..Contents::default() }
     }
 
@@ -168,9 +173,9 @@ impl Sum for Contents {
 
     fn apply(&mut self, fact: &Fact) {
         match fact {
-            Fact::Grant { size_bytes, marks, term, space } => {
-                let (marks, term, space) = (*marks, *term, *space);
-                let grant = Grant { size_bytes: *size_bytes, marks, term, space };
+            Fact::Grant { size_bytes, hashes, term, space } => {
+                let (hashes, term, space) = (*hashes, *term, *space);
+                let grant = Grant { size_bytes: *size_bytes, hashes, term, space };
                 self.grant.get_or_insert(grant);
             }
             Fact::Term(term) => {
@@ -187,7 +192,7 @@ impl Sum for Contents {
     fn records(&self) -> impl Iterator<Item = Fact> + '_ {
         let grant = self.grant.iter().map(|grant| Fact::Grant {
             size_bytes: grant.size_bytes,
-            marks: grant.marks,
+            hashes: grant.hashes,
             term: grant.term,
             space: grant.space,
         });
@@ -226,9 +231,9 @@ impl Entry for Fact {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Fact::Grant { size_bytes, marks, term, .. } => {
+            Fact::Grant { size_bytes, hashes, term, .. } => {
                 put_u64(out, *size_bytes);
-                marks.iter().for_each(|mark| out.extend_from_slice(mark));
+                hashes.iter().for_each(|hash| out.extend_from_slice(hash));
                 put_term(out, term);
             }
             Fact::Term(term) => put_term(out, term),
@@ -245,7 +250,7 @@ impl Entry for Fact {
         let fact = match kind {
             KIND_GRANT | KIND_GRANT_AS_STORED => Fact::Grant {
                 size_bytes: bytes.u64()?,
-                marks: [bytes.array()?, bytes.array()?, bytes.array()?],
+                hashes: [bytes.array()?, bytes.array()?, bytes.array()?],
                 term: term(&mut bytes)?,
                 space: if kind == KIND_GRANT { Space::Reserved } else { Space::AsStored },
             },

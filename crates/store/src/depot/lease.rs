@@ -1,16 +1,15 @@
-//! One live allocation: what of it is stored, who is storing, and how that becomes durable.
+//! One live allocation: which bytes are stored, who is storing, and how that becomes durable.
 //!
-//! Order of a commit: bytes and seals are written, the file is synced, the journal says so, the
-//! journal is synced; only then do the bytes count as held. Whoever commits while a commit is
-//! under way waits for the next one, which is made for all who wait. Always holds: a byte that is
-//! held never changes, unless it is found damaged.
+//! Order of a commit: write bytes and group hashes, sync the file, append to the journal, sync the
+//! journal; only then do the bytes count as held. A commit that arrives during another one waits
+//! for the next, which is made for all that wait. Always holds: a held byte never changes, unless
+//! it is found damaged.
 //!
 //! Locks: `journal` before `book` before the depot's ledger; `book` is never held while the disk
 //! works.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -22,8 +21,9 @@ use super::clock::Term;
 use super::contents::{Contents, Fact};
 use super::ledger::{Medium, Refusal, Space};
 use super::settle::{Parts, settle};
+use crate::hashed_file::{HashedFile, Layout, blocks};
 use crate::journal::{JournalEnd, JournalFile, Sum as _};
-use crate::sealed_file::{Layout, SealedFile, blocks};
+use crate::sys;
 
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
@@ -55,9 +55,9 @@ pub(crate) struct Book {
     pending: Vec<Pending>,
     is_committing: bool,
     /// Open as long as anybody uses it.
-    file: Weak<SealedFile>,
+    file: Weak<HashedFile>,
     /// In memory it is all there is.
-    kept: Option<Arc<SealedFile>>,
+    kept: Option<Arc<HashedFile>>,
 }
 
 impl Book {
@@ -101,7 +101,7 @@ impl Lease {
 
     /// One in memory.
     pub(crate) fn in_memory(id: LeaseId, ends: Time, contents: Contents, file: File) -> Lease {
-        let file = Arc::new(SealedFile::new(file, contents.layout()));
+        let file = Arc::new(HashedFile::new(file, contents.layout()));
         Lease::new(id, Medium::Memory, ends, contents, Journal::None, Some(file))
     }
 
@@ -111,7 +111,7 @@ impl Lease {
         ends: Time,
         contents: Contents,
         journal: Journal,
-        kept: Option<Arc<SealedFile>>,
+        kept: Option<Arc<HashedFile>>,
     ) -> Lease {
         let (layout, space) = (contents.layout(), contents.space());
         let book = Book {
@@ -193,7 +193,7 @@ impl Lease {
         }
     }
 
-    /// Take the space that bytes need which are going to be stored at `range`.
+    /// Takes the space that bytes need which are going to be stored at `range`.
     pub(crate) fn cover(
         &self,
         depot: &Shared,
@@ -206,31 +206,30 @@ impl Lease {
         let wanted = self.layout.blocks_of(range);
         let more_bytes = wanted.len() - book.covered.bytes_within(wanted);
         if more_bytes > 0 {
-            depot.books().ledger.grow(self.id, more_bytes)?;
+            depot.leases().ledger.grow(self.id, more_bytes)?;
             book.covered.insert(wanted);
         }
         Ok(())
     }
 
     /// The file, opened if nobody has it open.
-    pub(crate) fn file(&self, depot: &Shared) -> io::Result<Arc<SealedFile>> {
+    pub(crate) fn file(&self, depot: &Shared) -> io::Result<Arc<HashedFile>> {
         let mut book = self.book();
         if let Some(file) = book.file.upgrade() {
             return Ok(file);
         }
         let names = depot.names(self.id)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        let file = Arc::new(SealedFile::new(options.open(&names.part)?, self.layout));
+        let file = sys::no_follow().read(true).write(true).open(&names.part)?;
+        let file = Arc::new(HashedFile::new(file, self.layout));
         book.file = Arc::downgrade(&file);
         Ok(file)
     }
 
-    /// Make what was written durable, and held from then on. Its claims end, whatever comes of it.
+    /// Makes what was written durable, and held from then on. Its claims end, whatever comes of it.
     pub(crate) fn commit(
         &self,
         depot: &Shared,
-        file: &SealedFile,
+        file: &HashedFile,
         parts: Parts,
         epoch: u32,
     ) -> Result<(), Fault> {
@@ -275,7 +274,7 @@ impl Lease {
     fn commit_batch(
         &self,
         depot: &Shared,
-        file: &SealedFile,
+        file: &HashedFile,
         journal: &mut Journal,
         parts: &[&Parts],
     ) -> Result<(), Fault> {
@@ -295,7 +294,7 @@ impl Lease {
         self.enter(depot, journal, &facts)
     }
 
-    /// Write facts down and take them into account.
+    /// Writes facts down and takes them into account.
     fn enter(&self, depot: &Shared, journal: &mut Journal, facts: &[Fact]) -> Result<(), Fault> {
         let end = match journal {
             Journal::Gone => return Err(Fault::Gone),
@@ -343,7 +342,7 @@ impl Lease {
         depot.pieces.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// Let it run for another term, durably, and have `enter` put that into the ledger. When it ends
+    /// Lets it run for another term, durably, and has `enter` put that into the ledger. When it ends
     /// then, which is later if somebody else was promised more.
     pub(crate) fn extend(
         &self,
@@ -373,7 +372,7 @@ impl Lease {
     pub(crate) fn suspect(
         &self,
         depot: &Shared,
-        file: &SealedFile,
+        file: &HashedFile,
         range: Range,
     ) -> io::Result<()> {
         let mut journal = self.journal();
@@ -399,7 +398,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Give up everything: from here on nothing is stored, and what is read ends. Once its folder is
+    /// Gives up everything: from here on nothing is stored, and what is read ends. Once its folder is
     /// synced no power loss brings it back; [`Lease::clear`] is for after that. With an error it is
     /// what it was.
     pub(crate) fn give_up(&self, depot: &Shared) -> io::Result<()> {
@@ -428,7 +427,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Give the space back of what is given up. (Later than its journal: one that comes back finds its
+    /// Gives the space back of what is given up. (Later than its journal: one that comes back finds its
     /// bytes.)
     pub(crate) fn clear(&self, depot: &Shared) {
         let file = {
@@ -454,7 +453,7 @@ impl Parts {
     }
 }
 
-/// Take a name away that may not be there.
+/// Takes a name away that may not be there.
 pub(crate) fn remove(steps: &dyn crate::steps::Steps, path: &std::path::Path) -> io::Result<()> {
     match steps.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -472,7 +471,7 @@ impl Lease {
         self.book().pending.len()
     }
 
-    /// Write any facts down.
+    /// Writes any facts down.
     pub(crate) fn note(&self, depot: &Shared, facts: &[Fact]) {
         assert!(self.enter(depot, &mut self.journal(), facts).is_ok());
     }

@@ -1,15 +1,15 @@
-//! Who has been promised what: sizes, terms, capabilities. Pure; the time is a parameter.
+//! Who was promised what: sizes, terms, capabilities. Pure; the time is a parameter.
 //!
-//! Always holds: what is taken of either medium never exceeds its size, unless it did so when the
-//! depot was opened with less than before. Space is taken before anything of an allocation exists
-//! and given back when nothing of it is left.
+//! Always holds: what is taken of a medium never exceeds its size, unless the depot was opened with
+//! a smaller size than before. Space is taken before anything of an allocation exists, and freed
+//! when nothing of it is left.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use swath_model::Time;
 
-use super::capability::{LeaseId, Mark, Right};
+use super::capability::{CapabilityHash, LeaseId, Right};
 
 /// Where an allocation lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ pub(crate) enum Refusal {
     },
 }
 
-/// The books. `L` is what they keep of each allocation.
+/// The leases. `L` is what they keep of each allocation.
 #[derive(Debug)]
 pub(crate) struct Ledger<L> {
     limits: Limits,
@@ -62,25 +62,25 @@ pub(crate) struct Ledger<L> {
     between: usize,
     entries: HashMap<LeaseId, Entry<L>>,
     by_end: BTreeSet<(Time, LeaseId)>,
-    by_mark: HashMap<Mark, (LeaseId, Right)>,
+    by_hash: HashMap<CapabilityHash, (LeaseId, Right)>,
     ended: Ended,
 }
 
 /// Marks of what has ended lately, so that whoever comes late is told so.
 #[derive(Debug, Default)]
 struct Ended {
-    marks: HashSet<Mark>,
-    order: VecDeque<Mark>,
+    hashes: HashSet<CapabilityHash>,
+    order: VecDeque<CapabilityHash>,
 }
 
-/// One allocation in the books.
+/// One allocation in the leases.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<L> {
     pub(crate) medium: Medium,
     /// What it takes.
     pub(crate) bytes: u64,
     pub(crate) ends: Time,
-    pub(crate) marks: [Mark; 3],
+    pub(crate) hashes: [CapabilityHash; 3],
     pub(crate) lease: L,
 }
 
@@ -93,12 +93,12 @@ impl<L: Clone> Ledger<L> {
             between: 0,
             entries: HashMap::new(),
             by_end: BTreeSet::new(),
-            by_mark: HashMap::new(),
+            by_hash: HashMap::new(),
             ended: Ended::default(),
         }
     }
 
-    /// Take `bytes` for an allocation that is to be entered, or given back.
+    /// Takes `bytes` for an allocation that is to be entered, or given back.
     pub(crate) fn promise(
         &mut self,
         medium: Medium,
@@ -120,13 +120,13 @@ impl<L: Clone> Ledger<L> {
         Ok(())
     }
 
-    /// Enter what was promised.
+    /// Enters what was promised.
     pub(crate) fn enter(&mut self, id: LeaseId, entry: Entry<L>) {
         self.between -= 1;
         self.insert(id, entry);
     }
 
-    /// Take `bytes` more for an allocation that is live.
+    /// Takes `bytes` more for an allocation that is live.
     pub(crate) fn grow(&mut self, id: LeaseId, bytes: u64) -> Result<(), Refusal> {
         let medium = self.entries.get(&id).ok_or(Refusal::Ended)?.medium;
         let free_bytes = self.free_bytes(medium);
@@ -140,19 +140,19 @@ impl<L: Clone> Ledger<L> {
         Ok(())
     }
 
-    /// Give back what was promised or taken out: nothing of it is left.
+    /// Gives back what was promised or taken out: nothing of it is left.
     pub(crate) fn give_back(&mut self, medium: Medium, bytes: u64) {
         *self.taken(medium) -= bytes;
         self.between -= 1;
     }
 
-    /// Enter what an earlier run has promised, whether there is room for it or not.
+    /// Enters what an earlier run has promised, whether there is room for it or not.
     pub(crate) fn resume(&mut self, id: LeaseId, entry: Entry<L>) {
         *self.taken(entry.medium) += entry.bytes;
         self.insert(id, entry);
     }
 
-    /// Enter what has ended, or seems to have: it takes its space, and nobody takes it out before
+    /// Enters what has ended, or seems to have: it takes its space, and nobody takes it out before
     /// [`Ledger::ends_at`] is told.
     pub(crate) fn resume_doubtful(&mut self, id: LeaseId, entry: Entry<L>) {
         let ends = entry.ends;
@@ -168,36 +168,40 @@ impl<L: Clone> Ledger<L> {
         }
     }
 
-    /// Whether an allocation has this mark.
-    pub(crate) fn knows(&self, mark: &Mark) -> bool {
-        self.by_mark.contains_key(mark)
+    /// Whether an allocation has this hash.
+    pub(crate) fn knows(&self, hash: &CapabilityHash) -> bool {
+        self.by_hash.contains_key(hash)
     }
 
-    /// Take space for what is no allocation any more and lies there still.
+    /// Takes space for what is no allocation any more and lies there still.
     pub(crate) fn occupy(&mut self, bytes: u64) {
         self.disk_taken += bytes;
     }
 
     fn insert(&mut self, id: LeaseId, entry: Entry<L>) {
-        for (mark, right) in entry.marks.iter().zip([Right::Read, Right::Write, Right::Manage]) {
-            self.by_mark.insert(*mark, (id, right));
+        for (hash, right) in entry.hashes.iter().zip([Right::Read, Right::Write, Right::Manage]) {
+            self.by_hash.insert(*hash, (id, right));
         }
         self.by_end.insert((entry.ends, id));
         self.entries.insert(id, entry);
     }
 
-    /// The allocation that a capability with this mark is for, and what it allows, if it is live.
-    pub(crate) fn find(&self, mark: &Mark, now: Time) -> Option<(LeaseId, Right, &Entry<L>)> {
-        self.find_any(mark).filter(|(_, _, entry)| entry.ends > now)
+    /// The allocation that a capability with this hash is for, and what it allows, if it is live.
+    pub(crate) fn find(
+        &self,
+        hash: &CapabilityHash,
+        now: Time,
+    ) -> Option<(LeaseId, Right, &Entry<L>)> {
+        self.find_any(hash).filter(|(_, _, entry)| entry.ends > now)
     }
 
     /// The same, live or not.
-    pub(crate) fn find_any(&self, mark: &Mark) -> Option<(LeaseId, Right, &Entry<L>)> {
-        let (id, right) = *self.by_mark.get(mark)?;
+    pub(crate) fn find_any(&self, hash: &CapabilityHash) -> Option<(LeaseId, Right, &Entry<L>)> {
+        let (id, right) = *self.by_hash.get(hash)?;
         Some((id, right, self.entries.get(&id)?))
     }
 
-    /// Let an allocation end later. False if it is not there any more.
+    /// Lets an allocation end later. False if it is not there any more.
     pub(crate) fn extend(&mut self, id: LeaseId, ends: Time, now: Time) -> bool {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.ends > now) else {
             return false;
@@ -208,19 +212,19 @@ impl<L: Clone> Ledger<L> {
         true
     }
 
-    /// Take an allocation out. Its space stays taken until it is given back.
+    /// Takes an allocation out. Its space stays taken until it is given back.
     pub(crate) fn take_out(&mut self, id: LeaseId) -> Option<Entry<L>> {
         let entry = self.entries.remove(&id)?;
         self.by_end.remove(&(entry.ends, id));
-        for mark in &entry.marks {
-            self.by_mark.remove(mark);
+        for hash in &entry.hashes {
+            self.by_hash.remove(hash);
         }
-        self.note_ended(&entry.marks);
+        self.note_ended(&entry.hashes);
         self.between += 1;
         Some(entry)
     }
 
-    /// Take out one that has ended.
+    /// Takes out one that has ended.
     pub(crate) fn take_ended(&mut self, now: Time) -> Option<(LeaseId, Entry<L>)> {
         let &(ends, id) = self.by_end.first()?;
         if ends > now {
@@ -229,24 +233,24 @@ impl<L: Clone> Ledger<L> {
         self.take_out(id).map(|entry| (id, entry))
     }
 
-    /// These were the marks of one that is no more.
-    pub(crate) fn note_ended(&mut self, marks: &[Mark; 3]) {
-        for mark in marks {
-            if self.ended.marks.insert(*mark) {
-                self.ended.order.push_back(*mark);
+    /// These were the hashes of one that is no more.
+    pub(crate) fn note_ended(&mut self, hashes: &[CapabilityHash; 3]) {
+        for hash in hashes {
+            if self.ended.hashes.insert(*hash) {
+                self.ended.order.push_back(*hash);
             }
         }
         while self.ended.order.len() > ENDED_MAX {
             if let Some(oldest) = self.ended.order.pop_front() {
-                self.ended.marks.remove(&oldest);
+                self.ended.hashes.remove(&oldest);
             }
         }
     }
 
-    /// Whether this is the mark of an allocation that has ended, as far back as is remembered.
-    pub(crate) fn has_ended(&self, mark: &Mark, now: Time) -> bool {
-        let entry = self.by_mark.get(mark).and_then(|(id, _)| self.entries.get(id));
-        entry.map_or_else(|| self.ended.marks.contains(mark), |entry| entry.ends <= now)
+    /// Whether this is the hash of an allocation that has ended, as far back as is remembered.
+    pub(crate) fn has_ended(&self, hash: &CapabilityHash, now: Time) -> bool {
+        let entry = self.by_hash.get(hash).and_then(|(id, _)| self.entries.get(id));
+        entry.map_or_else(|| self.ended.hashes.contains(hash), |entry| entry.ends <= now)
     }
 
     /// When the next one ends.

@@ -123,10 +123,10 @@ pub struct Depot {
 /// What all who use a depot share.
 pub(crate) struct Shared {
     options: DepotOptions,
-    place: Option<open::Place>,
+    folder: Option<open::Folder>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) steps: Arc<dyn Steps>,
-    ledger: Mutex<Books>,
+    ledger: Mutex<LeaseTable>,
     /// Somebody has given space back.
     given_back: Condvar,
     /// How many pieces all allocations have together.
@@ -135,7 +135,7 @@ pub(crate) struct Shared {
     pub(crate) lost: AtomicUsize,
 }
 
-struct Books {
+struct LeaseTable {
     ledger: Ledger<Arc<Lease>>,
     /// How many allocations are being taken away.
     ending: usize,
@@ -146,7 +146,7 @@ struct Books {
     doubtful: Vec<Doubtful>,
 }
 
-impl Books {
+impl LeaseTable {
     fn is_doubtful(&self, lease: &Lease) -> bool {
         self.doubtful.iter().any(|doubtful| doubtful.lease.id == lease.id)
     }
@@ -184,7 +184,7 @@ pub struct Status {
 
 /// What a depot has given and has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct DepotUsage {
     /// Bytes on the disk that are promised.
     pub disk_taken_bytes: u64,
     /// Bytes on the disk that may be promised still, and that the disk has.
@@ -205,7 +205,7 @@ pub enum ManageError {
     #[error("no allocation can be managed by this capability")]
     NoLease,
     /// The lease would be longer than the depot allows.
-    #[error("a lease of more than {} is not given", spoken(*.length_max))]
+    #[error("a lease is at most {}", spoken(*.length_max))]
     TooLong {
         /// The longest.
         length_max: Duration,
@@ -217,7 +217,7 @@ pub enum ManageError {
 }
 
 impl Depot {
-    /// Store from `offset` on, by the capability to write.
+    /// Stores from `offset` on, by the capability to write.
     ///
     /// # Errors
     /// [`StoreError::NoLease`], and [`StoreError::Io`] if its file cannot be opened.
@@ -226,7 +226,7 @@ impl Depot {
         Writer::new(Arc::clone(&self.shared), lease, offset)
     }
 
-    /// Store these bytes at `offset`: when this returns, they are held. Those who call at the same
+    /// Stores these bytes at `offset`: when this returns, they are held. Those who call at the same
     /// time share the syncs.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Depot {
         written
     }
 
-    /// Read, by the capability to read.
+    /// Reads, by the capability to read.
     ///
     /// # Errors
     /// [`ReadError::NoLease`], and [`ReadError::Io`] if its file cannot be opened.
@@ -251,8 +251,8 @@ impl Depot {
     pub fn status(&self, capability: &Capability) -> Option<Status> {
         let now = self.shared.clock.now().since_boot;
         let (id, right, lease) = {
-            let books = self.shared.books();
-            let (id, right, entry) = books.ledger.find(&capability.mark(), now)?;
+            let leases = self.shared.leases();
+            let (id, right, entry) = leases.ledger.find(&capability.hash(), now)?;
             (id, right, Arc::clone(&entry.lease))
         };
         let (left, taken_bytes) = (lease.ends().since(now), lease.taken_bytes());
@@ -274,7 +274,7 @@ impl Depot {
     /// some ten thousand allocations, and those that ended while nobody had the depot open.
     pub fn has_ended(&self, capability: &Capability) -> bool {
         let now = self.shared.clock.now().since_boot;
-        self.shared.books().ledger.has_ended(&capability.mark(), now)
+        self.shared.leases().ledger.has_ended(&capability.hash(), now)
     }
 
     /// What it has to give, as it was opened.
@@ -282,10 +282,7 @@ impl Depot {
         &self.shared.options
     }
 
-    /// Let a lease run for `length` from now on, or for longer if it does already. How long it runs.
-    ///
-    /// # Errors
-    /// See [`ManageError`].
+    /// Lets a lease run for `length` from now on, or for longer if it does already. How long it runs.
     pub fn extend(&self, manage: &Capability, length: Duration) -> Result<Duration, ManageError> {
         let shared = &self.shared;
         if length > shared.options.length_max {
@@ -299,126 +296,123 @@ impl Depot {
         }
         // It was live when this began: what its journal says by now must hold, unless it is being taken
         // away, and its journal with it.
-        let enter = |ends| shared.books().ledger.extend(lease.id, ends, from.since_boot);
+        let enter = |ends| shared.leases().ledger.extend(lease.id, ends, from.since_boot);
         let ends = lease.extend(shared, Term { from, length }, enter).map_err(manage_error)?;
         Ok(ends.since(from.since_boot))
     }
 
-    /// Give an allocation up. Its space is free when this returns, and nobody reads it any more.
-    ///
-    /// # Errors
-    /// See [`ManageError`].
+    /// Gives an allocation up. Its space is free when this returns, and nobody reads it any more.
     pub fn release(&self, manage: &Capability) -> Result<(), ManageError> {
         let now = self.shared.clock.now().since_boot;
         let entry = {
-            let mut books = self.shared.books();
+            let mut leases = self.shared.leases();
             // One that is in doubt is read by nobody, but whoever gives it up means it.
-            let found = books.ledger.find_any(&manage.mark());
+            let found = leases.ledger.find_any(&manage.hash());
             let found = found.filter(|(_, right, entry)| {
-                *right == Right::Manage && (entry.ends > now || books.is_doubtful(&entry.lease))
+                *right == Right::Manage && (entry.ends > now || leases.is_doubtful(&entry.lease))
             });
             let id = found.map(|(id, ..)| id);
-            books.doubtful.retain(|doubtful| Some(doubtful.lease.id) != id);
-            let entry = id.and_then(|id| books.ledger.take_out(id)).ok_or(ManageError::NoLease)?;
-            books.ending += 1;
+            leases.doubtful.retain(|doubtful| Some(doubtful.lease.id) != id);
+            let entry = id.and_then(|id| leases.ledger.take_out(id)).ok_or(ManageError::NoLease)?;
+            leases.ending += 1;
             entry
         };
-        let Some((entry, unended)) = self.shared.end_one(entry) else { return Ok(()) };
-        let mut books = self.shared.books();
+        let Some((entry, unended)) = self.shared.end(vec![entry]).pop() else { return Ok(()) };
+        let mut leases = self.shared.leases();
         let error = match unended {
             Unended::IsAsItWas(error) => {
-                books.ledger.enter(entry.lease.id, entry);
+                leases.ledger.enter(entry.lease.id, entry);
                 error
             }
             Unended::MayComeBack(error) => {
-                books.stuck.push(entry);
+                leases.stuck.push(entry);
                 error
             }
         };
         Err(ManageError::Io(Arc::new(error)))
     }
 
-    /// Take away what has ended. How long it is until the next lease ends, if there is one: to be
+    /// Takes away what has ended. How long it is until the next lease ends, if there is one: to be
     /// called again then. Whatever happens, nothing that has ended can be read, and its space is
     /// found when somebody allocates; this gives it back to the file system.
     pub fn sweep(&self) -> Option<Duration> {
         let now = self.shared.sweep();
-        let books = self.shared.books();
-        let next = books.ledger.next_end().map(|ends| ends.since(now));
-        let waits = !books.doubtful.is_empty() || !books.stuck.is_empty();
+        let leases = self.shared.leases();
+        let next = leases.ledger.next_end().map(|ends| ends.since(now));
+        let waits = !leases.doubtful.is_empty() || !leases.stuck.is_empty();
         let look = waits.then_some(clock::LOOK);
         next.into_iter().chain(look).min()
     }
 
     /// What is given and what is left.
-    pub fn room(&self) -> Room {
+    pub fn usage(&self) -> DepotUsage {
         self.shared.sweep();
         let disk_has = self.shared.disk_free_bytes();
-        let books = self.shared.books();
-        Room {
-            disk_taken_bytes: books.ledger.taken_bytes(Medium::Disk),
-            disk_free_bytes: books.ledger.free_bytes(Medium::Disk).min(disk_has),
-            memory_taken_bytes: books.ledger.taken_bytes(Medium::Memory),
-            memory_free_bytes: books.ledger.free_bytes(Medium::Memory),
-            allocations: books.ledger.count(),
+        let leases = self.shared.leases();
+        DepotUsage {
+            disk_taken_bytes: leases.ledger.taken_bytes(Medium::Disk),
+            disk_free_bytes: leases.ledger.free_bytes(Medium::Disk).min(disk_has),
+            memory_taken_bytes: leases.ledger.taken_bytes(Medium::Memory),
+            memory_free_bytes: leases.ledger.free_bytes(Medium::Memory),
+            allocations: leases.ledger.count(),
         }
     }
 
     fn find(&self, capability: &Capability, wanted: Right) -> Option<(Arc<Lease>, LeaseId)> {
         let now = self.shared.clock.now().since_boot;
-        let books = self.shared.books();
-        let (id, right, entry) = books.ledger.find(&capability.mark(), now)?;
+        let leases = self.shared.leases();
+        let (id, right, entry) = leases.ledger.find(&capability.hash(), now)?;
         (right == wanted).then(|| (Arc::clone(&entry.lease), id))
     }
 }
 
 impl Shared {
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn leases(&self) -> MutexGuard<'_, LeaseTable> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes that the disk has; beyond all measure if there is none, or if it does not tell.
     fn disk_free_bytes(&self) -> u64 {
-        self.place.as_ref().and_then(open::Place::free_bytes).unwrap_or(u64::MAX)
+        self.folder.as_ref().and_then(open::Folder::free_bytes).unwrap_or(u64::MAX)
     }
 
     /// The names of an allocation's files.
     pub(crate) fn names(&self, id: LeaseId) -> io::Result<Names> {
-        let place = self.place.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        Ok(place.names(id))
+        let folder = self.folder.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok(folder.names(id))
     }
 
-    /// Settle what is in doubt and can be by now.
+    /// Settles what is in doubt and can be by now.
     fn settle(&self, now: &Moment) {
-        let mut books = self.books();
-        for doubtful in std::mem::take(&mut books.doubtful) {
+        let mut leases = self.leases();
+        for doubtful in std::mem::take(&mut leases.doubtful) {
             let left = doubtful.term.left(now);
             let id = doubtful.lease.id;
             if !left.is_zero() {
                 let ends = now.since_boot + left;
                 doubtful.lease.revive(ends);
-                books.ledger.ends_at(id, ends);
+                leases.ledger.ends_at(id, ends);
             } else if now.since_boot >= doubtful.until {
-                books.ledger.ends_at(id, doubtful.lease.ends());
+                leases.ledger.ends_at(id, doubtful.lease.ends());
             } else {
-                books.doubtful.push(doubtful);
+                leases.doubtful.push(doubtful);
             }
         }
     }
 
-    /// Take away what has ended by now, which is returned.
+    /// Takes away what has ended by now, which is returned.
     fn sweep(&self) -> swath_model::Time {
         let moment = self.clock.now();
         self.settle(&moment);
         let now = moment.since_boot;
         let (stuck, ended) = {
-            let mut books = self.books();
-            let stuck = std::mem::take(&mut books.stuck);
+            let mut leases = self.leases();
+            let stuck = std::mem::take(&mut leases.stuck);
             let mut ended = Vec::new();
-            while let Some((_, entry)) = books.ledger.take_ended(now) {
+            while let Some((_, entry)) = leases.ledger.take_ended(now) {
                 ended.push(entry);
             }
-            books.ending += stuck.len() + ended.len();
+            leases.ending += stuck.len() + ended.len();
             (stuck, ended)
         };
         let mut left = self.end(stuck);
@@ -428,17 +422,12 @@ impl Shared {
             tracing::warn!(%error, lease = %id, "a lease that has ended could not be removed");
         }
         left.extend(new);
-        self.books().stuck.extend(left.into_iter().map(|(entry, _)| entry));
+        self.leases().stuck.extend(left.into_iter().map(|(entry, _)| entry));
         now
     }
 
-    /// The same of one: what it could not be done with.
-    fn end_one(&self, entry: Entry<Arc<Lease>>) -> Option<(Entry<Arc<Lease>>, Unended)> {
-        self.end(vec![entry]).pop()
-    }
-
-    /// Take away allocations that were taken out of the books, and give their space back once no power
-    /// loss brings them back. Those that it could not be done with: they are still promised.
+    /// Takes away allocations that were taken out of the leases, and gives their space back once no
+    /// power loss brings them back. Those that it could not be done with: they are still promised.
     fn end(&self, entries: Vec<Entry<Arc<Lease>>>) -> Vec<(Entry<Arc<Lease>>, Unended)> {
         if entries.is_empty() {
             return Vec::new();
@@ -471,12 +460,12 @@ impl Shared {
                 }
             }
         }
-        let mut books = self.books();
-        books.ending -= count;
+        let mut leases = self.leases();
+        leases.ending -= count;
         for entry in free {
-            books.ledger.give_back(entry.medium, entry.bytes);
+            leases.ledger.give_back(entry.medium, entry.bytes);
         }
-        drop(books);
+        drop(leases);
         self.given_back.notify_all();
         left
     }

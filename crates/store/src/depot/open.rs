@@ -1,10 +1,10 @@
-//! Opening a depot: what an earlier run has promised is promised still.
+//! Opens a depot and restores the leases of earlier runs.
 //!
 //! The folder has a lock, `leases` with two files for each allocation (`ID.data`, and the journal
-//! `ID.lease`, without which the other means nothing), and `damaged`, where a file goes that cannot
-//! be believed: there it stays, counted as taken, until somebody removes it.
+//! `ID.lease`, without which the other means nothing), and `damaged`, for files that cannot be
+//! trusted: they stay there, counted as taken, until somebody removes them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use std::time::{Duration, SystemTime};
 use swath_model::Range;
 
 use super::allocate::SIZE_BYTES_MAX;
-use super::capability::{LeaseId, Mark};
+use super::capability::{CapabilityHash, LeaseId};
 use super::clock::{Clock, GRACE, Moment, SystemClock};
 use super::contents::Contents;
 use super::lease::{Lease, remove};
 use super::ledger::{Entry, Ledger, Limits, Medium, Space};
-use super::{Books, Depot, DepotOptions, Doubtful, Shared};
+use super::{Depot, DepotOptions, Doubtful, LeaseTable, Shared};
 use crate::journal::{JournalFile, Recovery, recover};
 use crate::names::Names;
 use crate::steps::{Steps, SystemSteps};
 use crate::sys;
 
 /// Where a depot's files lie.
-pub(crate) struct Place {
+pub(crate) struct Folder {
     pub(super) leases: PathBuf,
     damaged: PathBuf,
     lock: File,
@@ -94,7 +94,7 @@ pub enum OpenError {
 }
 
 impl Depot {
-    /// Open the depot, and make it if it is new.
+    /// Opens the depot, and makes it if it is new.
     ///
     /// # Errors
     /// See [`OpenError`]. A damaged allocation is no error: it is set aside and named.
@@ -103,9 +103,6 @@ impl Depot {
     }
 
     /// As [`Depot::open`], by another clock.
-    ///
-    /// # Errors
-    /// As there.
     pub fn open_at(
         options: DepotOptions,
         clock: Arc<dyn Clock>,
@@ -118,39 +115,39 @@ impl Depot {
         clock: Arc<dyn Clock>,
         steps: Arc<dyn Steps>,
     ) -> Result<(Depot, Found), OpenError> {
-        let place = options.folder.as_deref();
-        let place = place.map(|folder| Place::open(folder, steps.as_ref())).transpose()?;
+        let folder = options.folder.as_deref();
+        let folder = folder.map(|folder| Folder::open(folder, steps.as_ref())).transpose()?;
         let limits = Limits {
-            disk_bytes: if place.is_some() { options.size_bytes } else { 0 },
+            disk_bytes: if folder.is_some() { options.size_bytes } else { 0 },
             memory_bytes: options.memory_bytes,
             length_max: options.length_max,
             leases_max: options.leases_max,
         };
         let mut found = Found::default();
         let (stuck, doubtful) = (Vec::new(), Vec::new());
-        let mut books = Books { ledger: Ledger::new(limits), ending: 0, stuck, doubtful };
+        let mut leases = LeaseTable { ledger: Ledger::new(limits), ending: 0, stuck, doubtful };
         let mut pieces = 0;
-        if let Some(place) = &place {
+        if let Some(folder) = &folder {
             let mut recovery = Recover {
-                place,
+                folder,
                 steps: steps.as_ref(),
                 now: clock.now(),
                 found: &mut found,
-                books: &mut books,
+                leases: &mut leases,
                 pieces: &mut pieces,
                 written_ms: 0,
             };
             recovery
                 .all()
-                .map_err(|source| OpenError::Io { path: place.leases.clone(), source })?;
+                .map_err(|source| OpenError::Io { path: folder.leases.clone(), source })?;
         }
-        found.allocations = books.ledger.count() - books.doubtful.len();
+        found.allocations = leases.ledger.count() - leases.doubtful.len();
         let shared = Shared {
             options,
-            place,
+            folder,
             clock,
             steps,
-            ledger: Mutex::new(books),
+            ledger: Mutex::new(leases),
             given_back: Condvar::new(),
             pieces: AtomicUsize::new(pieces),
             lost: AtomicUsize::new(0),
@@ -159,8 +156,8 @@ impl Depot {
     }
 }
 
-impl Place {
-    fn open(folder: &Path, steps: &dyn Steps) -> Result<Place, OpenError> {
+impl Folder {
+    fn open(folder: &Path, steps: &dyn Steps) -> Result<Folder, OpenError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |source| OpenError::Io { path, source }
@@ -182,14 +179,9 @@ impl Place {
             }
         }
         let path = folder.join("lock");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        let lock = options.open(&path).map_err(at(&path))?;
-        if !sys::try_lock(&lock).map_err(at(&path))? {
-            return Err(OpenError::Locked(folder.to_owned()));
-        }
-        Ok(Place { leases, damaged, lock })
+        let lock = sys::lock_file(&path).map_err(at(&path))?;
+        let lock = lock.ok_or_else(|| OpenError::Locked(folder.to_owned()))?;
+        Ok(Folder { leases, damaged, lock })
     }
 
     /// Bytes that its disk has for us, if that can be told.
@@ -213,11 +205,11 @@ impl Place {
 
 /// Takes over what lies in the folder.
 struct Recover<'a> {
-    place: &'a Place,
+    folder: &'a Folder,
     steps: &'a dyn Steps,
     now: Moment,
     found: &'a mut Found,
-    books: &'a mut Books,
+    leases: &'a mut LeaseTable,
     pieces: &'a mut usize,
     /// When something was written here last, by the wall clock, in milliseconds since 1970.
     written_ms: u64,
@@ -225,17 +217,17 @@ struct Recover<'a> {
 
 impl Recover<'_> {
     fn all(&mut self) -> io::Result<()> {
-        for entry in std::fs::read_dir(&self.place.damaged)? {
-            self.books.ledger.occupy(space_of(&entry?.path()));
+        for entry in std::fs::read_dir(&self.folder.damaged)? {
+            self.leases.ledger.occupy(space_of(&entry?.path()));
         }
         let mut without_lease = Vec::new();
-        for entry in std::fs::read_dir(&self.place.leases)? {
+        for entry in std::fs::read_dir(&self.folder.leases)? {
             let name = entry?.file_name();
             let Some((id, end)) = name.to_str().and_then(|name| name.split_once('.')) else {
                 continue;
             };
             let Some(id) = LeaseId::of(id) else { continue };
-            let names = self.place.names(id);
+            let names = self.folder.names(id);
             match end {
                 "lease" => self.one(id, &names)?,
                 // A journal that was being rewritten: the old one has the name.
@@ -245,7 +237,7 @@ impl Recover<'_> {
             }
         }
         let by = Duration::from_millis(self.now.wall_ms.saturating_sub(self.written_ms));
-        let ended = self.books.doubtful.len();
+        let ended = self.leases.doubtful.len();
         if ended > 0 && by > AHEAD {
             self.found.notes.push(Note::Ahead { by, ended });
         }
@@ -257,9 +249,7 @@ impl Recover<'_> {
     }
 
     fn one(&mut self, id: LeaseId, names: &Names) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        let file = options.open(&names.journal)?;
+        let file = sys::no_follow().read(true).write(true).open(&names.journal)?;
         let recovered = recover::<Contents>(BufReader::with_capacity(READ_BYTES, &file));
         let (contents, chain, valid_bytes, dropped_bytes) = match recovered {
             Ok(Recovery::Journal { state, chain, valid_bytes, dropped_bytes })
@@ -271,13 +261,13 @@ impl Recover<'_> {
             _ => return self.without_grant(id, names),
         };
         let Some(grant) = &contents.grant else { return self.without_grant(id, names) };
-        let (term, marks) = (grant.term, grant.marks);
+        let (term, hashes) = (grant.term, grant.hashes);
         let left = term.left(&self.now);
         self.written_ms = self.written_ms.max(term.from.wall_ms).max(modified_ms(&file));
         if left.is_zero() {
             self.found.ended += 1;
             if term.is_counted(&self.now) {
-                return self.over(names, &marks);
+                return self.over(names, &hashes);
             }
         }
         let layout = contents.layout();
@@ -288,10 +278,10 @@ impl Recover<'_> {
         // Nothing is lost where nothing was stored.
         let has_data =
             has_data || (contents.held.is_empty() && remake(self.steps, names, &contents).is_ok());
-        let known = marks.iter().any(|mark| self.books.ledger.knows(mark));
+        let known = hashes.iter().any(|hash| self.leases.ledger.knows(hash));
         if !has_data || known {
             return match left.is_zero() {
-                true => self.over(names, &marks),
+                true => self.over(names, &hashes),
                 false => self.set_aside(id, names),
             };
         }
@@ -306,20 +296,20 @@ impl Recover<'_> {
         let ends = self.now.since_boot + left;
         let lease = Arc::new(Lease::on_disk(id, ends, contents, journal.end()));
         let bytes = lease.taken_bytes();
-        let entry = Entry { medium: Medium::Disk, bytes, ends, marks, lease: Arc::clone(&lease) };
+        let entry = Entry { medium: Medium::Disk, bytes, ends, hashes, lease: Arc::clone(&lease) };
         if left.is_zero() {
             let until = self.now.since_boot + GRACE;
-            self.books.doubtful.push(Doubtful { lease, term, until });
-            self.books.ledger.resume_doubtful(id, entry);
+            self.leases.doubtful.push(Doubtful { lease, term, until });
+            self.leases.ledger.resume_doubtful(id, entry);
         } else {
-            self.books.ledger.resume(id, entry);
+            self.leases.ledger.resume(id, entry);
         }
         Ok(())
     }
 
-    /// Take away what has ended.
-    fn over(&mut self, names: &Names, marks: &[Mark; 3]) -> io::Result<()> {
-        self.books.ledger.note_ended(marks);
+    /// Takes away what has ended.
+    fn over(&mut self, names: &Names, hashes: &[CapabilityHash; 3]) -> io::Result<()> {
+        self.leases.ledger.note_ended(hashes);
         remove(self.steps, &names.journal)?;
         remove(self.steps, &names.part)
     }
@@ -341,14 +331,14 @@ impl Recover<'_> {
     }
 
     fn set_aside(&mut self, id: LeaseId, names: &Names) -> io::Result<()> {
-        let path = self.place.damaged.join(id.to_string());
+        let path = self.folder.damaged.join(id.to_string());
         for (from, end) in [(&names.journal, "lease"), (&names.part, "data")] {
             let to = path.with_extension(end);
             match self.steps.rename(from, &to, true) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            self.books.ledger.occupy(space_of(&to));
+            self.leases.ledger.occupy(space_of(&to));
         }
         self.found.notes.push(Note::SetAside { id, path });
         Ok(())
@@ -360,13 +350,11 @@ fn is_possible(contents: &Contents) -> bool {
     (1..=SIZE_BYTES_MAX).contains(&contents.layout().size_bytes)
 }
 
-/// Make the file of an allocation that has nothing stored, and has none or not all of it.
+/// Makes the file of an allocation that has nothing stored, and has none or not all of it.
 fn remake(steps: &dyn Steps, names: &Names, contents: &Contents) -> io::Result<()> {
     let layout = contents.layout();
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    let file = options.open(&names.part)?;
+    let mut options = sys::no_follow();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&names.part)?;
     if contents.space() == Space::Reserved {
         match sys::reserve(&file, 0, layout.file_bytes()) {
             Err(error) if !sys::is_unsupported(&error) => return Err(error),
@@ -380,9 +368,7 @@ fn remake(steps: &dyn Steps, names: &Names, contents: &Contents) -> io::Result<(
 /// What was written and never acknowledged takes no space any more, where the file system can do
 /// that: nobody has counted it.
 fn give_back_unstored(names: &Names, contents: &Contents) {
-    let mut options = OpenOptions::new();
-    options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    let Ok(file) = options.open(&names.part) else { return };
+    let Ok(file) = sys::no_follow().write(true).open(&names.part) else { return };
     let layout = contents.layout();
     let all = layout.blocks_of(Range::new(0, layout.size_bytes));
     for gap in contents.covered().gaps_within(all) {

@@ -1,4 +1,4 @@
-//! Reading what is stored: for a server that hands a descriptor to the kernel, or into memory.
+//! Reads stored bytes: as a descriptor for the kernel, or into memory.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,26 +11,26 @@ use swath_model::{Range, RangeSet};
 use super::Shared;
 use super::check::{Which, check};
 use super::lease::Lease;
-use crate::sealed_file::SealedFile;
+use crate::hashed_file::HashedFile;
 
 /// Reads one allocation for as long as its lease runs.
 pub struct Reader {
     depot: Arc<Shared>,
     lease: Arc<Lease>,
-    file: Arc<SealedFile>,
+    file: Arc<HashedFile>,
 }
 
-/// Stored bytes as a part of an open file, to be sent by `sendfile` or read at `place`.
+/// Stored bytes as a part of an open file, to be sent by `sendfile` or read at `position`.
 ///
 /// If the lease ends while it is being sent, the file is empty from that moment on: what is read of
 /// it is right or missing, never wrong. So whoever finds it short asks the reader again, and is told.
 #[derive(Clone, Debug)]
 pub struct Part {
-    file: Arc<SealedFile>,
+    file: Arc<HashedFile>,
     /// The bytes of the allocation.
     pub range: Range,
     /// Where in the file they begin.
-    pub place: u64,
+    pub position: u64,
 }
 
 impl AsFd for Part {
@@ -102,9 +102,6 @@ impl Reader {
     /// The stored bytes from the beginning of `range` on, as far as they can be had at once: up to
     /// its end, the first byte that is not stored, or some MiB. Each group is checked when it is
     /// read first, see the module's head.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn part(&self, range: Range) -> Result<Part, ReadError> {
         self.must_live()?;
         let size_bytes = self.size_bytes();
@@ -130,13 +127,14 @@ impl Reader {
             Some(damaged) => Range::new(wanted.start, damaged.start),
             None => wanted,
         };
-        Ok(Part { file: Arc::clone(&self.file), range, place: self.file.place_of(range.start) })
+        Ok(Part {
+            file: Arc::clone(&self.file),
+            range,
+            position: self.file.position_of(range.start),
+        })
     }
 
-    /// Read stored bytes from `offset` on into `bytes`: how many, at least one.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
+    /// Reads stored bytes from `offset` on into `bytes`: how many, at least one.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, ReadError> {
         if bytes.is_empty() {
             return Ok(0);
@@ -150,7 +148,7 @@ impl Reader {
         Ok(count)
     }
 
-    /// Hash everything stored of `range` now, whatever was checked before: what does not fit any
+    /// Hashs everything stored of `range` now, whatever was checked before: what does not fit any
     /// more. It is not held from then on, and can be stored again.
     ///
     /// # Errors

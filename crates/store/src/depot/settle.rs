@@ -1,7 +1,8 @@
-//! From what was written to what is said of it: pieces become whole groups, many pieces fewer ones.
+//! Turns written pieces into facts for the journal: pieces become whole groups, many pieces fewer
+//! ones.
 //!
-//! What a group hash is made of anew is read back and held against the older group hashes first, so that damage
-//! is never sealed in.
+//! Bytes that get a new hash are read back and checked against their old hashes first, so that a
+//! new hash never hides damage.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +13,7 @@ use swath_model::{Range, RangeSet};
 
 use super::contents::Fact;
 use super::lease::{Book, Fault};
-use crate::sealed_file::{GroupHash, SealedFile, Sealer};
+use crate::hashed_file::{GroupHash, HashedFile, PieceHasher};
 
 /// What one writer has written.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ impl Parts {
 
 /// The facts that come of `parts`; the group hashes of groups that become whole are written.
 pub(crate) fn settle<B: DerefMut<Target = Book>>(
-    file: &SealedFile,
+    file: &HashedFile,
     book: impl Fn() -> B,
     parts: &[&Parts],
 ) -> Result<Vec<Fact>, Fault> {
@@ -63,12 +64,12 @@ pub(crate) fn settle<B: DerefMut<Target = Book>>(
         }
         for run in runs {
             match merge(file, run).map_err(|error| Fault::Io(Arc::new(error)))? {
-                Merged::Sealed(range, group_hash) if range == group => {
+                Merged::Hashed(range, group_hash) if range == group => {
                     file.write_group_hash(start, &group_hash)
                         .map_err(|error| Fault::Io(Arc::new(error)))?;
                     whole.insert(range);
                 }
-                Merged::Sealed(range, group_hash) => facts.push(Fact::Piece { range, group_hash }),
+                Merged::Hashed(range, group_hash) => facts.push(Fact::Piece { range, group_hash }),
                 Merged::Damaged(piece) if piece.is_new => {
                     let error = io::Error::other("what was written reads as something else");
                     return Err(Fault::Lost(Arc::new(error)));
@@ -100,31 +101,31 @@ fn runs_of(pieces: &[Piece]) -> Vec<&[Piece]> {
 }
 
 enum Merged<'a> {
-    Sealed(Range, GroupHash),
+    Hashed(Range, GroupHash),
     Damaged(&'a Piece),
 }
 
 /// One seal for pieces that lie end to end, if all of them are right.
-fn merge<'a>(file: &SealedFile, run: &'a [Piece]) -> io::Result<Merged<'a>> {
+fn merge<'a>(file: &HashedFile, run: &'a [Piece]) -> io::Result<Merged<'a>> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let range = Range::new(first.range.start, last.range.end);
     if run.len() == 1 {
-        return Ok(Merged::Sealed(range, first.group_hash));
+        return Ok(Merged::Hashed(range, first.group_hash));
     }
     let mut bytes = vec![0; range.len() as usize];
     file.read(range.start, &mut bytes)?;
-    let mut all = Sealer::new(range.start);
+    let mut all = PieceHasher::new(range.start);
     for piece in run {
         let from = (piece.range.start - range.start) as usize;
         let bytes = &bytes[from..from + piece.range.len() as usize];
-        if crate::sealed_file::group_hash_of(piece.range.start, bytes) != piece.group_hash {
+        if crate::hashed_file::group_hash_of(piece.range.start, bytes) != piece.group_hash {
             return Ok(Merged::Damaged(piece));
         }
         all.update(bytes);
     }
-    Ok(Merged::Sealed(range, all.seal()))
+    Ok(Merged::Hashed(range, all.finish()))
 }
 
 /// So many pieces more than gaps between them are worth reading the group again.

@@ -1,8 +1,8 @@
-//! Storing: bytes come one after the other from some offset on, and are acknowledged by `commit`.
+//! Stores bytes from an offset on; `commit` acknowledges them.
 //!
-//! A byte that is held stays as it is: the same byte again is taken, another one is refused, so
-//! that nobody changes what others have read. What a writer has written and not committed is its
-//! own until it commits or is dropped; others are told that somebody is busy there.
+//! A held byte stays as it is: the same byte is accepted again, another one is refused, so nobody
+//! can change what others have read. Uncommitted bytes belong to their writer until it commits or
+//! is dropped; others learn that the range is busy.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::check::{Which, check};
 use super::lease::{Fault, Lease};
 use super::ledger::Refusal;
 use super::settle::Parts;
-use crate::sealed_file::{SealedFile, Sealer, is_unreadable};
+use crate::hashed_file::{HashedFile, PieceHasher, is_unreadable};
 use crate::sys;
 
 /// Stores bytes from one offset on. Dropped without a commit, what came since the last one is
@@ -24,10 +24,10 @@ use crate::sys;
 pub struct Writer {
     depot: Arc<Shared>,
     lease: Arc<Lease>,
-    file: Arc<SealedFile>,
+    file: Arc<HashedFile>,
     at: u64,
     /// The piece that is being written.
-    run: Option<(u64, Sealer)>,
+    run: Option<(u64, PieceHasher)>,
     parts: Parts,
     epoch: u32,
     written_back: u64,
@@ -109,11 +109,8 @@ impl Writer {
         self.lease.layout.size_bytes
     }
 
-    /// Write the next bytes. They are held once a later [`Writer::commit`] has returned. After an
+    /// Writes the next bytes. They are held once a later [`Writer::commit`] has returned. After an
     /// error those before [`Writer::offset`] can still be committed.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         let range = Range::of_len(self.at, bytes.len() as u64);
         let size_bytes = self.size_bytes();
@@ -143,7 +140,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Make everything written so far durable. When this returns, it is held: it survives `kill -9`
+    /// Makes everything written so far durable. When this returns, it is held: it survives `kill -9`
     /// and power loss, and can be read. In memory it is held at once, and lost with the program.
     /// Returns [`Writer::offset`].
     ///
@@ -209,7 +206,7 @@ impl Writer {
         Ok((gap, false))
     }
 
-    /// Write bytes that were claimed.
+    /// Writes bytes that were claimed.
     fn put(&mut self, part: Range, bytes: &[u8]) -> Result<(), StoreError> {
         if let Err(error) = self.file.write(part.start, bytes) {
             self.lease.book().writing.remove(part);
@@ -225,8 +222,9 @@ impl Writer {
             self.lease.book().writing.remove(part);
             return Err(StoreError::Ended);
         }
-        let (_, sealer) = self.run.get_or_insert_with(|| (part.start, Sealer::new(part.start)));
-        sealer.update(bytes);
+        let (_, hasher) =
+            self.run.get_or_insert_with(|| (part.start, PieceHasher::new(part.start)));
+        hasher.update(bytes);
         self.at = part.end;
         if self.at >= self.written_back + WRITE_BACK_BYTES {
             self.file.begin_write_back(Range::new(self.written_back, self.at));
@@ -241,22 +239,22 @@ impl Writer {
     /// The piece that is being written ends where we are. With an error it is dropped, and we are at
     /// its beginning again.
     fn end_run(&mut self) -> Result<(), StoreError> {
-        let Some((start, sealer)) = self.run.take() else { return Ok(()) };
+        let Some((start, hasher)) = self.run.take() else { return Ok(()) };
         let range = Range::new(start, self.at);
         if self.lease.layout.is_whole(range) {
-            if let Err(error) = self.file.write_group_hash(start, &sealer.seal()) {
+            if let Err(error) = self.file.write_group_hash(start, &hasher.finish()) {
                 self.lease.book().writing.remove(range);
                 self.at = start;
                 return Err(io_error(&self.lease, &self.depot, error));
             }
             self.parts.whole.insert(range);
         } else {
-            self.parts.pieces.push((range, sealer.seal()));
+            self.parts.pieces.push((range, hasher.finish()));
         }
         Ok(())
     }
 
-    /// Hold `bytes` against what is held at `part`, and go on behind it. False if that turns out to
+    /// Holds `bytes` against what is held at `part`, and goes on behind it. False if that turns out to
     /// be damaged.
     fn compare(&mut self, part: Range, bytes: &[u8]) -> Result<bool, StoreError> {
         let mut held = vec![0; bytes.len()];

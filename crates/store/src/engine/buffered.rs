@@ -23,7 +23,7 @@ struct State {
 }
 
 impl BufferedQueue {
-    /// Put `job` at the end of its file's queue.
+    /// Puts `job` at the end of its file's queue.
     pub(crate) fn submit(job: Job, workers: &Workers, meter: &Arc<Meter>) {
         let file = Arc::clone(&job.file);
         {
@@ -80,7 +80,7 @@ impl BufferedQueue {
         }
     }
 
-    /// Keep the device busy from early on, so that the sync at a commit finds little to do.
+    /// Keeps the device busy from early on, so that the sync at a commit finds little to do.
     fn push_on(file: &DataFile, start: u64, end: u64) {
         let mut state = file.buffered.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.unpushed_bytes < PUSH_BYTES {

@@ -55,7 +55,7 @@ pub(crate) enum Turn {
 }
 
 impl Job {
-    /// Take the outcome of one system call into account. `Some` if the job is over.
+    /// Takes the outcome of one system call into account. `Some` if the job is over.
     fn moved(&mut self, outcome: io::Result<usize>) -> Option<io::Result<usize>> {
         match outcome {
             Ok(0) if self.direction == Direction::Read => Some(Ok(self.done)),
@@ -72,7 +72,7 @@ impl Job {
         }
     }
 
-    /// Answer and give everything back.
+    /// Answers and gives everything back.
     fn finish(self, outcome: io::Result<usize>, meter: &Meter) {
         meter.end(self.direction, *outcome.as_ref().unwrap_or(&0));
         let Job { buffer, answer, file, turn, .. } = self;
@@ -81,7 +81,7 @@ impl Job {
         let _ = answer.send((buffer, outcome));
     }
 
-    /// Do it here and now with ordinary system calls on `fd`.
+    /// Does it here and now with ordinary system calls on `fd`.
     fn run(&mut self, fd: i32) -> io::Result<usize> {
         let mut pauses = 0;
         loop {
@@ -123,7 +123,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Begin a direct job. Only for files with a direct descriptor.
+    /// Begins a direct job. Only for files with a direct descriptor.
     pub(crate) fn submit(&self, job: Job, meter: &Meter) {
         match self {
             Engine::Ring(ring) => ring.submit(job),

@@ -10,20 +10,19 @@
 //! all later jobs are done by threads, or by the ring's own thread where there can be no others.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use swath_model::Pool;
 use swath_model::pool::SPAN_MAX;
 
 use super::{Direction, Job, Threads};
 use crate::stats::Meter;
-use crate::sys;
 
 /// The ring's thread and its queue. Dropping it waits for all jobs.
 pub(crate) struct Ring {
@@ -37,7 +36,7 @@ struct Shared {
     asleep: AtomicBool,
     /// The kernel turned a job away, and jobs are done without it since.
     left: AtomicBool,
-    wake: File,
+    wake: OwnedFd,
 }
 
 #[derive(Default)]
@@ -47,7 +46,7 @@ struct Queue {
 }
 
 impl Ring {
-    /// Start the thread; fails where the kernel has or allows no io_uring.
+    /// Starts the thread; fails where the kernel has or allows no io_uring.
     ///
     /// `threads` take its place if the kernel cannot run jobs.
     pub(crate) fn start(
@@ -56,10 +55,7 @@ impl Ring {
         threads: usize,
         meter: Arc<Meter>,
     ) -> io::Result<Ring> {
-        // SAFETY: a plain system call that makes a new descriptor.
-        let fd = sys::check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: the descriptor is new and owned by nobody else.
-        let wake = unsafe { File::from_raw_fd(fd) };
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             asleep: AtomicBool::new(false),
@@ -120,27 +116,21 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Make the event descriptor quiet again.
+    /// Makes the event descriptor quiet again.
     fn clear_wake(&self) {
-        let mut counter = 0u64;
-        // SAFETY: reads eight bytes into a live integer from a descriptor that `self` keeps open.
-        unsafe { libc::read(self.wake.as_raw_fd(), (&raw mut counter).cast(), 8) };
+        let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
     }
 
-    /// Wait until the event descriptor is written to.
+    /// Waits until the event descriptor is written to.
     fn sleep(&self) {
-        let mut watched =
-            libc::pollfd { fd: self.wake.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one live structure; a signal only makes the caller look again.
-        unsafe { libc::poll(&raw mut watched, 1, -1) };
+        // A signal only makes the caller look again.
+        let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], None);
         self.clear_wake();
     }
 
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            let one = 1u64.to_ne_bytes();
-            // SAFETY: writes eight bytes from a live array to a descriptor that `self` keeps open.
-            unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
 }
@@ -291,7 +281,7 @@ impl Loop {
         }
     }
 
-    /// Hand a new job to the kernel.
+    /// Hands a new job to the kernel.
     fn begin(&mut self, job: Job) {
         let number = self.free.pop().unwrap_or_else(|| {
             self.jobs.push(None);
@@ -359,7 +349,7 @@ impl Loop {
         }
     }
 
-    /// Have a job done without the kernel's ring, from where it stands.
+    /// Has a job done without the kernel's ring, from where it stands.
     fn do_without(&mut self, mut job: Job) {
         let instead = self.instead.get_or_insert_with(|| {
             self.shared.left.store(true, Ordering::Relaxed);

@@ -22,7 +22,7 @@ struct Shared {
 }
 
 impl Threads {
-    /// Start `count` threads, or as many of them as the system allows; fails if it allows none.
+    /// Starts `count` threads, or as many of them as the system allows; fails if it allows none.
     pub(crate) fn start(count: usize, meter: Arc<Meter>) -> io::Result<Threads> {
         let shared = Arc::new(Shared {
             queue: Mutex::new((VecDeque::new(), false)),

@@ -1,7 +1,7 @@
-//! How the payloads of records are put together and taken apart.
+//! Encoding and decoding of record payloads.
 //!
 //! Integers are little-endian; a text or byte string is a `u32` length and its bytes. Reading
-//! checks every bound: `None` for bytes that end early or that mean nothing.
+//! checks every bound: `None` for bytes that end early or mean nothing.
 
 use swath_model::Range;
 

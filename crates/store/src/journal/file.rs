@@ -1,12 +1,11 @@
 //! The journal's file: created, appended to, rewritten when it has grown too long.
 //!
-//! Always holds: everything before `end_bytes` is durable and believed by recovery; `state` is its
-//! sum. A failed append is cut away again, so that the next one continues the chain. All methods
+//! Always holds: everything before `end_bytes` is durable and accepted by recovery; `state` is its
+//! sum. A failed append is cut off again, so that the next one continues the chain. All methods
 //! block.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 
 use super::frame::{Chain, Opening};
 use super::sum::Sum;
@@ -40,7 +39,7 @@ pub(crate) enum AppendError {
 }
 
 impl JournalFile {
-    /// Create the journal with the state so far as its first records. The name is durable when
+    /// Creates the journal with the state so far as its first records. The name is durable when
     /// this returns.
     pub(crate) fn create<S: Sum>(
         steps: &dyn Steps,
@@ -71,7 +70,7 @@ impl JournalFile {
         Ok(journal)
     }
 
-    /// Go on with a journal that was read: cut what is not believed, append behind it.
+    /// Goes on with a journal that was read: cuts what is not believed, appends behind it.
     pub(crate) fn resume(
         steps: &dyn Steps,
         file: File,
@@ -86,11 +85,10 @@ impl JournalFile {
         Ok(JournalFile { file, end })
     }
 
-    /// Go on with a journal that was closed where it ends.
+    /// Goes on with a journal that was closed where it ends.
     pub(crate) fn reopen(names: &Names, end: JournalEnd) -> io::Result<JournalFile> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        Ok(JournalFile { file: options.open(&names.journal)?, end })
+        let file = sys::no_follow().read(true).write(true).open(&names.journal)?;
+        Ok(JournalFile { file, end })
     }
 
     /// Where it ends now.
@@ -98,7 +96,7 @@ impl JournalFile {
         self.end
     }
 
-    /// Append `records` and make them durable; `state` becomes their sum.
+    /// Appends `records` and makes them durable; `state` becomes their sum.
     pub(crate) fn append<S: Sum>(
         &mut self,
         steps: &dyn Steps,
@@ -119,7 +117,7 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Append `records` and make them durable, for who keeps their sum elsewhere. One that is
+    /// Appends `records` and makes them durable, for who keeps their sum elsewhere. One that is
     /// broken has to be rewritten first.
     pub(crate) fn append_only<S: Sum>(
         &mut self,
@@ -154,7 +152,7 @@ impl JournalFile {
             && self.end.end_bytes / COMPACT_GROWTH > self.end.compact_bytes
     }
 
-    /// Rewrite it if that can be done: it is whole without it, so failing is no failure.
+    /// Rewrites it if that can be done: it is whole without it, so failing is no failure.
     pub(crate) fn shorten<S: Sum>(&mut self, steps: &dyn Steps, names: &Names, state: &S) {
         if let Err(AppendError::Io(error)) = self.compact(steps, names, state) {
             tracing::warn!(%error, journal = %names.journal.display(), "journal could not be shortened");
@@ -162,7 +160,7 @@ impl JournalFile {
         }
     }
 
-    /// Replace the journal by the shortest one that says the same.
+    /// Replaces the journal by the shortest one that says the same.
     pub(crate) fn compact<S: Sum>(
         &mut self,
         steps: &dyn Steps,
@@ -183,7 +181,7 @@ impl JournalFile {
     }
 }
 
-/// Write a new, synced journal of `state` to `path`, whatever was there.
+/// Writes a new, synced journal of `state` to `path`, whatever was there.
 fn write_new<S: Sum>(
     steps: &dyn Steps,
     path: &std::path::Path,
@@ -201,13 +199,7 @@ fn write_new<S: Sum>(
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-        let file = options.open(path)?;
+        let file = sys::no_follow().read(true).write(true).create_new(true).open(path)?;
         // Only a convenience: with it a disk that has become full still takes what comes.
         let _ = sys::reserve(&file, 0, bytes.len() as u64 + state.room_bytes());
         steps.append_journal(&file, 0, &bytes)?;

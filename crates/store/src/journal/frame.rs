@@ -52,7 +52,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Append `record` as the next frame to `out`. False, and nothing appended, if it is larger
+    /// Appends `record` as the next frame to `out`. False, and nothing appended, if it is larger
     /// than [`PAYLOAD_BYTES_MAX`].
     pub(crate) fn append(&mut self, record: &impl Entry, out: &mut Vec<u8>) -> bool {
         let start = out.len();
@@ -106,7 +106,7 @@ pub(crate) enum Recovery<S> {
     },
 }
 
-/// Read a journal. Fails only where reading does; wrong bytes end the believed prefix.
+/// Reads a journal. Fails only where reading does; wrong bytes end the believed prefix.
 pub(crate) fn recover<S: Sum>(mut source: impl Read) -> io::Result<Recovery<S>> {
     let mut opening = [0; OPENING_BYTES];
     let got = read_full(&mut source, &mut opening)?;
@@ -163,7 +163,7 @@ pub(crate) fn recover<S: Sum>(mut source: impl Read) -> io::Result<Recovery<S>> 
     Ok(Recovery::Journal { state: Box::new(state), chain, valid_bytes, dropped_bytes })
 }
 
-/// Fill `out` as far as the source goes.
+/// Fills `out` as far as the source goes.
 fn read_full(source: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < out.len() {

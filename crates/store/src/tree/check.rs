@@ -1,4 +1,4 @@
-//! Whether what lies in a folder is what an index lists; the bytes of files are for others to check.
+//! Checks whether a folder has what an index lists, except the bytes of files.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -8,8 +8,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, StatxFlags, readlinkat, statx};
 use swath_model::index::{Index, Item, Kind, Mtime, XattrSet, Xattrs};
 
+use super::folder_cursor::{Enter, Files, FolderCursor, split};
 use super::root::{Root, file_in};
-use super::trail::{Enter, Files, Trail, split};
 use super::xattrs;
 
 /// What is not as it should be.
@@ -37,19 +37,16 @@ pub enum Wrong {
     Xattrs,
 }
 
-/// Tell what below `folder` is not as the index says, in its order. What the index lists as absent,
+/// Tells what below `folder` is not as the index says, in its order. What the index lists as absent,
 /// and what it does not list, is passed over. Of further names of a file the bytes are compared with
 /// the file's. Blocks.
-///
-/// # Errors
-/// What the system says when the folder is opened.
 pub fn check_entries(
     index: &Index,
     folder: &Path,
     mut take: impl FnMut(Wrong, &[u8]),
 ) -> io::Result<()> {
     let root = Root::open(folder)?;
-    let mut way = Trail::new(&root, Enter::Look);
+    let mut way = FolderCursor::new(&root, Enter::Look);
     let mut firsts = Files::new(&root);
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {

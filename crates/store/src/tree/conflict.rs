@@ -1,4 +1,5 @@
-//! Where the destination has something of another kind than the tree, that no rename replaces.
+//! Finds what at the destination has another kind than in the tree and so cannot be replaced by a
+//! rename.
 
 use std::io;
 
@@ -7,8 +8,8 @@ use rustix::fs::FileType;
 use swath_model::index::{Index, Kind};
 
 use super::filter::Filter;
+use super::folder_cursor::{Enter, FolderCursor, split};
 use super::root::{Root, kind_of};
-use super::trail::{Enter, Trail, split};
 use super::walk::{WalkError, WalkOptions, walk_telling};
 
 /// One such name.
@@ -24,7 +25,7 @@ pub struct Conflict {
     pub is_sheltered: bool,
 }
 
-/// Find them, in the order of the index, which is complete. Of what may be replaced only those are
+/// Finds them, in the order of the index, which is complete. Of what may be replaced only those are
 /// told that hold what takes no part by this filter, or what another copy keeps there. Blocks.
 ///
 /// # Errors
@@ -36,7 +37,7 @@ pub(super) fn conflicts(
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Conflict>, (Vec<u8>, io::Error)> {
     let mut all: Vec<Conflict> = Vec::new();
-    let mut trail = Trail::new(root, Enter::Look);
+    let mut folders = FolderCursor::new(root, Enter::Look);
     // What is to be a folder and is none: nothing of the tree lies below it.
     let mut closed: Option<Vec<u8>> = None;
     let mut cursor = index.cursor();
@@ -48,7 +49,7 @@ pub(super) fn conflicts(
             continue;
         }
         let (above, name) = split(item.path);
-        let mut look = || match trail.to(above)? {
+        let mut look = || match folders.to(above)? {
             Some(folder) => kind_of(folder, name),
             // In a folder that is not there yet nothing can be in the way.
             None => Ok(None),
@@ -76,7 +77,7 @@ pub(super) fn conflicts(
     Ok(all)
 }
 
-/// Mark those that are, or hold, what is left out.
+/// Marks those that are, or hold, what is left out.
 fn shelter(all: &mut [Conflict], root: &Root, filter: &Filter) -> io::Result<()> {
     let options =
         WalkOptions { hard_links: false, filter: filter.clone(), ..WalkOptions::default() };

@@ -1,4 +1,4 @@
-//! Whether a folder has the bytes that a dataset's blocks should have.
+//! Checks whether a folder has the bytes of a dataset's blocks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -14,8 +14,8 @@ use swath_model::digest::blake3_tree::{ChainingValue, GROUP_BYTES, group_value};
 use swath_model::index::{Extent, Index, Kind, Part};
 use swath_model::{Range, RangeSet};
 
+use super::folder_cursor::{Enter, Files, FolderCursor, split};
 use super::root::{Root, size_in};
-use super::trail::{Enter, Files, Trail, split};
 
 /// What lies in a folder, as the virtual file of an index that is complete. Clones are for other
 /// threads; all methods block.
@@ -54,10 +54,7 @@ struct Wanted {
 }
 
 impl Content {
-    /// Look into a folder.
-    ///
-    /// # Errors
-    /// What the system says when it is opened.
+    /// Looks into a folder.
     pub fn open(folder: &Path, index: Arc<RwLock<Index>>) -> io::Result<Content> {
         Ok(Content::below(Root::open(folder)?, index, Arc::default()))
     }
@@ -70,7 +67,7 @@ impl Content {
     /// The numbers of the groups all of whose files are there and have the size that they should.
     pub fn candidates(&self) -> RangeSet {
         let (mut all, mut lacking) = (RangeSet::new(), RangeSet::new());
-        let mut way = Trail::new(&self.root, Enter::Look);
+        let mut way = FolderCursor::new(&self.root, Enter::Look);
         let index = self.index();
         let mut cursor = index.cursor();
         while let Some(item) = cursor.next() {

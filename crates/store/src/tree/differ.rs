@@ -8,8 +8,8 @@ use std::path::Path;
 use swath_model::index::{Entry, Index, IndexError, Item, Kind};
 
 use super::filter::Filter;
+use super::partial::Unchanged;
 use super::root::Root;
-use super::stage::Kept;
 use super::walk::{WalkError, WalkOptions, walk_telling};
 use crate::bits::Bits;
 
@@ -31,19 +31,16 @@ pub enum Change {
     Surplus,
 }
 
-/// Tell how a folder differs from the tree of `index`, which is complete, in the order of an index.
-/// What stays as it is `kept` says, and `links` whether further names of a file are to be such; a
+/// Tells how a folder differs from the tree of `index`, which is complete, in the order of an index.
+/// What stays as it is `unchanged` says, and `links` whether further names of a file are to be such; a
 /// folder that is not there is empty. What the tree lists as absent is no difference, and neither
 /// is what `filter` leaves out or a copy that is not complete keeps, with the folders that hold such.
 /// Blocks.
-///
-/// # Errors
-/// What the system says when the folder is listed.
 pub fn differences(
     index: &Index,
     folder: &Path,
     filter: &Filter,
-    kept: &Kept,
+    unchanged: &Unchanged,
     links: bool,
     mut take: impl FnMut(Change, &[u8]),
 ) -> io::Result<()> {
@@ -79,7 +76,7 @@ pub fn differences(
                 let is_folder = *kind == Kind::Folder;
                 let is_same = match &there {
                     Some(known) if is_folder => known.is_folder,
-                    _ => kept.has(item.number),
+                    _ => unchanged.has(item.number),
                 };
                 if there.is_some_and(|known| known.is_folder != is_folder) {
                     take(Change::InTheWay, item.path);

@@ -1,11 +1,11 @@
-//! Which entries of a tree take part.
+//! Filters: which entries of a tree take part.
 //!
-//! A pattern without `/` (but for one at its end) is for names, wherever they are; one with a `/`
-//! is for paths from the tree's top. One that ends in `/` is for folders alone. `*` and `?` do not
-//! reach over a `/`, `**` does. A folder that matches brings all that lies below it.
+//! A pattern without `/` (except at its end) matches names anywhere; one with a `/` matches paths
+//! from the tree's top. One that ends in `/` matches folders only. `*` and `?` do not match a `/`,
+//! `**` does. A matching folder includes everything below it.
 //!
-//! What an exclusion matches is out. Where there are inclusions, what none of them matches is out
-//! too; folders that lead to something that is in are in.
+//! What an exclusion matches is out. If there are inclusions, what none of them matches is out too,
+//! except folders that lead to something that is in.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -63,10 +63,7 @@ struct Patterns {
 }
 
 impl Filter {
-    /// Take what `include` matches (everything, if that is empty) but for what `exclude` does.
-    ///
-    /// # Errors
-    /// [`FilterError`].
+    /// Takes what `include` matches (everything, if that is empty) but for what `exclude` does.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Filter, FilterError> {
         let all_bytes: usize = include.iter().chain(exclude).map(|text| text.len() + 1).sum();
         if all_bytes > PATTERNS_BYTES_MAX {
@@ -94,7 +91,7 @@ impl Filter {
         &self.exclude.texts
     }
 
-    /// Judge the entry of this path, with all folders that it lies in.
+    /// Judges the entry of this path, with all folders that it lies in.
     pub fn judge_whole(&self, path: &str, is_folder: bool) -> Verdict {
         let mut is_within = false;
         for (end, _) in path.match_indices('/') {
@@ -107,7 +104,7 @@ impl Filter {
         self.judge(path.as_bytes(), is_folder, is_within)
     }
 
-    /// Judge the entry of this path in a folder that takes part; `is_within` if that folder is
+    /// Judges the entry of this path in a folder that takes part; `is_within` if that folder is
     /// [in](Verdict::In) itself.
     pub(super) fn judge(&self, path: &[u8], is_folder: bool, is_within: bool) -> Verdict {
         if self.exclude.has(path, is_folder) {
@@ -195,7 +192,7 @@ mod tests {
         Filter::new(&texts(include), &texts(exclude))
     }
 
-    /// Judge a path as a walk does: from the top down.
+    /// Judges a path as a walk does: from the top down.
     fn is_in(filter: &Filter, path: &str) -> bool {
         let (path, is_folder) =
             path.strip_suffix('/').map_or((path, false), |folder| (folder, true));

@@ -1,7 +1,7 @@
-//! One file that is being received into a folder that nothing leads out of.
+//! One file that is being received into a folder, which it cannot leave.
 //!
-//! Until all of it is there it has no name at all (`O_TMPFILE`), or, on file systems that cannot do
-//! that, one of its own that goes with the value. Then it takes its final name in one step.
+//! Until all of it has arrived it has no name at all (`O_TMPFILE`), or, on file systems without
+//! that, a temporary one. Then it gets its final name in one step.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -15,6 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Root;
+use super::folder_cursor::split;
 use super::root::Links;
 
 /// A file that has no final name yet. Dropped before it has one, nothing of it is left.
@@ -28,16 +29,13 @@ pub struct Incoming {
 }
 
 impl Root {
-    /// Begin to receive a file that is to lie at this path, in a folder that is there already.
+    /// Begins to receive a file that is to lie at this path, in a folder that is there already.
     ///
     /// # Errors
     /// What the system says: `NotFound` without the folder, `FilesystemLoop` for a link on the way,
     /// `InvalidInput` for a path that names no file or has a name of swath's own.
     pub fn receive(&self, path: &[u8]) -> io::Result<Incoming> {
-        let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
-            Some(slash) => (&path[..slash], &path[slash + 1..]),
-            None => (&b""[..], path),
-        };
+        let (above, name) = split(path);
         if !may_be_received(path) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -63,7 +61,7 @@ impl Root {
 /// Whether a file that somebody sends may lie at this path below a root: it names one, and none of
 /// those that swath keeps for itself.
 pub fn may_be_received(path: &[u8]) -> bool {
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let (_, name) = split(path);
     let as_path =
         std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
     !(matches!(name, b"" | b"." | b"..")
@@ -72,13 +70,13 @@ pub fn may_be_received(path: &[u8]) -> bool {
         || leads_into_a_copy(path))
 }
 
-/// Whether a path below a root leads to, or into, a stage or what a copy keeps beside it: there a copy
+/// Whether a path below a root leads to, or into, a partial folder or what a copy keeps beside it: there a copy
 /// writes and nobody else.
 pub fn leads_into_a_copy(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(is_of_a_copy)
 }
 
-/// Whether a name is that of a stage, or of what a copy keeps beside it.
+/// Whether a name is that of a partial folder, or of what a copy keeps beside it.
 fn is_of_a_copy(name: &[u8]) -> bool {
     let ends = [".swath.part", ".swath.index", ".swath.index.new", ".swath.mark", ".swath.moving"];
     super::unfinished::is_own_name(name)
@@ -126,9 +124,6 @@ impl Incoming {
     }
 
     /// What has the name now, links not followed; `None` if nothing has.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn present(&self) -> io::Result<Option<Metadata>> {
         // Opening does nothing to what it is; only its place is wanted.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -153,25 +148,10 @@ impl Incoming {
         // Without a name so far it is reached by its descriptor.
         let own_place = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         if only_new {
+            let (folder, name) = (&self.folder, self.name.as_slice());
             match &self.own_name {
-                Some(own) => {
-                    linkat(
-                        &self.folder,
-                        own.as_slice(),
-                        &self.folder,
-                        self.name.as_slice(),
-                        AtFlags::empty(),
-                    )?;
-                }
-                None => {
-                    linkat(
-                        CWD,
-                        own_place,
-                        &self.folder,
-                        self.name.as_slice(),
-                        AtFlags::SYMLINK_FOLLOW,
-                    )?;
-                }
+                Some(own) => linkat(folder, own.as_slice(), folder, name, AtFlags::empty())?,
+                None => linkat(CWD, own_place, folder, name, AtFlags::SYMLINK_FOLLOW)?,
             }
         } else {
             if self.own_name.is_none() {
@@ -197,7 +177,7 @@ impl Drop for Incoming {
     }
 }
 
-/// Do something with a name that nothing has.
+/// Does something with a name that nothing has.
 fn with_own_name<T>(
     mut make: impl FnMut(&[u8]) -> rustix::io::Result<T>,
 ) -> io::Result<(T, Vec<u8>)> {

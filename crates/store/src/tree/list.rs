@@ -1,4 +1,4 @@
-//! One folder, for those who look at it.
+//! Lists one folder.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! What an index lists, asked for in the order of an index: whoever removes what one index does not
-//! list asks here what another one says of it.
+//! Looks up what an index lists, in the order of an index: before swath removes what one index does
+//! not list, it checks another one here.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::file_kind::FileKind;
 use swath_model::index::{Cursor, Index, Kind};
 
 use super::differ::order;
-use super::stage::{StageError, check_way};
+use super::partial::{PartialError, check_destination};
 
 /// What an index lists. Paths are asked for in ascending order.
 pub struct Lookup<'a> {
@@ -80,14 +80,14 @@ impl<'a> Lookup<'a> {
 /// of `now`, though `first` has it, as far as is known, as it is there. Both are complete. Blocks.
 ///
 /// # Errors
-/// As of [`check_way`], but for what is in the way.
+/// As of [`check_destination`], but for what is in the way.
 pub fn turned(
     first: &Index,
     now: &Index,
     destination: &Path,
-) -> Result<Option<Vec<u8>>, StageError> {
-    let conflicts = match check_way(now, destination, None) {
-        Err(StageError::InTheWay { conflicts, .. }) => conflicts,
+) -> Result<Option<Vec<u8>>, PartialError> {
+    let conflicts = match check_destination(now, destination, None) {
+        Err(PartialError::InTheWay { conflicts, .. }) => conflicts,
         other => return other.map(|()| None),
     };
     let mut before = Lookup::new(first);

@@ -5,18 +5,18 @@ mod conflict;
 mod content;
 mod differ;
 mod filter;
+mod folder_cursor;
 mod incoming;
-mod kept;
+mod kept_index;
 mod list;
 mod lookup;
 mod names;
+mod partial;
 mod rights;
 mod root;
 mod single;
-mod stage;
 mod stat;
 mod surplus;
-mod trail;
 mod unfinished;
 mod walk;
 mod work;
@@ -27,16 +27,17 @@ pub use conflict::Conflict;
 pub use content::Content;
 pub use differ::{Change, differences};
 pub use filter::{Filter, FilterError, Verdict};
+pub use folder_cursor::Files;
 pub use incoming::{Incoming, leads_into_a_copy, may_be_received};
-pub use kept::{Keeper, KeptIndex};
+pub use kept_index::{KeptIndex, KeptIndexWriter};
 pub use list::Listed;
 pub use lookup::{Listing, Lookup, turned};
+pub use partial::{
+    Finished, Halt, PartialError, PartialTree, Preserve, Same, Unchanged, check_destination,
+    check_rights, check_space,
+};
 pub use root::Root;
 pub use single::Single;
-pub use stage::{
-    Finished, Halt, Kept, Preserve, Same, Stage, StageError, check_rights, check_room, check_way,
-};
 pub use surplus::{Removed, Stays, Surplus, removable, remove};
-pub use trail::Files;
 pub use walk::{Unnameable, WalkError, WalkOptions, walk};
 pub use xattrs::XattrLoss;

@@ -20,7 +20,7 @@ struct Spot {
 }
 
 impl Names {
-    /// Read a folder.
+    /// Reads a folder.
     pub fn read(folder: BorrowedFd<'_>) -> rustix::io::Result<Names> {
         let mut names = Names::default();
         let mut buffer = Vec::with_capacity(READ_BYTES);
@@ -55,7 +55,7 @@ impl Names {
         self.spots.binary_search_by(|&spot| name_at(&self.bytes, spot).cmp(name)).is_ok()
     }
 
-    /// Keep those of these places alone.
+    /// Keeps those of these places alone.
     pub fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
         let mut at = 0;
         self.spots.retain(|_| {

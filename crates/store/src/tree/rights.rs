@@ -1,4 +1,4 @@
-//! What this user may do with a folder, before anything depends on it.
+//! Checks what this user may do in a folder, before anything depends on it.
 
 use std::os::fd::BorrowedFd;
 

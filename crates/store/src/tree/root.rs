@@ -1,8 +1,8 @@
-//! A folder that nothing leads out of.
+//! A folder that no path leads out of.
 //!
-//! Every name below it is resolved by the kernel with the order not to leave it (`openat2` with
-//! `RESOLVE_BENEATH`), so that neither `..` nor a link, not even one that is put there in between,
-//! leads elsewhere. Paths may be longer than any system call takes.
+//! The kernel resolves every name below it with the order not to leave it (`openat2` with
+//! `RESOLVE_BENEATH`), so that neither `..` nor a link leads elsewhere, not even one that is
+//! created meanwhile. Paths may be longer than a system call takes.
 
 use std::fs::File;
 use std::io;
@@ -33,7 +33,7 @@ pub(super) enum Links {
 }
 
 impl Root {
-    /// Open a folder. Links that lead to it are followed.
+    /// Opens a folder. Links that lead to it are followed.
     ///
     /// # Errors
     /// What the system says, `NotADirectory` among it.
@@ -44,9 +44,6 @@ impl Root {
     }
 
     /// Returns the numbers of its device and inode, which tell it from all other open folders.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstat(&self.folder)?;
         Ok((stat.st_dev, stat.st_ino))
@@ -66,9 +63,6 @@ impl Root {
     }
 
     /// As [`Root::below`], and folders on the way that are not there are made.
-    ///
-    /// # Errors
-    /// As [`Root::below`].
     pub fn made(&self, path: &[u8]) -> io::Result<Root> {
         let mut root = self.clone();
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -88,15 +82,12 @@ impl Root {
     }
 
     /// A path to it that leads there as long as this value lives, and only in this process.
-    pub fn place(&self) -> std::path::PathBuf {
+    pub fn proc_path(&self) -> std::path::PathBuf {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
     }
 
     /// What the folder itself is like.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn top(&self) -> io::Result<Top> {
         let mask = StatxFlags::MODE | StatxFlags::MTIME;
         Ok(super::stat::top(&statx(&self.folder, c"", AtFlags::EMPTY_PATH, mask)?))
@@ -114,14 +105,11 @@ impl Root {
     }
 
     /// Whether there is a file of this name in it, and no link to one.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn has_file(&self, name: &[u8]) -> io::Result<bool> {
         Ok(kind_of(self.folder.as_fd(), name)? == Some(FileType::RegularFile))
     }
 
-    /// Open a file below it for reading, by its path with `/` between components. No link is
+    /// Opens a file below it for reading, by its path with `/` between components. No link is
     /// followed, and opening never waits (as it would for a pipe without a writer).
     ///
     /// # Errors
@@ -138,12 +126,12 @@ impl Root {
         Ok(File::from(self.reach(path, READ, Links::Follow)?))
     }
 
-    /// Remove all that lies in it. What is mounted there, or whatever else will not go, is an error.
+    /// Removes all that lies in it. What is mounted there, or whatever else will not go, is an error.
     ///
     /// # Errors
     /// What the system says; `Interrupted` if `stop` says so first.
     pub(super) fn empty(&self, stop: &dyn Fn() -> bool) -> io::Result<()> {
-        super::trail::remove_all(self.folder(b"", Links::Refuse)?.as_fd(), stop)
+        super::folder_cursor::remove_all(self.folder(b"", Links::Refuse)?.as_fd(), stop)
     }
 
     /// What lies in it, by name.
@@ -156,7 +144,7 @@ impl Root {
         &self.folder
     }
 
-    /// Open a folder below it for listing; the empty path is the root.
+    /// Opens a folder below it for listing; the empty path is the root.
     pub(super) fn folder(&self, path: &[u8], links: Links) -> rustix::io::Result<OwnedFd> {
         self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY, links)
     }
@@ -186,7 +174,7 @@ impl Root {
     }
 }
 
-/// Open what lies below a folder; the empty path is the folder.
+/// Opens what lies below a folder; the empty path is the folder.
 pub(super) fn open_below(
     folder: BorrowedFd<'_>,
     path: &[u8],
@@ -210,7 +198,7 @@ pub(super) fn open_below(
     Err(Errno::AGAIN)
 }
 
-/// Open a file in a folder for reading, links not followed. It never waits.
+/// Opens a file in a folder for reading, links not followed. It never waits.
 pub(super) fn file_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<File> {
     Ok(File::from(open_below(folder, name, READ, Links::Refuse)?))
 }
@@ -237,26 +225,30 @@ pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<
     }
 }
 
-/// Set the permission bits of what is of this name in a folder, if they are others.
+/// Sets the permission bits of what is of this name in a folder, if they are others.
 pub(super) fn set_mode(folder: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<()> {
     let place = open_below(folder, name, OFlags::PATH, Links::Refuse)?;
     let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)?;
     if u32::from(found.stx_mode) & 0o7777 != mode {
-        super::trail::set_mode_through(&place, mode)?;
+        super::folder_cursor::set_mode_through(&place, mode)?;
     }
     Ok(())
 }
 
-/// Set the time of the last change of what is of this name in a folder, if it is another one.
+/// Sets the time of the last change of what is of this name in a folder, if it is another one.
 pub(super) fn set_mtime(folder: BorrowedFd<'_>, name: &[u8], mtime: Mtime) -> io::Result<()> {
     let here = AtFlags::SYMLINK_NOFOLLOW;
     let found = statx(folder, name, here, StatxFlags::MTIME)?.stx_mtime;
     if (found.tv_sec, found.tv_nsec) != (mtime.seconds, mtime.nanoseconds) {
-        let time = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() };
-        let times = Timestamps { last_access: time, last_modification: time };
-        utimensat(folder, name, &times, here)?;
+        utimensat(folder, name, &times(mtime), here)?;
     }
     Ok(())
+}
+
+/// A time of the last change, which is that of the last access too.
+pub(super) fn times(mtime: Mtime) -> Timestamps {
+    let time = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() };
+    Timestamps { last_access: time, last_modification: time }
 }
 
 /// For kernels before 5.6: component by component, none of which may be a link.

@@ -2,9 +2,9 @@
 
 use swath_model::index::{Absence, Entry, Kind, Xattrs};
 
+use super::folder_cursor::split;
 use super::root::{Links, Root};
 use super::stat::{self, Found};
-use super::trail::split;
 use super::walk::{Unnameable, WalkError, WalkOptions};
 
 /// A file that is a tree of its own.

@@ -1,4 +1,4 @@
-//! What a name in a folder stands for.
+//! Finds out what a name in a folder refers to.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -60,7 +60,7 @@ pub(super) fn absence(error: Errno) -> Absence {
     }
 }
 
-/// Look at `name` in `folder`, whose path below the root is `path`.
+/// Looks at `name` in `folder`, whose path below the root is `path`.
 pub(super) fn look(
     root: &Root,
     folder: impl AsFd,

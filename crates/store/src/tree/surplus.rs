@@ -1,4 +1,4 @@
-//! What a destination has beyond its tree, and how it goes.
+//! What a destination has beyond its tree, and how it is removed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,9 +9,9 @@ use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, unlinkat, utimensat};
 use rustix::io::Errno;
 
 use super::differ::{common, is_below};
+use super::folder_cursor::{Enter, FolderCursor, set_mode_through, split};
 use super::rights;
 use super::root::Root;
-use super::trail::{Enter, Trail, set_mode_through, split};
 
 /// Paths of what is surplus, in the order of an index. Of each only what the next one does not
 /// begin with is kept, so that a deep tree takes little memory.
@@ -25,7 +25,7 @@ pub struct Surplus {
 }
 
 impl Surplus {
-    /// Add one that comes behind all others.
+    /// Adds one that comes behind all others.
     pub fn push(&mut self, path: &[u8]) {
         if self.count > 0 {
             let shared = common(&self.last, path);
@@ -37,7 +37,7 @@ impl Surplus {
         self.count += 1;
     }
 
-    /// Take the last one away.
+    /// Takes the last one away.
     fn pop(&mut self) {
         let (shared, start) = self.before.pop().unwrap_or_default();
         self.last.truncate(shared);
@@ -80,14 +80,14 @@ impl Stays {
     }
 }
 
-/// Remove from a folder what is surplus. Links are removed and not followed. What cannot be removed
+/// Removes from a folder what is surplus. Links are removed and not followed. What cannot be removed
 /// stays, and all else goes.
 ///
 /// # Errors
 /// What the system says of the folder itself, `Interrupted` if `stop` says so first; what went by then
 /// is gone.
 pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> io::Result<Removed> {
-    let mut trail = Trail::new(&Root::open(folder)?, Enter::Look);
+    let mut folders = FolderCursor::new(&Root::open(folder)?, Enter::Look);
     let mut removed = Removed::default();
     // What lies in a folder comes behind it.
     while surplus.count > 0 {
@@ -95,7 +95,7 @@ pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> i
             return Err(io::ErrorKind::Interrupted.into());
         }
         let (above, name) = split(&surplus.last);
-        let one = match trail.to(above) {
+        let one = match folders.to(above) {
             Ok(Some(above)) => remove_one(above, name),
             Ok(None) => Ok(false),
             Err(error) => Err(error),
@@ -110,17 +110,14 @@ pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> i
 }
 
 /// What of it this user may not remove, as far as permissions tell.
-///
-/// # Errors
-/// What the system says of the folder itself.
 pub fn removable(folder: &Path, mut surplus: Surplus) -> io::Result<Stays> {
-    let mut trail = Trail::new(&Root::open(folder)?, Enter::Look);
+    let mut folders = FolderCursor::new(&Root::open(folder)?, Enter::Look);
     let mut stays = Stays::default();
     let mut known: Option<(Vec<u8>, Result<(), Errno>)> = None;
     while surplus.count > 0 {
         let (above, _) = split(&surplus.last);
         if known.as_ref().is_none_or(|(path, _)| path != above) {
-            let may = match trail.to(above) {
+            let may = match folders.to(above) {
                 Ok(Some(folder)) => rights::check(folder, rights::CHANGE),
                 // It is not there, or not known.
                 _ => Ok(()),

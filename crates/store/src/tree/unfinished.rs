@@ -1,8 +1,8 @@
-//! What copies that are not complete keep in a folder, told from what is anybody's own.
+//! Tells what unfinished copies keep in a folder from the user's own files.
 //!
-//! What a copy into a folder keeps within it is known by its names. What a copy keeps beside a folder
-//! that is to be (`X.swath.part`, its journal `X.swath`, …) has names that anybody's files may have:
-//! it is a copy's where the mark beside it is one.
+//! What a copy keeps within its destination has reserved names. What it keeps beside a destination
+//! that does not exist yet (`X.swath.part`, its journal `X.swath`, …) has names that a user's files
+//! may have too: it belongs to a copy if there is a mark beside it.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +11,8 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::FileType;
 
 use super::names::Names;
+use super::partial::is_mark;
 use super::root::{Root, file_in, kind_of};
-use super::stage::is_mark;
 
 /// Whether a name is that of what a copy into a folder keeps in that folder until it is complete.
 pub(super) fn is_own_name(name: &[u8]) -> bool {

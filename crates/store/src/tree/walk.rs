@@ -1,8 +1,8 @@
-//! The walk: a tree, as entries of an index, in the index's order.
+//! Walks a tree and yields the entries of an index, in the index's order.
 //!
-//! Folders and their entries are looked at some way ahead by a few threads; the entries come out
-//! in order. Memory is what lies ahead (some dozens of folders, a few thousand entries of a large
-//! one), the names of the folders that are open, and the files with several names.
+//! A few threads look at folders and their entries some way ahead; the entries come out in order.
+//! Memory is what lies ahead (some dozens of folders, a few thousand entries of a large one), the
+//! names of open folders, and the files with several names.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,11 +16,11 @@ use rustix::io::Errno;
 use swath_model::index::{Absence, Entry, Kind, Mtime, NAME_BYTES_MAX, PATH_BYTES_MAX, Xattrs};
 
 use super::filter::{Filter, Verdict};
+use super::folder_cursor::{FOLDER, up};
 use super::names::Names;
 use super::root::{Links, Root, open_below};
 use super::single::{self, Single};
 use super::stat::{self, FileId, Found};
-use super::trail::{FOLDER, up};
 use super::unfinished::{is_unfinished, may_be_unfinished};
 use super::work::{Queue, Ticket};
 use super::xattrs;
@@ -81,11 +81,8 @@ pub struct Unnameable {
     pub first: Option<Vec<u8>>,
 }
 
-/// Hand every entry below `root` to `take`, in the order of an index. What cannot be read is an
+/// Hands every entry below `root` to `take`, in the order of an index. What cannot be read is an
 /// entry too, of [`Kind::Absent`]; what copies that are not complete keep there is none.
-///
-/// # Errors
-/// [`WalkError`].
 pub fn walk<E>(
     root: &Root,
     options: &WalkOptions,
@@ -354,7 +351,7 @@ impl Walk {
         [&self.path[..path_bytes], separator, name].concat()
     }
 
-    /// Hand over the open folders that were held back.
+    /// Hands over the open folders that were held back.
     fn hand_over_folders<E>(
         &mut self,
         take: &mut impl FnMut(&Entry<'_>) -> Result<(), E>,
@@ -404,7 +401,7 @@ impl Walk {
         }
     }
 
-    /// Have the threads begin with what comes next.
+    /// Has the threads begin with what comes next.
     fn look_ahead(&mut self) {
         let top = self.open.len() - 1;
         while self.open[top].later.len() < WINDOWS_AHEAD
@@ -546,7 +543,7 @@ impl Shared {
         Ok(Listed { folder: Arc::new(folder), xattrs, names: Arc::new(names), first })
     }
 
-    /// Look at some names from `from` on, in the order in which they lie on the device.
+    /// Looks at some names from `from` on, in the order in which they lie on the device.
     fn look(&self, folder: &OwnedFd, path: &[u8], names: &Names, from: usize) -> Vec<Found> {
         let to = (from + WINDOW_NAMES).min(names.len());
         let mut order: Vec<usize> = (from..to).collect();

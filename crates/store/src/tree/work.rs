@@ -1,7 +1,7 @@
-//! Work that is done ahead by a few threads, and by whoever needs its result first.
+//! Work that a few threads do ahead, or the one who needs its result first.
 //!
-//! Whoever asks for a result that nobody has begun with does the work itself: nothing waits in a
-//! queue, and without threads all works the same.
+//! Whoever asks for a result that nobody has started on does the work itself: nothing waits in a
+//! queue, and everything works without threads too.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ impl<T: Send + 'static> Queue<T> {
         Queue { inner }
     }
 
-    /// Have something done; threads that sleep are woken once so much is waiting.
+    /// Has something done; threads that sleep are woken once so much is waiting.
     pub fn add(&self, work: impl FnOnce() -> T + Send + 'static, waiting_min: usize) -> Ticket<T> {
         let state = Mutex::new((State::Queued(Box::new(work)), false));
         let slot = Arc::new(Slot { state, done: Condvar::new() });
@@ -106,7 +106,7 @@ impl<T> Inner<T> {
 }
 
 impl<T> Slot<T> {
-    /// Do the work unless somebody has begun with it.
+    /// Does the work unless somebody has begun with it.
     fn run(&self) {
         let work = {
             let mut state = lock(&self.state);

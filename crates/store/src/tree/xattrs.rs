@@ -1,4 +1,4 @@
-//! Extended attributes of what is open: read as an index tells them, and made so.
+//! Reads and writes the extended attributes of open files and folders.
 //!
 //! Only those of the `user.` namespace: the others are rights (`system.posix_acl_*`, which names
 //! users of another machine), capabilities (`security.`) or an administrator's (`trusted.`).
@@ -53,7 +53,7 @@ pub(super) fn at_place(place: &OwnedFd) -> Xattrs<'static> {
     }
 }
 
-/// Make those of a file or a folder these; the source could tell them. What is right already is left
+/// Makes those of a file or a folder these; the source could tell them. What is right already is left
 /// alone. Of those that cannot be made so the first one's error is told, when all others are done.
 pub(super) fn write(file: impl AsFd, wanted: &Xattrs<'_>) -> Result<(), Errno> {
     let file = file.as_fd();

@@ -30,7 +30,7 @@ fn content(number: u64, version: u64, range: Range) -> Vec<u8> {
 fn bytes_of(part: &Part) -> Vec<u8> {
     let file = File::from(part.as_fd().try_clone_to_owned().unwrap());
     let mut bytes = vec![0; part.range.len() as usize];
-    file.read_exact_at(&mut bytes, part.place).unwrap();
+    file.read_exact_at(&mut bytes, part.position).unwrap();
     bytes
 }
 
@@ -99,7 +99,7 @@ fn what_a_killed_cache_has_left_is_right() {
         let status = child.wait().unwrap();
         assert!(status.code().is_none(), "number {number}: {status}");
         let (cache, kept) = Cache::open(folder.path(), ROOM_BYTES).unwrap();
-        assert!(cache.room().taken_bytes <= ROOM_BYTES);
+        assert!(cache.usage().taken_bytes <= ROOM_BYTES);
         // All are held before any is read: whoever comes upon a gap takes space for it, and what
         // nobody holds goes for that.
         let known = (0..FILES).filter_map(|file| {

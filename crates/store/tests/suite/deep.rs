@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use swath_model::digest::blake3_tree::group_value;
 use swath_model::index::Index;
 use swath_store::tree::{
-    Change, Content, Files, Filter, Kept, Root, Same, Surplus, WalkOptions, check_entries,
+    Change, Content, Files, Filter, Root, Same, Surplus, Unchanged, WalkOptions, check_entries,
     differences, remove, walk,
 };
 
@@ -55,7 +55,7 @@ fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed(
     let counts = index.counts();
     assert_eq!((counts.files, counts.folders), (DEPTH as u64, 2 * DEPTH as u64));
     check_entries(&index, &tree, |wrong, path| panic!("{wrong:?} {}", path.len())).unwrap();
-    let kept = Kept::at(&index, &tree, &Same::SizeAndTime, true);
+    let kept = Unchanged::at(&index, &tree, &Same::SizeAndTime, true);
     let filter = Filter::default();
     differences(&index, &tree, &filter, &kept, true, |_, path| panic!("{}", path.len())).unwrap();
     // All files are one block.

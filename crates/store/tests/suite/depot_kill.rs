@@ -139,7 +139,7 @@ fn whatever_was_acknowledged_is_there_after_every_kill() {
         // A record that was being written is cut off; nothing else is amiss.
         let damaged = |note: &_| !matches!(note, swath_store::depot::Note::Cut { .. });
         assert!(!found.notes.iter().any(damaged), "number {number}: {:?}", found.notes);
-        let room = depot.room();
+        let room = depot.usage();
         assert!(room.disk_taken_bytes <= SIZE_BYTES, "number {number}: {room:?}");
         known.retain(|read, lease| {
             let read: Capability = read.parse().unwrap();
@@ -168,7 +168,7 @@ fn whatever_was_acknowledged_is_there_after_every_kill() {
         for (_, lease) in known.extract_if(.., |_, _| random.bool()) {
             depot.release(&lease.manage).unwrap();
         }
-        if depot.room().disk_free_bytes < SIZE_BYTES / 4 {
+        if depot.usage().disk_free_bytes < SIZE_BYTES / 4 {
             drop(depot);
             std::fs::remove_dir_all(folder.path().join("leases")).unwrap();
             known.clear();

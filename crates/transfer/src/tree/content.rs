@@ -10,7 +10,7 @@ use swath_model::{Range, RangeSet};
 use swath_source::{
     Download, GroupHash, Net, SEAL_BYTES, Trust, fetch_part, sealed_bytes, to_sealed,
 };
-use swath_store::tree::{Content, KeptIndex, Stage};
+use swath_store::tree::{Content, KeptIndex, PartialTree};
 use url::Url;
 
 use super::index::Taking;
@@ -60,7 +60,7 @@ impl GroupHashes {
                 let read = move || {
                     let groups = batch.iter().flat_map(|range| range.start..range.end);
                     groups
-                        .map(|group| file.seal(group))
+                        .map(|group| file.group_hash(group))
                         .collect::<std::io::Result<Vec<GroupHash>>>()
                 };
                 let read = engine.disk.work(read).await.map_err(GetError::Thread)?;
@@ -104,7 +104,7 @@ pub(super) async fn same(
     let mut same = RangeSet::new();
     let (folder, index) = (destination.to_owned(), Arc::clone(&taking.index));
     let look = move || {
-        if !Stage::is_there(&folder) {
+        if !PartialTree::is_there(&folder) {
             return Ok(None);
         }
         let content = Content::open(&folder, index)?;

@@ -20,7 +20,9 @@ use std::time::Duration;
 use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{Download, SealedLength, UNIT_BYTES};
-use swath_store::tree::{Filter, Halt, Keeper, Preserve, Same, Stage, StageError, XattrLoss};
+use swath_store::tree::{
+    Filter, Halt, KeptIndexWriter, PartialError, PartialTree, Preserve, Same, XattrLoss,
+};
 use tokio::time::Instant;
 
 use crate::engine::{Engine, Stop};
@@ -272,7 +274,7 @@ pub(crate) async fn copy(
                         unremoved: Unremoved::default(),
                         counts: index.counts(),
                         files: finished.files,
-                        kept_files: stage.kept_files(),
+                        kept_files: stage.unchanged_files(),
                         changed: Vec::new(),
                         absent: absent(&index),
                         xattr_losses: finished.xattr_losses.len() as u64,
@@ -280,7 +282,7 @@ pub(crate) async fn copy(
                         transfer: passes.with(summary),
                     }
                 };
-                outcome.tell_kept(request.compare, stage.kept_entries());
+                outcome.tell_kept(request.compare, stage.unchanged_entries());
                 outcome.name_lacking(&index::read(&index), &changed, &finished.lacking);
                 if request.delete && outcome.is_whole() {
                     let removed = removal::remove(engine, &request, planned.as_ref(), &index, stop);
@@ -401,7 +403,8 @@ async fn begin(
         let (destination, single) = (request.destination.clone(), request.single.clone());
         let look = move || {
             let single = single.as_deref();
-            (resume && Stage::is_left(&destination, single)) || Stage::is_there(&destination)
+            (resume && PartialTree::is_left(&destination, single))
+                || PartialTree::is_there(&destination)
         };
         engine.disk.work(look).await.map_err(GetError::Thread)?
     };
@@ -432,10 +435,10 @@ async fn begin(
             let single = request.single.clone();
             let open = move || {
                 let single = single.as_deref();
-                Stage::open_until(&destination, single, index, preserve, resume, &same, halt)
+                PartialTree::open_until(&destination, single, index, preserve, resume, &same, halt)
             };
             match engine.disk.work(open).await.map_err(GetError::Thread)? {
-                Err(StageError::Locked(_)) if Instant::now() < until => {
+                Err(PartialError::Locked(_)) if Instant::now() < until => {
                     tokio::time::sleep(LOCKED_LOOK).await;
                 }
                 opened => break opened?,
@@ -468,7 +471,7 @@ async fn begin(
         if waits {
             let checked = Arc::clone(&stage);
             let check = move || {
-                checked.check_way().inspect_err(|_| {
+                checked.check_conflicts().inspect_err(|_| {
                     // What was begun with is of no use; what an earlier run left stays.
                     let _ = checked.give_up();
                 })
@@ -493,7 +496,7 @@ async fn begin(
     let keeper = match request.keep_index.clone() {
         None => None,
         Some(path) => {
-            let create = move || Keeper::create(&path).map(Arc::new);
+            let create = move || KeptIndexWriter::create(&path).map(Arc::new);
             let created = engine.disk.work(create).await.map_err(GetError::Thread)?;
             Some(created.map_err(GetError::Keep)?)
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use swath_model::index::{Absence, Counts};
 use swath_source::sealed_bytes;
-use swath_store::tree::{Change, Kept, Stays, Surplus, check_rights, check_room, check_way};
+use swath_store::tree::{
+    Change, Stays, Surplus, Unchanged, check_destination, check_rights, check_space,
+};
 
 use super::removal::{self, Spare, Spared, Unremoved};
 use super::{TreeRequest, absent, index, is_whole, same};
@@ -47,11 +49,11 @@ pub(crate) async fn differences(
     let request = request.clone();
     let compared = move || {
         let index = index::read(&index);
-        check_way(&index, &folder, replaces.as_ref())?;
-        let kept = Kept::at(&index, &folder, &same, links);
+        check_destination(&index, &folder, replaces.as_ref())?;
+        let kept = Unchanged::at(&index, &folder, &same, links);
         check_rights(&index, &folder, &kept)?;
         let single = request.single.as_deref();
-        check_room(&index, &folder, single, &kept, links, sealed_bytes)?;
+        check_space(&index, &folder, single, &kept, links, sealed_bytes)?;
         let (refuses, mut entries) = (removal::refuses(&request, &index.counts()), 0);
         let absent = absent(&index);
         let is_whole = is_whole(&absent);

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use serde::{Deserialize, Serialize};
 use swath_model::index::{Counts, Index};
-use swath_store::tree::{Change, Kept, Listing, Lookup, Removed, Stays, Surplus, turned};
+use swath_store::tree::{Change, Listing, Lookup, Removed, Stays, Surplus, Unchanged, turned};
 
 use super::index::{self, Wanted};
 use super::{TreeRequest, read};
@@ -123,7 +123,7 @@ pub(super) async fn remove(
         };
         let (folder, filter) = (&request.destination, &request.filter);
         // What of the rest is the same is of no interest.
-        swath_store::tree::differences(&now, folder, filter, &Kept::default(), false, take)?;
+        swath_store::tree::differences(&now, folder, filter, &Unchanged::default(), false, take)?;
         let spared = |entries, why| (entries > 0).then_some(Spared { entries, why });
         let dropped = spared(dropped, Spare::Dropped);
         if refuses(&request, &now.counts()) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock};
 
 use swath_model::index::{Counts, Index};
 use swath_model::{Range, RangeSet};
-use swath_store::tree::{Content, Filter, Keeper, KeptIndex, Wrong, check_entries};
+use swath_store::tree::{Content, Filter, KeptIndex, KeptIndexWriter, Wrong, check_entries};
 
 use super::content::{GroupHashes, each};
 use super::index;
@@ -109,7 +109,7 @@ pub(crate) async fn verify(
 /// did not come with this copy the source tells.
 pub(super) async fn keep(
     engine: &Engine,
-    keeper: Arc<Keeper>,
+    keeper: Arc<KeptIndexWriter>,
     group_hashes: &GroupHashes,
     index: &Arc<RwLock<Index>>,
     folder: &Path,

@@ -34,7 +34,7 @@ fn whole_groups_are_there_after_a_restart_and_pieces_are_not() {
     assert!(matches!(Cache::open(folder.path(), ONE), Err(CacheOpenError::Locked(_))));
     drop((entry, cache));
     let (cache, kept) = Cache::open(folder.path(), 100 * ONE).unwrap();
-    assert_eq!(kept, Kept { files: 1, bytes: GROUP + 999, removed: 0 });
+    assert_eq!(kept, Recovered { files: 1, bytes: GROUP + 999, removed: 0 });
     let room = taken_bytes(&cache);
     assert_eq!(room, 4096 + GROUP + 4096 + 4096);
     let blocks =
@@ -202,7 +202,7 @@ fn the_oldest_go_if_the_cache_is_smaller_now_and_what_is_not_ours_stays() {
     let size = 3 * GROUP + 3 * 4096;
     let room = 2 * size + own_bytes(folder.path());
     let (cache, kept) = Cache::open(folder.path(), room).unwrap();
-    assert_eq!(kept, Kept { files: 2, bytes: 2 * SIZE, removed: 2 });
+    assert_eq!(kept, Recovered { files: 2, bytes: 2 * SIZE, removed: 2 });
     let here = keys.each_ref().map(|key| cache.known(&key.url).is_some());
     assert_eq!(here, [true, false, true]);
     assert!(files.join("notes.txt").exists());

@@ -43,7 +43,7 @@ fn own_bytes(folder: &Path) -> u64 {
 
 /// What is taken beside them.
 fn taken_bytes(cache: &Cache) -> u64 {
-    cache.room().taken_bytes - cache.shared.own_bytes()
+    cache.usage().taken_bytes - cache.shared.own_bytes()
 }
 
 /// What all that lies in the cache's folder takes, as `du` counts it.
@@ -56,7 +56,7 @@ fn on_disk_bytes(folder: &Path) -> u64 {
 fn bytes_of(part: &Part) -> Vec<u8> {
     let mut bytes = vec![0; part.range.len() as usize];
     let file = part.as_fd_for_tests();
-    file.read_exact_at(&mut bytes, part.place).unwrap();
+    file.read_exact_at(&mut bytes, part.position).unwrap();
     bytes
 }
 
@@ -68,7 +68,7 @@ impl Part {
     }
 }
 
-/// Fetch what is missing of `range` and read all of it; how many bytes were fetched, and how many
+/// Fetches what is missing of `range` and reads all of it; how many bytes were fetched, and how many
 /// of these found no room.
 fn read_all(entry: &Entry, key: &Key, range: Range) -> (u64, u64) {
     let (mut fetched, mut passed, mut at) = (0, 0, range.start);
@@ -125,7 +125,7 @@ fn another_validator_makes_the_old_file_go() {
     assert_eq!(read_all(&after, &new, all), (GROUP, 0));
     // Who was reading reads on.
     assert_eq!(read_all(&before, &old, all), (0, 0));
-    assert_eq!((taken_bytes(&cache), cache.room().files), (2 * ONE, 1));
+    assert_eq!((taken_bytes(&cache), cache.usage().files), (2 * ONE, 1));
     drop(before);
     assert_eq!(taken_bytes(&cache), ONE);
     // So does another size.
@@ -135,7 +135,7 @@ fn another_validator_makes_the_old_file_go() {
     assert_eq!(taken_bytes(&cache), 4096);
     assert_eq!(std::fs::read_dir(folder.path().join("files")).unwrap().count(), 1);
     cache.forget(&new.url);
-    assert_eq!((taken_bytes(&cache), cache.room().files), (0, 0));
+    assert_eq!((taken_bytes(&cache), cache.usage().files), (0, 0));
     assert_eq!(std::fs::read_dir(folder.path().join("files")).unwrap().count(), 0);
 }
 
@@ -150,7 +150,7 @@ fn what_cannot_be_told_apart_is_not_cached() {
         assert!(matches!(cache.lookup(&key, size_bytes), Err(LookupError::NotCacheable)));
     }
     assert!(cache.lookup(&key("file", "1"), u64::MAX).is_err());
-    assert_eq!(cache.room().files, 0);
+    assert_eq!(cache.usage().files, 0);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_file_that_is_said_to_be_larger_than_all_disks_costs_no_more_than_what_is_ke
     let path = folder.path().join("files/none");
     let inner = Arc::new(Inner::new(head, path, State::default(), &cache.shared));
     let file = tempfile::tempfile().unwrap();
-    let file = Arc::new(crate::sealed_file::SealedFile::new(file, inner.layout));
+    let file = Arc::new(crate::hashed_file::HashedFile::new(file, inner.layout));
     let entry = Entry { inner, file, shared: Arc::clone(&cache.shared) };
     let last = Range::new(size_bytes - 1, size_bytes);
     let Ok(Step::Fetch(fetch)) = entry.next(last) else { panic!("it is to be fetched") };
@@ -226,13 +226,13 @@ fn some_of_the_disk_is_left_to_others() {
     assert_eq!(spare(3 * GIB, 50 * GIB), 2 * GIB);
     assert_eq!(spare(100 << 20, GIB), (100 << 20) - LEFT_MIN);
     assert_eq!(spare(100 * GIB, 10_000 * GIB), 100 * GIB - LEFT_MAX);
-    let mut books = Books::new(100);
-    assert_eq!(books.most_bytes(), 100);
-    books.taken_bytes = 30;
+    let mut lru = Lru::new(100);
+    assert_eq!(lru.most_bytes(), 100);
+    lru.taken_bytes = 30;
     for (spare_bytes, most_bytes) in [(Some(20), 50), (Some(0), 30), (Some(1000), 100), (None, 100)]
     {
-        books.heed(spare_bytes);
-        assert_eq!(books.most_bytes(), most_bytes, "{spare_bytes:?}");
+        lru.heed(spare_bytes);
+        assert_eq!(lru.most_bytes(), most_bytes, "{spare_bytes:?}");
     }
     // What is there makes room for what comes, and does not grow.
     let folder = tempfile::tempdir().unwrap();
@@ -242,12 +242,12 @@ fn some_of_the_disk_is_left_to_others() {
     for one in &files[..2] {
         read_all(&cache.lookup(one, GROUP).unwrap(), one, whole);
     }
-    let mut books = cache.shared.books();
-    books.heed(Some(0));
-    let taken_bytes = books.taken_bytes;
-    let gone = books.make_room(ONE);
+    let mut lru = cache.shared.lru();
+    lru.heed(Some(0));
+    let taken_bytes = lru.taken_bytes;
+    let gone = lru.make_room(ONE);
     assert!(gone.len() == 1 && gone[0].url() == files[0].url, "the older one");
-    assert!(books.taken_bytes + ONE <= taken_bytes && books.count() == 1);
+    assert!(lru.taken_bytes + ONE <= taken_bytes && lru.count() == 1);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn what_lies_in_the_folder_is_bounded_and_counted_to_the_block() {
     let small = 2 << 20;
     let (cache, _) = Cache::open(folder.path(), small).unwrap();
     let is_true = |cache: &Cache, size_bytes: u64, what: &str| {
-        let (room, on_disk_bytes) = (cache.room(), on_disk_bytes(folder.path()));
+        let (room, on_disk_bytes) = (cache.usage(), on_disk_bytes(folder.path()));
         let (taken_bytes, files) = (room.taken_bytes, room.files);
         println!("{what}: {files} files, {taken_bytes} counted, {on_disk_bytes} there");
         assert!(on_disk_bytes <= size_bytes, "{what}: {on_disk_bytes} bytes");
@@ -285,7 +285,7 @@ fn what_lies_in_the_folder_is_bounded_and_counted_to_the_block() {
     is_true(&cache, size_bytes / 2, "a file with holes");
     // What is begun and given up again takes nothing.
     let other = cache.lookup(&key("other", "1"), size_bytes).unwrap();
-    let before = (cache.room().taken_bytes, on_disk_bytes(folder.path()));
+    let before = (cache.usage().taken_bytes, on_disk_bytes(folder.path()));
     for at in [0, size_bytes - 1] {
         let Step::Fetch(fetch) = other.next(Range::new(at, at + 1)).unwrap() else {
             panic!("nothing is here")
@@ -295,7 +295,7 @@ fn what_lies_in_the_folder_is_bounded_and_counted_to_the_block() {
         other.file.write_group_hash(other.inner.layout.group_at(at).start, &[1; 32]).unwrap();
         drop(fetch);
     }
-    assert_eq!((cache.room().taken_bytes, on_disk_bytes(folder.path())), before);
+    assert_eq!((cache.usage().taken_bytes, on_disk_bytes(folder.path())), before);
     read_all(&entry, &large, Range::new(0, size_bytes));
     is_true(&cache, size_bytes / 2, "as much as finds room");
     drop((entry, other, cache));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// Change one byte of a file behind everybody's back.
+/// Changes one byte of a file behind everybody's back.
 fn flip(path: &Path, at: u64) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
@@ -188,7 +188,7 @@ fn what_somebody_has_cut_off_is_lost() {
 }
 
 /// Three allocations, of which the second is damaged by `damage`; what is found then.
-fn with_damage(damage: impl Fn(&Path, &Allocation)) -> (Found, Option<RangeSet>, Room) {
+fn with_damage(damage: impl Fn(&Path, &Allocation)) -> (Found, Option<RangeSet>, DepotUsage) {
     let folder = tempfile::tempdir().unwrap();
     let clock = Hands::new();
     let depot = open(folder.path(), &clock);
@@ -220,9 +220,9 @@ fn with_damage(damage: impl Fn(&Path, &Allocation)) -> (Found, Option<RangeSet>,
         let depot = open(folder.path(), &clock);
         let held = depot.status(&leases[1].read).unwrap().held;
         assert_eq!(held, RangeSet::from(Range::new(0, GROUP)));
-        return (found, Some(held), depot.room());
+        return (found, Some(held), depot.usage());
     }
-    (found, held, depot.room())
+    (found, held, depot.usage())
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn an_allocation_without_its_files_is_lost_and_gives_its_space_back() {
     std::fs::remove_dir_all(folder.path()).unwrap();
     assert!(depot.status(&lease.read).unwrap().is_lost);
     depot.release(&lease.manage).unwrap();
-    assert_eq!(depot.room().disk_taken_bytes, 0);
+    assert_eq!(depot.usage().disk_taken_bytes, 0);
 }
 
 #[test]

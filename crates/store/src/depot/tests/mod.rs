@@ -84,7 +84,7 @@ fn set(ranges: &[(u64, u64)]) -> RangeSet {
     ranges.iter().map(|&(start, end)| Range::new(start, end)).collect()
 }
 
-/// Read all of `range`, part by part.
+/// Reads all of `range`, part by part.
 fn read_all(reader: &Reader, range: Range) -> Result<Vec<u8>, ReadError> {
     let mut bytes = vec![0; range.len() as usize];
     let mut at = 0;
@@ -214,17 +214,17 @@ fn no_more_is_promised_than_there_is() {
         assert!(matches!(depot.release(&half.manage), Err(ManageError::NoLease)));
         depot.allocate(size_bytes / 2, HOUR, medium).unwrap();
     }
-    let room = depot.room();
+    let room = depot.usage();
     drop(depot);
     // The same after a restart, but for what was in memory.
     let depot = open(folder.path(), &clock);
-    let again = Room { memory_taken_bytes: 0, memory_free_bytes: 4 * GROUP, ..room };
-    assert_eq!(depot.room(), Room { allocations: 2, ..again });
+    let again = DepotUsage { memory_taken_bytes: 0, memory_free_bytes: 4 * GROUP, ..room };
+    assert_eq!(depot.usage(), DepotUsage { allocations: 2, ..again });
     drop(depot);
     // And with less than before.
     let less = DepotOptions { size_bytes: GROUP, ..options(folder.path()) };
     let (depot, found) = Depot::open_at(less, clock).unwrap();
-    assert_eq!((found.allocations, depot.room().disk_free_bytes), (2, 0));
+    assert_eq!((found.allocations, depot.usage().disk_free_bytes), (2, 0));
     assert!(depot.allocate(1, HOUR, Medium::Disk).is_err());
 }
 
@@ -250,9 +250,9 @@ fn a_disk_that_is_fuller_than_expected_is_noticed() {
     let AllocateError::DiskFull { free_bytes } = refused else { panic!("{refused}") };
     // Others write there meanwhile.
     assert!(0 < free_bytes && free_bytes < 1 << 58, "{free_bytes}");
-    assert!(depot.room().disk_free_bytes < 1 << 58, "what the disk has, not what was told");
+    assert!(depot.usage().disk_free_bytes < 1 << 58, "what the disk has, not what was told");
     assert_eq!(std::fs::read_dir(folder.path().join("leases")).unwrap().count(), 0);
-    assert_eq!(depot.room().disk_taken_bytes, 0);
+    assert_eq!(depot.usage().disk_taken_bytes, 0);
     // What is given is there.
     let lease = depot.allocate(4 * GROUP, HOUR, Medium::Disk).unwrap();
     let data = folder.path().join(format!("leases/{}.data", lease.id));
@@ -289,8 +289,8 @@ fn space_that_is_taken_as_bytes_come_is_promised_once() {
         let depot = open(folder.path(), &clock);
         let all = if medium == Medium::Disk { 8 * GROUP } else { 4 * GROUP };
         let free = |depot: &Depot| match medium {
-            Medium::Disk => depot.room().disk_free_bytes,
-            Medium::Memory => depot.room().memory_free_bytes,
+            Medium::Disk => depot.usage().disk_free_bytes,
+            Medium::Memory => depot.usage().memory_free_bytes,
         };
         // Far more than there is, and nothing is taken yet.
         let size_bytes = 1 << 40;
@@ -358,5 +358,5 @@ fn an_allocation_much_larger_than_what_is_stored_of_it_costs_no_memory_for_the_r
     // terabyte, which was the end of the relay.
     let reader = depot.reader(&lease.read).unwrap();
     assert!(read_all(&reader, last).unwrap() == content(last));
-    assert_eq!(depot.room().memory_taken_bytes, GROUP);
+    assert_eq!(depot.usage().memory_taken_bytes, GROUP);
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::depot::clock::GRACE;
-use crate::sealed_file::blocks;
+use crate::hashed_file::blocks;
 
 /// An allocation as the model knows it.
 struct Known {
@@ -262,7 +262,7 @@ impl World {
         for gone in &self.gone {
             assert!(self.depot().status(&gone.manage).is_none());
         }
-        let room = self.depot().room();
+        let room = self.depot().usage();
         assert_eq!(room.disk_free_bytes, self.free(Medium::Disk));
         assert_eq!(room.memory_free_bytes, self.free(Medium::Memory));
         assert_eq!(room.allocations, self.known.len());

@@ -79,7 +79,7 @@ impl Disk {
             .collect()
     }
 
-    /// Cut the power a few times.
+    /// Cuts the power a few times.
     fn did(&self, step: &'static str) {
         self.steps.lock().unwrap().push(step);
         let mut truth = self.truth.lock().unwrap();
@@ -181,7 +181,7 @@ impl Truth {
         for note in &found.notes {
             assert!(matches!(note, Note::Cut { .. }), "after {step}: {note:?}");
         }
-        assert!(depot.room().disk_taken_bytes <= 8 * GROUP, "after {step}: {:?}", depot.room());
+        assert!(depot.usage().disk_taken_bytes <= 8 * GROUP, "after {step}: {:?}", depot.usage());
         for (allocation, acknowledged) in &self.live {
             let status = depot.status(&allocation.read);
             let status = status.unwrap_or_else(|| panic!("after {step}: a lease is gone"));
@@ -447,12 +447,12 @@ fn after_a_failed_sync_nothing_written_before_it_is_vouched_for() {
         assert_eq!(run.depot.status(&allocation.read).unwrap().held, expected);
     }
     // An allocation that fails takes nothing.
-    let taken = run.depot.room().disk_taken_bytes;
+    let taken = run.depot.usage().disk_taken_bytes;
     for step in ["sync data", "append journal", "sync journal", "sync folder"] {
         *run.disk.failing.lock().unwrap() = Some((step, libc::ENOSPC));
         assert!(matches!(run.allocate(), Some(AllocateError::DiskFull { .. })), "{step}");
     }
-    assert_eq!(run.depot.room().disk_taken_bytes, taken);
+    assert_eq!(run.depot.usage().disk_taken_bytes, taken);
     run.depot.store(&allocation.write, 90, &content(Range::new(90, 95))).unwrap();
     let (folder, clock) = (run.folder, run.clock);
     drop((run.depot, run.disk));
@@ -483,7 +483,7 @@ fn what_the_disk_would_not_give_up_is_given_up_later() {
     assert!(matches!(run.depot.release(&allocation.manage), Err(ManageError::Io(_))));
     assert!(run.depot.status(&allocation.read).is_none());
     assert!(matches!(reader.read(0, &mut [0]), Err(ReadError::Ended)));
-    assert_eq!(run.depot.room().disk_taken_bytes, 0);
+    assert_eq!(run.depot.usage().disk_taken_bytes, 0);
     // One that ends by itself.
     run.allocate();
     let (allocation, _) = run.truth().live.remove(0);
@@ -491,7 +491,7 @@ fn what_the_disk_would_not_give_up_is_given_up_later() {
     run.clock.pass(HOUR * 3);
     fail(&run, "remove");
     assert!(run.depot.sweep().is_some(), "to be called again");
-    assert_eq!(run.depot.room().disk_taken_bytes, 0);
+    assert_eq!(run.depot.usage().disk_taken_bytes, 0);
     assert_eq!(run.depot.sweep(), None);
     let left = std::fs::read_dir(run.folder.path().join("leases")).unwrap().count();
     assert_eq!(left, 0);

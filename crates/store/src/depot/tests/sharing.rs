@@ -111,7 +111,7 @@ fn who_allocates_waits_for_what_is_being_taken_away() {
     *halting.halt.lock().unwrap() = Some(Box::new(halt));
     depot.release(&lease.manage).unwrap();
     let next = receiver.recv().unwrap().join().unwrap().unwrap();
-    assert_eq!(depot.room().disk_free_bytes, 0);
+    assert_eq!(depot.usage().disk_free_bytes, 0);
     depot.release(&next.manage).unwrap();
 }
 
@@ -219,7 +219,7 @@ fn leases_come_and_go_on_many_threads_and_space_is_never_promised_twice() {
             });
         }
     });
-    assert_eq!(depot.room().disk_free_bytes, 8 * GROUP);
+    assert_eq!(depot.usage().disk_free_bytes, 8 * GROUP);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn a_lease_ends_at_its_moment_and_its_space_is_free_then() {
         let mut bytes = [0u8; 10];
         let fd = part.as_fd().as_raw_fd();
         // SAFETY: ten bytes of ours.
-        let got = unsafe { libc::pread(fd, bytes.as_mut_ptr().cast(), 10, part.place as i64) };
+        let got = unsafe { libc::pread(fd, bytes.as_mut_ptr().cast(), 10, part.position as i64) };
         assert_eq!(got, 0);
         assert!(!folder.path().join(format!("leases/{}.data", lease.id)).exists());
         assert!(!depot.has_ended(&next.read));
@@ -146,7 +146,7 @@ fn what_a_wrong_clock_has_ended_is_read_by_nobody_and_destroyed_only_when_it_sta
     let (depot, found) = Depot::open_at(options(folder.path()), clock.clone()).unwrap();
     assert_eq!((found.ended, found.allocations), (2, 0));
     assert!(matches!(found.notes[..], [Note::Ahead { ended: 2, by }] if by > 24 * HOUR));
-    let taken = depot.room().disk_taken_bytes;
+    let taken = depot.usage().disk_taken_bytes;
     for lease in [&long, &short] {
         assert!(matches!(depot.reader(&lease.read), Err(ReadError::NoLease)));
         assert!(matches!(depot.writer(&lease.write, 0), Err(StoreError::NoLease)));
@@ -169,7 +169,7 @@ fn what_a_wrong_clock_has_ended_is_read_by_nobody_and_destroyed_only_when_it_sta
     }
     clock.pass(HOUR / 3);
     assert!(depot.has_ended(&short.read) && !depot.has_ended(&long.read));
-    assert_eq!(depot.room().disk_taken_bytes, GROUP);
+    assert_eq!(depot.usage().disk_taken_bytes, GROUP);
     // If it stays what it is, it is right, and the space is free.
     drop(depot);
     clock.reboot(5 * HOUR);
@@ -196,7 +196,7 @@ fn what_is_given_up_while_a_clock_is_wrong_stays_given_up() {
     assert!(matches!(depot.release(&lease.read), Err(ManageError::NoLease)));
     depot.release(&lease.manage).unwrap();
     assert!(matches!(depot.release(&lease.manage), Err(ManageError::NoLease)));
-    assert_eq!(depot.room().disk_taken_bytes, GROUP);
+    assert_eq!(depot.usage().disk_taken_bytes, GROUP);
     clock.0.lock().unwrap().wall_ms = right_ms;
     depot.sweep();
     assert!(depot.status(&lease.read).is_none() && depot.has_ended(&lease.read));
@@ -221,7 +221,7 @@ fn extend(
     meanwhile: impl FnOnce(),
 ) -> Result<Time, Fault> {
     lease.extend(&depot.shared, Term { from, length }, |ends| {
-        let is_there = depot.shared.books().ledger.extend(lease.id, ends, from.since_boot);
+        let is_there = depot.shared.leases().ledger.extend(lease.id, ends, from.since_boot);
         meanwhile();
         is_there
     })

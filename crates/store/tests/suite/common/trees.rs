@@ -1,4 +1,4 @@
-//! What the tests of trees share: a tree, its virtual file, and a stage for its copy.
+//! What the tests of trees share: a tree, its virtual file, and a partial folder for its copy.
 #![allow(dead_code)]
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Kind};
-use swath_store::tree::{Preserve, Root, Same, Stage, StageError, WalkOptions, walk};
+use swath_store::tree::{PartialError, PartialTree, Preserve, Root, Same, WalkOptions, walk};
 
 pub fn index_of(tree: &Path) -> Index {
     let root = Root::open(tree).unwrap();
@@ -48,12 +48,14 @@ pub fn groups(index: &Index) -> Vec<Range> {
 /// What opening brings, where a lock that is held may be free in a moment.
 ///
 /// Another test of this process may start a program: until that has begun it holds every file that
-/// was open here, and so the lock of a stage that is dropped meanwhile.
-pub fn once_free(open: impl Fn() -> Result<Stage, StageError>) -> Result<Stage, StageError> {
+/// was open here, and so the lock of a partial folder that is dropped meanwhile.
+pub fn once_free(
+    open: impl Fn() -> Result<PartialTree, PartialError>,
+) -> Result<PartialTree, PartialError> {
     let since = Instant::now();
     loop {
         match open() {
-            Err(StageError::Locked(_)) if since.elapsed() < Duration::from_secs(2) => {
+            Err(PartialError::Locked(_)) if since.elapsed() < Duration::from_secs(2) => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             other => return other,
@@ -98,34 +100,34 @@ impl Bench {
         self.dir.path().join("copy")
     }
 
-    pub fn open(&self, index: Index) -> Result<Stage, StageError> {
+    pub fn open(&self, index: Index) -> Result<PartialTree, PartialError> {
         let index = Arc::new(RwLock::new(index));
         once_free(|| {
             let preserve = Preserve { links: true, ..Preserve::default() };
-            Stage::open(&self.copy(), index.clone(), preserve, true, &Same::SizeAndTime)
+            PartialTree::open(&self.copy(), index.clone(), preserve, true, &Same::SizeAndTime)
         })
     }
 
     /// Write and commit these groups but those that were taken over; answers how many that were.
-    pub fn write(&self, stage: &Stage, index: &Index, groups: &[Range]) -> usize {
+    pub fn write(&self, partial: &PartialTree, index: &Index, groups: &[Range]) -> usize {
         let mut written = 0;
         for &group in groups {
-            if stage.present().covers(group) {
+            if partial.present().covers(group) {
                 continue;
             }
-            assert_eq!(stage.present().bytes_within(group), 0, "whole groups or nothing");
-            stage.write(group.start, &virtual_bytes(&self.tree(), index, group)).unwrap();
-            stage.commit(&[group]).unwrap();
+            assert_eq!(partial.present().bytes_within(group), 0, "whole groups or nothing");
+            partial.write(group.start, &virtual_bytes(&self.tree(), index, group)).unwrap();
+            partial.commit(&[group]).unwrap();
             written += 1;
         }
         written
     }
 
     /// Write all that is missing, and give it its names.
-    pub fn complete(&self, stage: Stage, index: &Index) {
-        self.write(&stage, index, &groups(index));
-        stage.finish(&[]).unwrap();
-        drop(stage);
+    pub fn complete(&self, partial: PartialTree, index: &Index) {
+        self.write(&partial, index, &groups(index));
+        partial.finish(&[]).unwrap();
+        drop(partial);
         self.assert_same();
     }
 

@@ -349,7 +349,7 @@ impl Run<'_> {
             let left_bytes = size_bytes - self.coverage.have.total_bytes().min(size_bytes);
             let sink = Arc::clone(&tree.pass.sink);
             self.jobs.add(async move {
-                let result = sink.work(move |stage| stage.check_room(left_bytes)).await;
+                let result = sink.work(move |stage| stage.check_space(left_bytes)).await;
                 JobDone::RoomChecked { result }
             });
         }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use swath_model::digest::blake3_tree::{GROUP_BYTES, group_value};
 use swath_model::{Range, RangeSet};
 use swath_source::{GroupHash, Pending};
-use swath_store::tree::{Keeper, Stage, StageError};
+use swath_store::tree::{KeptIndexWriter, PartialError, PartialTree};
 use swath_store::{Disk, Record};
 
 use super::{Block, Checked, Checks, Sink, Written};
@@ -17,9 +17,9 @@ use crate::executor::dataset::sealed_of;
 
 /// The files of a tree in the making.
 pub(crate) struct TreeSink {
-    pub stage: Arc<Stage>,
+    pub stage: Arc<PartialTree>,
     /// Takes down the group hashes of what is right.
-    pub keeper: Option<Arc<Keeper>>,
+    pub keeper: Option<Arc<KeptIndexWriter>>,
     pub disk: Disk,
 }
 
@@ -27,7 +27,7 @@ impl TreeSink {
     /// Does work with the files beside this task.
     pub async fn work<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Stage) -> Result<T, StageError> + Send + 'static,
+        work: impl FnOnce(&PartialTree) -> Result<T, PartialError> + Send + 'static,
     ) -> Result<T, GetError> {
         let stage = Arc::clone(&self.stage);
         Ok(self.disk.work(move || work(&stage)).await.map_err(GetError::Thread)??)
@@ -38,7 +38,7 @@ impl Sink for TreeSink {
     fn write(self: Arc<Self>, block: Block) -> Pending<'static, Result<Written, GetError>> {
         Box::pin(async move {
             let keeper = self.keeper.clone();
-            let write = move |stage: &Stage| {
+            let write = move |stage: &PartialTree| {
                 let Block { offset, buffer, checks } = block;
                 let checked = checks.map_or_else(
                     || Ok(Checked::default()),
@@ -83,7 +83,12 @@ impl Sink for TreeSink {
 
 /// Checks groups against their hashes and writes those of them that are right, if they are wanted; of
 /// those that are void, those that are to be taken. Blocks.
-fn place(stage: &Stage, offset: u64, bytes: &[u8], checks: &Checks) -> Result<Checked, StageError> {
+fn place(
+    stage: &PartialTree,
+    offset: u64,
+    bytes: &[u8],
+    checks: &Checks,
+) -> Result<Checked, PartialError> {
     let Checks { hashes, wanted, takes_void } = checks;
     let mut checked = Checked::default();
     // Neighbouring groups are written in one go.
@@ -133,12 +138,15 @@ fn place(stage: &Stage, offset: u64, bytes: &[u8], checks: &Checks) -> Result<Ch
 }
 
 /// Takes down the group hashes of groups that are right.
-fn keep(keeper: Option<&Keeper>, good: &[(Range, u64, GroupHash)]) -> Result<(), StageError> {
+fn keep(
+    keeper: Option<&KeptIndexWriter>,
+    good: &[(Range, u64, GroupHash)],
+) -> Result<(), PartialError> {
     let Some(keeper) = keeper else { return Ok(()) };
     for (_, number, group_hash) in good {
         let kept = keeper.keep(*number, group_hash);
         let path = keeper.path().to_owned();
-        kept.map_err(|source| StageError::Io { doing: "write", path, source })?;
+        kept.map_err(|source| PartialError::Io { doing: "write", path, source })?;
     }
     Ok(())
 }

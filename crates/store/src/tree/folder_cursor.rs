@@ -1,0 +1,458 @@
+//! Moves from folder to folder of a tree.
+//!
+//! The next folder of an index is a step or two away, however deep it lies. Few descriptors are
+//! used: those of folders far up are closed and opened again through `..`, which counts only if it
+//! leads to the same folder as on the way down.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Statx, StatxFlags, fchmod, mkdirat, openat, statx, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::names::Names;
+use super::root::{Links, Root, STEP_BYTES, file_in, open_below};
+use super::single::Single;
+use super::stat::{self, FileId};
+
+/// What is done about folders on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Enter {
+    /// Nothing.
+    Look,
+    /// Those that their owner, who we are, may not write into are opened for that; whoever does so
+    /// sets their modes later.
+    Open,
+    /// As [`Enter::Open`], and those that are not there are made.
+    Make,
+}
+
+/// Opens files below a root one after the other. However deep they lie, in the order of an index
+/// each takes a step or two.
+pub struct Files {
+    root: Root,
+    links: Links,
+    /// There is but one, and this is where it is.
+    single: Option<Vec<u8>>,
+    /// The folder of the last one.
+    folder: Vec<u8>,
+    /// For several files of a folder, and where a path is too long for one call.
+    folders: Option<FolderCursor>,
+}
+
+impl Files {
+    /// Files below this root, by ways on which no link is.
+    pub fn new(root: &Root) -> Files {
+        let (folder, links) = (Vec::new(), Links::Refuse);
+        Files { root: root.clone(), links, single: None, folder, folders: None }
+    }
+
+    /// That one file, whatever the tree calls it.
+    pub fn single(root: &Root, single: &Single) -> Files {
+        Files { single: Some(single.path.clone()), ..Files::new(root) }
+    }
+
+    /// The same, where links are followed that lead to something below the root.
+    pub fn through_links(root: &Root) -> Files {
+        Files { links: Links::Follow, ..Files::new(root) }
+    }
+
+    /// Opens one.
+    pub fn file(&mut self, path: &[u8]) -> io::Result<File> {
+        if let Some(single) = &self.single {
+            return self.root.file(single);
+        }
+        if self.links == Links::Follow {
+            return self.root.file_through_links(path);
+        }
+        let (above, name) = split(path);
+        let is_short = path.len() <= STEP_BYTES;
+        if is_short && above != self.folder {
+            self.folder = above.to_vec();
+            return self.root.file(path);
+        }
+        let folders =
+            self.folders.get_or_insert_with(|| FolderCursor::new(&self.root, Enter::Look));
+        match folders.folder(above).and_then(|folder| file_in(folder, name)) {
+            // Meanwhile another folder may have its name.
+            Err(error) if is_short && error.kind() == io::ErrorKind::NotFound => {
+                self.root.file(path)
+            }
+            other => other,
+        }
+    }
+}
+
+/// A way below a root.
+pub(super) struct FolderCursor {
+    root: Root,
+    enter: Enter,
+    /// Of the folder that it has come to.
+    path: Vec<u8>,
+    /// Where each component ends in it.
+    ends: Vec<usize>,
+    chain: Chain,
+}
+
+impl FolderCursor {
+    pub fn new(root: &Root, enter: Enter) -> FolderCursor {
+        let (path, ends) = (Vec::new(), Vec::new());
+        FolderCursor { root: root.clone(), enter, path, ends, chain: Chain::new(enter) }
+    }
+
+    /// Goes to the folder of this path; the empty one is the root. `None` if it is not there.
+    pub fn to(&mut self, path: &[u8]) -> io::Result<Option<BorrowedFd<'_>>> {
+        if path != self.path {
+            self.back_to(self.common(path));
+            let done = self.path.len();
+            let rest = path.get(done..).unwrap_or_default();
+            for component in rest.split(|&byte| byte == b'/').filter(|it| !it.is_empty()) {
+                let Some((folder, id)) = self.step(component)? else { return Ok(None) };
+                self.chain.push(folder, id);
+                if !self.path.is_empty() {
+                    self.path.push(b'/');
+                }
+                self.path.extend_from_slice(component);
+                self.ends.push(self.path.len());
+            }
+        }
+        Ok(Some(self.here()))
+    }
+
+    /// As [`FolderCursor::to`], where there has to be a folder.
+    pub fn folder(&mut self, path: &[u8]) -> io::Result<BorrowedFd<'_>> {
+        self.to(path)?.ok_or_else(|| Errno::NOENT.into())
+    }
+
+    /// Goes up from a folder for good; answers it, so that it can be closed to all others.
+    pub fn leave(&mut self, path: &[u8]) -> io::Result<OwnedFd> {
+        self.folder(path)?;
+        let folder = match self.chain.leave() {
+            Some(left) => left?,
+            None => self.root.folder(b"", Links::Refuse)?,
+        };
+        self.ends.pop();
+        self.path.truncate(self.ends.last().copied().unwrap_or(0));
+        Ok(folder)
+    }
+
+    fn here(&self) -> BorrowedFd<'_> {
+        self.chain.last().unwrap_or_else(|| self.root.fd().as_fd())
+    }
+
+    /// How many components it has in common with another path.
+    fn common(&self, path: &[u8]) -> usize {
+        // Most often it is the next one below, or one of those above.
+        let reaches = |one: &[u8], other: &[u8]| {
+            one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        if self.path.is_empty() || reaches(path, &self.path) {
+            return self.ends.len();
+        }
+        if path.is_empty() || reaches(&self.path, path) {
+            return self.ends.partition_point(|&end| end <= path.len());
+        }
+        self.ends.partition_point(|&end| {
+            let is_whole = path.get(end).is_none_or(|&byte| byte == b'/');
+            is_whole && path.get(..end) == Some(&self.path[..end])
+        })
+    }
+
+    fn back_to(&mut self, components: usize) {
+        // If somebody has moved what lies on the way it begins anew.
+        let components = match self.chain.back_to(components) {
+            Ok(()) => components,
+            Err(_) => {
+                self.chain = Chain::new(self.enter);
+                0
+            }
+        };
+        self.ends.truncate(components);
+        self.path.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
+    fn step(&self, component: &[u8]) -> io::Result<Option<(OwnedFd, FileId)>> {
+        let here = self.here();
+        let open = || match self.enter {
+            Enter::Look => {
+                let folder = open_below(here, component, PLACE, Links::Refuse)?;
+                let id = stat::id(&look(&folder)?);
+                Ok((folder, id))
+            }
+            Enter::Open | Enter::Make => open_for_changes(here, component),
+        };
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other.map(Some),
+        }
+        if self.enter != Enter::Make {
+            return Ok(None);
+        }
+        match mkdirat(here, component, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        open().map(Some)
+    }
+}
+
+/// The folder in which something lies, and its name.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// Removes all that lies in a folder.
+pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io::Result<()> {
+    let mut chain = Chain::new(Enter::Open);
+    // What is still to go in each folder on the way, from its end.
+    let mut left = vec![(Names::read(folder)?, 0)];
+    while let Some((names, at)) = left.last_mut() {
+        if stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let here = chain.last().unwrap_or(folder);
+        if *at == names.len() {
+            left.pop();
+            let Some(gone) = chain.leave() else { break };
+            gone?;
+            let (above, Some((names, at))) = (chain.last().unwrap_or(folder), left.last_mut())
+            else {
+                break;
+            };
+            unlinkat(above, names.name(*at), AtFlags::REMOVEDIR)?;
+            *at += 1;
+            continue;
+        }
+        match unlinkat(here, names.name(*at), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => *at += 1,
+            Err(Errno::ISDIR | Errno::PERM) => {
+                let (inside, id) = open_for_changes(here, names.name(*at))?;
+                left.push((Names::read(inside.as_fd())?, 0));
+                chain.push(inside, id);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Opens a folder, and lets its owner write into it if that is us.
+fn open_for_changes(above: BorrowedFd<'_>, name: &[u8]) -> io::Result<(OwnedFd, FileId)> {
+    let folder = match open_below(above, name, FOLDER, Links::Refuse) {
+        // Not even reading is allowed.
+        Err(Errno::ACCESS) => {
+            let place = open_below(above, name, PLACE, Links::Refuse)?;
+            let found = look(&place)?;
+            if is_closed(&found) {
+                set_mode_through(&place, mode_of(&found) | OWNERS)?;
+            }
+            open_below(above, name, FOLDER, Links::Refuse)?
+        }
+        other => other?,
+    };
+    let found = look(&folder)?;
+    if is_closed(&found) {
+        fchmod(&folder, Mode::from_raw_mode(mode_of(&found) | OWNERS))?;
+    }
+    Ok((folder, stat::id(&found)))
+}
+
+fn look(folder: &OwnedFd) -> rustix::io::Result<Statx> {
+    statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+}
+
+fn mode_of(found: &Statx) -> u32 {
+    u32::from(found.stx_mode) & 0o7777
+}
+
+fn is_closed(found: &Statx) -> bool {
+    mode_of(found) & OWNERS != OWNERS && found.stx_uid == rustix::process::geteuid().as_raw()
+}
+
+/// Sets the mode of what was opened as a mere place.
+pub(super) fn set_mode_through(place: impl AsFd, mode: u32) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
+    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
+}
+
+/// Folders, each of them in the one before it.
+struct Chain {
+    links: Vec<Link>,
+    /// How they are opened.
+    flags: OFlags,
+}
+
+struct Link {
+    id: FileId,
+    folder: Option<OwnedFd>,
+}
+
+impl Chain {
+    fn new(enter: Enter) -> Chain {
+        // Whoever only looks need not be allowed to list.
+        let flags = if enter == Enter::Look { PLACE } else { FOLDER };
+        Chain { links: Vec::new(), flags }
+    }
+
+    /// The innermost one; it is always open.
+    fn last(&self) -> Option<BorrowedFd<'_>> {
+        self.links.last().and_then(|link| link.folder.as_ref()).map(AsFd::as_fd)
+    }
+
+    fn push(&mut self, folder: OwnedFd, id: FileId) {
+        self.links.push(Link { id, folder: Some(folder) });
+        if let Some(far) = self.links.len().checked_sub(1 + OPEN_MAX) {
+            self.links[far].folder = None;
+        }
+    }
+
+    /// Goes up by one; answers the folder that was the innermost, if there is one.
+    fn leave(&mut self) -> Option<io::Result<OwnedFd>> {
+        let left = self.links.pop()?.folder?;
+        if let Some(above) = self.links.last_mut()
+            && above.folder.is_none()
+        {
+            match up(&left, above.id, self.flags) {
+                Ok(folder) => above.folder = Some(folder),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(Ok(left))
+    }
+
+    /// Goes up until only so many are left.
+    fn back_to(&mut self, count: usize) -> io::Result<()> {
+        // Those that are open need no way up.
+        let open =
+            self.links.iter().skip(count.saturating_sub(1)).position(|it| it.folder.is_some());
+        if let Some(open) = open {
+            self.links.truncate(count.saturating_sub(1) + open + 1);
+        }
+        if count == 0 {
+            self.links.clear();
+        }
+        while self.links.len() > count {
+            self.leave().transpose()?;
+        }
+        Ok(())
+    }
+}
+
+/// The folder above, if it is this one.
+pub(super) fn up(folder: &OwnedFd, id: FileId, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let above = openat(folder, "..", flags, Mode::empty())?;
+    match stat::id(&look(&above)?) == id {
+        true => Ok(above),
+        false => Err(io::Error::other("a folder was moved meanwhile")),
+    }
+}
+
+pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+/// What whoever owns a folder needs to change what lies in it.
+const OWNERS: u32 = 0o700;
+/// So many folders of one way are open at once.
+const OPEN_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    use super::*;
+
+    fn open_here() -> usize {
+        fs::read_dir("/proc/self/fd").unwrap().count()
+    }
+
+    /// The folder of a path, looked at in the plain way.
+    fn number(folder: BorrowedFd<'_>) -> u64 {
+        rustix::fs::fstat(folder).unwrap().st_ino
+    }
+
+    #[test]
+    fn any_folder_is_reached_from_any_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let mut paths: Vec<String> = vec![String::new()];
+        for depth in [1, 2, 40, 41, 100] {
+            paths.push("d/".repeat(depth) + "end");
+            paths.push(["d"; 300][..depth].join("/"));
+        }
+        paths.push("dd/d".to_owned());
+        let mut folders = FolderCursor::new(&root, Enter::Make);
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let path = &paths[rng.usize(..paths.len())];
+            let here = number(folders.folder(path.as_bytes()).unwrap());
+            assert_eq!(here, fs::metadata(dir.path().join(path)).unwrap().ino(), "{path}");
+            if !path.is_empty() && rng.bool() {
+                assert_eq!(number(folders.leave(path.as_bytes()).unwrap().as_fd()), here);
+            }
+        }
+        let mut looking = FolderCursor::new(&root, Enter::Look);
+        assert!(looking.to(b"d/d/none/below").unwrap().is_none());
+        assert!(looking.to(b"d/d").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_way_of_thousands_of_folders_needs_few_descriptors_and_little_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let depth = 20_000;
+        let path = ["d"; 20_000].join("/").into_bytes();
+        let before = open_here();
+        let began = std::time::Instant::now();
+        let mut folders = FolderCursor::new(&root, Enter::Make);
+        for components in (0..=depth).chain((0..depth).rev()) {
+            let folder = &path[..(components * 2usize).saturating_sub(1)];
+            folders.folder(folder).unwrap();
+            assert!(components % 1000 != 0 || open_here() < before + depth / 4);
+        }
+        remove_all(root.fd().as_fd(), &|| false).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn what_was_moved_meanwhile_is_not_where_it_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let mut folders = FolderCursor::new(&root, Enter::Make);
+        let deep = "a/".to_owned() + &["d"; 100].join("/");
+        folders.folder(deep.as_bytes()).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let middle = dir.path().join("a/d/d/d/d");
+        fs::rename(&middle, elsewhere.path().join("moved")).unwrap();
+        // By `..` it would be the folder that it was moved to.
+        let here = number(folders.folder(b"a/d/d/d").unwrap());
+        assert_eq!(here, fs::metadata(dir.path().join("a/d/d/d")).unwrap().ino());
+    }
+
+    #[test]
+    fn folders_closed_to_their_owner_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        fs::create_dir_all(dir.path().join("closed/below")).unwrap();
+        fs::write(dir.path().join("closed/below/file"), "x").unwrap();
+        for path in ["closed/below", "closed"] {
+            let mode = fs::Permissions::from_mode(0o055);
+            fs::set_permissions(dir.path().join(path), mode).unwrap();
+        }
+        FolderCursor::new(&root, Enter::Look).to(b"closed").map(drop).ok();
+        let mode = |path: &str| dir.path().join(path).metadata().unwrap().mode() & 0o777;
+        assert_eq!(mode("closed"), 0o055, "whoever only looks changes nothing");
+        FolderCursor::new(&root, Enter::Open).folder(b"closed/below").unwrap();
+        assert_eq!((mode("closed"), mode("closed/below")), (0o755, 0o755));
+        fs::set_permissions(dir.path().join("closed"), fs::Permissions::from_mode(0o055)).unwrap();
+        remove_all(root.fd().as_fd(), &|| false).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

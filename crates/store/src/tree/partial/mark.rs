@@ -1,0 +1,78 @@
+//! The mark beside a partial folder: it says that a copy made that folder, and which folder it is.
+//!
+//! Whoever copies a folder also copies the remains of unfinished copies in it, with their marks. So
+//! a mark names the partial folder, and itself, by what neither has elsewhere: the inode number
+//! and, where the file system has it, the birth time. A mark that does not fit itself was written
+//! elsewhere, and nothing beside it is trusted.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+
+/// What the mark beside a partial folder says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// There is none, or somebody's own file.
+    No,
+    /// It was written elsewhere and came here with other files.
+    Elsewhere,
+    /// It was written here, for a folder that this one is not.
+    Another,
+    /// This is the folder that it was written for.
+    This,
+}
+
+/// Writes the mark of this partial folder into its file.
+pub(super) fn write(mut mark: &File, folder: impl AsFd) -> io::Result<()> {
+    let text = [TEXT, of(folder, mark)?.as_bytes()].concat();
+    mark.write_all(&text)?;
+    mark.sync_all()
+}
+
+/// What a mark says of this partial folder.
+pub(super) fn read(mark: &File, folder: impl AsFd) -> Marked {
+    let mut text = Vec::new();
+    let Ok(expected) = of(folder, mark) else { return Marked::No };
+    if mark.take(BYTES_MAX).read_to_end(&mut text).is_err() {
+        return Marked::No;
+    }
+    let Some(text) = text.strip_prefix(TEXT) else { return Marked::No };
+    let line =
+        |text: &[u8], at: usize| text.split(|&byte| byte == b'\n').nth(at).map(<[u8]>::to_vec);
+    if text == expected.as_bytes() {
+        Marked::This
+    } else if line(text, 1) == line(expected.as_bytes(), 1) {
+        Marked::Another
+    } else {
+        Marked::Elsewhere
+    }
+}
+
+/// Whether a file is a mark, whatever for.
+pub(in crate::tree) fn is_mark(file: &File) -> bool {
+    let mut text = Vec::new();
+    file.take(TEXT.len() as u64).read_to_end(&mut text).is_ok() && text == TEXT
+}
+
+/// What a mark says behind its text.
+fn of(folder: impl AsFd, mark: &File) -> io::Result<String> {
+    Ok(format!("folder {}\nmark {}\n", place(folder)?, place(mark)?))
+}
+
+/// What something has here and no copy of it elsewhere.
+fn place(of: impl AsFd) -> io::Result<String> {
+    let found = statx(of, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+    let inode = found.stx_ino;
+    if found.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return Ok(inode.to_string());
+    }
+    let made = found.stx_btime;
+    Ok(format!("{inode} made {}.{:09}", made.tv_sec, made.tv_nsec))
+}
+
+/// How a mark begins.
+const TEXT: &[u8] = b"the folder beside this file was made by swath cp\n";
+/// None is longer.
+const BYTES_MAX: u64 = 512;

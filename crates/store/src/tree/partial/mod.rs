@@ -1,0 +1,511 @@
+//! A tree that is being received.
+//!
+//! Its files grow in a folder of their own, the *partial folder*, and get their final names
+//! together at the end. If the destination does not exist, the partial folder lies beside it, and
+//! one rename gives all final names; else it lies within it, and the files move one by one.
+//!
+//! The journal beside the partial folder records ranges of the virtual file (never bytes that were
+//! not synced before), and a copy of the index says which files they belong to. All methods block.
+
+mod building;
+mod compare;
+mod data;
+mod error;
+mod finish;
+mod further;
+mod mark;
+mod paths;
+mod preflight;
+mod reuse;
+mod settle;
+mod skeleton;
+mod xattrs;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use rustix::io::Errno;
+use swath_model::digest::blake3_tree::GROUP_BYTES;
+use swath_model::index::{Index, Item, Kind, Mtime, Part, Top};
+use swath_model::{Range, RangeSet};
+
+use super::conflict::{Conflict, conflicts};
+use super::filter::Filter;
+use super::folder_cursor::{Enter, FolderCursor};
+use super::root::Root;
+use super::unfinished::{OWN_NAME, is_own_name};
+use super::xattrs::XattrLoss;
+use crate::journal::{JournalFile, Record, State};
+use crate::steps::SystemSteps;
+use building::Files;
+use data::Directly;
+use paths::Paths;
+use reuse::Reusable;
+use settle::InTheWay;
+
+pub use compare::{Same, Unchanged};
+pub use error::PartialError;
+pub use finish::Finished;
+pub(super) use mark::is_mark;
+pub use preflight::{check_destination, check_rights, check_space};
+
+/// Which attributes of files are copied besides their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits.
+    pub mode: bool,
+    /// Times of the last change.
+    pub times: bool,
+    /// Hard links stay hard links.
+    pub links: bool,
+    /// Extended attributes (of the `user.` namespace), as far as the index has them.
+    pub xattrs: bool,
+}
+
+impl Default for Preserve {
+    fn default() -> Preserve {
+        Preserve { mode: true, times: true, links: false, xattrs: false }
+    }
+}
+
+/// Returns whether the user wants to stop.
+pub type Halt = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// A tree that is being received.
+pub struct PartialTree {
+    paths: Paths,
+    root: Root,
+    index: Arc<RwLock<Index>>,
+    preserve: Preserve,
+    /// What an earlier run left, by its journal, in this index's virtual file.
+    resumed: RangeSet,
+    /// The same with the bytes in groups that are fetched again for other files.
+    had: RangeSet,
+    /// What the destination already has.
+    unchanged: Unchanged,
+    /// What need not be fetched, in whole groups.
+    present: RangeSet,
+    files: Files,
+    directly: Directly,
+    journal: Mutex<Option<(JournalFile, State)>>,
+    /// The destination's own time, before there was a partial folder.
+    top_mtime: Option<Mtime>,
+    /// The mode and time of the tree's own folder, for a new destination.
+    top: Option<Top>,
+    /// What is in the way is removed, unless it holds what this filter excludes.
+    replaces: Option<Filter>,
+    /// Entries whose extended attributes could not be set.
+    xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
+    /// How many entries of an earlier index are not in this one, and the first paths.
+    gone: (usize, Vec<Vec<u8>>),
+    /// An earlier copy was completed first; so many of its entries could not get their names.
+    completed_earlier: Option<u64>,
+    /// New files inherit rights from their folder.
+    has_default_rights: bool,
+    halt: Halt,
+}
+
+/// One file of which some bytes are to be written.
+struct Wanted {
+    number: u64,
+    path: Vec<u8>,
+    range: Range,
+    size_bytes: u64,
+    /// It has holes.
+    is_sparse: bool,
+    mode: u32,
+    mtime: Mtime,
+    parts: Vec<Part>,
+}
+
+impl Wanted {
+    /// Whether these are all its bytes.
+    fn is_whole(&self) -> bool {
+        self.parts.iter().map(|part| part.bytes).sum::<u64>() == self.range.len()
+    }
+
+    fn of(item: &Item<'_>, range: Range) -> Option<Wanted> {
+        let Kind::File { size_bytes, .. } = item.entry.kind else { return None };
+        let parts: Vec<Part> = item.parts(range).collect();
+        (!parts.is_empty()).then(|| Wanted {
+            number: item.number,
+            path: item.path.to_vec(),
+            range: item.range(),
+            size_bytes,
+            is_sparse: item.entry.kind.is_sparse(),
+            mode: item.entry.mode,
+            mtime: item.entry.mtime,
+            parts,
+        })
+    }
+}
+
+impl PartialTree {
+    /// Returns whether an earlier run left something for this destination (or for a single file of
+    /// this name there): going on with it needs the whole index.
+    pub fn is_left(destination: &Path, single: Option<&str>) -> bool {
+        Paths::of(destination, single).is_ok_and(|paths| paths.is_left())
+    }
+
+    /// Begins to receive the tree of `index` (which may still grow, unless something
+    /// [is left](PartialTree::is_left)) at `destination`, or go on with it if `resume`. Files that are
+    /// there already and the same stay as they are; to look for such the index must be complete.
+    pub fn open(
+        destination: &Path,
+        index: Arc<RwLock<Index>>,
+        preserve: Preserve,
+        resume: bool,
+        same: &Same,
+    ) -> Result<PartialTree, PartialError> {
+        PartialTree::open_until(
+            destination,
+            None,
+            index,
+            preserve,
+            resume,
+            same,
+            Arc::new(|| false),
+        )
+    }
+
+    /// As [`PartialTree::open`]; whatever takes long ends early when `halt` says so, then and later. A tree
+    /// that is a single file of this name is unfinished for itself, and the folder is made at once.
+    pub fn open_until(
+        destination: &Path,
+        single: Option<&str>,
+        index: Arc<RwLock<Index>>,
+        preserve: Preserve,
+        resume: bool,
+        same: &Same,
+        halt: Halt,
+    ) -> Result<PartialTree, PartialError> {
+        let paths = Paths::of(destination, single)?;
+        let top_mtime = paths.top_mtime();
+        let root = paths.open_folder()?;
+        let mut tree =
+            PartialTree::of(paths, root, Arc::clone(&index), preserve, Arc::clone(&halt));
+        tree.top_mtime = top_mtime;
+        let paths = &tree.paths;
+        refuse_own_names(&read(&index), paths)?;
+        if resume && let Some(moving) = paths.moving() {
+            // What is refused in the end had better stay where it is.
+            let unchanged = Unchanged::at(&read(&index), &paths.destination, same, preserve.links);
+            check_rights(&read(&index), &paths.destination, &unchanged)?;
+            // What an earlier run was about: then nearly everything is as if it had come to its end.
+            tree.index = Arc::new(RwLock::new(moving.index));
+            let finished = tree.finish_moving(&moving.without, InTheWay::Stays)?;
+            drop(tree);
+            let mut tree =
+                PartialTree::open_until(destination, single, index, preserve, resume, same, halt)?;
+            tree.completed_earlier = Some(finished.closed);
+            return Ok(tree);
+        }
+        let mut left = if resume { paths.recover(&read(&index)) } else { Reusable::default() };
+        if left.is_other {
+            return Err(PartialError::OtherTree { folder: paths.names.part.clone() });
+        }
+        if !left.durable.is_empty() {
+            let has_times = preserve.times;
+            compare::still_there(&read(&index), &tree.root, has_times, &mut left.durable);
+        }
+        let unchanged = match Root::open(&paths.destination) {
+            Ok(destination) if !paths.is_new => {
+                Unchanged::find(&read(&index), &destination, same, preserve.links)
+            }
+            _ => Unchanged::default(),
+        };
+        if !paths.is_new {
+            check_rights(&read(&index), &paths.destination, &unchanged)?;
+        }
+        let mut known = left.durable.clone();
+        for range in unchanged.ranges.iter() {
+            known.insert(range);
+        }
+        // Of files that stay nothing is in the partial folder.
+        let present = whole_groups(&known, &read(&index));
+        let mut resumed = RangeSet::new();
+        for range in present.iter() {
+            for durable in left.durable.within(range) {
+                resumed.insert(durable);
+            }
+        }
+        tree.go_on()?;
+        if resumed.is_empty() {
+            paths.clear(&tree.root, &*halt)?;
+        } else {
+            tree.had = left.durable;
+        }
+        (tree.resumed, tree.unchanged, tree.present) = (resumed, unchanged, present);
+        if !tree.resumed.is_empty() {
+            let mut folders = FolderCursor::new(&tree.root, Enter::Open);
+            for path in left.gone.iter().rev() {
+                tree.remove(path, &mut folders)?;
+            }
+            // What was taken over is written down anew: it may be of another index than before.
+            tree.begin_journal(&mut lock(&tree.journal))?;
+        }
+        let count = left.gone.len();
+        left.gone.truncate(GONE_TOLD);
+        tree.gone = (count, left.gone);
+        Ok(tree)
+    }
+
+    /// An empty one.
+    fn of(
+        paths: Paths,
+        root: Root,
+        index: Arc<RwLock<Index>>,
+        preserve: Preserve,
+        halt: Halt,
+    ) -> PartialTree {
+        PartialTree {
+            has_default_rights: building::has_default_rights(root.fd()),
+            paths,
+            root,
+            index,
+            preserve,
+            resumed: RangeSet::new(),
+            had: RangeSet::new(),
+            unchanged: Unchanged::default(),
+            present: RangeSet::new(),
+            files: Files::default(),
+            directly: Directly::new(true),
+            journal: Mutex::new(None),
+            top_mtime: None,
+            top: None,
+            replaces: None,
+            xattr_losses: Mutex::default(),
+            gone: Default::default(),
+            completed_earlier: None,
+            halt,
+        }
+    }
+
+    /// Writes everything through the page cache. To be called before the first write.
+    pub fn write_buffered(&mut self) {
+        self.directly = Directly::new(false);
+    }
+
+    /// Removes what has another kind at the destination when its name is needed, unless it holds
+    /// what this filter excludes.
+    pub fn replace(&mut self, filter: Filter) {
+        self.replaces = Some(filter);
+    }
+
+    /// Sets the mode and time of the tree's own folder. An existing destination keeps its own.
+    pub fn tell_top(&mut self, top: Top) {
+        self.top = Some(top);
+    }
+
+    /// Returns how many entries could not get their names when an earlier copy, which had been
+    /// interrupted while it gave names, was completed first.
+    pub fn completed_earlier(&self) -> Option<u64> {
+        self.completed_earlier
+    }
+
+    /// Returns how many entries of an earlier index are not in this one, or have another kind, and
+    /// the paths of the first ones.
+    pub fn gone(&self) -> (usize, &[Vec<u8>]) {
+        (self.gone.0, &self.gone.1)
+    }
+
+    /// Returns how many bytes of the virtual file the journal records: a later run goes on from there.
+    pub fn durable_bytes(&self) -> u64 {
+        lock(&self.journal).as_ref().map_or(0, |(_, state)| state.durable.total_bytes())
+    }
+
+    /// Ends the copy. What no journal records is of no use, and is removed.
+    pub fn give_up(&self) -> Result<(), PartialError> {
+        if lock(&self.journal).is_none() && !self.paths.is_left() {
+            self.paths.clear(&self.root, &|| false)?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), PartialError> {
+        if (self.halt)() { Err(PartialError::Stopped) } else { Ok(()) }
+    }
+
+    /// Returns what need not be fetched, in whole groups of the virtual file: an earlier run left it,
+    /// or the destination already has it.
+    pub fn present(&self) -> &RangeSet {
+        &self.present
+    }
+
+    /// Returns what of that an earlier run (or pass) left.
+    pub fn resumed(&self) -> &RangeSet {
+        &self.resumed
+    }
+
+    /// Returns how many files, links and further names stay as they are at the destination.
+    pub fn unchanged_entries(&self) -> u64 {
+        self.unchanged.entries
+    }
+
+    /// Returns how many files stay as they are at the destination.
+    pub fn unchanged_files(&self) -> u64 {
+        self.unchanged.files
+    }
+
+    /// Returns whether the destination exists.
+    pub fn is_there(destination: &Path) -> bool {
+        Paths::of(destination, None).is_ok_and(|paths| !paths.is_new)
+    }
+
+    /// Writes bytes of the virtual file from `start` on. Each byte is written once; a file that has
+    /// all its bytes gets its attributes and is closed. A file that was complete before stays as it
+    /// is: its bytes and these may be of two versions.
+    pub fn write(&self, start: u64, bytes: &[u8]) -> Result<(), PartialError> {
+        let range = Range::of_len(start, bytes.len() as u64);
+        let mut folders = FolderCursor::new(&self.root, Enter::Make);
+        for wanted in self.wanted(range) {
+            if self.had.covers(wanted.range) {
+                continue;
+            }
+            self.files
+                .write(self, &wanted, start, bytes, &mut folders)
+                .map_err(|source| self.not_written(&wanted.path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written so far durable and records these ranges in the journal. When this
+    /// returns they survive `kill -9` and power loss. The index must be complete.
+    pub fn commit(&self, ranges: &[Range]) -> Result<(), PartialError> {
+        self.sync()?;
+        let mut journal = lock(&self.journal);
+        if journal.is_none() {
+            self.begin_journal(&mut journal)?;
+        }
+        let Some((file, state)) = &mut *journal else { return Ok(()) };
+        let records: Vec<Record> =
+            ranges.iter().map(|&range| Record::Durable { range, source: 0 }).collect();
+        file.append(&SystemSteps::new(), &self.paths.names, state, &records)
+            .map_err(|error| self.journal_failed(error.into_io()))
+    }
+
+    /// Removes the bytes of these files (numbers in the index) from the journal: they are of no use.
+    pub fn forget(&self, files: &[u64]) -> Result<(), PartialError> {
+        let mut journal = lock(&self.journal);
+        let Some((file, state)) = &mut *journal else { return Ok(()) };
+        let index = self.index();
+        let range = |&number: &u64| index.cursor_from(number).next().map(|item| item.range());
+        let ranges = files.iter().filter_map(range).filter(|range| !range.is_empty());
+        let records: Vec<Record> = ranges.map(|range| Record::Bad { range }).collect();
+        file.append(&SystemSteps::new(), &self.paths.names, state, &records)
+            .map_err(|error| self.journal_failed(error.into_io()))
+    }
+
+    fn begin_journal(
+        &self,
+        journal: &mut Option<(JournalFile, State)>,
+    ) -> Result<(), PartialError> {
+        let begun = self.paths.begin_journal(&self.index(), &self.had);
+        *journal = Some(begun.map_err(|source| self.journal_failed(source))?);
+        Ok(())
+    }
+
+    fn journal_failed(&self, source: io::Error) -> PartialError {
+        self.failed("write the journal of", b"", source)
+    }
+
+    fn sync(&self) -> Result<(), PartialError> {
+        rustix::fs::syncfs(self.root.fd()).map_err(|error| self.failed("sync", b"", error.into()))
+    }
+
+    fn wanted(&self, range: Range) -> Vec<Wanted> {
+        let index = self.index();
+        let mut cursor = index.cursor_at(range.start);
+        let mut all = Vec::new();
+        while let Some(item) = cursor.next() {
+            if item.start >= range.end {
+                break;
+            }
+            if !self.unchanged.has(item.number) {
+                all.extend(Wanted::of(&item, range));
+            }
+        }
+        all
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        read(&self.index)
+    }
+
+    fn failed(&self, doing: &'static str, path: &[u8], source: io::Error) -> PartialError {
+        PartialError::Io { doing, path: self.shown(path), source }
+    }
+
+    /// Where somebody has put something else into the partial folder that is what has to go.
+    fn not_written(&self, path: &[u8], source: io::Error) -> PartialError {
+        let kinds = [Errno::LOOP, Errno::NOTDIR, Errno::ISDIR].map(|it| it.raw_os_error());
+        if !source.raw_os_error().is_some_and(|error| kinds.contains(&error)) {
+            return self.failed("write", path, source);
+        }
+        let path = self.paths.names.part.join(OsStr::from_bytes(path));
+        PartialError::Io { doing: "write, as something else is in its place:", path, source }
+    }
+
+    /// A path of the tree as that of its final place.
+    fn shown(&self, path: &[u8]) -> PathBuf {
+        match path {
+            b"" => self.paths.destination.clone(),
+            path => self.paths.destination.join(OsStr::from_bytes(path)),
+        }
+    }
+}
+
+impl Drop for PartialTree {
+    fn drop(&mut self) {
+        self.paths.give_back(&self.root);
+    }
+}
+
+/// A tree may hold what an unfinished copy left in it; it would lie where ours lies, or that of a copy
+/// into one of its folders.
+fn refuse_own_names(index: &Index, paths: &Paths) -> Result<(), PartialError> {
+    let mut cursor = index.cursor();
+    while let Some(item) = cursor.next() {
+        refuse_own_name(&item, paths)?;
+    }
+    Ok(())
+}
+
+fn refuse_own_name(item: &Item<'_>, paths: &Paths) -> Result<(), PartialError> {
+    if is_own_name(item.entry.name) {
+        let name = String::from_utf8_lossy(item.path).into_owned();
+        return Err(PartialError::OwnName { path: paths.destination.join(name) });
+    }
+    Ok(())
+}
+
+/// Of ranges of a virtual file what can be taken over: a group is fetched whole or not at all, and
+/// of a file whose bytes come twice nobody could say when it is complete.
+fn whole_groups(ranges: &RangeSet, index: &Index) -> RangeSet {
+    let mut whole = RangeSet::new();
+    for range in ranges.iter() {
+        let start = range.start.next_multiple_of(GROUP_BYTES);
+        let end = match range.end {
+            end if end == index.size_bytes() => end,
+            end => end - end % GROUP_BYTES,
+        };
+        if start < end {
+            whole.insert(Range::new(start, end));
+        }
+    }
+    whole
+}
+
+fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
+    index.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So many paths of what is not in the tree any more are kept.
+const GONE_TOLD: usize = 10;

@@ -1,0 +1,489 @@
+//! Where a tree is received: the partial folder, the journal and the copy of the index.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, StatVfs, accessat, flock, linkat};
+use swath_model::RangeSet;
+use swath_model::index::{Index, Mtime, Reader};
+
+use super::PartialError;
+use super::mark::{self, Marked};
+use super::reuse::{self, Reusable};
+use crate::Identity;
+use crate::journal::{AppendError, JournalFile, Record, Recovery, State, Sum as _, recover};
+use crate::names::{Names, folder_of};
+use crate::place::is_planted;
+use crate::steps::SystemSteps;
+use crate::tree::root::Root;
+
+/// The names around one destination.
+pub(super) struct Paths {
+    pub destination: PathBuf,
+    /// The destination does not exist: the partial folder becomes it.
+    pub is_new: bool,
+    pub names: Names,
+    /// A copy of the index that the journal counts in …
+    index: PathBuf,
+    /// … and of the one that takes its place.
+    index_new: PathBuf,
+    /// Says that names are being given, and which files get none.
+    moving: PathBuf,
+    /// Says that the partial folder is ours, and which folder that is, also where nothing has been journaled
+    /// yet.
+    mark: PathBuf,
+}
+
+/// What a file system has left for this user.
+pub(super) struct FreeSpace {
+    pub free_bytes: u64,
+    /// Files and folders; `None` where there is no limit of its own.
+    pub free_entries: Option<u64>,
+}
+
+/// A tree that is getting its names.
+pub(super) struct Moving {
+    pub index: Index,
+    /// The files that get none.
+    pub without: Vec<u64>,
+}
+
+impl Paths {
+    /// The place of a tree, or of a single file of this name: whatever else is copied into that
+    /// folder, and what is left there of it, the file has a partial folder of its own.
+    pub fn of(destination: &Path, single: Option<&str>) -> Result<Paths, PartialError> {
+        let name = || PartialError::Name(destination.to_owned());
+        // "there/" and "there/." are "there".
+        let destination: PathBuf = destination.components().collect();
+        let is_new = match destination.metadata() {
+            Ok(found) if found.is_dir() => false,
+            Ok(_) => return Err(PartialError::NoFolder(destination)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if destination.symlink_metadata().is_ok() {
+                    return Err(PartialError::DeadLink(destination));
+                }
+                true
+            }
+            // A name that is too long, a file where a folder should be on the way, …
+            Err(source) => {
+                return Err(PartialError::Io { doing: "use", path: destination, source });
+            }
+        };
+        if let Some(single) = single {
+            let is_name = !matches!(single, "" | "." | "..") && !single.contains(['/', '\0']);
+            let base = destination.join(format!(".swath-stage.swath.{single}"));
+            let paths = Paths::at(&destination, &base, false).filter(|_| is_name);
+            return paths.ok_or_else(|| PartialError::Name(destination.join(single)));
+        }
+        let beside = Paths::at(&destination, &destination, is_new);
+        if is_new {
+            return beside.ok_or_else(name);
+        }
+        // What lies beside the destination may lie on another file system.
+        let within = Paths::at(&destination, &destination.join(".swath-stage"), false);
+        let within = within.ok_or_else(name)?;
+        Ok(match beside {
+            // Begun when the destination was not there yet.
+            Some(beside) if beside.is_of_use() && !within.is_left() => beside,
+            _ => within,
+        })
+    }
+
+    /// With the partial folder of this name.
+    fn at(destination: &Path, base: &Path, is_new: bool) -> Option<Paths> {
+        let names = Names::of(base, NAME_BYTES_MAX)?;
+        let destination = destination.to_owned();
+        let beside = |suffix: &str| {
+            let mut name = names.journal.clone().into_os_string();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let (index, index_new) = (beside(".index"), beside(".index.new"));
+        let (moving, mark) = (beside(".moving"), beside(".mark"));
+        Some(Paths { destination, is_new, names, index, index_new, moving, mark })
+    }
+
+    /// Whether something to go on with is left in this partial folder, on the destination's file system.
+    fn is_of_use(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let device = |found: std::fs::Metadata| found.dev();
+        let folder = self.names.part.symlink_metadata().ok().filter(std::fs::Metadata::is_dir);
+        let is_ours = |root| self.marked(&root) == Marked::This;
+        self.is_left()
+            && folder.is_some()
+            && Root::open(&self.names.part).is_ok_and(is_ours)
+            && folder.map(device) == self.destination.metadata().ok().map(device)
+    }
+
+    /// What the mark says of this partial folder.
+    fn marked(&self, folder: &Root) -> Marked {
+        self.read(&self.mark).map_or(Marked::No, |file| mark::read(&file, folder.fd()))
+    }
+
+    /// The names that a copy needs beside that of the partial folder and that are taken already.
+    fn taken(&self) -> impl Iterator<Item = &Path> {
+        let Names { journal, journal_new, .. } = &self.names;
+        let all = [journal, journal_new, &self.index, &self.index_new, &self.moving, &self.mark];
+        all.into_iter().map(PathBuf::as_path).filter(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// When something was last made in, or removed from, a destination that is there.
+    pub fn top_mtime(&self) -> Option<Mtime> {
+        use std::os::unix::fs::MetadataExt;
+        let found = self.destination.metadata().ok()?;
+        let nanoseconds = u32::try_from(found.mtime_nsec()).ok()?;
+        Some(Mtime { seconds: found.mtime(), nanoseconds })
+    }
+
+    /// Whether there is a destination now, that was not there before.
+    ///
+    /// # Errors
+    /// [`PartialError::NoFolder`] if it is none.
+    pub fn is_taken(&self) -> Result<bool, PartialError> {
+        match self.destination.symlink_metadata() {
+            Ok(_) if self.destination.is_dir() => Ok(true),
+            Ok(_) => Err(PartialError::NoFolder(self.destination.clone())),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Whether an earlier run left something to go on with.
+    pub fn is_left(&self) -> bool {
+        let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_file());
+        is_file(&self.names.journal) || is_file(&self.moving)
+    }
+
+    /// Whether this user may make the partial folder, as far as permissions tell.
+    pub fn check_rights(&self) -> io::Result<()> {
+        let there = self.folder_above();
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        Ok(accessat(CWD, &there, rights, AtFlags::EACCESS)?)
+    }
+
+    /// The folder in which it is to lie, or of those above it the first that is there: what is missing
+    /// on the way is made where it goes on.
+    fn folder_above(&self) -> PathBuf {
+        let folder = folder_of(&self.names.part);
+        let there = folder.ancestors().find(|above| above.symlink_metadata().is_ok());
+        there.unwrap_or(Path::new(".")).to_owned()
+    }
+
+    /// From here on all that is in the partial folder only has to be moved to its names: the journal counts
+    /// no more, for what it vouches for leaves the partial folder. Durable when this returns.
+    pub fn begin_moving(&self, index: &Index, without: &[u64]) -> io::Result<()> {
+        let mut text = dataset_name(index).unwrap_or_default();
+        for number in without {
+            text.push_str(&format!("\n{number}"));
+        }
+        text.push('\n');
+        let new = self.moving.with_extension("moving.new");
+        let _ = std::fs::remove_file(&new);
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.moving)?;
+        File::open(&self.names.folder)?.sync_all()
+    }
+
+    /// What was about to get its names when an earlier run ended.
+    pub fn moving(&self) -> Option<Moving> {
+        let mut text = String::new();
+        self.read(&self.moving)?.read_to_string(&mut text).ok()?;
+        let mut lines = text.lines();
+        let name = lines.next()?;
+        let without = lines.map(|line| line.parse().ok()).collect::<Option<Vec<u64>>>()?;
+        let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
+            self.read_index(path).filter(|index| dataset_name(index).as_deref() == Some(name))
+        })?;
+        Some(Moving { index, without })
+    }
+
+    /// Makes the partial folder, or opens the one that is there. Nobody else may use it meanwhile.
+    pub fn open_folder(&self) -> Result<Root, PartialError> {
+        let failed =
+            |doing| move |source| PartialError::Io { doing, path: self.names.part.clone(), source };
+        std::fs::create_dir_all(folder_of(&self.names.part))
+            .map_err(failed("make the folder of"))?;
+        let mut builder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        let is_made = match builder.create(&self.names.part) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            made => made.map(|()| true).map_err(failed("make"))?,
+        };
+        let found = self.names.part.symlink_metadata().map_err(failed("look at"))?;
+        if !found.is_dir() || is_planted(&found, &folder_of(&self.names.part)) {
+            let source = io::Error::other("something else is in the way there");
+            return Err(failed("use")(source));
+        }
+        let owned = self.own(Root::open(&self.names.part).map_err(failed("open"))?);
+        if is_made
+            && matches!(owned, Err(PartialError::Foreign(_) | PartialError::Elsewhere { .. }))
+        {
+            let _ = std::fs::remove_dir(&self.names.part);
+        }
+        owned
+    }
+
+    /// Nobody else may use the partial folder that was opened, from now on.
+    fn own(&self, root: Root) -> Result<Root, PartialError> {
+        let failed =
+            |doing| move |source| PartialError::Io { doing, path: self.names.part.clone(), source };
+        match flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
+            // Who held the lock before may have given the partial folder its final name meanwhile.
+            Ok(()) if is_at(&root, &self.names.part) => {}
+            Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(PartialError::Locked(self.destination.clone()));
+            }
+            Err(error) => return Err(failed("lock")(error.into())),
+        }
+        let marked = self.marked(&root);
+        if marked != Marked::This {
+            let is_empty = root.names().map_err(failed("list"))?.len() == 0;
+            match marked {
+                Marked::Elsewhere => {
+                    let folder = (!is_empty).then_some(self.names.part.as_path());
+                    let all = folder.into_iter().chain(self.taken()).map(Path::to_owned).collect();
+                    return Err(PartialError::Elsewhere { mark: self.mark.clone(), all });
+                }
+                _ if !is_empty => return Err(PartialError::Foreign(self.names.part.clone())),
+                // Somebody has removed the partial folder: what is told of it holds no more.
+                Marked::Another => self.forget(),
+                Marked::No | Marked::This => {}
+            }
+            // What a copy writes there comes after its mark, and goes before it.
+            if let Some(taken) = self.taken().next() {
+                return Err(PartialError::Foreign(taken.to_owned()));
+            }
+            self.make_mark(&root).map_err(failed("mark"))?;
+        }
+        // A run that ended right after the partial folder had become the destination left its words.
+        if let Some(beside) = Paths::at(&self.destination, &self.destination, false)
+            && beside.names.part != self.names.part
+            && beside.names.part.symlink_metadata().is_err()
+            && Root::open(&self.destination).is_ok_and(|it| beside.marked(&it) == Marked::This)
+        {
+            beside.forget();
+        }
+        Ok(root)
+    }
+
+    /// Durable when this returns: before there is anything in the partial folder.
+    fn make_mark(&self, folder: &Root) -> io::Result<()> {
+        // Whoever is killed meanwhile leaves none, or all of it: half a mark would be somebody's file.
+        let mut options = File::options();
+        options.write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
+        let nameless = || -> io::Result<()> {
+            let mark = options.open(folder_of(&self.mark))?;
+            mark::write(&mark, folder.fd())?;
+            let here = format!("/proc/self/fd/{}", mark.as_raw_fd());
+            Ok(linkat(CWD, here, CWD, &self.mark, AtFlags::SYMLINK_FOLLOW)?)
+        };
+        // Not every file system has such files, and not every machine /proc.
+        if nameless().is_err() {
+            let mut options = File::options();
+            let mark = options.write(true).create_new(true).mode(0o600).open(&self.mark)?;
+            mark::write(&mark, folder.fd())?;
+        }
+        File::open(&self.names.folder)?.sync_all()
+    }
+
+    /// What the journal vouches for, in the virtual file of `index`, and what is in the partial folder that
+    /// does not belong there any more.
+    pub fn recover(&self, index: &Index) -> Reusable {
+        let Some((durable, old)) = self.left() else { return Reusable::default() };
+        if old.digests() == index.digests() {
+            return Reusable { durable, ..Reusable::default() };
+        }
+        reuse::find(&old, &durable, index)
+    }
+
+    /// What the journal vouches for, and the index in which it counts.
+    fn left(&self) -> Option<(RangeSet, Index)> {
+        let file = self.read(&self.names.journal)?;
+        let recovered = recover::<State>(BufReader::with_capacity(1 << 16, &file)).ok()?;
+        let Recovery::Journal { state, .. } = recovered else { return None };
+        // A journal that was about to be replaced counts in the index that was there before.
+        let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
+            let index = self.read_index(path)?;
+            let name = dataset_name(&index)?;
+            let counts = state.identity.digests.contains(&name);
+            if counts && *path == self.index_new {
+                // It was about to be given its name.
+                std::fs::rename(path, &self.index).ok()?;
+            }
+            counts.then_some(index)
+        })?;
+        Some((state.durable, index))
+    }
+
+    fn read_index(&self, path: &Path) -> Option<Index> {
+        let mut file = self.read(path)?;
+        let mut index = Index::new();
+        let mut reader = Reader::new(u64::MAX);
+        let mut part = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut part).ok()? {
+                0 => break,
+                bytes => reader.feed(&mut index, &part[..bytes]).ok()?,
+            }
+        }
+        reader.finish(&mut index).ok()?;
+        Some(index)
+    }
+
+    fn read(&self, path: &Path) -> Option<File> {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(path).ok()?;
+        let found = file.metadata().ok()?;
+        (found.is_file() && !is_planted(&found, &folder_of(path))).then_some(file)
+    }
+
+    /// Forgets what an earlier run left.
+    pub fn clear(&self, root: &Root, stop: &dyn Fn() -> bool) -> Result<(), PartialError> {
+        self.forget_journal();
+        root.empty(stop).map_err(|source| match source.kind() {
+            io::ErrorKind::Interrupted if stop() => PartialError::Stopped,
+            _ => PartialError::Io { doing: "empty", path: self.names.part.clone(), source },
+        })
+    }
+
+    /// The partial folder has become the destination.
+    pub fn forget(&self) {
+        self.forget_journal();
+        let _ = std::fs::remove_file(&self.mark);
+    }
+
+    /// Lets the partial folder go if there is nothing in it and nothing to go on with.
+    pub fn give_back(&self, root: &Root) {
+        let is_idle = !self.is_left() && is_at(root, &self.names.part);
+        if is_idle && std::fs::remove_dir(&self.names.part).is_ok() {
+            let _ = std::fs::remove_file(&self.mark);
+        }
+    }
+
+    pub fn forget_journal(&self) {
+        let Names { journal, journal_new, .. } = &self.names;
+        // The last one says that all others count no more.
+        for path in [journal, journal_new, &self.index, &self.index_new, &self.moving] {
+            // What is not there need not go; what will not go is refused by the next run.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Begins a journal that vouches for these ranges of the virtual file of `index`, which is
+    /// complete; a copy of it is kept, for a run whose source has another one. What is there of an
+    /// earlier run holds until this returns.
+    pub fn begin_journal(
+        &self,
+        index: &Index,
+        durable: &RangeSet,
+    ) -> io::Result<(JournalFile, State)> {
+        self.write_index(index)?;
+        let mut state = State::default();
+        let digests = dataset_name(index).into_iter().collect();
+        let identity = Identity { digests, ..Identity::default() };
+        state.apply(&Record::Identity { size_bytes: Some(index.size_bytes()), identity });
+        state.apply(&Record::Source { id: 0, name: String::new() });
+        for range in durable.iter() {
+            state.apply(&Record::Durable { range, source: 0 });
+        }
+        let steps = SystemSteps::new();
+        let journal = JournalFile::replace(&steps, &self.names, &state);
+        let journal = journal.map_err(AppendError::into_io)?;
+        std::fs::rename(&self.index_new, &self.index)?;
+        Ok((journal, state))
+    }
+
+    fn write_index(&self, index: &Index) -> io::Result<()> {
+        let _ = std::fs::remove_file(&self.index_new);
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&self.index_new)?;
+        let mut at = 0;
+        while at < index.wire_bytes() {
+            let part = index.wire_from(at);
+            file.write_all(part)?;
+            at += part.len() as u64;
+        }
+        file.sync_data()
+    }
+
+    /// What the user may still write there.
+    pub fn free_space(&self, root: &Root) -> Option<FreeSpace> {
+        rustix::fs::fstatvfs(root.fd().as_fd()).ok().map(FreeSpace::of)
+    }
+
+    /// The same before there is a partial folder.
+    pub fn free_space_ahead(&self) -> Option<FreeSpace> {
+        rustix::fs::statvfs(self.folder_above()).ok().map(FreeSpace::of)
+    }
+}
+
+impl FreeSpace {
+    fn of(found: StatVfs) -> FreeSpace {
+        FreeSpace {
+            free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            free_entries: (found.f_files > 0).then_some(found.f_favail),
+        }
+    }
+}
+
+/// Whether this folder is the one of that name.
+fn is_at(root: &Root, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(open), Ok(named)) = (rustix::fs::fstat(root.fd()), path.symlink_metadata()) else {
+        return false;
+    };
+    (open.st_dev, open.st_ino) == (named.dev(), named.ino())
+}
+
+/// A dataset as a journal names it.
+fn dataset_name(index: &Index) -> Option<String> {
+    let name = blake3::Hash::from_bytes(index.digests()?.dataset);
+    Some(format!("dataset:{}", name.to_hex()))
+}
+
+/// Of all common file systems, less what is added to the journal's name.
+const NAME_BYTES_MAX: usize = 255 - ".index.new".len();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_file_has_a_partial_folder_in_its_folder_whatever_a_sender_calls_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["", ".", "..", "../out", "a/b", "/etc/x", "a\0b"] {
+            let paths = Paths::of(dir.path(), Some(name));
+            assert!(matches!(paths, Err(PartialError::Name(_))), "{name:?}");
+        }
+        let long = "l".repeat(255);
+        for name in ["a", " ", "...", "\u{e9}", &long] {
+            let paths = Paths::of(dir.path(), Some(name)).unwrap();
+            assert_eq!(paths.names.part.parent(), Some(dir.path()));
+            let _ = paths.open_folder().unwrap();
+        }
+    }
+
+    #[test]
+    fn who_waited_while_the_partial_folder_became_the_destination_does_not_clear_it() {
+        // A second process had opened the partial folder and got its lock when the first one was done; what it
+        // then took for what an earlier run had left was the finished destination.
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::of(&dir.path().join("copy"), None).unwrap();
+        let first = paths.open_folder().unwrap();
+        std::fs::write(paths.names.part.join("file"), "done").unwrap();
+        let second = Root::open(&paths.names.part).unwrap();
+        assert!(matches!(paths.own(second.clone()), Err(PartialError::Locked(_))));
+        std::fs::rename(&paths.names.part, &paths.destination).unwrap();
+        drop(first);
+        assert!(matches!(paths.own(second), Err(PartialError::Locked(_))));
+        assert_eq!(std::fs::read(paths.destination.join("file")).unwrap(), b"done");
+    }
+}
