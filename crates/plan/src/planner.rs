@@ -252,7 +252,8 @@ impl Planner {
         }
         self.ledger.close_all(key);
         self.ledger.sources.leave(key);
-        self.next_tick = self.ledger.now;
+        // Who had been waited for may have been the last.
+        self.goes_on();
     }
 
     fn stream_only(&mut self, source: SourceId) {

@@ -28,6 +28,7 @@ mod source;
 mod target;
 mod upstream;
 mod versions;
+mod wrapper;
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
@@ -64,3 +65,4 @@ pub use sealed::{
 pub use shown::display_name;
 pub use source::{Expected, Lane, Limits, Pending, RelayMode, Relaying, Source, Trust};
 pub use upstream::{AnswerHead, Upstream};
+pub use wrapper::{Fault, FaultPeriod, Faults, Limit, Wrapped, Wrapper};

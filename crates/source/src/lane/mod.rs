@@ -42,9 +42,9 @@ pub enum AfterTrim {
 /// The handle of a lane whose task it sends orders to.
 #[derive(Debug)]
 pub(crate) struct LaneHandle {
-    id: LaneId,
-    commands: UnboundedSender<Command>,
-    meter: Arc<Meter>,
+    pub id: LaneId,
+    pub commands: UnboundedSender<Command>,
+    pub meter: Arc<Meter>,
 }
 
 /// An order to a lane's task.

@@ -152,6 +152,7 @@ impl Run<'_> {
     async fn drive(&mut self, stop: &Stop) -> Result<(), Ended> {
         loop {
             self.read_meters();
+            self.look_at_holdings();
             self.look_at_ways();
             if self.waited_for_ways() {
                 self.act(Action::Exhausted)?;
