@@ -198,7 +198,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Whether it is worth trying again after a back-off.
+    /// Returns whether it is worth trying again after a back-off.
     pub fn is_break(self) -> bool {
         matches!(self, Loss::Broken | Loss::Unreached)
     }

@@ -131,13 +131,13 @@ impl Tuner {
         self.goal.max(self.starters)
     }
 
-    /// How much each of them may have under way, in bytes, if not as much as it likes.
+    /// Returns how much each of them may have under way, in bytes, if not as much as it likes.
     pub fn window_bytes(&self) -> Option<u64> {
         let share = || u64::from(self.shared) * LANE_WINDOW_BYTES / u64::from(self.starters);
         (self.starters > self.goal).then(share)
     }
 
-    /// Judge, try, or leave alone.
+    /// Judges, tries, or leaves alone.
     pub fn tick(&mut self, reading: Reading) {
         let Reading { now, rate, rtt_s, lanes_up, lanes_max, time_left_s, .. } = reading;
         if rate > 0.0 {
@@ -269,7 +269,7 @@ impl Tuner {
         };
     }
 
-    /// How many lanes the server allows, as far as is known.
+    /// Returns how many lanes the server allows, as far as is known.
     pub fn allowed(&self, now: Time) -> u32 {
         let (lanes, until) = self.allowed;
         if now < until { lanes } else { u32::MAX }

@@ -9,7 +9,6 @@
 //! `docs/route-choice.md`.
 
 mod belief;
-mod book;
 mod candidate;
 mod config;
 mod event;
@@ -20,11 +19,12 @@ mod matrix;
 mod name;
 mod relay;
 mod report;
+mod routed_source;
+mod routed_sources;
 mod router;
 mod trial;
 mod verdict;
 mod view;
-mod ways;
 
 pub use config::{Mode, RouterConfig};
 pub use event::{Fault, HopReport, RouteAction, RouteEvent, WayNow};

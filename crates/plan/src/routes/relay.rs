@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::book::Book;
 use super::config::Mode;
 use super::event::{Fault, RouteAction};
 use super::name::{ReplicaId, Route, SiteId, WayId};
+use super::routed_source::RoutedSource;
 use super::router::Router;
 use super::verdict::Verdict;
 use super::view::{WayState, Why};
@@ -40,7 +40,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Whether data may pass over it.
+    /// Returns whether data may pass over it.
     pub fn is_usable(&self) -> bool {
         !self.barred && !self.suspected && !self.lost && self.mute_until_s.is_none()
     }
@@ -98,7 +98,7 @@ impl Router {
             // Named ways are left when they fail, and not because of what is heard of a relay.
             return;
         }
-        for way in self.ways.those(|book| book.route.contains(site)) {
+        for way in self.ways.those(|routed| routed.route.contains(site)) {
             self.lose(way, Why::RelayLost, true);
         }
     }
@@ -130,9 +130,9 @@ impl Router {
         self.relay_up(site);
         self.beliefs.suspects.retain(|&(from, to), _| from != site && to != site);
         self.rests.retain(|(_, route), rest| !route.contains(site) || rest.until_s.is_infinite());
-        for book in self.ways.open.values_mut().filter(|book| book.route.contains(site)) {
+        for routed in self.ways.open.values_mut().filter(|routed| routed.route.contains(site)) {
             // What is open over it still has as long to come back as if it had fallen silent now.
-            book.low_since_s = book.low_since_s.map(|_| self.times.now_s);
+            routed.low_since_s = routed.low_since_s.map(|_| self.times.now_s);
         }
         self.trials.begin_anew(self.times.now_s);
         self.trials.next_known_s = self.times.now_s;
@@ -157,12 +157,12 @@ impl Router {
         let asked = |(&site, it): (&SiteId, &Standing)| Some((site, it.asked_s?, *it));
         let asked: Vec<(SiteId, f64, Standing)> =
             self.relays.standings.iter().filter_map(asked).collect();
-        let comes_since = |book: &Book, since_s: f64| {
-            book.mean((now_s - HEARD_S).max(since_s.min(now_s)), now_s) > 0.0
+        let comes_since = |routed: &RoutedSource, since_s: f64| {
+            routed.mean((now_s - HEARD_S).max(since_s.min(now_s)), now_s) > 0.0
         };
         for (site, asked_s, standing) in asked {
             let mut over_it = self.ways.open.values().filter(|it| it.route.contains(site));
-            if over_it.any(|book| comes_since(book, asked_s)) {
+            if over_it.any(|routed| comes_since(routed, asked_s)) {
                 self.hear(site);
                 self.relays.standings.entry(site).or_default().asked_s = Some(now_s);
                 continue;
@@ -179,8 +179,9 @@ impl Router {
                 continue;
             }
             let patience_s = ANSWER_S + ANSWER_TRIPS * self.beliefs.rtt_s(&Route::direct(), site);
-            let others_are_heard = self.ways.open.values().any(|book| comes_since(book, asked_s))
-                || self.relays.standings.values().any(|it| it.answered_s >= asked_s);
+            let others_are_heard =
+                self.ways.open.values().any(|routed| comes_since(routed, asked_s))
+                    || self.relays.standings.values().any(|it| it.answered_s >= asked_s);
             if now_s - asked_s >= patience_s && others_are_heard {
                 self.leave_out(site);
             }
@@ -234,12 +235,12 @@ impl Router {
 
     /// A way is gone, told by the executor.
     pub(crate) fn way_failed(&mut self, way: WayId, fault: Fault, at: Option<SiteId>) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let (route, edges) = (book.route.clone(), book.edges().collect::<Vec<_>>());
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let (route, edges) = (routed.route.clone(), routed.edges().collect::<Vec<_>>());
         match fault {
             Fault::Final => {
                 let never = Rest { until_s: f64::INFINITY, times: 0 };
-                self.enter_rest((book.replica, route), never);
+                self.enter_rest((routed.replica, route), never);
                 self.forget(way, Why::Failed);
                 return;
             }
@@ -270,20 +271,20 @@ impl Router {
             }
         }
         let why = if fault == Fault::Corrupt { Why::Corrupt } else { Why::Failed };
-        let young = |book: &&Book| !route.is_direct() && book.state != WayState::InUse;
-        let tried = self.ways.open.get(&way).filter(young).map(|book| book.why);
+        let young = |routed: &&RoutedSource| !route.is_direct() && routed.state != WayState::InUse;
+        let tried = self.ways.open.get(&way).filter(young).map(|routed| routed.why);
         self.lose(way, why, false);
         if let Some(opened_for) = tried {
             self.trial_failed(opened_for);
         }
     }
 
-    /// Take a way out of use, let it rest and open the next best instead of it.
+    /// Takes a way out of use, lets it rest and opens the next best instead of it.
     pub(crate) fn lose(&mut self, way: WayId, why: Why, tell: bool) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let key = (book.replica, book.route.clone());
-        let missed = book.state == WayState::InUse && !book.replaced && book.settled > 0.0;
-        let direct = book.route.is_direct();
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let key = (routed.replica, routed.route.clone());
+        let missed = routed.state == WayState::InUse && !routed.replaced && routed.settled > 0.0;
+        let direct = routed.route.is_direct();
         self.rest(key, if direct { DIRECT_REST_S } else { REST_S });
         if tell {
             self.close(way, why);
@@ -295,7 +296,7 @@ impl Router {
         }
     }
 
-    /// Let a way rest, longer each time.
+    /// Lets a way rest, longer each time.
     pub(crate) fn rest(&mut self, key: (ReplicaId, Route), seconds: f64) {
         let times = self.rests.get(&key).map_or(0, |rest| rest.times);
         let wait_s = (seconds * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
