@@ -55,7 +55,7 @@ pub enum Event {
     },
     /// Nothing new has arrived in order, but so many bytes wait behind something that was lost and
     /// is on its way again: the lane lives, and will bring them at once. An estimate.
-    Behind {
+    OutOfOrder {
         /// Which.
         lane: LaneId,
         /// What waits now.

@@ -82,7 +82,7 @@ impl Planner {
                 }
             }
             Event::Arrived { lane, total_bytes } => ledger.arrived(lane, total_bytes),
-            Event::Behind { lane, bytes } => {
+            Event::OutOfOrder { lane, bytes } => {
                 if ledger.lanes.get_mut(lane).is_some_and(|lane| lane.out_of_order(now, bytes)) {
                     ledger.heard_at = now;
                     ledger.speaks(lane);

@@ -33,7 +33,7 @@ mod wrapper;
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// Understand `bytes` as answers of a server, in pieces whose sizes its first bytes choose.
+    /// Understands `bytes` as answers of a server, in pieces whose sizes its first bytes choose.
     pub fn answers(bytes: &[u8]) {
         crate::http::fuzz::answers(bytes);
     }
@@ -52,8 +52,8 @@ pub use lane::{AfterTrim, LaneEvent, LaneEventKind, Meter};
 pub use local_source::{LocalSource, ReadAt};
 pub use memory_source::{Memory, MemorySource};
 pub use net::{
-    BadProxy, Bearer, BearerSearch, Dialled, HostPattern, IncomingSender, Net, NetError,
-    NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess, Sealable,
+    BadProxy, Bearer, BearerSearch, CanEncrypt, Dialled, HostPattern, IncomingSender, Net,
+    NetError, NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess,
     Secret, ServerAccess, Tunnel, UnknownServer, UnknownServers, ZoneError, check_header,
     discover_bearer, without_zone,
 };

@@ -385,7 +385,7 @@ impl<'a> World<'a> {
             })
             .collect();
         for (lane, bytes) in behind {
-            self.tell(Event::Behind { lane, bytes });
+            self.tell(Event::OutOfOrder { lane, bytes });
         }
         let paused: Vec<(LaneId, f64)> = self
             .lanes
