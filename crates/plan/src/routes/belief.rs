@@ -1,6 +1,6 @@
 //! What each edge is thought to bring: measured, remembered, claimed, or guessed by its round trip.
 //!
-//! Numbers are only ever what we received ourselves; what relays say of a way decides which of its
+//! Numbers are only ever what we received ourselves; what relays say of a route decides which of its
 //! edges was the limit, and in which order others are tried. So a relay that lies can waste a
 //! trial and nothing more.
 
@@ -203,7 +203,7 @@ impl Beliefs {
     }
 
     /// Sum of the round trips of a route's hops, in seconds, as far as they are known and can be:
-    /// it says how long a way is waited for, and relays tell it.
+    /// it says how long a route is waited for, and relays tell it.
     pub fn rtt_s(&self, route: &Route, source: SiteId) -> f64 {
         let edges = route.edges(source);
         edges

@@ -1,6 +1,6 @@
-//! Which way is opened next: the one that is likely to bring most beside those that are open.
+//! Which route is opened next: the one that is likely to bring most beside those that are open.
 //!
-//! What ways carry is taken from their edges, and the likeliest route through what is left is the
+//! What routed sources carry is taken from their edges, and the likeliest route through what is left is the
 //! candidate: augmentation of a flow, with guesses where nothing has been measured.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use super::trial::ADDS_WHOLE;
 use super::view::{WayState, Why};
 
 impl Router {
-    /// Opens the next best way in place of one that was lost, without waiting for anything.
+    /// Opens the next best route in place of one that was lost, without waiting for anything.
     pub(crate) fn open_instead(&mut self) {
         if !matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
             self.seek(true);
@@ -109,7 +109,7 @@ impl Router {
         }
     }
 
-    /// Returns the likeliest way, or the surest if that is nearly as good.
+    /// Returns the likeliest route, or the surest if that is nearly as good.
     fn best(&self, matrix: &Matrix, hops_max: usize) -> Option<Way> {
         let wider = |one: Way, other: Way| {
             if other.rate_bytes_per_s > one.rate_bytes_per_s { other } else { one }
@@ -134,7 +134,7 @@ impl Router {
         self.relays.standing(relay).shy_until_s > self.times.now_s
     }
 
-    /// Returns what a relay may be worth that is on a way that fell silent.
+    /// Returns what a relay may be worth that is on a route that fell silent.
     fn doubt(&self, relay: SiteId) -> f64 {
         let standing = self.relays.standing(relay);
         if self.is_shy(relay) { DOUBT.powi(standing.silences.min(8) as i32) } else { 1.0 }
@@ -157,7 +157,7 @@ impl Router {
         self.times.began_s.is_some_and(|began_s| self.times.now_s - began_s >= STUCK_S)
     }
 
-    /// Returns whether what is known may have changed since ways were last sought by it. Looking costs
+    /// Returns whether what is known may have changed since routes were last sought by it. Looking costs
     /// little, but need not be done ten times a second.
     fn wants_known(&mut self) -> bool {
         let due = self.times.now_s >= self.trials.next_known_s;
@@ -201,7 +201,7 @@ impl Router {
         }
     }
 
-    /// Returns whether one more way through relays may be open.
+    /// Returns whether one more route through relays may be open.
     fn has_place(&self) -> bool {
         self.ways.relayed().count() < self.config.ways_max
     }
@@ -220,7 +220,7 @@ impl Router {
         self.replicas.iter().filter(move |(_, at)| **at == site).map(|(&replica, _)| replica)
     }
 
-    /// Returns whether what a way promises was measured on every edge of it.
+    /// Returns whether what a route promises was measured on every edge of it.
     fn is_known(&self, way: &Way, loads: &Flows) -> bool {
         let known = way.route.edges(way.source).map(|edge| {
             self.beliefs.known(edge.0, edge.1, self.times.now_s)
@@ -229,7 +229,7 @@ impl Router {
         known.fold(f64::INFINITY, f64::min) >= KNOWN * way.rate_bytes_per_s
     }
 
-    /// Returns what ways carry over each edge, or will when they have come up to speed.
+    /// Returns what routes carry over each edge, or will when they have come up to speed.
     fn loads(&self) -> Flows {
         let mut loads = Flows::new();
         if self.config.mode == Mode::Widest {
@@ -250,7 +250,7 @@ impl Router {
         if young { rate.max(routed.promised) } else { rate }
     }
 
-    /// Returns what comes now, or, as long as direct ways are only coming up to speed, what they brought before.
+    /// Returns what comes now, or, as long as direct routes are only coming up to speed, what they brought before.
     fn usual(&self) -> f64 {
         let direct = || self.ways.open.values().filter(|routed| routed.route.is_direct());
         if direct().any(|routed| routed.is_ripe(self.times.now_s)) {
@@ -269,7 +269,7 @@ impl Router {
     fn matrix(&self, loads: &Flows) -> Matrix {
         let sources: BTreeSet<SiteId> = self.replicas.values().copied().collect();
         let sources: Vec<SiteId> = sources.into_iter().collect();
-        // An edge that limits a way has nothing left.
+        // An edge that limits a route has nothing left.
         let used = |routed: &&RoutedSource| routed.state == WayState::InUse && routed.now.busy;
         let limits: BTreeSet<(SiteId, SiteId)> = match self.config.mode {
             Mode::Widest => BTreeSet::new(),
@@ -340,14 +340,14 @@ impl Router {
 /// With less than so much time to go, nothing new is tried: to find out takes a second or two, and
 /// what is gained must pay for it …
 const LEFT_S: f64 = 4.0;
-/// … also when all ways are wanted.
+/// … also when all routes are wanted.
 const LEFT_MULTI_S: f64 = 2.0;
 /// What is known to be good needs less.
 const LEFT_KNOWN_S: f64 = 1.0;
 
-/// A way is to save so much time, if all of it is gain: to open one takes some of it.
+/// A route is to save so much time, if all of it is gain: to open one takes some of it.
 const PAYS_S: f64 = 0.2;
-/// Where direct waits for us for this part of the time, nothing is gained by other ways.
+/// Where direct waits for us for this part of the time, nothing is gained by other routes.
 const AWAITED: f64 = 0.5;
 
 /// So long direct runs alone at first, so that one knows what it brings.
@@ -355,21 +355,21 @@ const SHOWN_S: f64 = 0.5;
 /// If direct gets nowhere, others are tried after this.
 const STUCK_S: f64 = 1.2;
 
-/// A candidate must promise so many times what a way must bring to stay.
+/// A candidate must promise so many times what a route must bring to stay.
 const WORTH: f64 = 1.5;
-/// When all places are taken, a candidate must promise this many times the least way in use.
+/// When all places are taken, a candidate must promise this many times the least route in use.
 const BETTER: f64 = 1.5;
-/// A way is known if its edges are known to bring this part of what it promises.
+/// A route is known if its edges are known to bring this part of what it promises.
 const KNOWN: f64 = 0.8;
-/// Less than this part of an edge is not left for another way.
+/// Less than this part of an edge is not left for another route.
 const REST: f64 = 0.1;
 /// Candidates looked at in one turn.
 const LOOKS: usize = 12;
 /// How many are opened instead of one that was lost.
 const INSTEAD: usize = 3;
-/// One of the relays of a way that fell silent is dead: each promises this part of what it did.
+/// One of the relays of a route that fell silent is dead: each promises this part of what it did.
 const DOUBT: f64 = 0.7;
 /// What is sure is preferred to what promises not much more than this part of it.
 const SURE: f64 = 0.9;
-/// How often known ways are looked for.
+/// How often known routes are looked for.
 const KNOWN_EVERY_S: f64 = 0.5;

@@ -231,6 +231,6 @@ impl Noted {
 /// A reading counts as no more than so many times what was measured, however old it is: it is tried
 /// again long before.
 const AGED_TIMES_MAX: f64 = 1000.0;
-/// Where nobody has answered yet the way is thought to be long, so that edges that are known to be
+/// Where nobody has answered yet the route is thought to be long, so that edges that are known to be
 /// short are preferred.
 const UNKNOWN_RTT_S: f64 = 0.3;

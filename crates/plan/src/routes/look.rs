@@ -1,4 +1,4 @@
-//! What is looked at every 0.1 s: rates, ways that fall, ways that are not worth it.
+//! What is looked at every 0.1 s: rates, routes that fall, routes that are not worth it.
 
 use super::config::Mode;
 use super::name::WayId;
@@ -65,7 +65,7 @@ impl Router {
         }
     }
 
-    /// Ways that fall silent, or to a fraction of what they brought: the next best is opened at
+    /// Routes that fall silent, or to a fraction of what they brought: the next best is opened at
     /// once, beside them if they may yet recover.
     fn watch(&mut self) {
         let now_s = self.times.now_s;
@@ -110,7 +110,7 @@ impl Router {
         }
     }
 
-    /// A way brings nothing: away with it, until later.
+    /// A route brings nothing: away with it, until later.
     fn give_up(&mut self, way: WayId) {
         let Some(routed) = self.ways.open.get(&way) else { return };
         let (tried, opened_for) = (routed.state != WayState::InUse, routed.why);
@@ -123,7 +123,7 @@ impl Router {
         }
     }
 
-    /// The edges of a way that nobody else shows to be well are suspected.
+    /// The edges of a route that nobody else shows to be well are suspected.
     fn suspect_of(&mut self, way: WayId, rate: f64) {
         let Some(routed) = self.ways.open.get(&way) else { return };
         if routed.route.is_direct() {
@@ -177,7 +177,7 @@ impl Router {
         }
     }
 
-    /// Ways that bring next to nothing cost more than they are worth.
+    /// Routes that bring next to nothing cost more than they are worth.
     fn prune(&mut self) {
         let now_s = self.times.now_s;
         let total: f64 = self.ways.open.values().map(|routed| routed.rate(PRUNED_S, now_s)).sum();
@@ -221,23 +221,23 @@ impl Router {
 
 /// How often everything is looked at.
 pub(crate) const LOOK_S: f64 = 0.1;
-/// After so long, half of what a way once brought is forgotten.
+/// After so long, half of what a route once brought is forgotten.
 const SETTLED_S: f64 = 3.0;
 
-/// A way that falls to this part of what it brought has lost what made it worth its place.
+/// A route that falls to this part of what it brought has lost what made it worth its place.
 const FALLEN: f64 = 0.25;
 /// For so long (and a round trip) it must have: bursts are shorter.
 const LOW_S: f64 = 0.15;
 /// With less than this part of what it brought for so long it is as good as silent.
 const STILL: f64 = 0.02;
 const STILL_S: f64 = 0.15;
-/// A silent way is closed after this and so many round trips: a loss that is repaired is shorter.
+/// A silent route is closed after this and so many round trips: a loss that is repaired is shorter.
 const GONE_S: f64 = 1.5;
 const GONE_TRIPS: f64 = 6.0;
-/// Relays of a way that fell silent are avoided for so long: one of them is dead, and which one is
+/// Relays of a route that fell silent are avoided for so long: one of them is dead, and which one is
 /// not known.
 const SHY_S: f64 = 5.0;
-/// To open a way takes each relay a connection to the next, one after the other.
+/// To open a route takes each relay a connection to the next, one after the other.
 const OPENING_S: f64 = 2.0;
 const OPENING_TRIPS: f64 = 12.0;
 
@@ -246,7 +246,7 @@ const STARVED: f64 = 0.9;
 /// What direct brought alone is its mean over so long.
 const ALONE_S: f64 = 2.0;
 
-/// A way that brings less than this part of the whole for so long is closed.
+/// A route that brings less than this part of the whole for so long is closed.
 const NEGLIGIBLE: f64 = 0.01;
 const PRUNED_S: f64 = 5.0;
 const PRUNED_REST_S: f64 = 15.0;

@@ -83,7 +83,7 @@ impl Matrix {
         all
     }
 
-    /// Takes what a way carries from its edges.
+    /// Takes what a route carries from its edges.
     pub fn take(&mut self, way: &Way) {
         for at in self.positions(way) {
             self.hops[at] = self.hops[at]
@@ -96,7 +96,7 @@ impl Matrix {
         }
     }
 
-    /// Leaves out the narrowest edge of a way, so that another way is found.
+    /// Leaves out the narrowest edge of a route, so that another route is found.
     pub fn cut_narrowest(&mut self, way: &Way) {
         let rate = |at: &usize| self.hops[*at].map_or(f64::INFINITY, |hop| hop.rate);
         let narrowest = self.positions(way).into_iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -105,7 +105,7 @@ impl Matrix {
         }
     }
 
-    /// Returns the least of what is known, not guessed, of a way's edges.
+    /// Returns the least of what is known, not guessed, of a route's edges.
     pub fn known(&self, way: &Way) -> f64 {
         let hops = self.positions(way).into_iter().filter_map(|at| self.hops[at]);
         hops.filter(|hop| !hop.guess).map(|hop| hop.rate).fold(f64::INFINITY, f64::min)

@@ -1,4 +1,4 @@
-//! What sites, replicas, routes and ways are called.
+//! What sites, replicas, routes and routed sources are called.
 
 use std::fmt;
 

@@ -22,7 +22,7 @@ pub(crate) struct Standing {
     pub lost: bool,
     /// What it said of its hops was not true: it is not listened to any more.
     pub disbelieved: bool,
-    /// A way over it fell silent: until then others are preferred.
+    /// A route over it fell silent: until then others are preferred.
     pub shy_until_s: f64,
     /// How often in a row that was so.
     pub silences: u32,
@@ -46,7 +46,7 @@ impl Standing {
     }
 }
 
-/// A way that is left alone for a while.
+/// A route that is left alone for a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     pub until_s: f64,
@@ -95,7 +95,7 @@ impl Router {
         self.relays.standings.entry(site).or_default().lost = true;
         self.beliefs.graph.set_relay(site, false);
         if matches!(self.config.mode, Mode::Fixed(_)) {
-            // Named ways are left when they fail, and not because of what is heard of a relay.
+            // Named routes are left when they fail, and not because of what is heard of a relay.
             return;
         }
         for way in self.ways.those(|routed| routed.route.contains(site)) {
@@ -114,7 +114,7 @@ impl Router {
         }
     }
 
-    /// A relay answers. If it was silent, what was held against it and against ways over it is past:
+    /// A relay answers. If it was silent, what was held against it and against routes over it is past:
     /// where a whole site was away for some seconds, pauses that grew with each failure would keep
     /// all of them out of use for minutes.
     pub(crate) fn relay_answered(&mut self, site: SiteId, was_silent: bool) {
@@ -149,7 +149,7 @@ impl Router {
         }
     }
 
-    /// Who has not answered in time, and brings nothing, is the one for which the others of its way were
+    /// Who has not answered in time, and brings nothing, is the one for which the others of its route were
     /// doubted. It is left out for a while: perhaps it is dead, and perhaps it is only we who do not
     /// reach it. (Where nobody answers and nothing comes it may be our own network, and nobody is blamed.)
     pub(crate) fn tell_mute(&mut self) {
@@ -227,13 +227,13 @@ impl Router {
             .chain(self.replicas.values().copied())
             .chain([SiteId::HERE])
             .collect();
-        // What was suspected of a silent way, and not what a relay told, or refused.
+        // What was suspected of a silent route, and not what a relay told, or refused.
         self.beliefs.suspects.retain(|(from, to), it| {
             it.rate > 0.0 || it.refused || !(well.contains(from) && well.contains(to))
         });
     }
 
-    /// A way is gone, told by the executor.
+    /// A route is gone, told by the executor.
     pub(crate) fn way_failed(&mut self, way: WayId, fault: Fault, at: Option<SiteId>) {
         let Some(routed) = self.ways.open.get(&way) else { return };
         let (route, edges) = (routed.route.clone(), routed.edges().collect::<Vec<_>>());
@@ -247,7 +247,7 @@ impl Router {
             Fault::Corrupt => self.bar(way, at),
             Fault::Broken => {
                 for &(from, to) in &edges {
-                    // Nobody knows where: any edge of it, unless another way shows that it is well.
+                    // Nobody knows where: any edge of it, unless another route shows that it is well.
                     let there = at.is_none_or(|at| at == from || at == to);
                     if !route.is_direct()
                         && there
@@ -279,7 +279,7 @@ impl Router {
         }
     }
 
-    /// Takes a way out of use, lets it rest and opens the next best instead of it.
+    /// Takes a route out of use, lets it rest and opens the next best instead of it.
     pub(crate) fn lose(&mut self, way: WayId, why: Why, tell: bool) {
         let Some(routed) = self.ways.open.get(&way) else { return };
         let key = (routed.replica, routed.route.clone());
@@ -296,7 +296,7 @@ impl Router {
         }
     }
 
-    /// Lets a way rest, longer each time.
+    /// Lets a route rest, longer each time.
     pub(crate) fn rest(&mut self, key: (ReplicaId, Route), seconds: f64) {
         let times = self.rests.get(&key).map_or(0, |rest| rest.times);
         let wait_s = (seconds * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
@@ -344,13 +344,13 @@ const ANSWER_TRIPS: f64 = 5.0;
 const HEARD_S: f64 = 0.5;
 /// Who did not answer is left out for so long, then twice as long …
 const MUTE_S: f64 = 5.0;
-/// A relayed way that failed is tried again after this, then after twice that …
+/// A relayed route that failed is tried again after this, then after twice that …
 const REST_S: f64 = 2.0;
 /// Direct sooner: it is what everything else falls back to.
 const DIRECT_REST_S: f64 = 1.0;
 /// … and at last once in so long.
 const REST_MAX_S: f64 = 60.0;
-/// Most ways whose rest is remembered: a bound on memory with hundreds of relays.
+/// Most routes whose rest is remembered: a bound on memory with hundreds of relays.
 const RESTS_MAX: usize = 512;
 /// How long an edge on which something broke is avoided at first.
 const SUSPECT_S: f64 = 2.0;

@@ -1,4 +1,4 @@
-//! What relays report of a way: which hop was the limit, and whether what they say can be true.
+//! What relays report of a route: which hop was the limit, and whether what they say can be true.
 
 use super::event::HopReport;
 use super::graph::Grade;
@@ -10,7 +10,7 @@ impl Router {
     pub(crate) fn report(&mut self, way: WayId, hops: Vec<HopReport>) {
         for report in hops {
             let Some(routed) = self.ways.open.get(&way) else { return };
-            // Only about its own hop of this very way.
+            // Only about its own hop of this very route.
             let hop = (report.from, report.relay);
             if !routed.edges().any(|edge| edge == hop)
                 || self.relays.standing(report.relay).disbelieved
@@ -30,7 +30,7 @@ impl Router {
         }
     }
 
-    /// The same bytes cross all hops of a way: what a relay says must agree with what we received.
+    /// The same bytes cross all hops of a route: what a relay says must agree with what we received.
     fn hold_against(&mut self, way: WayId, report: &HopReport, claimed: f64) {
         let Some(routed) = self.ways.open.get(&way) else { return };
         let ours = routed.rate(TRUTH_S, self.times.now_s);
@@ -77,7 +77,7 @@ impl Router {
         }
     }
 
-    /// Learns of every edge of every way what it brings at least, and of the one that limits it what
+    /// Learns of every edge of every route what it brings at least, and of the one that limits it what
     /// it brings.
     pub(crate) fn learn(&mut self, flows: &Flows) {
         let mut notes = Vec::new();

@@ -1,4 +1,4 @@
-//! The ways that are open, and what is told of those that were.
+//! The routes that are open, and what is told of those that were.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,7 +16,7 @@ pub(crate) struct RoutedSources {
     closed: VecDeque<WayView>,
     /// Every route through relays that was ever tried.
     pub tried: BTreeSet<(ReplicaId, Route)>,
-    /// What came over all ways together, those that are closed included.
+    /// What came over all routes together, those that are closed included.
     pub whole: Samples,
     closed_bytes: f64,
     next: u32,
@@ -44,7 +44,7 @@ impl RoutedSources {
         self.whole.record(now_s, self.closed_bytes + open);
     }
 
-    /// Returns the numbers of the ways for which this is true.
+    /// Returns the numbers of the routes for which this is true.
     pub fn those(&self, is: impl Fn(&RoutedSource) -> bool) -> Vec<WayId> {
         self.open.values().filter(|routed| is(routed)).map(|routed| routed.id).collect()
     }
@@ -59,12 +59,12 @@ impl RoutedSources {
         self.open.values().filter(|routed| !routed.route.is_direct())
     }
 
-    /// Returns what all ways bring together now.
+    /// Returns what all routes bring together now.
     pub fn total(&self, now_s: f64) -> f64 {
         self.open.values().map(|routed| routed.rate(routed.window_s(), now_s)).sum()
     }
 
-    /// Returns what flows over each edge now, over all ways together.
+    /// Returns what flows over each edge now, over all routes together.
     pub fn flows(&self, now_s: f64) -> Flows {
         let mut flows = Flows::new();
         for routed in self.open.values() {
@@ -76,7 +76,7 @@ impl RoutedSources {
         flows
     }
 
-    /// Returns the edge that limits a way, and whose word that is. Seen from us, it is the first edge whose
+    /// Returns the edge that limits a route, and whose word that is. Seen from us, it is the first edge whose
     /// receiver had nothing to wait for downstream while its sender had to wait for it.
     pub fn limit(&self, way: WayId, now_s: f64) -> Option<((SiteId, SiteId), Option<SiteId>)> {
         let routed = self.open.get(&way)?;
@@ -93,7 +93,7 @@ impl RoutedSources {
         let last = edges.last()?;
         Some((*last, Some(last.1).filter(|&to| to != SiteId::HERE)))
     }
-    /// Returns whether another way through this relay brings something.
+    /// Returns whether another route through this relay brings something.
     pub fn is_alive(&self, way: WayId, relay: SiteId, now_s: f64) -> bool {
         self.open.values().any(|routed| {
             routed.id != way
@@ -103,7 +103,7 @@ impl RoutedSources {
         })
     }
 
-    /// Returns whether another way brings something over this edge.
+    /// Returns whether another route brings something over this edge.
     pub fn is_carried_by_others(&self, way: WayId, edge: (SiteId, SiteId), now_s: f64) -> bool {
         self.open.values().any(|routed| {
             routed.id != way
@@ -112,7 +112,7 @@ impl RoutedSources {
                 && routed.rate(routed.window_s(), now_s) > 0.0
         })
     }
-    /// Returns whether an older way in use is limited by the very edge that limits this one. Then this one
+    /// Returns whether an older route in use is limited by the very edge that limits this one. Then this one
     /// adds nothing, or what it takes from others who use that edge: more connections over one edge
     /// are the planner's business, who opens lanes where they pay.
     pub fn has_twin(&self, way: WayId, now_s: f64) -> bool {
@@ -126,7 +126,7 @@ impl RoutedSources {
                 && limit(other.id) == Some(edge)
         })
     }
-    /// Returns all ways that are open, and the latest of those that were closed, in the order of opening.
+    /// Returns all routes that are open, and the latest of those that were closed, in the order of opening.
     pub fn views(&self, now_s: f64) -> Vec<WayView> {
         let mut views: Vec<WayView> = self.closed.iter().cloned().collect();
         views.extend(self.open.values().map(|routed| routed.view(now_s)));
@@ -134,7 +134,7 @@ impl RoutedSources {
         views
     }
 
-    /// A way is gone.
+    /// A route is gone.
     pub fn close(&mut self, way: WayId, why: Why, now_s: f64) -> bool {
         let Some(mut routed) = self.open.remove(&way) else { return false };
         self.closed_bytes += routed.now.delivered_bytes as f64;
@@ -148,7 +148,7 @@ impl RoutedSources {
     }
 }
 
-/// How many closed ways are shown.
+/// How many closed routes are shown.
 const CLOSED_MAX: usize = 64;
 /// How long a report tells about now.
 const FRESH_S: f64 = 3.0;

@@ -1,7 +1,7 @@
-//! The router: events in, ways to open and to close out.
+//! The router: events in, routes to open and to close out.
 //!
-//! What always holds: a direct way is open to every replica as long as that can be had (but in
-//! [`Mode::Fixed`]); no way is opened twice at a time; at most `ways_max` ways through relays are
+//! What always holds: a direct route is open to every replica as long as that can be had (but in
+//! [`Mode::Fixed`]); no route is opened twice at a time; at most `ways_max` routes through relays are
 //! in use and at most as many again as may be on trial are open beside them.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use super::routed_source::RoutedSource;
 use super::routed_sources::RoutedSources;
 use super::view::{WayState, WayView, Why};
 
-/// Decides which ways a transfer uses.
+/// Decides which routes a transfer uses.
 #[derive(Clone, Debug)]
 pub struct Router {
     pub(crate) config: RouterConfig,
@@ -36,7 +36,7 @@ pub struct Router {
     pub(crate) actions: VecDeque<RouteAction>,
 }
 
-/// When ways are tried.
+/// When routes are tried.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trials {
     /// Those that came to nothing, one after the other.
@@ -55,7 +55,7 @@ impl Trials {
     }
 }
 
-/// What direct ways do.
+/// What direct routes do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Direct {
     /// What they brought when nothing ran beside them.
@@ -95,7 +95,7 @@ impl Router {
         }
     }
 
-    /// Enters what happened. Of sites and ways that it does not know, nothing is believed.
+    /// Enters what happened. Of sites and routes that it does not know, nothing is believed.
     pub fn handle(&mut self, event: RouteEvent, now: Time) {
         self.times.now_s = self.times.now_s.max(now.as_secs_f64());
         match event {
@@ -133,7 +133,7 @@ impl Router {
         }
     }
 
-    /// How much direct ways wait for us.
+    /// How much direct routes wait for us.
     fn note_waits(&mut self) {
         let passed_s =
             self.times.now_s - std::mem::replace(&mut self.direct.awaited_s, self.times.now_s);
@@ -161,17 +161,17 @@ impl Router {
         (!self.replicas.is_empty()).then(|| Time::from_secs_f64(self.times.next_look_s))
     }
 
-    /// Returns all ways that are open, and the latest of those that were closed, in the order of opening.
+    /// Returns all routes that are open, and the latest of those that were closed, in the order of opening.
     pub fn views(&self) -> Vec<WayView> {
         self.ways.views(self.times.now_s)
     }
 
-    /// Returns how many ways through relays have been opened so far.
+    /// Returns how many routes through relays have been opened so far.
     pub fn attempts(&self) -> u32 {
         self.ways.attempts
     }
 
-    /// How often what is in use has changed: a way through relays taken into use, or out of it.
+    /// How often what is in use has changed: a route through relays taken into use, or out of it.
     pub fn changes(&self) -> u32 {
         self.ways.changes
     }
@@ -198,7 +198,7 @@ impl Router {
 
     fn lose_replica(&mut self, replica: ReplicaId) {
         self.replicas.remove(&replica);
-        // Should it come back, what its ways were left for is past.
+        // Should it come back, what its routes were left for is past.
         self.rests.retain(|(of, _), _| *of != replica);
         let of_it = |routed: &RoutedSource| routed.replica == replica;
         for way in self.ways.those(of_it) {
@@ -228,7 +228,7 @@ impl Router {
         }
     }
 
-    /// Opens a way.
+    /// Opens a route.
     pub(crate) fn open(
         &mut self,
         replica: ReplicaId,
@@ -261,14 +261,14 @@ impl Router {
         }
     }
 
-    /// Closes a way and tells so.
+    /// Closes a route and tells so.
     pub(crate) fn close(&mut self, way: WayId, why: Why) {
         if self.forget(way, why) {
             self.actions.push_back(RouteAction::Close { way });
         }
     }
 
-    /// A way is gone.
+    /// A route is gone.
     pub(crate) fn forget(&mut self, way: WayId, why: Why) -> bool {
         self.ways.close(way, why, self.times.now_s)
     }

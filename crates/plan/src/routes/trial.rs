@@ -1,7 +1,7 @@
-//! Whether a way on trial stays: what counts is the whole, not what comes over the way itself.
+//! Whether a route on trial stays: what counts is the whole, not what comes over the route itself.
 //!
-//! Two ways over one bottleneck bring no more than one: what the second brings, the first loses.
-//! So what the ways in use lose while another is tried is taken from what that one brings.
+//! Two routes over one bottleneck bring no more than one: what the second brings, the first loses.
+//! So what the routes in use lose while another is tried is taken from what that one brings.
 
 use super::config::Mode;
 use super::graph::Grade;
@@ -79,7 +79,7 @@ impl Router {
         }
     }
 
-    /// Returns what the ways that were settled before a trial began have lost since, in bytes per second.
+    /// Returns what the routes that were settled before a trial began have lost since, in bytes per second.
     fn displaced(&self, began_s: f64, window_s: f64) -> f64 {
         let (mut before, mut after) = (0.0, 0.0);
         for routed in self.ways.open.values() {
@@ -175,7 +175,7 @@ impl Router {
         self.trial_failed(opened_for);
     }
 
-    /// The next trial waits, the longer the more came to nothing. What was opened in place of a way that
+    /// The next trial waits, the longer the more came to nothing. What was opened in place of a route that
     /// was lost was no trial of ours.
     pub(crate) fn trial_failed(&mut self, opened_for: Why) {
         if opened_for == Why::Instead {
@@ -215,21 +215,21 @@ const TRIAL_TRIPS: f64 = 12.0;
 const TRIAL_S: f64 = 1.0;
 const TRIAL_MAX_S: f64 = 5.0;
 
-/// A way that came less than this before another went on trial says nothing about that one.
+/// A route that came less than this before another went on trial says nothing about that one.
 const BEFORE_S: f64 = 0.2;
 
-/// A way that brings this part of what it promised, and takes little from others (this part is
+/// A route that brings this part of what it promised, and takes little from others (this part is
 /// gain), need not be looked at for longer.
 const KEPT: f64 = 0.8;
 const CLEAR: f64 = 0.6;
 
-/// A way stays if this part of what it brings is gain …
+/// A route stays if this part of what it brings is gain …
 const ADDS_PART: f64 = 0.25;
 /// … and that is this part of the whole.
 pub(crate) const ADDS_WHOLE: f64 = 0.02;
 /// Between this part and that, rates that swing may have deceived us: the trial goes on once more.
 const UNCLEAR: f64 = 0.05;
-/// What swings by itself by more than this part of what a way brings may hide that it adds something:
+/// What swings by itself by more than this part of what a route brings may hide that it adds something:
 /// the trial goes on, so many times as long at most. It takes nothing away meanwhile.
 const SWINGS: f64 = 0.4;
 const LONGER_MAX: u32 = 3;
@@ -242,5 +242,5 @@ const PAUSE_S: f64 = 0.5;
 const PAUSE_MAX_S: f64 = 60.0;
 /// When all places are taken, they are not all taken by others one after the other.
 const REPLACED_S: f64 = 4.0;
-/// The same way is not tried again before this, then twice that.
+/// The same route is not tried again before this, then twice that.
 const TRIED_REST_S: f64 = 10.0;

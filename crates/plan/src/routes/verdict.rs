@@ -1,14 +1,14 @@
-//! Who changed data: the relays of a way, or the replica that it leads to.
+//! Who changed data: the relays of a route, or the replica that it leads to.
 
 use super::name::{ReplicaId, SiteId, WayId};
 use super::relay::Standing;
 use super::router::Router;
 use super::view::{WayState, Why};
 
-/// Whom a way was held against that had brought what is not the data.
+/// Whom a route was held against that had brought what is not the data.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// Where the way led.
+    /// Where the route led.
     replica: ReplicaId,
     /// Any of these may have been it.
     relays: Vec<SiteId>,
@@ -22,7 +22,7 @@ impl Verdict {
 }
 
 impl Router {
-    /// Something that came over this way was not the data. Who did it is known, or it was one of
+    /// Something that came over this route was not the data. Who did it is known, or it was one of
     /// the relays: the only one that can have been is never asked again, several are left out, and
     /// come back one at a time to show who it was.
     pub(crate) fn bar(&mut self, way: WayId, at: Option<SiteId>) {
@@ -135,7 +135,7 @@ impl Router {
         }
     }
 
-    /// Returns whether another way through this relay has long brought what nobody complained about.
+    /// Returns whether another route through this relay has long brought what nobody complained about.
     fn is_vouched_for(&self, way: WayId, relay: SiteId) -> bool {
         self.ways.open.values().any(|routed| {
             routed.id != way
@@ -146,10 +146,10 @@ impl Router {
     }
 }
 
-/// What a relay has to have brought over another way to be above suspicion: blocks are proved by
+/// What a relay has to have brought over another route to be above suspicion: blocks are proved by
 /// the megabyte.
 const VOUCHED_BYTES: u64 = 8 << 20;
 /// How long one of those that are suspected may show that it is not the one.
 const PROBATION_S: f64 = 15.0;
-/// Most verdicts that are remembered: more ways than this do not corrupt one after the other.
+/// Most verdicts that are remembered: more routes than this do not corrupt one after the other.
 const VERDICTS_MAX: usize = 64;

@@ -204,8 +204,8 @@ impl Net {
         self.permitted(&origin.host, addresses, Some(origin.port), trust)
     }
 
-    /// Returns a proxy resolves names out of our sight, but where the address itself says where it leads
-    /// it is judged all the same.
+    /// Checks an address that a proxy is asked for. A proxy resolves names out of our sight, but an address
+    /// that says itself where it leads is judged all the same.
     fn permitted_by_name(&self, origin: &Origin, trust: Trust) -> Result<(), LaneError> {
         let address = match &origin.host {
             Host::Ipv4(address) => IpAddr::V4(*address),
