@@ -38,7 +38,7 @@ struct Link {
 }
 
 impl Afar {
-    /// A free port of 127.0.0.1 that leads to `server` over a link like `link`.
+    /// Returns a free port of 127.0.0.1 that leads to `server` over a link like `link`.
     ///
     /// # Errors
     /// What the system says.
@@ -50,12 +50,12 @@ impl Afar {
         Ok(Afar { listener, address, server, link: Arc::new(link) })
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Carry connections; they end when this is dropped.
+    /// Carries connections; they end when this is dropped.
     ///
     /// # Errors
     /// When no connection can be accepted any more.
@@ -93,7 +93,7 @@ async fn connection(near: TcpStream, server: SocketAddr, link: Arc<Link>) -> io:
 /// What is on its way, with the moment at which it arrives; nothing stands for the end.
 type Parcel = (Instant, Vec<u8>);
 
-/// Carry one direction of a connection to its end.
+/// Carries one direction of a connection to its end.
 async fn one_way(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
@@ -199,7 +199,7 @@ struct Line {
 }
 
 impl Line {
-    /// When the last of so many bytes has left, if they are offered now.
+    /// Returns when the last of so many bytes has left, if they are offered now.
     fn reserve(&self, now: Instant, bytes: usize) -> Instant {
         let packets = bytes.div_ceil(PACKET_BYTES);
         let bits = 8.0 * (bytes + packets * HEADERS_BYTES) as f64;

@@ -236,7 +236,7 @@ fn changes(link: &Link, idle_s: f64, end_s: f64) -> Vec<(f64, SourceState, Optio
     changes
 }
 
-/// The swaths of a source whose bytes count.
+/// Returns the swaths of a source whose bytes count.
 fn swaths_of(swaths: &[SwathRecord], source: usize) -> impl Iterator<Item = &SwathRecord> {
     swaths.iter().filter(move |it| it.source as usize == source && it.outcome != Outcome::Lost)
 }
@@ -249,7 +249,7 @@ fn requests(swaths: &[SwathRecord], source: usize, at_s: f64) -> u64 {
     swaths_of(swaths, source).filter(|swath| swath.asked_at_s <= at_s).count() as u64
 }
 
-/// How many bytes a source has delivered by a time.
+/// Returns how many bytes a source has delivered by a time.
 fn delivered(swaths: &[SwathRecord], source: usize, at_s: f64) -> f64 {
     let part = |swath: &SwathRecord| {
         let first_s = swath.first_byte_at_s.unwrap_or(swath.ended_at_s);

@@ -1,4 +1,5 @@
-//! The network laboratory: seeded simulator, maps of sites, WAN emulator, faulty servers.
+//! The network laboratory: simulated routes, maps of sites, WAN emulator, faulty servers. The simulators of
+//! the planner and of swarms stand beside their scenarios in `tests/suite`.
 
 pub mod afar;
 pub mod events;
@@ -6,7 +7,5 @@ pub mod faulty;
 pub mod map;
 pub mod mesh;
 pub mod routes;
-pub mod sim;
 pub mod star;
-pub mod swarm;
 pub mod wan;

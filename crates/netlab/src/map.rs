@@ -49,7 +49,7 @@ pub struct MapError {
 }
 
 impl MapSpec {
-    /// The measurement of LaBissoniere and Roche ("Adaptive logistical routing"), ORNL to
+    /// Returns the measurement of LaBissoniere and Roche ("Adaptive logistical routing"), ORNL to
     /// Sunnyvale with six depots, at ten times its rates. The five hops of its best route and
     /// direct are published. The others are chosen so that the paper's own exploration (unknown
     /// edges infinite, ties to fewer hops and then to smaller round trips) makes the paper's
@@ -77,17 +77,17 @@ impl MapSpec {
         }
     }
 
-    /// The position of a site.
+    /// Returns the position of a site.
     pub fn site(&self, name: &str) -> Option<usize> {
         self.sites.iter().position(|site| site == name)
     }
 
-    /// The edge between two sites, if there is one.
+    /// Returns the edge between two sites, if there is one.
     pub fn edge(&self, from: usize, to: usize) -> Option<&MapEdge> {
         self.edges.iter().find(|edge| edge.from == from && edge.to == to)
     }
 
-    /// The positions of all sites but the source and the receiver.
+    /// Returns the positions of all sites but the source and the receiver.
     pub fn relays(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.sites.len()).filter(|&site| site != self.source && site != self.here)
     }

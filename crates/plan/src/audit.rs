@@ -23,7 +23,7 @@ pub struct Books {
 }
 
 impl Planner {
-    /// Check that every byte is delivered, open or asked for, and that the books agree with each
+    /// Checks that every byte is delivered, open or asked for, and that the books agree with each
     /// other. Costs a walk through all of them.
     ///
     /// # Errors
@@ -53,8 +53,8 @@ impl Planner {
         unaccounted.subtract(&coverage.open);
         let mut asked = RangeSet::new();
         for lane in lanes.iter() {
-            books.slots += lane.queue.len();
-            for slot in &lane.queue {
+            books.slots += lane.pipe.queue.len();
+            for slot in &lane.pipe.queue {
                 if lanes.lane_of(slot.swath) != Some(lane.id) {
                     return Err(format!(
                         "{:?} of {:?} is not known by number",
@@ -62,7 +62,7 @@ impl Planner {
                     ));
                 }
             }
-            for range in lane.undelivered() {
+            for range in lane.pipe.undelivered() {
                 asked.insert(range);
             }
             let source = self.ledger.source_of(lane);

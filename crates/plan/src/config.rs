@@ -153,7 +153,7 @@ impl Config {
         }
     }
 
-    /// How many bytes of a file of `size_bytes` may be fetched twice. Of a small file a part would
+    /// Returns how many bytes of a file of `size_bytes` may be fetched twice. Of a small file a part would
     /// not be worth a request, so it may all be.
     pub fn waste_budget_bytes(&self, size_bytes: u64) -> u64 {
         let part_bytes = (size_bytes as f64 * self.waste_fraction) as u64;

@@ -20,7 +20,7 @@ pub(crate) fn lanes_max(config: &Config, allowed: Option<u32>) -> u32 {
     allowed.unwrap_or(max).clamp(1, max.max(1))
 }
 
-/// How many lanes a source is to have before anything is known of it.
+/// Returns how many lanes a source is to have before anything is known of it.
 pub(crate) fn first_goal(config: &Config, capabilities: PolicyCapabilities) -> u32 {
     match config.lanes {
         Lanes::Fixed(count) if capabilities.tunes_lanes => count,
@@ -34,7 +34,7 @@ pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bo
     let is_surplus = |lane: &Lane| {
         let own = ledger.source_of(lane);
         let others = ledger.sources.engaged().filter(|it| it.key != lane.source);
-        own.is_some_and(|own| own.rtt_s.is_none() && !ledger.takes_a_place(own))
+        own.is_some_and(|own| own.record.rtt_s.is_none() && !ledger.takes_a_place(own))
             && others.filter(|it| ledger.takes_a_place(it)).count() >= ledger.places()
     };
     let surplus = ledger.lanes.get(id).is_some_and(is_surplus);
@@ -48,20 +48,20 @@ pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bo
     if surplus {
         ledger.close(id);
         if let Some(source) = ledger.sources.get_mut(key) {
-            source.rtt_s = Some(rtt_s);
+            source.record.rtt_s = Some(rtt_s);
             source.status = SourceStatus::Spare;
         }
         return false;
     }
     if let Some(source) = ledger.sources.get_mut(key) {
-        source.rtt_s = Some(source.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
-        lane.streams = source.stream_only;
-        if let Some(pace) = source.pace {
-            lane.assume_pace(pace.alone());
+        source.record.rtt_s = Some(source.record.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
+        lane.pipe.streams = source.usage.stream_only;
+        if let Some(pace) = source.record.pace {
+            lane.speed.assume_pace(pace.alone());
         }
-        if source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
+        if source.usage.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
             // It will not live long enough to find out for itself.
-            lane.rate = source.lane_rate;
+            lane.speed.rate = source.record.lane_rate;
         }
     }
     let more = ledger.coverage.size_bytes.is_some() && first_lanes(ledger, key);
@@ -78,8 +78,8 @@ pub(crate) fn first_lanes(ledger: &mut Ledger, key: SourceKey) -> bool {
     let auto = ledger.capabilities.tunes_lanes && matches!(config.lanes, Lanes::Auto { .. });
     let (usable, starters) = (ledger.sources.usable() as u32, config.starters);
     let Some(source) = ledger.sources.get_mut(key).filter(|_| auto) else { return false };
-    let Some(rtt_s) = source.rtt_s else { return false };
-    source.tuner.first_lane(rtt_s, source.max_lanes, usable, starters, left_bytes);
+    let Some(rtt_s) = source.record.rtt_s else { return false };
+    source.tuner.first_lane(rtt_s, source.usage.max_lanes, usable, starters, left_bytes);
     source.tuner.lanes() as usize > source.lanes.len()
 }
 
@@ -90,22 +90,22 @@ pub(crate) fn refresh_rates(ledger: &mut Ledger) -> f64 {
     ledger.sources.disengage_idle(now);
     for key in ledger.sources.engaged_keys() {
         let Some(source) = ledger.sources.get_mut(key) else { continue };
-        source.rate = 0.0;
+        source.record.rate = 0.0;
         let mut serving = 0;
         for id in &source.lanes {
             let Some(lane) = ledger.lanes.get_mut(*id) else { continue };
             lane.refresh_rate(now);
             if work && lane.waits() {
-                source.waited_s += TICK_S;
+                source.record.waited_s += TICK_S;
             }
-            if lane.is_up() && !lane.silent && !lane.queue.is_empty() {
-                source.rate += lane.rate.unwrap_or(0.0);
+            if lane.is_up() && !lane.silent && !lane.is_idle() {
+                source.record.rate += lane.speed.rate.unwrap_or(0.0);
                 serving += u32::from(lane.was_answered());
             }
         }
-        sum += source.rate;
-        source.served_most = source.served_most.max(serving);
-        source.best_rate = source.best_rate.max(source.rate);
+        sum += source.record.rate;
+        source.record.served_most = source.record.served_most.max(serving);
+        source.record.best_rate = source.record.best_rate.max(source.record.rate);
     }
     sum
 }
@@ -113,7 +113,7 @@ pub(crate) fn refresh_rates(ledger: &mut Ledger) -> f64 {
 /// A lane that was to end behind a trimmed swath, and has nothing left to bring, has no more use,
 /// whether its connection has met that point or not.
 pub(crate) fn close_dropped(ledger: &mut Ledger) {
-    let is_done = |lane: &&Lane| lane.is_up() && lane.dropping && lane.queue.is_empty();
+    let is_done = |lane: &&Lane| lane.is_up() && lane.duty.dropping && lane.is_idle();
     let done: Vec<LaneId> = ledger.lanes.iter().filter(is_done).map(|lane| lane.id).collect();
     for id in done {
         ledger.close(id);
@@ -124,7 +124,7 @@ pub(crate) fn close_dropped(ledger: &mut Ledger) {
 pub(crate) fn tune(ledger: &mut Ledger, time_left_s: Option<f64>) {
     for key in ledger.sources.engaged_keys() {
         let Some(source) = ledger.sources.get(key).filter(|it| it.is_usable()) else { continue };
-        if !source.rests {
+        if !source.usage.rests {
             let goal = goal(ledger, source, time_left_s);
             if let Some(source) = ledger.sources.get_mut(key) {
                 source.tuner.goal = match goal {
@@ -134,7 +134,7 @@ pub(crate) fn tune(ledger: &mut Ledger, time_left_s: Option<f64>) {
                             source.tuner.tick(reading);
                         }
                         let allowed = source.tuner.allowed(ledger.now);
-                        source.tuner.goal.min(source.max_lanes).min(allowed)
+                        source.tuner.goal.min(source.usage.max_lanes).min(allowed)
                     }
                 };
             }
@@ -156,37 +156,42 @@ fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Goal {
     match ledger.config.lanes {
         _ if !ledger.capabilities.tunes_lanes => Goal::Lanes(1),
         Lanes::Fixed(count) => {
-            Goal::Lanes(count.min(source.max_lanes).min(source.tuner.allowed(now)))
+            Goal::Lanes(count.min(source.usage.max_lanes).min(source.tuner.allowed(now)))
         }
-        Lanes::Auto { .. } if source.pace.is_some() => {
+        Lanes::Auto { .. } if source.record.pace.is_some() => {
             Goal::Lanes(paced::goal(ledger, source, time_left_s).unwrap_or(1))
         }
         Lanes::Auto { .. } => {
             let lanes = || ledger.lanes_of(source);
-            let is_up = |it: &&Lane| it.is_up() && !it.parked && it.first_byte_at.is_some();
+            let is_up = |it: &&Lane| it.is_up() && !it.duty.parked && it.was_answered();
             let reading = || Reading {
                 now,
-                rate: source.rate,
-                paused_s: source.waited_s + lanes().map(|lane| lane.paused_s).sum::<f64>(),
-                rtt_s: source.rtt_s.unwrap_or(0.1),
+                rate: source.record.rate,
+                paused_s: source.record.waited_s
+                    + lanes().map(|lane| lane.pauses.paused_s).sum::<f64>(),
+                rtt_s: source.record.rtt_s.unwrap_or(0.1),
                 lanes_up: lanes().filter(is_up).count() as u32,
-                lanes_max: source.max_lanes,
+                lanes_max: source.usage.max_lanes,
                 time_left_s: time_left_s.unwrap_or(0.0),
                 has_work: !ledger.coverage.open.is_empty(),
             };
             let tunable = source.status == SourceStatus::Running
-                && !source.stream_only
-                && !lanes().any(Lane::suspects_pace);
+                && !source.usage.stream_only
+                && !lanes().any(|lane| lane.speed.pace.suspects());
             Goal::Tuned(tunable.then(reading))
         }
     }
 }
 
-/// Park the newest lanes above the goal, take parked ones back below it, close parked ones that have
-/// nothing left to deliver. Tell all of them their windows.
+/// Parks the newest lanes above the goal, takes parked ones back below it, closes parked ones that have
+/// nothing left to deliver. Tells all of them their windows.
 fn fit(ledger: &mut Ledger, key: SourceKey) {
     let Some(source) = ledger.sources.get(key) else { return };
-    let goal = if source.rests { 0 } else { source.tuner.lanes().min(source.max_lanes) as usize };
+    let goal = if source.usage.rests {
+        0
+    } else {
+        source.tuner.lanes().min(source.usage.max_lanes) as usize
+    };
     let window_bytes = source.tuner.window_bytes();
     let mut lanes: Vec<&Lane> = ledger.lanes_of(source).collect();
     // Those that are up before those that are still to connect.
@@ -196,12 +201,12 @@ fn fit(ledger: &mut Ledger, key: SourceKey) {
     let mut idle_parked = Vec::new();
     for (at, id) in ids.into_iter().enumerate() {
         let Some(lane) = ledger.lanes.get_mut(id) else { continue };
-        if lane.window_bytes != window_bytes {
-            lane.window_bytes = window_bytes;
+        if lane.duty.window_bytes != window_bytes {
+            lane.duty.window_bytes = window_bytes;
             ledger.actions.push_back(Action::Window { lane: id, bytes: window_bytes });
         }
-        lane.parked = at >= goal;
-        if lane.parked && lane.queue.is_empty() && lane.is_up() {
+        lane.duty.parked = at >= goal;
+        if lane.duty.parked && lane.is_idle() && lane.is_up() {
             idle_parked.push(id);
         }
     }
@@ -226,7 +231,7 @@ pub(crate) fn open(ledger: &mut Ledger, time_left_s: Option<f64>) {
     let has_lanes = |source: &&Source| !source.lanes.is_empty();
     let with_lanes = ledger.sources.engaged().filter(has_lanes);
     let mut with_lanes: Vec<(bool, SourceKey)> =
-        with_lanes.map(|source| (source.has_failed(), source.key)).collect();
+        with_lanes.map(|source| (source.backoff.has_failed(), source.key)).collect();
     with_lanes.sort();
     let mut with_lanes = with_lanes.into_iter().peekable();
     loop {
@@ -244,7 +249,7 @@ pub(crate) fn open(ledger: &mut Ledger, time_left_s: Option<f64>) {
             }
             continue;
         }
-        if source.retry_at > ledger.now {
+        if source.backoff.retry_at > ledger.now {
             continue;
         }
         if source.lanes.is_empty() {
@@ -260,23 +265,23 @@ pub(crate) fn open(ledger: &mut Ledger, time_left_s: Option<f64>) {
     }
 }
 
-/// How many lanes a source may have now.
+/// Returns how many lanes a source may have now.
 fn most(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> u32 {
-    let is_doubtful = source.on_probation() || source.status == SourceStatus::Silent;
+    let is_doubtful = source.backoff.on_probation() || source.status == SourceStatus::Silent;
     let goal = if is_doubtful { 1 } else { source.tuner.lanes() };
     let is_spent = |lane: &&Lane| ledger.is_spent(lane);
     let spent = ledger.lanes_of(source).filter(is_spent).count() as u32;
     // The successor of a lane that is about to end comes up meanwhile.
-    let allowed = source.max_lanes.min(source.tuner.allowed(ledger.now)).max(1);
+    let allowed = source.usage.max_lanes.min(source.tuner.allowed(ledger.now)).max(1);
     let most = (goal.max(1) + spent.min(goal.max(1))).min(allowed);
     if is_late_for(source, time_left_s) { most.min(1 + spent.min(1)) } else { most }
 }
 
-/// Whether a further lane of this source would come too late to bring anything.
+/// Returns whether a further lane of this source would come too late to bring anything.
 fn is_late_for(source: &Source, time_left_s: Option<f64>) -> bool {
     // Each of its lanes brings one answer or a few: the next one is needed to go on at all.
-    let is_fleeting = source.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS);
-    let needs_s = LANE_ROUND_TRIPS * source.rtt_s.unwrap_or(0.0);
+    let is_fleeting = source.usage.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS);
+    let needs_s = LANE_ROUND_TRIPS * source.record.rtt_s.unwrap_or(0.0);
     !is_fleeting && time_left_s.is_some_and(|left_s| left_s < needs_s)
 }
 

@@ -65,12 +65,12 @@ impl Coverage {
         self.open.union_with(missing);
     }
 
-    /// Whether there is, or may yet be, anything to deliver.
+    /// Returns whether there is, or may yet be, anything to deliver.
     pub fn misses_something(&self) -> bool {
         self.grows || !self.undelivered.is_empty()
     }
 
-    /// Whether the size is known and all is delivered.
+    /// Returns whether the size is known and all is delivered.
     pub fn is_complete(&self) -> bool {
         self.size_bytes.is_some() && !self.misses_something()
     }
@@ -85,7 +85,7 @@ impl Coverage {
         config.window_bytes.map_or(u64::MAX, |window| self.consumed.saturating_add(window))
     }
 
-    /// Whether a source may be asked for any of what is missing, now or later.
+    /// Returns whether a source may be asked for any of what is missing, now or later.
     pub fn needs_any_of(&self, holds: &Holds) -> bool {
         holds.is_whole()
             || match self.size_bytes {
@@ -121,7 +121,7 @@ impl Coverage {
         let mut doubtful: RangeSet = self.undelivered.within(range).collect();
         if self.shared.bytes_within(range) > 0 {
             for lane in lanes.iter().filter(|lane| !lane.silent) {
-                for asked in lane.undelivered() {
+                for asked in lane.pipe.undelivered() {
                     doubtful.remove(asked);
                 }
             }
@@ -147,7 +147,7 @@ impl Coverage {
         if self.shared.bytes_within(range) > 0 || self.doubtful.bytes_within(range) > 0 {
             for lane in lanes.iter() {
                 for asked in
-                    lane.undelivered().into_iter().filter_map(|asked| asked.intersect(range))
+                    lane.pipe.undelivered().into_iter().filter_map(|asked| asked.intersect(range))
                 {
                     if lane.silent {
                         doubtful.insert(asked);
@@ -194,7 +194,7 @@ impl Coverage {
         Some(best)
     }
 
-    /// What is asked for of `run` where about `bytes` bytes are wanted.
+    /// Returns what is asked for of `run` where about `bytes` bytes are wanted.
     pub fn begin(&self, run: Range, bytes: u64, config: &Config) -> Range {
         Range::new(run.start, cut(run, bytes, config).min(self.reach(config)))
     }
@@ -212,7 +212,7 @@ pub(crate) fn cut(run: Range, bytes: u64, config: &Config) -> u64 {
     if down > run.start { down } else { (run.start / grid + 1).saturating_mul(grid).min(run.end) }
 }
 
-/// Where the unit that holds the byte at `offset` begins.
+/// Returns where the unit that holds the byte at `offset` begins.
 pub(crate) fn unit_at(offset: u64, config: &Config) -> u64 {
     offset - offset % config.unit_bytes.max(1)
 }

@@ -55,7 +55,7 @@ pub enum Event {
     },
     /// Nothing new has arrived in order, but so many bytes wait behind something that was lost and
     /// is on its way again: the lane lives, and will bring them at once. An estimate.
-    Behind {
+    OutOfOrder {
         /// Which.
         lane: LaneId,
         /// What waits now.
@@ -198,7 +198,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Whether it is worth trying again after a back-off.
+    /// Returns whether it is worth trying again after a back-off.
     pub fn is_break(self) -> bool {
         matches!(self, Loss::Broken | Loss::Unreached)
     }

@@ -16,9 +16,8 @@ pub(crate) fn swath_failed(ledger: &mut Ledger, swath: SwathId, loss: Loss) {
     let Some(lane) = ledger.lanes.get_mut(id) else { return };
     let source = lane.source;
     let was_answered = lane.was_answered();
-    lane.last_progress = now;
-    lane.heard_at = now;
-    let slot = lane.remove(swath);
+    lane.pauses.heard(now);
+    let slot = lane.pipe.remove(swath);
     // It has answered, if only to refuse.
     ledger.speaks(id);
     if let Some(slot) = slot {
@@ -32,7 +31,9 @@ pub(crate) fn swath_failed(ledger: &mut Ledger, swath: SwathId, loss: Loss) {
         ledger.close(id);
     } else {
         charge(ledger, source, loss);
-        ledger.sources.change(source, |source| source.quiet_until = source.retry_at);
+        ledger
+            .sources
+            .change(source, |source| source.backoff.quiet_until = source.backoff.retry_at);
         ledger.lanes.make_hungry(id);
     }
 }
@@ -44,17 +45,17 @@ pub(crate) fn lane_lost(ledger: &mut Ledger, id: LaneId, loss: Loss) {
     let Some(lane) = ledger.lanes.remove(id) else { return };
     let key = lane.source;
     ledger.sources.change(key, |source| {
-        if lane.dropping {
+        if lane.duty.dropping {
             source.cut_short(now);
         }
-        source.lane_rate = lane.rate.or(source.lane_rate);
+        source.record.lane_rate = lane.speed.rate.or(source.record.lane_rate);
     });
     ledger.sources.lane_lost(key, id, now);
-    for range in lane.undelivered() {
+    for range in lane.pipe.undelivered() {
         ledger.give_back(range);
     }
     // Closed in good order, but without the answer that it owed: not to be tried for ever.
-    let unanswered = lane.first_byte_at.is_none() && !lane.queue.is_empty() && !lane.dropping;
+    let unanswered = !lane.was_answered() && !lane.is_idle() && !lane.duty.dropping;
     let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
     if spare || (loss.is_break() && unanswered && delivers(ledger, key)) {
         do_without(ledger, key, loss);
@@ -73,7 +74,7 @@ pub(crate) fn source_bad(ledger: &mut Ledger, key: SourceKey) {
 
 fn turn_away(ledger: &mut Ledger, key: SourceKey) {
     let (now, jitter) = (ledger.now, ledger.rng.f64());
-    ledger.sources.change(key, |source| source.turned_away(now, jitter));
+    ledger.sources.change(key, |source| source.backoff.turned_away(now, jitter));
 }
 
 fn charge(ledger: &mut Ledger, key: SourceKey, loss: Loss) {
@@ -99,7 +100,7 @@ fn is_one_too_many(ledger: &Ledger, id: LaneId, loss: Loss) -> bool {
         && delivers(ledger, lane.source)
 }
 
-/// Whether one of its lanes is delivering, where there may be several.
+/// Returns whether one of its lanes is delivering, where there may be several.
 fn delivers(ledger: &Ledger, source: SourceKey) -> bool {
     ledger.capabilities.tunes_lanes && has_answered_lane(ledger, source)
 }
@@ -108,7 +109,7 @@ fn has_answered_lane(ledger: &Ledger, key: SourceKey) -> bool {
     let Some(source) = ledger.sources.get(key) else { return false };
     ledger.lanes_of(source).any(|lane| {
         // Where each answer is limited, servers pause for a second.
-        let lives = !lane.silent || ledger.now.secs_since(lane.heard_at) < PAUSE_BORNE_S;
+        let lives = !lane.silent || ledger.now.secs_since(lane.pauses.heard_at) < PAUSE_BORNE_S;
         lane.is_up() && lives && lane.was_answered()
     })
 }
@@ -122,12 +123,12 @@ fn do_without(ledger: &mut Ledger, key: SourceKey, loss: Loss) {
     let working = ledger.lanes_of(source).filter(works).count() as u32;
     ledger.sources.change(key, |source| {
         if let Loss::Busy(wish) = loss {
-            source.busy_until = source.busy_until.max(now + wish);
-            source.retry_at = source.retry_at.max(source.busy_until);
+            source.backoff.busy(now + wish);
+            source.backoff.wait_for_wish();
         }
         let said = matches!(loss, Loss::Busy(_));
         // A connection that has just been closed may still count there.
-        let working = working.max(source.served_most).max(1);
+        let working = working.max(source.record.served_most).max(1);
         source.tuner.refused(working, said, now);
     });
 }

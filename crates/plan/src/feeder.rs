@@ -36,7 +36,7 @@ impl Feeder {
         ranges.into_iter().for_each(|range| self.picker.count(range, false));
     }
 
-    /// Give `id` as many swaths as its policy wants it to have now.
+    /// Gives `id` as many swaths as its policy wants it to have now.
     pub fn feed(
         &mut self,
         id: LaneId,
@@ -51,8 +51,8 @@ impl Feeder {
         // The limit only guards against a policy that is never satisfied.
         for _ in 0..FEED_MAX {
             let Some((lane, source)) = takes_more(id, ledger) else { return };
-            if lane.streams {
-                if lane.queue.len() <= 1 {
+            if lane.pipe.streams {
+                if lane.pipe.queue.len() <= 1 {
                     feed_stream(id, ledger, forecast);
                 }
                 return;
@@ -86,31 +86,30 @@ impl Feeder {
     }
 }
 
-/// A lane that may be given more, and its source.
+/// Returns a lane that may be given more, and its source.
 fn takes_more(id: LaneId, ledger: &Ledger) -> Option<(&Lane, &Source)> {
     let lane = ledger.lanes.get(id)?;
     let source = ledger.source_of(lane)?;
-    let is_free = lane.is_up() && !lane.parked && !lane.silent && !lane.dropping;
-    (is_free && ledger.may_be_asked(source)).then_some((lane, source))
+    (lane.is_free() && ledger.may_be_asked(source)).then_some((lane, source))
 }
 
 fn lane_view(lane: &Lane, source: &Source, ledger: &Ledger) -> LaneView {
     LaneView {
         source: source.key.id,
-        rate_bytes_per_s: lane.rate,
-        brought_bytes: lane.brought_bytes(),
-        peer_rate_bytes_per_s: source.best_rate / source.lanes.len().max(1) as f64,
-        rtt_s: lane.trip_s(),
-        stop_s: lane.stop_s,
-        queued: lane.queue.len(),
-        backlog_bytes: lane.coming_bytes(),
+        rate_bytes_per_s: lane.speed.rate,
+        brought_bytes: lane.pipe.received,
+        peer_rate_bytes_per_s: source.record.best_rate / source.lanes.len().max(1) as f64,
+        rtt_s: lane.speed.trip_s(),
+        stop_s: lane.pauses.stop_s,
+        queued: lane.pipe.queue.len(),
+        backlog_bytes: lane.pipe.coming_bytes(),
         backlog_s: lane.backlog_s(ledger.now),
-        pipelines: lane.pipelines,
-        ramping: lane.ramping(ledger.now),
-        on_probation: source.on_probation(),
-        requests_max: source.request_limit,
-        paced: lane.pace().is_some(),
-        answer_least_bytes: lane.answer_least_bytes(),
+        pipelines: lane.pipe.pipelines,
+        ramping: lane.speed.ramping(ledger.now),
+        on_probation: source.backoff.on_probation(),
+        requests_max: source.usage.request_limit,
+        paced: lane.speed.pace.found().is_some(),
+        answer_least_bytes: lane.speed.pace.answer_least_bytes(),
     }
 }
 
@@ -134,19 +133,19 @@ fn whole_view(ledger: &Ledger, forecast: &Forecast) -> WholeView {
 fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
     let Some(lane) = ledger.lanes.get(id) else { return };
     let able = |lane: &Lane| {
-        lane.state != LaneState::Closing && !lane.silent && !lane.parked && !lane.streams
+        lane.state != LaneState::Closing && !lane.silent && !lane.duty.parked && !lane.pipe.streams
     };
     let others = ledger.lanes.iter().any(able);
-    let (source, rate, idle) = (lane.source, lane.rate, lane.queue.is_empty());
+    let (source, rate, idle) = (lane.source, lane.speed.rate, lane.is_idle());
     // Behind what it is asked for already, or where its answer stands.
-    let at = lane.queue.back().map_or(lane.stream_at(), |slot| slot.asked_end);
+    let at = lane.pipe.queue.back().map_or(lane.pipe.stream_at(), |slot| slot.asked_end);
     let whole = whole_view(ledger, forecast);
     let share = match rate {
         _ if !others => u64::MAX,
         Some(rate) if whole.time_left_s.is_finite() => (rate * whole.time_left_s) as u64,
         _ => whole.undelivered_bytes / whole.sources.max(1) as u64,
     };
-    let share = if others { share.saturating_sub(lane.pipe_bytes()) } else { share };
+    let share = if others { share.saturating_sub(lane.pipe.pipe_bytes()) } else { share };
     // Ahead of where it stands, else from the beginning.
     for from in if idle { [Some(at), Some(0)] } else { [Some(at), None] }.into_iter().flatten() {
         let Some(range) = find(source, from, share, ledger) else { continue };
@@ -164,12 +163,12 @@ fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
     }
 }
 
-/// Give an idle lane the next range that it may be asked for, whatever its policy thinks; answers
+/// Gives an idle lane the next range that it may be asked for, whatever its policy thinks; answers
 /// whether there was one.
 pub(crate) fn feed_anyhow(id: LaneId, ledger: &mut Ledger) -> bool {
-    let idle = takes_more(id, ledger).filter(|(lane, _)| lane.queue.is_empty());
+    let idle = takes_more(id, ledger).filter(|(lane, _)| lane.is_idle());
     let Some((lane, source)) = idle else { return false };
-    let bytes = (lane.rate.unwrap_or(0.0) * ANYHOW_S) as u64;
+    let bytes = (lane.speed.rate.unwrap_or(0.0) * ANYHOW_S) as u64;
     let bytes = bytes.max(ledger.config.grid_bytes);
     let Some(range) = find(source.key, 0, bytes, ledger) else { return false };
     ledger.take(id, range);
@@ -181,11 +180,12 @@ pub(crate) fn feed_anyhow(id: LaneId, ledger: &mut Ledger) -> bool {
 fn feed_probe(id: LaneId, ledger: &mut Ledger) {
     let (config, now) = (&ledger.config, ledger.now);
     let asked = ledger.lanes.iter().any(|lane| {
-        !lane.queue.is_empty() && now.secs_since(lane.last_progress) < lane.silence_s()
+        !lane.is_idle() && now.secs_since(lane.pauses.last_progress) < lane.speed.silence_s()
     });
     let Some(lane) = ledger.lanes.get(id) else { return };
     let Some(source) = ledger.source_of(lane) else { return };
-    if asked || !lane.is_up() || !lane.queue.is_empty() || lane.silent || source.quiet_until > now {
+    if asked || !lane.is_up() || !lane.is_idle() || lane.silent || source.backoff.quiet_until > now
+    {
         return;
     }
     let bytes = config.initial_chunk_bytes.min(PROBE_MAX_BYTES).max(config.grid_bytes);
@@ -218,7 +218,7 @@ fn repeat_chunk(id: LaneId, ledger: &mut Ledger) -> u64 {
         .lanes
         .iter()
         .filter(|lane| lane.source != own.source)
-        .flat_map(Lane::positions)
+        .flat_map(|lane| lane.pipe.positions())
         .map(|(slot, at)| Range::new(unit_at(at, &ledger.config), slot.end))
         .filter_map(|range| ledger.coverage.undelivered.within(range).last())
         .filter(|range| ledger.coverage.shared.bytes_within(*range) == 0 && holds.may_all(*range))

@@ -31,26 +31,28 @@ impl Forecast {
         let mut untried: Vec<f64> = Vec::new();
         for lane in ledger.lanes.iter() {
             // A lane about to end brings what it keeps, and helps with nothing else.
-            if !lane.is_up() || lane.silent || lane.parked || lane.dropping {
+            if !lane.is_free() {
                 continue;
             }
-            left_bytes += lane.wanted_bytes().saturating_sub(lane.wanted_behind_bytes()) as f64;
-            let idle = lane.queue.is_empty();
+            left_bytes +=
+                lane.pipe.wanted_bytes().saturating_sub(lane.pipe.wanted_out_of_order_bytes())
+                    as f64;
+            let idle = lane.is_idle();
             // Who may not be asked for anything that is missing will not help to the end.
             if idle
-                && ledger
-                    .source_of(lane)
-                    .is_none_or(|source| source.quiet_until > now || !ledger.is_of_use(source))
+                && ledger.source_of(lane).is_none_or(|source| {
+                    source.backoff.quiet_until > now || !ledger.is_of_use(source)
+                })
             {
                 continue;
             }
-            match lane.rate.filter(|&rate| rate > 1.0) {
+            match lane.speed.rate.filter(|&rate| rate > 1.0) {
                 Some(rate) => {
-                    let skip_bytes = if lane.streams { skip_bytes(lane, ledger) } else { 0 };
-                    let idle_s = lane.trip_s() + skip_bytes as f64 / rate;
-                    lanes.push((if idle { idle_s } else { 0.0 } + lane.stop_s, rate));
+                    let skip_bytes = if lane.pipe.streams { skip_bytes(lane, ledger) } else { 0 };
+                    let idle_s = lane.speed.trip_s() + skip_bytes as f64 / rate;
+                    lanes.push((if idle { idle_s } else { 0.0 } + lane.pauses.stop_s, rate));
                 }
-                None if idle && !lane.streams => untried.push(lane.trip_s()),
+                None if idle && !lane.pipe.streams => untried.push(lane.speed.trip_s()),
                 None => {}
             }
         }
@@ -82,7 +84,7 @@ impl Forecast {
         self.end_at = Some(now.plus_secs(end_s));
     }
 
-    /// Seconds until the end if all goes on as now, `None` while that is unknown.
+    /// Returns seconds until the end if all goes on as now, `None` while that is unknown.
     pub fn time_left_s(&self, now: Time) -> Option<f64> {
         self.end_at.filter(|&at| at < Time::MAX).map(|at| at.secs_since(now))
     }
@@ -103,7 +105,7 @@ impl Forecast {
 
 /// What must pass on an idle lane with a whole-file answer before anything missing comes.
 fn skip_bytes(lane: &Lane, ledger: &Ledger) -> u64 {
-    let (at, undelivered) = (lane.stream_at(), &ledger.coverage.undelivered);
+    let (at, undelivered) = (lane.pipe.stream_at(), &ledger.coverage.undelivered);
     match undelivered.first_from(at) {
         Some(ahead) => ahead.start.saturating_sub(at),
         // From the beginning then, with a new request.

@@ -48,7 +48,7 @@ impl Hedges {
         tails.sort_by(|a, b| b.1.total_cmp(&a.1));
         for id in helpers {
             let Some(helper) = ledger.lanes.get(id) else { continue };
-            let start_s = helper.trip_s().max(helper.busy_s(ledger.now));
+            let start_s = helper.speed.trip_s().max(helper.busy_s(ledger.now));
             let hedge = tails
                 .iter()
                 .take_while(|(_, late_s)| start_s < HEDGE_GAIN * late_s)
@@ -78,30 +78,25 @@ fn helpers(ledger: &Ledger) -> Vec<LaneId> {
         .lanes
         .iter()
         .filter(|lane| {
-            lane.is_up()
-                && !lane.parked
-                && !lane.dropping
-                && !lane.streams
-                && !lane.silent
-                && lane.busy_s(now) <= lane.trip_s()
+            lane.is_free() && !lane.pipe.streams && lane.busy_s(now) <= lane.speed.trip_s()
         })
         .filter(|lane| {
-            ledger.source_of(lane).is_some_and(|it| it.is_usable() && it.quiet_until <= now)
+            ledger.source_of(lane).is_some_and(|it| it.is_usable() && it.backoff.quiet_until <= now)
         })
-        .filter_map(|lane| Some((lane.id, lane.rate?)))
+        .filter_map(|lane| Some((lane.id, lane.speed.rate?)))
         .collect();
     helpers.sort_by(|a, b| b.1.total_cmp(&a.1));
     helpers.into_iter().map(|(id, _)| id).take(HELPERS_MAX).collect()
 }
 
-/// What a lane owes that nobody has delivered, in order.
+/// Returns what a lane owes that nobody has delivered, in order.
 fn owed(lane: &Lane, ledger: &Ledger) -> Vec<Due> {
     let now = ledger.now;
     let overdue_s = lane.overdue_s(now);
-    let mut bytes = lane.coming_bytes();
-    let mut owed: Vec<Due> = Vec::with_capacity(lane.queue.len());
-    for (slot, at) in lane.positions().collect::<Vec<_>>().into_iter().rev() {
-        let own_s = lane.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.rtt_s);
+    let mut bytes = lane.pipe.coming_bytes();
+    let mut owed: Vec<Due> = Vec::with_capacity(lane.pipe.queue.len());
+    for (slot, at) in lane.pipe.positions().collect::<Vec<_>>().into_iter().rev() {
+        let own_s = lane.speed.may_need_s(bytes, now).unwrap_or(bytes as f64 + lane.speed.rtt_s);
         let due_s = own_s.max(lane.hole_s(now)) + overdue_s;
         let at = unit_at(at, &ledger.config);
         let left = ledger.coverage.undelivered.within(Range::new(at, slot.end.max(at))).last();
@@ -112,7 +107,7 @@ fn owed(lane: &Lane, ledger: &Ledger) -> Vec<Due> {
     owed
 }
 
-/// What of the end of `tail`, which is what one lane owes, the lane `helper` would bring so much
+/// Returns what of the end of `tail`, which is what one lane owes, the lane `helper` would bring so much
 /// sooner that asking for it twice pays, for `budget` bytes and beginning `start_s` from now, where
 /// all is to end `left_s` from now. Behind a loss that may be all of it, because all comes when the lost packet has come; else
 /// it is the last range.
@@ -124,17 +119,17 @@ fn hedge_of(
     all: &[Due],
     ledger: &Ledger,
 ) -> Vec<Due> {
-    let rate = helper.rate.unwrap_or(1.0).max(1.0);
+    let rate = helper.speed.rate.unwrap_or(1.0).max(1.0);
     let holds = ledger.holds(helper);
     let held_up = tail
         .first()
         .and_then(|due| ledger.lanes.get(due.lane))
-        .is_some_and(|lane| lane.behind_bytes() > 0);
-    let most = if helper.pipelines { FEED_MAX } else { 1 };
-    let most = most.saturating_sub(helper.queue.len()).min(if held_up { FEED_MAX } else { 1 });
+        .is_some_and(|lane| lane.pipe.out_of_order_bytes() > 0);
+    let most = if helper.pipe.pipelines { FEED_MAX } else { 1 };
+    let most = most.saturating_sub(helper.pipe.queue.len()).min(if held_up { FEED_MAX } else { 1 });
     // More than it brings in time would be taken from it at the next look, and the budget be spent on
     // it: others take the rest meanwhile.
-    let in_time = helper.brings_bytes(in_time_s(left_s), ledger.now) as u64;
+    let in_time = helper.speed.brings_bytes(in_time_s(left_s), ledger.now) as u64;
     let most_bytes = if held_up { u64::MAX } else { in_time.max(ledger.config.grid_bytes) };
     let mut own_s = start_s;
     let mut hedge: Vec<Due> = Vec::new();

@@ -38,27 +38,27 @@ impl Holds {
         self.barred.remove(range);
     }
 
-    /// What it does not have.
+    /// Returns what it does not have.
     pub fn lacks(&self) -> &RangeSet {
         &self.lacks
     }
 
-    /// Whether it may be asked for everything.
+    /// Returns whether it may be asked for everything.
     pub fn is_whole(&self) -> bool {
         self.lacks.is_empty() && self.barred.is_empty()
     }
 
-    /// Whether it may be asked for every byte of `range`.
+    /// Returns whether it may be asked for every byte of `range`.
     pub fn may_all(&self, range: Range) -> bool {
         self.lacks.within(range).next().is_none() && self.barred.within(range).next().is_none()
     }
 
-    /// Whether it may be asked for any byte at all.
+    /// Returns whether it may be asked for any byte at all.
     pub fn may_any(&self) -> bool {
         self.free_from(0).is_some()
     }
 
-    /// The first run of `wanted` bytes at or after `from` that it may be asked for. Skips from gap
+    /// Returns the first run of `wanted` bytes at or after `from` that it may be asked for. Skips from gap
     /// to gap, so it costs no more than the fewer of the runs on either side.
     pub fn first_of(&self, wanted: &RangeSet, from: u64) -> Option<Range> {
         let mut run = wanted.first_from(from)?;
@@ -71,7 +71,7 @@ impl Holds {
         }
     }
 
-    /// The first run at or after `from` that it may be asked for.
+    /// Returns the first run at or after `from` that it may be asked for.
     pub fn free_from(&self, from: u64) -> Option<Range> {
         let mut at = from;
         while at < u64::MAX {
@@ -88,7 +88,7 @@ impl Holds {
         None
     }
 
-    /// The first run that it has, barred or not.
+    /// Returns the first run that it has, barred or not.
     pub fn first_held(&self) -> Option<Range> {
         self.lacks.gaps_within(Range::new(0, u64::MAX)).into_iter().next()
     }

@@ -42,12 +42,12 @@ impl LaneTable {
         self.lanes.len()
     }
 
-    /// Those of these numbers that there are.
+    /// Returns those of these numbers that there are.
     pub fn of<'a>(&'a self, ids: &'a [LaneId]) -> impl Iterator<Item = &'a Lane> {
         ids.iter().filter_map(|id| self.lanes.get(id))
     }
 
-    /// A new lane.
+    /// Returns a new lane.
     pub fn open(&mut self, source: SourceKey, now: Time) -> &mut Lane {
         let id = LaneId(self.next_lane);
         self.next_lane += 1;
@@ -57,7 +57,7 @@ impl LaneTable {
     /// A lane is gone, and its swaths with it.
     pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
         let lane = self.lanes.remove(&id)?;
-        for slot in &lane.queue {
+        for slot in &lane.pipe.queue {
             self.swaths.remove(&slot.swath);
         }
         Some(lane)
@@ -84,7 +84,7 @@ impl LaneTable {
         Some(swath)
     }
 
-    /// The lane that a swath is on.
+    /// Returns the lane that a swath is on.
     pub fn lane_of(&self, swath: SwathId) -> Option<LaneId> {
         self.swaths.get(&swath).copied()
     }
@@ -94,7 +94,7 @@ impl LaneTable {
         self.swaths.remove(&swath)
     }
 
-    /// How many swaths are known by number.
+    /// Returns how many swaths are known by number.
     pub fn swaths(&self) -> usize {
         self.swaths.len()
     }
@@ -115,7 +115,7 @@ impl LaneTable {
         }
     }
 
-    /// The lane whose turn it is to be given more.
+    /// Returns the lane whose turn it is to be given more.
     pub fn next_hungry(&mut self) -> Option<LaneId> {
         let id = self.hungry.pop_front()?;
         if let Some(lane) = self.lanes.get_mut(&id) {
@@ -124,7 +124,7 @@ impl LaneTable {
         Some(id)
     }
 
-    /// Whether a lane is on the list of the hungry.
+    /// Returns whether a lane is on the list of the hungry.
     pub fn is_listed(&self, id: LaneId) -> bool {
         self.hungry.contains(&id)
     }

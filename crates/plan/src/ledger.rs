@@ -50,32 +50,32 @@ impl Ledger {
         }
     }
 
-    /// The source of a lane.
+    /// Returns the source of a lane.
     pub fn source_of(&self, lane: &Lane) -> Option<&Source> {
         self.sources.get(lane.source)
     }
 
-    /// The lanes of a source.
+    /// Returns the lanes of a source.
     pub fn lanes_of<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = &'a Lane> {
         self.lanes.of(&source.lanes)
     }
 
-    /// Whether a source may be asked for any of what is missing, now or later.
+    /// Returns whether a source may be asked for any of what is missing, now or later.
     pub fn is_of_use(&self, source: &Source) -> bool {
-        source.is_usable() && !source.rests && self.coverage.needs_any_of(&source.holds)
+        source.is_usable() && !source.usage.rests && self.coverage.needs_any_of(&source.holds)
     }
 
-    /// Whether a source may be asked for something at this moment.
+    /// Returns whether a source may be asked for something at this moment.
     pub fn may_be_asked(&self, source: &Source) -> bool {
-        source.is_usable() && !source.rests && source.quiet_until <= self.now
+        source.is_usable() && !source.usage.rests && source.backoff.quiet_until <= self.now
     }
 
-    /// How many sources may be in use at once.
+    /// Returns how many sources may be in use at once.
     pub fn places(&self) -> usize {
         if self.capabilities.one_source { 1 } else { self.config.max_sources.max(1) }
     }
 
-    /// Whether a source counts as in use. One that waits for its next try or asked for patience
+    /// Returns whether a source counts as in use. One that waits for its next try or asked for patience
     /// leaves its place to a spare, and so does one that cannot be connected to; a silent one keeps
     /// its lanes besides.
     pub fn takes_a_place(&self, source: &Source) -> bool {
@@ -83,7 +83,7 @@ impl Ledger {
             lane.state == LaneState::Opening && self.now.secs_since(lane.since) > CONNECTS_S
         };
         source.status != SourceStatus::Silent
-            && source.quiet_until <= self.now
+            && source.backoff.quiet_until <= self.now
             && self.lanes_of(source).any(|it| !connecting(it))
             && self.is_of_use(source)
     }
@@ -94,10 +94,12 @@ impl Ledger {
         let source = self.source_of(lane);
         let overdue = lane.is_up()
             && !lane.was_answered()
-            && lane.awaits_answer()
-            && source.is_some_and(|it| self.now.secs_since(lane.last_progress) > it.patience_s);
+            && lane.pipe.awaits_answer()
+            && source.is_some_and(|it| {
+                self.now.secs_since(lane.pauses.last_progress) > it.answers.patience_s
+            });
         // A server that limits each answer may limit their number too.
-        let ends = lane.dropping && source.is_some_and(|it| it.pace.is_none());
+        let ends = lane.duty.dropping && source.is_some_and(|it| it.record.pace.is_none());
         self.capabilities.tunes_lanes && (ends || overdue)
     }
 
@@ -105,7 +107,7 @@ impl Ledger {
     pub fn lay_out(&mut self, size_bytes: u64, missing: RangeSet) {
         // What the probes were asked for is on its way; clip it to the file.
         let mut asked = Vec::new();
-        for slot in self.lanes.iter_mut().flat_map(|lane| &mut lane.queue) {
+        for slot in self.lanes.iter_mut().flat_map(|lane| &mut lane.pipe.queue) {
             slot.end = slot.end.min(size_bytes);
             slot.asked_end = slot.asked_end.min(size_bytes).max(slot.start);
             asked.push(Range::new(slot.start.min(size_bytes), slot.end));
@@ -125,7 +127,7 @@ impl Ledger {
         let Some(source) = self.sources.get(key) else { return };
         let window_bytes = source.tuner.window_bytes();
         let lane = self.lanes.open(key, self.now);
-        lane.window_bytes = window_bytes;
+        lane.duty.window_bytes = window_bytes;
         let id = lane.id;
         self.sources.lane_opened(key, id);
         self.actions.push_back(Action::OpenLane { source: key.id, lane: id });
@@ -133,7 +135,7 @@ impl Ledger {
         self.actions.extend(window);
     }
 
-    /// Ask for `range` on a lane.
+    /// Asks for `range` on a lane.
     pub fn assign(&mut self, id: LaneId, range: Range) {
         let Some(swath) = self.lanes.push(id, range, self.now) else { return };
         if let Some(key) = self.lanes.get(id).map(|lane| lane.source)
@@ -144,13 +146,13 @@ impl Ledger {
         self.actions.push_back(Action::Fetch { lane: id, swath, range });
     }
 
-    /// Ask for a range that was found to be open, or doubtful.
+    /// Asks for a range that was found to be open, or doubtful.
     pub fn take(&mut self, id: LaneId, range: Range) {
         self.coverage.take(range);
         self.assign(id, range);
     }
 
-    /// Ask for a range that another lane owes as well.
+    /// Asks for a range that another lane owes as well.
     pub fn ask_again(&mut self, id: LaneId, range: Range) {
         self.coverage.shared.insert(range);
         self.assign(id, range);
@@ -161,7 +163,7 @@ impl Ledger {
     pub fn speaks(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
         if std::mem::replace(&mut lane.silent, false) {
-            for range in lane.undelivered() {
+            for range in lane.pipe.undelivered() {
                 self.coverage.doubtful.remove(range);
             }
         }
@@ -176,11 +178,11 @@ impl Ledger {
         }
         self.heard_at = now;
         lane.refresh_rate(now);
-        let (source, took_s) = (lane.source, lane.answer_took_s(now));
+        let (source, took_s) = (lane.source, lane.pipe.answer_took_s(now));
         if let Some(source) = self.sources.get_mut(source)
             && let Some(took_s) = took_s
         {
-            source.answered(took_s);
+            source.answers.began(took_s);
         }
         self.sources.delivered(source, 0);
         self.speaks(id);
@@ -197,22 +199,22 @@ impl Ledger {
             && let Some(lane) = self.lanes.get_mut(id)
         {
             self.heard_at = self.now;
-            if let Some(slot) = lane.slot_mut(swath) {
+            if let Some(slot) = lane.pipe.slot_mut(swath) {
                 skipped = (slot.delivered_to < range.start)
                     .then(|| Range::new(slot.delivered_to, range.start.min(slot.end)));
                 slot.delivered_to = slot.delivered_to.max(range.end.min(slot.asked_end));
                 unexpected = range.end > slot.end;
             }
-            let is_first = lane.first_byte_at.is_none();
-            lane.first_byte_at.get_or_insert(self.now);
+            let is_first = !lane.was_answered();
+            lane.speed.first_byte_at.get_or_insert(self.now);
             // The meters are looked at now and then: it may be known from here first.
-            let (key, took_s) = (lane.source, lane.answer_took_s(self.now));
+            let (key, took_s) = (lane.source, lane.pipe.answer_took_s(self.now));
             if let Some(source) = self.sources.get_mut(key) {
                 if is_first {
-                    source.let_in();
+                    source.backoff.let_in();
                 }
                 if let Some(took_s) = took_s {
-                    source.answered(took_s);
+                    source.answers.began(took_s);
                 }
             }
             self.sources.delivered(key, new_bytes);
@@ -230,7 +232,7 @@ impl Ledger {
     fn release_others(&mut self, winner: SwathId, range: Range) {
         let mut trims = Vec::new();
         for lane in self.lanes.iter() {
-            for (slot, at) in lane.positions() {
+            for (slot, at) in lane.pipe.positions() {
                 let left = Range::new(at, slot.end);
                 if slot.swath == winner || left.intersect(range).is_none() {
                     continue;
@@ -263,31 +265,31 @@ impl Ledger {
         self.sources.reconsider();
     }
 
-    /// Let a swath end at `end`; the caller has taken care of the bytes behind it.
+    /// Lets a swath end at `end`; the caller has taken care of the bytes behind it.
     pub fn trim(&mut self, id: LaneId, swath: SwathId, end: u64) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
-        let reopen_s = DROP_ROUND_TRIPS * lane.rtt_s + DROP_S;
-        let Some(slot) = lane.slot_mut(swath) else { return };
+        let reopen_s = DROP_ROUND_TRIPS * lane.speed.rtt_s + DROP_S;
+        let Some(slot) = lane.pipe.slot_mut(swath) else { return };
         let end = end.max(slot.start);
         slot.end = slot.end.min(end);
         let surplus_bytes = slot.asked_end - slot.end;
-        let drain_s = lane.needs_s(surplus_bytes, self.now).unwrap_or(0.0);
+        let drain_s = lane.speed.needs_s(surplus_bytes, self.now).unwrap_or(0.0);
         let needed = !self.coverage.open.is_empty();
         // Near the end nothing more will be asked for on this lane, so draining costs nothing.
         // A whole-file answer waits at the new end, and goes on from there if that is wanted.
-        let drop_lane = !lane.streams && needed && drain_s > reopen_s;
-        lane.dropping |= drop_lane;
+        let drop_lane = !lane.pipe.streams && needed && drain_s > reopen_s;
+        lane.duty.dropping |= drop_lane;
         self.actions.push_back(Action::Trim { lane: id, swath, end, drop_lane });
     }
 
-    /// Close a lane; what it owes goes to others now, not when the loss is confirmed.
+    /// Closes a lane; what it owes goes to others now, not when the loss is confirmed.
     pub fn close(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
         if lane.state == LaneState::Closing {
             return;
         }
         lane.state = LaneState::Closing;
-        let queue = std::mem::take(&mut lane.queue);
+        let queue = std::mem::take(&mut lane.pipe.queue);
         if !queue.is_empty() {
             let (key, now) = (lane.source, self.now);
             self.sources.change(key, |source| source.cut_short(now));
@@ -307,7 +309,7 @@ impl Ledger {
         }
     }
 
-    /// What a lane may be asked for.
+    /// Returns what a lane may be asked for.
     pub fn holds(&self, lane: &Lane) -> Option<&Holds> {
         self.source_of(lane).map(|source| &source.holds)
     }

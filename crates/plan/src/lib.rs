@@ -6,6 +6,7 @@
 //! is described in `docs/planner.md`.
 
 mod audit;
+mod backoff;
 mod config;
 mod connections;
 mod coverage;

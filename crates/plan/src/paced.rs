@@ -24,13 +24,13 @@ impl SourcePace {
         self.alone
     }
 
-    /// What one lane brings, in bytes per second.
+    /// Returns what one lane brings, in bytes per second.
     pub fn lane_rate(&self) -> f64 {
         self.alone.rate_bytes_per_s()
     }
 }
 
-/// Take note of lanes that have found how their answers are limited, and pass it on to the others of
+/// Takes note of lanes that have found how their answers are limited, and pass it on to the others of
 /// their source.
 pub(crate) fn follow(ledger: &mut Ledger) {
     for key in ledger.sources.engaged_keys() {
@@ -41,29 +41,29 @@ pub(crate) fn follow(ledger: &mut Ledger) {
 fn follow_source(ledger: &mut Ledger, key: SourceKey) {
     let Some(source) = ledger.sources.get(key) else { return };
     let lanes = || ledger.lanes_of(source);
-    let before = source.pace;
+    let before = source.record.pace;
     // Nobody keeps to it any more.
     let is_over = before.is_some()
         && lanes().any(Lane::was_answered)
-        && lanes().all(|it| it.pace().is_none());
-    let own: Vec<Pace> = lanes().filter_map(Lane::own_pace).collect();
+        && lanes().all(|it| it.speed.pace.found().is_none());
+    let own: Vec<Pace> = lanes().filter_map(|lane| lane.speed.pace.own()).collect();
     let answered = lanes().filter(|lane| lane.was_answered()).count();
     let Some(source) = ledger.sources.get_mut(key) else { return };
     if is_over {
-        source.pace = None;
-        source.best_rate = source.rate;
+        source.record.pace = None;
+        source.record.best_rate = source.record.rate;
         return;
     }
     let Some(&first) = own.first() else { return };
     let pace = before.unwrap_or(SourcePace { alone: first, enough: None });
     if before.is_none() {
         // What was measured before were bursts.
-        source.best_rate = pace.lane_rate();
+        source.record.best_rate = pace.lane_rate();
     }
     let count = own.len() as f64;
     let sum: f64 = own.iter().map(|pace| pace.rate_bytes_per_s()).sum();
     let adds_nothing = sum < pace.lane_rate() * (1.0 + PAYS * (count - 1.0));
-    source.pace = Some(SourcePace {
+    source.record.pace = Some(SourcePace {
         enough: match own.len() > 1 && own.len() == answered && adds_nothing {
             true => Some((sum / pace.lane_rate()).round().max(1.0) as u32),
             false => pace.enough,
@@ -72,10 +72,10 @@ fn follow_source(ledger: &mut Ledger, key: SourceKey) {
     });
     for id in source.lanes.clone() {
         if let Some(lane) = ledger.lanes.get_mut(id)
-            && lane.pace().is_none()
+            && lane.speed.pace.found().is_none()
             && !lane.was_answered()
         {
-            lane.assume_pace(pace.alone);
+            lane.speed.assume_pace(pace.alone);
         }
     }
 }
@@ -83,11 +83,11 @@ fn follow_source(ledger: &mut Ledger, key: SourceKey) {
 /// How many lanes a source of this kind gets: one more at a time, each when the one before it has
 /// been answered, so that a server that allows fewer has to refuse a single one.
 pub(crate) fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Option<u32> {
-    let pace = source.pace?;
-    let answers = |it: &&Lane| it.is_up() && !it.parked && it.was_answered();
+    let pace = source.record.pace?;
+    let answers = |it: &&Lane| it.is_up() && !it.duty.parked && it.was_answered();
     let answered = ledger.lanes_of(source).filter(answers).count();
     let wanted = pace.enough.unwrap_or(PACED_LANES_MAX).min(PACED_LANES_MAX);
-    let most = wanted.min(source.max_lanes).min(source.tuner.allowed(ledger.now));
+    let most = wanted.min(source.usage.max_lanes).min(source.tuner.allowed(ledger.now));
     let is_short = time_left_s.is_none_or(|left| left < WORTH_PERIODS * pace.alone.period_s);
     let next = if is_short { source.tuner.goal } else { answered as u32 + 1 };
     Some(next.max(1).min(most.max(1)))

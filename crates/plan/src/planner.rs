@@ -30,7 +30,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// A planner that knows no source and no size yet.
+    /// Returns a planner that knows no source and no size yet.
     pub fn new(config: Config) -> Self {
         let feeder = Feeder::new(&config);
         Self {
@@ -82,8 +82,8 @@ impl Planner {
                 }
             }
             Event::Arrived { lane, total_bytes } => ledger.arrived(lane, total_bytes),
-            Event::Behind { lane, bytes } => {
-                if ledger.lanes.get_mut(lane).is_some_and(|lane| lane.behind(now, bytes)) {
+            Event::OutOfOrder { lane, bytes } => {
+                if ledger.lanes.get_mut(lane).is_some_and(|lane| lane.out_of_order(now, bytes)) {
                     ledger.heard_at = now;
                     ledger.speaks(lane);
                 }
@@ -95,12 +95,11 @@ impl Planner {
             }
             Event::HeldUp { lane } => {
                 if let Some(lane) = ledger.lanes.get_mut(lane) {
-                    lane.last_progress = now;
-                    lane.heard_at = now;
+                    lane.pauses.heard(now);
                 }
                 ledger.speaks(lane);
             }
-            Event::Awoke => ledger.sources.change_all(|source| source.awoke(now)),
+            Event::Awoke => ledger.sources.change_all(|source| source.backoff.awoke(now)),
             Event::Delivered { swath, range } => ledger.delivered(swath, range),
             Event::SwathDone { swath } => self.swath_done(swath),
             Event::SwathFailed { swath, loss } => {
@@ -129,17 +128,18 @@ impl Planner {
             Event::Has { source, range } => self.has(source, range),
             Event::StreamOnly { source } => self.stream_only(source),
             Event::RequestLimit { source, requests } => {
-                self.change(source, |source| source.request_limit = Some(requests));
+                self.change(source, |source| source.usage.request_limit = Some(requests));
             }
             Event::SourceRests { source, rests } => {
-                self.change(source, |source| source.rests = rests);
+                self.change(source, |source| source.usage.rests = rests);
                 self.ended &= rests || !self.ledger.coverage.misses_something();
                 self.next_tick = now;
             }
             Event::LaneLimit { source, lanes } => {
                 let most = lanes_max(&ledger.config, lanes);
                 self.change(source, |source| {
-                    source.max_lanes = if source.stream_only { source.max_lanes } else { most };
+                    source.usage.max_lanes =
+                        if source.usage.stream_only { source.usage.max_lanes } else { most };
                 });
                 self.next_tick = now;
             }
@@ -150,7 +150,7 @@ impl Planner {
                 }
             }
             Event::SourceAgain { source } => {
-                let is_out = |it: &Source| !it.is_usable() || it.has_failed();
+                let is_out = |it: &Source| !it.is_usable() || it.backoff.has_failed();
                 let key = ledger.sources.key(source);
                 let key = key.filter(|&key| ledger.sources.get(key).is_some_and(is_out));
                 let Some(key) = key else { return };
@@ -190,36 +190,36 @@ impl Planner {
         self.ledger.actions.pop_front()
     }
 
-    /// When [`Planner::poll`] wants to be called again even if nothing happens.
+    /// Returns when [`Planner::poll`] wants to be called again even if nothing happens.
     pub fn poll_timeout(&self) -> Option<Time> {
         (!self.ended).then_some(self.next_tick)
     }
 
-    /// Bytes that are still to be delivered.
+    /// Returns bytes that are still to be delivered.
     pub fn undelivered(&self) -> &RangeSet {
         &self.ledger.coverage.undelivered
     }
 
-    /// Seconds until the end if all goes on as now, `None` while that is unknown.
+    /// Returns seconds until the end if all goes on as now, `None` while that is unknown.
     pub fn time_left_s(&self, now: Time) -> Option<f64> {
         self.forecast.time_left_s(now)
     }
 
-    /// Bytes asked for a second time to shorten the end, so far.
+    /// Returns bytes asked for a second time to shorten the end, so far.
     pub fn hedged_bytes(&self) -> u64 {
         self.hedges.bytes
     }
 
-    /// The state of one source, for display.
+    /// Returns the state of one source, for display.
     pub fn source(&self, source: SourceId) -> Option<SourceView> {
         let it = self.ledger.sources.get(self.ledger.sources.key(source)?)?;
-        Some(it.view(self.ledger.lanes_of(it).any(|lane| !lane.queue.is_empty())))
+        Some(it.view(self.ledger.lanes_of(it).any(|lane| !lane.is_idle())))
     }
 
     /// How many connections there are whose servers limit the rate of each answer. When that changes,
     /// rates from before say nothing of what is to come.
     pub fn paced_lanes(&self) -> usize {
-        let is_paced = |lane: &&Lane| lane.is_up() && lane.pace().is_some();
+        let is_paced = |lane: &&Lane| lane.is_up() && lane.speed.pace.found().is_some();
         self.ledger.lanes.iter().filter(is_paced).count()
     }
 
@@ -252,19 +252,20 @@ impl Planner {
         }
         self.ledger.close_all(key);
         self.ledger.sources.leave(key);
-        self.next_tick = self.ledger.now;
+        // Who had been waited for may have been the last.
+        self.goes_on();
     }
 
     fn stream_only(&mut self, source: SourceId) {
         let lanes = self.change(source, |source| {
-            source.stream_only = true;
-            source.max_lanes = 1;
+            source.usage.stream_only = true;
+            source.usage.max_lanes = 1;
             source.lanes.clone()
         });
         for id in lanes.into_iter().flatten() {
             if let Some(lane) = self.ledger.lanes.get_mut(id) {
-                lane.streams = true;
-                lane.pipelines = false;
+                lane.pipe.streams = true;
+                lane.pipe.pipelines = false;
             }
         }
     }
@@ -320,7 +321,7 @@ impl Planner {
         let lost = !open
             && ledger.coverage.size_bytes.is_some()
             && !ledger.coverage.undelivered.is_empty();
-        let works = |lane: &Lane| !lane.silent && !lane.queue.is_empty();
+        let works = |lane: &Lane| !lane.silent && !lane.is_idle();
         if !(open || lost) || ledger.lanes.iter().any(works) {
             self.ticks_at_rest = 0;
             return;
@@ -335,7 +336,8 @@ impl Planner {
             ledger.give_back(Range::new(0, u64::MAX));
         }
         // A whole-file answer is the last resort: it may be far from what is left.
-        let mut ids: Vec<_> = ledger.lanes.iter().map(|lane| (lane.streams, lane.id)).collect();
+        let mut ids: Vec<_> =
+            ledger.lanes.iter().map(|lane| (lane.pipe.streams, lane.id)).collect();
         ids.sort();
         for (_, id) in ids {
             if feed_anyhow(id, ledger) {
@@ -353,13 +355,13 @@ impl Planner {
             return;
         }
         // What was asked for before it was forbidden may still come.
-        if self.ledger.lanes.iter().all(|lane| lane.queue.is_empty()) {
+        if self.ledger.lanes.iter().all(|lane| lane.is_idle()) {
             self.ended = true;
             self.ledger.actions.push_back(Action::Exhausted);
         }
     }
 
-    /// Whether any source has something of what is missing. Those that have not are not looked at
+    /// Returns whether any source has something of what is missing. Those that have not are not looked at
     /// again before that changes.
     fn is_any_of_use(&mut self) -> bool {
         let ledger = &mut self.ledger;

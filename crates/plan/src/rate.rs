@@ -20,12 +20,12 @@ pub struct RateWindow {
 }
 
 impl RateWindow {
-    /// A window of `window_s` seconds.
+    /// Returns a window of `window_s` seconds.
     pub fn new(window_s: f64) -> Self {
         Self { window_s, samples: VecDeque::with_capacity(SLOTS + 2) }
     }
 
-    /// Change the window's length (when the round trip is better known).
+    /// Changes the window's length (when the round trip is better known).
     pub fn resize(&mut self, window_s: f64) {
         self.window_s = window_s;
     }
@@ -62,7 +62,7 @@ impl RateWindow {
         (span_s >= 0.01).then(|| (to - from) as f64 / span_s)
     }
 
-    /// Seconds that the window covers at `now`.
+    /// Returns seconds that the window covers at `now`.
     pub fn span_s(&self, now: Time) -> f64 {
         self.samples.front().map_or(0.0, |&(first, _)| now.secs_since(first))
     }

@@ -11,40 +11,43 @@ pub(crate) fn rebalance(ledger: &mut Ledger, left_s: f64) {
     let grid = config.grid_bytes.max(1);
     let alone = ledger.sources.usable() < 2;
     let mut cuts: Vec<(LaneId, Vec<Cut>)> = Vec::new();
-    let helpers =
-        ledger.lanes.iter().filter(|lane| lane.is_up() && !lane.silent && !lane.parked).count();
+    let helpers = ledger
+        .lanes
+        .iter()
+        .filter(|lane| lane.is_up() && !lane.silent && !lane.duty.parked)
+        .count();
     if helpers < 2 {
         return;
     }
     for lane in ledger.lanes.iter() {
-        if !lane.is_up() || lane.silent || lane.queue.is_empty() {
+        if !lane.is_up() || lane.silent || lane.is_idle() {
             continue;
         }
-        let Some(own_s) = lane.may_need_s(lane.coming_bytes(), now) else { continue };
+        let Some(own_s) = lane.speed.may_need_s(lane.pipe.coming_bytes(), now) else { continue };
         // Before its first byte nothing is known of how long its server thinks.
-        let overdue_s = lane.first_byte_at.map_or(0.0, |_| lane.overdue_s(now));
-        let exchange_s = if alone { ALONE_ROUND_TRIPS * lane.trip_s() } else { 0.0 };
+        let overdue_s = lane.speed.first_byte_at.map_or(0.0, |_| lane.overdue_s(now));
+        let exchange_s = if alone { ALONE_ROUND_TRIPS * lane.speed.trip_s() } else { 0.0 };
         // Where each answer is limited, one burst more or less is nothing, and each exchange costs the
         // server one.
-        let bursts_s = LATE_PERIODS * lane.pause_s();
+        let bursts_s = LATE_PERIODS * lane.speed.pace.pause_s();
         if own_s + overdue_s <= in_time_s(left_s) + exchange_s + bursts_s {
             continue;
         }
         // What comes until the next look is not worth taking. Besides, where nobody else may
         // have it, taking everything each time would never end.
         let least_s = if overdue_s > 0.0 { 0.0 } else { TICK_S };
-        let keep_s = (left_s - overdue_s - lane.stop_s).max(least_s);
-        let mut brings_bytes = lane.brings_bytes(keep_s, now) as u64;
+        let keep_s = (left_s - overdue_s - lane.pauses.stop_s).max(least_s);
+        let mut brings_bytes = lane.speed.brings_bytes(keep_s, now) as u64;
         // The burst that comes next comes as a whole.
-        brings_bytes = brings_bytes.next_multiple_of(lane.burst_bytes().max(1));
+        brings_bytes = brings_bytes.next_multiple_of(lane.speed.pace.burst_bytes().max(1));
         let mut keep_bytes = brings_bytes
-            .saturating_sub(lane.ahead_bytes())
-            .saturating_add(lane.wanted_behind_bytes());
-        let cell_bytes = if lane.ahead_bytes() > brings_bytes {
+            .saturating_sub(lane.pipe.ahead_bytes())
+            .saturating_add(lane.pipe.wanted_out_of_order_bytes());
+        let cell_bytes = if lane.pipe.ahead_bytes() > brings_bytes {
             // It will not even have begun with it: however little that is, it is for others.
             config.unit_bytes.max(1)
         } else if config.window_bytes.is_none()
-            && lane.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
+            && lane.speed.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
         {
             // A lane for which a grid cell is long work is cut finer, if the consumer allows.
             FINE_BYTES.max(config.unit_bytes).min(grid)
@@ -52,7 +55,7 @@ pub(crate) fn rebalance(ledger: &mut Ledger, left_s: f64) {
             grid
         };
         let mut lane_cuts = Vec::new();
-        for (slot, at) in lane.positions() {
+        for (slot, at) in lane.pipe.positions() {
             let left = Range::new(at, slot.end);
             if keep_bytes >= left.len() {
                 keep_bytes -= left.len();
@@ -72,7 +75,9 @@ pub(crate) fn rebalance(ledger: &mut Ledger, left_s: f64) {
     }
     for (lane, lane_cuts) in cuts {
         for (swath, cut, tail) in &lane_cuts {
-            if let Some(slot) = ledger.lanes.get_mut(lane).and_then(|lane| lane.slot_mut(*swath)) {
+            if let Some(slot) =
+                ledger.lanes.get_mut(lane).and_then(|lane| lane.pipe.slot_mut(*swath))
+            {
                 slot.end = *cut;
             }
             ledger.give_back(*tail);
@@ -91,15 +96,20 @@ pub(crate) fn stop_drains(ledger: &mut Ledger) {
         .lanes
         .iter()
         .filter(|lane| {
-            lane.is_up() && !lane.silent && !lane.streams && !lane.dropping && !lane.ramping(now)
+            lane.is_up()
+                && !lane.silent
+                && !lane.pipe.streams
+                && !lane.duty.dropping
+                && !lane.speed.ramping(now)
         })
         .filter(|lane| {
-            let drain_bytes = lane.drain_bytes();
+            let drain_bytes = lane.pipe.drain_bytes();
             drain_bytes > 0
-                && (open || lane.wanted_bytes() > 0)
+                && (open || lane.pipe.wanted_bytes() > 0)
                 && lane
+                    .speed
                     .may_need_s(drain_bytes, now)
-                    .is_some_and(|drain_s| drain_s > DRAIN_ROUND_TRIPS * lane.rtt_s + DRAIN_S)
+                    .is_some_and(|drain_s| drain_s > DRAIN_ROUND_TRIPS * lane.speed.rtt_s + DRAIN_S)
         })
         .map(|lane| lane.id)
         .collect();
@@ -108,7 +118,7 @@ pub(crate) fn stop_drains(ledger: &mut Ledger) {
     }
 }
 
-/// How long a lane may take that ends in time where all is to end `left_s` from now.
+/// Returns how long a lane may take that ends in time where all is to end `left_s` from now.
 pub(crate) fn in_time_s(left_s: f64) -> f64 {
     LATE * left_s + LATE_S
 }

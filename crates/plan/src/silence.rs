@@ -17,22 +17,22 @@ pub(crate) fn watch(ledger: &mut Ledger) {
     let somebody_delivers = ledger.lanes.iter().any(delivers);
     for lane in ledger.lanes.iter_mut() {
         // A silent lane may owe nothing any more, and still drain nothing.
-        if !lane.is_up() || (lane.queue.is_empty() && !lane.silent) {
+        if !lane.is_up() || (lane.is_idle() && !lane.silent) {
             continue;
         }
         let Some(source) = ledger.sources.get(lane.source) else { continue };
-        let waited_s = now.secs_since(lane.heard_at);
-        let awaits_answer = lane.awaits_answer();
-        let mut silence_s = if watches { lane.silence_s() } else { PATIENCE_PLAIN_S };
+        let waited_s = now.secs_since(lane.pauses.heard_at);
+        let awaits_answer = lane.pipe.awaits_answer();
+        let mut silence_s = if watches { lane.speed.silence_s() } else { PATIENCE_PLAIN_S };
         let mut patience_s = GIVE_UP_S + 4.0 * silence_s;
         if awaits_answer {
-            silence_s = silence_s.max(ANSWER_SPREAD * source.answer_s());
-            patience_s = if watches { source.patience_s } else { patience_s };
+            silence_s = silence_s.max(ANSWER_SPREAD * source.answers.usual_s());
+            patience_s = if watches { source.answers.patience_s } else { patience_s };
             patience_s = patience_s.max(silence_s);
         }
         if waited_s > silence_s && !lane.silent {
             lane.silent = true;
-            fell_silent.extend(lane.undelivered());
+            fell_silent.extend(lane.pipe.undelivered());
         }
         // An answer that is late may come yet. What comes of it is more than nothing.
         let last_hope = awaits_answer && !lane.was_answered() && !somebody_delivers;
@@ -60,14 +60,14 @@ fn give_up(ledger: &mut Ledger, lane: LaneId, key: SourceKey, unanswered: bool) 
     let Some(source) = ledger.sources.get(key) else { return };
     // One stuck lane of several says nothing of its source, several at once say it once.
     let is_stuck = |lane: &Lane| lane.silent || lane.state == LaneState::Closing;
-    if source.retry_at > now || !ledger.lanes_of(source).all(is_stuck) {
+    if source.backoff.retry_at > now || !ledger.lanes_of(source).all(is_stuck) {
         return;
     }
     ledger.sources.change(key, |source| {
         source.tuner.reset(now);
-        source.fell_silent(now, jitter);
+        source.backoff.fell_silent(now, jitter);
         if unanswered {
-            source.unanswered();
+            source.answers.missed();
         }
     });
 }
@@ -75,13 +75,13 @@ fn give_up(ledger: &mut Ledger, lane: LaneId, key: SourceKey, unanswered: bool) 
 /// Whether a source counts as silent.
 fn show(ledger: &mut Ledger, key: SourceKey) {
     let Some(source) = ledger.sources.get(key).filter(|source| source.is_usable()) else { return };
-    let owing = || ledger.lanes_of(source).filter(|lane| !lane.queue.is_empty());
+    let owing = || ledger.lanes_of(source).filter(|lane| !lane.is_idle());
     let silent = owing().next().is_some() && owing().all(|lane| lane.silent);
     let Some(source) = ledger.sources.get_mut(key) else { return };
     source.status = match source.status {
         SourceStatus::Running | SourceStatus::Probing if silent => SourceStatus::Silent,
-        SourceStatus::Running if source.on_probation() => SourceStatus::Silent,
-        SourceStatus::Silent if !silent && !source.on_probation() => SourceStatus::Running,
+        SourceStatus::Running if source.backoff.on_probation() => SourceStatus::Silent,
+        SourceStatus::Silent if !silent && !source.backoff.on_probation() => SourceStatus::Running,
         other => other,
     };
 }

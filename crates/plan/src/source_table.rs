@@ -58,7 +58,7 @@ struct Tally {
 /// What the table has on file of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Filed {
-    place: Place,
+    place: QueuePosition,
     hasty: bool,
     usable: bool,
     promising: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Filed {
 
 /// Where a source stands in line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Place {
+enum QueuePosition {
     /// It has lanes, is not wanted, or is out.
     #[default]
     Nowhere,
@@ -77,7 +77,7 @@ enum Place {
 
 #[cfg(test)]
 impl SourceKey {
-    /// The key of the first source of a table.
+    /// Returns the key of the first source of a table.
     pub fn first() -> Self {
         Self { id: SourceId(0), slot: 0 }
     }
@@ -140,34 +140,34 @@ impl SourceTable {
         }
     }
 
-    /// All of them, in order.
+    /// Returns all of them, in order.
     pub fn all(&self) -> Vec<SourceKey> {
         let mut keys: Vec<SourceKey> = self.keys.values().copied().collect();
         keys.sort();
         keys
     }
 
-    /// How many are kept.
+    /// Returns how many are kept.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether any source was ever known.
+    /// Returns whether any source was ever known.
     pub fn were_any(&self) -> bool {
         self.tally.seen > 0
     }
 
-    /// How many are not out.
+    /// Returns how many are not out.
     pub fn usable(&self) -> usize {
         self.tally.usable
     }
 
-    /// How many may be counted on.
+    /// Returns how many may be counted on.
     pub fn promising(&self) -> usize {
         self.tally.promising
     }
 
-    /// Those with lanes, now or lately, in order.
+    /// Returns those with lanes, now or lately, in order.
     pub fn engaged(&self) -> impl Iterator<Item = &Source> {
         self.engaged.iter().filter_map(|&key| self.get(key))
     }
@@ -215,24 +215,26 @@ impl SourceTable {
     /// Nobody delivers: waits that were not asked for are cut short.
     pub fn make_haste(&mut self) {
         for key in std::mem::take(&mut self.hasty) {
-            self.change(key, Source::make_haste);
+            self.change(key, |source| source.backoff.make_haste());
         }
     }
 
     /// Those whose wait is over are ready.
     pub fn wake(&mut self, now: Time) {
         while let Some(&(_, key)) = self.queue.resting.first().filter(|it| it.0 <= now) {
-            let Some(failed) = self.get(key).map(Source::has_failed) else { return };
-            self.put(key, Place::Ready(failed));
+            let Some(failed) = self.get(key).map(|source| source.backoff.has_failed()) else {
+                return;
+            };
+            self.put(key, QueuePosition::Ready(failed));
         }
     }
 
-    /// The first that is ready, and whether it failed lately.
+    /// Returns the first that is ready, and whether it failed lately.
     pub fn first_ready(&self) -> Option<(bool, SourceKey)> {
         self.queue.ready.first().copied()
     }
 
-    /// The first that is ready or will be.
+    /// Returns the first that is ready or will be.
     pub fn first_waiting(&self) -> Option<SourceKey> {
         let resting = || self.queue.resting.first().map(|it| it.1);
         self.first_ready().map(|it| it.1).or_else(resting)
@@ -240,7 +242,7 @@ impl SourceTable {
 
     /// A source has nothing of what is missing.
     pub fn set_useless(&mut self, key: SourceKey) {
-        self.put(key, Place::Useless);
+        self.put(key, QueuePosition::Useless);
     }
 
     /// More is missing than before: whoever was useless may be of use.
@@ -287,8 +289,8 @@ impl SourceTable {
         let Some(source) = self.get(key) else { return };
         let (before, now) = (source.filed, source.filing());
         let place = match () {
-            () if !source.waits() => Place::Nowhere,
-            () => Place::Resting(source.retry_at),
+            () if !source.waits() => QueuePosition::Nowhere,
+            () => QueuePosition::Resting(source.backoff.retry_at),
         };
         self.tally.usable =
             self.tally.usable + usize::from(now.usable) - usize::from(before.usable);
@@ -304,27 +306,27 @@ impl SourceTable {
         self.put(key, place);
     }
 
-    fn put(&mut self, key: SourceKey, place: Place) {
+    fn put(&mut self, key: SourceKey, place: QueuePosition) {
         let Some(source) = self.get_mut(key) else { return };
         match std::mem::replace(&mut source.filed.place, place) {
-            Place::Nowhere => false,
-            Place::Ready(failed) => self.queue.ready.remove(&(failed, key)),
-            Place::Resting(until) => self.queue.resting.remove(&(until, key)),
-            Place::Useless => self.queue.useless.remove(&key),
+            QueuePosition::Nowhere => false,
+            QueuePosition::Ready(failed) => self.queue.ready.remove(&(failed, key)),
+            QueuePosition::Resting(until) => self.queue.resting.remove(&(until, key)),
+            QueuePosition::Useless => self.queue.useless.remove(&key),
         };
         match place {
-            Place::Nowhere => false,
-            Place::Ready(failed) => self.queue.ready.insert((failed, key)),
-            Place::Resting(until) => self.queue.resting.insert((until, key)),
-            Place::Useless => self.queue.useless.insert(key),
+            QueuePosition::Nowhere => false,
+            QueuePosition::Ready(failed) => self.queue.ready.insert((failed, key)),
+            QueuePosition::Resting(until) => self.queue.resting.insert((until, key)),
+            QueuePosition::Useless => self.queue.useless.insert(key),
         };
     }
 }
 
 impl Filed {
-    /// What is to be on file of a source in this state, but for its place.
+    /// Returns what is to be on file of a source in this state, but for its place.
     pub fn of(usable: bool, promising: bool, hasty: bool) -> Self {
-        Self { place: Place::Nowhere, hasty, usable, promising }
+        Self { place: QueuePosition::Nowhere, hasty, usable, promising }
     }
 }
 

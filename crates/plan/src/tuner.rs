@@ -131,13 +131,13 @@ impl Tuner {
         self.goal.max(self.starters)
     }
 
-    /// How much each of them may have under way, in bytes, if not as much as it likes.
+    /// Returns how much each of them may have under way, in bytes, if not as much as it likes.
     pub fn window_bytes(&self) -> Option<u64> {
         let share = || (self.shared_bytes / f64::from(self.starters)) as u64;
         (self.starters > self.goal).then(share)
     }
 
-    /// Whether the lanes have as much under way as their windows let them.
+    /// Returns whether the lanes have as much under way as their windows let them.
     fn fills_windows(&self, rate: f64, rtt_s: f64, lanes_up: u32) -> bool {
         match self.window_bytes() {
             Some(_) => rate * rtt_s > FULL_WINDOWS * self.shared_bytes,
@@ -148,7 +148,7 @@ impl Tuner {
         }
     }
 
-    /// Judge, try, or leave alone.
+    /// Judges, tries, or leaves alone.
     pub fn tick(&mut self, reading: Reading) {
         let Reading { now, rate, rtt_s, lanes_up, lanes_max, time_left_s, .. } = reading;
         if rate > 0.0 {
@@ -279,7 +279,7 @@ impl Tuner {
         };
     }
 
-    /// How many lanes the server allows, as far as is known.
+    /// Returns how many lanes the server allows, as far as is known.
     pub fn allowed(&self, now: Time) -> u32 {
         let (lanes, until) = self.allowed;
         if now < until { lanes } else { u32::MAX }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use swath_model::{LaneId, Pool, Range, RangeSet, SwathId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::{Class, LaneError};
@@ -47,7 +48,36 @@ pub async fn run(make: impl AsyncFn(Vec<u8>) -> Arc<dyn Source>) {
     assert!(!make(content).await.name().address.is_empty(), "it has a name");
 }
 
-/// Bytes that tell where they belong.
+/// Runs what a source must do whose holdings change, as the sender that comes with it says.
+///
+/// # Panics
+/// Where a source does not do what it must.
+pub async fn run_growing(
+    make: impl AsyncFn(Vec<u8>) -> (Arc<dyn Source>, watch::Sender<RangeSet>),
+) {
+    let content = content(300_007);
+    let (source, sender) = make(content.clone()).await;
+    let mut holdings = source.holdings().expect("holdings that change");
+    assert!(holdings.borrow_and_update().is_empty(), "nothing at first");
+    let (half, rest) = (Range::new(0, 150_000), Range::new(150_000, 300_007));
+    sender.send_modify(|held| _ = held.insert(half));
+    assert!(holdings.changed().await.is_ok() && holdings.borrow_and_update().covers(half));
+    let mut bench = Bench::new(source);
+    bench.lane.fetch(SwathId(1), half);
+    bench.lane.fetch(SwathId(2), rest);
+    bench.until_ended(&[1, 2]).await;
+    bench.holds(1, half, &content);
+    let error = bench.failed.get(&2).expect("an error");
+    assert!(matches!(error, LaneError::NotHeld { .. }), "{error:?}");
+    sender.send_modify(|held| _ = held.insert(rest));
+    bench.lane.fetch(SwathId(3), rest);
+    bench.until_ended(&[3]).await;
+    bench.holds(3, rest, &content);
+    drop(sender);
+    assert!(holdings.changed().await.is_ok() && holdings.changed().await.is_err(), "it has left");
+}
+
+/// Returns bytes that tell where they belong.
 fn content(bytes: u64) -> Vec<u8> {
     (0..bytes).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
@@ -202,7 +232,7 @@ impl Bench {
         }
     }
 
-    /// A lane beside others of the same source.
+    /// Returns a lane beside others of the same source.
     fn beside(source: Arc<dyn Source>) -> Bench {
         Bench { is_beside: true, ..Bench::new(source) }
     }

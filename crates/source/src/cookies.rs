@@ -111,7 +111,7 @@ fn is_below(path: &str, above: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || above.ends_with('/') || rest.starts_with('/'))
 }
 
-/// The folder that the address lies in (RFC 6265, section 5.1.4).
+/// Returns the folder that the address lies in (RFC 6265, section 5.1.4).
 fn default_path(url: &Url) -> String {
     match url.path().rsplit_once('/') {
         Some((folder, _)) if !folder.is_empty() => folder.to_owned(),

@@ -335,7 +335,7 @@ pub enum TlsFault {
 }
 
 impl TlsFault {
-    /// Whether the server's certificate is not trusted.
+    /// Returns whether the server's certificate is not trusted.
     pub fn is_untrusted(self) -> bool {
         matches!(self, Self::UnknownAuthority | Self::OtherFingerprint | Self::Untrusted)
     }
@@ -413,7 +413,7 @@ impl LaneError {
         }))
     }
 
-    /// The refusal, if it is one.
+    /// Returns the refusal, if it is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
@@ -429,17 +429,17 @@ impl LaneError {
         }
     }
 
-    /// Whether a server has answered that it has no such thing, not for us, or not by that method.
+    /// Returns whether a server has answered that it has no such thing, not for us, or not by that method.
     pub fn is_no_such_thing(&self) -> bool {
         matches!(self.code(), Some(400 | 403 | 404 | 405 | 410))
     }
 
-    /// Whether somebody was reached, and answered.
+    /// Returns whether somebody was reached, and answered.
     pub fn is_answer(&self) -> bool {
         !matches!(self, Self::Dns { .. } | Self::Connect { .. } | Self::Timeout { .. })
     }
 
-    /// Whether the request itself was refused, so that it would be refused again.
+    /// Returns whether the request itself was refused, so that it would be refused again.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Relay { fault: Some(fault), .. } => fault.is_final(),
@@ -451,13 +451,13 @@ impl LaneError {
         }
     }
 
-    /// Whether a relay that was reached says that nobody behind it was.
+    /// Returns whether a relay that was reached says that nobody behind it was.
     pub fn is_behind_relay(&self) -> bool {
         use ProxyFault::{ConnectTimeout, DnsError, Refused};
         matches!(self, Self::Relay { fault: Some(ConnectTimeout | DnsError | Refused), .. })
     }
 
-    /// What the last try came to, where a host is not waited for any more.
+    /// Returns what the last try came to, where a host is not waited for any more.
     pub fn last(&self) -> &LaneError {
         match self {
             Self::Down { error, .. } => error.last(),
@@ -465,7 +465,7 @@ impl LaneError {
         }
     }
 
-    /// What this error means for its source.
+    /// Returns what this error means for its source.
     pub fn class(&self) -> Class {
         match self {
             Self::Dns { .. }

@@ -114,21 +114,21 @@ impl Facts {
         self
     }
 
-    /// Whether this is a Metalink although the address does not look like one.
+    /// Returns whether this is a Metalink although the address does not look like one.
     pub(crate) fn is_metalink_instead(&self) -> bool {
         let path = self.final_url.as_ref().map_or("", |url| url.path());
         self.content_type.as_deref().is_some_and(metalink::is_media_type)
             && !metalink::is_file_name(path)
     }
 
-    /// Whether it is a web page, by its media type, of the size of nothing in particular.
+    /// Returns whether it is a web page, by its media type, of the size of nothing in particular.
     pub fn is_web_page(&self) -> bool {
         let content_type = self.content_type.as_deref().unwrap_or("").trim_start();
         let content_type = content_type.to_ascii_lowercase();
         content_type.starts_with("text/html") || content_type.starts_with("application/xhtml")
     }
 
-    /// Whether something of this name may well be a web page.
+    /// Returns whether something of this name may well be a web page.
     pub fn names_web_page(name: &str) -> bool {
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         ["", "html", "htm", "xhtml", "php", "asp", "jsp"]
@@ -193,7 +193,7 @@ impl Coding {
     }
 }
 
-/// The tokens of `Content-Encoding`.
+/// Returns the tokens of `Content-Encoding`.
 fn codings(head: &Head) -> impl Iterator<Item = &str> {
     let values = head.fields("content-encoding").flat_map(|value| value.split(','));
     values.map(|token| trim_blanks(token).trim_matches('"'))

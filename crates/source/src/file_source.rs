@@ -27,7 +27,7 @@ pub struct LocalFile {
 }
 
 impl FileSource {
-    /// The file at `url`, which is named by whom `trust` says.
+    /// Returns the file at `url`, which is named by whom `trust` says.
     ///
     /// # Errors
     /// [`LaneError::NotForOthers`] if that is not the user, and [`LaneError::Scheme`] if it names no file

@@ -145,12 +145,12 @@ impl HostTable {
         })
     }
 
-    /// Whether this host was not reached when it was last tried.
+    /// Returns whether this host was not reached when it was last tried.
     pub fn is_down(&self, origin: &Origin) -> bool {
         self.lock().get(origin).is_some_and(|there| there.down.is_some())
     }
 
-    /// How many connections it serves, where it has refused further ones.
+    /// Returns how many connections it serves, where it has refused further ones.
     pub fn allowed(&self, origin: &Origin) -> Option<u32> {
         self.lock().get(origin).and_then(|there| there.allowed)
     }
@@ -180,13 +180,13 @@ impl HostTable {
         }
     }
 
-    /// Whether requests for ranges are in vain there, as far as known.
+    /// Returns whether requests for ranges are in vain there, as far as known.
     pub fn refuses_ranges(&self, origin: &Origin) -> bool {
         let known = self.lock();
         known.get(origin).is_some_and(|it| !it.honoured && it.refused >= TIMES_TO_BELIEVE)
     }
 
-    /// Whether it has honoured a range.
+    /// Returns whether it has honoured a range.
     pub fn honours_ranges(&self, origin: &Origin) -> bool {
         self.lock().get(origin).is_some_and(|there| there.honoured)
     }
@@ -196,7 +196,7 @@ impl HostTable {
         self.lock().get(origin).map(|there| there.host_quirks).unwrap_or_default()
     }
 
-    /// Note what a connection shows of that.
+    /// Notes what a connection shows of that.
     pub fn note_host_quirks<T>(
         &self,
         origin: &Origin,
@@ -224,14 +224,14 @@ impl HttpSource {
         host_quirks.unwrap_or_default().quirks(ranges)
     }
 
-    /// Note what a connection shows of how its host keeps connections.
+    /// Notes what a connection shows of how its host keeps connections.
     pub(crate) fn note_host_quirks(&self, what: impl FnOnce(&mut HostQuirks)) {
         if let Some(origin) = self.target().origin.as_ref() {
             self.net().hosts().note_host_quirks(origin, what);
         }
     }
 
-    /// How many connections its host is to have from us at most. Those of relays, and of servers of
+    /// Returns how many connections its host is to have from us at most. Those of relays, and of servers of
     /// datasets, which say for themselves how many they bear, are not limited.
     pub(crate) fn connections_max(&self) -> Option<u32> {
         let is_foreign = self.sealed().is_none() && !self.is_relayed();
@@ -239,7 +239,7 @@ impl HttpSource {
         self.net().connections_to(target.origin.as_ref()?).filter(|_| is_foreign)
     }
 
-    /// How many connections its host serves, where it has refused further ones.
+    /// Returns how many connections its host serves, where it has refused further ones.
     pub fn connections_allowed(&self) -> Option<u32> {
         self.net().hosts().allowed(self.target().origin.as_ref()?)
     }
@@ -262,7 +262,7 @@ impl Host {
 }
 
 impl Down {
-    /// Whether it is not worth waiting for.
+    /// Returns whether it is not worth waiting for.
     fn is_for_long(&self, was_up: bool, now: Instant) -> bool {
         let limit = if was_up { GONE_AFTER } else { NEVER_UP_AFTER };
         self.tries >= TRIES_MIN && now.saturating_duration_since(self.since) >= limit

@@ -58,7 +58,7 @@ pub enum HpkeError {
 }
 
 impl HpkeKey {
-    /// A new one.
+    /// Returns a new one.
     ///
     /// # Errors
     /// [`HpkeError::Key`] if the system has no randomness.
@@ -68,12 +68,12 @@ impl HpkeKey {
         Ok(HpkeKey { secret, public, used: Mutex::default() })
     }
 
-    /// What others seal with.
+    /// Returns what others seal with.
     pub fn public(&self) -> &str {
         &self.public
     }
 
-    /// Open what was sealed for this key and for `purpose`, at `now_s` seconds since 1970; `None` where its
+    /// Opens what was sealed for this key and for `purpose`, at `now_s` seconds since 1970; `None` where its
     /// age does not matter.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl fmt::Debug for HpkeKey {
     }
 }
 
-/// Seal `text` for the relay with this public key and for `purpose`, at `now_s` seconds since 1970 by
+/// Seals `text` for the relay with this public key and for `purpose`, at `now_s` seconds since 1970 by
 /// its clock.
 ///
 /// # Errors

@@ -29,7 +29,7 @@ use crate::versions::{Sameness, Versions, difference};
 
 /// By which relays a source is reached.
 #[derive(Debug)]
-struct Way {
+struct RelayPath {
     relay_mode: RelayMode,
     /// The relays, where they carry connections.
     via: Via,
@@ -47,7 +47,7 @@ pub struct HttpSource {
     net: Net,
     sealed: Option<Arc<SealedLength>>,
     relays: Vec<Url>,
-    way: Option<Way>,
+    path: Option<RelayPath>,
     cookies: Mutex<Cookies>,
     state: Mutex<State>,
 }
@@ -90,12 +90,12 @@ pub(crate) enum Learnt {
 }
 
 impl HttpSource {
-    /// The replica at `url`.
+    /// Returns the replica at `url`.
     pub fn new(net: &Net, url: Url, trust: Trust) -> Arc<HttpSource> {
         HttpSource::make(net, url, trust, None, &[], RelayMode::Forward)
     }
 
-    /// The sealed replica of a dataset at `url`. Its ranges are those of the sealed file; what its
+    /// Returns the sealed replica of a dataset at `url`. Its ranges are those of the sealed file; what its
     /// lanes deliver are whole groups of the plain one.
     pub fn of_sealed(
         net: &Net,
@@ -133,7 +133,7 @@ impl HttpSource {
         if trust == Trust::Named {
             net.note_named(&url);
         }
-        let way = (!relays.is_empty()).then(|| {
+        let path = (!relays.is_empty()).then(|| {
             let (address, via) = match relay_mode {
                 RelayMode::Forward => {
                     let nested = relays.iter().rev().fold(url.clone(), |to, it| through(it, &to));
@@ -141,14 +141,14 @@ impl HttpSource {
                 }
                 RelayMode::Tunnel => (url.clone(), Via::from(relays)),
             };
-            Way { relay_mode, via, address, far_us: AtomicU64::new(0) }
+            RelayPath { relay_mode, via, address, far_us: AtomicU64::new(0) }
         });
         relays.iter().for_each(|relay| net.note_relay(relay));
-        let target = Arc::new(match &way {
-            Some(way) if way.relay_mode == RelayMode::Forward => {
-                Target::through(net, &url, &way.address, &way.address, trust)
+        let target = Arc::new(match &path {
+            Some(path) if path.relay_mode == RelayMode::Forward => {
+                Target::through(net, &url, &path.address, &path.address, trust)
             }
-            Some(way) => Target::new(net, &url, &url, trust).carried_by(&way.via),
+            Some(path) => Target::new(net, &url, &url, trust).carried_by(&path.via),
             None => Target::new(net, &url, &url, trust),
         });
         let state = State {
@@ -168,17 +168,17 @@ impl HttpSource {
             net: net.clone(),
             sealed,
             relays: relays.to_vec(),
-            way,
+            path,
             cookies: Mutex::default(),
             state: Mutex::new(state),
         })
     }
 
-    /// The same source as if nothing were known of it yet.
+    /// Returns the same source as if nothing were known of it yet.
     pub fn anew(&self) -> Arc<HttpSource> {
         let (url, sealed) = (self.url.clone(), self.sealed.clone());
         let far = self.far();
-        let relay_mode = self.way.as_ref().map_or(RelayMode::Forward, |way| way.relay_mode);
+        let relay_mode = self.path.as_ref().map_or(RelayMode::Forward, |path| path.relay_mode);
         let relays = &self.relays;
         let source = HttpSource::make(&self.net, url, self.trust, sealed, relays, relay_mode);
         source.set_far(far);
@@ -281,51 +281,51 @@ impl HttpSource {
         had_good && state.file_quirks.strays()
     }
 
-    /// Whether nothing of use has ever come from it.
+    /// Returns whether nothing of use has ever come from it.
     pub(crate) fn is_unheard(&self) -> bool {
         self.lock().facts.is_none()
     }
 
-    /// Whether relays are between it and us.
+    /// Returns whether relays are between it and us.
     pub fn is_relayed(&self) -> bool {
-        self.way.is_some()
+        self.path.is_some()
     }
 
     /// Whether relays answer its requests, and see what they pass on.
     pub fn is_passed(&self) -> bool {
-        self.way.as_ref().is_some_and(|way| way.relay_mode == RelayMode::Forward)
+        self.path.as_ref().is_some_and(|path| path.relay_mode == RelayMode::Forward)
     }
 
-    /// The round trip from the first relay to the origin.
+    /// Returns the round trip from the first relay to the origin.
     pub(crate) fn far(&self) -> Duration {
-        let far_us = self.way.as_ref().map_or(0, |way| way.far_us.load(Ordering::Relaxed));
+        let far_us = self.path.as_ref().map_or(0, |path| path.far_us.load(Ordering::Relaxed));
         Duration::from_micros(far_us)
     }
 
     /// That round trip is `far`, as the relays measure it.
     pub(crate) fn set_far(&self, far: Duration) {
-        if let Some(way) = &self.way {
+        if let Some(path) = &self.path {
             let far_us = u64::try_from(far.as_micros()).unwrap_or(u64::MAX);
-            way.far_us.store(far_us.min(FAR_MAX_US), Ordering::Relaxed);
+            path.far_us.store(far_us.min(FAR_MAX_US), Ordering::Relaxed);
         }
     }
 
-    /// Where the first request goes.
+    /// Returns where the first request goes.
     fn first_url(&self) -> &Url {
-        self.way.as_ref().map_or(&self.url, |way| &way.address)
+        self.path.as_ref().map_or(&self.url, |path| &path.address)
     }
 
     fn target_at(&self, url: &Url) -> Arc<Target> {
-        Arc::new(match &self.way {
-            Some(way) if way.relay_mode == RelayMode::Forward => {
-                Target::through(&self.net, &self.url, &way.address, url, self.trust)
+        Arc::new(match &self.path {
+            Some(path) if path.relay_mode == RelayMode::Forward => {
+                Target::through(&self.net, &self.url, &path.address, url, self.trust)
             }
-            Some(way) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&way.via),
+            Some(path) => Target::new(&self.net, &self.url, url, self.trust).carried_by(&path.via),
             None => Target::new(&self.net, &self.url, url, self.trust).showing(&self.cookies()),
         })
     }
 
-    /// What servers have set on the way, by redirects.
+    /// Returns what servers have set on the way, by redirects.
     pub(crate) fn cookies(&self) -> MutexGuard<'_, Cookies> {
         self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -341,7 +341,7 @@ impl HttpSource {
         state.expected = Expected { size_bytes, ..expected };
     }
 
-    /// What is known about the file there.
+    /// Returns what is known about the file there.
     pub fn facts(&self) -> Option<Facts> {
         self.lock().facts.clone()
     }
@@ -359,7 +359,7 @@ impl HttpSource {
         self.lock().expected.clone()
     }
 
-    /// The size as far as anybody told.
+    /// Returns the size as far as anybody told.
     pub(crate) fn known_size(&self) -> Option<u64> {
         if self.sealed.is_some() {
             // Of that only the index can be believed.
@@ -386,12 +386,12 @@ impl HttpSource {
         asked
     }
 
-    /// Replace what is known by its complete form.
+    /// Replaces what is known by its complete form.
     pub(crate) fn remember(&self, facts: Facts) {
         self.lock().facts = Some(facts);
     }
 
-    /// Hold `facts` of a new answer against what is expected and known.
+    /// Holds `facts` of a new answer against what is expected and known.
     pub(crate) fn learn(&self, facts: &Facts) -> Result<Learnt, LaneError> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -445,7 +445,7 @@ impl HttpSource {
         Ok(Learnt::News)
     }
 
-    /// The size of a sealed file whose index is complete.
+    /// Returns the size of a sealed file whose index is complete.
     fn settled_size(&self) -> Option<u64> {
         self.sealed.as_ref().and_then(|length| length.settled_bytes())
     }
@@ -459,8 +459,8 @@ impl HttpSource {
     }
 
     /// A relay cannot open what the requests to `refused` show it: whether another one of these relays'
-    /// keys is known now, and requests go to a target for which it is sealed anew.
-    pub(crate) async fn seal_anew(&self, refused: &Target) -> bool {
+    /// keys is known now, and requests go to a target for which it is encrypted anew.
+    pub(crate) async fn encrypt_anew(&self, refused: &Target) -> bool {
         if !self.net.have_changed(&refused.keys).await {
             return false;
         }
@@ -484,7 +484,7 @@ impl HttpSource {
         true
     }
 
-    /// Note what an answer, or its absence, shows of the server's habits.
+    /// Notes what an answer, or its absence, shows of the server's habits.
     pub(crate) fn note<T>(&self, what: impl FnOnce(&mut FileQuirks) -> T) -> T {
         what(&mut self.lock().file_quirks)
     }
@@ -541,7 +541,7 @@ impl Source for HttpSource {
     }
 
     fn relaying(&self) -> Option<Relaying> {
-        let relay_mode = self.way.as_ref()?.relay_mode;
+        let relay_mode = self.path.as_ref()?.relay_mode;
         let is_exposed = relay_mode == RelayMode::Forward || self.url.scheme() == "http";
         Some(Relaying { relay_mode, is_exposed })
     }

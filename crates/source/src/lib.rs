@@ -28,11 +28,12 @@ mod source;
 mod target;
 mod upstream;
 mod versions;
+mod wrapper;
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// Understand `bytes` as answers of a server, in pieces whose sizes its first bytes choose.
+    /// Understands `bytes` as answers of a server, in pieces whose sizes its first bytes choose.
     pub fn answers(bytes: &[u8]) {
         crate::http::fuzz::answers(bytes);
     }
@@ -51,8 +52,8 @@ pub use lane::{AfterTrim, LaneEvent, LaneEventKind, Meter};
 pub use local_source::{LocalSource, ReadAt};
 pub use memory_source::{Memory, MemorySource};
 pub use net::{
-    BadProxy, Bearer, BearerSearch, Dialled, HostPattern, IncomingSender, Net, NetError,
-    NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess, Sealable,
+    BadProxy, Bearer, BearerSearch, CanEncrypt, Dialled, HostPattern, IncomingSender, Net,
+    NetError, NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess,
     Secret, ServerAccess, Tunnel, UnknownServer, UnknownServers, ZoneError, check_header,
     discover_bearer, without_zone,
 };
@@ -64,3 +65,4 @@ pub use sealed::{
 pub use shown::display_name;
 pub use source::{Expected, Lane, Limits, Pending, RelayMode, Relaying, Source, Trust};
 pub use upstream::{AnswerHead, Upstream};
+pub use wrapper::{Fault, FaultPeriod, Faults, Limit, Wrapped, Wrapper};

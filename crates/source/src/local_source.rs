@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::{LaneId, Pool, Range, SourceName};
+use swath_model::{LaneId, Pool, Range, RangeSet, SourceName};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use url::Url;
 
 use crate::error::LaneError;
@@ -23,6 +24,11 @@ pub trait ReadAt: fmt::Debug + Send + Sync + 'static {
     /// [`LaneError`] if it cannot be reached.
     fn connect(&self) -> impl Future<Output = Result<Duration, LaneError>> + Send {
         async { Ok(NO_DISTANCE) }
+    }
+
+    /// Returns what it holds, where that changes; see [`Source::holdings`].
+    fn holdings(&self) -> Option<watch::Receiver<RangeSet>> {
+        None
     }
 
     /// Tells what is known of it now; asked before each swath.
@@ -54,7 +60,7 @@ pub struct LocalSource<R> {
 }
 
 impl<R: ReadAt> LocalSource<R> {
-    /// The replica at `url`, with this content.
+    /// Returns the replica at `url`, with this content.
     pub fn new(url: Url, content: Arc<R>) -> Arc<LocalSource<R>> {
         let name = SourceName::direct(crate::shown::display_name(&url));
         Arc::new(LocalSource { name, url, content, expected: Arc::default() })
@@ -76,6 +82,10 @@ impl<R: ReadAt> Source for LocalSource<R> {
 
     fn expect(&self, expected: Expected) {
         self.expected.set(&expected);
+    }
+
+    fn holdings(&self) -> Option<watch::Receiver<RangeSet>> {
+        self.content.holdings()
     }
 
     fn describe(&self) -> Pending<'_, Result<Facts, LaneError>> {

@@ -17,7 +17,7 @@ pub(crate) struct Visit {
     pub cookies: String,
 }
 
-/// The address that `location`, sent by the server at `from`, leads to. `visited` collects where
+/// Returns the address that `location`, sent by the server at `from`, leads to. `visited` collects where
 /// this request has been; an address in it is visited again only with other cookies than before,
 /// as after a login.
 pub(crate) fn follow(

@@ -36,7 +36,7 @@ pub fn open(opening: Opening<'_>) -> Result<Arc<dyn Source>, LaneError> {
     }
 }
 
-/// Whether some kind of source has this scheme.
+/// Returns whether some kind of source has this scheme.
 pub fn is_known(scheme: &str) -> bool {
     KINDS.iter().any(|(schemes, _)| schemes.contains(&scheme))
 }

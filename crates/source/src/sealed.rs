@@ -23,17 +23,17 @@ pub struct SealedLength {
     plain_bytes: AtomicU64,
 }
 
-/// The length of the sealed file for a plain one of `plain_bytes`.
+/// Returns the length of the sealed file for a plain one of `plain_bytes`.
 pub fn sealed_bytes(plain_bytes: u64) -> u64 {
     plain_bytes.saturating_add(plain_bytes.div_ceil(GROUP_BYTES).saturating_mul(SEAL_BYTES))
 }
 
-/// The length of the plain file for a sealed one of `sealed_bytes`.
+/// Returns the length of the plain file for a sealed one of `sealed_bytes`.
 pub fn plain_bytes(sealed_bytes: u64) -> u64 {
     sealed_bytes.saturating_sub(sealed_bytes.div_ceil(UNIT_BYTES) * SEAL_BYTES)
 }
 
-/// Where byte `plain` of the plain file lies in the sealed one.
+/// Returns where byte `plain` of the plain file lies in the sealed one.
 pub fn to_sealed(plain: u64) -> u64 {
     plain + plain / GROUP_BYTES * SEAL_BYTES
 }
@@ -49,20 +49,20 @@ impl SealedLength {
         self.plain_bytes.store(plain_bytes, Ordering::Release);
     }
 
-    /// How long the sealed file is, if that is known.
+    /// Returns how long the sealed file is, if that is known.
     pub(crate) fn settled_bytes(&self) -> Option<u64> {
         let plain_bytes = self.plain_bytes.load(Ordering::Acquire);
         (plain_bytes != u64::MAX).then(|| sealed_bytes(plain_bytes))
     }
 
-    /// Bytes of data in this group. Of a file whose length is not known only whole groups may be
+    /// Returns bytes of data in this group. Of a file whose length is not known only whole groups may be
     /// asked for.
     pub(crate) fn data_bytes(&self, group: u64) -> u64 {
         let start = group.saturating_mul(GROUP_BYTES);
         self.plain_bytes.load(Ordering::Acquire).saturating_sub(start).min(GROUP_BYTES)
     }
 
-    /// Which byte of the plain file is the first at or behind `sealed`, a place in the sealed one.
+    /// Returns which byte of the plain file is the first at or behind `sealed`, a place in the sealed one.
     pub(crate) fn to_plain(&self, sealed: u64) -> u64 {
         let (group, within) = (sealed / UNIT_BYTES, sealed % UNIT_BYTES);
         group * GROUP_BYTES + within.min(self.data_bytes(group))
@@ -70,20 +70,20 @@ impl SealedLength {
 
     /// What is at `sealed`: data up to the second number (both in bytes from the group's start),
     /// or the group hash.
-    pub(crate) fn place(&self, sealed: u64) -> Place {
+    pub(crate) fn place(&self, sealed: u64) -> SealedPosition {
         let (group, within) = (sealed / UNIT_BYTES, sealed % UNIT_BYTES);
         let data_bytes = self.data_bytes(group);
         if within < data_bytes {
-            Place::Data { left_bytes: data_bytes - within }
+            SealedPosition::Data { left_bytes: data_bytes - within }
         } else {
-            Place::GroupHash { at: (within - data_bytes).min(SEAL_BYTES) as usize }
+            SealedPosition::GroupHash { at: (within - data_bytes).min(SEAL_BYTES) as usize }
         }
     }
 }
 
 /// What lies at a place of a sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SealedPosition {
     /// Data, so many bytes up to the group hash.
     Data { left_bytes: u64 },
     /// The group hash's byte of this number.
@@ -97,15 +97,15 @@ mod tests {
     #[test]
     fn places_in_either_file() {
         let length = SealedLength::unknown();
-        assert_eq!(length.place(0), Place::Data { left_bytes: GROUP_BYTES });
-        assert_eq!(length.place(GROUP_BYTES), Place::GroupHash { at: 0 });
-        assert_eq!(length.place(UNIT_BYTES - 1), Place::GroupHash { at: 31 });
-        assert_eq!(length.place(UNIT_BYTES), Place::Data { left_bytes: GROUP_BYTES });
+        assert_eq!(length.place(0), SealedPosition::Data { left_bytes: GROUP_BYTES });
+        assert_eq!(length.place(GROUP_BYTES), SealedPosition::GroupHash { at: 0 });
+        assert_eq!(length.place(UNIT_BYTES - 1), SealedPosition::GroupHash { at: 31 });
+        assert_eq!(length.place(UNIT_BYTES), SealedPosition::Data { left_bytes: GROUP_BYTES });
         assert_eq!(length.to_plain(UNIT_BYTES), GROUP_BYTES);
         assert_eq!(length.to_plain(GROUP_BYTES + 7), GROUP_BYTES);
         length.settle(GROUP_BYTES + 5);
-        assert_eq!(length.place(UNIT_BYTES), Place::Data { left_bytes: 5 });
-        assert_eq!(length.place(UNIT_BYTES + 5), Place::GroupHash { at: 0 });
+        assert_eq!(length.place(UNIT_BYTES), SealedPosition::Data { left_bytes: 5 });
+        assert_eq!(length.place(UNIT_BYTES + 5), SealedPosition::GroupHash { at: 0 });
         assert_eq!(length.to_plain(UNIT_BYTES + 5 + 32), GROUP_BYTES + 5);
         for (plain, sealed) in [
             (0, 0),

@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::{LaneId, Pool, Range, SourceName, SwathId};
+use swath_model::{LaneId, Pool, Range, RangeSet, SourceName, SwathId};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use url::Url;
 
 use crate::error::LaneError;
@@ -24,7 +25,7 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// The address as given, credentials included: not for display.
     fn url(&self) -> &Url;
 
-    /// Who named it.
+    /// Returns who named it.
     fn trust(&self) -> Trust;
 
     /// From now on every answer must fit this; a size that is `None` stays as it was.
@@ -52,10 +53,16 @@ pub trait Source: fmt::Debug + Send + Sync {
         events: UnboundedSender<LaneEvent>,
     ) -> Box<dyn Lane>;
 
-    /// The same source as if nothing were known of it yet.
+    /// Returns the same source as if nothing were known of it yet.
     fn renewed(&self) -> Arc<dyn Source>;
 
-    /// What it bears at a time, as far as is known.
+    /// What it holds of the file, where that changes: it grows and shrinks with the value, and the end of
+    /// the sender means that the source has left. `None` if it always has the whole file.
+    fn holdings(&self) -> Option<watch::Receiver<RangeSet>> {
+        None
+    }
+
+    /// Returns what it bears at a time, as far as is known.
     fn limits(&self) -> Limits {
         Limits::default()
     }
@@ -76,7 +83,7 @@ pub trait Source: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether its requests show what nobody but its origin may see.
+    /// Returns whether its requests show what nobody but its origin may see.
     fn has_secrets(&self) -> bool {
         false
     }
@@ -84,7 +91,7 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// From now on each answer is a version of its own: the file is to come in one, from the start.
     fn take_one_answer(&self) {}
 
-    /// Whether a connection that was cut was taken for the end of the file, as a digest will tell.
+    /// Returns whether a connection that was cut was taken for the end of the file, as a digest will tell.
     fn end_was_cut(&self) -> bool {
         false
     }
@@ -92,7 +99,7 @@ pub trait Source: fmt::Debug + Send + Sync {
 
 /// A lane of a source: it carries swaths one behind the other. Dropping it closes it.
 pub trait Lane: fmt::Debug + Send {
-    /// The number under which it reports.
+    /// Returns the number under which it reports.
     fn id(&self) -> LaneId;
 
     /// Asks for `range` as swath `swath`; an end of `u64::MAX` asks for everything from the start on.

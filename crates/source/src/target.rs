@@ -11,7 +11,7 @@ use crate::cookies::Cookies;
 use crate::error::{LaneError, Presented, RefusalContext, Said};
 use crate::http::answer::Teller;
 use crate::http::request;
-use crate::net::{Credentials, Keys, Net, Sealed, Via, has};
+use crate::net::{Credentials, Encrypted, Keys, Net, Via, has};
 use crate::source::Trust;
 
 /// Scheme, host and port: the unit to which connections and credentials belong.
@@ -47,8 +47,8 @@ pub(crate) struct Target {
     pub trust: Trust,
     /// The part that all requests share; holds credentials, so it is never shown.
     shared: String,
-    /// What is sealed for relays, anew for each request.
-    sealing: Option<Sealing>,
+    /// What is encrypted for relays, anew for each request.
+    encrypting: Option<Sealing>,
     /// The user's own headers say which media types are wanted.
     own_accept: bool,
     /// The user's own headers have cookies.
@@ -63,7 +63,7 @@ pub(crate) struct Target {
     pub end: Url,
     /// Relays that carry the connection without reading it, the nearest first.
     pub via: Via,
-    /// The keys with which the relays open what is sealed for them.
+    /// The keys with which the relays open what is encrypted for them.
     pub keys: Keys,
 }
 
@@ -84,7 +84,7 @@ impl Target {
 
     /// `url` as an address at a relay of what was given as `given`, which relays pass on at
     /// `source_url`. Of the user's own secrets the first relay gets none but what opens it.
-    /// What opens the origin, a password in `given` too, is sealed for the last relay, and what opens
+    /// What opens the origin, a password in `given` too, is encrypted for the last relay, and what opens
     /// other relays for these.
     pub fn through(net: &Net, given: &Url, source_url: &Url, url: &Url, trust: Trust) -> Target {
         let own = Origin::of(source_url).filter(|own| Origin::of(url).as_ref() == Some(own));
@@ -92,9 +92,9 @@ impl Target {
         let mut target = Target::with(net, source_url, url, Trust::Named, credentials);
         let (relays, end) = relay::route(url);
         let (_, given) = relay::route(given);
-        let Sealed { lines, keys } = net.sealed(&relays, &given, &end, trust);
+        let Encrypted { lines, keys } = net.encrypted_for(&relays, &given, &end, trust);
         if !lines.is_empty() {
-            target.sealing = Some(Sealing { net: net.clone(), relays, given, trust });
+            target.encrypting = Some(Sealing { net: net.clone(), relays, given, trust });
         }
         Target { end, keys, ..target }
     }
@@ -106,12 +106,12 @@ impl Target {
         if is_relay { Teller::Relay } else { Teller::Server }
     }
 
-    /// The same address, on a connection that relays carry.
+    /// Returns the same address, on a connection that relays carry.
     pub fn carried_by(self, via: &Via) -> Target {
         Target { via: Via::clone(via), ..self }
     }
 
-    /// The same address, shown the cookies that are for it, unless the user gives their own.
+    /// Returns the same address, shown the cookies that are for it, unless the user gives their own.
     pub fn showing(mut self, cookies: &Cookies) -> Target {
         let shown = cookies.shown_to(&self.url);
         if !shown.is_empty() && !self.own_cookie {
@@ -166,7 +166,7 @@ impl Target {
         let trust = if elsewhere { Trust::Discovered } else { trust };
         Target {
             shared: request::shared_part(url, absolute, &fields),
-            sealing: None,
+            encrypting: None,
             origin,
             url: url.clone(),
             trust,
@@ -201,16 +201,16 @@ impl Target {
         LaneError::Refused(refusal)
     }
 
-    /// Append a GET for `range` to `out`, asking for these media types (unless the user said
+    /// Appends a GET for `range` to `out`, asking for these media types (unless the user said
     /// which); `extra` holds further complete header lines.
     pub fn append(&self, out: &mut Vec<u8>, range: Range, accept: &str, extra: &str) {
-        let lines = [self.sealed_lines(), self.accept_line(accept), extra.to_owned()];
+        let lines = [self.encrypted_lines(), self.accept_line(accept), extra.to_owned()];
         request::append(out, &self.shared, range, &lines.each_ref().map(String::as_str));
     }
 
     /// The same for the whole file, without a word of ranges.
     pub fn append_whole(&self, out: &mut Vec<u8>, accept: &str, extra: &str) {
-        let lines = [self.sealed_lines(), self.accept_line(accept), extra.to_owned()];
+        let lines = [self.encrypted_lines(), self.accept_line(accept), extra.to_owned()];
         request::append_whole(out, &self.shared, &lines.each_ref().map(String::as_str));
     }
 
@@ -218,17 +218,17 @@ impl Target {
     pub fn begin(&self, method: &str) -> Vec<u8> {
         let mut out = method.as_bytes().to_vec();
         out.extend_from_slice(self.shared.trim_start_matches("GET").as_bytes());
-        out.extend_from_slice(self.sealed_lines().as_bytes());
+        out.extend_from_slice(self.encrypted_lines().as_bytes());
         out
     }
 
-    /// What is sealed for relays can be used once.
-    fn sealed_lines(&self) -> String {
-        let sealed = self
-            .sealing
+    /// What is encrypted for relays can be used once.
+    fn encrypted_lines(&self) -> String {
+        let encrypted = self
+            .encrypting
             .as_ref()
-            .map(|of| of.net.sealed(&of.relays, &of.given, &self.end, of.trust).lines);
-        sealed.unwrap_or_default()
+            .map(|of| of.net.encrypted_for(&of.relays, &of.given, &self.end, of.trust).lines);
+        encrypted.unwrap_or_default()
     }
 
     /// The header line that asks for these media types; empty if the user said which.

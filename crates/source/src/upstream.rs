@@ -46,7 +46,7 @@ pub struct AnswerHead {
 }
 
 impl AnswerHead {
-    /// The first field of this (lower-case) name.
+    /// Returns the first field of this (lower-case) name.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
@@ -85,17 +85,17 @@ impl Upstream {
         Upstream { http: Http1Conn::new(conn).strictly(), net, owed: 0, is_personal: false }
     }
 
-    /// Whether it goes to the server of `url`.
+    /// Returns whether it goes to the server of `url`.
     pub fn leads_to(&self, url: &Url) -> bool {
         Origin::of(url).is_some_and(|origin| origin == self.http.conn().origin)
     }
 
-    /// Whether further requests may be sent on it.
+    /// Returns whether further requests may be sent on it.
     pub fn takes_more(&self) -> bool {
         self.http.reusable
     }
 
-    /// The round trip to the server, as far as known without what waits in queues.
+    /// Returns the round trip to the server, as far as known without what waits in queues.
     pub fn rtt(&self) -> Duration {
         let conn = self.http.conn();
         conn.transport().and_then(Transport::min_rtt).map_or(conn.rtt, |least| least.min(conn.rtt))
@@ -112,7 +112,7 @@ impl Upstream {
         !self.http.conn().is_by_library()
     }
 
-    /// Whether something that came is not used yet.
+    /// Returns whether something that came is not used yet.
     pub fn has_some(&self) -> bool {
         self.http.has_input()
     }
@@ -121,31 +121,31 @@ impl Upstream {
         self.owed > 0 || !self.is_through()
     }
 
-    /// Whether bytes have come that no request asked for. Whoever sends such may send anything: they
+    /// Returns whether bytes have come that no request asked for. Whoever sends such may send anything: they
     /// could be taken for the answer to what is asked next, by somebody else perhaps.
     pub fn has_excess(&self) -> bool {
         !self.is_asked() && self.has_some()
     }
 
-    /// Whether nothing has come that no request asked for, neither here nor to the socket, not even an
+    /// Returns whether nothing has come that no request asked for, neither here nor to the socket, not even an
     /// end.
     pub fn is_quiet(&mut self) -> bool {
         self.is_asked() || !self.has_some() && self.http.conn_mut().is_quiet()
     }
 
-    /// Append a whole request.
+    /// Appends a whole request.
     pub fn send(&mut self, request: &[u8]) {
         self.http.output().extend_from_slice(request);
         self.owed += 1;
         self.is_personal |= request.split(|&byte| byte == b'\n').any(lets_connection_in);
     }
 
-    /// Whether something is left to be sent.
+    /// Returns whether something is left to be sent.
     pub fn has_unsent(&self) -> bool {
         self.http.unsent_bytes() > 0
     }
 
-    /// Send what is to be sent; ready when all of it was taken.
+    /// Sends what is to be sent; ready when all of it was taken.
     ///
     /// # Errors
     /// What the system says.
@@ -209,7 +209,7 @@ impl Upstream {
         self.http.poll_body(cx, space)
     }
 
-    /// The socket, and how many bytes of the body come from it next as they are. `None` where bytes
+    /// Returns the socket, and how many bytes of the body come from it next as they are. `None` where bytes
     /// have to pass through memory.
     pub fn socket(&self) -> Option<(&TcpStream, u64)> {
         Some((self.http.payload_socket()?, self.http.body().payload()))
@@ -245,7 +245,7 @@ impl Upstream {
     }
 }
 
-/// Whether this line of a head shows what lets in not a request but its connection.
+/// Returns whether this line of a head shows what lets in not a request but its connection.
 fn lets_connection_in(line: &[u8]) -> bool {
     let Some(colon) = line.iter().position(|&byte| byte == b':') else { return false };
     let (name, value) = (&line[..colon], &line[colon + 1..]);
@@ -253,7 +253,7 @@ fn lets_connection_in(line: &[u8]) -> bool {
     names.iter().any(|own| name.eq_ignore_ascii_case(own)) && is_of_connection(value)
 }
 
-/// Whether a scheme of authentication is one of connections (RFC 4559, section 6).
+/// Returns whether a scheme of authentication is one of connections (RFC 4559, section 6).
 fn is_of_connection(scheme: &[u8]) -> bool {
     let schemes: [&[u8]; 2] = [b"ntlm", b"negotiate"];
     let scheme = scheme.trim_ascii();

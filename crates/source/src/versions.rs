@@ -46,7 +46,7 @@ pub(crate) enum Sameness {
 }
 
 impl Versions {
-    /// Hold `now` against what is `known`; with `proved` a digest will prove the bytes.
+    /// Holds `now` against what is `known`; with `proved` a digest will prove the bytes.
     pub fn judge(&mut self, known: &Facts, now: &Facts, proved: bool) -> Sameness {
         if let (Some(expected), Some(actual)) = (known.size_bytes, now.size_bytes)
             && expected != actual

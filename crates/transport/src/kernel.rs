@@ -44,7 +44,7 @@ pub struct Arrivals {
     pub in_order_bytes: u64,
 }
 
-/// The present estimate of the round-trip time.
+/// Returns the present estimate of the round-trip time.
 pub fn rtt(tcp: &TcpStream) -> Option<Duration> {
     let (info, bytes) = info(tcp)?;
     let known = bytes >= offset_of!(TcpInfo, rttvar_to_total_retrans) && info.rtt_us > 0;
@@ -68,7 +68,7 @@ pub fn arrivals(tcp: &TcpStream) -> Option<Arrivals> {
     })
 }
 
-/// The kernel's figures and how many bytes of them it filled.
+/// Returns the kernel's figures and how many bytes of them it filled.
 fn info(tcp: &TcpStream) -> Option<(TcpInfo, usize)> {
     // SAFETY: plain integers, for which zero is a valid value.
     let mut info: TcpInfo = unsafe { std::mem::zeroed() };
@@ -102,7 +102,7 @@ pub fn set_low_water(tcp: &TcpStream, bytes: usize) -> bool {
     result == 0
 }
 
-/// Let a new connection's receive window grow as fast as its sender does. The kernel begins with
+/// Lets a new connection's receive window grow as fast as its sender does. The kernel begins with
 /// room for 64 KiB and doubles it once a round trip, if nothing is lost; one early loss holds the
 /// sender up there for round trips. A mark makes room for itself, and the room stays when the
 /// mark is taken away; unlike `SO_RCVBUF` this does not end the kernel's own tuning.

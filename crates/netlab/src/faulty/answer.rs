@@ -56,7 +56,7 @@ impl Answer {
         answer
     }
 
-    /// The head as bytes.
+    /// Returns the head as bytes.
     pub(super) fn head(&self, faults: &Faults) -> Vec<u8> {
         let version = if faults.http10 { "HTTP/1.0" } else { "HTTP/1.1" };
         let mut head = match &faults.garbage_status {
@@ -90,7 +90,7 @@ impl Answer {
         head.into_bytes()
     }
 
-    /// How many bytes the body has when nothing goes wrong.
+    /// Returns how many bytes the body has when nothing goes wrong.
     pub(super) fn body_bytes(&self) -> u64 {
         match &self.body {
             Body::File { bytes, .. } => bytes.end - bytes.start,

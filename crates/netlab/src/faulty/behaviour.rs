@@ -195,17 +195,17 @@ pub enum Behaviour {
 }
 
 impl Behaviour {
-    /// A status without `Retry-After`.
+    /// Returns a status without `Retry-After`.
     pub fn status(code: u16) -> Self {
         Behaviour::Status { code, retry_after_s: None }
     }
 
-    /// A busy server (429 or 503) that says when to come back.
+    /// Returns a busy server (429 or 503) that says when to come back.
     pub fn busy(code: u16, retry_after_s: u64) -> Self {
         Behaviour::Status { code, retry_after_s: Some(retry_after_s) }
     }
 
-    /// A rate shared by all connections.
+    /// Returns a rate shared by all connections.
     pub fn rate(bytes_per_s: u64) -> Self {
         Behaviour::Rate { bytes_per_s }
     }
@@ -215,7 +215,7 @@ impl Behaviour {
         Behaviour::Header { name: name.into(), value: value.into() }
     }
 
-    /// A redirect with status 302.
+    /// Returns a redirect with status 302.
     pub fn redirect(to: impl Into<String>) -> Self {
         Behaviour::Redirect { status: 302, to: to.into() }
     }

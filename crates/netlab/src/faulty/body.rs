@@ -139,7 +139,7 @@ impl<W: AsyncWrite + Unpin> Session<W> {
         Step::Send(most)
     }
 
-    /// The most to send at once under the rates and the framing.
+    /// Returns the most to send at once under the rates and the framing.
     fn slice_bytes(&self, faults: &Faults, answer: &Answer) -> u64 {
         let rates = [
             faults.server_rate_bytes_per_s,

@@ -142,7 +142,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// The server that these arguments describe.
+    /// Returns the server that these arguments describe.
     ///
     /// # Errors
     /// When the file cannot be opened, or a header has no colon.

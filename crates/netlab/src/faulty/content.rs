@@ -44,12 +44,12 @@ impl Content {
         Self::of(Kind::Sparse { seed, size_bytes })
     }
 
-    /// Bytes held in memory.
+    /// Returns bytes held in memory.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self::of(Kind::Bytes(bytes.into().into()))
     }
 
-    /// A file on disk, read as it is asked for. Its size is the size at the time of each request.
+    /// Returns a file on disk, read as it is asked for. Its size is the size at the time of each request.
     ///
     /// # Errors
     /// When the file cannot be opened for reading.
@@ -61,7 +61,7 @@ impl Content {
         Content { kind, digests: Arc::default() }
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub fn size_bytes(&self) -> u64 {
         match &self.kind {
             Kind::Random { size_bytes, .. } | Kind::Sparse { size_bytes, .. } => *size_bytes,
@@ -91,14 +91,14 @@ impl Content {
         }
     }
 
-    /// The bytes of `[start, end)` in a vector, for small ranges.
+    /// Returns the bytes of `[start, end)` in a vector, for small ranges.
     pub fn read(&self, start: u64, end: u64) -> Vec<u8> {
         let mut bytes = vec![0; end.saturating_sub(start) as usize];
         self.fill(start, &mut bytes);
         bytes
     }
 
-    /// The digest of the whole content, computed in a stream and remembered.
+    /// Returns the digest of the whole content, computed in a stream and remembered.
     pub fn digest(&self, algorithm: Algorithm) -> Vec<u8> {
         let known = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = known.get(&algorithm) {
@@ -114,7 +114,7 @@ impl Content {
         digest
     }
 
-    /// The digest of `[start, end)`.
+    /// Returns the digest of `[start, end)`.
     pub fn digest_of(&self, start: u64, end: u64, algorithm: Algorithm) -> Vec<u8> {
         let mut hasher = Hasher::new(algorithm);
         let mut buffer = vec![0; DIGEST_STEP_BYTES.min(end.saturating_sub(start) as usize)];
@@ -133,7 +133,7 @@ impl Content {
         hex(&self.digest(algorithm))
     }
 
-    /// A strong validator that replicas of the same content share, without its quotes.
+    /// Returns a strong validator that replicas of the same content share, without its quotes.
     pub(super) fn tag(&self) -> String {
         match &self.kind {
             Kind::Random { seed, size_bytes } => format!("{size_bytes:x}-{seed:x}"),
@@ -166,7 +166,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// The name as Metalink (RFC 5854) and RFC 9530 write it.
+    /// Returns the name as Metalink (RFC 5854) and RFC 9530 write it.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Sha256 => "sha-256",
@@ -281,7 +281,7 @@ fn fill_random(seed: u64, offset: u64, buffer: &mut [u8]) {
     tail.copy_from_slice(&word(seed, word_index)[..length]);
 }
 
-/// The finaliser of SplitMix64 over a Weyl sequence that starts at the mixed seed.
+/// Returns the finaliser of SplitMix64 over a Weyl sequence that starts at the mixed seed.
 #[inline]
 fn word(seed: u64, index: u64) -> [u8; 8] {
     let mut z = seed.wrapping_mul(SEED_SPREAD).wrapping_add(index.wrapping_mul(WEYL_STEP));

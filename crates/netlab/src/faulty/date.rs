@@ -1,6 +1,6 @@
 //! Dates as HTTP writes them (RFC 9110, section 5.6.7).
 
-/// The IMF-fixdate of a Unix time.
+/// Returns the IMF-fixdate of a Unix time.
 pub(super) fn http_date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     let (year, month, day) = civil(days);

@@ -20,7 +20,7 @@ pub(super) fn gzip_stored(bytes: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// The CRC of gzip and Ethernet.
+/// Returns the CRC of gzip and Ethernet.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut table = [0u32; 256];
     for (value, entry) in table.iter_mut().enumerate() {

@@ -35,17 +35,17 @@ pub struct Record {
 }
 
 impl Record {
-    /// The value of a header, its name in any case.
+    /// Returns the value of a header, its name in any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
 
-    /// The `Range` header.
+    /// Returns the `Range` header.
     pub fn range_header(&self) -> Option<&str> {
         self.header("range")
     }
 
-    /// Whether the request carried credentials of any kind.
+    /// Returns whether the request carried credentials of any kind.
     pub fn has_credentials(&self) -> bool {
         ["authorization", "cookie", "proxy-authorization"]
             .iter()
@@ -70,27 +70,27 @@ pub struct Log {
 }
 
 impl Log {
-    /// The number of requests.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether nobody asked for anything.
+    /// Returns whether nobody asked for anything.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The requests for one path.
+    /// Returns the requests for one path.
     pub fn on(&self, path: &str) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(move |record| record.path == path)
     }
 
-    /// The number of requests with this method.
+    /// Returns the number of requests with this method.
     pub fn count(&self, method: &str) -> usize {
         self.records.iter().filter(|record| record.method == method).count()
     }
 
-    /// The number of connections that brought a request.
+    /// Returns the number of connections that brought a request.
     pub fn connections(&self) -> usize {
         let mut numbers: Vec<u64> = self.records.iter().map(|record| record.connection).collect();
         numbers.sort_unstable();
@@ -98,7 +98,7 @@ impl Log {
         numbers.len()
     }
 
-    /// Whether any request carried credentials.
+    /// Returns whether any request carried credentials.
     pub fn has_credentials(&self) -> bool {
         self.records.iter().any(Record::has_credentials)
     }
@@ -108,7 +108,7 @@ impl Log {
         self.on(path).map(|record| record.sent_bytes).sum()
     }
 
-    /// Bytes of the file at this path that left more than once.
+    /// Returns bytes of the file at this path that left more than once.
     pub fn repeated_bytes(&self, path: &str) -> u64 {
         let mut ranges: Vec<Range<u64>> = self.on(path).filter_map(Record::delivered).collect();
         ranges.sort_by_key(|range| range.start);
@@ -121,7 +121,7 @@ impl Log {
     }
 }
 
-/// The first header of this name, in any case.
+/// Returns the first header of this name, in any case.
 pub(super) fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }

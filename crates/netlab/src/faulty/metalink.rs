@@ -18,7 +18,7 @@ pub struct MetalinkFile<'a> {
     pub piece_bytes: Option<u64>,
 }
 
-/// The document that describes these files.
+/// Returns the document that describes these files.
 pub fn metalink(files: &[MetalinkFile<'_>]) -> String {
     let mut text = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\

@@ -33,8 +33,6 @@ mod pace;
 mod request;
 mod server;
 mod state;
-#[cfg(test)]
-mod tests;
 mod tls;
 
 pub use behaviour::{

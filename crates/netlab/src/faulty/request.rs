@@ -30,7 +30,7 @@ impl Request {
         find(&self.headers, name)
     }
 
-    /// Whether a comma-separated header holds this word.
+    /// Returns whether a comma-separated header holds this word.
     pub(super) fn lists(&self, name: &str, word: &str) -> bool {
         self.header(name).is_some_and(|value| {
             value.split(',').any(|part| {
@@ -39,7 +39,7 @@ impl Request {
         })
     }
 
-    /// Whether the client wants the connection kept.
+    /// Returns whether the client wants the connection kept.
     pub(super) fn keeps_alive(&self) -> bool {
         if self.http10 {
             self.lists("connection", "keep-alive")
@@ -149,7 +149,7 @@ impl Incoming {
         Incoming { queue, buffer: Vec::new(), newest: Instant::now() }
     }
 
-    /// The next request, and its body read and forgotten.
+    /// Returns the next request, and its body read and forgotten.
     pub(super) async fn next(&mut self, idle: Duration) -> Result<Request, NoRequest> {
         let head_bytes = loop {
             if let Some(end) = head_end(&self.buffer) {

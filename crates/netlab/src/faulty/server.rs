@@ -142,7 +142,7 @@ impl Server {
         Builder::default()
     }
 
-    /// A handle that may go to other threads.
+    /// Returns a handle that may go to other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -179,23 +179,23 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The address that the server listens on.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The port that the server listens on.
+    /// Returns the port that the server listens on.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// The URL of a path, with the address as the host.
+    /// Returns the URL of a path, with the address as the host.
     pub fn url(&self, path: &str) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}{path}", self.address)
     }
 
-    /// The URL of a path with another name for this host, such as `localhost`.
+    /// Returns the URL of a path with another name for this host, such as `localhost`.
     pub fn url_as(&self, host: &str, path: &str) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{host}:{}{path}", self.port())
@@ -265,12 +265,12 @@ impl Handle {
         self.shared.wait_listens(true);
     }
 
-    /// Whether the server accepts connections.
+    /// Returns whether the server accepts connections.
     pub fn is_alive(&self) -> bool {
         self.shared.listens()
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn log(&self) -> Log {
         Log { records: self.shared.log() }
     }

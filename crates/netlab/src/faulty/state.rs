@@ -38,7 +38,7 @@ impl Version {
         Arc::new(Version { tag: content.tag(), modified_unix_s, content: Mutex::new(content) })
     }
 
-    /// The bytes, which an overwrite in place may have changed since the request began.
+    /// Returns the bytes, which an overwrite in place may have changed since the request began.
     pub(super) fn content(&self) -> Content {
         lock(&self.content).clone()
     }
@@ -208,7 +208,7 @@ impl Shared {
         Verdicts(verdicts)
     }
 
-    /// The rules of a request, folded as they stand now.
+    /// Returns the rules of a request, folded as they stand now.
     pub(super) fn faults(&self, path: &str, verdicts: &Verdicts) -> Faults {
         let inner = lock(&self.inner);
         let now = Instant::now();

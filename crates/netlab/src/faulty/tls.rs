@@ -28,7 +28,7 @@ pub enum Certificate {
     SelfSigned,
 }
 
-/// The PEM of this process's authority, for a client's `--ca`.
+/// Returns the PEM of this process's authority, for a client's `--ca`.
 ///
 /// # Errors
 /// When no key can be made.
@@ -36,7 +36,7 @@ pub fn ca_pem() -> io::Result<String> {
     Ok(authority()?.pem.clone())
 }
 
-/// The PEM of [`Certificate::SelfSigned`], for a client's `--ca`.
+/// Returns the PEM of [`Certificate::SelfSigned`], for a client's `--ca`.
 ///
 /// # Errors
 /// When no key can be made.
@@ -44,7 +44,7 @@ pub fn self_signed_pem() -> io::Result<String> {
     Ok(self_signed()?.0.pem())
 }
 
-/// An acceptor that shows this certificate.
+/// Returns an acceptor that shows this certificate.
 pub(super) fn acceptor(certificate: Certificate) -> io::Result<TlsAcceptor> {
     let (leaf, key) = match certificate {
         Certificate::SelfSigned => self_signed()?,
@@ -70,7 +70,7 @@ fn params(names: &[&str]) -> io::Result<CertificateParams> {
 
 const OWN_NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
-/// A certificate by the authority.
+/// Returns a certificate by the authority.
 fn signed(certificate: Certificate) -> io::Result<(rcgen::Certificate, KeyPair)> {
     let authority = authority()?;
     let wrong = certificate == Certificate::WrongName;
@@ -87,7 +87,7 @@ fn signed(certificate: Certificate) -> io::Result<(rcgen::Certificate, KeyPair)>
     Ok((leaf, key))
 }
 
-/// The self-signed certificate of this process.
+/// Returns the self-signed certificate of this process.
 fn self_signed() -> io::Result<&'static (rcgen::Certificate, KeyPair)> {
     static OWN: OnceLock<(rcgen::Certificate, KeyPair)> = OnceLock::new();
     if let Some(known) = OWN.get() {

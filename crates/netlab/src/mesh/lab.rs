@@ -48,17 +48,17 @@ impl Mesh {
         Ok(Self { engine, sites, spec })
     }
 
-    /// What it was built from.
+    /// Returns what it was built from.
     pub fn spec(&self) -> &MeshSpec {
         &self.spec
     }
 
-    /// The namespace of a site, by its position.
+    /// Returns the namespace of a site, by its position.
     pub fn site(&self, position: usize) -> &Namespace {
         &self.sites[position]
     }
 
-    /// Where every neighbour reaches a site, and itself too.
+    /// Returns where every neighbour reaches a site, and itself too.
     pub fn address(&self, position: usize) -> Ipv4Addr {
         address(position)
     }
@@ -73,12 +73,12 @@ impl Mesh {
         self.engine.play(schedule);
     }
 
-    /// What every link has carried, lost and dropped so far.
+    /// Returns what every link has carried, lost and dropped so far.
     pub fn counters(&self) -> Vec<LinkCounters> {
         self.engine.counters()
     }
 
-    /// What has arrived at a site over all of its links, in bytes on the wire.
+    /// Returns what has arrived at a site over all of its links, in bytes on the wire.
     pub fn arrived_bytes(&self, position: usize) -> u64 {
         let links = self.spec.links.iter().zip(self.counters());
         let arrived = links.map(|(link, counters)| match position {
@@ -111,7 +111,7 @@ impl Mesh {
     }
 }
 
-/// The routes that the kernel has made for the links of a site.
+/// Returns the routes that the kernel has made for the links of a site.
 fn routes(spec: &MeshSpec, site: usize) -> Vec<OwnRoute> {
     let neighbours = spec.links.iter().filter_map(|link| match site {
         _ if link.near == site => Some(link.far),
@@ -126,7 +126,7 @@ fn routes(spec: &MeshSpec, site: usize) -> Vec<OwnRoute> {
     neighbours.map(route).collect()
 }
 
-/// The device that leads to a site, as `ip address` shows it.
+/// Returns the device that leads to a site, as `ip address` shows it.
 fn device(position: usize) -> String {
     format!("site{}", position + 1)
 }

@@ -19,7 +19,7 @@ pub struct SiteSpec {
 }
 
 impl SiteSpec {
-    /// A site that leaves everything as the machine has it.
+    /// Returns a site that leaves everything as the machine has it.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -61,7 +61,7 @@ pub struct MeshSpec {
 }
 
 impl MeshSpec {
-    /// The sites and links of a map, with queues of 100 ms. Where the map has one direction only,
+    /// Returns the sites and links of a map, with queues of 100 ms. Where the map has one direction only,
     /// the other one, in which acknowledgements go, is as wide.
     pub fn of(map: &MapSpec) -> Self {
         let mut links = Vec::new();

@@ -4,7 +4,7 @@ use super::spec::{ALL, MeshSpec, folded};
 use crate::wan::{Direction, Target};
 
 impl MeshSpec {
-    /// The position of a site. Upper and lower case are the same, and so are `-` and `_`.
+    /// Returns the position of a site. Upper and lower case are the same, and so are `-` and `_`.
     pub fn site(&self, name: &str) -> Option<usize> {
         let name = folded(name);
         self.sites.iter().position(|site| folded(&site.name) == name)
@@ -33,7 +33,7 @@ impl MeshSpec {
         })
     }
 
-    /// The link of two sites, or its direction from the first to the second.
+    /// Returns the link of two sites, or its direction from the first to the second.
     fn between(&self, from: usize, to: usize, directed: bool) -> Option<Target> {
         self.links.iter().enumerate().find_map(|(position, link)| {
             let direction = match (link.near, link.far) {

@@ -117,7 +117,7 @@ impl Net {
         }
     }
 
-    /// Let rates swing on for 0.1 s: they return to their mean within about a second.
+    /// Lets rates swing on for 0.1 s: they return to their mean within about a second.
     pub fn sway(&mut self) {
         if self.swing > 0.0 {
             for edge in &mut self.edges {
@@ -134,7 +134,7 @@ impl Net {
         edges.chain(self.sends.iter().copied()).chain(self.receives.iter().copied()).collect()
     }
 
-    /// The resources that data over these edges uses.
+    /// Returns the resources that data over these edges uses.
     pub fn resources(&self, edges: &[usize]) -> Vec<usize> {
         let (n, m) = (self.edges.len(), self.names.len());
         let mut resources = Vec::with_capacity(3 * edges.len());

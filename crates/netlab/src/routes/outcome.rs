@@ -73,12 +73,12 @@ pub struct RouteOutcome {
 }
 
 impl RouteOutcome {
-    /// The only transfer, or the first.
+    /// Returns the only transfer, or the first.
     pub fn first(&self) -> &TransferOutcome {
         &self.transfers[0]
     }
 
-    /// Check a statement about the outcome; the outcome is printed if it does not hold.
+    /// Checks a statement about the outcome; the outcome is printed if it does not hold.
     ///
     /// # Panics
     /// When the statement does not hold.

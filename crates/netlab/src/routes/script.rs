@@ -88,7 +88,7 @@ impl RouteScript {
         self
     }
 
-    /// Change the router's settings.
+    /// Changes the router's settings.
     pub fn config(mut self, change: impl FnOnce(&mut RouterConfig)) -> Self {
         change(&mut self.config);
         self
@@ -250,7 +250,7 @@ impl RouteScript {
         net
     }
 
-    /// Simulate it.
+    /// Simulates it.
     pub fn run(&self) -> RouteOutcome {
         world::run(self)
     }

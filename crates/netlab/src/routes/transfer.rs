@@ -115,7 +115,7 @@ impl Transfer {
         SiteId(self.sites.iter().position(|&it| it == site).unwrap_or(0) as u32)
     }
 
-    /// What the router learnt, by sites of the network.
+    /// Returns what the router learnt, by sites of the network.
     pub fn learnt(&self) -> Vec<(usize, usize, Reading)> {
         let site = |id: SiteId| self.sites[id.0 as usize];
         self.router.readings().map(|(from, to, it)| (site(from), site(to), it)).collect()
@@ -336,7 +336,7 @@ impl Transfer {
         }
     }
 
-    /// Let what the network gave each way flow for a step.
+    /// Lets what the network gave each way flow for a step.
     pub fn flow(&mut self, net: &Net, now_s: f64, step_s: f64) {
         for way in self.ways.values_mut().filter(|way| way.rate > 0.0) {
             let bytes = (way.rate * step_s).min(self.left);
@@ -374,7 +374,7 @@ impl Flowing {
         self.ramps.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Give it a rate, and find which of its edges is full.
+    /// Gives it a rate, and finds which of its edges is full.
     pub fn give(&mut self, rate: f64, headroom: &dyn Fn(usize) -> f64) {
         self.rate = rate;
         let room = |at: usize| (self.ramps[at] - rate).min(headroom(self.edges[at]));

@@ -52,17 +52,17 @@ impl Lab {
         Ok(Self { engine, client, servers })
     }
 
-    /// The namespace in the middle.
+    /// Returns the namespace in the middle.
     pub fn client(&self) -> &Namespace {
         &self.client
     }
 
-    /// The namespaces at the ends, one for each link.
+    /// Returns the namespaces at the ends, one for each link.
     pub fn servers(&self) -> &[Namespace] {
         &self.servers
     }
 
-    /// Where the client reaches the server of a link.
+    /// Returns where the client reaches the server of a link.
     pub fn server_address(&self, link: usize) -> Ipv4Addr {
         address(link, 2)
     }
@@ -77,7 +77,7 @@ impl Lab {
         self.engine.play(schedule);
     }
 
-    /// What every link has carried, lost and dropped so far.
+    /// Returns what every link has carried, lost and dropped so far.
     pub fn counters(&self) -> Vec<LinkCounters> {
         self.engine.counters()
     }

@@ -15,7 +15,7 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// A link from the units that people use.
+    /// Returns a link from the units that people use.
     pub const fn new(rate_mbit_per_s: u64, one_way_delay_ms: u64) -> Self {
         Self {
             rate_bits_per_s: rate_mbit_per_s * 1_000_000,
@@ -77,12 +77,12 @@ impl StarSpec {
         }
     }
 
-    /// The star of six unequal mirrors on which swath is measured.
+    /// Returns the star of six unequal mirrors on which swath is measured.
     pub fn six_mirrors() -> Self {
         Self::new(SIX_MIRRORS.to_vec())
     }
 
-    /// The rate of every link, in bits a second.
+    /// Returns the rate of every link, in bits a second.
     pub fn rates_bits_per_s(&self) -> Vec<u64> {
         self.links.iter().map(|link| link.rate_bits_per_s).collect()
     }

@@ -95,7 +95,7 @@ impl Engine {
         self.order(Order::Play(schedule.steps().to_vec()));
     }
 
-    /// What every link has done so far.
+    /// Returns what every link has done so far.
     pub fn counters(&self) -> Vec<LinkCounters> {
         let read = |index: usize| self.shared.counters[index].read();
         (0..self.links)
@@ -417,7 +417,7 @@ impl Ready {
         self.count = usize::try_from(count).unwrap_or(0);
     }
 
-    /// Which descriptor the event at a position below `count` is about.
+    /// Returns which descriptor the event at a position below `count` is about.
     fn index(&self, position: usize) -> usize {
         // The value is copied: the field may not be aligned.
         let event = self.events[position];

@@ -43,12 +43,12 @@ impl Namespace {
         Ok(Self { name, handle })
     }
 
-    /// The name given at creation.
+    /// Returns the name given at creation.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A path through which `nsenter --net=PATH` reaches the namespace while this process lives.
+    /// Returns a path through which `nsenter --net=PATH` reaches the namespace while this process lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.handle.as_raw_fd())
     }

@@ -35,7 +35,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A clean link with a queue of 100 ms.
+    /// Returns a clean link with a queue of 100 ms.
     pub fn new(rate_bits_per_s: u64, one_way_delay: Duration) -> Self {
         Self {
             rate_bits_per_s,
@@ -104,7 +104,7 @@ impl<P> Pipe<P> {
         }
     }
 
-    /// What the pipe does at present.
+    /// Returns what the pipe does at present.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -127,7 +127,7 @@ impl<P> Pipe<P> {
         Ok(())
     }
 
-    /// The next packet that leaves at or before `now_ns`.
+    /// Returns the next packet that leaves at or before `now_ns`.
     pub fn poll(&mut self, now_ns: u64) -> Option<Exit<P>> {
         self.transmit_until(now_ns);
         if self.travelling.front()?.arrival_ns > now_ns {
@@ -137,7 +137,7 @@ impl<P> Pipe<P> {
         Some(if lost { Exit::Lost(packet) } else { Exit::Arrived(packet) })
     }
 
-    /// When [`poll`](Self::poll) next has something, if nothing else happens.
+    /// Returns when [`poll`](Self::poll) next has something, if nothing else happens.
     pub fn next_exit_ns(&self) -> Option<u64> {
         if let Some(first) = self.travelling.front() {
             return Some(first.arrival_ns);

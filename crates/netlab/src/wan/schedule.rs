@@ -32,7 +32,7 @@ impl Target {
         Self { link, only: None }
     }
 
-    /// Whether the change concerns this direction of this link.
+    /// Returns whether the change concerns this direction of this link.
     pub fn includes(self, direction: Direction) -> bool {
         self.only.is_none_or(|only| only == direction)
     }
@@ -54,7 +54,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The shape after the change.
+    /// Returns the shape after the change.
     pub fn apply(self, shape: Shape) -> Shape {
         match self {
             Change::RateBitsPerS(rate_bits_per_s) => Shape { rate_bits_per_s, ..shape },
@@ -182,12 +182,12 @@ impl Schedule {
         Ok(Self::new(steps))
     }
 
-    /// The steps, in order of time.
+    /// Returns the steps, in order of time.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// How many bits each link can carry toward its near end from the trigger until `until`, at
+    /// Returns how many bits each link can carry toward its near end from the trigger until `until`, at
     /// the given starting rates. A silent link carries nothing.
     pub fn carried_bits(&self, rates_bits_per_s: &[u64], until: Duration) -> Vec<f64> {
         let mut carried = vec![0.0; rates_bits_per_s.len()];

@@ -73,7 +73,7 @@ impl Tun {
         Ok(Self { fd: file.into() })
     }
 
-    /// The descriptor, for polling.
+    /// Returns the descriptor, for polling.
     pub fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }

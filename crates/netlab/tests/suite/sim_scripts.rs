@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
+use crate::sim::{Mood, Outcome, Script, SourceSpec, honest};
 use swath_model::{Range, RangeSet};
-use swath_netlab::sim::{Mood, Outcome, Script, SourceSpec, honest};
 use swath_netlab::wan::{Change, Schedule};
 use swath_plan::{Lanes, PolicyKind};
 

@@ -1,7 +1,7 @@
 //! Swarms in virtual time: every member has a real planner, sources come and go by the thousand,
 //! and what they have grows and shrinks.
 
-use swath_netlab::swarm::{Outcome, Swarm};
+use crate::swarm::{Outcome, Swarm};
 use swath_plan::PickerKind;
 
 #[track_caller]

@@ -1,12 +1,10 @@
 //! Servers that limit the rate of each answer, as nginx does with `limit_rate`.
 //!
 //! Such a server sends a burst at once and then waits until its bytes are due at the limit: a pause as
-//! long as what came before it takes at the limit, mostly the same each time. Over less than a few periods there is no rate, a pause is no silence,
-//! and each new answer begins with a burst for which nobody has waited yet.
+//! long as what came before it takes at the limit, mostly the same each time. Over less than a few
+//! periods there is no rate, a pause is no silence, and each new answer begins with a burst for which nobody has waited yet.
 
 use swath_model::Time;
-
-use super::Lane;
 
 /// The limit of each answer: a burst of `burst_bytes` every `period_s` seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,81 +19,23 @@ impl Pace {
         self.burst_bytes / self.period_s
     }
 
-    /// Whether `other` shows the same limit, as far as such a thing can be measured.
+    /// Returns whether `other` shows the same limit, as far as such a thing can be measured.
     fn agrees(self, other: Pace) -> bool {
         let (rate, other_rate) = (self.rate_bytes_per_s(), other.rate_bytes_per_s());
         let spread = SPREAD + SPREAD_S / self.period_s.min(other.period_s);
         (rate - other_rate).abs() <= spread * rate.max(other_rate)
     }
 
-    /// Whether its bursts are of the same size too.
+    /// Returns whether its bursts are of the same size too.
     fn equals(self, other: Pace) -> bool {
         let (bytes, other_bytes) = (self.burst_bytes, other.burst_bytes);
         self.agrees(other) && (bytes - other_bytes).abs() <= SPREAD * bytes.max(other_bytes)
     }
 }
 
-impl Lane {
-    /// How its server limits each answer, if it does.
-    pub fn pace(&self) -> Option<Pace> {
-        self.pace.found()
-    }
-
-    /// Whether its answers may be limited.
-    pub fn suspects_pace(&self) -> bool {
-        self.pace.suspects()
-    }
-
-    /// How long such answers pause between bursts.
-    pub fn pause_s(&self) -> f64 {
-        self.pace.likely().map_or(0.0, |pace| pace.period_s)
-    }
-
-    /// How much comes at once there.
-    pub fn burst_bytes(&self) -> u64 {
-        self.pace.likely().map_or(0, |pace| pace.burst_bytes as u64)
-    }
-
-    /// Where answers are or may be limited, shorter ones than this would hide it.
-    pub fn answer_least_bytes(&self) -> u64 {
-        self.pace.answer_least_bytes()
-    }
-
-    /// The same, where this lane has shown it itself.
-    pub fn own_pace(&self) -> Option<Pace> {
-        self.pace.own()
-    }
-
-    /// Another lane of its source has shown that its server limits each answer.
-    pub fn assume_pace(&mut self, pace: Pace) {
-        self.pace.assume(pace);
-        self.rate = Some(pace.rate_bytes_per_s());
-    }
-
-    /// The meter is about to stand at `total`.
-    pub(super) fn look_at_pace(&mut self, now: Time, total: u64) {
-        // The last bytes of an answer that has been handed over are heard of late.
-        if total <= self.base {
-            return;
-        }
-        // A wait between two answers is the server's work, and no limit of either.
-        if !self.burst || self.is_between_answers() {
-            self.pace.answer_begins();
-        }
-        let pause_s = now.secs_since(self.last_progress);
-        self.pace.arrived(now, self.received, pause_s, self.rtt_s);
-    }
-
-    /// Whether what comes next is the first byte of an answer.
-    fn is_between_answers(&self) -> bool {
-        let mut next = self.positions().skip_while(|(slot, at)| *at >= slot.asked_end);
-        next.next().is_none_or(|(slot, at)| at == slot.start)
-    }
-}
-
 /// Finds the pace of one lane from when its bytes come.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PaceMeter {
+pub(crate) struct PaceMeter {
     /// When the burst that is coming began, and where the meter stood then.
     began: Option<(Time, u64)>,
     /// The last burst and the pause behind it.
@@ -135,10 +75,20 @@ impl PaceMeter {
         self.paused.is_some() && self.found().is_none()
     }
 
+    /// Returns how long such answers pause between bursts.
+    pub fn pause_s(&self) -> f64 {
+        self.likely().map_or(0.0, |pace| pace.period_s)
+    }
+
+    /// Returns how much comes at once there.
+    pub fn burst_bytes(&self) -> u64 {
+        self.likely().map_or(0, |pace| pace.burst_bytes as u64)
+    }
+
     /// Answers of fewer bytes would not show a limit, and collect burst after burst; zero where there
     /// is none.
     pub fn answer_least_bytes(&self) -> u64 {
-        SHOWING_BURSTS * self.likely().map_or(0, |pace| pace.burst_bytes as u64)
+        SHOWING_BURSTS * self.burst_bytes()
     }
 
     /// Another lane of its source has found this.

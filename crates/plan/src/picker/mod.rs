@@ -25,7 +25,7 @@ pub(crate) trait Picker: Send {
     }
 }
 
-/// The picker of this configuration.
+/// Returns the picker of this configuration.
 pub(crate) fn of(config: &Config) -> Box<dyn Picker> {
     match config.picker {
         PickerKind::Sequential => Box::new(sequential::Sequential),
@@ -34,12 +34,12 @@ pub(crate) fn of(config: &Config) -> Box<dyn Picker> {
     }
 }
 
-/// The first run from `from` on and before `limit`.
+/// Returns the first run from `from` on and before `limit`.
 fn first(open: &RangeSet, holds: &Holds, from: u64, limit: u64) -> Option<Range> {
     holds.first_of(open, from).filter(|run| run.start < limit)
 }
 
-/// Where some cell of the grid begins, no later than the last open byte.
+/// Returns where some cell of the grid begins, no later than the last open byte.
 fn any_cell(rng: &mut fastrand::Rng, grid_bytes: u64, open: &RangeSet, limit: u64) -> Option<u64> {
     let end = open.last()?.end.min(limit);
     Some(rng.u64(..=end / grid_bytes) * grid_bytes)

@@ -65,7 +65,7 @@ impl RarestFirst {
     }
 }
 
-/// The first run from `from` on and before `limit` that is open, on this level, and allowed.
+/// Returns the first run from `from` on and before `limit` that is open, on this level, and allowed.
 fn first_common(
     open: &RangeSet,
     level: &RangeSet,

@@ -39,7 +39,7 @@ impl Mdtp {
         }
     }
 
-    /// The geometric mean of all known throughputs, computed through logarithms so that no
+    /// Returns the geometric mean of all known throughputs, computed through logarithms so that no
     /// product overflows.
     fn geometric_mean(&self) -> f64 {
         let sum: f64 = self.throughput.values().map(|th| th.ln()).sum();

@@ -15,7 +15,7 @@ pub use crate::view::{LaneView, WholeView};
 
 /// A way to cut a file into swaths.
 pub trait Policy: Send {
-    /// Which of the planner's abilities it uses.
+    /// Returns which of the planner's abilities it uses.
     fn capabilities(&self) -> PolicyCapabilities;
 
     /// How many bytes to ask for on this lane now, behind what it is already asked for; `None`
@@ -44,7 +44,7 @@ pub struct PolicyCapabilities {
     pub one_source: bool,
 }
 
-/// The policy of this configuration.
+/// Returns the policy of this configuration.
 pub(crate) fn of(config: &Config) -> Box<dyn Policy> {
     match config.policy {
         PolicyKind::Swath => Box::new(swath::Swath),

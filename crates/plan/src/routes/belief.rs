@@ -1,6 +1,6 @@
 //! What each edge is thought to bring: measured, remembered, claimed, or guessed by its round trip.
 //!
-//! Numbers are only ever what we received ourselves; what relays say of a way decides which of its
+//! Numbers are only ever what we received ourselves; what relays say of a route decides which of its
 //! edges was the limit, and in which order others are tried. So a relay that lies can waste a
 //! trial and nothing more.
 
@@ -66,7 +66,7 @@ impl Beliefs {
         }
     }
 
-    /// Enter what was measured in this transfer. What an edge brought at least does not take away
+    /// Enters what was measured in this transfer. What an edge brought at least does not take away
     /// from what it is known to bring. Answers whether that shows our memory to be wrong.
     pub fn note(
         &mut self,
@@ -143,7 +143,7 @@ impl Beliefs {
         }
     }
 
-    /// What an edge is thought to bring to a connection that has it for itself.
+    /// Returns what an edge is thought to bring to a connection that has it for itself.
     pub fn estimate(&self, from: SiteId, to: SiteId, now_s: f64) -> Option<Hop> {
         let edge = self.graph.edge(from, to);
         if edge.is_some_and(|edge| edge.dead) {
@@ -170,7 +170,7 @@ impl Beliefs {
         Some(Hop { rate, rtt_s: rtt_s.unwrap_or(UNKNOWN_RTT_S), guess, least })
     }
 
-    /// What an edge is known to bring.
+    /// Returns what an edge is known to bring.
     pub fn known(&self, from: SiteId, to: SiteId, now_s: f64) -> f64 {
         if self.suspects.get(&(from, to)).is_some_and(|it| it.until_s > now_s) {
             return 0.0;
@@ -203,7 +203,7 @@ impl Beliefs {
     }
 
     /// Sum of the round trips of a route's hops, in seconds, as far as they are known and can be:
-    /// it says how long a way is waited for, and relays tell it.
+    /// it says how long a route is waited for, and relays tell it.
     pub fn rtt_s(&self, route: &Route, source: SiteId) -> f64 {
         let edges = route.edges(source);
         edges
@@ -212,13 +212,13 @@ impl Beliefs {
             .min(LONGEST_RTT_S)
     }
 
-    /// The shape of the distribution of rates about their guesses.
+    /// Returns the shape of the distribution of rates about their guesses.
     pub fn shape(&self) -> f64 {
         // Of Weibull's distribution, by the standard deviation of the logarithm.
         (std::f64::consts::PI / 6f64.sqrt() / self.scatter).clamp(1.0, 4.0)
     }
 
-    /// How many times its guess an edge that nobody knows may well bring.
+    /// Returns how many times its guess an edge that nobody knows may well bring.
     pub fn hope(&self) -> f64 {
         self.scatter.min(1.2).exp()
     }

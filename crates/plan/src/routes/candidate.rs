@@ -1,29 +1,29 @@
-//! Which way is opened next: the one that is likely to bring most beside those that are open.
+//! Which route is opened next: the one that is likely to bring most beside those that are open.
 //!
-//! What ways carry is taken from their edges, and the likeliest route through what is left is the
+//! What routed sources carry is taken from their edges, and the likeliest route through what is left is the
 //! candidate: augmentation of a flow, with guesses where nothing has been measured.
 
 use std::collections::BTreeSet;
 
-use super::book::Book;
 use super::config::Mode;
 use super::graph::Way;
 use super::matrix::{Hop, Matrix};
 use super::name::{ReplicaId, Route, SiteId};
+use super::routed_source::RoutedSource;
+use super::routed_sources::Flows;
 use super::router::Router;
 use super::trial::ADDS_WHOLE;
 use super::view::{WayState, Why};
-use super::ways::Flows;
 
 impl Router {
-    /// Open the next best way in place of one that was lost, without waiting for anything.
+    /// Opens the next best route in place of one that was lost, without waiting for anything.
     pub(crate) fn open_instead(&mut self) {
         if !matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
             self.seek(true);
         }
     }
 
-    /// Open what promises enough. At once what is known, or `urgent`; what is guessed a few at a
+    /// Opens what promises enough. At once what is known, or `urgent`; what is guessed a few at a
     /// time, when it is time for it.
     pub(crate) fn seek(&mut self, urgent: bool) {
         let now_s = self.times.now_s;
@@ -94,8 +94,8 @@ impl Router {
             let substitute = urgent_left > 0;
             urgent_left = urgent_left.saturating_sub(1);
             let id = self.open(replica, way.source, way.route.clone(), why, worth, !known);
-            if let Some(book) = self.ways.open.get_mut(&id) {
-                book.waited = !substitute && (!known || self.trials.failures > 0);
+            if let Some(routed) = self.ways.open.get_mut(&id) {
+                routed.waited = !substitute && (!known || self.trials.failures > 0);
             }
             if self.config.mode == Mode::Widest && urgent_left == 0 {
                 break;
@@ -109,7 +109,7 @@ impl Router {
         }
     }
 
-    /// The likeliest way, or the surest if that is nearly as good.
+    /// Returns the likeliest route, or the surest if that is nearly as good.
     fn best(&self, matrix: &Matrix, hops_max: usize) -> Option<Way> {
         let wider = |one: Way, other: Way| {
             if other.rate_bytes_per_s > one.rate_bytes_per_s { other } else { one }
@@ -124,7 +124,7 @@ impl Router {
             .or(Some(likeliest))
     }
 
-    /// Whether one more route may be tried, or this one was.
+    /// Returns whether one more route may be tried, or this one was.
     fn may_open(&self, replica: ReplicaId, route: &Route) -> bool {
         self.ways.tried.len() < self.config.routes_max
             || self.ways.tried.contains(&(replica, route.clone()))
@@ -134,7 +134,7 @@ impl Router {
         self.relays.standing(relay).shy_until_s > self.times.now_s
     }
 
-    /// What a relay may be worth that is on a way that fell silent.
+    /// Returns what a relay may be worth that is on a route that fell silent.
     fn doubt(&self, relay: SiteId) -> f64 {
         let standing = self.relays.standing(relay);
         if self.is_shy(relay) { DOUBT.powi(standing.silences.min(8) as i32) } else { 1.0 }
@@ -152,12 +152,12 @@ impl Router {
             && self.trials_now() < self.trials_max()
     }
 
-    /// Whether direct had time enough to begin.
+    /// Returns whether direct had time enough to begin.
     fn has_waited(&self) -> bool {
         self.times.began_s.is_some_and(|began_s| self.times.now_s - began_s >= STUCK_S)
     }
 
-    /// Whether what is known may have changed since ways were last sought by it. Looking costs
+    /// Returns whether what is known may have changed since routes were last sought by it. Looking costs
     /// little, but need not be done ten times a second.
     fn wants_known(&mut self) -> bool {
         let due = self.times.now_s >= self.trials.next_known_s;
@@ -177,16 +177,16 @@ impl Router {
             .ways
             .open
             .values()
-            .filter(|book| book.state == WayState::InUse && !book.replaced)
-            .map(|book| book.rate(book.window_s(), now_s).max(book.settled))
+            .filter(|routed| routed.state == WayState::InUse && !routed.replaced)
+            .map(|routed| routed.rate(routed.window_s(), now_s).max(routed.settled))
             .fold(0.0, f64::max);
         worth > (1.0 + self.config.switch_gain) * current
     }
 
-    /// How many of those on trial had to wait for their turn.
+    /// Returns how many of those on trial had to wait for their turn.
     fn trials_now(&self) -> usize {
-        let young = |it: &Book| matches!(it.state, WayState::Opening | WayState::OnTrial);
-        self.ways.open.values().filter(|book| young(book) && book.waited).count()
+        let young = |it: &RoutedSource| matches!(it.state, WayState::Opening | WayState::OnTrial);
+        self.ways.open.values().filter(|routed| young(routed) && routed.waited).count()
     }
 
     /// Few at a time after failures: each disturbs a little.
@@ -201,7 +201,7 @@ impl Router {
         }
     }
 
-    /// Whether one more way through relays may be open.
+    /// Returns whether one more route through relays may be open.
     fn has_place(&self) -> bool {
         self.ways.relayed().count() < self.config.ways_max
     }
@@ -209,7 +209,7 @@ impl Router {
     /// The same, or it promises more than the least of those that are open and may be tried to take
     /// its place.
     fn has_room(&self, worth: f64) -> bool {
-        let least = self.ways.relayed().map(|book| book.settled).fold(f64::INFINITY, f64::min);
+        let least = self.ways.relayed().map(|routed| routed.settled).fold(f64::INFINITY, f64::min);
         self.has_place()
             || self.ways.relayed().count() < self.config.ways_max + self.config.trials_max
                 && self.trials_now() == 0
@@ -220,7 +220,7 @@ impl Router {
         self.replicas.iter().filter(move |(_, at)| **at == site).map(|(&replica, _)| replica)
     }
 
-    /// Whether what a way promises was measured on every edge of it.
+    /// Returns whether what a route promises was measured on every edge of it.
     fn is_known(&self, way: &Way, loads: &Flows) -> bool {
         let known = way.route.edges(way.source).map(|edge| {
             self.beliefs.known(edge.0, edge.1, self.times.now_s)
@@ -229,48 +229,48 @@ impl Router {
         known.fold(f64::INFINITY, f64::min) >= KNOWN * way.rate_bytes_per_s
     }
 
-    /// What ways carry over each edge, or will when they have come up to speed.
+    /// Returns what routes carry over each edge, or will when they have come up to speed.
     fn loads(&self) -> Flows {
         let mut loads = Flows::new();
         if self.config.mode == Mode::Widest {
             return loads;
         }
-        for book in self.ways.open.values() {
-            let rate = self.load(book);
-            for edge in book.edges() {
+        for routed in self.ways.open.values() {
+            let rate = self.load(routed);
+            for edge in routed.edges() {
                 *loads.entry(edge).or_default() += rate;
             }
         }
         loads
     }
 
-    fn load(&self, book: &Book) -> f64 {
-        let rate = book.rate(book.window_s(), self.times.now_s);
-        let young = !book.is_ripe(self.times.now_s) && book.promised.is_finite();
-        if young { rate.max(book.promised) } else { rate }
+    fn load(&self, routed: &RoutedSource) -> f64 {
+        let rate = routed.rate(routed.window_s(), self.times.now_s);
+        let young = !routed.is_ripe(self.times.now_s) && routed.promised.is_finite();
+        if young { rate.max(routed.promised) } else { rate }
     }
 
-    /// What comes now, or, as long as direct ways are only coming up to speed, what they brought before.
+    /// Returns what comes now, or, as long as direct routes are only coming up to speed, what they brought before.
     fn usual(&self) -> f64 {
-        let direct = || self.ways.open.values().filter(|book| book.route.is_direct());
-        if direct().any(|book| book.is_ripe(self.times.now_s)) {
+        let direct = || self.ways.open.values().filter(|routed| routed.route.is_direct());
+        if direct().any(|routed| routed.is_ripe(self.times.now_s)) {
             return self.ways.total(self.times.now_s);
         }
-        let sites: BTreeSet<SiteId> = direct().map(|book| book.source).collect();
+        let sites: BTreeSet<SiteId> = direct().map(|routed| routed.source).collect();
         let edges = sites.iter().filter_map(|&site| self.beliefs.graph.edge(site, SiteId::HERE));
         let before: f64 = edges.filter_map(|edge| edge.reading).map(|noted| noted.rate).sum();
         before.max(self.ways.total(self.times.now_s))
     }
 
     fn load_of_all(&self) -> f64 {
-        self.ways.open.values().map(|book| self.load(book)).sum()
+        self.ways.open.values().map(|routed| self.load(routed)).sum()
     }
 
     fn matrix(&self, loads: &Flows) -> Matrix {
         let sources: BTreeSet<SiteId> = self.replicas.values().copied().collect();
         let sources: Vec<SiteId> = sources.into_iter().collect();
-        // An edge that limits a way has nothing left.
-        let used = |book: &&Book| book.state == WayState::InUse && book.now.busy;
+        // An edge that limits a route has nothing left.
+        let used = |routed: &&RoutedSource| routed.state == WayState::InUse && routed.now.busy;
         let limits: BTreeSet<(SiteId, SiteId)> = match self.config.mode {
             Mode::Widest => BTreeSet::new(),
             _ => self
@@ -321,9 +321,9 @@ impl Router {
         };
         let lists = [ranked(&|it| it.1.min(it.2)), ranked(&|it| it.1), ranked(&|it| it.2)];
         let mut chosen: BTreeSet<SiteId> = BTreeSet::new();
-        for book in self.ways.open.values() {
+        for routed in self.ways.open.values() {
             chosen.extend(
-                book.route.relays().iter().filter(|&&relay| self.beliefs.graph.is_relay(relay)),
+                routed.route.relays().iter().filter(|&&relay| self.beliefs.graph.is_relay(relay)),
             );
         }
         for at in 0..relays.len() {
@@ -340,14 +340,14 @@ impl Router {
 /// With less than so much time to go, nothing new is tried: to find out takes a second or two, and
 /// what is gained must pay for it …
 const LEFT_S: f64 = 4.0;
-/// … also when all ways are wanted.
+/// … also when all routes are wanted.
 const LEFT_MULTI_S: f64 = 2.0;
 /// What is known to be good needs less.
 const LEFT_KNOWN_S: f64 = 1.0;
 
-/// A way is to save so much time, if all of it is gain: to open one takes some of it.
+/// A route is to save so much time, if all of it is gain: to open one takes some of it.
 const PAYS_S: f64 = 0.2;
-/// Where direct waits for us for this part of the time, nothing is gained by other ways.
+/// Where direct waits for us for this part of the time, nothing is gained by other routes.
 const AWAITED: f64 = 0.5;
 
 /// So long direct runs alone at first, so that one knows what it brings.
@@ -355,21 +355,21 @@ const SHOWN_S: f64 = 0.5;
 /// If direct gets nowhere, others are tried after this.
 const STUCK_S: f64 = 1.2;
 
-/// A candidate must promise so many times what a way must bring to stay.
+/// A candidate must promise so many times what a route must bring to stay.
 const WORTH: f64 = 1.5;
-/// When all places are taken, a candidate must promise this many times the least way in use.
+/// When all places are taken, a candidate must promise this many times the least route in use.
 const BETTER: f64 = 1.5;
-/// A way is known if its edges are known to bring this part of what it promises.
+/// A route is known if its edges are known to bring this part of what it promises.
 const KNOWN: f64 = 0.8;
-/// Less than this part of an edge is not left for another way.
+/// Less than this part of an edge is not left for another route.
 const REST: f64 = 0.1;
 /// Candidates looked at in one turn.
 const LOOKS: usize = 12;
 /// How many are opened instead of one that was lost.
 const INSTEAD: usize = 3;
-/// One of the relays of a way that fell silent is dead: each promises this part of what it did.
+/// One of the relays of a route that fell silent is dead: each promises this part of what it did.
 const DOUBT: f64 = 0.7;
 /// What is sure is preferred to what promises not much more than this part of it.
 const SURE: f64 = 0.9;
-/// How often known ways are looked for.
+/// How often known routes are looked for.
 const KNOWN_EVERY_S: f64 = 0.5;

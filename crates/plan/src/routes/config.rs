@@ -3,7 +3,7 @@
 use super::graph::Aging;
 use super::name::Route;
 
-/// Which ways may be used.
+/// Which routes may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Direct, and whatever pays beside it, if there is time to find out.
@@ -14,24 +14,24 @@ pub enum Mode {
     Fixed(Vec<Route>),
     /// The widest route, one at a time, with direct beside it to fall back to.
     Widest,
-    /// As many ways as pay, tried also where there is little time left.
+    /// As many routes as pay, tried also where there is little time left.
     Multi,
 }
 
 /// How a router behaves.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
-    /// Which ways may be used.
+    /// Which routes may be used.
     pub mode: Mode,
     /// Most edges of a route: relays refuse more than this.
     pub hops_max: usize,
     /// Most edges of a route that is chosen here, not by the user. More relays bring ever less, and
     /// each is one more that may be slow, or lie, or fail.
     pub hops_tried_max: usize,
-    /// Most ways through relays in use at once. Each costs every relay on it buffers and
-    /// connections; more than eight parallel ways have not paid on any map that was tried.
+    /// Most routes through relays in use at once. Each costs every relay on it buffers and
+    /// connections; more than eight parallel routes have not paid on any map that was tried.
     pub ways_max: usize,
-    /// Most ways on trial at once. More find out sooner and disturb more.
+    /// Most routes on trial at once. More find out sooner and disturb more.
     pub trials_max: usize,
     /// Most relays that are thought about at once: those nearest to us and the replicas. A decision
     /// costs the square of it.

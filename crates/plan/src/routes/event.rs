@@ -13,7 +13,7 @@ pub enum RouteEvent {
         /// Its origin.
         site: SiteId,
     },
-    /// A replica is no use any more, over whatever way: it disagrees with the others, or it lied.
+    /// A replica is no use any more, over whatever route: it disagrees with the others, or it lied.
     ReplicaLost {
         /// Which.
         replica: ReplicaId,
@@ -63,14 +63,14 @@ pub enum RouteEvent {
         /// What it says.
         reading: Reading,
     },
-    /// What the relays of a way said of their hops in the head of an answer.
+    /// What the relays of a route said of their hops in the head of an answer.
     Reported {
-        /// The way that the answer came over.
+        /// The route that the answer came over.
         way: WayId,
         /// In any order; of relays that said nothing there is no entry.
         hops: Vec<HopReport>,
     },
-    /// A way is gone and need not be closed.
+    /// A route is gone and need not be closed.
     WayFailed {
         /// Which.
         way: WayId,
@@ -79,9 +79,9 @@ pub enum RouteEvent {
         /// At which site, if that is known.
         at: Option<SiteId>,
     },
-    /// How the ways are doing; to be told every 0.1 s or so.
+    /// How the routes are doing; to be told every 0.1 s or so.
     Progress {
-        /// Each way that is open.
+        /// Each route that is open.
         ways: Vec<(WayId, WayNow)>,
         /// What is still to be fetched; `None` while that is not known.
         left_bytes: Option<u64>,
@@ -106,10 +106,10 @@ pub struct HopReport {
     pub able_bytes_per_s: Option<f64>,
 }
 
-/// How a way is doing.
+/// How a route is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WayNow {
-    /// What has come over it since it was opened; what an earlier way over the same relays brought is
+    /// What has come over it since it was opened; what an earlier route over the same relays brought is
     /// not its own. Never decreases.
     pub delivered_bytes: u64,
     /// Nothing arrives although something was asked for.
@@ -122,7 +122,7 @@ pub struct WayNow {
     pub awaits_us: bool,
 }
 
-/// Why a way is gone.
+/// Why a route is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A relay, or the origin, does not want to: not allowed, full, too many hops, a loop.
@@ -138,7 +138,7 @@ pub enum Fault {
 /// Something to do, answered by [`super::Router::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteAction {
-    /// Fetch over one more way, as from one more source.
+    /// Fetch over one more route, as from one more source.
     Open {
         /// Its number.
         way: WayId,
@@ -149,7 +149,7 @@ pub enum RouteAction {
         /// Whether one lane is enough for now: it has yet to show that it is worth more.
         on_trial: bool,
     },
-    /// A way has passed its trial: it may have as many lanes as pay.
+    /// A route has passed its trial: it may have as many lanes as pay.
     Use {
         /// Which.
         way: WayId,
@@ -160,7 +160,7 @@ pub enum RouteAction {
         /// Which.
         site: SiteId,
     },
-    /// Fetch over this way no longer. It is not spoken of again.
+    /// Fetch over this route no longer. It is not spoken of again.
     Close {
         /// Which.
         way: WayId,

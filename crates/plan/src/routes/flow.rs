@@ -16,7 +16,7 @@ pub(crate) struct Flow {
     edges: Matrix,
 }
 
-/// The largest flow from the sources to us. Every edge's rate must be finite.
+/// Returns the largest flow from the sources to us. Every edge's rate must be finite.
 pub(crate) fn max_flow(matrix: &Matrix) -> Flow {
     let n = matrix.sites.len();
     let mut left = vec![0.0; n * n];
@@ -64,7 +64,7 @@ impl Flow {
     }
 }
 
-/// The shortest path from any source to us on which something is left, and how much.
+/// Returns the shortest path from any source to us on which something is left, and how much.
 fn augmenting(
     left: &[f64],
     n: usize,

@@ -106,7 +106,7 @@ impl Graph {
         self.relays.iter().copied()
     }
 
-    /// Whether data may pass over a site.
+    /// Returns whether data may pass over a site.
     pub fn is_relay(&self, site: SiteId) -> bool {
         self.relays.contains(&site)
     }
@@ -121,14 +121,14 @@ impl Graph {
         self.edges.iter().map(|(&(from, to), edge)| (from, to, edge))
     }
 
-    /// Enter a reading, at `now_s` of the transfer's clock.
+    /// Enters a reading, at `now_s` of the transfer's clock.
     pub fn measured(&mut self, from: SiteId, to: SiteId, reading: Reading, now_s: f64) {
         if reading.rate_bytes_per_s.is_finite() && reading.rate_bytes_per_s >= 0.0 {
             self.edge_mut(from, to).reading = Some(Noted::new(reading, now_s, false, None));
         }
     }
 
-    /// Enter a round trip in seconds; `None`: `to` cannot reach `from`.
+    /// Enters a round trip in seconds; `None`: `to` cannot reach `from`.
     pub fn round_trip(&mut self, from: SiteId, to: SiteId, rtt_s: Option<f64>) {
         let edge = self.edge_mut(from, to);
         match rtt_s {
@@ -157,7 +157,7 @@ impl Graph {
         self.matrix(&[source], 0.0).widest(hops_max)
     }
 
-    /// What can flow from a source to us over all routes together, over edges that somebody has
+    /// Returns what can flow from a source to us over all routes together, over edges that somebody has
     /// measured, in bytes per second.
     pub fn max_flow(&self, source: SiteId) -> f64 {
         self.max_flow_of(&[source])
@@ -208,14 +208,14 @@ impl Graph {
 }
 
 impl Edge {
-    /// The newest reading, with its age at `now_s` of the transfer's clock.
+    /// Returns the newest reading, with its age at `now_s` of the transfer's clock.
     pub fn reading(&self, now_s: f64) -> Option<Reading> {
         self.reading.map(|noted| noted.reading(now_s))
     }
 }
 
 impl Noted {
-    /// A reading as it is heard at `now_s`.
+    /// Returns a reading as it is heard at `now_s`.
     pub fn new(reading: Reading, now_s: f64, remembered: bool, by: Option<SiteId>) -> Noted {
         let (rate, at_s) = (reading.rate_bytes_per_s, now_s - reading.age_s.max(0.0));
         let (weight, stamped_s) = (rate, at_s);
@@ -231,6 +231,6 @@ impl Noted {
 /// A reading counts as no more than so many times what was measured, however old it is: it is tried
 /// again long before.
 const AGED_TIMES_MAX: f64 = 1000.0;
-/// Where nobody has answered yet the way is thought to be long, so that edges that are known to be
+/// Where nobody has answered yet the route is thought to be long, so that edges that are known to be
 /// short are preferred.
 const UNKNOWN_RTT_S: f64 = 0.3;

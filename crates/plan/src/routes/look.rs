@@ -1,8 +1,8 @@
-//! What is looked at every 0.1 s: rates, ways that fall, ways that are not worth it.
+//! What is looked at every 0.1 s: rates, routes that fall, routes that are not worth it.
 
-use super::book::Book;
 use super::config::Mode;
 use super::name::WayId;
+use super::routed_source::RoutedSource;
 use super::router::Router;
 use super::view::{WayState, Why};
 
@@ -33,66 +33,75 @@ impl Router {
             .ways
             .open
             .values()
-            .map(|book| self.beliefs.rtt_s(&book.route, book.source))
+            .map(|routed| self.beliefs.rtt_s(&routed.route, routed.source))
             .collect();
-        for (book, rtt_s) in self.ways.open.values_mut().zip(rtts) {
-            book.rtt_s = rtt_s;
-            let rate = book.rate(book.window_s().max(1.0), now_s);
-            book.settled = (book.settled * keeps).max(rate);
-            if book.state == WayState::Opening && book.first_s.is_some() {
-                book.enter(WayState::OnTrial, book.why, now_s);
+        for (routed, rtt_s) in self.ways.open.values_mut().zip(rtts) {
+            routed.rtt_s = rtt_s;
+            let rate = routed.rate(routed.window_s().max(1.0), now_s);
+            routed.settled = (routed.settled * keeps).max(rate);
+            if routed.state == WayState::Opening && routed.first_s.is_some() {
+                routed.enter(WayState::OnTrial, routed.why, now_s);
             }
         }
-        let alive =
-            self.ways.open.values().filter(|book| book.low_since_s.is_none() && book.settled > 0.0);
-        for relay in alive.flat_map(|book| book.route.relays()) {
+        let alive = self
+            .ways
+            .open
+            .values()
+            .filter(|routed| routed.low_since_s.is_none() && routed.settled > 0.0);
+        for relay in alive.flat_map(|routed| routed.route.relays()) {
             if let Some(standing) = self.relays.standings.get_mut(relay) {
                 (standing.silences, standing.shy_until_s) = (0, 0.0);
             }
         }
-        if self.ways.open.values().all(|book| book.route.is_direct() || book.first_s.is_none()) {
+        if self
+            .ways
+            .open
+            .values()
+            .all(|routed| routed.route.is_direct() || routed.first_s.is_none())
+        {
             // Where packets are lost a rate is never the same for long.
-            self.direct.alone = self.ways.open.values().map(|book| book.rate(ALONE_S, now_s)).sum();
+            self.direct.alone =
+                self.ways.open.values().map(|routed| routed.rate(ALONE_S, now_s)).sum();
         }
     }
 
-    /// Ways that fall silent, or to a fraction of what they brought: the next best is opened at
+    /// Routes that fall silent, or to a fraction of what they brought: the next best is opened at
     /// once, beside them if they may yet recover.
     fn watch(&mut self) {
         let now_s = self.times.now_s;
         let ids: Vec<WayId> = self.ways.open.keys().copied().collect();
         for id in ids {
-            let Some(book) = self.ways.open.get_mut(&id) else { continue };
-            let direct = book.route.is_direct();
-            if book.first_s.is_none() {
-                let patience_s = OPENING_S + OPENING_TRIPS * book.rtt_s;
+            let Some(routed) = self.ways.open.get_mut(&id) else { continue };
+            let direct = routed.route.is_direct();
+            if routed.first_s.is_none() {
+                let patience_s = OPENING_S + OPENING_TRIPS * routed.rtt_s;
                 let named = matches!(self.config.mode, Mode::Fixed(_));
-                if !direct && !named && now_s - book.opened_s > patience_s {
+                if !direct && !named && now_s - routed.opened_s > patience_s {
                     self.give_up(id);
                 }
                 continue;
             }
-            let short = book.rate((2.0 * book.rtt_s).clamp(0.2, 1.0), now_s);
-            let fell = book.is_ripe(now_s) && short < FALLEN * book.settled;
-            if !book.now.busy || !(book.now.silent || fell) {
-                book.low_since_s = None;
-                book.replaced = false;
+            let short = routed.rate((2.0 * routed.rtt_s).clamp(0.2, 1.0), now_s);
+            let fell = routed.is_ripe(now_s) && short < FALLEN * routed.settled;
+            if !routed.now.busy || !(routed.now.silent || fell) {
+                routed.low_since_s = None;
+                routed.replaced = false;
                 continue;
             }
-            let since_s = *book.low_since_s.get_or_insert(now_s);
+            let since_s = *routed.low_since_s.get_or_insert(now_s);
             let low_s = now_s - since_s;
-            let silent = book.now.silent || book.rate(STILL_S, now_s) < STILL * book.settled;
-            if !book.replaced
-                && book.state == WayState::InUse
-                && book.settled > 0.0
-                && low_s >= LOW_S.max(book.rtt_s)
+            let silent = routed.now.silent || routed.rate(STILL_S, now_s) < STILL * routed.settled;
+            if !routed.replaced
+                && routed.state == WayState::InUse
+                && routed.settled > 0.0
+                && low_s >= LOW_S.max(routed.rtt_s)
             {
-                book.replaced = true;
+                routed.replaced = true;
                 self.suspect_of(id, if silent { 0.0 } else { short });
                 self.open_instead();
             }
             let gone_s =
-                GONE_S + GONE_TRIPS * self.ways.open.get(&id).map_or(0.0, |book| book.rtt_s);
+                GONE_S + GONE_TRIPS * self.ways.open.get(&id).map_or(0.0, |routed| routed.rtt_s);
             // What the user has named is given up by whoever waits for its bytes, and not by us.
             let named = matches!(self.config.mode, Mode::Fixed(_));
             if silent && !direct && !named && low_s >= gone_s {
@@ -101,11 +110,11 @@ impl Router {
         }
     }
 
-    /// A way brings nothing: away with it, until later.
+    /// A route brings nothing: away with it, until later.
     fn give_up(&mut self, way: WayId) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let (tried, opened_for) = (book.state != WayState::InUse, book.why);
-        if !book.replaced {
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let (tried, opened_for) = (routed.state != WayState::InUse, routed.why);
+        if !routed.replaced {
             self.suspect_of(way, 0.0);
         }
         self.lose(way, Why::Silent, true);
@@ -114,15 +123,15 @@ impl Router {
         }
     }
 
-    /// The edges of a way that nobody else shows to be well are suspected.
+    /// The edges of a route that nobody else shows to be well are suspected.
     fn suspect_of(&mut self, way: WayId, rate: f64) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        if book.route.is_direct() {
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        if routed.route.is_direct() {
             return;
         }
-        let edges: Vec<_> = book.edges().collect();
+        let edges: Vec<_> = routed.edges().collect();
         if rate <= 0.0 {
-            let mut relays = book.route.relays().to_vec();
+            let mut relays = routed.route.relays().to_vec();
             relays.retain(|&relay| !self.ways.is_alive(way, relay, self.times.now_s));
             for &relay in &relays {
                 let standing = self.relays.standings.entry(relay).or_default();
@@ -152,8 +161,8 @@ impl Router {
         let young = |state| matches!(state, WayState::Opening | WayState::OnTrial);
         let used =
             self.ways.open.values().any(|it| !it.route.is_direct() && it.state == WayState::InUse);
-        let trials = self.ways.those(|book| young(book.state) && book.is_ripe(now_s));
-        let total: f64 = self.ways.open.values().map(|book| book.rate(1.0, now_s)).sum();
+        let trials = self.ways.those(|routed| young(routed.state) && routed.is_ripe(now_s));
+        let total: f64 = self.ways.open.values().map(|routed| routed.rate(1.0, now_s)).sum();
         if used || trials.is_empty() || total >= STARVED * self.direct.alone {
             return;
         }
@@ -168,40 +177,42 @@ impl Router {
         }
     }
 
-    /// Ways that bring next to nothing cost more than they are worth.
+    /// Routes that bring next to nothing cost more than they are worth.
     fn prune(&mut self) {
         let now_s = self.times.now_s;
-        let total: f64 = self.ways.open.values().map(|book| book.rate(PRUNED_S, now_s)).sum();
-        let little = self.ways.those(|book| {
-            !book.route.is_direct()
-                && book.state == WayState::InUse
-                && book.now.busy
-                && now_s - book.since_s > PRUNED_S
-                && book.rate(PRUNED_S, now_s) < NEGLIGIBLE * total
+        let total: f64 = self.ways.open.values().map(|routed| routed.rate(PRUNED_S, now_s)).sum();
+        let little = self.ways.those(|routed| {
+            !routed.route.is_direct()
+                && routed.state == WayState::InUse
+                && routed.now.busy
+                && now_s - routed.since_s > PRUNED_S
+                && routed.rate(PRUNED_S, now_s) < NEGLIGIBLE * total
         });
         for way in little {
             self.prune_one(way, Why::Negligible);
         }
-        let relayed = |book: &Book| book.state == WayState::InUse && !book.route.is_direct();
-        let twins =
-            self.ways.those(|book| relayed(book) && self.ways.has_twin(book.id, self.times.now_s));
-        for book in self.ways.open.values_mut() {
-            if twins.contains(&book.id) {
-                book.twin_since_s.get_or_insert(now_s);
+        let relayed =
+            |routed: &RoutedSource| routed.state == WayState::InUse && !routed.route.is_direct();
+        let twins = self
+            .ways
+            .those(|routed| relayed(routed) && self.ways.has_twin(routed.id, self.times.now_s));
+        for routed in self.ways.open.values_mut() {
+            if twins.contains(&routed.id) {
+                routed.twin_since_s.get_or_insert(now_s);
             } else {
-                book.twin_since_s = None;
+                routed.twin_since_s = None;
             }
         }
         let long =
-            self.ways.those(|book| book.twin_since_s.is_some_and(|it| now_s - it > PRUNED_S));
+            self.ways.those(|routed| routed.twin_since_s.is_some_and(|it| now_s - it > PRUNED_S));
         if let Some(&newest) = long.last() {
             self.prune_one(newest, Why::AddsNothing);
         }
     }
 
     fn prune_one(&mut self, way: WayId, why: Why) {
-        if let Some(book) = self.ways.open.get(&way) {
-            let key = (book.replica, book.route.clone());
+        if let Some(routed) = self.ways.open.get(&way) {
+            let key = (routed.replica, routed.route.clone());
             self.rest(key, PRUNED_REST_S);
             self.close(way, why);
         }
@@ -210,23 +221,23 @@ impl Router {
 
 /// How often everything is looked at.
 pub(crate) const LOOK_S: f64 = 0.1;
-/// After so long, half of what a way once brought is forgotten.
+/// After so long, half of what a route once brought is forgotten.
 const SETTLED_S: f64 = 3.0;
 
-/// A way that falls to this part of what it brought has lost what made it worth its place.
+/// A route that falls to this part of what it brought has lost what made it worth its place.
 const FALLEN: f64 = 0.25;
 /// For so long (and a round trip) it must have: bursts are shorter.
 const LOW_S: f64 = 0.15;
 /// With less than this part of what it brought for so long it is as good as silent.
 const STILL: f64 = 0.02;
 const STILL_S: f64 = 0.15;
-/// A silent way is closed after this and so many round trips: a loss that is repaired is shorter.
+/// A silent route is closed after this and so many round trips: a loss that is repaired is shorter.
 const GONE_S: f64 = 1.5;
 const GONE_TRIPS: f64 = 6.0;
-/// Relays of a way that fell silent are avoided for so long: one of them is dead, and which one is
+/// Relays of a route that fell silent are avoided for so long: one of them is dead, and which one is
 /// not known.
 const SHY_S: f64 = 5.0;
-/// To open a way takes each relay a connection to the next, one after the other.
+/// To open a route takes each relay a connection to the next, one after the other.
 const OPENING_S: f64 = 2.0;
 const OPENING_TRIPS: f64 = 12.0;
 
@@ -235,7 +246,7 @@ const STARVED: f64 = 0.9;
 /// What direct brought alone is its mean over so long.
 const ALONE_S: f64 = 2.0;
 
-/// A way that brings less than this part of the whole for so long is closed.
+/// A route that brings less than this part of the whole for so long is closed.
 const NEGLIGIBLE: f64 = 0.01;
 const PRUNED_S: f64 = 5.0;
 const PRUNED_REST_S: f64 = 15.0;

@@ -51,7 +51,7 @@ impl Matrix {
         self.hops[from * self.sites.len() + to]
     }
 
-    /// The same sites with other edges.
+    /// Returns the same sites with other edges.
     pub fn map(&self, change: impl Fn(usize, usize, Hop) -> Option<Hop>) -> Self {
         let n = self.sites.len();
         let hops = self.hops.iter().enumerate();
@@ -83,7 +83,7 @@ impl Matrix {
         all
     }
 
-    /// Take what a way carries from its edges.
+    /// Takes what a route carries from its edges.
     pub fn take(&mut self, way: &Way) {
         for at in self.positions(way) {
             self.hops[at] = self.hops[at]
@@ -96,7 +96,7 @@ impl Matrix {
         }
     }
 
-    /// Leave out the narrowest edge of a way, so that another way is found.
+    /// Leaves out the narrowest edge of a route, so that another route is found.
     pub fn cut_narrowest(&mut self, way: &Way) {
         let rate = |at: &usize| self.hops[*at].map_or(f64::INFINITY, |hop| hop.rate);
         let narrowest = self.positions(way).into_iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -105,13 +105,13 @@ impl Matrix {
         }
     }
 
-    /// The least of what is known, not guessed, of a way's edges.
+    /// Returns the least of what is known, not guessed, of a route's edges.
     pub fn known(&self, way: &Way) -> f64 {
         let hops = self.positions(way).into_iter().filter_map(|at| self.hops[at]);
         hops.filter(|hop| !hop.guess).map(|hop| hop.rate).fold(f64::INFINITY, f64::min)
     }
 
-    /// Leave out these relays.
+    /// Leaves out these relays.
     pub fn drop_relays(&mut self, relays: impl Iterator<Item = SiteId>) {
         let n = self.sites.len();
         for relay in relays {
@@ -175,7 +175,7 @@ impl Matrix {
         self.trace(&layers, hops, rate)
     }
 
-    /// The widest route by what is certain.
+    /// Returns the widest route by what is certain.
     pub fn surest(&self, hops_max: usize) -> Option<Way> {
         let sure = |_, _, hop: Hop| (hop.least > 0.0).then_some(Hop { rate: hop.least, ..hop });
         self.map(sure).widest(hops_max)

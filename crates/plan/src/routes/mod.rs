@@ -1,15 +1,14 @@
-//! Which ways through relays a transfer uses: pure decisions over a graph of measured throughput.
+//! Which routes through relays a transfer uses: pure decisions over a graph of measured throughput.
 //!
 //! A *site* is us, a relay, or the origin of a replica; an *edge* is directed, as the data flows; a
-//! *route* is the relays between a source and us; a *way* is one replica reached by one route,
+//! *route* is the relays between a source and us; a *routed source* is one replica reached by one route,
 //! which to the [`crate::Planner`] is a source like any other. [`Graph`] holds what is known of the
-//! edges and finds the widest route and the maximum flow. [`Router`] decides which ways are open:
+//! edges and finds the widest route and the maximum flow. [`Router`] decides which routed sources are open:
 //! [`Router::handle`] takes what happened, [`Router::poll`] answers what to do,
 //! [`Router::poll_timeout`] says when to ask again. The algorithm is described in
 //! `docs/route-choice.md`.
 
 mod belief;
-mod book;
 mod candidate;
 mod config;
 mod event;
@@ -20,11 +19,12 @@ mod matrix;
 mod name;
 mod relay;
 mod report;
+mod routed_source;
+mod routed_sources;
 mod router;
 mod trial;
 mod verdict;
 mod view;
-mod ways;
 
 pub use config::{Mode, RouterConfig};
 pub use event::{Fault, HopReport, RouteAction, RouteEvent, WayNow};

@@ -1,4 +1,4 @@
-//! What sites, replicas, routes and ways are called.
+//! What sites, replicas, routes and routed sources are called.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl Route {
         Self(relays)
     }
 
-    /// Whether there is no relay.
+    /// Returns whether there is no relay.
     pub fn is_direct(&self) -> bool {
         self.0.is_empty()
     }
@@ -46,17 +46,17 @@ impl Route {
         &self.0
     }
 
-    /// How many edges the data crosses.
+    /// Returns how many edges the data crosses.
     pub fn hops(&self) -> usize {
         self.0.len() + 1
     }
 
-    /// Whether it leads through this relay.
+    /// Returns whether it leads through this relay.
     pub fn contains(&self, relay: SiteId) -> bool {
         self.0.contains(&relay)
     }
 
-    /// The edges that data from `source` crosses, `(from, to)`, the nearest to us first.
+    /// Returns the edges that data from `source` crosses, `(from, to)`, the nearest to us first.
     pub fn edges(&self, source: SiteId) -> impl Iterator<Item = (SiteId, SiteId)> + '_ {
         let to = std::iter::once(SiteId::HERE).chain(self.0.iter().copied());
         let from = self.0.iter().copied().chain(std::iter::once(source));

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::book::Book;
 use super::config::Mode;
 use super::event::{Fault, RouteAction};
 use super::name::{ReplicaId, Route, SiteId, WayId};
+use super::routed_source::RoutedSource;
 use super::router::Router;
 use super::verdict::Verdict;
 use super::view::{WayState, Why};
@@ -22,7 +22,7 @@ pub(crate) struct Standing {
     pub lost: bool,
     /// What it said of its hops was not true: it is not listened to any more.
     pub disbelieved: bool,
-    /// A way over it fell silent: until then others are preferred.
+    /// A route over it fell silent: until then others are preferred.
     pub shy_until_s: f64,
     /// How often in a row that was so.
     pub silences: u32,
@@ -40,13 +40,13 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Whether data may pass over it.
+    /// Returns whether data may pass over it.
     pub fn is_usable(&self) -> bool {
         !self.barred && !self.suspected && !self.lost && self.mute_until_s.is_none()
     }
 }
 
-/// A way that is left alone for a while.
+/// A route that is left alone for a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     pub until_s: f64,
@@ -95,10 +95,10 @@ impl Router {
         self.relays.standings.entry(site).or_default().lost = true;
         self.beliefs.graph.set_relay(site, false);
         if matches!(self.config.mode, Mode::Fixed(_)) {
-            // Named ways are left when they fail, and not because of what is heard of a relay.
+            // Named routes are left when they fail, and not because of what is heard of a relay.
             return;
         }
-        for way in self.ways.those(|book| book.route.contains(site)) {
+        for way in self.ways.those(|routed| routed.route.contains(site)) {
             self.lose(way, Why::RelayLost, true);
         }
     }
@@ -114,7 +114,7 @@ impl Router {
         }
     }
 
-    /// A relay answers. If it was silent, what was held against it and against ways over it is past:
+    /// A relay answers. If it was silent, what was held against it and against routes over it is past:
     /// where a whole site was away for some seconds, pauses that grew with each failure would keep
     /// all of them out of use for minutes.
     pub(crate) fn relay_answered(&mut self, site: SiteId, was_silent: bool) {
@@ -130,9 +130,9 @@ impl Router {
         self.relay_up(site);
         self.beliefs.suspects.retain(|&(from, to), _| from != site && to != site);
         self.rests.retain(|(_, route), rest| !route.contains(site) || rest.until_s.is_infinite());
-        for book in self.ways.open.values_mut().filter(|book| book.route.contains(site)) {
+        for routed in self.ways.open.values_mut().filter(|routed| routed.route.contains(site)) {
             // What is open over it still has as long to come back as if it had fallen silent now.
-            book.low_since_s = book.low_since_s.map(|_| self.times.now_s);
+            routed.low_since_s = routed.low_since_s.map(|_| self.times.now_s);
         }
         self.trials.begin_anew(self.times.now_s);
         self.trials.next_known_s = self.times.now_s;
@@ -149,7 +149,7 @@ impl Router {
         }
     }
 
-    /// Who has not answered in time, and brings nothing, is the one for which the others of its way were
+    /// Who has not answered in time, and brings nothing, is the one for which the others of its route were
     /// doubted. It is left out for a while: perhaps it is dead, and perhaps it is only we who do not
     /// reach it. (Where nobody answers and nothing comes it may be our own network, and nobody is blamed.)
     pub(crate) fn tell_mute(&mut self) {
@@ -157,12 +157,12 @@ impl Router {
         let asked = |(&site, it): (&SiteId, &Standing)| Some((site, it.asked_s?, *it));
         let asked: Vec<(SiteId, f64, Standing)> =
             self.relays.standings.iter().filter_map(asked).collect();
-        let comes_since = |book: &Book, since_s: f64| {
-            book.mean((now_s - HEARD_S).max(since_s.min(now_s)), now_s) > 0.0
+        let comes_since = |routed: &RoutedSource, since_s: f64| {
+            routed.mean((now_s - HEARD_S).max(since_s.min(now_s)), now_s) > 0.0
         };
         for (site, asked_s, standing) in asked {
             let mut over_it = self.ways.open.values().filter(|it| it.route.contains(site));
-            if over_it.any(|book| comes_since(book, asked_s)) {
+            if over_it.any(|routed| comes_since(routed, asked_s)) {
                 self.hear(site);
                 self.relays.standings.entry(site).or_default().asked_s = Some(now_s);
                 continue;
@@ -179,8 +179,9 @@ impl Router {
                 continue;
             }
             let patience_s = ANSWER_S + ANSWER_TRIPS * self.beliefs.rtt_s(&Route::direct(), site);
-            let others_are_heard = self.ways.open.values().any(|book| comes_since(book, asked_s))
-                || self.relays.standings.values().any(|it| it.answered_s >= asked_s);
+            let others_are_heard =
+                self.ways.open.values().any(|routed| comes_since(routed, asked_s))
+                    || self.relays.standings.values().any(|it| it.answered_s >= asked_s);
             if now_s - asked_s >= patience_s && others_are_heard {
                 self.leave_out(site);
             }
@@ -226,27 +227,27 @@ impl Router {
             .chain(self.replicas.values().copied())
             .chain([SiteId::HERE])
             .collect();
-        // What was suspected of a silent way, and not what a relay told, or refused.
+        // What was suspected of a silent route, and not what a relay told, or refused.
         self.beliefs.suspects.retain(|(from, to), it| {
             it.rate > 0.0 || it.refused || !(well.contains(from) && well.contains(to))
         });
     }
 
-    /// A way is gone, told by the executor.
+    /// A route is gone, told by the executor.
     pub(crate) fn way_failed(&mut self, way: WayId, fault: Fault, at: Option<SiteId>) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let (route, edges) = (book.route.clone(), book.edges().collect::<Vec<_>>());
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let (route, edges) = (routed.route.clone(), routed.edges().collect::<Vec<_>>());
         match fault {
             Fault::Final => {
                 let never = Rest { until_s: f64::INFINITY, times: 0 };
-                self.enter_rest((book.replica, route), never);
+                self.enter_rest((routed.replica, route), never);
                 self.forget(way, Why::Failed);
                 return;
             }
             Fault::Corrupt => self.bar(way, at),
             Fault::Broken => {
                 for &(from, to) in &edges {
-                    // Nobody knows where: any edge of it, unless another way shows that it is well.
+                    // Nobody knows where: any edge of it, unless another route shows that it is well.
                     let there = at.is_none_or(|at| at == from || at == to);
                     if !route.is_direct()
                         && there
@@ -270,20 +271,20 @@ impl Router {
             }
         }
         let why = if fault == Fault::Corrupt { Why::Corrupt } else { Why::Failed };
-        let young = |book: &&Book| !route.is_direct() && book.state != WayState::InUse;
-        let tried = self.ways.open.get(&way).filter(young).map(|book| book.why);
+        let young = |routed: &&RoutedSource| !route.is_direct() && routed.state != WayState::InUse;
+        let tried = self.ways.open.get(&way).filter(young).map(|routed| routed.why);
         self.lose(way, why, false);
         if let Some(opened_for) = tried {
             self.trial_failed(opened_for);
         }
     }
 
-    /// Take a way out of use, let it rest and open the next best instead of it.
+    /// Takes a route out of use, lets it rest and opens the next best instead of it.
     pub(crate) fn lose(&mut self, way: WayId, why: Why, tell: bool) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let key = (book.replica, book.route.clone());
-        let missed = book.state == WayState::InUse && !book.replaced && book.settled > 0.0;
-        let direct = book.route.is_direct();
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let key = (routed.replica, routed.route.clone());
+        let missed = routed.state == WayState::InUse && !routed.replaced && routed.settled > 0.0;
+        let direct = routed.route.is_direct();
         self.rest(key, if direct { DIRECT_REST_S } else { REST_S });
         if tell {
             self.close(way, why);
@@ -295,7 +296,7 @@ impl Router {
         }
     }
 
-    /// Let a way rest, longer each time.
+    /// Lets a route rest, longer each time.
     pub(crate) fn rest(&mut self, key: (ReplicaId, Route), seconds: f64) {
         let times = self.rests.get(&key).map_or(0, |rest| rest.times);
         let wait_s = (seconds * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
@@ -343,13 +344,13 @@ const ANSWER_TRIPS: f64 = 5.0;
 const HEARD_S: f64 = 0.5;
 /// Who did not answer is left out for so long, then twice as long …
 const MUTE_S: f64 = 5.0;
-/// A relayed way that failed is tried again after this, then after twice that …
+/// A relayed route that failed is tried again after this, then after twice that …
 const REST_S: f64 = 2.0;
 /// Direct sooner: it is what everything else falls back to.
 const DIRECT_REST_S: f64 = 1.0;
 /// … and at last once in so long.
 const REST_MAX_S: f64 = 60.0;
-/// Most ways whose rest is remembered: a bound on memory with hundreds of relays.
+/// Most routes whose rest is remembered: a bound on memory with hundreds of relays.
 const RESTS_MAX: usize = 512;
 /// How long an edge on which something broke is avoided at first.
 const SUSPECT_S: f64 = 2.0;

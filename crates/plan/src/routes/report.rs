@@ -1,18 +1,18 @@
-//! What relays report of a way: which hop was the limit, and whether what they say can be true.
+//! What relays report of a route: which hop was the limit, and whether what they say can be true.
 
 use super::event::HopReport;
 use super::graph::Grade;
 use super::name::{SiteId, WayId};
+use super::routed_sources::{Flows, TRUTH_S};
 use super::router::Router;
-use super::ways::{Flows, TRUTH_S};
 
 impl Router {
     pub(crate) fn report(&mut self, way: WayId, hops: Vec<HopReport>) {
         for report in hops {
-            let Some(book) = self.ways.open.get(&way) else { return };
-            // Only about its own hop of this very way.
+            let Some(routed) = self.ways.open.get(&way) else { return };
+            // Only about its own hop of this very route.
             let hop = (report.from, report.relay);
-            if !book.edges().any(|edge| edge == hop)
+            if !routed.edges().any(|edge| edge == hop)
                 || self.relays.standing(report.relay).disbelieved
             {
                 continue;
@@ -24,18 +24,22 @@ impl Router {
                 continue;
             }
             self.beliefs.hint(&report);
-            if let Some(book) = self.ways.open.get_mut(&way) {
-                book.reports.insert(report.relay, (self.times.now_s, report));
+            if let Some(routed) = self.ways.open.get_mut(&way) {
+                routed.reports.insert(report.relay, (self.times.now_s, report));
             }
         }
     }
 
-    /// The same bytes cross all hops of a way: what a relay says must agree with what we received.
+    /// The same bytes cross all hops of a route: what a relay says must agree with what we received.
     fn hold_against(&mut self, way: WayId, report: &HopReport, claimed: f64) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let ours = book.rate(TRUTH_S, self.times.now_s);
-        let steady = (0.5 * book.settled..2.0 * book.settled + 1.0).contains(&ours);
-        if !book.is_ripe(self.times.now_s) || !steady || ours <= 0.0 || book.low_since_s.is_some() {
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let ours = routed.rate(TRUTH_S, self.times.now_s);
+        let steady = (0.5 * routed.settled..2.0 * routed.settled + 1.0).contains(&ours);
+        if !routed.is_ripe(self.times.now_s)
+            || !steady
+            || ours <= 0.0
+            || routed.low_since_s.is_some()
+        {
             return;
         }
         let hop = (report.from, report.relay);
@@ -43,8 +47,8 @@ impl Router {
             .ways
             .open
             .values()
-            .filter(|book| book.edges().any(|edge| edge == hop))
-            .map(|book| book.rate(TRUTH_S, self.times.now_s))
+            .filter(|routed| routed.edges().any(|edge| edge == hop))
+            .map(|routed| routed.rate(TRUTH_S, self.times.now_s))
             .sum();
         let true_enough = (ours / CREDIBLE..=all * CREDIBLE).contains(&claimed);
         let standing = self.relays.standings.entry(report.relay).or_default();
@@ -57,8 +61,8 @@ impl Router {
     /// A relay has been found to lie: nothing it ever said counts any more.
     fn disbelieve(&mut self, relay: SiteId) {
         self.relays.standings.entry(relay).or_default().disbelieved = true;
-        for book in self.ways.open.values_mut() {
-            book.reports.remove(&relay);
+        for routed in self.ways.open.values_mut() {
+            routed.reports.remove(&relay);
         }
         self.beliefs.drop_readings(|noted| noted.by == Some(relay));
         let hinted: Vec<_> = self
@@ -73,23 +77,24 @@ impl Router {
         }
     }
 
-    /// Learn of every edge of every way what it brings at least, and of the one that limits it what
+    /// Learns of every edge of every route what it brings at least, and of the one that limits it what
     /// it brings.
     pub(crate) fn learn(&mut self, flows: &Flows) {
         let mut notes = Vec::new();
-        for book in self.ways.open.values() {
-            if !book.is_ripe(self.times.now_s) || !book.now.busy || book.low_since_s.is_some() {
+        for routed in self.ways.open.values() {
+            if !routed.is_ripe(self.times.now_s) || !routed.now.busy || routed.low_since_s.is_some()
+            {
                 continue;
             }
-            let limit = self.ways.limit(book.id, self.times.now_s);
-            for edge in book.edges() {
+            let limit = self.ways.limit(routed.id, self.times.now_s);
+            for edge in routed.edges() {
                 let rate = flows.get(&edge).copied().unwrap_or(0.0);
                 match limit {
                     _ if rate <= 0.0 => {}
                     // Its last edge would have brought more if we had taken it.
                     Some((at, by))
                         if at == edge
-                            && !(edge.1 == SiteId::HERE && book.is_held(self.times.now_s)) =>
+                            && !(edge.1 == SiteId::HERE && routed.is_held(self.times.now_s)) =>
                     {
                         notes.push((edge, rate, Grade::Exact, by));
                     }

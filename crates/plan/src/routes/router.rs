@@ -1,7 +1,7 @@
-//! The router: events in, ways to open and to close out.
+//! The router: events in, routes to open and to close out.
 //!
-//! What always holds: a direct way is open to every replica as long as that can be had (but in
-//! [`Mode::Fixed`]); no way is opened twice at a time; at most `ways_max` ways through relays are
+//! What always holds: a direct route is open to every replica as long as that can be had (but in
+//! [`Mode::Fixed`]); no route is opened twice at a time; at most `ways_max` routes through relays are
 //! in use and at most as many again as may be on trial are open beside them.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, VecDeque};
 use swath_model::Time;
 
 use super::belief::Beliefs;
-use super::book::Book;
 use super::config::{Mode, RouterConfig};
 use super::event::{RouteAction, RouteEvent};
 use super::graph::{Grade, Graph, Reading};
 use super::name::{ReplicaId, Route, SiteId, WayId};
 use super::relay::{Relays, Rest};
+use super::routed_source::RoutedSource;
+use super::routed_sources::RoutedSources;
 use super::view::{WayState, WayView, Why};
-use super::ways::Ways;
 
-/// Decides which ways a transfer uses.
+/// Decides which routes a transfer uses.
 #[derive(Clone, Debug)]
 pub struct Router {
     pub(crate) config: RouterConfig,
@@ -28,7 +28,7 @@ pub struct Router {
     pub(crate) left_bytes: Option<u64>,
     pub(crate) beliefs: Beliefs,
     pub(crate) relays: Relays,
-    pub(crate) ways: Ways,
+    pub(crate) ways: RoutedSources,
     pub(crate) rests: BTreeMap<(ReplicaId, Route), Rest>,
     pub(crate) trials: Trials,
     pub(crate) direct: Direct,
@@ -36,7 +36,7 @@ pub struct Router {
     pub(crate) actions: VecDeque<RouteAction>,
 }
 
-/// When ways are tried.
+/// When routes are tried.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trials {
     /// Those that came to nothing, one after the other.
@@ -55,7 +55,7 @@ impl Trials {
     }
 }
 
-/// What direct ways do.
+/// What direct routes do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Direct {
     /// What they brought when nothing ran beside them.
@@ -77,7 +77,7 @@ pub(crate) struct Times {
 }
 
 impl Router {
-    /// A router that knows nothing yet.
+    /// Returns a router that knows nothing yet.
     pub fn new(config: RouterConfig) -> Self {
         Self {
             rng: fastrand::Rng::with_seed(config.seed),
@@ -86,7 +86,7 @@ impl Router {
             left_bytes: None,
             beliefs: Beliefs::default(),
             relays: Relays::default(),
-            ways: Ways::default(),
+            ways: RoutedSources::default(),
             rests: BTreeMap::new(),
             trials: Trials::default(),
             direct: Direct::default(),
@@ -95,7 +95,7 @@ impl Router {
         }
     }
 
-    /// Enter what happened. Of sites and ways that it does not know, nothing is believed.
+    /// Enters what happened. Of sites and routes that it does not know, nothing is believed.
     pub fn handle(&mut self, event: RouteEvent, now: Time) {
         self.times.now_s = self.times.now_s.max(now.as_secs_f64());
         match event {
@@ -119,9 +119,9 @@ impl Router {
             RouteEvent::Progress { ways, left_bytes } => {
                 self.left_bytes = left_bytes;
                 for (way, now) in ways {
-                    if let Some(book) = self.ways.open.get_mut(&way) {
-                        book.record(now, self.times.now_s);
-                        if book.first_s.is_some() {
+                    if let Some(routed) = self.ways.open.get_mut(&way) {
+                        routed.record(now, self.times.now_s);
+                        if routed.first_s.is_some() {
                             self.times.first_s.get_or_insert(self.times.now_s);
                         }
                     }
@@ -133,12 +133,12 @@ impl Router {
         }
     }
 
-    /// How much direct ways wait for us.
+    /// How much direct routes wait for us.
     fn note_waits(&mut self) {
         let passed_s =
             self.times.now_s - std::mem::replace(&mut self.direct.awaited_s, self.times.now_s);
         let mut direct = self.ways.open.values().filter(|it| it.route.is_direct() && it.now.busy);
-        let is_awaited = direct.any(|book| book.now.awaits_us);
+        let is_awaited = direct.any(|routed| routed.now.awaits_us);
         let keeps = 0.5f64.powf(passed_s.clamp(0.0, 1.0) / AWAITED_S);
         self.direct.awaited =
             self.direct.awaited * keeps + if is_awaited { 1.0 - keeps } else { 0.0 };
@@ -153,7 +153,7 @@ impl Router {
         self.actions.pop_front()
     }
 
-    /// When to ask again although nothing has happened.
+    /// Returns when to ask again although nothing has happened.
     pub fn poll_timeout(&self) -> Option<Time> {
         if !self.actions.is_empty() {
             return Some(Time::from_secs_f64(self.times.now_s));
@@ -161,22 +161,22 @@ impl Router {
         (!self.replicas.is_empty()).then(|| Time::from_secs_f64(self.times.next_look_s))
     }
 
-    /// All ways that are open, and the latest of those that were closed, in the order of opening.
+    /// Returns all routes that are open, and the latest of those that were closed, in the order of opening.
     pub fn views(&self) -> Vec<WayView> {
         self.ways.views(self.times.now_s)
     }
 
-    /// How many ways through relays have been opened so far.
+    /// Returns how many routes through relays have been opened so far.
     pub fn attempts(&self) -> u32 {
         self.ways.attempts
     }
 
-    /// How often what is in use has changed: a way through relays taken into use, or out of it.
+    /// How often what is in use has changed: a route through relays taken into use, or out of it.
     pub fn changes(&self) -> u32 {
         self.ways.changes
     }
 
-    /// What is known of the sites.
+    /// Returns what is known of the sites.
     pub fn graph(&self) -> &Graph {
         &self.beliefs.graph
     }
@@ -198,15 +198,15 @@ impl Router {
 
     fn lose_replica(&mut self, replica: ReplicaId) {
         self.replicas.remove(&replica);
-        // Should it come back, what its ways were left for is past.
+        // Should it come back, what its routes were left for is past.
         self.rests.retain(|(of, _), _| *of != replica);
-        let of_it = |book: &Book| book.replica == replica;
+        let of_it = |routed: &RoutedSource| routed.replica == replica;
         for way in self.ways.those(of_it) {
             self.close(way, Why::ReplicaLost);
         }
     }
 
-    /// Open what is to be open whatever was measured: direct, or what the user named.
+    /// Opens what is to be open whatever was measured: direct, or what the user named.
     pub(crate) fn open_named(&mut self) {
         let direct = [Route::direct()];
         let (routes, why) = match &self.config.mode {
@@ -228,7 +228,7 @@ impl Router {
         }
     }
 
-    /// Open a way.
+    /// Opens a route.
     pub(crate) fn open(
         &mut self,
         replica: ReplicaId,
@@ -240,9 +240,9 @@ impl Router {
     ) -> WayId {
         let (now_s, rtt_s) = (self.times.now_s, self.beliefs.rtt_s(&route, source));
         let id = self.ways.add(|id| {
-            let mut book = Book::new(id, replica, source, route.clone(), now_s);
-            (book.promised, book.why, book.rtt_s) = (promised, why, rtt_s);
-            book
+            let mut routed = RoutedSource::new(id, replica, source, route.clone(), now_s);
+            (routed.promised, routed.why, routed.rtt_s) = (promised, why, rtt_s);
+            routed
         });
         self.actions.push_back(RouteAction::Open { way: id, replica, route, on_trial });
         id
@@ -250,25 +250,25 @@ impl Router {
 
     pub(crate) fn enter(&mut self, way: WayId, state: WayState, why: Why) {
         let now_s = self.times.now_s;
-        let Some(book) = self.ways.open.get_mut(&way) else { return };
-        if state == WayState::InUse && book.state != state && !book.route.is_direct() {
+        let Some(routed) = self.ways.open.get_mut(&way) else { return };
+        if state == WayState::InUse && routed.state != state && !routed.route.is_direct() {
             self.ways.changes += 1;
         }
-        let tried = book.state == WayState::OnTrial;
-        book.enter(state, why, now_s);
+        let tried = routed.state == WayState::OnTrial;
+        routed.enter(state, why, now_s);
         if state == WayState::InUse && tried {
             self.actions.push_back(RouteAction::Use { way });
         }
     }
 
-    /// Close a way and tell so.
+    /// Closes a route and tells so.
     pub(crate) fn close(&mut self, way: WayId, why: Why) {
         if self.forget(way, why) {
             self.actions.push_back(RouteAction::Close { way });
         }
     }
 
-    /// A way is gone.
+    /// A route is gone.
     pub(crate) fn forget(&mut self, way: WayId, why: Why) -> bool {
         self.ways.close(way, why, self.times.now_s)
     }
@@ -281,7 +281,7 @@ impl Router {
         }
     }
 
-    /// Enter what was measured in this transfer.
+    /// Enters what was measured in this transfer.
     pub(crate) fn note(
         &mut self,
         edge: (SiteId, SiteId),
@@ -295,7 +295,7 @@ impl Router {
         }
     }
 
-    /// A moment that other transfers do not choose as well.
+    /// Returns a moment that other transfers do not choose as well.
     pub(crate) fn about(&mut self, seconds: f64) -> f64 {
         seconds * (0.75 + 0.5 * self.rng.f64())
     }

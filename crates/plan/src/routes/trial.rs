@@ -1,7 +1,7 @@
-//! Whether a way on trial stays: what counts is the whole, not what comes over the way itself.
+//! Whether a route on trial stays: what counts is the whole, not what comes over the route itself.
 //!
-//! Two ways over one bottleneck bring no more than one: what the second brings, the first loses.
-//! So what the ways in use lose while another is tried is taken from what that one brings.
+//! Two routes over one bottleneck bring no more than one: what the second brings, the first loses.
+//! So what the routes in use lose while another is tried is taken from what that one brings.
 
 use super::config::Mode;
 use super::graph::Grade;
@@ -11,22 +11,22 @@ use super::view::{WayState, Why};
 
 impl Router {
     pub(crate) fn judge_trials(&mut self) {
-        for way in self.ways.those(|book| book.state == WayState::OnTrial) {
+        for way in self.ways.those(|routed| routed.state == WayState::OnTrial) {
             self.judge(way);
         }
     }
 
     fn judge(&mut self, way: WayId) {
         let now_s = self.times.now_s;
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let Some(first_s) = book.first_s else { return };
-        let length_s = (TRIAL_TRIPS * book.rtt_s).clamp(TRIAL_S, TRIAL_MAX_S);
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let Some(first_s) = routed.first_s else { return };
+        let length_s = (TRIAL_TRIPS * routed.rtt_s).clamp(TRIAL_S, TRIAL_MAX_S);
         let passed_s = now_s - first_s;
-        if passed_s < length_s / 2.0 || !book.now.busy {
+        if passed_s < length_s / 2.0 || !routed.now.busy {
             return;
         }
-        let window_s = (0.4 * length_s * f64::from(1 + book.longer)).max(book.window_s());
-        let own = book.rate(window_s, now_s);
+        let window_s = (0.4 * length_s * f64::from(1 + routed.longer)).max(routed.window_s());
+        let own = routed.rate(window_s, now_s);
         let displaced = self.displaced(first_s, window_s);
         let trials: f64 = self
             .ways
@@ -47,8 +47,9 @@ impl Router {
             f64::INFINITY
         };
         let gain = own.min(grown * part).min(own - displaced * part);
-        let over = passed_s >= length_s * f64::from(1 + book.longer);
-        let kept = book.promised.is_finite() && own >= KEPT * book.promised && gain >= CLEAR * own;
+        let over = passed_s >= length_s * f64::from(1 + routed.longer);
+        let kept =
+            routed.promised.is_finite() && own >= KEPT * routed.promised && gain >= CLEAR * own;
         if self.config.mode == Mode::Widest {
             if over {
                 self.judge_widest(way, own, displaced, first_s, window_s);
@@ -62,12 +63,12 @@ impl Router {
         if enough && (over || kept) {
             self.trial_passed(way);
         } else if over && !enough {
-            let longer = book.longer;
+            let longer = routed.longer;
             let unclear = longer == 0 && gain >= UNCLEAR * own
                 || longer < LONGER_MAX && self.swing(first_s, window_s) > SWINGS * own;
             if unclear && !twin && own >= ADDS_WHOLE * self.ways.total(self.times.now_s) {
-                if let Some(book) = self.ways.open.get_mut(&way) {
-                    book.longer += 1;
+                if let Some(routed) = self.ways.open.get_mut(&way) {
+                    routed.longer += 1;
                 }
             } else {
                 if !twin && own - gain < 0.5 * own {
@@ -78,16 +79,17 @@ impl Router {
         }
     }
 
-    /// What the ways that were settled before a trial began have lost since, in bytes per second.
+    /// Returns what the routes that were settled before a trial began have lost since, in bytes per second.
     fn displaced(&self, began_s: f64, window_s: f64) -> f64 {
         let (mut before, mut after) = (0.0, 0.0);
-        for book in self.ways.open.values() {
+        for routed in self.ways.open.values() {
             // What was still climbing then had less to lose than it has now: its loss is thought
             // too small, never too large.
-            let settled = book.state == WayState::InUse && book.first_s < Some(began_s - BEFORE_S);
-            if settled && book.low_since_s.is_none() && book.now.busy {
-                before += book.before(began_s, window_s);
-                after += book.rate(window_s, self.times.now_s);
+            let settled =
+                routed.state == WayState::InUse && routed.first_s < Some(began_s - BEFORE_S);
+            if settled && routed.low_since_s.is_none() && routed.now.busy {
+                before += routed.before(began_s, window_s);
+                after += routed.rate(window_s, self.times.now_s);
             }
         }
         (before - after).max(0.0)
@@ -100,12 +102,12 @@ impl Router {
             .ways
             .open
             .values()
-            .filter(|book| book.state == WayState::InUse && book.first_s < Some(began_s))
+            .filter(|routed| routed.state == WayState::InUse && routed.first_s < Some(began_s))
             .collect();
         let rate = |part: u32| {
             let from_s = self.times.now_s - window_s * f64::from(part + 1) / f64::from(PARTS);
             let to_s = from_s + window_s / f64::from(PARTS);
-            settled.iter().map(|book| book.mean(from_s, to_s)).sum::<f64>()
+            settled.iter().map(|routed| routed.mean(from_s, to_s)).sum::<f64>()
         };
         let rates = || (0..PARTS).map(rate);
         (rates().fold(0.0, f64::max) - rates().fold(f64::INFINITY, f64::min)) / 2.0
@@ -113,7 +115,7 @@ impl Router {
 
     /// One route at a time: the new one must be wider than what is in use by more than a little.
     fn judge_widest(&mut self, way: WayId, own: f64, displaced: f64, began_s: f64, window_s: f64) {
-        let Some(book) = self.ways.open.get(&way) else { return };
+        let Some(routed) = self.ways.open.get(&way) else { return };
         let limit = self.ways.limit(way, self.times.now_s).map(|(edge, _)| edge);
         let shared =
             self.ways.open.values().filter(|it| {
@@ -121,13 +123,15 @@ impl Router {
             });
         // Where both are limited by one edge, all of it is to be had without the other.
         let both = own + shared.map(|it| it.rate(window_s, self.times.now_s)).sum::<f64>();
-        let could = (own + displaced).max(both.min(book.promised));
+        let could = (own + displaced).max(both.min(routed.promised));
         let current = self
             .ways
             .open
             .values()
-            .filter(|book| book.state == WayState::InUse)
-            .map(|book| book.before(began_s, window_s).max(book.rate(window_s, self.times.now_s)))
+            .filter(|routed| routed.state == WayState::InUse)
+            .map(|routed| {
+                routed.before(began_s, window_s).max(routed.rate(window_s, self.times.now_s))
+            })
             .fold(0.0, f64::max);
         if could < (1.0 + self.config.switch_gain) * current {
             self.blame(way, could);
@@ -144,15 +148,15 @@ impl Router {
     }
 
     fn trial_passed(&mut self, way: WayId) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let key = (book.replica, book.route.clone());
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let key = (routed.replica, routed.route.clone());
         self.rests.remove(&key);
         self.trials.begin_anew(self.times.now_s);
         let in_use = self.ways.those(|it| !it.route.is_direct() && it.state == WayState::InUse);
         self.enter(way, WayState::InUse, Why::AddsEnough);
         if in_use.len() >= self.config.ways_max
             && let Some(least) = in_use.into_iter().min_by(|a, b| {
-                let rate = |id| self.ways.open.get(id).map_or(0.0, |book| book.settled);
+                let rate = |id| self.ways.open.get(id).map_or(0.0, |routed| routed.settled);
                 rate(a).total_cmp(&rate(b))
             })
         {
@@ -163,15 +167,15 @@ impl Router {
 
     /// A trial came to nothing.
     pub(crate) fn trial_ends(&mut self, way: WayId, why: Why) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let key = (book.replica, book.route.clone());
-        let opened_for = book.why;
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let key = (routed.replica, routed.route.clone());
+        let opened_for = routed.why;
         self.rest(key, TRIED_REST_S);
         self.close(way, why);
         self.trial_failed(opened_for);
     }
 
-    /// The next trial waits, the longer the more came to nothing. What was opened in place of a way that
+    /// The next trial waits, the longer the more came to nothing. What was opened in place of a route that
     /// was lost was no trial of ours.
     pub(crate) fn trial_failed(&mut self, opened_for: Why) {
         if opened_for == Why::Instead {
@@ -185,14 +189,14 @@ impl Router {
     /// Nothing else was in the way, and it brought less than was thought: if nobody has said which
     /// edge it was, it was the one of which most was only thought.
     fn blame(&mut self, way: WayId, rate: f64) {
-        let Some(book) = self.ways.open.get(&way) else { return };
+        let Some(routed) = self.ways.open.get(&way) else { return };
         if self.ways.limit(way, self.times.now_s).is_some()
-            || book.is_held(self.times.now_s)
-            || rate >= KEPT * book.promised
+            || routed.is_held(self.times.now_s)
+            || rate >= KEPT * routed.promised
         {
             return;
         }
-        let weakest = book
+        let weakest = routed
             .edges()
             .filter_map(|(from, to)| {
                 Some(((from, to), self.beliefs.estimate(from, to, self.times.now_s)?))
@@ -211,21 +215,21 @@ const TRIAL_TRIPS: f64 = 12.0;
 const TRIAL_S: f64 = 1.0;
 const TRIAL_MAX_S: f64 = 5.0;
 
-/// A way that came less than this before another went on trial says nothing about that one.
+/// A route that came less than this before another went on trial says nothing about that one.
 const BEFORE_S: f64 = 0.2;
 
-/// A way that brings this part of what it promised, and takes little from others (this part is
+/// A route that brings this part of what it promised, and takes little from others (this part is
 /// gain), need not be looked at for longer.
 const KEPT: f64 = 0.8;
 const CLEAR: f64 = 0.6;
 
-/// A way stays if this part of what it brings is gain …
+/// A route stays if this part of what it brings is gain …
 const ADDS_PART: f64 = 0.25;
 /// … and that is this part of the whole.
 pub(crate) const ADDS_WHOLE: f64 = 0.02;
 /// Between this part and that, rates that swing may have deceived us: the trial goes on once more.
 const UNCLEAR: f64 = 0.05;
-/// What swings by itself by more than this part of what a way brings may hide that it adds something:
+/// What swings by itself by more than this part of what a route brings may hide that it adds something:
 /// the trial goes on, so many times as long at most. It takes nothing away meanwhile.
 const SWINGS: f64 = 0.4;
 const LONGER_MAX: u32 = 3;
@@ -238,5 +242,5 @@ const PAUSE_S: f64 = 0.5;
 const PAUSE_MAX_S: f64 = 60.0;
 /// When all places are taken, they are not all taken by others one after the other.
 const REPLACED_S: f64 = 4.0;
-/// The same way is not tried again before this, then twice that.
+/// The same route is not tried again before this, then twice that.
 const TRIED_REST_S: f64 = 10.0;

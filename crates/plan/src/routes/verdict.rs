@@ -1,42 +1,42 @@
-//! Who changed data: the relays of a way, or the replica that it leads to.
+//! Who changed data: the relays of a route, or the replica that it leads to.
 
 use super::name::{ReplicaId, SiteId, WayId};
 use super::relay::Standing;
 use super::router::Router;
 use super::view::{WayState, Why};
 
-/// Whom a way was held against that had brought what is not the data.
+/// Whom a route was held against that had brought what is not the data.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// Where the way led.
+    /// Where the route led.
     replica: ReplicaId,
     /// Any of these may have been it.
     relays: Vec<SiteId>,
 }
 
 impl Verdict {
-    /// Whether one of these relays may have been it.
+    /// Returns whether one of these relays may have been it.
     fn is_about(&self, relays: &[SiteId]) -> bool {
         self.relays.iter().any(|relay| relays.contains(relay))
     }
 }
 
 impl Router {
-    /// Something that came over this way was not the data. Who did it is known, or it was one of
+    /// Something that came over this route was not the data. Who did it is known, or it was one of
     /// the relays: the only one that can have been is never asked again, several are left out, and
     /// come back one at a time to show who it was.
     pub(crate) fn bar(&mut self, way: WayId, at: Option<SiteId>) {
-        let Some(book) = self.ways.open.get(&way) else { return };
-        let (replica, route) = (book.replica, book.route.clone());
+        let Some(routed) = self.ways.open.get(&way) else { return };
+        let (replica, route) = (routed.replica, routed.route.clone());
         if route.is_direct() {
             self.acquit(replica);
             return;
         }
         let mut relays: Vec<SiteId> = match at {
-            Some(at) if book.route.contains(at) => vec![at],
+            Some(at) if routed.route.contains(at) => vec![at],
             // The origin itself is not judged here: that is the executor's business.
             Some(_) => return,
-            None => book.route.relays().to_vec(),
+            None => routed.route.relays().to_vec(),
         };
         let clear = |relay: &SiteId| {
             !self.relays.standing(*relay).suspected && self.is_vouched_for(way, *relay)
@@ -50,9 +50,9 @@ impl Router {
         }
         // If what came from the same replica without them was no better, perhaps it was the replica;
         // unless that has brought much directly, and nobody complained.
-        let is_right = self.ways.open.values().any(|book| {
-            let brought = book.now.delivered_bytes >= VOUCHED_BYTES;
-            book.replica == replica && book.route.is_direct() && brought
+        let is_right = self.ways.open.values().any(|routed| {
+            let brought = routed.now.delivered_bytes >= VOUCHED_BYTES;
+            routed.replica == replica && routed.route.is_direct() && brought
         });
         let of_it = |it: &&Verdict| it.replica == replica && at.is_none() && !is_right;
         let is_doubtful = self.relays.verdicts.iter().filter(of_it).any(|it| !it.is_about(&relays));
@@ -80,7 +80,7 @@ impl Router {
         self.relays.on_probation = self.relays.on_probation.filter(|relay| !relays.contains(relay));
         for other in self
             .ways
-            .those(|book| book.id != way && relays.iter().any(|&it| book.route.contains(it)))
+            .those(|routed| routed.id != way && relays.iter().any(|&it| routed.route.contains(it)))
         {
             self.lose(other, Why::Corrupt, true);
         }
@@ -105,12 +105,12 @@ impl Router {
         }
     }
 
-    /// Let those that were left out because one of them corrupts show, one at a time, that it was
+    /// Lets those that were left out because one of them corrupts show, one at a time, that it was
     /// another one.
     pub(crate) fn absolve(&mut self) {
         if let Some(relay) = self.relays.on_probation {
-            let brought = self.ways.open.values().filter(|book| book.route.contains(relay));
-            if brought.map(|book| book.now.delivered_bytes).sum::<u64>() >= VOUCHED_BYTES {
+            let brought = self.ways.open.values().filter(|routed| routed.route.contains(relay));
+            if brought.map(|routed| routed.now.delivered_bytes).sum::<u64>() >= VOUCHED_BYTES {
                 self.relays.standings.entry(relay).or_default().suspected = false;
                 self.relays.on_probation = None;
             } else if self.times.now_s >= self.relays.next_probation_s {
@@ -135,21 +135,21 @@ impl Router {
         }
     }
 
-    /// Whether another way through this relay has long brought what nobody complained about.
+    /// Returns whether another route through this relay has long brought what nobody complained about.
     fn is_vouched_for(&self, way: WayId, relay: SiteId) -> bool {
-        self.ways.open.values().any(|book| {
-            book.id != way
-                && book.route.contains(relay)
-                && book.state == WayState::InUse
-                && book.now.delivered_bytes >= VOUCHED_BYTES
+        self.ways.open.values().any(|routed| {
+            routed.id != way
+                && routed.route.contains(relay)
+                && routed.state == WayState::InUse
+                && routed.now.delivered_bytes >= VOUCHED_BYTES
         })
     }
 }
 
-/// What a relay has to have brought over another way to be above suspicion: blocks are proved by
+/// What a relay has to have brought over another route to be above suspicion: blocks are proved by
 /// the megabyte.
 const VOUCHED_BYTES: u64 = 8 << 20;
 /// How long one of those that are suspected may show that it is not the one.
 const PROBATION_S: f64 = 15.0;
-/// Most verdicts that are remembered: more ways than this do not corrupt one after the other.
+/// Most verdicts that are remembered: more routes than this do not corrupt one after the other.
 const VERDICTS_MAX: usize = 64;

@@ -2,10 +2,10 @@
 
 use super::name::{ReplicaId, Route, WayId};
 
-/// What a way is doing.
+/// What a route is doing.
 ///
 /// Opening → OnTrial (it brought its first byte) → InUse (it adds enough) → Closed; from each of
-/// them to Closed. Direct ways are in use from the beginning.
+/// them to Closed. Direct routes are in use from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayState {
     /// Asked for; nothing has come yet.
@@ -18,7 +18,7 @@ pub enum WayState {
     Closed,
 }
 
-/// Why a way is in its state.
+/// Why a route is in its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Direct is always there.
@@ -29,7 +29,7 @@ pub enum Why {
     Measured,
     /// Nobody has measured it, and it looks good by its round trips.
     Guessed,
-    /// Another way was lost, and this is the next best.
+    /// Another route was lost, and this is the next best.
     Instead,
     /// The whole became faster by it.
     AddsEnough,
@@ -51,7 +51,7 @@ pub enum Why {
     ReplicaLost,
 }
 
-/// One way, for display.
+/// One route, for display.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WayView {
     /// Its number.

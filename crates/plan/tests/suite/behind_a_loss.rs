@@ -31,7 +31,7 @@ fn a_lane_is_asked_on_while_a_loss_holds_its_bytes_up() {
     let mut behind = 0;
     for _ in 0..(owed / STEP_BYTES) {
         behind += STEP_BYTES;
-        bench.tell(Event::Behind { lane: LaneId(0), bytes: behind });
+        bench.tell(Event::OutOfOrder { lane: LaneId(0), bytes: behind });
         bench.wait_s(0.02);
     }
     assert!(!bench.fetches(0).is_empty(), "{owed} bytes are here, and nothing is on its way");
@@ -48,7 +48,7 @@ fn a_lane_whose_bytes_wait_behind_a_loss_is_not_silent() {
     let (mut bench, _) = running(2, 400 * MIB);
     bench.actions.clear();
     for step in 1..40 {
-        bench.tell(Event::Behind { lane: LaneId(0), bytes: 20_000 * step });
+        bench.tell(Event::OutOfOrder { lane: LaneId(0), bytes: 20_000 * step });
         bench.wait_s(0.1);
     }
     let gone = Action::CloseLane { lane: LaneId(0) };
@@ -77,7 +77,7 @@ fn all_that_a_loss_holds_up_at_the_end_is_asked_for_elsewhere() {
             stopped_at.get_or_insert(bench.now);
             let owed: u64 = lost.asked.iter().map(|(_, range)| range.len()).sum();
             behind = (behind + STEP_BYTES).min(owed - 1000);
-            bench.tell(Event::Behind { lane: LaneId(0), bytes: behind });
+            bench.tell(Event::OutOfOrder { lane: LaneId(0), bytes: behind });
         }
         bench.wait_s(0.02);
         if bench.took(&Action::Finished) {

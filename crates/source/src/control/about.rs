@@ -25,7 +25,7 @@ pub struct AboutRelay {
 }
 
 impl AboutRelay {
-    /// Why a relay has told nothing of itself. Where its address names no port, that may well be the
+    /// Returns why a relay has told nothing of itself. Where its address names no port, that may well be the
     /// reason.
     pub fn why_not(names_port: bool, error: &LaneError) -> String {
         let is_elsewhere = matches!(error, LaneError::Connect { .. } | LaneError::Timeout { .. });
@@ -37,7 +37,7 @@ impl AboutRelay {
 }
 
 impl Net {
-    /// How long it takes to the server of `url` and back. The connection that shows it is kept for
+    /// Returns how long it takes to the server of `url` and back. The connection that shows it is kept for
     /// what is fetched from there then.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Net {
         Ok(rtt)
     }
 
-    /// Ask the relay at `url` what it is, and for its round trips to the servers of `to`. The
+    /// Asks the relay at `url` what it is, and for its round trips to the servers of `to`. The
     /// connection is kept for what is fetched through the relay then.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Net {
     }
 }
 
-/// What it tells, and its key.
+/// Returns what it tells, and its key.
 fn read(body: &[u8], origins: &[String], rtt: Duration) -> Option<(AboutRelay, Option<String>)> {
     let about: Value = serde_json::from_slice(body).ok()?;
     if about.get("relay")?.as_str()? != "swath" {

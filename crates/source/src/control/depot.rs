@@ -127,7 +127,7 @@ pub enum DepotError {
 }
 
 impl DepotError {
-    /// Whether the same request may do better later.
+    /// Returns whether the same request may do better later.
     pub fn may_pass(&self) -> bool {
         match self {
             DepotError::Lane(error) => {
@@ -158,7 +158,7 @@ impl DepotError {
 }
 
 impl Net {
-    /// Lease `size_bytes` at the depot of `relay` for `length`. Space is taken as bytes come to be
+    /// Leases `size_bytes` at the depot of `relay` for `length`. Space is taken as bytes come to be
     /// stored.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl Net {
         allocated(&bare, &told)
     }
 
-    /// What an allocation for a file of this size is like, by any of its addresses.
+    /// Returns what an allocation for a file of this size is like, by any of its addresses.
     ///
     /// # Errors
     /// See [`DepotError`]; [`LaneError::SizeMismatch`] if it is for another one.
@@ -198,7 +198,7 @@ impl Net {
         status_of(&self.depot_told("GET", &target).await?, size_bytes)
     }
 
-    /// Let a lease run for `length` from now on: how long it runs.
+    /// Lets a lease run for `length` from now on: how long it runs.
     ///
     /// # Errors
     /// See [`DepotError`].
@@ -212,7 +212,7 @@ impl Net {
         lease_of(&self.depot_told("POST", &target).await?)
     }
 
-    /// Give an allocation up; `false` if it is no more, as when its lease has ended.
+    /// Gives an allocation up; `false` if it is no more, as when its lease has ended.
     ///
     /// # Errors
     /// See [`DepotError`]. Only a depot's own word counts: whoever else answers at its address, or its
@@ -233,8 +233,8 @@ impl Net {
         }
     }
 
-    /// Have a depot fetch bytes. What opens the source goes along, sealed for the depot's relay; what
-    /// opens the relay of another depot, sealed for that one.
+    /// Has a depot fetch bytes. What opens the source goes along, encrypted for the depot's relay; what
+    /// opens the relay of another depot, encrypted for that one.
     ///
     /// # Errors
     /// See [`DepotError`].
@@ -245,25 +245,25 @@ impl Net {
         }
         let from = crate::shown::without_credentials(wish.from);
         let relays = std::slice::from_ref(wish.write);
-        let mut sealed = self.sealed(relays, wish.from, &from, wish.trust);
-        let first = self.depot_fetch_with(&wish, &sealed.lines).await;
+        let mut encrypted = self.encrypted_for(relays, wish.from, &from, wish.trust);
+        let first = self.depot_fetch_with(&wish, &encrypted.lines).await;
         match first {
             // A relay has another key since it was started again.
-            Err((_, true)) if self.have_changed(&sealed.keys).await => {
-                sealed = self.sealed(relays, wish.from, &from, wish.trust);
-                self.depot_fetch_with(&wish, &sealed.lines).await.map_err(|(error, _)| error)
+            Err((_, true)) if self.have_changed(&encrypted.keys).await => {
+                encrypted = self.encrypted_for(relays, wish.from, &from, wish.trust);
+                self.depot_fetch_with(&wish, &encrypted.lines).await.map_err(|(error, _)| error)
             }
             first => first.map_err(|(error, _)| error),
         }
     }
 
-    /// One try; with an error goes whether what was sealed may have been for another key.
+    /// One try; with an error goes whether what was encrypted may have been for another key.
     async fn depot_fetch_with(
         &self,
         wish: &DepotWish<'_>,
-        sealed: &str,
+        encrypted: &str,
     ) -> Result<DepotFetch, (DepotError, bool)> {
-        let mut lines = sealed.to_owned();
+        let mut lines = encrypted.to_owned();
         if let Some(etag) = wish.etag {
             lines.push_str(&format!("If-Match: {etag}\r\n"));
         } else if let Some(modified) = wish.modified {
@@ -316,7 +316,7 @@ impl Net {
         }
     }
 
-    /// Ask a depot: the head of its answer, which comes `within` so long or never. `again`: the request
+    /// Asks a depot: the head of its answer, which comes `within` so long or never. `again`: the request
     /// may be sent twice.
     async fn depot_ask(
         &self,
@@ -347,7 +347,7 @@ impl Net {
         Ok((upstream, head))
     }
 
-    /// The whole body, as text. Whoever stops in the middle of it is waited for no longer than one who
+    /// Returns the whole body, as text. Whoever stops in the middle of it is waited for no longer than one who
     /// says nothing at all.
     async fn text_of(&self, upstream: &mut Upstream) -> Result<String, LaneError> {
         let limit = self.timeout().min(ANSWERS_WITHIN);
@@ -468,7 +468,7 @@ impl std::fmt::Debug for DepotLease {
     }
 }
 
-/// Where the depot at `bare` has allocated. Its paths are those of allocations and nothing else: what
+/// Returns where the depot at `bare` has allocated. Its paths are those of allocations and nothing else: what
 /// it tells must not lead to other servers, or have us ask its relay for something on its behalf.
 fn allocated(bare: &Url, told: &Value) -> Result<DepotLease, DepotError> {
     let path = |name: &str| {
@@ -483,7 +483,7 @@ fn allocated(bare: &Url, told: &Value) -> Result<DepotLease, DepotError> {
     })
 }
 
-/// What is told of an allocation for a file of this size.
+/// Returns what is told of an allocation for a file of this size.
 fn status_of(told: &Value, size_bytes: u64) -> Result<DepotStatus, DepotError> {
     let actual = told.get("size").and_then(Value::as_u64).ok_or_else(no_depot)?;
     if actual != size_bytes {
@@ -512,7 +512,7 @@ fn ranges_of(told: &Value, size_bytes: u64) -> Option<RangeSet> {
     told.as_array()?.iter().map(range).collect()
 }
 
-/// Whether a depot says that no lease runs (any more).
+/// Returns whether a depot says that no lease runs (any more).
 fn has_ended(head: &AnswerHead) -> bool {
     head.field("swath-lease") == Some("0")
 }

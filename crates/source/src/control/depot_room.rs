@@ -7,7 +7,7 @@ use super::depot::{DepotError, no_depot};
 use crate::net::Net;
 
 impl Net {
-    /// How many bytes the depot of `relay` says it can lease still, where it leases to those who do not
+    /// Returns how many bytes the depot of `relay` says it can lease still, where it leases to those who do not
     /// ask for memory. That may be another figure the next moment.
     ///
     /// # Errors
@@ -21,7 +21,7 @@ impl Net {
     }
 }
 
-/// What is free on the disk, or in memory where there is nothing else.
+/// Returns what is free on the disk, or in memory where there is nothing else.
 fn free_bytes(told: &Value) -> Option<u64> {
     let of = |medium: &str, figure: &str| told.get(medium)?.get(figure)?.as_u64();
     let free = of("disk", "free_bytes")?;

@@ -19,7 +19,7 @@ pub struct Download {
 }
 
 impl Download {
-    /// Ask for the document at `url`, in one of the media types in `accept`.
+    /// Asks for the document at `url`, in one of the media types in `accept`.
     ///
     /// # Errors
     /// Any [`LaneError`]; an answer other than 200 among them.
@@ -75,7 +75,7 @@ impl Download {
         self.head.field(name)
     }
 
-    /// Where it comes from after redirects, without credentials.
+    /// Returns where it comes from after redirects, without credentials.
     pub fn final_url(&self) -> &Url {
         &self.final_url
     }

@@ -39,12 +39,12 @@ impl Exchange {
         Exchange { http, is_head: false, early: None, space: Vec::new(), net, limit, sent_at }
     }
 
-    /// The connection, if another request could follow on it.
+    /// Returns the connection, if another request could follow on it.
     pub fn into_conn(self) -> Option<Conn> {
         self.http.into_reusable()
     }
 
-    /// The connection, and what has come on it and was not read.
+    /// Returns the connection, and what has come on it and was not read.
     pub fn into_parts(self) -> (Conn, Vec<u8>) {
         self.http.into_parts()
     }

@@ -46,7 +46,7 @@ pub struct Document {
     pub final_url: Url,
 }
 
-/// Fetch the whole of a small document (a Metalink, a list), asking for the media types in
+/// Fetches the whole of a small document (a Metalink, a list), asking for the media types in
 /// `accept`.
 ///
 /// # Errors
@@ -71,7 +71,7 @@ pub async fn fetch_small(
     })
 }
 
-/// Fetch a small part of a file, from where a lane would fetch more of it, and what the answer tells of
+/// Fetches a small part of a file, from where a lane would fetch more of it, and what the answer tells of
 /// the whole. The connection is kept for the next one who asks there.
 ///
 /// # Errors
@@ -196,7 +196,7 @@ impl Answered {
     }
 }
 
-/// Ask, following redirects. The final answer must begin within the time-out, however many servers
+/// Asks, following redirects. The final answer must begin within the time-out, however many servers
 /// are asked for it; a small body has some time of its own.
 async fn ask(
     net: &Net,
@@ -233,7 +233,7 @@ struct Connected {
     tls: Option<String>,
 }
 
-/// Ask, following redirects, up to the head of the final answer.
+/// Asks, following redirects, up to the head of the final answer.
 async fn open(
     net: &Net,
     url: &Url,
@@ -273,7 +273,7 @@ async fn open(
     }
 }
 
-/// Ask one server. The error says whether it befell a connection that had been used before.
+/// Asks one server. The error says whether it befell a connection that had been used before.
 async fn open_once(
     net: &Net,
     target: &Target,

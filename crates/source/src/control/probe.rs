@@ -42,7 +42,7 @@ pub struct ProbeReport {
     pub pipelines: Option<bool>,
 }
 
-/// Ask the replica at `url` for one byte, its head, and two bytes at once. What does not come
+/// Asks the replica at `url` for one byte, its head, and two bytes at once. What does not come
 /// within the time-out is an error, or, once the file is known, left out.
 ///
 /// # Errors
@@ -135,7 +135,7 @@ fn facts_by(answered: &Answered, answer: Answer) -> Result<Facts, LaneError> {
         .complete(&answered.head))
 }
 
-/// Ask for two bytes with two requests at once; whether both answers are right.
+/// Asks for two bytes with two requests at once; whether both answers are right.
 async fn two_at_once(exchange: &mut Exchange, target: &Target) -> Result<bool, LaneError> {
     let ranges = [Range::new(1, 2), Range::new(0, 1)];
     let mut requests = Vec::new();

@@ -38,7 +38,7 @@ pub struct Stored {
 }
 
 impl Upload {
-    /// Ask the server to take a file of `length_bytes` bytes with this digest at `url`. Redirects
+    /// Asks the server to take a file of `length_bytes` bytes with this digest at `url`. Redirects
     /// are followed, with the credentials of `url` alone.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Upload {
         }
     }
 
-    /// Send the next part; `false` if the server has said by now what becomes of it, so that
+    /// Sends the next part; `false` if the server has said by now what becomes of it, so that
     /// nothing more need be sent.
     ///
     /// # Errors

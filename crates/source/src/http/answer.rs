@@ -54,7 +54,7 @@ pub(crate) enum Teller {
     Relay,
 }
 
-/// Judge `head` as the answer to a GET for `asked` (an end of `u64::MAX` asks for everything
+/// Judges `head` as the answer to a GET for `asked` (an end of `u64::MAX` asks for everything
 /// from the start on). Interim answers are for whoever reads heads.
 pub(crate) fn judge(head: &Head, asked: Range, teller: Teller) -> Answer {
     match head.status {
@@ -85,7 +85,7 @@ pub(crate) fn judge(head: &Head, asked: Range, teller: Teller) -> Answer {
     }
 }
 
-/// Judge `head` as the answer to a GET that did not ask for a range: the whole file, or none of it.
+/// Judges `head` as the answer to a GET that did not ask for a range: the whole file, or none of it.
 pub(crate) fn judge_whole(head: &Head, teller: Teller) -> Answer {
     let all = Range::new(0, u64::MAX);
     let Some(text) = head.field("content-range").filter(|_| matches!(head.status, 200 | 203 | 206))

@@ -68,7 +68,7 @@ impl Body {
         self.is_done()
     }
 
-    /// How many of the next bytes of the stream are payload.
+    /// Returns how many of the next bytes of the stream are payload.
     pub fn payload(&self) -> u64 {
         match &self.state {
             State::Length(left) | State::Told(left) => *left,
@@ -100,7 +100,7 @@ impl Body {
         self.taken_bytes
     }
 
-    /// Whether only the end of the connection ends this body.
+    /// Returns whether only the end of the connection ends this body.
     pub fn ends_with_connection(&self) -> bool {
         self.state == State::UntilClose
     }
@@ -116,7 +116,7 @@ impl Body {
         }
     }
 
-    /// Consume framing at the start of `input`; returns how many bytes that were. Stops where
+    /// Consumes framing at the start of `input`; returns how many bytes that were. Stops where
     /// payload begins, the body ends or the input is used up.
     pub fn frame(&mut self, input: &[u8]) -> Result<usize, ChunkError> {
         match &mut self.state {
@@ -155,7 +155,7 @@ mod tests {
         Body::after(&Head::parse(head.as_bytes()).unwrap().unwrap().0).unwrap()
     }
 
-    /// Feed `input` and return the payload and how many bytes were used.
+    /// Feeds `input` and returns the payload and how many bytes were used.
     fn drive(body: &mut Body, input: &[u8]) -> (Vec<u8>, usize) {
         let (mut payload, mut at) = (Vec::new(), 0);
         while !body.is_done() && at < input.len() {

@@ -82,7 +82,7 @@ fn understand(bytes: &[u8], cuts: &[usize]) -> Understood {
     client.result
 }
 
-/// Understand `bytes` in pieces; the same must come of it as when they come at once.
+/// Understands `bytes` in pieces; the same must come of it as when they come at once.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn answers(bytes: &[u8]) {
     let (cuts, bytes) = bytes.split_at(bytes.len().min(8));

@@ -142,17 +142,17 @@ impl Head {
         Ok(Head { minor_version: 1, status, reason, fields, odd_line: None })
     }
 
-    /// The first line that is no header field and was passed over, shortened.
+    /// Returns the first line that is no header field and was passed over, shortened.
     pub fn odd_line(&self) -> Option<&str> {
         self.odd_line.as_deref()
     }
 
-    /// The first field of this (lower-case) name.
+    /// Returns the first field of this (lower-case) name.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// All fields of this (lower-case) name.
+    /// Returns all fields of this (lower-case) name.
     pub fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.fields.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
@@ -162,7 +162,7 @@ impl Head {
         self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The announced length of the body.
+    /// Returns the announced length of the body.
     pub fn content_length(&self) -> Result<Option<u64>, HeadError> {
         let mut length = None;
         for value in
@@ -215,7 +215,7 @@ impl Head {
     }
 }
 
-/// The lines behind the status line that are neither a field nor the continuation of one.
+/// Returns the lines behind the status line that are neither a field nor the continuation of one.
 fn odd_lines(head: &[u8]) -> impl Iterator<Item = String> {
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     let is_control = |&byte: &u8| byte < b' ' && byte != b'\t' || byte == 0x7f;
@@ -252,7 +252,7 @@ pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(40).filter(|character| !is_treacherous(*character)).collect()
 }
 
-/// The words of a relay or a depot, whole as far as they are some.
+/// Returns the words of a relay or a depot, whole as far as they are some.
 pub(crate) fn words(text: &str) -> String {
     let shown = text.trim().chars().filter(|&c| !is_treacherous(c));
     shown.take(WORDS_CHARS_MAX).collect()
@@ -317,7 +317,7 @@ fn asked_for(head: &Head) -> Option<String> {
     Some(format!("it asks for {words}{hint}"))
 }
 
-/// The scheme and the realm of the first challenge in a field (RFC 9110, section 11.6.1).
+/// Returns the scheme and the realm of the first challenge in a field (RFC 9110, section 11.6.1).
 fn challenge(value: &str) -> Option<(&str, Option<&str>)> {
     let scheme = trim_blanks(value).split([' ', '\t', ',']).next()?;
     let realm = value.split_once("realm=\"").and_then(|(_, rest)| rest.split_once('"'));
@@ -327,7 +327,7 @@ fn challenge(value: &str) -> Option<(&str, Option<&str>)> {
 /// More challenges of one refusal are not told.
 const CHALLENGES_TOLD: usize = 3;
 
-/// What a challenge says in words for people.
+/// Returns what a challenge says in words for people.
 fn described(challenge: &str) -> Option<&str> {
     let (_, text) = challenge.split_once("error_description=\"")?;
     text.split_once('"').map(|(text, _)| text)

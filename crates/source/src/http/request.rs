@@ -23,7 +23,7 @@ pub(crate) fn shared_part(url: &Url, absolute: bool, fields: &[(&str, &str)]) ->
     text
 }
 
-/// Append one request for `range` to `out`; `extra` holds further complete header lines.
+/// Appends one request for `range` to `out`; `extra` holds further complete header lines.
 pub(crate) fn append(out: &mut Vec<u8>, shared: &str, range: Range, extra: &[&str]) {
     out.extend_from_slice(shared.as_bytes());
     out.extend_from_slice(range_line(range).as_bytes());
@@ -31,7 +31,7 @@ pub(crate) fn append(out: &mut Vec<u8>, shared: &str, range: Range, extra: &[&st
     out.extend_from_slice(b"\r\n");
 }
 
-/// Append one request for the whole file, without a word of ranges.
+/// Appends one request for the whole file, without a word of ranges.
 pub(crate) fn append_whole(out: &mut Vec<u8>, shared: &str, extra: &[&str]) {
     out.extend_from_slice(shared.as_bytes());
     extra.iter().for_each(|lines| out.extend_from_slice(lines.as_bytes()));

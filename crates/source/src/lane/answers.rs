@@ -167,7 +167,7 @@ impl OwnLane {
         self.learn(Facts { size_bytes: Some(size_bytes), ranges, ..brief }, head).map(|_| ())
     }
 
-    /// Hold the facts against what is known and report them if they are news.
+    /// Holds the facts against what is known and reports them if they are news.
     fn learn(&mut self, facts: Facts, head: &Head) -> Result<Learnt, LaneError> {
         let learnt = self.source.learn(&facts)?;
         if learnt == Learnt::News {
@@ -257,13 +257,13 @@ impl OwnLane {
         {
             presence.is_put_off(refusal.retry_after);
         }
-        let is_sealed_for_another =
+        let is_encrypted_for_another =
             matches!(error, LaneError::Relay { fault: Some(ProxyFault::OtherKey), .. });
-        if is_sealed_for_another
+        if is_encrypted_for_another
             && let Some(target) = &sent_to
-            && !std::mem::replace(&mut front.sealed_anew, true)
+            && !std::mem::replace(&mut front.encrypted_anew, true)
         {
-            return Some(Next::SealAnew(Arc::clone(target), error));
+            return Some(Next::EncryptAnew(Arc::clone(target), error));
         }
         let error = match sent_to {
             Some(target) => {
@@ -274,7 +274,7 @@ impl OwnLane {
         self.fail(lane_conn, error)
     }
 
-    /// Ask the front ask again at `target`, over this connection if it leads there.
+    /// Asks the front ask again at `target`, over this connection if it leads there.
     fn go_to(
         &mut self,
         lane_conn: &mut LaneConn,
@@ -289,7 +289,7 @@ impl OwnLane {
         Some(Next::Reconnect)
     }
 
-    /// Report the front ask as failed and get rid of its body.
+    /// Reports the front ask as failed and gets rid of its body.
     fn fail(&mut self, lane_conn: &mut LaneConn, error: LaneError) -> Option<Next> {
         let front = self.asks.front()?;
         self.out.flush(front);
@@ -300,7 +300,7 @@ impl OwnLane {
         self.pass(lane_conn, Kind::Settled)
     }
 
-    /// Report the front ask as done.
+    /// Reports the front ask as done.
     fn settle_done(&mut self) {
         if let Some(front) = self.asks.front() {
             self.out.flush(front);
@@ -311,7 +311,7 @@ impl OwnLane {
         }
     }
 
-    /// Let a body pass that nobody wants, if that is cheaper than a new connection.
+    /// Lets a body pass that nobody wants, if that is cheaper than a new connection.
     fn pass(&mut self, lane_conn: &mut LaneConn, kind: Kind) -> Option<Next> {
         if !is_short(lane_conn.http.body()) {
             lane_conn.http.reusable = false;
@@ -519,12 +519,12 @@ impl OwnLane {
     }
 }
 
-/// The size of the file that `Content-Range` tells, whatever else is wrong with it.
+/// Returns the size of the file that `Content-Range` tells, whatever else is wrong with it.
 fn told_size(head: &Head) -> Option<u64> {
     content_range::parse(head.field("content-range")?).ok()?.size_bytes
 }
 
-/// Whether letting the body pass is cheaper than a new connection. Chunked bodies are tried.
+/// Returns whether letting the body pass is cheaper than a new connection. Chunked bodies are tried.
 fn is_short(body: &Body) -> bool {
     !body.ends_with_connection()
         && body.remaining().is_none_or(|bytes| bytes <= SETTLED_LIMIT_BYTES)

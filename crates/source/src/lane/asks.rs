@@ -38,8 +38,8 @@ pub(crate) struct Ask {
     pub went_back: bool,
     /// It was asked for without a range: only the whole file answers it.
     pub whole: bool,
-    /// A relay could not open what the request showed, which was sealed anew since.
-    pub sealed_anew: bool,
+    /// A relay could not open what the request showed, which was encrypted anew since.
+    pub encrypted_anew: bool,
 }
 
 impl Ask {
@@ -56,17 +56,17 @@ impl Ask {
             visited: Vec::new(),
             went_back: false,
             whole: false,
-            sealed_anew: false,
+            encrypted_anew: false,
         }
     }
 
-    /// How many of `limit_bytes` bytes are wanted of it from here on.
+    /// Returns how many of `limit_bytes` bytes are wanted of it from here on.
     pub fn left_bytes(&self, limit_bytes: u64) -> usize {
         let left = self.end.saturating_sub(self.position).min(limit_bytes);
         usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// Whether everything wanted of it is delivered.
+    /// Returns whether everything wanted of it is delivered.
     pub fn is_complete(&self) -> bool {
         self.position >= self.end
     }
@@ -111,12 +111,12 @@ impl Asks {
         self.queue.front_mut()
     }
 
-    /// The next ask that was not sent.
+    /// Returns the next ask that was not sent.
     pub fn next_waiting(&mut self) -> Option<&mut Ask> {
         self.queue.get_mut(self.sent)
     }
 
-    /// Take the next waiting ask out of the line.
+    /// Takes the next waiting ask out of the line.
     pub fn remove_waiting(&mut self) -> Option<Ask> {
         self.queue.remove(self.sent)
     }
@@ -146,7 +146,7 @@ impl Asks {
         self.queue.pop_front()
     }
 
-    /// Put the front ask, whose answer has passed, at the front of those that wait.
+    /// Puts the front ask, whose answer has passed, at the front of those that wait.
     pub fn ask_again(&mut self) {
         if self.sent > 0
             && let Some(ask) = self.queue.pop_front()
@@ -163,13 +163,13 @@ impl Asks {
         self.queue.retain(|ask| !ask.reported || Some(ask.swath) == front);
     }
 
-    /// Forget that anything was sent: the connection is gone or another one is needed.
+    /// Forgets that anything was sent: the connection is gone or another one is needed.
     pub fn unsend(&mut self) {
         self.sent = 0;
         self.queue.retain(|ask| !ask.reported);
     }
 
-    /// End `swath` at `end`.
+    /// Ends `swath` at `end`.
     pub fn trim(&mut self, swath: SwathId, end: u64, then: AfterTrim) -> Trimmed {
         let Some(at) = self.queue.iter().position(|ask| ask.swath == swath && !ask.reported) else {
             return Trimmed::Unknown;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::event::{LaneEvent, LaneEventKind};
 use super::{Ask, Meter};
-use crate::sealed::{GroupHash, Place, SealedLength, UNIT_BYTES};
+use crate::sealed::{GroupHash, SealedLength, SealedPosition, UNIT_BYTES};
 
 /// The outgoing side of a lane.
 pub(crate) struct Delivery {
@@ -72,17 +72,17 @@ impl Delivery {
         }
     }
 
-    /// Report something; whether anybody still listens is not the lane's business.
+    /// Reports something; whether anybody still listens is not the lane's business.
     pub fn send(&self, kind: LaneEventKind) {
         let _ = self.events.send(LaneEvent { lane: self.lane, kind });
     }
 
-    /// Whether a buffer is at hand.
+    /// Returns whether a buffer is at hand.
     pub fn has_buffer(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Whether only whole groups can be handed over.
+    /// Returns whether only whole groups can be handed over.
     pub fn is_sealed(&self) -> bool {
         self.sealed.is_some()
     }
@@ -92,13 +92,13 @@ impl Delivery {
         self.held_since.elapsed()
     }
 
-    /// A buffer for `ask`, if one is free.
+    /// Returns a buffer for `ask`, if one is free.
     pub fn try_take(&self, ask: Option<&Ask>) -> Option<Buffer> {
         let left = ask.map_or(0, |ask| ask.end.saturating_sub(ask.position));
         self.pool.try_take_for(self.want_bytes.min(usize::try_from(left).unwrap_or(usize::MAX)))
     }
 
-    /// Take this empty buffer into use.
+    /// Takes this empty buffer into use.
     pub fn supply(&mut self, buffer: Buffer) {
         self.held = Some(buffer);
         self.held_since = Instant::now();
@@ -112,10 +112,10 @@ impl Delivery {
         let (position, data_bytes) = match &mut self.sealed {
             None => (ask.position, u64::MAX),
             Some(group_hashes) => match group_hashes.length.place(ask.position) {
-                Place::Data { left_bytes } => {
+                SealedPosition::Data { left_bytes } => {
                     (group_hashes.length.to_plain(ask.position), left_bytes)
                 }
-                Place::GroupHash { at } => {
+                SealedPosition::GroupHash { at } => {
                     let bytes = (group_hashes.arriving.len() - at).min(limit_bytes);
                     return &mut group_hashes.arriving[at..at + bytes];
                 }
@@ -145,12 +145,14 @@ impl Delivery {
                 ask.position >= self.cut
             }
             Some(group_hashes) => match group_hashes.length.place(at) {
-                Place::Data { .. } => {
+                SealedPosition::Data { .. } => {
                     self.advance(bytes);
                     return;
                 }
-                Place::GroupHash { at } if at + bytes < group_hashes.arriving.len() => return,
-                Place::GroupHash { .. } => {
+                SealedPosition::GroupHash { at } if at + bytes < group_hashes.arriving.len() => {
+                    return;
+                }
+                SealedPosition::GroupHash { .. } => {
                     group_hashes.complete.push(std::mem::take(&mut group_hashes.arriving));
                     group_hashes.length.to_plain(ask.position) >= self.cut
                 }
@@ -166,7 +168,7 @@ impl Delivery {
         }
     }
 
-    /// Hand over what is there, cut to the (perhaps trimmed) end of `ask`. Of a sealed file a
+    /// Hands over what is there, cut to the (perhaps trimmed) end of `ask`. Of a sealed file a
     /// group whose group hash is not here yet is given up; `ask` goes back to its beginning.
     pub fn flush(&mut self, ask: &mut Ask) {
         let Some(mut buffer) = self.held.take() else { return };
@@ -201,12 +203,12 @@ impl Delivery {
         }
     }
 
-    /// Give an empty or unwanted buffer back.
+    /// Gives an empty or unwanted buffer back.
     pub fn release(&mut self) {
         self.held = None;
     }
 
-    /// Report `swath` as done.
+    /// Reports `swath` as done.
     pub fn done(&self, swath: SwathId) {
         self.send(LaneEventKind::Done { swath });
     }

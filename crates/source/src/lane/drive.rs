@@ -114,7 +114,7 @@ impl OwnLane {
         }
     }
 
-    /// Queue every request that may leave now. `Some` if this connection takes no more.
+    /// Queues every request that may leave now. `Some` if this connection takes no more.
     fn send(&mut self, lane_conn: &mut LaneConn) -> Option<Next> {
         if let Some(passing) = &lane_conn.passing
             && passing.kind == Kind::Stream
@@ -233,7 +233,7 @@ impl OwnLane {
         Turn::Deliver(payload.min(announced).min(front.end - passing.at))
     }
 
-    /// Move payload into the front ask's buffer.
+    /// Moves payload into the front ask's buffer.
     async fn deliver(
         &mut self,
         lane_conn: &mut LaneConn,
@@ -286,7 +286,7 @@ impl OwnLane {
         }
     }
 
-    /// Take a buffer, or a place in the line for one.
+    /// Takes a buffer, or a place in the line for one.
     fn want_buffer(&mut self, place: &mut Option<Take>) {
         match self.out.try_take(self.asks.front().map(|front| &*front)) {
             Some(buffer) => self.out.supply(buffer),
@@ -304,7 +304,7 @@ impl OwnLane {
         }
     }
 
-    /// Throw payload away.
+    /// Throws payload away.
     async fn skip(&mut self, lane_conn: &mut LaneConn, bytes: u64) -> Option<Next> {
         let bytes = match self.allowed(bytes) {
             Ok(bytes) => bytes,
@@ -339,7 +339,7 @@ impl OwnLane {
         self.woken(lane_conn, wake)
     }
 
-    /// Wait for something of our own: no silence of the source, and no pause of the sender.
+    /// Waits for something of our own: no silence of the source, and no pause of the sender.
     async fn wait_for_us(&mut self, lane_conn: &mut LaneConn, want: Want<'_>) -> Wake {
         self.out.meter.count_hold();
         let wake = lane_conn.wait(&mut self.orders, &mut self.out, want).await;

@@ -13,8 +13,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Command;
 use super::asks::Ask;
-use super::behind::Behind;
 use super::delivery::Delivery;
+use super::out_of_order::OutOfOrder;
 use super::window::Window;
 use crate::host_table::Presence;
 use crate::net::{Conn, Http1Conn};
@@ -35,7 +35,7 @@ pub(super) struct LaneConn {
     /// When this lane got the connection.
     pub begun: Instant,
     pub last_progress: Instant,
-    behind: Behind,
+    out_of_order: OutOfOrder,
     pub window: Window,
     /// Bytes come fast; what came since when.
     fast: bool,
@@ -106,7 +106,7 @@ impl LaneConn {
     pub fn new(conn: Conn) -> LaneConn {
         let now = Instant::now();
         LaneConn {
-            behind: Behind::new(&conn, now),
+            out_of_order: OutOfOrder::new(&conn, now),
             window: Window::default(),
             http: Http1Conn::new(conn),
             write_broken: false,
@@ -124,7 +124,7 @@ impl LaneConn {
         }
     }
 
-    /// Send what is queued and wait for an order, for what is wanted, or for time to pass.
+    /// Sends what is queued and waits for an order, for what is wanted, or for time to pass.
     pub async fn wait(
         &mut self,
         orders: &mut UnboundedReceiver<Command>,
@@ -136,7 +136,7 @@ impl LaneConn {
             Want::Until(due) => self.timer.as_mut().reset(due.min(Instant::now() + TICK)),
             Want::Payload(_, coming) | Want::Skip(coming) | Want::Input(coming) => {
                 self.set_low_water(coming);
-                listens = self.behind.knows();
+                listens = self.out_of_order.knows();
             }
             Want::Rest => self.set_low_water(0),
             Want::Buffer(_) | Want::Nothing => {}
@@ -145,8 +145,8 @@ impl LaneConn {
         if self.fast && self.timer.deadline() > self.last_progress + FAST_TICK {
             self.timer.as_mut().reset(self.last_progress + FAST_TICK);
         }
-        if listens && self.timer.deadline() > self.behind.due(self.last_progress) {
-            self.timer.as_mut().reset(self.behind.due(self.last_progress));
+        if listens && self.timer.deadline() > self.out_of_order.due(self.last_progress) {
+            self.timer.as_mut().reset(self.out_of_order.due(self.last_progress));
         }
         poll_fn(|cx| {
             if let Poll::Ready(order) = orders.poll_recv(cx) {
@@ -158,9 +158,9 @@ impl LaneConn {
             }
             if self.timer.as_mut().poll(cx).is_ready() {
                 let now = Instant::now();
-                if listens && now >= self.behind.due(self.last_progress) {
-                    self.behind.look(self.http.conn(), now);
-                    out.meter.note_behind(self.behind.bytes());
+                if listens && now >= self.out_of_order.due(self.last_progress) {
+                    self.out_of_order.look(self.http.conn(), now);
+                    out.meter.note_out_of_order(self.out_of_order.bytes());
                 }
                 if self.fast && now.duration_since(self.last_progress) < SLOW_GAP {
                     self.timer.as_mut().reset(now + FAST_TICK);
@@ -254,8 +254,8 @@ impl LaneConn {
                 if paused > PAUSE {
                     out.meter.count_pause(paused);
                 }
-                self.behind.read(self.http.conn(), self.last_progress);
-                out.meter.note_behind(self.behind.bytes());
+                self.out_of_order.read(self.http.conn(), self.last_progress);
+                out.meter.note_out_of_order(self.out_of_order.bytes());
             }
             Wake::Read(result)
         })

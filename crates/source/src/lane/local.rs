@@ -32,7 +32,7 @@ pub(crate) fn open<R: ReadAt>(
     Box::new(LaneHandle { id: lane, commands, meter })
 }
 
-/// A small part of it, whole, with what is known of it.
+/// Returns a small part of it, whole, with what is known of it.
 pub(crate) async fn part<R: ReadAt>(from: &R, range: Range) -> Result<(Facts, Vec<u8>), LaneError> {
     from.connect().await?;
     let facts = from.facts().await?;
@@ -103,6 +103,8 @@ enum End {
 impl<R: ReadAt> LocalLane<R> {
     async fn run(mut self) {
         let error = self.live().await;
+        // Whoever hears that it has ended can order nothing more.
+        self.orders.close();
         let unfinished = self.asks.unfinished();
         self.out.send(LaneEventKind::Closed { error, unfinished });
     }
@@ -145,7 +147,7 @@ impl<R: ReadAt> LocalLane<R> {
         }
     }
 
-    /// Deliver the front swath.
+    /// Delivers the front swath.
     async fn deliver(&mut self) -> End {
         let from = Arc::clone(&self.from);
         self.asks.begin_front();
@@ -233,14 +235,14 @@ impl<R: ReadAt> LocalLane<R> {
         }
     }
 
-    /// Hand over what there is of the front swath.
+    /// Hands over what there is of the front swath.
     fn flush(&mut self) {
         if let Some(ask) = self.asks.front() {
             self.out.flush(ask);
         }
     }
 
-    /// Obey what was ordered meanwhile; what the swath at the front comes to by that, if it ends.
+    /// Obeys what was ordered meanwhile; what the swath at the front comes to by that, if it ends.
     fn hear(&mut self) -> Option<End> {
         while let Ok(order) = self.orders.try_recv() {
             if self.obey(order) {
@@ -259,7 +261,7 @@ impl<R: ReadAt> LocalLane<R> {
         })
     }
 
-    /// Whether the order ends the lane.
+    /// Returns whether the order ends the lane.
     fn obey(&mut self, order: Command) -> bool {
         match order {
             Command::Fetch { swath, range: Range { start, end } } => {
@@ -281,7 +283,7 @@ impl<R: ReadAt> LocalLane<R> {
         }
     }
 
-    /// Hold what is there against what is expected, and tell it if it is news.
+    /// Holds what is there against what is expected, and tells it if it is news.
     fn look(&mut self, facts: Facts) -> Result<Facts, LaneError> {
         self.expected.check(&facts)?;
         match &self.told {
@@ -298,7 +300,7 @@ impl<R: ReadAt> LocalLane<R> {
     }
 }
 
-/// What an error of something that is read at an offset means for the lane.
+/// Returns what an error of something that is read at an offset means for the lane.
 fn ended_by(error: LaneError) -> End {
     match error.class() {
         Class::Transient => End::Closed(Some(error)),
@@ -306,7 +308,7 @@ fn ended_by(error: LaneError) -> End {
     }
 }
 
-/// What tells one state of it from another.
+/// Returns what tells one state of it from another.
 fn version(facts: &Facts) -> String {
     facts.etag.clone().or_else(|| facts.last_modified.clone()).unwrap_or_default()
 }

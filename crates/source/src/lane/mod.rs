@@ -7,12 +7,12 @@
 
 mod answers;
 mod asks;
-mod behind;
 mod delivery;
 mod drive;
 mod event;
 mod lane_conn;
 pub(crate) mod local;
+mod out_of_order;
 mod own;
 mod window;
 
@@ -42,9 +42,9 @@ pub enum AfterTrim {
 /// The handle of a lane whose task it sends orders to.
 #[derive(Debug)]
 pub(crate) struct LaneHandle {
-    id: LaneId,
-    commands: UnboundedSender<Command>,
-    meter: Arc<Meter>,
+    pub id: LaneId,
+    pub commands: UnboundedSender<Command>,
+    pub meter: Arc<Meter>,
 }
 
 /// An order to a lane's task.
@@ -64,7 +64,7 @@ pub struct Meter {
     requests: AtomicU64,
     rtt_us: AtomicU64,
     pauses_us: AtomicU64,
-    behind_bytes: AtomicU64,
+    out_of_order_bytes: AtomicU64,
     /// Grows when a hold begins and when it ends.
     holds: AtomicU64,
 }
@@ -142,10 +142,10 @@ impl Meter {
         Duration::from_micros(self.pauses_us.load(Ordering::Relaxed))
     }
 
-    /// How much of what was sent is here and cannot be read yet, because something before it was
+    /// Returns how much of what was sent is here and cannot be read yet, because something before it was
     /// lost and is on its way again. An estimate.
-    pub fn behind_bytes(&self) -> u64 {
-        self.behind_bytes.load(Ordering::Relaxed)
+    pub fn out_of_order_bytes(&self) -> u64 {
+        self.out_of_order_bytes.load(Ordering::Relaxed)
     }
 
     /// How often we began, and ceased, to hold the lane up ourselves although data of it may be
@@ -155,8 +155,8 @@ impl Meter {
         self.holds.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn note_behind(&self, bytes: u64) {
-        self.behind_bytes.store(bytes, Ordering::Relaxed);
+    pub(crate) fn note_out_of_order(&self, bytes: u64) {
+        self.out_of_order_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn count_hold(&self) {

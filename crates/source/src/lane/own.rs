@@ -47,9 +47,9 @@ pub(super) struct OwnLane {
 pub(super) enum Next {
     /// Go on over another connection to [`OwnLane::target`].
     Reconnect,
-    /// The same, once what this target showed relays is sealed anew; if it cannot be, the lane ends with
+    /// The same, once what this target showed relays is encrypted anew; if it cannot be, the lane ends with
     /// this error.
-    SealAnew(Arc<Target>, LaneError),
+    EncryptAnew(Arc<Target>, LaneError),
     /// The lane is over.
     End(Option<LaneError>),
 }
@@ -72,7 +72,7 @@ impl OwnLane {
         }
     }
 
-    /// Live until closed, by whomever.
+    /// Lives until closed, by whomever.
     pub async fn run(mut self) {
         let error = loop {
             let (conn, presence) = match self.connect().await {
@@ -87,7 +87,7 @@ impl OwnLane {
                     break Some(error);
                 }
             };
-            self.out.meter.note_behind(0);
+            self.out.meter.note_out_of_order(0);
             let mut lane_conn = LaneConn::new(conn);
             lane_conn.presence = presence;
             match self.drive(&mut lane_conn).await {
@@ -95,10 +95,10 @@ impl OwnLane {
                     self.hand_over();
                     self.asks.unsend();
                 }
-                Next::SealAnew(refused, error) => {
+                Next::EncryptAnew(refused, error) => {
                     self.hand_over();
                     self.asks.unsend();
-                    if !self.seal_anew(&refused).await {
+                    if !self.encrypt_anew(&refused).await {
                         break Some(error).filter(|_| !self.is_over());
                     }
                     self.target = self.source.target();
@@ -169,11 +169,11 @@ impl OwnLane {
         Ok(Some((conn, presence)))
     }
 
-    /// Ask relays for the keys that they have now, while orders are obeyed; `false` if what `refused`
+    /// Asks relays for the keys that they have now, while orders are obeyed; `false` if what `refused`
     /// shows them is for these, or if the lane is to close.
-    async fn seal_anew(&mut self, refused: &Target) -> bool {
+    async fn encrypt_anew(&mut self, refused: &Target) -> bool {
         let source = Arc::clone(&self.source);
-        let mut sealing = std::pin::pin!(source.seal_anew(refused));
+        let mut encrypting = std::pin::pin!(source.encrypt_anew(refused));
         loop {
             tokio::select! {
                 biased;
@@ -183,12 +183,12 @@ impl OwnLane {
                         return false;
                     }
                 }
-                is_new = &mut sealing => return is_new,
+                is_new = &mut encrypting => return is_new,
             }
         }
     }
 
-    /// Carry out an order; `None` is the handle's end.
+    /// Carries out an order; `None` is the handle's end.
     pub fn obey(&mut self, order: Option<Command>) {
         match order {
             None | Some(Command::Close) => self.closing = true,
@@ -199,7 +199,7 @@ impl OwnLane {
         }
     }
 
-    /// Whether nothing more is wanted of this lane.
+    /// Returns whether nothing more is wanted of this lane.
     pub fn is_over(&self) -> bool {
         self.closing || (self.dropping && self.asks.is_empty())
     }
@@ -218,7 +218,7 @@ impl OwnLane {
         self.out.done(swath);
     }
 
-    /// Deliver what is held of the front ask.
+    /// Delivers what is held of the front ask.
     pub fn hand_over(&mut self) {
         match self.asks.front() {
             Some(front) => self.out.flush(front),
@@ -226,7 +226,7 @@ impl OwnLane {
         }
     }
 
-    /// Keep the connection for another lane if nothing is under way on it.
+    /// Keeps the connection for another lane if nothing is under way on it.
     fn put_aside(&mut self, mut lane_conn: LaneConn) {
         lane_conn.window.keep(lane_conn.http.conn(), None);
         let clean = !lane_conn.write_broken && self.asks.sent() == 0 && lane_conn.passing.is_none();

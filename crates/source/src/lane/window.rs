@@ -16,7 +16,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// See to it that the window of `conn` is as wanted; called whenever something may have come.
+    /// Sees to it that the window of `conn` is as wanted; called whenever something may have come.
     pub fn keep(&mut self, conn: &Conn, wanted_bytes: Option<u64>) {
         let Some(transport) = conn.transport() else { return };
         match (wanted_bytes, self.told) {

@@ -53,14 +53,14 @@ impl Surroundings {
         }
     }
 
-    /// Whether something from the network may lead us to `address`.
+    /// Returns whether something from the network may lead us to `address`.
     pub fn permits(&self, address: IpAddr) -> bool {
         let class = class(address) as u8;
         class == 0 || self.allowed.load(Ordering::Relaxed) & class != 0
     }
 }
 
-/// Whether an address is one that everybody can reach, and no machine of ours alone.
+/// Returns whether an address is one that everybody can reach, and no machine of ours alone.
 pub(super) fn is_public(address: IpAddr) -> bool {
     class(address) == Class::Public
 }

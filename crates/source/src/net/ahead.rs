@@ -34,7 +34,7 @@ impl Ahead {
         self.by_origin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait until something has become of a connection that is being opened; false at once if there
+    /// Waits until something has become of a connection that is being opened; false at once if there
     /// is none for us.
     pub async fn wait(&self, origin: &Origin) -> bool {
         let changed = self.changed.notified();
@@ -82,7 +82,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Net {
-    /// Open connections to where `url` leads; lanes take them as they would idle ones. First one,
+    /// Opens connections to where `url` leads; lanes take them as they would idle ones. First one,
     /// and once its round-trip time is known as many in all as `wanted` says. One that cannot be
     /// opened is no error here: whoever needs it finds out.
     pub fn prepare(

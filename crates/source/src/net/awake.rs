@@ -29,7 +29,7 @@ impl Awake {
         Awake(Mutex::new(State { looked_at: now, since: now }))
     }
 
-    /// Look around: since when we have been awake.
+    /// Looks around: since when we have been awake.
     pub fn since(&self) -> Instant {
         self.look(Instant::now())
     }
@@ -48,12 +48,12 @@ impl Awake {
         heard_at.max(self.since()).elapsed()
     }
 
-    /// What comes within `limit`. After sleep it has that long once more.
+    /// Returns what comes within `limit`. After sleep it has that long once more.
     pub async fn within<T>(&self, limit: Duration, coming: impl Future<Output = T>) -> Option<T> {
         self.until(Instant::now() + limit, limit, coming).await
     }
 
-    /// What comes until then, or after sleep within `limit`.
+    /// Returns what comes until then, or after sleep within `limit`.
     pub async fn until<T>(
         &self,
         due: Instant,

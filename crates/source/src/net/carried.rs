@@ -4,7 +4,7 @@
 //! those before it hear neither that nor where it goes on.
 //!
 //! With a relay behind the first that speaks no TLS, the one before it reads along. What opens such a
-//! one is sealed for it (`swath-pass`), or not shown.
+//! one is encrypted for it (`swath-pass`), or not shown.
 
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use crate::upstream::Upstream;
 use swath_transport::encrypted;
 
 impl Net {
-    /// A new connection to `origin` by way of relays, the nearest first. Its round trip is that to the
+    /// Returns a new connection to `origin` by way of relays, the nearest first. Its round trip is that to the
     /// origin.
     pub(super) async fn connect_carried(
         &self,
@@ -78,7 +78,7 @@ impl Net {
         Ok(conn)
     }
 
-    /// What is spoken in a tunnel with its other end.
+    /// Returns what is spoken in a tunnel with its other end.
     async fn in_tunnel(
         &self,
         tunnel: Tunnel,
@@ -102,7 +102,7 @@ impl Net {
         }
     }
 
-    /// Ask the relay at the other end of `conn` for a tunnel to `end`.
+    /// Asks the relay at the other end of `conn` for a tunnel to `end`.
     async fn tunnel(
         &self,
         conn: Conn,
@@ -118,8 +118,8 @@ impl Net {
                 let shown = authorization.expose();
                 request.push_str(&format!("Proxy-Authorization: {shown}\r\n"));
             }
-        } else if let Some(sealed) = self.sealed_pass(url, Pass::Tunnel(&end.to_string())) {
-            request.push_str(&format!("swath-pass: {sealed}\r\n"));
+        } else if let Some(encrypted) = self.encrypted_pass(url, Pass::Tunnel(&end.to_string())) {
+            request.push_str(&format!("swath-pass: {encrypted}\r\n"));
         }
         request.push_str("\r\n");
         upstream.send(request.as_bytes());

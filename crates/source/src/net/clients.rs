@@ -30,7 +30,7 @@ struct Kind {
 pub(super) struct Clients(Mutex<HashMap<Kind, reqwest::Client>>);
 
 impl Net {
-    /// The client for requests to a host of this trust, perhaps through a proxy.
+    /// Returns the client for requests to a host of this trust, perhaps through a proxy.
     pub(super) fn client(
         &self,
         origin: &Origin,
@@ -52,7 +52,7 @@ impl Net {
         Ok(client)
     }
 
-    /// Whether the server at `url` chooses HTTP/2 when it may.
+    /// Returns whether the server at `url` chooses HTTP/2 when it may.
     pub(crate) async fn speaks_http2(&self, url: &url::Url, trust: Trust) -> bool {
         let Some(origin) = Origin::of(url) else { return false };
         let Ok(client) = self.client(&origin, trust) else { return false };

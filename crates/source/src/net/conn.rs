@@ -100,12 +100,12 @@ impl Conn {
         }
     }
 
-    /// Whether the library speaks for us.
+    /// Returns whether the library speaks for us.
     pub fn is_by_library(&self) -> bool {
         matches!(self.carrier, Carrier::Library(_))
     }
 
-    /// The stream of bytes, to read and write.
+    /// Returns the stream of bytes, to read and write.
     fn stream(&mut self) -> io::Result<Pin<&mut Box<dyn Transport>>> {
         match &mut self.carrier {
             Carrier::Transport(transport) => Ok(Pin::new(transport)),
@@ -122,7 +122,7 @@ impl Conn {
         self.plain_socket().is_some()
     }
 
-    /// Whether it ended in a way that anybody between us and the server can bring about.
+    /// Returns whether it ended in a way that anybody between us and the server can bring about.
     pub fn was_cut(&self) -> bool {
         self.cut
     }

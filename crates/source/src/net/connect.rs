@@ -85,7 +85,7 @@ impl Net {
         }
     }
 
-    /// A new connection. Its round-trip time is `told` as soon as it is known, which is before
+    /// Returns a new connection. Its round-trip time is `told` as soon as it is known, which is before
     /// encryption is agreed upon.
     pub(super) async fn connect_new(
         &self,
@@ -138,7 +138,7 @@ impl Net {
         }
     }
 
-    /// What judges the certificate of `origin`.
+    /// Returns what judges the certificate of `origin`.
     pub(super) fn tls(&self, origin: &Origin) -> Result<TlsConnector, LaneError> {
         let failed = |error: NetError| LaneError::Tls {
             host: origin.to_string(),
@@ -188,7 +188,7 @@ impl Net {
         first_to_answer(&addresses, port).await.map_err(|error| refused(error.to_string()))
     }
 
-    /// The addresses of `origin` that may be contacted.
+    /// Returns the addresses of `origin` that may be contacted.
     async fn addresses(&self, origin: &Origin, trust: Trust) -> Result<Vec<IpAddr>, LaneError> {
         let addresses = match &origin.host {
             Host::Ipv4(address) => vec![IpAddr::V4(*address)],
@@ -204,8 +204,8 @@ impl Net {
         self.permitted(&origin.host, addresses, Some(origin.port), trust)
     }
 
-    /// A proxy resolves names out of our sight, but where the address itself says where it leads
-    /// it is judged all the same.
+    /// Checks an address that a proxy is asked for. A proxy resolves names out of our sight, but an address
+    /// that says itself where it leads is judged all the same.
     fn permitted_by_name(&self, origin: &Origin, trust: Trust) -> Result<(), LaneError> {
         let address = match &origin.host {
             Host::Ipv4(address) => IpAddr::V4(*address),
@@ -216,7 +216,7 @@ impl Net {
         self.permitted(&origin.host, vec![address], Some(origin.port), trust).map(drop)
     }
 
-    /// Those of the `addresses` of a host that something of this trust may lead us to, on this port if
+    /// Returns those of the `addresses` of a host that something of this trust may lead us to, on this port if
     /// that is known.
     pub(super) fn permitted(
         &self,
@@ -254,7 +254,7 @@ impl Net {
         }
     }
 
-    /// What every request to a proxy for plain `origin` says besides.
+    /// Returns what every request to a proxy for plain `origin` says besides.
     pub(crate) fn proxy_authorization(&self, origin: &Origin) -> Option<super::Secret> {
         self.shared.options.proxy(origin).and_then(from_url)
     }
@@ -277,7 +277,7 @@ impl Net {
         }
     }
 
-    /// Whether requests to `origin` are sent to a proxy rather than through one.
+    /// Returns whether requests to `origin` are sent to a proxy rather than through one.
     pub(crate) fn asks_proxy(&self, origin: &Origin) -> bool {
         let proxy = self.shared.options.proxy(origin);
         !origin.tls
@@ -298,7 +298,7 @@ fn is_localhost(name: &str) -> bool {
 /// As curl has it.
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
-/// The name that the certificate of `origin` is to be for.
+/// Returns the name that the certificate of `origin` is to be for.
 pub(super) fn named_in_tls(origin: &Origin) -> Result<ServerName<'static>, LaneError> {
     Ok(match &origin.host {
         Host::Domain(name) => {
@@ -315,7 +315,7 @@ pub(super) fn named_in_tls(origin: &Origin) -> Result<ServerName<'static>, LaneE
     })
 }
 
-/// Why no encryption was agreed upon with `origin`. That the connection broke or was closed meanwhile,
+/// Returns why no encryption was agreed upon with `origin`. That the connection broke or was closed meanwhile,
 /// as it is where either side was asleep or ended, says nothing of how it would go the next time.
 pub(super) fn handshake_failed(origin: &Origin, error: &std::io::Error) -> LaneError {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
@@ -330,7 +330,7 @@ pub(super) fn handshake_failed(origin: &Origin, error: &std::io::Error) -> LaneE
     LaneError::Connect { host: origin.to_string(), timed_out: false, reason }
 }
 
-/// Why an open connection with `origin` broke.
+/// Returns why an open connection with `origin` broke.
 pub(crate) fn broke(origin: &Origin, error: &std::io::Error) -> LaneError {
     match tls::wants_ours(error) {
         true => tls_failed(origin, error),
@@ -344,13 +344,13 @@ pub(super) fn tls_failed(origin: &Origin, error: &(dyn std::error::Error + 'stat
     LaneError::Tls { host, fault, reason }
 }
 
-/// Whether the server refused because it speaks no HTTP/1.1.
+/// Returns whether the server refused because it speaks no HTTP/1.1.
 fn speaks_other_http(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)))
 }
 
-/// The resolver's error without its technical prefix.
+/// Returns the resolver's error without its technical prefix.
 fn plain_words(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.rsplit(": ").next().unwrap_or(&text).to_owned()

@@ -20,12 +20,12 @@ use crate::target::Origin;
 pub struct Secret(String);
 
 impl Secret {
-    /// Wrap a secret, white space around it stripped.
+    /// Wraps a secret, white space around it stripped.
     pub fn new(text: &str) -> Secret {
         Secret(text.trim().to_owned())
     }
 
-    /// The secret itself, for sending.
+    /// Returns the secret itself, for sending.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -112,18 +112,18 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Whether anything tells who we are.
+    /// Returns whether anything tells who we are.
     pub fn are_some(&self) -> bool {
         self.authorization.is_some() || has(&self.headers, "authorization")
     }
 }
 
-/// Whether one of the user's own headers has this name.
+/// Returns whether one of the user's own headers has this name.
 pub(crate) fn has(headers: &[(String, String)], name: &str) -> bool {
     headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
 }
 
-/// The credentials for `origin`, which is entitled to them. A password in the URL comes before a
+/// Returns the credentials for `origin`, which is entitled to them. A password in the URL comes before a
 /// token, a token before netrc; a header of the user's own beats all.
 pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credentials {
     let headers = options.headers.clone();
@@ -141,7 +141,7 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
     Credentials { headers, authorization, needs_tls }
 }
 
-/// The token that was given for the server at `origin` alone, if there is one.
+/// Returns the token that was given for the server at `origin` alone, if there is one.
 pub(super) fn own_only(options: &NetOptions, origin: &Origin) -> Credentials {
     let token = options.own_token(origin, true).or_else(|| options.own_token(origin, false));
     let authorization = token.map(bearer_of);

@@ -50,7 +50,7 @@ impl Dialling {
 }
 
 impl Waiting {
-    /// Ask for a connection and wait for it.
+    /// Asks for a connection and waits for it.
     pub async fn connect(&self, origin: &Origin) -> Result<Conn, LaneError> {
         let gone = || LaneError::Connect {
             host: "the sender".to_owned(),
@@ -68,7 +68,7 @@ impl Waiting {
 }
 
 impl Net {
-    /// Expect connections from a host; its name must not be used for another one. The address is
+    /// Expects connections from a host; its name must not be used for another one. The address is
     /// for sources there.
     ///
     /// # Errors

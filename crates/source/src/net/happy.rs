@@ -16,7 +16,7 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// So many addresses of one name are tried.
 const ADDRESSES_LIMIT: usize = 8;
 
-/// Connect to whichever of `addresses` answers first, preferring the earlier ones.
+/// Connects to whichever of `addresses` answers first, preferring the earlier ones.
 pub(super) async fn first_to_answer(
     addresses: &[IpAddr],
     port: u16,

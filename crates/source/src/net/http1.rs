@@ -74,12 +74,12 @@ impl Http1Conn {
         &mut self.conn
     }
 
-    /// The queue of bytes to send, to append to.
+    /// Returns the queue of bytes to send, to append to.
     pub fn output(&mut self) -> &mut Vec<u8> {
         self.output.queue()
     }
 
-    /// How many bytes are queued and not sent.
+    /// Returns how many bytes are queued and not sent.
     pub fn unsent_bytes(&self) -> usize {
         self.output.left().len()
     }
@@ -99,12 +99,12 @@ impl Http1Conn {
         self.conn.poll_flush(cx)
     }
 
-    /// Whether bytes are here that are not understood yet.
+    /// Returns whether bytes are here that are not understood yet.
     pub fn has_input(&self) -> bool {
         !self.input.data().is_empty() || self.made_head.is_some()
     }
 
-    /// What is here and not understood yet.
+    /// Returns what is here and not understood yet.
     pub fn input(&self) -> &[u8] {
         self.input.data()
     }
@@ -142,7 +142,7 @@ impl Http1Conn {
         Ok(Some(head))
     }
 
-    /// Whether the server has asked for the body of the request (`100 Continue`).
+    /// Returns whether the server has asked for the body of the request (`100 Continue`).
     pub fn is_continued(&self) -> bool {
         self.is_continued
     }
@@ -346,7 +346,7 @@ impl Http1Conn {
         if bytes == 0 { self.end_body() } else { Ok(()) }
     }
 
-    /// Why the connection broke.
+    /// Returns why the connection broke.
     fn failed(&self, error: &io::Error) -> LaneError {
         broke(&self.conn.origin, error)
     }
@@ -362,7 +362,7 @@ impl Http1Conn {
         (is_clean && self.reusable).then_some(self.conn)
     }
 
-    /// The connection, and what has come on it and was not understood.
+    /// Returns the connection, and what has come on it and was not understood.
     pub fn into_parts(self) -> (Conn, Vec<u8>) {
         let rest = self.input.data().to_vec();
         (self.conn, rest)

@@ -24,7 +24,7 @@ struct All {
 }
 
 impl All {
-    /// Let those go that are too old, whoever they lead to: their servers have closed them by now,
+    /// Lets those go that are too old, whoever they lead to: their servers have closed them by now,
     /// and whoever runs for long asks many that it never asks again.
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= LIFE) {
@@ -38,7 +38,7 @@ impl All {
 }
 
 impl IdleConnections {
-    /// The connection used last that is still fit.
+    /// Returns the connection used last that is still fit.
     pub fn take(&self, origin: &Origin, via: &Via) -> Option<Conn> {
         loop {
             let mut conn = {
@@ -59,7 +59,7 @@ impl IdleConnections {
         }
     }
 
-    /// Keep `conn`, unless there are plenty already.
+    /// Keeps `conn`, unless there are plenty already.
     pub fn put(&self, mut conn: Conn) {
         conn.idle_since = Instant::now();
         conn.set_low_water(1);

@@ -62,7 +62,7 @@ impl Library {
         self.requests.append(requests);
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
         loop {
             match self.poll(cx) {
@@ -78,7 +78,7 @@ impl Library {
         self.failure.take()
     }
 
-    /// What comes next.
+    /// Returns what comes next.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Came> {
         loop {
             match &mut self.state {
@@ -124,7 +124,7 @@ impl Library {
         self.failure = failure;
     }
 
-    /// The first request that waits.
+    /// Returns the first request that waits.
     fn next_request(&mut self) -> Result<Option<Request>, LaneError> {
         let own = |error: &dyn std::fmt::Display| {
             LaneError::protocol(format!("its own request cannot be read: {error}"))

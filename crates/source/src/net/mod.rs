@@ -45,8 +45,8 @@ pub use options::{
     NetError, NetOptions, Reach, RelayAccess, UnknownServer, UnknownServers, check_header,
 };
 pub use proxy::{BadProxy, Proxies, ProxyError};
-pub use relays::Sealable;
-pub(crate) use relays::{Keys, Sealed};
+pub use relays::CanEncrypt;
+pub(crate) use relays::{Encrypted, Keys};
 pub use servers::{HostPattern, PatternError, ProxyChoice, ServerAccess};
 pub use zone::{ZoneError, without_zone};
 
@@ -80,7 +80,7 @@ struct Shared {
 }
 
 impl Net {
-    /// Read certificates and check the options.
+    /// Reads certificates and checks the options.
     ///
     /// # Errors
     /// [`NetError`] if a CA file cannot be read or a header cannot be sent.
@@ -114,7 +114,7 @@ impl Net {
         })
     }
 
-    /// The same network, with further headers for the user's own sources. They take the place of
+    /// Returns the same network, with further headers for the user's own sources. They take the place of
     /// those of the same name.
     ///
     /// # Errors
@@ -126,12 +126,12 @@ impl Net {
         Ok(Net { shared: Arc::clone(&self.shared), headers })
     }
 
-    /// Change the rate limit of all lanes together; `None` lifts it.
+    /// Changes the rate limit of all lanes together; `None` lifts it.
     pub fn set_limit(&self, bytes_per_s: Option<u64>) {
         self.shared.limiter.set(bytes_per_s);
     }
 
-    /// How many connections wait for their next use.
+    /// Returns how many connections wait for their next use.
     pub fn idle_connections(&self) -> usize {
         self.shared.idle.len()
     }
@@ -140,7 +140,7 @@ impl Net {
         &self.shared.options.user_agent
     }
 
-    /// The longest silence of a server that is waited for.
+    /// Returns the longest silence of a server that is waited for.
     pub fn timeout(&self) -> Duration {
         self.shared.options.timeout
     }
@@ -156,12 +156,12 @@ impl Net {
         self.shared.options.connections_to(origin)
     }
 
-    /// Whether the host of this address was not reached when it was last tried.
+    /// Returns whether the host of this address was not reached when it was last tried.
     pub fn is_down(&self, url: &Url) -> bool {
         Origin::of(url).is_some_and(|origin| self.shared.hosts.is_down(&origin))
     }
 
-    /// What was learnt of hosts.
+    /// Returns what was learnt of hosts.
     pub(crate) fn hosts(&self) -> &Arc<HostTable> {
         &self.shared.hosts
     }
@@ -170,7 +170,7 @@ impl Net {
         &self.shared.awake
     }
 
-    /// The limit of all lanes together, for whoever receives beside them.
+    /// Returns the limit of all lanes together, for whoever receives beside them.
     pub fn limiter(&self) -> &Arc<Limiter> {
         &self.shared.limiter
     }
@@ -180,7 +180,7 @@ impl Net {
         &self.shared.digest_wishes
     }
 
-    /// Whether the first request to a source asks for a Metalink too.
+    /// Returns whether the first request to a source asks for a Metalink too.
     pub(crate) fn asks_for_metalinks(&self) -> bool {
         self.shared.options.metalinks
     }
@@ -205,7 +205,7 @@ impl Net {
         self.shared.named.lock().unwrap_or_else(PoisonError::into_inner).contains(origin)
     }
 
-    /// What may be sent to `url` on behalf of the source given as `source_url`.
+    /// Returns what may be sent to `url` on behalf of the source given as `source_url`.
     pub(crate) fn credentials_for(
         &self,
         source_url: &Url,
@@ -236,7 +236,7 @@ impl Net {
         credentials
     }
 
-    /// Whether `url` leads into the depot of one of the user's relays, and not by way of others.
+    /// Returns whether `url` leads into the depot of one of the user's relays, and not by way of others.
     pub(super) fn is_in_own_depot(&self, url: &Url) -> bool {
         let relays = &self.shared.options.relays;
         depot::is_path(url.path()) && relays.iter().any(|relay| relay.url.origin() == url.origin())
@@ -248,12 +248,12 @@ impl Net {
         credentials::of_relay(&self.shared.options, origin)
     }
 
-    /// A connection that served before, still open and clean.
+    /// Returns a connection that served before, still open and clean.
     pub(crate) fn take_idle(&self, origin: &Origin, via: &Via) -> Option<Conn> {
         self.shared.idle.take(origin, via)
     }
 
-    /// Keep a clean connection for the next lane.
+    /// Keeps a clean connection for the next lane.
     pub(crate) fn keep_idle(&self, conn: Conn) {
         self.shared.idle.put(conn);
     }

@@ -85,7 +85,7 @@ impl Proxies {
         })
     }
 
-    /// The proxy for requests to `origin`.
+    /// Returns the proxy for requests to `origin`.
     pub(crate) fn find(&self, origin: &Origin) -> Option<&Url> {
         let proxy = if origin.tls { &self.https } else { &self.http }.as_ref()?;
         let is_exception = self.exceptions.iter().any(|exception| exception.covers(origin));

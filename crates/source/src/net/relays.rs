@@ -35,18 +35,18 @@ struct RelayKey {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys(Vec<(Url, Option<RelayKey>)>);
 
-/// What is sealed for relays.
+/// What is encrypted for relays.
 #[derive(Debug, Default)]
-pub(crate) struct Sealed {
+pub(crate) struct Encrypted {
     /// Whole header lines.
     pub lines: String,
     /// The keys of those whom it is for.
     pub keys: Keys,
 }
 
-/// Whether secrets can be sealed for a relay.
+/// Whether secrets can be encrypted for a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sealable {
+pub enum CanEncrypt {
     /// They can.
     Yes,
     /// Its key has not been told yet.
@@ -93,17 +93,17 @@ impl Net {
         relay::site(url).is_some_and(|site| !keys.contains_key(&site))
     }
 
-    /// Whether what opens a source can be sealed for the relay at `url`.
-    pub fn can_seal_for(&self, url: &Url) -> Sealable {
+    /// Whether what opens a source can be encrypted for the relay at `url`.
+    pub fn can_encrypt_for(&self, url: &Url) -> CanEncrypt {
         match self.relay_key(url) {
-            Some(key) if key.is_its_own => Sealable::Yes,
-            Some(_) => Sealable::Never,
-            None => Sealable::NotYet,
+            Some(key) if key.is_its_own => CanEncrypt::Yes,
+            Some(_) => CanEncrypt::Never,
+            None => CanEncrypt::NotYet,
         }
     }
 
-    /// Whether a relay of a route to `end`, the nearest first, is opened by a token that cannot be
-    /// sealed for it yet, since it has not told its key. The first one is shown its token itself, and
+    /// Returns whether a relay of a route to `end`, the nearest first, is opened by a token that cannot be
+    /// encrypted for it yet, since it has not told its key. The first one is shown its token itself, and
     /// so is any with which we speak TLS in a tunnel. Where the end is in a depot, it is its relay that
     /// must be opened, too.
     pub fn awaits_keys(&self, relays: &[Url], end: &Url, relay_mode: RelayMode) -> bool {
@@ -114,14 +114,14 @@ impl Net {
         behind.chain(depot).any(|relay| self.opens(relay).is_some() && self.awaits_key(relay))
     }
 
-    /// What opens the relay at `url`.
+    /// Returns what opens the relay at `url`.
     fn opens(&self, url: &Url) -> Option<Secret> {
         self.credentials_for_relay(&Origin::of(url)?).authorization
     }
 
     /// What opens a relay, for its eyes and for this alone; nothing if there is no such thing, or no
-    /// key of its own to seal it with.
-    pub(super) fn sealed_pass(&self, url: &Url, pass: Pass<'_>) -> Option<String> {
+    /// key of its own to encrypt it with.
+    pub(super) fn encrypted_pass(&self, url: &Url, pass: Pass<'_>) -> Option<String> {
         let opens = self.opens(url)?;
         let key = self.relay_key(url).filter(|key| key.is_its_own)?;
         key.seal(&pass.purpose(), opens.expose().as_bytes())
@@ -131,7 +131,13 @@ impl Net {
     /// and for the last one what opens the origin of `end`, an address of the source that was given as
     /// `given`. A depot is opened by its own relay's token, which none of the others may see. Nothing
     /// where keys are missing.
-    pub(crate) fn sealed(&self, relays: &[Url], given: &Url, end: &Url, trust: Trust) -> Sealed {
+    pub(crate) fn encrypted_for(
+        &self,
+        relays: &[Url],
+        given: &Url,
+        end: &Url,
+        trust: Trust,
+    ) -> Encrypted {
         // The last relay may be the depot's own.
         let is_of_last = relays.last().is_some_and(|last| last.origin() == end.origin());
         let is_in_depot = self.is_in_own_depot(end) && !is_of_last;
@@ -144,14 +150,15 @@ impl Net {
         let mut passes = Vec::new();
         for (at, relay) in relays.iter().enumerate().rev() {
             if at > 0 {
-                passes.extend(self.sealed_pass(relay, Pass::Read(asked.as_str())));
+                passes.extend(self.encrypted_pass(relay, Pass::Read(asked.as_str())));
             }
             asked = relay::through(relay, &asked);
         }
         passes.reverse();
-        passes.extend(depot.and_then(|depot| self.sealed_pass(depot, Pass::Read(&target(depot)))));
-        for sealed in passes {
-            lines.push_str(&format!("swath-pass: {sealed}\r\n"));
+        passes
+            .extend(depot.and_then(|depot| self.encrypted_pass(depot, Pass::Read(&target(depot)))));
+        for encrypted in passes {
+            lines.push_str(&format!("swath-pass: {encrypted}\r\n"));
         }
         let own = match is_in_depot {
             true => Credentials::default(),
@@ -170,10 +177,10 @@ impl Net {
         {
             lines.push_str(&format!("swath-sealed: {sealed}\r\n"));
         }
-        Sealed { lines, keys }
+        Encrypted { lines, keys }
     }
 
-    /// The keys of these relays, as far as they are known now.
+    /// Returns the keys of these relays, as far as they are known now.
     pub(super) fn keys_of<'a>(&self, relays: impl Iterator<Item = &'a Url>) -> Keys {
         Keys(relays.map(|url| (url.clone(), self.relay_key(url))).collect())
     }
@@ -194,13 +201,13 @@ impl Net {
         self.know_others(keys)
     }
 
-    /// Whether one of these relays is known to have another key by now.
+    /// Returns whether one of these relays is known to have another key by now.
     pub(crate) fn know_others(&self, keys: &Keys) -> bool {
         let public = |key: &Option<RelayKey>| key.as_ref().map(|key| key.public.clone());
         keys.0.iter().any(|(url, key)| public(&self.relay_key(url)) != public(key))
     }
 
-    /// Whether requests to `url` by way of relays show the last of these anything that others are not to
+    /// Returns whether requests to `url` by way of relays show the last of these anything that others are not to
     /// see.
     pub fn has_secrets_for(&self, url: &Url, trust: Trust) -> bool {
         let own = self.credentials_for(url, url, trust);
@@ -209,20 +216,20 @@ impl Net {
 }
 
 impl RelayKey {
-    /// Seal something with it, now.
+    /// Seals something with it, now.
     fn seal(&self, purpose: &str, text: &[u8]) -> Option<String> {
         let now_s = now_s().saturating_add_signed(self.ahead_s);
         seal(&self.public, purpose, text, now_s).ok()
     }
 }
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 fn now_s() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }
 
-/// What the request line names of `url`, where its own server is asked.
+/// Returns what the request line names of `url`, where its own server is asked.
 fn target(url: &Url) -> String {
     url[url::Position::BeforePath..url::Position::AfterQuery].to_owned()
 }
@@ -241,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_the_relay_of_a_depot_is_sealed_for_it_and_nobody_else() {
+    fn what_opens_the_relay_of_a_depot_is_encrypted_for_it_and_nobody_else() {
         let [near, last, home] = ["https://r1/", "https://r2/", "https://r3/"].map(url);
         let access = |relay: &Url| RelayAccess {
             url: relay.clone(),
@@ -262,7 +269,7 @@ mod tests {
             key
         });
         assert!(!net.awaits_keys(&route, &depot, RelayMode::Forward));
-        let sealed = net.sealed(&route, &depot, &depot, Trust::Named);
+        let sealed = net.encrypted_for(&route, &depot, &depot, Trust::Named);
         let lines: Vec<&str> = sealed.lines.split_terminator("\r\n").collect();
         let passes: Vec<&str> =
             lines.iter().filter_map(|line| line.strip_prefix("swath-pass: ")).collect();
@@ -295,7 +302,7 @@ mod tests {
         // In the middle of a route it is the address through those behind.
         let route = [near.clone(), home.clone(), last.clone()];
         let source = url("https://data.example/f?a=b");
-        let lines = net.sealed(&route, &source, &source, Trust::Named).lines;
+        let lines = net.encrypted_for(&route, &source, &source, Trust::Named).lines;
         let passes: Vec<&str> =
             lines.lines().filter_map(|line| line.strip_prefix("swath-pass: ")).collect();
         let asked = "https://r2/relay/https://data.example/f?a=b";
@@ -305,13 +312,14 @@ mod tests {
         );
         assert!(!net.has_secrets_for(&depot, Trust::Named));
         // A relay that is to ask its own depot is shown it as what opens any other source.
-        let sealed = net.sealed(std::slice::from_ref(&home), &depot, &depot, Trust::Named).lines;
+        let sealed =
+            net.encrypted_for(std::slice::from_ref(&home), &depot, &depot, Trust::Named).lines;
         let sealed = sealed.strip_prefix("swath-sealed: ").unwrap().trim_end();
         let opened = keys[2].open(sealed, depot.as_str(), Some(now_s())).unwrap().text;
         assert_eq!(opened, b"Authorization: Bearer for-https://r3/\r\n");
         // What is no depot's of ours is a source like any other, which knows no pass.
         let other = url("https://data.example/depot/a");
-        let sealed = net.sealed(&route, &other, &other, Trust::Named);
+        let sealed = net.encrypted_for(&route, &other, &other, Trust::Named);
         let sealed = sealed.lines.lines().find_map(|line| line.strip_prefix("swath-sealed: "));
         assert_eq!(
             keys[1].open(sealed.unwrap(), other.as_str(), Some(now_s())).unwrap().text,

@@ -15,7 +15,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The addresses of `host`, IPv6 and IPv4 alternating in the system's order of preference.
+    /// Returns the addresses of `host`, IPv6 and IPv4 alternating in the system's order of preference.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<IpAddr>> {
         if let Some(addresses) = self.remembered(host) {
             return Ok(addresses);
@@ -40,7 +40,7 @@ impl Names {
         }
     }
 
-    /// Forget `host`: none of its addresses answered.
+    /// Forgets `host`: none of its addresses answered.
     pub fn forget(&self, host: &str) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(host);
     }
@@ -57,7 +57,7 @@ const LIFE: Duration = Duration::from_secs(60);
 /// More names than this are not remembered at once.
 const NAMES_LIMIT: usize = 10_000;
 
-/// The families alternating, beginning with the first one's (RFC 8305, section 4).
+/// Returns the families alternating, beginning with the first one's (RFC 8305, section 4).
 fn interleaved(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
     let mut unique: Vec<IpAddr> = Vec::new();
     for address in addresses {

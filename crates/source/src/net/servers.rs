@@ -102,18 +102,18 @@ enum HostIs {
 pub struct PatternError;
 
 impl HostPattern {
-    /// The one server of an `http` or `https` address.
+    /// Returns the one server of an `http` or `https` address.
     pub fn of(url: &Url) -> Option<HostPattern> {
         let Origin { tls, host, port } = Origin::of(url)?;
         Some(HostPattern { tls: Some(tls), host: HostIs::Exactly(host), port: Some(port) })
     }
 
-    /// Whether the server of this address is one of them.
+    /// Returns whether the server of this address is one of them.
     pub fn is_of(&self, url: &Url) -> bool {
         Origin::of(url).is_some_and(|origin| self.matches(&origin))
     }
 
-    /// Whether it names one host.
+    /// Returns whether it names one host.
     pub(super) fn is_exact(&self) -> bool {
         matches!(self.host, HostIs::Exactly(_))
     }
@@ -170,12 +170,12 @@ impl FromStr for HostPattern {
 }
 
 impl NetOptions {
-    /// What is said of the server at `origin`, the first word counting most.
+    /// Returns what is said of the server at `origin`, the first word counting most.
     fn said_of(&self, origin: &Origin) -> impl Iterator<Item = &ServerAccess> {
         self.servers.iter().filter(|access| access.servers.matches(origin))
     }
 
-    /// The proxy for requests to `origin`.
+    /// Returns the proxy for requests to `origin`.
     pub(crate) fn proxy(&self, origin: &Origin) -> Option<&Url> {
         match self.said_of(origin).find_map(|access| access.proxy.as_ref()) {
             Some(ProxyChoice::Direct) => None,
@@ -234,7 +234,7 @@ pub(super) struct OwnTrust {
 }
 
 impl OwnTrust {
-    /// The options with this trust added.
+    /// Returns the options with this trust added.
     pub fn added_to(&self, options: &NetOptions) -> NetOptions {
         let mut options = options.clone();
         options.fingerprints.extend(&self.fingerprints);

@@ -41,7 +41,7 @@ impl Connectors {
         Ok(Connectors { usual: connector(options)?, own: Mutex::default() })
     }
 
-    /// The one that judges the certificate of `origin`.
+    /// Returns the one that judges the certificate of `origin`.
     pub fn of(&self, options: &NetOptions, origin: &Origin) -> Result<TlsConnector, NetError> {
         let Some(trust) = options.own_trust(origin) else { return Ok(self.usual.clone()) };
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ fn connector(options: &NetOptions) -> Result<TlsConnector, NetError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// A configuration without ALPN.
+/// Returns a configuration without ALPN.
 pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -92,7 +92,7 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
 /// Sessions remembered; one server uses a few.
 const SESSIONS: usize = 1024;
 
-/// All authorities, and the certificates that the user gave.
+/// Returns all authorities, and the certificates that the user gave.
 fn roots(options: &NetOptions) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), NetError> {
     let mut roots = RootCertStore::empty();
     let mut own = Vec::new();
@@ -112,7 +112,7 @@ fn roots(options: &NetOptions) -> Result<(RootCertStore, Vec<CertificateDer<'sta
     Ok((roots, own))
 }
 
-/// The certificates in a file, at least one.
+/// Returns the certificates in a file, at least one.
 fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, NetError> {
     let unreadable = |reason| NetError::Certificates { path: path.to_owned(), reason };
     let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
@@ -221,7 +221,7 @@ impl ServerCertVerifier for OrTheVeryOne {
     }
 }
 
-/// What kind of failure there is in the handshake that ended with `error`, or within it.
+/// Returns what kind of failure there is in the handshake that ended with `error`, or within it.
 pub(super) fn fault(error: &(dyn std::error::Error + 'static)) -> TlsFault {
     let Some(error) = behind(error) else { return TlsFault::Handshake };
     match error {
@@ -237,19 +237,19 @@ pub(super) fn fault(error: &(dyn std::error::Error + 'static)) -> TlsFault {
     }
 }
 
-/// Why there is no secure connection, for people. `error` is what the handshake ended with, or
+/// Returns why there is no secure connection, for people. `error` is what the handshake ended with, or
 /// anything that has that somewhere within.
 pub(super) fn words(error: &(dyn std::error::Error + 'static)) -> String {
     behind(error).map_or_else(|| error.to_string(), words_of)
 }
 
-/// Whether the server ended the connection for want of a certificate of ours, or because of ours. By
+/// Returns whether the server ended the connection for want of a certificate of ours, or because of ours. By
 /// TLS 1.3 it does so only after the handshake, in place of an answer.
 pub(super) fn wants_ours(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(behind(error), Some(Error::AlertReceived(alert)) if is_of_certificate(*alert))
 }
 
-/// The alerts by which a server judges a client's certificate (RFC 8446, section 6.2).
+/// Returns the alerts by which a server judges a client's certificate (RFC 8446, section 6.2).
 fn is_of_certificate(alert: AlertDescription) -> bool {
     use AlertDescription as Alert;
     matches!(
@@ -265,7 +265,7 @@ fn is_of_certificate(alert: AlertDescription) -> bool {
     )
 }
 
-/// Whether rustls is behind the error.
+/// Returns whether rustls is behind the error.
 pub(super) fn is_behind(error: &(dyn std::error::Error + 'static)) -> bool {
     behind(error).is_some()
 }
@@ -285,7 +285,7 @@ fn behind<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error>
     None
 }
 
-/// Whether webpki says this, for which rustls has no word of its own.
+/// Returns whether webpki says this, for which rustls has no word of its own.
 fn is_of_webpki(other: &OtherError, wanted: webpki::Error) -> bool {
     other.0.downcast_ref::<webpki::Error>() == Some(&wanted)
 }
@@ -348,7 +348,7 @@ fn words_of(error: &Error) -> String {
     format!("{UNTRUSTED}: {why}")
 }
 
-/// What rustls writes as `DnsName("a.example")`.
+/// Returns what rustls writes as `DnsName("a.example")`.
 fn bare_name(name: &str) -> &str {
     let within = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     within.unwrap_or(name).trim_matches('"')

@@ -70,7 +70,7 @@ fn remember(address: Ipv6Addr, zone: &str) -> Result<(), ZoneError> {
     }
 }
 
-/// Where to connect for an address, in its zone if it has one.
+/// Returns where to connect for an address, in its zone if it has one.
 pub(super) fn with_zone(address: IpAddr, port: u16) -> SocketAddr {
     match address {
         IpAddr::V6(own) if own.is_unicast_link_local() => {

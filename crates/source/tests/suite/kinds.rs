@@ -1,11 +1,16 @@
 //! Every kind of source does what all must do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use swath_model::{LaneId, Pool, Range, SwathId};
 use swath_netlab::faulty::{Behaviour, Certificate, Content, Server};
 use swath_source::{
-    LaneError, MemorySource, Net, NetOptions, Opening, Source, Trust, conformance, open,
+    Class, Fault, FaultPeriod, Faults, LaneError, LaneEventKind, Limit, MemorySource, Net,
+    NetOptions, Opening, Source, Trust, Wrapped, conformance, open,
 };
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 fn opened(net: &Net, url: &Url) -> Arc<dyn Source> {
@@ -19,6 +24,103 @@ async fn memory_is_a_source() {
         source
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_source_may_grow() {
+    conformance::run_growing(async |content| {
+        let (source, holdings) = MemorySource::growing("data.bin", content);
+        (source as Arc<dyn Source>, holdings)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_source_is_a_source() {
+    for (bytes_per_s, lanes) in [(None, Some(1)), (Some(40_000), None), (Some(50_000_000), Some(3))]
+    {
+        conformance::run(async |content| {
+            let source = MemorySource::of("data.bin", content);
+            let limited = Wrapped::around(source, Limit::new(bytes_per_s, lanes));
+            assert_eq!(limited.limits().connections, lanes);
+            limited
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_is_kept_by_all_lanes_together() {
+    let content = vec![7; 600_000];
+    let limited =
+        Wrapped::around(MemorySource::of("data.bin", content), Limit::new(Some(100_000), None));
+    let pool = Pool::new(16, 64 << 10);
+    let (sender, mut events) = unbounded_channel();
+    let began = Instant::now();
+    let lanes: Vec<_> = (0..3)
+        .map(|at| {
+            let lane = Arc::clone(&limited).open_lane(LaneId(at), &pool, sender.clone());
+            let at = u64::from(at);
+            lane.fetch(SwathId(at), Range::of_len(at * 200_000, 200_000));
+            lane
+        })
+        .collect();
+    let mut done = 0;
+    while done < lanes.len() {
+        done +=
+            usize::from(matches!(events.recv().await.unwrap().kind, LaneEventKind::Done { .. }));
+    }
+    let took_s = began.elapsed().as_secs_f64();
+    assert!((5.8..6.2).contains(&took_s), "{took_s} s for 6 s of data");
+    assert!(
+        lanes.iter().all(|lane| lane.meter().holds() > 0),
+        "the waiting is no fault of the source"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_faulty_source_is_a_source_between_its_faults() {
+    let periods = vec![FaultPeriod { from_s: 0.1, to_s: 3.0, fault: Fault::Stalls }];
+    let faults = Faults { delay: Duration::from_millis(80), periods, ..Faults::default() };
+    conformance::run(async |content| {
+        Wrapped::around(MemorySource::of("data.bin", content), faults.clone())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrapper_fits_around_any_kind_and_any_wrapper() {
+    let net = Net::new(NetOptions::default()).unwrap();
+    let servers = std::cell::RefCell::new(Vec::new());
+    conformance::run(async |content| {
+        let server = Server::builder().file("/f.bin", Content::bytes(content)).start().unwrap();
+        let url = Url::parse(&server.url("/f.bin")).unwrap();
+        servers.borrow_mut().push(server);
+        let limited = Wrapped::around(opened(&net, &url), Limit::new(Some(50_000_000), Some(2)));
+        Wrapped::around(limited, Faults::default())
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_show_as_what_they_are() {
+    let source = |fault| {
+        let periods = vec![FaultPeriod { from_s: 0.0, to_s: 10.0, fault }];
+        let source = MemorySource::of("data.bin", vec![0; 100]);
+        Wrapped::around(source, Faults { periods, ..Faults::default() })
+    };
+    for (fault, class) in [
+        (Fault::Down, Class::Transient),
+        (Fault::Short, Class::Transient),
+        (Fault::Refuses(503), Class::Busy(Duration::from_secs(1))),
+        (Fault::Refuses(404), Class::Missing),
+    ] {
+        let error = source(fault).describe().await.unwrap_err();
+        assert_eq!(error.class(), class, "{fault:?}");
+    }
+    let stalls = source(Fault::Stalls);
+    assert!(timeout(Duration::from_secs(9), stalls.describe()).await.is_err(), "it says nothing");
+    assert!(stalls.describe().await.is_ok(), "and comes back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -152,6 +152,7 @@ impl Run<'_> {
     async fn drive(&mut self, stop: &Stop) -> Result<(), Ended> {
         loop {
             self.read_meters();
+            self.look_at_holdings();
             self.look_at_ways();
             if self.waited_for_ways() {
                 self.act(Action::Exhausted)?;
@@ -323,8 +324,8 @@ impl Run<'_> {
             }
             let total_bytes = lane.lane.meter().body_bytes();
             if total_bytes == lane.seen_bytes {
-                let bytes = lane.lane.meter().behind_bytes();
-                self.planner.handle(PlanEvent::Behind { lane: id, bytes }, now);
+                let bytes = lane.lane.meter().out_of_order_bytes();
+                self.planner.handle(PlanEvent::OutOfOrder { lane: id, bytes }, now);
                 continue;
             }
             lane.seen_bytes = total_bytes;
@@ -338,8 +339,8 @@ impl Run<'_> {
             }
             self.planner.handle(PlanEvent::Arrived { lane: id, total_bytes }, now);
             let meter = lane.lane.meter();
-            let (bytes, total) = (meter.behind_bytes(), meter.pauses());
-            self.planner.handle(PlanEvent::Behind { lane: id, bytes }, now);
+            let (bytes, total) = (meter.out_of_order_bytes(), meter.pauses());
+            self.planner.handle(PlanEvent::OutOfOrder { lane: id, bytes }, now);
             self.planner.handle(PlanEvent::Paused { lane: id, total }, now);
         }
         self.lanes.begun(&moved, now);

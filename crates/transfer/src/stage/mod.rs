@@ -541,7 +541,7 @@ fn usable(mirror: &Mirror, found: Result<Facts, LaneError>) -> Result<(Version, 
 /// Whether the depot of this relay may be shown what opens a replica.
 fn can_show(net: &Net, relay: &Url, replica: &Replica) -> bool {
     let is_open = !net.has_secrets_for(&replica.url, replica.trust);
-    is_open || net.can_seal_for(relay) == swath_source::Sealable::Yes
+    is_open || net.can_encrypt_for(relay) == swath_source::CanEncrypt::Yes
 }
 
 /// The longer of the two trips that each request makes: from us to the depot, from there to the

@@ -203,7 +203,7 @@ impl Signals {
         }
     }
 
-    /// The next signal, and whether the kernel (a terminal) sent it.
+    /// Returns the next signal, and whether the kernel (a terminal) sent it.
     fn next(&self, limit: Duration) -> Option<(libc::c_int, bool)> {
         let limit = libc::timespec {
             tv_sec: limit.as_secs() as libc::time_t,

@@ -17,7 +17,7 @@ pub trait Room: Sync {
     /// Starts the clock of a schedule.
     fn play(&self, schedule: &Schedule);
 
-    /// What each link has carried, with the names of its directions down and up.
+    /// Returns what each link has carried, with the names of its directions down and up.
     fn counters(&self) -> Vec<([String; 2], LinkCounters)>;
 
     /// Processor time of the emulator.

@@ -17,7 +17,7 @@ use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{
     Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
 };
-use swath_source::{RelayMode, Sealable};
+use swath_source::{CanEncrypt, RelayMode};
 use url::Url;
 
 use crate::executor::routes::relays::{RelayReport, Relays};
@@ -457,13 +457,13 @@ impl Run<'_> {
             && self.sources[direct].source.has_secrets()
             && let Some(last) = urls.last()
         {
-            match self.engine.net.can_seal_for(last) {
-                Sealable::Yes => {}
-                Sealable::NotYet => {
+            match self.engine.net.can_encrypt_for(last) {
+                CanEncrypt::Yes => {}
+                CanEncrypt::NotYet => {
                     self.defer(way, replica, route, on_trial);
                     return;
                 }
-                Sealable::Never => {
+                CanEncrypt::Never => {
                     let fault = Fault::Refused;
                     ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
                     let name = relay::site(last).unwrap_or_default();

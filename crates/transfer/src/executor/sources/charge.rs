@@ -98,7 +98,7 @@ impl Run<'_> {
             self.planner.handle(PlanEvent::Lacks { source: id, range }, now);
         }
         let name = entry.source.name();
-        if entry.lacks.covers(all) {
+        if entry.lacks.covers(all) && entry.holdings.is_none() {
             let reason = "it holds nothing of the file (any more)".into();
             self.set_state(source, SourceState::Bad, Some(reason));
             return Loss::Final;

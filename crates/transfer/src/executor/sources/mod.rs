@@ -1,6 +1,7 @@
 //! The sources of a transfer, with what is known of each.
 
 pub(super) mod charge;
+pub(super) mod holdings;
 pub(super) mod meet;
 pub(super) mod no_progress;
 pub(super) mod reasons;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use swath_model::{Range, RangeSet};
 use swath_plan::routes::Fault;
 use swath_source::{Facts, RelayMode, Source};
+use tokio::sync::watch;
 
 use crate::executor::integrity::agree::{Agreement, Version};
 use crate::executor::persistence::deliverer::Deliverer;
@@ -120,6 +122,8 @@ pub(crate) struct SourceEntry {
     pub facts: Option<Facts>,
     /// What of the file it does not have.
     pub lacks: RangeSet,
+    /// What it holds, where that changes.
+    pub holdings: Option<watch::Receiver<RangeSet>>,
     /// Whether its file is the one that we fetch; `None` while it has not said.
     pub accepted: Option<bool>,
     pub state: SourceState,
@@ -176,9 +180,13 @@ impl SourceEntry {
 
     /// Of which nothing is known yet.
     pub fn new(source: Arc<dyn Source>) -> Self {
+        let holdings = source.holdings();
+        let held = holdings.as_ref().map(|holdings| holdings.borrow().clone());
+        let lacks = held.map(|held| held.gaps_within(Range::new(0, u64::MAX)));
         Self {
             source,
-            lacks: RangeSet::new(),
+            lacks: lacks.into_iter().flatten().collect(),
+            holdings,
             facts: None,
             accepted: None,
             state: SourceState::Waiting,

@@ -5,8 +5,8 @@
 //! `SWATH_SIMULATION_SEED=N` runs one scenario again, `SWATH_SIMULATION_COUNT=N` more of them.
 
 mod disk;
+mod growing;
 mod scenario;
-mod sources;
 
 use scenario::Scenario;
 

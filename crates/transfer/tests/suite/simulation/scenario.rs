@@ -7,12 +7,12 @@ use std::time::Duration;
 use std::{fmt, fs};
 
 use swath_model::digest::Hasher;
+use swath_source::{Fault, FaultPeriod, Faults, Limit, MemorySource, Source, Wrapped};
 use swath_transfer::observe::{Event, Summary};
 use swath_transfer::{Algorithm, Engine, EngineOptions, GetError, IoMode, Pieces, Request, Stop};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::disk::FakeDisk;
-use super::sources::{Kind, Spell, Traits, source};
 
 /// See the module.
 pub struct Scenario {
@@ -22,6 +22,14 @@ pub struct Scenario {
     sources: Vec<Traits>,
     buffers: usize,
     runs: Vec<Fate>,
+}
+
+/// What a source is like.
+#[derive(Clone, Debug)]
+struct Traits {
+    name: String,
+    bytes_per_s: u64,
+    faults: Faults,
 }
 
 /// What proves the file.
@@ -76,7 +84,7 @@ impl Scenario {
             if lies && matches!(proof, Proof::Pieces { .. }) && random.u32(..8) == 0 {
                 // What is said of the size is held against the pieces; of two who contradict each
                 // other without them nobody could tell which is right.
-                traits.size_off_by = random.u64(1..9);
+                traits.faults.size_off_by = random.u64(1..9);
             }
             traits
         });
@@ -172,7 +180,7 @@ impl Scenario {
     fn request(&self, path: &Path) -> Request {
         let mut request = Request::to_file(path);
         for traits in &self.sources {
-            request = request.source(source(traits.clone(), Arc::clone(&self.content)));
+            request = request.source(traits.source(&self.content));
         }
         let digest = |algorithm| Hasher::digest(algorithm, &self.content);
         match self.proof {
@@ -205,27 +213,33 @@ impl Scenario {
     }
 }
 
+impl Traits {
+    /// A source of these traits, whose life begins now.
+    fn source(&self, content: &Arc<[u8]>) -> Arc<dyn Source> {
+        let source = MemorySource::of(&self.name, Arc::clone(content));
+        let faults = Faults { since: Instant::now(), ..self.faults.clone() };
+        Wrapped::around(Wrapped::around(source, faults), Limit::new(Some(self.bytes_per_s), None))
+    }
+}
+
 /// One source among others.
 fn traits(number: usize, size: u64, honest: bool, random: &mut fastrand::Rng) -> Traits {
-    let spell = |random: &mut fastrand::Rng| {
+    let period = |random: &mut fastrand::Rng| {
         let from_s = random.f64() * 4.0;
-        let kind = [Kind::Stalls, Kind::Down, Kind::Busy][random.usize(..3)];
+        let faults = [Fault::Stalls, Fault::Down, Fault::Short, Fault::Refuses(503)];
+        let fault = faults[random.usize(..faults.len())];
         // The first source comes back before anybody gives up, and so does one that lies: of what it and
         // the only honest one brought, nobody else could tell which is right. Others may be gone for good.
         let longest_s = if number == 0 || !honest { 8.0 } else { 100_000.0 };
-        Spell { from_s, to_s: from_s + random.f64().powi(4) * longest_s, kind }
+        FaultPeriod { from_s, to_s: from_s + random.f64().powi(4) * longest_s, fault }
     };
-    let spells = (0..random.usize(..3)).map(|_| spell(random)).collect();
+    let periods = (0..random.usize(..3)).map(|_| period(random)).collect();
     let wrong = if honest || size == 0 { 0 } else { random.usize(1..4) };
     let wrong_at = (0..wrong).map(|_| random.u64(..size)).collect();
-    Traits {
-        name: format!("s{number}"),
-        rate_bytes_per_s: 10_f64.powf(4.5 + random.f64() * 3.0),
-        rtt: Duration::from_secs_f64(10_f64.powf(-3.5 + random.f64() * 2.8)),
-        wrong_at,
-        spells,
-        size_off_by: 0,
-    }
+    let bytes_per_s = 10_f64.powf(4.5 + random.f64() * 3.0) as u64;
+    let delay = Duration::from_secs_f64(10_f64.powf(-3.5 + random.f64() * 2.8));
+    let faults = Faults { since: Instant::now(), delay, periods, wrong_at, size_off_by: 0 };
+    Traits { name: format!("s{number}"), bytes_per_s, faults }
 }
 
 fn fate(size: u64, random: &mut fastrand::Rng) -> Fate {

@@ -181,12 +181,12 @@ impl Link {
         }
     }
 
-    /// What of a connection has arrived and waits behind a loss.
-    pub fn behind_bytes(&self, lane: LaneId) -> u64 {
+    /// Returns what of a connection has arrived and waits behind a loss.
+    pub fn out_of_order_bytes(&self, lane: LaneId) -> u64 {
         self.flows.iter().find(|flow| flow.lane == lane).map_or(0, |flow| flow.holes.bytes())
     }
 
-    /// Whether nothing would happen however long one waits.
+    /// Returns whether nothing would happen however long one waits.
     pub fn is_idle(&self) -> bool {
         let moving = self
             .flows
@@ -340,7 +340,7 @@ const TIMEOUT_S: f64 = 0.2;
 mod tests {
     use super::*;
 
-    /// Bytes that one connection brings within `seconds`.
+    /// Returns bytes that one connection brings within `seconds`.
     fn carried(spec: &LinkSpec, seconds: f64) -> u64 {
         let mut link = Link::new(spec);
         let mut rng = fastrand::Rng::with_seed(1);

@@ -33,7 +33,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// What is asked for, still wanted and not handed over.
+    /// Returns what is asked for, still wanted and not handed over.
     pub fn outstanding(&self) -> Range {
         if self.reported {
             Range::new(self.end, self.end)
@@ -149,7 +149,7 @@ impl SimLane {
         self.connects.is_none()
     }
 
-    /// Ask for `range`; answers whether a request goes out (a whole-file answer that is under way
+    /// Asks for `range`; answers whether a request goes out (a whole-file answer that is under way
     /// serves whatever lies ahead in it).
     pub fn ask(&mut self, swath: SwathId, range: Range, now: Time) -> bool {
         if self.asks.iter().all(|ask| ask.reported) {
@@ -191,7 +191,7 @@ impl SimLane {
         self.read(heard);
     }
 
-    /// Make what can be made of what has arrived.
+    /// Makes what can be made of what has arrived.
     pub fn read(&mut self, heard: &mut Vec<Heard>) {
         loop {
             match self.segments.front_mut() {
@@ -295,7 +295,7 @@ impl SimLane {
         }
     }
 
-    /// Read a whole-file answer; answers whether to go on.
+    /// Reads a whole-file answer; answers whether to go on.
     fn read_stream(&mut self, left_bytes: u64, heard: &mut Vec<Heard>) -> bool {
         let Some(at) = self.stream_at else { return false };
         let Some(ask) = self.asks.front() else { return false };
@@ -331,7 +331,7 @@ impl SimLane {
         true
     }
 
-    /// Let a swath end at `end`.
+    /// Lets a swath end at `end`.
     pub fn trim(
         &mut self,
         swath: SwathId,

@@ -30,7 +30,7 @@ impl Holes {
         }
     }
 
-    /// What can be read now that could not before.
+    /// Returns what can be read now that could not before.
     pub fn fill(&mut self, now: Time) -> u64 {
         let filled = self.behind.partition_point(|hole| hole.0 <= now);
         self.behind.drain(..filled).map(|hole| hole.1).sum()
@@ -43,7 +43,7 @@ impl Holes {
         }
     }
 
-    /// What waits.
+    /// Returns what waits.
     pub fn bytes(&self) -> u64 {
         self.behind.iter().map(|hole| hole.1).sum()
     }

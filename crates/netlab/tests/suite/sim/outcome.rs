@@ -33,24 +33,22 @@ pub struct Outcome {
     pub lanes_peak: usize,
     /// Bytes that counted, by source.
     pub delivered_bytes: Vec<u64>,
-    /// Actions that the planner took.
-    pub actions: u64,
     /// Hash of every action and its time.
     pub fingerprint: u64,
 }
 
 impl Outcome {
-    /// How many times the bound it took.
+    /// Returns how many times the bound it took.
     pub fn time_over_bound(&self) -> f64 {
         self.time_s / self.bound_s
     }
 
-    /// How many times the oracle's time it took.
+    /// Returns how many times the oracle's time it took.
     pub fn time_over_oracle(&self) -> f64 {
         self.time_s / self.oracle_s
     }
 
-    /// Check a statement about the outcome; the outcome is printed if it does not hold.
+    /// Checks a statement about the outcome; the outcome is printed if it does not hold.
     ///
     /// # Panics
     /// When the statement does not hold.

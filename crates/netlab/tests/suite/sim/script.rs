@@ -2,7 +2,7 @@
 //! tenth of its rate".
 //!
 //! ```
-//! use swath_netlab::sim::Script;
+//! use crate::sim::Script;
 //!
 //! Script::star(&[20.0, 40.0, 60.0])
 //!     .size_mib(8)
@@ -32,7 +32,7 @@ pub struct Script {
     links: std::ops::Range<usize>,
 }
 
-/// A source that does everything right, behind a link of `rate_mbit` and `delay_ms` one way.
+/// Returns a source that does everything right, behind a link of `rate_mbit` and `delay_ms` one way.
 pub fn honest(rate_mbit: f64, delay_ms: f64) -> SourceSpec {
     SourceSpec {
         link: LinkSpec {
@@ -126,13 +126,13 @@ impl Script {
         self
     }
 
-    /// Change the planner's configuration.
+    /// Changes the planner's configuration.
     pub fn config(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.scenario.config);
         self
     }
 
-    /// Change the scenario.
+    /// Changes the scenario.
     pub fn scenario(mut self, change: impl FnOnce(&mut Scenario)) -> Self {
         change(&mut self.scenario);
         self
@@ -204,7 +204,7 @@ impl Script {
         self.happens(Change::Corrupt(range))
     }
 
-    /// Change what the link or its server is like from the start.
+    /// Changes what the link or its server is like from the start.
     pub fn is(mut self, change: impl Fn(&mut SourceSpec)) -> Self {
         for source in &mut self.scenario.sources[self.links.clone()] {
             change(source);
@@ -256,7 +256,7 @@ impl Script {
         scenario
     }
 
-    /// Simulate it.
+    /// Simulates it.
     ///
     /// # Errors
     /// The first rule that was broken.

@@ -33,7 +33,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Whether its other end has something to send.
+    /// Returns whether its other end has something to send.
     pub fn is_busy(&self) -> bool {
         !self.asked.is_empty()
     }

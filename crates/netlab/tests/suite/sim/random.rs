@@ -9,7 +9,7 @@ use super::scenario::Scenario;
 use super::script::{Script, honest};
 use super::server::{Change, Mood, SourceSpec};
 
-/// The scenario of this seed. At least one source of it stays well, except in about one of
+/// Returns the scenario of this seed. At least one source of it stays well, except in about one of
 /// fifteen, where all may fail.
 pub fn random(seed: u64) -> Scenario {
     let mut rng = fastrand::Rng::with_seed(seed);

@@ -1,4 +1,4 @@
-//! What is written down about one way while it is open.
+//! What is written down about one route while it is open.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,9 +6,9 @@ use super::event::{HopReport, WayNow};
 use super::name::{ReplicaId, Route, SiteId, WayId};
 use super::view::{WayState, WayView, Why};
 
-/// One way that is open.
+/// One route that is open.
 #[derive(Clone, Debug)]
-pub(crate) struct Book {
+pub(crate) struct RoutedSource {
     pub id: WayId,
     pub replica: ReplicaId,
     /// Where the replica is.
@@ -33,7 +33,7 @@ pub(crate) struct Book {
     pub low_since_s: Option<f64>,
     /// A substitute has been called for what it no longer brings.
     pub replaced: bool,
-    /// Since when an older way has been limited by the same edge.
+    /// Since when an older route has been limited by the same edge.
     pub twin_since_s: Option<f64>,
     /// It is one of the few that may be on trial at a time.
     pub waited: bool,
@@ -77,7 +77,7 @@ impl Samples {
     }
 }
 
-impl Book {
+impl RoutedSource {
     pub fn new(id: WayId, replica: ReplicaId, source: SiteId, route: Route, now_s: f64) -> Self {
         Self {
             id,
@@ -120,7 +120,7 @@ impl Book {
         self.samples.record(now_s, bytes);
     }
 
-    /// Whether a limit of our own is, or was lately, why it brings no more.
+    /// Returns whether a limit of our own is, or was lately, why it brings no more.
     pub fn is_held(&self, now_s: f64) -> bool {
         self.held_s.is_some_and(|held_s| now_s - held_s <= HELD_S)
     }
@@ -148,7 +148,7 @@ impl Book {
         (3.0 * self.rtt_s).clamp(WINDOW_S, 1.5)
     }
 
-    /// Whether its rate has had time to climb to what the way can bring.
+    /// Returns whether its rate has had time to climb to what the route can bring.
     pub fn is_ripe(&self, now_s: f64) -> bool {
         self.first_s.is_some_and(|first_s| now_s - first_s >= self.ripe_s())
     }

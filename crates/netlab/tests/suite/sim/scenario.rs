@@ -35,12 +35,12 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// What is to be fetched.
+    /// Returns what is to be fetched.
     pub fn missing(&self) -> RangeSet {
         self.missing.clone().unwrap_or_else(|| RangeSet::from(Range::new(0, self.size_bytes)))
     }
 
-    /// How much that is.
+    /// Returns how much that is.
     pub fn missing_bytes(&self) -> u64 {
         self.missing.as_ref().map_or(self.size_bytes, RangeSet::total_bytes)
     }

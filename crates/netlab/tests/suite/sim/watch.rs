@@ -101,7 +101,7 @@ impl Watch {
         }
     }
 
-    /// Whether nothing has arrived for so long that the executor gives up.
+    /// Returns whether nothing has arrived for so long that the executor gives up.
     pub fn stalls(&self, now: Time) -> bool {
         now.secs_since(self.arrived_at) > STALL_S
     }
@@ -114,7 +114,7 @@ impl Watch {
         self.hash.finish()
     }
 
-    /// The last lines of the log.
+    /// Returns the last lines of the log.
     pub fn steps(&self) -> String {
         self.trace.iter().fold(String::new(), |all, line| all + line + "\n")
     }

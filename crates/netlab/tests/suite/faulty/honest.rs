@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::{Content, Server};
+use swath_netlab::faulty::{Content, Server};
+
 use super::client::{Client, get};
 
 const SIZE_BYTES: u64 = 300_000;

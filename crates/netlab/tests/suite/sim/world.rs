@@ -55,7 +55,7 @@ pub(super) struct World<'a> {
 }
 
 impl Scenario {
-    /// Simulate it.
+    /// Simulates it.
     ///
     /// # Errors
     /// The first rule that was broken, with the steps that led there.
@@ -163,7 +163,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The watch, and what it looks at.
+    /// Returns the watch, and what it looks at.
     fn watched(&mut self) -> (&mut Watch, Scene<'_>) {
         let scene = Scene {
             now: self.now,
@@ -355,7 +355,7 @@ impl<'a> World<'a> {
         self.tell(Event::LaneLost { lane: id, loss });
     }
 
-    /// Whether a lane has brought nothing while another one of its source has.
+    /// Returns whether a lane has brought nothing while another one of its source has.
     fn is_spare(&self, id: LaneId) -> bool {
         self.lanes.get(&id).is_some_and(|lane| {
             let others = |other: &SimLane| other.source == lane.source && other.meter_bytes > 0;
@@ -380,12 +380,12 @@ impl<'a> World<'a> {
             .lanes
             .values()
             .filter_map(|lane| {
-                let bytes = self.sources[lane.source].link.behind_bytes(lane.id);
+                let bytes = self.sources[lane.source].link.out_of_order_bytes(lane.id);
                 (bytes > 0).then_some((lane.id, bytes))
             })
             .collect();
         for (lane, bytes) in behind {
-            self.tell(Event::Behind { lane, bytes });
+            self.tell(Event::OutOfOrder { lane, bytes });
         }
         let paused: Vec<(LaneId, f64)> = self
             .lanes
@@ -514,7 +514,6 @@ impl<'a> World<'a> {
             lanes_opened: self.watch.lanes_opened,
             lanes_peak: self.watch.lanes_peak,
             delivered_bytes: self.sources.iter().map(|source| source.delivered_bytes).collect(),
-            actions: self.watch.actions,
             fingerprint: self.watch.fingerprint(),
         })
     }

@@ -13,38 +13,42 @@ use crate::net::Conn;
 /// An estimate: what came before its turn, less what has had its turn since. Bytes that came in
 /// order between two looks make it too small, never too large; so it is renewed while bytes come.
 #[derive(Debug)]
-pub(super) struct Behind {
+pub(super) struct OutOfOrder {
     /// The kernel's counts at the last look, where it has any.
     last: Option<Arrivals>,
     bytes: u64,
     looked_at: Instant,
 }
 
-impl Behind {
+impl OutOfOrder {
     /// Of a connection that this lane gets at `now`.
-    pub fn new(conn: &Conn, now: Instant) -> Behind {
-        Behind { last: conn.transport().and_then(Transport::arrivals), bytes: 0, looked_at: now }
+    pub fn new(conn: &Conn, now: Instant) -> OutOfOrder {
+        OutOfOrder {
+            last: conn.transport().and_then(Transport::arrivals),
+            bytes: 0,
+            looked_at: now,
+        }
     }
 
-    /// Whether anything can be known.
+    /// Returns whether anything can be known.
     pub fn knows(&self) -> bool {
         self.last.is_some()
     }
 
-    /// When the next look is due, if nothing has come since `last_progress`.
+    /// Returns when the next look is due, if nothing has come since `last_progress`.
     pub fn due(&self, last_progress: Instant) -> Instant {
         // The longer the pause is, the less often.
         let pause = self.looked_at.saturating_duration_since(last_progress);
         self.looked_at.max(last_progress) + LOOK.max(pause / 4)
     }
 
-    /// See what has come.
+    /// Sees what has come.
     pub fn look(&mut self, conn: &Conn, now: Instant) {
         self.looked_at = now;
         if let (Some(last), Some(came)) =
             (self.last, conn.transport().and_then(Transport::arrivals))
         {
-            self.bytes = still_behind(self.bytes, last, came);
+            self.bytes = still_waiting(self.bytes, last, came);
             self.last = Some(came);
         }
     }
@@ -56,14 +60,14 @@ impl Behind {
         }
     }
 
-    /// How much waits now.
+    /// Returns how much waits now.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-/// What waits when `came` has come, if `bytes` bytes did at `last`.
-fn still_behind(bytes: u64, last: Arrivals, came: Arrivals) -> u64 {
+/// Returns what waits when `came` has come, if `bytes` bytes did at `last`.
+fn still_waiting(bytes: u64, last: Arrivals, came: Arrivals) -> u64 {
     let early_packets = came.early_packets.wrapping_sub(last.early_packets);
     let early_bytes = u64::from(early_packets) * u64::from(came.packet_bytes);
     (bytes + early_bytes).saturating_sub(came.in_order_bytes.saturating_sub(last.in_order_bytes))
@@ -86,13 +90,13 @@ mod tests {
             packet_bytes: 1448,
             in_order_bytes,
         };
-        assert_eq!(still_behind(0, at(0, 0), at(5000, 750_000_000)), 0);
+        assert_eq!(still_waiting(0, at(0, 0), at(5000, 750_000_000)), 0);
         // A hole: nothing has its turn, packets come.
-        assert_eq!(still_behind(0, at(5000, 1000), at(5010, 1000)), 14_480);
-        assert_eq!(still_behind(14_480, at(5010, 1000), at(5020, 1000)), 28_960);
+        assert_eq!(still_waiting(0, at(5000, 1000), at(5010, 1000)), 14_480);
+        assert_eq!(still_waiting(14_480, at(5010, 1000), at(5020, 1000)), 28_960);
         // It is filled up to the next one, half-way.
-        assert_eq!(still_behind(28_960, at(5020, 1000), at(5020, 15_480)), 14_480);
+        assert_eq!(still_waiting(28_960, at(5020, 1000), at(5020, 15_480)), 14_480);
         // The count wraps.
-        assert_eq!(still_behind(0, at(u32::MAX, 0), at(1, 0)), 2896);
+        assert_eq!(still_waiting(0, at(u32::MAX, 0), at(1, 0)), 2896);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::super::Handle;
+use swath_netlab::faulty::Handle;
 
 /// One answer as it arrived.
 #[derive(Debug)]

@@ -98,7 +98,7 @@ impl Default for Swarm {
 }
 
 impl Swarm {
-    /// Simulate it.
+    /// Simulates it.
     ///
     /// # Errors
     /// A rule that a planner broke.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::super::{Behaviour, Certificate, Content, Server, ca_pem};
+use swath_netlab::faulty::{Behaviour, Certificate, Content, Server, ca_pem};
 
 /// Runs curl; answers its exit code and what it wrote.
 fn curl(arguments: &[&str]) -> (i32, Vec<u8>) {

@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::super::{Behaviour, Content, Death, Rule, Scope, Server, When};
+use swath_netlab::faulty::{Behaviour, Content, Death, Rule, Scope, Server, When};
+
 use super::client::{Client, get};
 
 const SIZE_BYTES: u64 = 1_000_000;

@@ -1,0 +1,55 @@
+//! Sources whose holdings change: what they gain and lose, and that they leave.
+//!
+//! The value is looked at in each turn of the main loop, so several changes count as one.
+
+use swath_model::{Range, SourceId};
+use swath_plan::Event as PlanEvent;
+
+use crate::executor::state::Run;
+use crate::observe::SourceState;
+
+impl Run<'_> {
+    /// The planner hears what sources have gained and lost since the last look, and who has left.
+    pub(crate) fn look_at_holdings(&mut self) {
+        let all = Range::new(0, u64::MAX);
+        for at in 0..self.sources.len() {
+            let entry = &mut self.sources[at];
+            let Some(holdings) = &mut entry.holdings else { continue };
+            let changed = holdings.has_changed();
+            if matches!(changed, Ok(false)) {
+                continue;
+            }
+            let source = SourceId(at as u32);
+            let held = holdings.borrow_and_update().clone();
+            let lost: Vec<Range> = held
+                .gaps_within(all)
+                .iter()
+                .flat_map(|&gap| entry.lacks.gaps_within(gap))
+                .collect();
+            let gained: Vec<Range> = held
+                .iter()
+                .flat_map(|range| entry.lacks.within(range).collect::<Vec<_>>())
+                .collect();
+            lost.iter().for_each(|&range| _ = entry.lacks.insert(range));
+            gained.iter().for_each(|&range| _ = entry.lacks.remove(range));
+            let now = self.now();
+            for range in lost {
+                self.planner.handle(PlanEvent::Lacks { source, range }, now);
+            }
+            for range in gained {
+                self.planner.handle(PlanEvent::Has { source, range }, now);
+            }
+            if changed.is_err() {
+                self.sources[at].holdings = None;
+                self.set_state(at, SourceState::Bad, Some("it has left".into()));
+                self.planner.handle(PlanEvent::SourceLeft { source }, now);
+            }
+        }
+    }
+
+    /// Whether some source may yet come to hold what is missing.
+    pub(crate) fn waits_for_holdings(&self) -> bool {
+        let may_grow = |at: usize| self.sources[at].holdings.is_some() && !self.sources.is_bad(at);
+        (0..self.sources.len()).any(may_grow)
+    }
+}
