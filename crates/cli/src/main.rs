@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = usage::explain(error);
-            // Help and version are no errors; a closed pipe behind them is none either.
+            // Help and version are no errors, and neither is a closed pipe.
             let printed = error.print().and_then(|()| io::stdout().flush());
             if error.use_stderr() {
                 if std::env::args_os().any(|arg| arg == "--json") {
@@ -158,15 +158,15 @@ fn main() -> ExitCode {
     say::settled(exit).into()
 }
 
-/// Run a command where it is to run, which all its threads inherit; `near` lies on its disk.
+/// Runs a command on the processors of `pin`, which its threads inherit; `near` is a path on its disk.
 fn pinned(pin: &Pin, near: &Path, command: impl FnOnce() -> Exit) -> Exit {
     match pin.apply(&Topology::default(), near) {
         Ok(_) => command(),
-        Err(_) => exit::fail(Exit::Usage, "--pin: none of these processors may be used here"),
+        Err(_) => exit::fail(Exit::Usage, "--pin: none of these processors is available"),
     }
 }
 
-/// Run a command that needs the network.
+/// Runs a command that needs the network.
 fn with_runtime<F: Future<Output = Exit> + Send + 'static>(
     command: impl FnOnce() -> F + Send + 'static,
 ) -> Exit {
@@ -182,7 +182,7 @@ fn with_runtime<F: Future<Output = Exit> + Send + 'static>(
         Ok(runtime) => {
             let exit = runtime.block_on(async { tokio::spawn(command()).await });
             let exit = exit.unwrap_or(Exit::Internal);
-            // Lookups that still hang in the resolver must not hold up the end.
+            // Pending name lookups must not delay the exit.
             runtime.shutdown_background();
             exit
         }

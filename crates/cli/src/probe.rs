@@ -1,7 +1,8 @@
-//! `swath probe`: what each replica offers, found out by asking, and whether they hold the same.
+//! `swath probe`: queries all replicas at the same time, and shows what each offers and whether they
+//! hold the same file.
 //!
-//! All replicas are asked at the same time and told in the order given. For people there is one
-//! block of aligned lines a replica and a verdict at the end; for programs one JSON object a line.
+//! The output has one block of lines per replica, in the given order, and a verdict; with `--json` one
+//! object per line.
 
 use serde::Serialize;
 use swath_model::digest::Digest;
@@ -17,7 +18,7 @@ use crate::progress::look::Look;
 use crate::progress::units;
 use crate::say;
 
-/// Run the command.
+/// Runs the command.
 pub async fn run(args: Probe) -> Exit {
     let options = match crate::net::options(&args.net) {
         Ok(options) => options,
@@ -42,7 +43,7 @@ pub async fn run(args: Probe) -> Exit {
     say::out(text.as_bytes(), if usable { Exit::Done } else { Exit::Sources })
 }
 
-/// One replica and what came of asking it.
+/// One replica and its answer.
 struct Asked {
     name: String,
     result: Result<Box<ProbeReport>, LaneError>,
@@ -72,7 +73,7 @@ async fn ask_all(net: &Net, urls: Vec<Url>) -> Vec<Asked> {
     asked.into_iter().flatten().collect()
 }
 
-/// A page in place of what was asked for (a login, an excuse) is no replica, whatever its status.
+/// Refuses a web page instead of the file (a login, an error message), whatever its status.
 fn no_page_instead(url: &Url, report: ProbeReport) -> Result<ProbeReport, LaneError> {
     let name = url.path().rsplit('/').next().unwrap_or("");
     let facts = &report.facts;
@@ -86,13 +87,13 @@ fn no_page_instead(url: &Url, report: ProbeReport) -> Result<ProbeReport, LaneEr
 struct Verdict {
     /// Usable replicas.
     usable: usize,
-    /// How many of them hold what most hold.
+    /// How many of them hold the most common version.
     agreeing: usize,
-    /// The size that they agree on.
+    /// The size of that version.
     size_bytes: Option<u64>,
-    /// A digest that all who tell one of its kind share.
+    /// Its strongest digest.
     digest: Option<Digest>,
-    /// (replica, why it does not fit in).
+    /// Replicas with another version, and the difference.
     dissenters: Vec<(String, String)>,
 }
 
@@ -104,7 +105,7 @@ impl Verdict {
                 asked.result.as_ref().ok().map(|report| (asked.name.as_str(), &report.facts))
             })
             .collect();
-        // The version that most replicas agree with; the first of them where there is a tie.
+        // The version of most replicas; in a tie the first.
         let mut best: Option<(usize, usize)> = None;
         for (at, (_, ours)) in usable.iter().enumerate() {
             let count = usable.iter().filter(|(_, theirs)| same(ours, theirs).is_ok()).count();
@@ -131,13 +132,13 @@ impl Verdict {
     }
 }
 
-/// Whether `theirs` may be used beside `ours`; the reason if not.
+/// Checks that `theirs` may be used together with `ours`.
 fn same(ours: &Facts, theirs: &Facts) -> Result<(), String> {
     let mut proved = false;
     for digest in &theirs.digests {
         for known in ours.digests.iter().filter(|known| known.algorithm() == digest.algorithm()) {
             if known != digest {
-                return Err(format!("its digest is {digest}, the others' {known}"));
+                return Err(format!("its digest is {digest}, that of the others {known}"));
             }
             proved |= digest.algorithm().is_cryptographic();
         }
@@ -147,7 +148,7 @@ fn same(ours: &Facts, theirs: &Facts) -> Result<(), String> {
             ours.admits(&theirs, proved).map(drop).map_err(|unlike| unlike.to_string())
         }
         (None, None) => Ok(()),
-        _ => Err("it does not tell the size of its file as the others do".to_owned()),
+        _ => Err("it does not report its size".to_owned()),
     }
 }
 
@@ -183,13 +184,13 @@ fn sentence(count: usize, verdict: &Verdict) -> String {
     };
     let left = match count - verdict.usable {
         0 => String::new(),
-        1 => "; 1 cannot be used".to_owned(),
-        more => format!("; {more} cannot be used"),
+        1 => "; 1 is unusable".to_owned(),
+        more => format!("; {more} are unusable"),
     };
     match (verdict.usable, verdict.dissenters.len()) {
         (0, _) => match count {
-            1 => "The replica cannot be used.".to_owned(),
-            _ => format!("None of the {count} replicas can be used."),
+            1 => "The replica is unusable.".to_owned(),
+            _ => format!("None of the {count} replicas is usable."),
         },
         (1, _) => format!("1 replica is usable ({size}{proof}){left}."),
         (usable, 0) => format!("{usable} replicas agree ({size}{proof}){left}."),
@@ -215,7 +216,7 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
             format!("{} ({} bytes)", units::bytes(bytes), units::count(bytes))
         }
         Some(bytes) => units::bytes(bytes),
-        None => "not told".to_owned(),
+        None => "unknown".to_owned(),
     };
     lines.push(("size", size));
     let mut validators = Vec::new();
@@ -232,9 +233,9 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     lines.push((
         "ranges",
         match (facts.ranges, facts.size_bytes) {
-            (true, _) => "honoured",
-            (false, Some(0)) => "none to ask for: the file is empty",
-            (false, _) => "not honoured: one stream from the start",
+            (true, _) => "supported",
+            (false, Some(0)) => "not needed: the file is empty",
+            (false, _) => "not supported: only one stream from the start",
         }
         .to_owned(),
     ));
@@ -253,9 +254,9 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     ));
     let mut protocol = report.http.join(", ");
     protocol.push_str(if report.keeps_alive {
-        ", connections are kept"
+        ", keeps connections open"
     } else {
-        ", closes after each answer"
+        ", closes connections after each answer"
     });
     match report.pipelines {
         Some(true) => protocol.push_str(", pipelines"),
@@ -287,7 +288,7 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// An address that a server names, without what may be a secret in it.
+/// Returns an address from a server without possible secrets.
 fn shown(target: &str) -> String {
     let Ok(url) = Url::parse(target) else { return target.to_owned() };
     // A swath server's Metalinks differ from their files by this alone.
@@ -295,7 +296,7 @@ fn shown(target: &str) -> String {
     display_name(&url) + query
 }
 
-/// What programs read about one replica; a field that is not known is null.
+/// One replica in JSON; unknown fields are null.
 #[derive(Serialize)]
 struct Line<'a> {
     url: &'a str,
@@ -320,7 +321,7 @@ struct Line<'a> {
     metalinks: Vec<String>,
 }
 
-/// What programs read at the end.
+/// The verdict in JSON.
 #[derive(Serialize)]
 struct LastLine<'a> {
     agree: bool,
@@ -392,7 +393,7 @@ fn json(asked: &[Asked], verdict: &Verdict) -> String {
     out
 }
 
-/// Replicas asked at the same time.
+/// Replicas queried at the same time.
 const AT_ONCE: usize = 64;
-/// Mirrors named in one block.
+/// Mirrors listed per replica.
 const MIRRORS_SHOWN: usize = 12;

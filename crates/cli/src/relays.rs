@@ -1,4 +1,4 @@
-//! Relays and routes as the command line names them, together with what the configuration file says.
+//! Relays and routes from the command line and the configuration file.
 
 use std::path::PathBuf;
 
@@ -12,32 +12,32 @@ use crate::config::{self, Config, ConfigError, Relay, RouteWish, Wrong};
 use crate::exit::Exit;
 use crate::remember;
 
-/// Which relays there are, and which way is wanted.
+/// Relays and route of a command line.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Routes")]
 pub struct Which {
-    /// A relay that data may come through (repeatable), in place of those of the configuration file: used where it makes the transfer faster
+    /// Use this relay where it makes the transfer faster (repeatable); replaces those of the configuration file
     #[arg(long, value_name = "URL", value_parser = config::relay, value_hint = ValueHint::Url)]
     pub relay: Vec<Relay>,
-    /// Which way: 'auto' finds out beside the transfer; 'direct'; relays as R1,R2 from here to the source; 'widest', one way at a time; 'multi', as many as pay [default: what the configuration file says, else auto]
+    /// Choose the route: 'auto' measures during the transfer; 'direct'; relays R1,R2 from here to the source; 'widest', one route at a time; 'multi', as many routes as are useful [default: from the configuration file, else auto]
     #[arg(long, value_name = "ROUTE", value_parser = config::route, value_hint = ValueHint::Other)]
     pub route: Option<RouteWish>,
 }
 
-/// The ways that data may take.
+/// Relays, route and mode of a command line.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Routes")]
 pub struct Relays {
     /// Relays and routes
     #[command(flatten)]
     pub which: Which,
-    /// Relays carry connections with the origin itself, which they can neither read nor change where it is an https:// one; of an http:// one it hides nothing
+    /// Tunnel connections to the origin through relays, which cannot read or change https:// data; http:// data stays readable
     #[arg(long)]
     pub end_to_end: bool,
 }
 
 impl Which {
-    /// What is said here and in the configuration file together. The error is a sentence.
+    /// Returns the configuration file with the options of the command line over it.
     pub fn configured(&self) -> Result<Config, Failure> {
         let file = Config::load().map_err(|error| Failure::new(Exit::Input, error.to_string()))?;
         let route_at = file.route_at.clone().filter(|_| self.route.is_none());
@@ -47,7 +47,7 @@ impl Which {
         })
     }
 
-    /// Whether relays are to be used because the command line says so.
+    /// Whether the command line asks for relays.
     pub fn names_relays(&self) -> bool {
         let is_by_relays = !matches!(self.route, None | Some(RouteWish::Auto | RouteWish::Direct));
         let is_direct = self.route == Some(RouteWish::Direct);
@@ -80,13 +80,13 @@ impl Which {
 }
 
 impl Relays {
-    /// As jobs take it. What earlier transfers have learnt goes into their environment.
+    /// Returns the routes of a job, and opens the state in its environment.
     pub fn spec(&self, environment: &mut Environment) -> Result<Routes, Failure> {
         let config = self.which.configured()?;
         let none = |word: &'static str| match config.route_at.clone() {
             Some(at) => Err(blame(Some(at), Wrong::Needs(word))),
             None => {
-                let text = format!("--route {word} needs relays: --relay URL names one");
+                let text = format!("--route {word} needs a relay: add --relay URL");
                 Err(Failure::usage(text))
             }
         };
@@ -114,7 +114,7 @@ impl Relays {
     }
 }
 
-/// What is wrong with a route, told where it was wished for.
+/// Returns the failure of a route, with the place where it was set.
 fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failure {
     match route_at {
         Some((path, line)) => {
@@ -124,13 +124,13 @@ fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failure {
     }
 }
 
-/// A relay with what opens it.
+/// Returns a relay with its token.
 pub fn access(relay: Relay) -> Result<RelayAccess, Failure> {
     let token = relay.token_file.as_deref().map(token_in).transpose()?;
     Ok(RelayAccess { url: relay.url, token, fingerprint: relay.fingerprint })
 }
 
-/// What earlier transfers have learnt; whatever is wrong with it is told and does not matter.
+/// Opens the state, if there is one; problems are only warnings.
 fn remembered() -> Option<State> {
     match remember::place() {
         Place::At(path) => Some(remember::open(&path)),
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((sites(&both), both.route), (vec!["x:80".into()], Some(RouteWish::Direct)));
         // A route of the file that leads over relays which the command line does without.
         let gone = line(&["http://x"], None).over(file(Some("r1"))).unwrap_err().to_string();
-        assert!(gone.contains("'r1', which is none of the relays x:80"), "{gone}");
+        assert!(gone.contains("'r1', which is not among the relays x:80"), "{gone}");
         // What is said twice on a command line is a slip of a script.
         let twice = line(&["http://x", "http://X:80/"], None).over(file(None)).unwrap();
         assert_eq!(sites(&twice), ["x:80"]);
@@ -187,7 +187,7 @@ mod tests {
             (&["https://r2.other"], Some("http://r1.example:443")),
         ] {
             let refused = line(relays, route).over(pinned.clone()).unwrap_err().to_string();
-            assert!(refused.contains("r1.example:443 by https://, not by http://"), "{refused}");
+            assert!(refused.contains("r1.example:443 with https://, not http://"), "{refused}");
         }
         // What is typed opens it, whatever the file says, and the certificate stays.
         let opened = "https://any:typed@r1.example";

@@ -1,5 +1,5 @@
-//! Shows what a job tells: bars or lines for one transfer, a common display for several, notes
-//! between them. What the report needs is recorded beside.
+//! Shows the events of a job: bars or lines for one transfer, a common display for several, and notes.
+//! Records them for the report.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,23 +13,23 @@ use crate::failure::Failure;
 use crate::progress::{Files, Progress};
 use crate::{failure, notes};
 
-/// Shows what a job tells.
+/// Shows the events of a job.
 pub struct JobScreen {
     progress: Progress,
     has_report: bool,
     is_verbose: bool,
-    /// What would be done, where nothing is to be done.
+    /// Receives the planned changes of `--dry-run`.
     plan: Option<Plan>,
     shown: Mutex<Shown>,
 }
 
 struct Shown {
-    /// The same for all transfers, so that nothing is shown twice.
+    /// Shared by all transfers, so that nothing is shown twice.
     transfer: Box<dyn Observer>,
     recorder: Recorder,
     content: Content,
     list: Option<List>,
-    /// What of a list failed worst.
+    /// The worst failure of a list.
     worst: Option<Exit>,
 }
 
@@ -39,7 +39,7 @@ struct List {
 }
 
 impl JobScreen {
-    /// Shows a job on this display, and records it where there is to be a report.
+    /// Returns a screen on this display; records the job for a report.
     pub fn new(progress: Progress, has_report: bool, is_verbose: bool) -> JobScreen {
         let transfer = progress.observer();
         let shown = Shown {
@@ -52,12 +52,12 @@ impl JobScreen {
         JobScreen { progress, has_report, is_verbose, plan: None, shown: Mutex::new(shown) }
     }
 
-    /// The same, with what would be done told to `plan`.
+    /// Sends planned changes to `plan`.
     pub fn planning(self, plan: &Plan) -> JobScreen {
         JobScreen { plan: Some(plan.clone()), ..self }
     }
 
-    /// How a list ends.
+    /// Returns the exit code of a list.
     pub fn exit_of_list(&self, files: swath_jobs::Files) -> Exit {
         match self.lock().worst {
             None => Exit::Internal,
@@ -66,7 +66,7 @@ impl JobScreen {
         }
     }
 
-    /// What was recorded.
+    /// Returns the recording.
     pub fn recording(&self) -> Recording {
         let shown = self.lock();
         match shown.list.as_ref().and_then(|list| list.recorder.as_ref()) {
@@ -91,7 +91,7 @@ impl JobObserver for JobScreen {
             JobEvent::Transfer(event) => {
                 shown.transfer.observe(&event);
                 if self.has_report {
-                    // What a Metalink leads to is another transfer.
+                    // A Metalink starts another transfer.
                     match event {
                         Event::Metalink { .. } => shown.recorder = Recorder::new(),
                         event => shown.recorder.observe(&event),
@@ -116,7 +116,7 @@ impl JobObserver for JobScreen {
                     plan.tell(bytes, &path, further_of.as_deref());
                 }
             }
-            // It cannot be said what would be done with it.
+            // A file of a plan that could not be queried.
             JobEvent::FileFailed { name, error, .. } if shown.list.is_none() => {
                 let (_, words) = failure::of_file(&error);
                 Failure::new(Exit::Some, format!("{name}: {words}")).tell();

@@ -1,4 +1,4 @@
-//! `swath verify DIR --index FILE|URL`: a copied tree against its index.
+//! `swath verify DIR --index FILE|URL`: checks a copied tree against its index.
 
 use crate::failure::Failure;
 use swath_model::path::visible;
@@ -10,7 +10,7 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::units;
 use crate::say;
 
-/// Run the command.
+/// Runs the command.
 pub async fn run(verify: Verify, index: String) -> Exit {
     let against = match against(&verify, &index) {
         Ok(against) => against,
@@ -18,7 +18,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     };
     let folder = verify.file().display().to_string();
     if !verify.file().is_dir() {
-        return fail(Exit::Input, &format!("{folder} is no folder"));
+        return fail(Exit::Input, &format!("{folder} is not a folder"));
     }
     let engine = match engine::start(Wishes::reading(&verify.net, MEMORY_BYTES)) {
         Ok(engine) => engine,
@@ -57,19 +57,19 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     }
     let in_doubt = (doubtful > 0).then(|| in_doubt(doubtful, wrong > 0));
     if let (Some(in_doubt), true) = (&in_doubt, wrong > 0) {
-        say::err(&format!("{in_doubt} (--strict names them)"));
+        say::err(&format!("{in_doubt} (--strict lists them)"));
     }
     if others > 0 && !verify.quiet {
-        let words = "other modes, times or attributes were found (--strict names them)";
+        let words = "modes, times or attributes differ (--strict lists them)";
         exit::warn(&format!("{folder}: {} {words}", units::count(others)));
     }
     if wrong > 0 {
-        let words = if wrong == 1 { "1 thing is" } else { "things are" };
-        let count = if wrong == 1 { String::new() } else { format!("{} ", units::count(wrong)) };
-        return fail(Exit::Mismatch, &format!("{folder}: {count}{words} not as its index says"));
+        let entries = if wrong == 1 { "entry does" } else { "entries do" };
+        let text = format!("{folder}: {} {entries} not match the index", units::count(wrong));
+        return fail(Exit::Mismatch, &text);
     }
     if let Some(in_doubt) = in_doubt {
-        let text = format!("{folder} is not as its index says: {in_doubt} (--strict names them)");
+        let text = format!("{folder} does not match the index: {in_doubt} (--strict lists them)");
         return fail(Exit::Mismatch, &text);
     }
     if verify.quiet {
@@ -77,7 +77,7 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     }
     let (files, bytes) = (units::count(counts.files), units::bytes(counts.file_bytes));
     let word = if counts.files == 1 { "file" } else { "files" };
-    let text = format!("{folder}: all is as its index says: {files} {word}, {bytes}\n");
+    let text = format!("{folder}: everything matches the index: {files} {word}, {bytes}\n");
     say::out(text.as_bytes(), Exit::Done)
 }
 
@@ -88,7 +88,7 @@ fn against(verify: &Verify, index: &str) -> Result<Against, Failure> {
         return match filter.is_all() {
             true => Ok(Against::Kept(index.into())),
             false => Err(Failure::usage(
-                "--include and --exclude are for a server's folder: a kept index lists what was copied",
+                "--include and --exclude are for --index URL: a kept index lists only what was copied",
             )),
         };
     }
@@ -102,38 +102,34 @@ fn against(verify: &Verify, index: &str) -> Result<Against, Failure> {
     ))
 }
 
-/// Files of which nobody can say more than that their blocks are wrong.
+/// Describes files that share a wrong block, and may themselves be correct.
 fn in_doubt(count: u64, has_others: bool) -> String {
     let other = if has_others { "other " } else { "" };
     match count {
-        1 => format!("1 {other}file shares a block that is wrong, and may be right or not"),
+        1 => format!("1 {other}file shares a wrong block and may be wrong too"),
         _ => {
             let count = units::count(count);
-            format!(
-                "{count} {other}files share blocks that are wrong, and each may be right or not"
-            )
+            format!("{count} {other}files share wrong blocks and may be wrong too")
         }
     }
 }
 
 fn words(what: Wrong) -> &'static str {
     match what {
-        Wrong::Missing => "it is not there",
-        Wrong::Kind => "something of another kind is there",
-        Wrong::Size => "it has another size",
-        Wrong::Target => "it leads elsewhere",
-        Wrong::Content => "its content is another one",
-        Wrong::Likely => {
-            "its content is likely another one: it has another time, and its block is wrong"
-        }
-        Wrong::Doubtful => "its content may be another one: it shares a block with what is wrong",
-        Wrong::Mode => "it has another mode",
-        Wrong::Mtime => "it has another time",
-        Wrong::Xattrs => "it has other extended attributes",
+        Wrong::Missing => "missing",
+        Wrong::Kind => "another kind of entry",
+        Wrong::Size => "different size",
+        Wrong::Target => "different link target",
+        Wrong::Content => "different content",
+        Wrong::Likely => "probably different content: its time differs, and its block is wrong",
+        Wrong::Doubtful => "possibly different content: it shares a wrong block",
+        Wrong::Mode => "different mode",
+        Wrong::Mtime => "different modification time",
+        Wrong::Xattrs => "different extended attributes",
     }
 }
 
-/// Nothing but control requests and small reads.
+/// For control requests and small reads.
 const MEMORY_BYTES: usize = 16 << 20;
-/// Most that are named one by one.
+/// Most entries that are listed.
 const NAMED_MAX: u64 = 1000;

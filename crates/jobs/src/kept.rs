@@ -1,29 +1,29 @@
-//! What is kept of a transfer that failed.
+//! The kept data of failed transfers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use swath_transfer::observe::{Event, Observer};
 
-/// What is kept of a transfer that failed.
+/// The kept data of a failed transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leftover {
-    /// Bytes for a later run to go on from.
+    /// Bytes from which a later run resumes.
     pub bytes: u64,
-    /// Bytes that came or were there, whether a later run can make use of them or not.
+    /// Bytes that were received or existed, reusable or not.
     pub come_bytes: u64,
-    /// An event told observers of the failure.
+    /// Whether an event reported the failure.
     pub is_told: bool,
 }
 
 impl Leftover {
-    /// Bytes for a later run, if an event told of them.
+    /// Returns the kept bytes, if an event reported them.
     pub fn known_bytes(&self) -> Option<u64> {
         self.is_told.then_some(self.bytes)
     }
 }
 
-/// Observes a transfer and remembers what is kept of it; clones remember the same.
+/// Observes a transfer and records what is kept; clones share the record.
 #[derive(Clone, Debug, Default)]
 pub struct KeptRecorder(Arc<Shared>);
 
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl KeptRecorder {
-    /// Returns what is kept.
+    /// Returns the kept data.
     pub fn kept(&self) -> Leftover {
         let bytes = self.0.bytes.load(Ordering::Relaxed);
         Leftover {

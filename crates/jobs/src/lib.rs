@@ -1,13 +1,12 @@
-//! Jobs: what is to be fetched or copied, as data, and running it.
+//! Jobs: fetches and copies as data, and running them.
 //!
 //! A [`JobSpec`] has a stable JSON form. [`Jobs`] runs it in an [`Environment`]: [`Jobs::start`]
-//! gives a [`JobHandle`] with a stream of typed events, pause, resume, cancel and the result;
-//! [`Jobs::run`] runs it within the caller's own task. A job that is started again, in this process
-//! or the next, goes on from what is on the disk, so a queue needs to keep nothing but
-//! specifications.
+//! returns a [`JobHandle`] with a stream of typed events, pause, resume, cancel and the result;
+//! [`Jobs::run`] runs it within the caller's task. A job that is started again, in this process or
+//! another, resumes from the disk, so a queue only has to store specifications.
 //!
-//! The library prints nothing, reads no environment variables and never exits. Errors are types;
-//! whoever shows them adds what helps.
+//! The library prints nothing, reads no environment variables and never exits. Errors are types; the
+//! caller adds hints.
 
 mod address;
 mod control;

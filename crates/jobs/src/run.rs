@@ -1,4 +1,4 @@
-//! Runs jobs: a specification, an environment, an observer; or a handle for a job in the background.
+//! Runs jobs, in the caller's task or in the background.
 
 use std::sync::Arc;
 
@@ -24,24 +24,24 @@ pub struct Jobs {
     environment: Arc<Environment>,
 }
 
-/// What a job that ended well amounts to.
+/// The result of a successful job.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// One file is there.
+    /// One complete file.
     File(Box<Summary>),
-    /// A copy has come to its end, or was only planned.
+    /// A copy, or the plan of one.
     Copied(Box<Copied>),
-    /// The files of a web folder that would be fetched were told.
+    /// The plan of fetching a web folder.
     Planned {
-        /// Whether anything takes part.
+        /// Whether the filter selects anything.
         matches: bool,
     },
-    /// The files of a list are there.
+    /// Complete files of a list.
     Files(Files),
 }
 
-/// What every job has.
+/// A job before its engine is started.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub spec: &'a JobSpec,
@@ -57,7 +57,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A job that runs.
+/// A running job.
 pub(crate) struct Job<'a> {
     pub spec: &'a JobSpec,
     pub engine: Engine,
@@ -66,21 +66,21 @@ pub(crate) struct Job<'a> {
     pub control: &'a Control,
 }
 
-/// What a job needs of its engine.
+/// Requirements of a job on its engine.
 pub(crate) struct Needs {
     connections_per_host: u32,
-    /// Ask for Metalinks.
+    /// Whether to ask for Metalinks.
     metalinks: bool,
-    /// Everything is written in order.
+    /// Whether the output is written in order.
     is_ordered: bool,
     has_routes: bool,
-    /// A server that was started for this job: what opens it, and its certificate's fingerprint.
+    /// The token and the fingerprint of a server that was started for this job.
     own_server: Option<(Bearer, Digest)>,
 }
 
 impl Needs {
     fn of_get(spec: &JobSpec, get: &GetSpec) -> Needs {
-        // More than is usual only where the specification asks for that.
+        // More than usual only if the specification asks for it.
         let asked = spec.plan.connections.into_iter().chain(spec.plan.connections_in_all);
         let asked = asked.chain(get.files_at_once.map(u32::from));
         Needs {
@@ -104,7 +104,7 @@ impl Needs {
 }
 
 impl Jobs {
-    /// Runs jobs in this environment.
+    /// Returns a runner of jobs in this environment.
     pub fn new(environment: Environment) -> Jobs {
         Jobs { environment: Arc::new(environment) }
     }
@@ -114,10 +114,10 @@ impl Jobs {
         JobHandle::start(self.clone(), spec)
     }
 
-    /// Runs a job to its end, and tells `observer` what happens.
+    /// Runs a job to its end, and sends its events to `observer`.
     ///
     /// # Errors
-    /// [`JobError`]; what was fetched and is durable is kept for the next run of the same job.
+    /// [`JobError`]; durable data is kept for the next run of the same job.
     pub async fn run(
         &self,
         spec: &JobSpec,
@@ -138,14 +138,14 @@ impl Jobs {
         let io_began_as = engine.io_name();
         let job = context.with(engine);
         let ended = get::run(&job, get).await;
-        // The disk engine changes by itself where the kernel cannot run it.
+        // The disk engine falls back to threads if the kernel cannot run io_uring.
         if job.engine.io_name() != io_began_as {
             job.observer.observe(JobEvent::Note(Note::DiskThreads));
         }
         ended
     }
 
-    /// How ssh is called.
+    /// Returns the options of ssh.
     pub(crate) fn ssh_options(&self, ssh: &Ssh, network: &Network) -> SshOptions {
         SshOptions {
             command: ssh.command.clone(),
@@ -179,9 +179,9 @@ impl Jobs {
     }
 }
 
-/// Most connections to one host unless more are asked for: what its owner may take for decent.
+/// Most connections to one host by default: what its owner may find acceptable.
 pub const CONNECTIONS_PER_HOST: u32 = 8;
-/// Buffers of an ordered transfer: with everything else the program stays below 128 MiB.
+/// Buffers of an ordered transfer, so that the program stays below 128 MiB.
 const ORDERED_MEMORY_BYTES: usize = 96 << 20;
-/// Smaller ones than for a disk: what waits for its turn is counted in buffers, full or not.
+/// Smaller than for a disk: waiting data is counted in whole buffers.
 const ORDERED_BUFFER_BYTES: usize = 128 << 10;

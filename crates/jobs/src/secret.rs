@@ -10,32 +10,32 @@ use swath_source::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretRef {
-    /// In this file, white space around it stripped.
+    /// In this file, without surrounding white space.
     File(PathBuf),
-    /// Among the secrets of the [`Environment`](crate::Environment), under this name.
+    /// In the [`Environment`](crate::Environment), under this name.
     Name(String),
 }
 
-/// Why a secret cannot be had. No message repeats it.
+/// Why a secret is unavailable. Messages do not contain it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// Its file cannot be read.
+    /// Unreadable file.
     #[error("cannot read the token in {}: {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The file does not hold one word.
-    #[error("{} holds no token: it must be one word of visible characters", path.display())]
+    /// The file does not contain one word.
+    #[error("{} does not contain a token: it must be one word of printable characters", path.display())]
     NotAToken {
         /// The file.
         path: PathBuf,
     },
-    /// The environment has no secret of this name.
-    #[error("no secret is called {name}")]
+    /// Unknown name.
+    #[error("unknown secret {name}")]
     Unknown {
         /// The name.
         name: String,
@@ -55,7 +55,7 @@ pub fn token_in(path: &std::path::Path) -> Result<Secret, SecretError> {
     }
 }
 
-/// Whether this can be a token: one word of visible characters.
+/// Whether this can be a token: one word of printable characters.
 pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,4 +1,4 @@
-//! `swath config`: what is set, whether it can be used, where it stands.
+//! `swath config`: shows and checks the settings.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,22 +12,22 @@ use crate::args::Cli;
 use crate::exit::{Exit, fail, warn};
 use crate::{net, relays, say};
 
-/// What `swath config` does.
+/// Subcommands of `swath config`.
 #[derive(Debug, Subcommand)]
 pub enum Configure {
-    /// Print what holds for all transfers, and who says so; as a configuration file
+    /// Print the settings for all transfers and where each is set, as a configuration file
     Show,
-    /// Look whether the configuration file and the SWATH_ variables can be used, and the files that they name
+    /// Check the configuration file, the SWATH_ variables and the files that they name
     Check {
-        /// Another file than the one that is used
+        /// Check this file instead
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: Option<PathBuf>,
     },
-    /// Print where the configuration file is looked for
+    /// Print the path of the configuration file
     Path,
 }
 
-/// Run the command.
+/// Runs the command.
 pub fn run(command: &Configure) -> Exit {
     match command {
         Configure::Show => show(),
@@ -40,7 +40,7 @@ fn path() -> Exit {
     match Place::of_user() {
         Place::At { path, .. } => {
             if !path.exists() {
-                say::err("(there is no such file yet)");
+                say::err("(the file does not exist)");
             }
             say::out(format!("{}\n", path.display()).as_bytes(), Exit::Done)
         }
@@ -48,7 +48,8 @@ fn path() -> Exit {
     }
 }
 
-const NOWHERE: &str = "no configuration file is looked for: SWATH_CONFIG is off or empty, or neither HOME nor XDG_CONFIG_HOME is set";
+const NOWHERE: &str =
+    "no configuration file: SWATH_CONFIG is off or empty, or HOME and XDG_CONFIG_HOME are unset";
 
 fn show() -> Exit {
     let (config, set) = match load(None) {
@@ -57,7 +58,7 @@ fn show() -> Exit {
     };
     let mut text = match Place::of_user() {
         Place::At { path, .. } if path.exists() => format!("# {}\n", path.display()),
-        Place::At { path, .. } => format!("# {} (there is no such file)\n", path.display()),
+        Place::At { path, .. } => format!("# {} (does not exist)\n", path.display()),
         Place::Nowhere => "# no configuration file\n".to_owned(),
     };
     text.push('\n');
@@ -104,9 +105,9 @@ fn check(file: Option<&Path>) -> Exit {
     let of_relays = config.relays.iter().filter_map(|relay| relay.token_file.as_deref());
     let of_hosts = config.hosts.iter().filter_map(|host| host.token_file.as_deref());
     of_relays.chain(of_hosts).filter(|path| is_read_by_others(path)).for_each(|path| {
-        warn(&format!("{} can be read by other users of this machine (chmod 600)", path.display()));
+        warn(&format!("other users of this machine can read {} (run chmod 600)", path.display()));
     });
-    // Certificates are read as connections read them.
+    // Certificates are read in the same way as for connections.
     let authorities = set.iter().filter(|set| set.setting.name == "ca").flat_map(|set| &set.values);
     let authorities: Vec<PathBuf> = authorities.map(PathBuf::from).collect();
     let own = config.hosts.iter().flat_map(|host| host.ca.iter().cloned());
@@ -116,7 +117,7 @@ fn check(file: Option<&Path>) -> Exit {
     }
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     for name in settings::strangers(names) {
-        warn(&format!("nothing reads the variable {name}"));
+        warn(&format!("unknown variable {name}"));
     }
     if faults.is_empty() {
         let count =
@@ -131,7 +132,7 @@ fn check(file: Option<&Path>) -> Exit {
             count(config.relays.len(), "relay"),
             count(config.hosts.len(), "host"),
         ];
-        return say::out(format!("{title}: good ({})\n", parts.join(", ")).as_bytes(), Exit::Done);
+        return say::out(format!("{title}: valid ({})\n", parts.join(", ")).as_bytes(), Exit::Done);
     }
     for fault in &faults {
         fail(Exit::Input, fault);
@@ -159,7 +160,7 @@ fn written(set: &Set) -> String {
         false => quoted(value),
     };
     let values: Vec<String> = set.values.iter().map(one).collect();
-    // The file has relays under another name.
+    // In the file the key is `relays`.
     let name = if name == "relay" { "relays" } else { name };
     match set.setting.takes_several() {
         true => format!("{name} = [{}]", values.join(", ")),
@@ -167,7 +168,7 @@ fn written(set: &Set) -> String {
     }
 }
 
-/// A setting that is not made, with what holds then where that is one value.
+/// Returns the line of an unset setting, with its default.
 fn unset(setting: &Setting) -> String {
     let name = setting.name;
     let whole = Cli::command();
@@ -185,7 +186,7 @@ fn unset(setting: &Setting) -> String {
 
 fn relay_section(relay: &Relay) -> String {
     let mut url = relay.url.clone();
-    // What opens it is for no screen.
+    // Secrets must not be shown.
     let login = if relay.has_login() { "  # with a login" } else { "" };
     let _ = url.set_password(None).and_then(|()| url.set_username(""));
     let mut text =
@@ -235,7 +236,7 @@ fn host_section(host: &HostSection) -> String {
     text
 }
 
-/// As TOML writes a text.
+/// Quotes a TOML string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What the file says of single servers: `[hosts."data.example"]`.
+//! Sections for single servers: `[hosts."data.example"]`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,29 +13,29 @@ use super::read::{Line, Reader};
 use super::settings::at_home;
 use crate::args::fingerprint;
 
-/// One server, or all those of a domain.
+/// Settings of a server, or of all servers of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSection {
-    /// As it is written.
+    /// The name as written.
     pub name: String,
-    /// Which servers that is.
+    /// The servers that it matches.
     pub servers: HostPattern,
-    /// Where the token lies that opens them.
+    /// The file with their token.
     pub token_file: Option<PathBuf>,
-    /// SHA-256 of the certificate that they are known by.
+    /// SHA-256 of their certificate.
     pub fingerprint: Option<Digest>,
-    /// Certificate authorities that are trusted for them too.
+    /// Additional certificate authorities.
     pub ca: Vec<PathBuf>,
-    /// How they are reached.
+    /// Their proxy.
     pub proxy: Option<ProxyChoice>,
-    /// Most connections to each of them.
+    /// Maximum connections to each.
     pub connections: Option<u32>,
-    /// Where it stands.
+    /// The line of the section.
     pub line: usize,
 }
 
 impl HostSection {
-    /// As connections take it.
+    /// Returns the access for connections.
     pub fn access(&self) -> Result<ServerAccess, Failure> {
         Ok(ServerAccess {
             servers: self.servers.clone(),
@@ -49,8 +49,7 @@ impl HostSection {
     }
 }
 
-/// All sections, as they stand in the file but those of single hosts first: they count more than what
-/// is said of a domain.
+/// Reads all sections; those of single hosts come first, because they override those of domains.
 pub(super) fn read(
     reader: &Reader<'_>,
     value: &Spanned<DeValue<'_>>,
@@ -69,7 +68,7 @@ pub(super) fn read(
         }
         sections.push(section);
     }
-    // Of two domains the longer one is the narrower one.
+    // A longer domain is more specific.
     sections.sort_by_key(|section| match section.name.contains("*.") {
         true => usize::MAX - section.name.len(),
         false => 0,

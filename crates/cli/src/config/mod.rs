@@ -1,7 +1,7 @@
-//! The configuration file: what a user says once for all commands. What the command line says wins.
+//! The configuration file, with settings for all commands; the command line overrides it.
 //!
-//! Described in `docs/config.md`. A file with anything in it that is not understood is refused, with
-//! the line: a misspelt key would otherwise be a wish that nobody hears.
+//! Described in `docs/config.md`. Unknown keys are errors with their line, so that a misspelt key is
+//! noticed.
 
 pub mod command;
 mod error;
@@ -21,23 +21,23 @@ pub use host::HostSection;
 pub use relay::{Relay, RouteWish, relay, route};
 use settings::Set;
 
-/// What the file says.
+/// The settings of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The relays that transfers may run through.
+    /// The relays for transfers.
     pub relays: Vec<Relay>,
     /// Options for all transfers.
     pub settings: Vec<Set>,
-    /// What it says of single servers, the most important first.
+    /// Settings of single servers, the most specific first.
     pub hosts: Vec<HostSection>,
-    /// How a transfer's route is chosen.
+    /// The route of transfers.
     pub route: Option<RouteWish>,
-    /// The file that says so, and its line; `None` where the command line says it.
+    /// The file and line of the route; `None` if the command line sets it.
     pub route_at: Option<(PathBuf, usize)>,
 }
 
 impl Config {
-    /// Read the file that the environment names, or the usual one; without one nothing is said.
+    /// Reads the file that the environment names, or the default one; without one nothing is set.
     pub fn load() -> Result<Config, ConfigError> {
         let Place::At { path, is_named } = Place::of_user() else {
             return Ok(Config::default());
@@ -52,7 +52,7 @@ impl Config {
         Config::parse(&text, path)
     }
 
-    /// Read this very file.
+    /// Reads this file.
     pub fn load_from(path: PathBuf) -> Result<Config, ConfigError> {
         match text_of(&path) {
             Ok(text) => Config::parse(&text, path),
@@ -65,31 +65,30 @@ impl Config {
     }
 }
 
-/// What a file holds, if it is a file, and one that somebody may have written: devices have no end,
-/// and pipes wait for somebody.
+/// Reads a regular file of limited size: devices may be endless, and pipes may block.
 fn text_of(path: &Path) -> io::Result<String> {
-    // Without this flag opening a pipe would wait already.
+    // Without this flag opening a pipe may block.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut text = String::new();
     file.take(TEXT_MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > TEXT_MAX_BYTES {
-        return Err(io::Error::other("it is larger than 1 MiB"));
+        return Err(io::Error::other("larger than 1 MiB"));
     }
     Ok(text)
 }
 
-/// Nobody writes more by hand.
+/// More than anybody writes by hand.
 const TEXT_MAX_BYTES: u64 = 1 << 20;
 
-/// Where the file is looked for.
+/// The path of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// Here; where the user named it, it has to be there.
+    /// This path; it must exist if the user named it.
     At { path: PathBuf, is_named: bool },
-    /// Nowhere: `SWATH_CONFIG` is empty or `off`, or nobody says where.
+    /// None: `SWATH_CONFIG` is empty or `off`, or no variable gives a path.
     Nowhere,
 }
 
@@ -99,7 +98,8 @@ impl Place {
     }
 }
 
-/// `$SWATH_CONFIG`, else `$XDG_CONFIG_HOME/swath/config.toml`, else `~/.config/swath/config.toml`.
+/// Returns `$SWATH_CONFIG`, else `$XDG_CONFIG_HOME/swath/config.toml`, else
+/// `~/.config/swath/config.toml`.
 fn place(env: impl Fn(&str) -> Option<OsString>) -> Place {
     if let Some(named) = env("SWATH_CONFIG") {
         if named.is_empty() || named == "off" {

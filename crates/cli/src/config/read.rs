@@ -1,4 +1,4 @@
-//! From TOML to what it says. Every mistake is told with its line.
+//! Reads the TOML of the configuration file. Every error has its line.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use crate::args::fingerprint;
 /// From 1.
 pub(super) type Line = usize;
 
-/// What the file at `path` says; relative paths in it begin in its folder.
+/// Reads the file at `path`; relative paths in it start at its folder.
 pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    // Editors of some systems begin a file with this mark.
+    // Some editors write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let reader = Reader { text, folder };
     let table = DeTable::parse(text).map_err(|error| {
@@ -54,7 +54,7 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
         }
     }
     if let Some(value) = table.get_ref().get("route") {
-        // On the command line there may be other relays; without any in the file it is not clear.
+        // Without relays in the file, those of the command line may fit.
         if !config.relays.is_empty() {
             config.relays_of_the_route().map_err(|wrong| reader.at(value, wrong))?;
         }
@@ -64,7 +64,7 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
 
 pub(super) struct Reader<'a> {
     text: &'a str,
-    /// Where relative paths begin.
+    /// The start of relative paths.
     pub folder: &'a Path,
 }
 
@@ -157,7 +157,7 @@ fn of_type(key: &'static str, wanted: &'static str, found: &Spanned<DeValue<'_>>
     Wrong::Type { key, wanted, found }
 }
 
-/// All that may stand in the file, in the order of the alphabet.
+/// Returns all keys of the file in alphabetical order.
 fn keys() -> Vec<&'static str> {
     let settings = SETTINGS.iter().map(|setting| setting.name);
     let in_file = settings.filter(|name| Setting::in_file(name).is_some());
@@ -207,28 +207,28 @@ mod tests {
             (
                 "relay = []",
                 1,
-                "there is no 'relay'; there are ca, checksums, connections, dir, hosts, io",
+                "unknown key 'relay'; known keys: ca, checksums, connections, dir, hosts, io",
             ),
-            ("\n\nroutes = \"auto\"", 3, "there is no 'routes'"),
-            ("[relays]\nurl = \"https://r\"", 1, "'relays' has to be a list, and is a table"),
-            ("relays = \"https://r\"", 1, "has to be a list, and is a text"),
-            ("relays = [\n 5 ]", 2, "has to be a list of texts or tables, and is a number"),
+            ("\n\nroutes = \"auto\"", 3, "unknown key 'routes'"),
+            ("[relays]\nurl = \"https://r\"", 1, "'relays' must be a list, not a table"),
+            ("relays = \"https://r\"", 1, "must be a list, not a text"),
+            ("relays = [\n 5 ]", 2, "must be a list of texts or tables, not a number"),
             ("relays = [\n\n \"r1\" ]", 3, "no http:// or https://"),
             ("relays = [\n{ token-file = \"x\" } ]", 2, "this relay has no 'url'"),
             ("relays = [\n{ url = \"https://r\", token = \"x\" } ]", 2, "'token' of a relay"),
-            ("relays = [\"http://r\",\n\"http://r:80\"]", 2, "the relay r:80 is there twice"),
+            ("relays = [\"http://r\",\n\"http://r:80\"]", 2, "duplicate relay r:80"),
             (
                 "relays = [\n{ url = \"https://r\", fingerprint = \"1f\" } ]",
                 2,
-                "the 'fingerprint' of this relay: ",
+                "'fingerprint' of this relay: ",
             ),
-            ("relays = [\n{ url = \"https://r\", fingerprint = 1 } ]", 2, "and is a number"),
-            (&odd, 1, "has no certificate, since its address begins with http://"),
-            ("route = true", 1, "and is true or false"),
-            ("\nroute = \"r1,\"", 2, "is no route"),
-            ("relays = [\"http://r1\"]\nroute = \"r2\"", 2, "none of the relays r1:80"),
-            ("a = 1\nb == 2", 2, "it is no TOML"),
-            ("route = \"auto\"\nroute = \"multi\"", 2, "it is no TOML: duplicate key"),
+            ("relays = [\n{ url = \"https://r\", fingerprint = 1 } ]", 2, ", not a number"),
+            (&odd, 1, "uses http:// and has no certificate"),
+            ("route = true", 1, ", not true or false"),
+            ("\nroute = \"r1,\"", 2, "is not a route"),
+            ("relays = [\"http://r1\"]\nroute = \"r2\"", 2, "not among the relays r1:80"),
+            ("a = 1\nb == 2", 2, "invalid TOML"),
+            ("route = \"auto\"\nroute = \"multi\"", 2, "invalid TOML: duplicate key"),
         ] {
             let error = said(text).unwrap_err();
             assert!(error.0 == line && error.1.contains(words), "{text}\n{error:?}");

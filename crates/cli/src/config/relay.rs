@@ -1,4 +1,4 @@
-//! Relays and routes as users name them, in the file and on the command line.
+//! Relays and routes, from the configuration file and the command line.
 
 use std::path::PathBuf;
 
@@ -10,31 +10,30 @@ use super::Config;
 use super::error::{RelayFault, Wrong};
 use crate::net::shown_text;
 
-/// A relay that transfers may run through.
+/// A relay for transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
-    /// Scheme, host and port, with the path `/`; perhaps a user and a password that open it.
+    /// Scheme, host and port, with the path `/`; optionally a user and a password.
     pub url: Url,
-    /// Where the token lies that opens it.
+    /// The file with its token.
     pub token_file: Option<PathBuf>,
-    /// SHA-256 of the certificate that it is known by.
+    /// SHA-256 of its certificate.
     pub fingerprint: Option<Digest>,
 }
 
 impl Relay {
-    /// How the site is called: `host:port`.
+    /// Returns its site: `host:port`.
     pub fn site(&self) -> String {
         site(&self.url).unwrap_or_default()
     }
 
-    /// Whether a user or a password stands in its address.
+    /// Whether its address has a user or a password.
     pub fn has_login(&self) -> bool {
         !self.url.username().is_empty() || self.url.password().is_some()
     }
 
-    /// A relay that somebody has typed, with what the configuration file says of it: its certificate,
-    /// and what opens it where nothing was typed that does. By another scheme it would be another
-    /// server: a token for one that is encrypted would go out in the clear.
+    /// Adds the configuration file's fingerprint, and its token unless the address has a login. Fails for
+    /// another scheme, which would send a token unencrypted.
     pub fn opened_by(&self, file: &[Relay]) -> Result<Relay, Wrong> {
         let Some(own) = file.iter().find(|own| own.site() == self.site()) else {
             return Ok(self.clone());
@@ -50,31 +49,30 @@ impl Relay {
     }
 }
 
-/// How a transfer's route is to be chosen.
+/// How the route of a transfer is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RouteWish {
-    /// As it turns out best, several at once where they pay.
+    /// The best route, or several at once.
     #[default]
     Auto,
     /// Without relays.
     Direct,
-    /// The widest one alone.
+    /// The widest route.
     Widest,
     /// Several at once.
     Multi,
-    /// Over these relays, as they were named, from us toward the source.
+    /// These relays, as written, from this machine to the source.
     Over(Vec<String>),
 }
 
 impl Config {
-    /// The relays that the route names, from us toward the source, by their places in the list; none
-    /// if it names none.
+    /// Returns the positions of the route's relays, from this machine to the source.
     pub fn relays_of_the_route(&self) -> Result<Vec<usize>, Wrong> {
         let Some(RouteWish::Over(names)) = &self.route else { return Ok(Vec::new()) };
         names.iter().map(|name| self.named(name)).collect()
     }
 
-    /// The place of the relay that somebody calls by its address, its site, its host or the first part of that.
+    /// Finds a relay by its address, site, host or the first label of its host.
     fn named(&self, name: &str) -> Result<usize, Wrong> {
         let whole = |relay: &Relay| {
             relay.site().eq_ignore_ascii_case(name)
@@ -105,7 +103,7 @@ impl Config {
     }
 }
 
-/// No relay may be there twice.
+/// Checks that no relay is listed twice.
 pub(super) fn distinct(relays: &[Relay]) -> Result<(), Wrong> {
     for (at, relay) in relays.iter().enumerate() {
         if relays[..at].iter().any(|other| other.site() == relay.site()) {
@@ -115,12 +113,12 @@ pub(super) fn distinct(relays: &[Relay]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A relay's address: http or https, a host, perhaps a port, and nothing else.
+/// Reads the address of a relay: http or https, a host, an optional port, nothing else.
 pub fn relay(text: &str) -> Result<Relay, Wrong> {
     let wrong = |fault| Wrong::Relay { address: shown_text(text), fault };
     let is_bare = !text.contains("://");
     let url = match Url::parse(text) {
-        // What looks like a scheme may be the host of "r1.example:443".
+        // In "r1.example:443" the host looks like a scheme.
         Ok(_) if is_bare => {
             return Err(wrong(RelayFault::NoUrl("it has no http:// or https://".into())));
         }
@@ -144,7 +142,7 @@ pub fn relay(text: &str) -> Result<Relay, Wrong> {
     Ok(Relay { url, token_file: None, fingerprint: None })
 }
 
-/// A route as users write it.
+/// Reads a route.
 pub fn route(text: &str) -> Result<RouteWish, Wrong> {
     match text {
         "auto" => return Ok(RouteWish::Auto),
@@ -168,7 +166,7 @@ pub fn route(text: &str) -> Result<RouteWish, Wrong> {
     Ok(RouteWish::Over(names))
 }
 
-/// Relays refuse what comes over more than eight hops.
+/// Relays refuse more than eight hops.
 const RELAYS_MAX: usize = 7;
 
 #[cfg(test)]
@@ -190,8 +188,8 @@ mod tests {
             ("r1.example:443", "no http:// or https://"),
             ("ftp://r1.example", "not ftp"),
             ("https://user:secret@r1.example/relay", "a path (/relay)"),
-            ("https://r1.example/?x", "behind a '?'"),
-            ("https://r1.example/#x", "behind a '#'"),
+            ("https://r1.example/?x", "after '?'"),
+            ("https://r1.example/#x", "after '#'"),
             ("https://", "empty host"),
             ("https://r1.example:99999", "invalid port"),
         ] {

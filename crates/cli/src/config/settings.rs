@@ -1,5 +1,5 @@
-//! Options that the configuration file and the environment may give for all transfers. Each is called
-//! like the option of the command line; in the environment `SWATH_` stands before it.
+//! Options for all transfers from the configuration file and the environment. Each has the name of its
+//! command-line option; in the environment with the prefix `SWATH_`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,31 +12,31 @@ use super::{Config, ConfigError, relay, route};
 use crate::args::{Cli, Command, lanes};
 use crate::units;
 
-/// An option that may be set for all transfers.
+/// An option for all transfers.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The long name of the option.
     pub name: &'static str,
-    /// What it takes.
+    /// The type of its value.
     takes: Takes,
-    /// Where the command line has one of these, the setting does not count.
+    /// The setting is ignored if the command line has one of these.
     unless: &'static [&'static str],
-    /// The file has it too; a few are said there in words of their own.
+    /// Whether the file has it under this name.
     is_in_file: bool,
 }
 
-/// What a setting takes.
+/// Types of settings.
 #[derive(Clone, Copy, Debug)]
 enum Takes {
     /// True or false.
     Flag,
-    /// A text or a number that this finds right.
+    /// A text or a number, with its check.
     Text(fn(&str) -> Result<(), String>),
     /// A file or a folder.
     Path,
-    /// Several texts that this finds right, with commas or spaces between them in the environment.
+    /// Several texts with their check, separated by commas or spaces in the environment.
     Texts(fn(&str) -> Result<(), String>),
-    /// Several files, with `:` between them in the environment.
+    /// Several files, separated by `:` in the environment.
     Paths,
 }
 
@@ -48,23 +48,23 @@ impl PartialEq for Takes {
 
 impl Eq for Takes {}
 
-/// A setting with what it was set to.
+/// A setting with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// Which.
+    /// The setting.
     pub setting: &'static Setting,
-    /// What it was set to; several where it takes several.
+    /// Its values.
     pub values: Vec<String>,
-    /// Who says so.
+    /// Where it was set.
     pub by: By,
 }
 
-/// Where a setting was made.
+/// Where a setting was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     /// In this line of the file.
     Line(usize),
-    /// By a variable of the environment.
+    /// By an environment variable.
     Variable(String),
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for By {
     }
 }
 
-/// All of them, as they are listed.
+/// All settings, in the order of listings.
 pub static SETTINGS: [Setting; 17] = [
     in_both("limit-rate", Takes::Text(|text| units::rate_above_zero(text).map(drop))),
     in_both("connections", Takes::Text(|text| lanes(text).map(drop))),
@@ -116,7 +116,7 @@ fn whole(text: &str, within: std::ops::RangeInclusive<u16>) -> Result<(), String
 }
 
 fn only_auto(text: &str) -> Result<(), String> {
-    let words = "can only be 'auto' for all transfers: a checksum file is one of certain files";
+    let words = "can only be 'auto' for all transfers";
     if text == "auto" { Ok(()) } else { Err(words.to_owned()) }
 }
 
@@ -130,7 +130,7 @@ fn not_empty(text: &str) -> Result<(), String> {
 }
 
 impl Setting {
-    /// The one that the file calls so.
+    /// Returns the setting of a key in the file.
     pub(super) fn in_file(key: &str) -> Option<&'static Setting> {
         SETTINGS.iter().find(|setting| setting.is_in_file && setting.name == key)
     }
@@ -140,7 +140,7 @@ impl Setting {
         self.is_in_file
     }
 
-    /// The variable of the environment.
+    /// Returns its environment variable.
     pub fn variable(&self) -> String {
         format!("SWATH_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
@@ -150,7 +150,7 @@ impl Setting {
         matches!(self.takes, Takes::Texts(_) | Takes::Paths)
     }
 
-    /// Whether it is true or false.
+    /// Whether its value is true or false.
     pub fn is_flag(&self) -> bool {
         matches!(self.takes, Takes::Flag)
     }
@@ -166,7 +166,7 @@ impl Setting {
         }
     }
 
-    /// What a value in the file means; relative paths begin in `folder`. The error is a sentence.
+    /// Reads a value in the file; relative paths start at `folder`.
     pub(super) fn read(
         &self,
         value: &DeValue<'_>,
@@ -201,7 +201,7 @@ impl Setting {
         }
     }
 
-    /// What the environment sets it to. The error is a sentence.
+    /// Reads the value of an environment variable.
     fn of_variable(&self, text: &str) -> Result<Vec<String>, String> {
         let values: Vec<String> = match self.takes {
             Takes::Flag => vec![match text.to_ascii_lowercase().as_str() {
@@ -223,15 +223,15 @@ impl Setting {
     }
 }
 
-/// Why a value in the file cannot be used.
+/// Why a value in the file is invalid.
 pub(super) enum ReadError {
-    /// It is of another type than this.
+    /// The expected type.
     Type(&'static str),
-    /// A sentence.
+    /// The error.
     Value(String),
 }
 
-/// A path of the file: below its folder, or with `~/` below the user's.
+/// Resolves a path of the file: below `folder`, or with `~/` below the home folder.
 pub(super) fn at_home(text: &str, folder: &Path) -> String {
     let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let path = match (text.strip_prefix("~/"), home()) {
@@ -241,7 +241,7 @@ pub(super) fn at_home(text: &str, folder: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What is set, by the environment before the file; in the order of [`SETTINGS`].
+/// Returns what is set; the environment overrides the file. In the order of [`SETTINGS`].
 pub fn set(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Vec<Set>, ConfigError> {
     let mut all = Vec::new();
     for setting in &SETTINGS {
@@ -258,13 +258,12 @@ pub fn set(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Vec<
     Ok(all)
 }
 
-/// A variable that is text.
+/// Returns an environment variable.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// The command line once more, with what is set where it says nothing itself. `typed` is the command
-/// line as it was understood alone.
+/// Parses the command line again with the settings as defaults. `typed` is the command line alone.
 pub fn applied(typed: Cli) -> Result<Cli, Applying> {
     if !takes_settings(&typed.command) {
         return Ok(typed);
@@ -282,11 +281,11 @@ pub fn applied(typed: Cli) -> Result<Cli, Applying> {
     Cli::from_arg_matches(&matches).map_err(Applying::Usage)
 }
 
-/// Why what is set cannot be used.
+/// Why the settings cannot be used.
 pub enum Applying {
-    /// It is wrong in itself.
+    /// A setting is invalid.
     Config(ConfigError),
-    /// It does not go with the command line.
+    /// A setting does not fit the command line.
     Usage(clap::Error),
 }
 
@@ -302,7 +301,7 @@ fn takes_settings(command: &Command) -> bool {
     )
 }
 
-/// The commands that take settings.
+/// The commands with settings.
 const COMMANDS: [&str; 6] = ["get", "cp", "ls", "du", "probe", "verify"];
 
 fn with(mut command: clap::Command, set: &[Set]) -> clap::Command {
@@ -323,7 +322,7 @@ fn with(mut command: clap::Command, set: &[Set]) -> clap::Command {
     command
 }
 
-/// Variables that look like settings and are none.
+/// Returns unknown `SWATH_` variables.
 pub fn strangers(names: impl Iterator<Item = String>) -> Vec<String> {
     let is_known = |name: &str| {
         OTHERS.contains(&name) || SETTINGS.iter().any(|setting| setting.variable() == name)
@@ -334,7 +333,7 @@ pub fn strangers(names: impl Iterator<Item = String>) -> Vec<String> {
     strangers
 }
 
-/// What else is read from the environment.
+/// Other variables of swath.
 const OTHERS: [&str; 3] = ["SWATH_CONFIG", "SWATH_STATE", "SWATH_LOG"];
 
 #[cfg(test)]

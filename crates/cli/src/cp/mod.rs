@@ -1,5 +1,4 @@
-//! `swath cp`: the command line becomes jobs, one for each thing that is copied, and their ends
-//! become words.
+//! `swath cp`: turns the command line into one job for each copy, and prints the results.
 
 pub mod args;
 
@@ -26,13 +25,13 @@ use swath_transfer::Stop;
 pub use dry::{Plan, another_name};
 pub use failed::{of as failure, ssh as ssh_failure};
 
-/// What lies on the disk that counts: where it goes to if that is here, else what is sent.
+/// Returns the local path whose disk matters: the destination, else the source.
 pub fn near(places: &[String]) -> PathBuf {
     let here = places.iter().rev().find(|place| is_here(place));
     here.map(PathBuf::from).unwrap_or_default()
 }
 
-/// Run the command.
+/// Runs the command.
 pub async fn run(cp: Cp) -> Exit {
     if cp.verbose > 0 {
         crate::progress::look::show_details();
@@ -58,7 +57,7 @@ pub async fn run(cp: Cp) -> Exit {
     signals::watch(&stop);
     let to_a_server = |copy: &CopySpec| copy.kind.sends_to_server();
     if copies.iter().flatten().any(to_a_server) && cp.routes.which.names_relays() {
-        progress.note("what is sent to a server goes there directly: relays are for what is fetched (--relay, --route)", true);
+        progress.note("--relay and --route are ignored when sending to a server", true);
     }
     let (jobs, network, routes) = match ready(&cp, &copies) {
         Ok(ready) => ready,
@@ -89,20 +88,20 @@ pub async fn run(cp: Cp) -> Exit {
     exit
 }
 
-/// Say that nothing is copied.
+/// Prints why nothing was copied.
 fn refused(cp: &Cp, to: &str, failure: &Failure) -> Exit {
     told::failed(cp, false, to, &failure.to_string(), None);
     failure.tell()
 }
 
-/// What is copied, one thing after the other.
+/// Returns the copies in their order.
 fn copies(cp: &Cp) -> Result<Vec<Result<CopySpec, Missing>>, Failure> {
     if cp.preserves_none_and_more() {
-        return Err(Failure::usage("--preserve none goes with nothing else"));
+        return Err(Failure::usage("--preserve none cannot be combined"));
     }
     let kinds = copy::copies(&cp.places).map_err(failed::place)?;
     if kinds.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
-        return Err(Failure::usage("--report and --keep-index are for one copy at a time"));
+        return Err(Failure::usage("--report and --keep-index need a single source"));
     }
     cp.filter()?;
     let copies: Vec<_> = kinds.into_iter().map(|kind| kind.map(|kind| cp.spec(kind))).collect();
@@ -112,7 +111,7 @@ fn copies(cp: &Cp) -> Result<Vec<Result<CopySpec, Missing>>, Failure> {
     Ok(copies)
 }
 
-/// What all copies have in common.
+/// Returns what all copies share.
 fn ready(
     cp: &Cp,
     copies: &[Result<CopySpec, Missing>],
@@ -130,7 +129,7 @@ fn ready(
     Ok((Jobs::new(environment), network, routes))
 }
 
-/// Copy one thing, and say how it went.
+/// Runs one copy and prints the result.
 async fn one(cp: &Cp, jobs: &Jobs, spec: &JobSpec, progress: &Progress, stop: &Stop) -> Exit {
     let Work::Copy(copy) = &spec.work else { return Exit::Internal };
     let plan = Plan::new(cp.json, cp.quiet);

@@ -1,4 +1,4 @@
-//! How a copy went, in words.
+//! Results of copies, in words.
 
 use serde::Serialize;
 use swath_jobs::copy::Copied;
@@ -12,30 +12,30 @@ use crate::exit::{Exit, fail};
 use crate::progress::units;
 use crate::say;
 
-/// Say how fast it was where all went through ssh.
+/// Prints the rate of a copy through ssh.
 pub fn told_rate(cp: &Cp, copied: &Copied) {
     let tree = &copied.received;
     if copied.through_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run
     {
         let rate = units::rate(tree.transfer.rate_bytes_per_s);
-        say::err(&format!("by ssh: {rate}"));
+        say::err(&format!("rate through ssh: {rate}"));
     }
 }
 
-/// A line of JSON for what no event of the transfer tells.
+/// A line of JSON that is no event of the transfer.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'a> {
-    /// An entry that is not there.
+    /// An entry that was not copied.
     NotCopied { path: &'a str, reason: &'a str },
-    /// An entry that lacks extended attributes.
+    /// An entry without its extended attributes.
     WithoutXattrs { path: &'a str, reason: &'a str },
-    /// What `--delete` did not remove.
+    /// Entries that `--delete` kept.
     NotRemoved { path: &'a str, entries: u64, reason: Spare },
-    /// What `--delete` could not remove: all of it, and the first with the reasons.
+    /// Entries that `--delete` could not remove: their number, and the first with reasons.
     #[serde(rename = "not_removed")]
     Unremoved { path: &'a str, entries: u64, reason: &'a str, first: Vec<Entry<'a>> },
-    /// It ended before, or without, a transfer.
+    /// The copy failed before, or without, a transfer.
     Failed {
         path: &'a str,
         error: &'a str,
@@ -44,7 +44,7 @@ enum Line<'a> {
     },
 }
 
-/// An entry, and what is the matter with it.
+/// An entry and its error.
 #[derive(Serialize)]
 struct Entry<'a> {
     path: &'a str,
@@ -56,15 +56,14 @@ fn tell(line: &Line<'_>) {
     let _ = say::out(line.as_bytes(), Exit::Done);
 }
 
-/// Tell programs that a copy failed, unless an event has (`is_told`); and what is kept of it, if
-/// anybody here knows.
+/// Prints a failed copy as JSON, unless an event has (`is_told`).
 pub fn failed(cp: &Cp, is_told: bool, path: &str, error: &str, kept_bytes: Option<u64>) {
     if cp.json && !is_told {
         tell(&Line::Failed { path, error, kept_bytes });
     }
 }
 
-/// Say what the tree holds, and what of it is not there.
+/// Prints what was copied and what was not.
 pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
     if cp.dry_run {
@@ -94,12 +93,12 @@ pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
     told_partial(cp, tree, destination)
 }
 
-/// Name what is not there.
+/// Lists what was not copied.
 fn told_lacking(cp: &Cp, tree: &Received) {
     let lines = tree
         .changed
         .iter()
-        .map(|path| (path, "it changed while it was copied, twice"))
+        .map(|path| (path, "it changed twice during the copy"))
         .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
     if cp.json {
         lines.clone().for_each(|(path, reason)| tell(&Line::NotCopied { path, reason }));
@@ -114,55 +113,46 @@ fn told_lacking(cp: &Cp, tree: &Received) {
     }
 }
 
-/// Say that not all is there, or would be.
+/// Prints that the copy is partial, or would be.
 fn told_partial(cp: &Cp, tree: &Received, destination: &str) -> Exit {
     if cp.delete {
-        // What was in the way of something that is there had to go.
+        // Entries in the way of copied ones had to be removed.
         let what = match (cp.dry_run, tree.removed) {
             (true, _) => "nothing would be removed",
             (false, 0) => "nothing was removed",
             (false, _) => "nothing else was removed",
         };
-        say::err(&format!("{what}: --delete waits until all of the tree is there"));
+        say::err(&format!("{what}: --delete needs a complete copy"));
     }
-    let is = if cp.dry_run { "would be" } else { "is" };
-    let entries = match tree.changed.len() + tree.absent.len() {
-        1 if cp.dry_run => "1 entry would not be".to_owned(),
-        1 => "1 entry is not".to_owned(),
-        many if cp.dry_run => format!("{many} entries would not be"),
-        many => format!("{many} entries are not"),
-    };
-    fail(Exit::Some, &format!("{destination}: {entries} there; all else {is}"))
+    let entries = entries((tree.changed.len() + tree.absent.len()) as u64);
+    let not_copied = if cp.dry_run { "cannot be copied" } else { "not copied" };
+    fail(Exit::Some, &format!("{destination}: {entries} {not_copied}"))
 }
 
-/// Say what `--delete` does not remove, and what to do about it.
+/// Prints which entries `--delete` kept, and why.
 fn told_spared(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> Exit {
     if cp.json {
         tell(&Line::NotRemoved { path: destination, entries, reason: why });
     }
-    let (entries, stay) = match entries {
-        1 => ("1 entry".to_owned(), "stays"),
-        many => (format!("{} entries", units::count(many)), "stay"),
-    };
+    let entries = self::entries(entries);
     let message = match why {
         Spare::Dropped => format!(
-            "{destination}: {entries} {stay}: the source has listed less than when this copy began; if that is right, the same command again removes what it lacks then"
+            "{destination}: {entries} kept: the source now lists fewer files than when this copy began; if that is correct, run the same command again to remove them"
         ),
         Spare::Empty => {
-            let lacks = if selects(cp) {
-                "nothing in the source matches"
-            } else {
-                "there is no file in the source"
+            let lacks = match selects(cp) {
+                true => "no file of the source matches",
+                false => "the source has no file",
             };
             format!(
-                "{destination}: nothing is removed: {lacks}, and --delete would remove {entries}; if that is right, add --allow-empty"
+                "{destination}: nothing was removed: {lacks}, and --delete would remove {entries}; if that is intended, add --allow-empty"
             )
         }
     };
     fail(Exit::Some, &message)
 }
 
-/// Name what could not be removed, or may not be.
+/// Lists what could not be removed.
 fn told_unremoved(cp: &Cp, unremoved: &Unremoved, destination: &str) -> Exit {
     let Unremoved { count, first } = unremoved;
     if cp.json {
@@ -173,26 +163,17 @@ fn told_unremoved(cp: &Cp, unremoved: &Unremoved, destination: &str) -> Exit {
         let path = visible(path);
         say::err(&format!("not removed: {path}: {why}"));
     }
-    let (entries, it) = match count {
-        1 => ("1 entry that is not in the tree".to_owned(), "it"),
-        many => (format!("{} entries that are not in the tree", units::count(*many)), "them"),
-    };
-    let (stay, is) = match (cp.dry_run, count) {
-        (true, _) => ("would stay", "would be"),
-        (false, 1) => ("stays", "is"),
-        (false, _) => ("stay", "is"),
-    };
-    let message = format!(
-        "{destination}: {entries} {stay}: the system does not let {it} go; all of the tree {is} there"
-    );
+    let entries = entries(*count);
+    let could = if cp.dry_run { "cannot be" } else { "could not be" };
+    let message = format!("{destination}: {entries} {could} removed; everything else is done");
     fail(Exit::Some, &message)
 }
 
-/// Say what has lost its extended attributes; whether nothing has.
+/// Lists entries without their extended attributes; returns whether there are none.
 fn told_xattrs(cp: &Cp, tree: &Received, destination: &str) -> bool {
     let Some(losses) = &tree.xattrs else {
-        say::err(&format!(
-            "swath: {destination}: its server knows no extended attributes: none were copied"
+        say::error(&format!(
+            "{destination}: no extended attributes were copied: the server does not support them"
         ));
         return false;
     };
@@ -201,28 +182,25 @@ fn told_xattrs(cp: &Cp, tree: &Received, destination: &str) -> bool {
     }
     for (path, why) in &losses.first {
         let path = visible(path);
-        say::err(&format!("without its extended attributes: {path}: {why}"));
+        say::err(&format!("extended attributes not copied: {path}: {why}"));
     }
     let named = losses.first.len() as u64;
     if losses.count > named {
         let more = units::count(losses.count - named);
-        say::err(&format!("without its extended attributes: {more} more"));
+        say::err(&format!("extended attributes not copied: {more} more"));
     }
     if losses.count > 0 {
-        let entries = match losses.count {
-            1 => "1 entry lacks".to_owned(),
-            many => format!("{} entries lack", units::count(many)),
-        };
-        say::err(&format!("swath: {destination}: {entries} extended attributes of the original"));
+        let entries = entries(losses.count);
+        say::error(&format!("{destination}: {entries} without the original extended attributes"));
     }
     losses.count == 0
 }
 
-/// What the tree holds, in one line.
+/// Returns the counts of the copy in one line.
 fn counts(cp: &Cp, tree: &Received, matches: bool) -> String {
     let further = match cp.preserve().links {
         true => ("hard link", "hard links"),
-        false => ("hard link as a file of its own", "hard links as files of their own"),
+        false => ("hard link as a separate file", "hard links as separate files"),
     };
     let names = [("file", "files"), ("folder", "folders"), ("link", "links"), further];
     let parts: Vec<String> = tree
@@ -236,10 +214,10 @@ fn counts(cp: &Cp, tree: &Received, matches: bool) -> String {
         .collect();
     let stayed = match tree.kept_files {
         0 => String::new(),
-        // The first of the counts is that of the files.
-        1 if tree.counts[0] == 1 => " (it was there already)".to_owned(),
-        1 => " (1 of the files was there already)".to_owned(),
-        kept => format!(" ({} of the files were there already)", units::count(kept)),
+        // The first count is that of the files.
+        1 if tree.counts[0] == 1 => " (already up to date)".to_owned(),
+        1 => " (1 of the files already up to date)".to_owned(),
+        kept => format!(" ({} of the files already up to date)", units::count(kept)),
     };
     let removed = match tree.removed {
         0 => String::new(),
@@ -247,15 +225,20 @@ fn counts(cp: &Cp, tree: &Received, matches: bool) -> String {
     };
     match parts.is_empty() {
         true if !matches => format!("nothing matches{removed}"),
-        true => format!("nothing is in it{removed}"),
+        true => format!("the source is empty{removed}"),
         false => parts.join(", ") + &stayed + &removed,
     }
 }
 
-/// Whether only a part of a tree is wanted.
+/// Whether filters select a part of the tree.
 fn selects(cp: &Cp) -> bool {
     !cp.include.is_empty() || !cp.exclude.is_empty()
 }
 
-/// Most entries that are named one by one.
+/// `1 entry`, `1,204 entries`.
+fn entries(count: u64) -> String {
+    format!("{} {}", units::count(count), if count == 1 { "entry" } else { "entries" })
+}
+
+/// Most entries that are listed.
 const NAMED_MAX: usize = 50;

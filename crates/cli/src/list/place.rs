@@ -1,4 +1,4 @@
-//! Where `swath ls` and `swath du` look.
+//! The folder or file that `swath ls` and `swath du` list.
 
 use crate::failure::Failure;
 use swath_transfer::{Engine, Mirror, Trust};
@@ -14,16 +14,16 @@ use swath_jobs::{Environment, Note};
 pub struct Place {
     pub engine: Engine,
     pub folder: Mirror,
-    /// The folder's server has nothing but a file, which is all that its index tells of.
+    /// The server serves only one file, the only entry of its index.
     pub is_file: bool,
-    /// What has this address may be a file.
+    /// The address of a file, if it is one.
     pub file: Option<Url>,
-    /// Ends with this value.
+    /// Kept alive as long as this value.
     session: Option<Session>,
 }
 
 impl Place {
-    /// The same with the place as its user has named it.
+    /// Names the place in a failure as the user typed it.
     pub fn renamed(&self, mut failure: Failure) -> Failure {
         if let Some(session) = &self.session {
             failure.what = session.names.shown(&failure.what);
@@ -31,7 +31,7 @@ impl Place {
         failure
     }
 
-    /// Find the way there.
+    /// Connects to the server, started by ssh if necessary.
     pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, Failure> {
         let session = match Remote::parse(place) {
             Some(remote) => {
@@ -47,8 +47,8 @@ impl Place {
             }
             None if !place.contains("://") => {
                 let text = format!(
-                    "{place} is a place here, and this looks at servers (https://host/path/) and by \
-                     ssh (host:path): 'ls' and 'du' show what is here"
+                    "{place} is a local path: give a URL (https://host/path/) or host:path for ssh, \
+                     or use the system's 'ls' and 'du'"
                 );
                 return Err(Failure::usage(text));
             }
@@ -75,12 +75,12 @@ impl Place {
 fn ssh_options(net: &Net, ssh: &Ssh) -> Result<SshOptions, Failure> {
     let swath_jobs::Ssh { command, bootstrap } = ssh.spec();
     if command.is_empty() {
-        return Err(Failure::usage("--ssh: no command"));
+        return Err(Failure::usage("--ssh: the command is empty"));
     }
     let Environment { program, runtime, .. } = crate::net::around(Environment::default());
     let bootstrap = bootstrap.then_some(program);
     Ok(SshOptions { command, bootstrap, patience: net.timeout, runtime })
 }
 
-/// Nothing is written: the least that an engine works with is enough.
+/// Nothing is written: the minimum of an engine is enough.
 const MEMORY_BYTES: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! `swath relay`: bytes passed on for those who may, from where it may.
+//! `swath relay`: runs a relay for allowed clients and upstream servers.
 
 pub mod args;
 mod folders;
@@ -20,7 +20,7 @@ use crate::serve::standing::Standing;
 use crate::serve::{failure, log, machine, warnings};
 use args::Relay;
 
-/// Run the command: until a signal ends it.
+/// Runs the command until a signal ends it.
 pub async fn run(args: Relay) -> Exit {
     warnings::to_standard_error();
     let token_file = match args.token_file() {
@@ -32,7 +32,7 @@ pub async fn run(args: Relay) -> Exit {
     }
     let standing = match Standing::begin(args.given(token_file.clone())) {
         Ok(standing) => standing,
-        Err(_) => return fail(Exit::Internal, "cannot be told of signals"),
+        Err(_) => return fail(Exit::Internal, "cannot receive signals"),
     };
     let access = match &token_file {
         None => None,
@@ -40,7 +40,7 @@ pub async fn run(args: Relay) -> Exit {
             Ok(tokens) => Some(Access::new(tokens, Vec::new())),
             Err(error) => {
                 let message =
-                    format!("--clients: cannot take tokens from {}: {error}", path.display());
+                    format!("--clients: cannot read tokens from {}: {error}", path.display());
                 return fail(Exit::Input, &message);
             }
         },
@@ -92,12 +92,12 @@ pub async fn run(args: Relay) -> Exit {
     folders::watch(watched.0, watched.1);
     if let Some(most_bytes) = narrowed_cache_bytes {
         warn(&format!(
-            "--cache-size {}: its disk has room for {}, and no more is kept",
+            "--cache-size {}: the disk has room for only {}",
             units::bytes(args.cache_size),
             units::bytes(most_bytes)
         ));
     }
-    // Who starts a service without standard output reads nothing there.
+    // A service without standard output has no reader.
     let told = match say::is_closed() {
         true => Exit::Done,
         false => say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done),
@@ -114,19 +114,19 @@ pub async fn run(args: Relay) -> Exit {
         warn(&format!("--clients {network}: {who} may use this relay"));
     }
     if args.plain && token_file.is_some() {
-        warn("without encryption tokens can be read by everybody on the way");
+        warn("without encryption anyone on the network path can read the tokens");
     }
     let nothing = std::future::ready(());
     standing.run(server, access.as_ref(), log.as_ref(), std::future::pending(), nothing).await
 }
 
-/// Open the depot, and say what was damaged.
+/// Opens the depot, and warns of damage.
 fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     let (depot, found) = Depot::open(options)?;
     let (room, size_bytes) = (depot.room(), depot.options().size_bytes);
     if room.disk_free_bytes < size_bytes.saturating_sub(room.disk_taken_bytes) {
         warn(&format!(
-            "--depot-size {}: its disk has {} free, and no more is leased",
+            "--depot-size {}: the disk has only {} free",
             units::bytes(size_bytes),
             units::bytes(room.disk_free_bytes)
         ));
@@ -134,8 +134,8 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     let memory_bytes = depot.options().memory_bytes;
     if let Some(has_bytes) = memory_limit_bytes().filter(|has_bytes| memory_bytes > *has_bytes) {
         warn(&format!(
-            "--depot-memory {}: there are {} here for all that runs, and the system ends whoever \
-             takes more, such as this relay when others store that much",
+            "--depot-memory {}: this machine has only {}; the system may kill the relay when clients \
+             use that much",
             units::bytes(memory_bytes),
             units::bytes(has_bytes)
         ));
@@ -143,18 +143,17 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     for note in found.notes {
         match note {
             Note::Cut { id, dropped_bytes } => warn(&format!(
-                "depot: the last {dropped_bytes} bytes of the journal of allocation {id} are not \
-                 what was written, and do not count"
+                "depot: ignoring the last {dropped_bytes} bytes of the journal of allocation {id}: \
+                 they are damaged"
             )),
             Note::SetAside { id, path } => warn(&format!(
-                "depot: allocation {id} is damaged; what is left of it lies at {} and takes space \
-                 until it is removed",
+                "depot: allocation {id} is damaged; its data in {} takes space until you remove it",
                 path.display()
             )),
             Note::Ahead { by, ended } => warn(&format!(
-                "depot: this machine's clock is {} ahead of the last time that something was \
-                 written here, and by it {ended} {} ended: if that is wrong, set it within ten \
-                 minutes, after which their bytes are removed",
+                "depot: this machine's clock is {} ahead of the last write to the depot, so {ended} \
+                 {} expired: if the clock is wrong, correct it within ten minutes, before their data \
+                 is removed",
                 units::duration(by.as_secs_f64()),
                 if ended == 1 { "lease has" } else { "leases have" }
             )),
@@ -174,7 +173,7 @@ fn tls(args: &Relay, host: &str) -> Result<Tls, Failure> {
     })
 }
 
-/// What a user reads when the relay stands.
+/// Returns the text that the relay prints when it is ready.
 fn words(args: &Relay, server: &Server, host: &str, name: &str) -> String {
     let mut text = format!("relay {name}, for {}\n", count(args));
     let room = [("on disk", args.depot_size), ("in memory", args.depot_memory)];
@@ -194,7 +193,7 @@ fn words(args: &Relay, server: &Server, host: &str, name: &str) -> String {
     text
 }
 
-/// For whom it is there.
+/// Describes the allowed clients.
 fn count(args: &Relay) -> String {
     let networks = args.networks().len();
     let networks = match networks {
@@ -203,6 +202,6 @@ fn count(args: &Relay) -> String {
         _ => Some(format!("{networks} networks")),
     };
     let has_tokens = args.token_file().is_ok_and(|file| file.is_some());
-    let tokens = has_tokens.then(|| "whoever has a token".to_owned());
+    let tokens = has_tokens.then(|| "clients with a token".to_owned());
     networks.into_iter().chain(tokens).collect::<Vec<_>>().join(" and ")
 }

@@ -1,7 +1,7 @@
-//! `swath routes`: the network as it is remembered, and which route through it is the widest.
+//! `swath routes`: shows the remembered network and the widest routes through it.
 //!
-//! Looking asks nothing over the network and makes no file; `forget` and `probe` change what is
-//! remembered, and `probe` alone asks the network.
+//! Showing neither uses the network nor creates a file; `forget` and `probe` change the state, and only
+//! `probe` uses the network.
 
 pub mod args;
 
@@ -24,11 +24,11 @@ use crate::{remember, say};
 use args::{Routes, Then};
 use map::{Map, NoSite, Path};
 
-/// Run the command.
+/// Runs the command.
 pub fn run(args: Routes) -> Exit {
     match &args.command {
         Some(Then::Forget(forget)) => forget::run(forget),
-        // It needs the network, and has its own entry.
+        // Needs the runtime, and is started by `main`.
         Some(Then::Probe(_)) => Exit::Internal,
         None => match show(&args) {
             Ok(exit) => exit,
@@ -38,7 +38,7 @@ pub fn run(args: Routes) -> Exit {
 }
 
 fn show(args: &Routes) -> Result<Exit, Failure> {
-    // What a file says of transfers does not hide anything here.
+    // The route of the configuration file is for transfers, and hides nothing here.
     let config = args.which().configured()?;
     let config = Config { route: args.route.clone(), ..config };
     let (from, to) = (args.from.as_deref(), args.to.as_deref());
@@ -61,12 +61,12 @@ fn show(args: &Routes) -> Result<Exit, Failure> {
     Ok(say::out(text.as_bytes(), exit))
 }
 
-/// What is remembered as it is shown.
+/// The remembered network as it is shown.
 struct Shown {
     map: Map,
     found: Found,
     relays: Vec<(String, Option<KnownRelay>)>,
-    /// Relays that are not shown.
+    /// Number of hidden relays.
     hidden: usize,
     nothing: String,
 }
@@ -79,7 +79,7 @@ impl Shown {
         to: Option<&str>,
     ) -> Result<Shown, Failure> {
         let relays = relays(config, memory.relays);
-        // What was asked as a relay and never answered as one is most likely a source, named by a slip.
+        // A relay that never answered as one is probably a source, named by mistake.
         let is_one = |(site, known): &&(String, Option<KnownRelay>)| {
             config.relays.iter().any(|relay| relay.site() == *site)
                 || known.as_ref().is_some_and(|known| known.seen_age_s.is_some())
@@ -99,7 +99,7 @@ impl Shown {
             .map_err(|error| Failure::new(Exit::Internal, error.to_string()))
     }
 
-    /// Take out relays that are past, unless they are configured or asked for.
+    /// Hides old relays, unless they are configured or requested.
     fn hide_past(&mut self, config: &Config, asked: &[Option<&str>]) {
         let asked = asked.iter().flatten().filter_map(|text| self.map.site(text).ok());
         let wanted: Vec<String> =
@@ -120,13 +120,13 @@ impl Shown {
     }
 }
 
-/// What is remembered.
+/// The remembered network.
 struct Memory {
     edges: Vec<KnownEdge>,
     relays: Vec<KnownRelay>,
-    /// Whether all that there is of it could be read.
+    /// Whether it could be read.
     is_read: bool,
-    /// What is said where that is nothing.
+    /// The text if it is empty.
     nothing: String,
 }
 
@@ -139,10 +139,9 @@ impl Memory {
             nothing,
         };
         match remember::place() {
-            Place::Off => none("nothing is remembered, since SWATH_STATE says so".to_owned()),
+            Place::Off => none("nothing is remembered: SWATH_STATE is off".to_owned()),
             Place::Homeless => none(
-                "nothing is remembered: neither SWATH_STATE, XDG_STATE_HOME nor HOME says where"
-                    .to_owned(),
+                "nothing is remembered: SWATH_STATE, XDG_STATE_HOME and HOME are unset".to_owned(),
             ),
             Place::At(path) => {
                 let nothing = format!("nothing is remembered yet ({})", path.display());
@@ -152,7 +151,7 @@ impl Memory {
                 let (state, is_read) = remember::look(&path);
                 let nothing = match is_read {
                     true => nothing,
-                    false => format!("what is remembered cannot be read ({})", path.display()),
+                    false => format!("cannot read the remembered network ({})", path.display()),
                 };
                 Memory { edges: state.edges(), relays: state.relays(), is_read, nothing }
             }
@@ -160,10 +159,10 @@ impl Memory {
     }
 }
 
-/// The routes that were asked for.
+/// The requested routes.
 struct Found {
     routes: Vec<Of>,
-    /// Origins of which no more is said.
+    /// Number of omitted origins.
     left_out: usize,
 }
 
@@ -172,9 +171,9 @@ struct Of {
     from: String,
     to: String,
     paths: Vec<Path>,
-    /// How much routes bring at once, in bytes per second, and how many; where that is asked for.
+    /// The total rate of several routes in bytes per second, and their number, if requested.
     together: Option<(f64, usize)>,
-    /// The edge of the route asked for that nobody has measured.
+    /// The unmeasured edge of the requested route.
     unknown: Option<(String, String)>,
 }
 
@@ -191,9 +190,7 @@ impl Found {
             None => map.origins().into_iter().map(str::to_owned).collect(),
         };
         if from.len() == 1 && from[0] == to {
-            return Err(Failure::usage(format!(
-                "{to} is where the route begins and where it ends"
-            )));
+            return Err(Failure::usage(format!("the route begins and ends at {to}")));
         }
         let left_out = from.len().saturating_sub(ORIGINS_SHOWN);
         let from = from.into_iter().take(ORIGINS_SHOWN);
@@ -242,16 +239,18 @@ impl Of {
 fn site<'m>(map: &'m Map, text: &str) -> Result<&'m str, Failure> {
     map.site(text).map_err(|error| match error {
         NoSite::Unknown(name) if name.is_empty() => {
-            Failure::usage("a site is wanted, as host:port, and it is empty".to_owned())
+            Failure::usage("a site such as host:port is needed".to_owned())
         }
-        NoSite::Unknown(name) => Failure::new(Exit::Input, format!("nothing is known of {name}")),
+        NoSite::Unknown(name) => {
+            Failure::new(Exit::Input, format!("nothing is known about {name}"))
+        }
         NoSite::Ambiguous(name, names) => {
-            Failure::usage(format!("{name} may be {}", names.join(" or ")))
+            Failure::usage(format!("{name} is ambiguous: {}", names.join(" or ")))
         }
     })
 }
 
-/// The relays that are configured, then those that are only remembered.
+/// Returns the configured relays, then those that are only remembered.
 fn relays(config: &Config, known: Vec<KnownRelay>) -> Vec<(String, Option<KnownRelay>)> {
     let mut known: Vec<(String, KnownRelay)> =
         known.into_iter().map(|relay| (map::named(&relay.url), relay)).collect();
@@ -275,7 +274,7 @@ fn words(
     let look = Look::of_lines();
     let mut parts = Vec::new();
     if map.edges.is_empty() {
-        // Relays may be known all the same, and are told of below.
+        // Relays may be known nevertheless, and are listed below.
         let is_known = relays.iter().any(|(_, known)| known.is_some());
         let nothing = if is_known { "no rates and no round trips are known yet" } else { nothing };
         parts.push(format!("{nothing}\n"));
@@ -288,20 +287,20 @@ fn words(
         for path in &of.paths {
             said += &table::path(path, look);
             for (site, error) in failed(path, relays) {
-                said += &format!("{}not now: {site} has failed: {error}\n", " ".repeat(15));
+                said += &format!("{}currently unusable: {site} failed: {error}\n", " ".repeat(15));
             }
         }
         if let Some((sum, count)) = of.together {
             said += &table::together(sum, count);
         }
         if let Some((from, to)) = &of.unknown {
-            said += &format!("  unknown: nobody has measured {from}{arrow}{to}\n");
+            said += &format!("  unknown: {from}{arrow}{to} was never measured\n");
         } else if of.paths.is_empty() && is_asked {
-            said += &format!("  no route is known from {} to {}\n", of.from, of.to);
+            said += &format!("  no known route from {} to {}\n", of.from, of.to);
         }
     }
     if found.left_out > 0 {
-        said += &format!("  and {} more sources: name one\n", found.left_out);
+        said += &format!("  and {} more sources: give one to see its routes\n", found.left_out);
     }
     if !said.is_empty() {
         parts.push(format!("routes:\n{said}"));
@@ -312,9 +311,8 @@ fn words(
     parts.join("\n")
 }
 
-/// The relays of a route that failed when they were asked last: what was measured of it is no news of
-/// today. The source at its beginning may have been asked as a relay, too, by a slip; that it is none
-/// says nothing of it as a source.
+/// Returns the relays of a route that failed at the last query, so that its measured rate may be
+/// outdated. The source is not included: it may have been queried as a relay by mistake.
 fn failed<'a>(path: &Path, relays: &'a [(String, Option<KnownRelay>)]) -> Vec<(&'a str, String)> {
     let passed = path.sites.get(1..path.sites.len().saturating_sub(1)).unwrap_or_default();
     let failed = relays.iter().filter(|(site, _)| passed.contains(site));
@@ -327,5 +325,5 @@ fn failed<'a>(path: &Path, relays: &'a [(String, Option<KnownRelay>)]) -> Vec<(&
     failed.collect()
 }
 
-/// Origins whose routes are told without being asked for.
+/// Most origins whose routes are shown without a request.
 const ORIGINS_SHOWN: usize = 20;

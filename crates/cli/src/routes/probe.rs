@@ -1,5 +1,5 @@
-//! `swath routes probe`: the network as it is now. Asks the relays, measures, and shows what is known
-//! then as `swath routes` does, with what could not be reached and why.
+//! `swath routes probe`: queries the relays, measures, and shows the network as `swath routes` does, with
+//! the unreachable edges.
 
 use crate::failure::Failure;
 use serde::Serialize;
@@ -21,7 +21,7 @@ use crate::progress::look::Look;
 use crate::relays::{Relays, Which};
 use crate::{net, remember, say, signals};
 
-/// Run the command.
+/// Runs the command.
 pub async fn run(args: Probe) -> Exit {
     match probe(&args).await {
         Ok(exit) => exit,
@@ -35,11 +35,11 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
         .iter()
         .map(|text| net::parse_url(text).map_err(Failure::from))
         .collect::<Result<_, _>>()?;
-    // As many routes as pay are tried, whatever transfers are told to take.
+    // All useful routes are tried, whatever route is set for transfers.
     let which = Which { relay: args.relay.clone(), route: Some(RouteWish::Multi) };
     let config = Config { route: None, ..which.configured()? };
     if config.relays.is_empty() {
-        let text = "there are no relays to be asked: --relay URL names one";
+        let text = "there is no relay to query: add --relay URL";
         return Err(Failure::usage(text.to_owned()));
     }
     let mut environment = Environment::default();
@@ -47,10 +47,10 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
     let mut routes = environment.route_options(&routes)?;
     match remember::place() {
         Place::At(_) => {}
-        Place::Off => warn("nothing of it is remembered, since SWATH_STATE says so"),
-        Place::Homeless => warn(
-            "nothing of it is remembered: neither SWATH_STATE, XDG_STATE_HOME nor HOME says where",
-        ),
+        Place::Off => warn("the results are not saved: SWATH_STATE is off"),
+        Place::Homeless => {
+            warn("the results are not saved: SWATH_STATE, XDG_STATE_HOME and HOME are unset")
+        }
     }
     let state = routes.state.get_or_insert_with(State::none).clone();
     let engine = engine::start(Wishes { routes, ..Wishes::reading(&args.net, MEMORY_BYTES) })?;
@@ -59,7 +59,7 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
     let survey = Survey { sources, bytes: args.bytes, lasts: args.lasts };
     if !args.json && !survey.sources.is_empty() && survey.bytes > 0 {
         let (bytes, lasts_s) = (units::bytes(survey.bytes), survey.lasts.as_secs_f64());
-        say::err(&format!("fetching at most {bytes} for at most {lasts_s} s, to measure with"));
+        say::err(&format!("measuring: fetching at most {bytes} for at most {lasts_s} s"));
     }
     let surveyed = engine.survey(&survey, &stop).await;
     for warning in state.warnings() {
@@ -87,7 +87,7 @@ fn show(
     args: &Probe,
     surveyed: &Surveyed,
 ) -> Result<String, Failure> {
-    // Of one source the route is shown, if anything is known of it.
+    // The route of a single source is shown, if it is known.
     let one = match &args.sources[..] {
         [one] => surveyed.sources.first().map(|it| (one.as_str(), it.site.as_str())),
         _ => None,
@@ -117,7 +117,7 @@ fn show(
     }
     out += "\nfetched:\n";
     if surveyed.sources.is_empty() {
-        out += "  nothing, so that rates were not measured: name a source\n";
+        out += "  nothing: give a source to measure rates\n";
     }
     for sampled in &surveyed.sources {
         out += &fetched(sampled, args);
@@ -125,13 +125,13 @@ fn show(
     Ok(out)
 }
 
-/// What was fetched of a source, by which ways, and what went wrong with them.
+/// Describes what was fetched from a source by each route, and errors.
 fn fetched(sampled: &Sampled, args: &Probe) -> String {
     let site = &sampled.site;
     let mut out = match failure(sampled) {
-        Some(why) => format!("  nothing of {site}: {}\n", visible(&why)),
-        None if args.bytes == 0 => format!("  nothing of {site}: --bytes 0 says so\n"),
-        None if sampled.bytes() == 0 => format!("  nothing of {site}: there was no time left\n"),
+        Some(why) => format!("  nothing from {site}: {}\n", visible(&why)),
+        None if args.bytes == 0 => format!("  nothing from {site}: --bytes is 0\n"),
+        None if sampled.bytes() == 0 => format!("  nothing from {site}: no time left\n"),
         None => String::new(),
     };
     for way in &sampled.ways {
@@ -140,34 +140,33 @@ fn fetched(sampled: &Sampled, args: &Probe) -> String {
             said.push(units::bytes(way.bytes));
         }
         if way.was_brief {
-            said.push("too soon here to tell a rate".to_owned());
+            said.push("too fast to measure a rate".to_owned());
         }
         said.extend(way.error.as_deref().map(visible));
         out += &format!("  {}: {}\n", visible(&way.name.to_string()), said.join("; "));
     }
     let is_brief = sampled.ways.iter().any(|way| way.was_brief);
     if is_brief && sampled.size_bytes.is_some_and(|size| size < args.bytes) {
-        out += "  a larger file tells more\n";
+        out += "  use a larger file to measure more\n";
     } else if is_brief {
-        out += "  with more --bytes more can be measured\n";
+        out += "  increase --bytes to measure more\n";
     }
     if !sampled.untried.is_empty() && sampled.bytes() > 0 {
         let names = sampled.untried.join(", ");
-        out +=
-            &format!("  by {names}: not tried alone, for lack of time or bytes (--for, --bytes)\n");
+        out += &format!("  by {names}: not tried alone: no time or bytes left (--for, --bytes)\n");
     }
     out
 }
 
-/// Why nothing came of a source.
+/// Returns why nothing was received from a source.
 fn failure(sampled: &Sampled) -> Option<String> {
     sampled.error.as_ref().map(|error| match error {
-        GetError::Stopped => "nothing came in that time".to_owned(),
+        GetError::Stopped => "nothing arrived in time".to_owned(),
         error => error.with_reasons(),
     })
 }
 
-/// An edge that nothing can come by.
+/// An unreachable edge.
 #[derive(Serialize)]
 struct Unreached<'a> {
     from: &'a str,
@@ -200,7 +199,7 @@ struct Source<'a> {
     fetched_bytes: u64,
     error: Option<String>,
     ways: Vec<Taken<'a>>,
-    /// Relays for which nothing was left to be spent.
+    /// Relays that were not tried alone.
     untried: &'a [String],
 }
 
@@ -209,12 +208,12 @@ struct Taken<'a> {
     #[serde(flatten)]
     name: &'a SourceName,
     bytes: u64,
-    /// It was here too soon to tell a rate.
+    /// It was received too fast to measure a rate.
     brief: bool,
     error: Option<&'a str>,
 }
 
-/// For programs: what could not be reached, then the sources.
+/// Returns the JSON lines of unreachable edges and sources.
 fn lines(surveyed: &Surveyed) -> Vec<serde_json::Result<String>> {
     let mut all: Vec<_> = unreached(surveyed).iter().map(serde_json::to_string).collect();
     for sampled in &surveyed.sources {
@@ -236,5 +235,5 @@ fn lines(surveyed: &Surveyed) -> Vec<serde_json::Result<String>> {
     all
 }
 
-/// As for a transfer: long fast routes have much under way.
+/// As for a transfer: long fast routes have much data in flight.
 const MEMORY_BYTES: usize = 128 << 20;

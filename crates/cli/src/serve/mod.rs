@@ -1,4 +1,4 @@
-//! `swath serve`: folders for everybody who may have them.
+//! `swath serve`: serves folders to allowed clients.
 
 pub mod args;
 mod ephemeral;
@@ -29,7 +29,7 @@ use crate::say;
 use args::Serve;
 use standing::Standing;
 
-/// Run the command: until a signal ends it.
+/// Runs the command until a signal ends it.
 pub async fn run(mut args: Serve) -> Exit {
     warnings::to_standard_error();
     let for_one = match ephemeral::prepare(&mut args) {
@@ -38,17 +38,17 @@ pub async fn run(mut args: Serve) -> Exit {
     };
     let standing = match Standing::begin(args.given()) {
         Ok(standing) => standing,
-        Err(_) => return fail(Exit::Internal, "cannot be told of signals"),
+        Err(_) => return fail(Exit::Internal, "cannot receive signals"),
     };
     if args.anonymous && args.write {
         return fail(
             Exit::Usage,
-            "--anonymous --write: everybody could then fill the disk and replace what is there; \
-             without --anonymous whoever shows the token may write",
+            "--anonymous --write would let everybody fill the disk and replace files; omit \
+             --anonymous to require a token",
         );
     }
     if args.qr && !(io::stdout().is_terminal()) {
-        let text = "--qr: the code holds the token, and standard output is no terminal";
+        let text = "--qr: standard output is not a terminal, and the code contains the token";
         return fail(Exit::Usage, text);
     }
     let mut made_token = None;
@@ -56,7 +56,7 @@ pub async fn run(mut args: Serve) -> Exit {
         (Some(path), _) => match read_tokens(path) {
             Ok(tokens) => tokens,
             Err(error) => {
-                let message = format!("cannot take tokens from {}: {error}", path.display());
+                let message = format!("cannot read tokens from {}: {error}", path.display());
                 return fail(Exit::Input, &message);
             }
         },
@@ -73,7 +73,7 @@ pub async fn run(mut args: Serve) -> Exit {
     if args.write && !tokens.iter().any(|token| token.may_write) {
         let path = args.token_file.clone().unwrap_or_default();
         let message = format!(
-            "--write: no token in {} opens writing ('TOKEN write' on a line of its own does)",
+            "--write: no token in {} allows writing (add a line 'TOKEN write')",
             path.display()
         );
         return fail(Exit::Input, &message);
@@ -126,7 +126,7 @@ pub async fn run(mut args: Serve) -> Exit {
         }
         None => words::of(&args, &server, &host, made_token.as_ref()),
     };
-    // Who starts a service without standard output reads nothing there.
+    // A service without standard output has no reader.
     let told = match say::is_closed() && for_one.is_none() {
         true => Exit::Done,
         false => say::out(told.as_bytes(), Exit::Done),
@@ -135,7 +135,7 @@ pub async fn run(mut args: Serve) -> Exit {
         return told;
     }
     if args.plain && !args.anonymous {
-        warn("without encryption the token can be read by everybody on the way");
+        warn("without encryption anyone on the network path can read the token");
     }
     let abandoned = async {
         match args.ephemeral {
@@ -145,14 +145,14 @@ pub async fn run(mut args: Serve) -> Exit {
     };
     let put_in_order = async {
         if let Some(receive) = receive {
-            // Nobody sends any more.
+            // All senders are gone.
             let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
         }
     };
     standing.run(server, Some(&access), log.as_ref(), abandoned, put_in_order).await
 }
 
-/// Why a server cannot begin.
+/// Returns the failure to start a server.
 pub fn failure(error: &ServeError) -> Failure {
     let exit = match error {
         ServeError::Site(SiteError::Twice { .. }) | ServeError::Nowhere => Exit::Usage,
@@ -162,16 +162,18 @@ pub fn failure(error: &ServeError) -> Failure {
         _ => Exit::Internal,
     };
     let hint = match error {
-        ServeError::Site(SiteError::Twice { .. }) => Some("NAME=DIR serves one under another name"),
+        ServeError::Site(SiteError::Twice { .. }) => {
+            Some("use NAME=DIR to serve one under another name")
+        }
         _ => None,
     };
     Failure::new(exit, chain(error)).hints(hint)
 }
 
-/// What takes trees, and the limit of all that comes.
+/// The receiver of uploads, and its rate limit.
 type Taking = (Option<Arc<receive::Receiver>>, Option<Arc<Limiter>>);
 
-/// Takes trees, if that is wanted.
+/// Returns the receiver of uploads, with `--write`.
 fn receiver(args: &Serve) -> Result<Taking, Failure> {
     if !args.write {
         return Ok((None, None));
@@ -193,7 +195,7 @@ fn receiver(args: &Serve) -> Result<Taking, Failure> {
     Ok((Some(Arc::new(receive::Receiver::new(engine))), Some(limit)))
 }
 
-/// The token that is made where none is given.
+/// Makes the token of a server without a token file.
 fn made(args: &Serve) -> Result<identity::Token, Failure> {
     if args.ephemeral {
         return Ok(identity::Token { secret: new_token(), kept_at: None });
@@ -213,9 +215,9 @@ fn tls(args: &Serve, host: &str) -> Result<Tls, Failure> {
     })
 }
 
-/// A sender is waited for so long.
+/// Silence of a sender after which an upload ends.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
-/// After that, what was received gets so long to be put in order.
+/// Time to finish uploads at the end.
 const ORDER_WITHIN: Duration = Duration::from_secs(5);
-/// Indexes that nobody uses just now: some millions of entries.
+/// Memory for unused indexes: some millions of entries.
 const IDLE_INDEX_BYTES: usize = 128 << 20;

@@ -1,6 +1,6 @@
-//! What becomes of a staged file: how each depot is doing, longer leases, an end.
+//! `swath stage status`, `extend` and `release`.
 //!
-//! All depots are asked at the same time; one that does not answer hides no other.
+//! All depots are queried at the same time.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ pub async fn release(args: Staged) -> Result<Exit, Failure> {
     let answers = answers.await;
     let words = |was_there: &bool| match was_there {
         true => "released".to_owned(),
-        false => "its lease had ended".to_owned(),
+        false => "its lease had expired".to_owned(),
     };
     let row = |(key, answer): &(Key, Result<bool, DepotError>)| Row {
         name: display_name(&key.relay),
@@ -114,13 +114,13 @@ pub async fn release(args: Staged) -> Result<Exit, Failure> {
     let exit = told(&args, &rows, &is_done);
     hint(&answers, &args.at);
     if exit == Exit::Done && std::fs::read_to_string(keys_of(&args.file)).ok() == text {
-        // They open nothing any more; those of a file that was staged meanwhile do.
+        // The keys are useless now, unless the file was staged again meanwhile.
         let _ = std::fs::remove_file(keys_of(&args.file));
     }
     Ok(exit)
 }
 
-/// Give up what lies in these depots: those that have not done it, and why.
+/// Releases these depots; returns those that failed, and why.
 pub async fn give_up(args: &crate::args::Net, at: &[Relay], depots: &[Key]) -> Vec<(Key, String)> {
     let net = match super::net(args, at) {
         Ok(net) => net,
@@ -134,13 +134,13 @@ pub async fn give_up(args: &crate::args::Net, at: &[Relay], depots: &[Key]) -> V
     answers.await.into_iter().filter_map(left).collect()
 }
 
-/// The depots, if the keys are there.
+/// Returns the depots, if their keys are known.
 fn managed(args: &Staged, depots: Vec<Key>) -> Result<Vec<Key>, Failure> {
     if depots.iter().all(|key| key.manage.is_some()) {
         return Ok(depots);
     }
     let keys = keys_of(&args.file);
-    let words = "is not there: who staged the file has it, and nobody else extends or releases it";
+    let words = "is missing: only its owner can extend or release the staged file";
     Err(Failure::new(Exit::Input, format!("{} {words}", keys.display())))
 }
 
@@ -149,13 +149,13 @@ fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failure> {
         let is_there = |key: &Key| key.read.origin() == named.url.origin();
         if !depots.iter().any(is_there) {
             let at = format!("{}://{}", named.url.scheme(), named.site());
-            return Err(Failure::usage(format!("--at: nothing of it lies at {at}")));
+            return Err(Failure::usage(format!("--at: {at} holds nothing of this file")));
         }
     }
     super::net(&args.net, &args.at)
 }
 
-/// What to do about relays that ask for a token, or are not trusted.
+/// Prints hints on relays that need a token or are not trusted.
 fn hint<T>(answers: &[(Key, Result<T, DepotError>)], at: &[Relay]) {
     let mut is_untrusted = false;
     for (key, answer) in answers {
@@ -174,7 +174,7 @@ fn hint<T>(answers: &[(Key, Result<T, DepotError>)], at: &[Relay]) {
     }
 }
 
-/// Ask all depots at once: their answers, in the order of the depots.
+/// Queries all depots at once; returns the answers in their order.
 async fn each<T: Send + 'static, F>(
     net: &Net,
     depots: &[Key],
@@ -203,7 +203,7 @@ fn state(status: &DepotStatus) -> String {
     if is_whole { "whole".to_owned() } else { "partial".to_owned() }
 }
 
-/// Tell of all depots; the exit code says whether all have done it.
+/// Prints all depots; returns the exit code.
 fn told(args: &Staged, rows: &[Row], is_done: &[bool]) -> Exit {
     let done = is_done.iter().filter(|is_done| **is_done).count();
     let exit = match done {
@@ -230,7 +230,7 @@ fn lines(rows: &[Row], is_done: &[bool]) -> String {
     rows.iter().zip(is_done).map(line).collect()
 }
 
-/// In columns, for people.
+/// Returns the table for people.
 pub fn table(rows: &[Row]) -> String {
     let look = Look::of_lines();
     let has_held = rows.iter().any(|row| row.held_bytes.is_some());
@@ -255,7 +255,7 @@ pub fn table(rows: &[Row]) -> String {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate().filter(|(column, _)| shown[*column]) {
             let pad = " ".repeat(widths[column] - cell.width());
-            // Figures stand to the right.
+            // Figures are right-aligned.
             let is_figure = column == 1 || column == 2;
             line += &if is_figure { format!("{pad}{cell}") } else { format!("{cell}{pad}") };
             line += "  ";

@@ -40,16 +40,11 @@ fn all_that_is_in_the_way_is_named_before_anything_is_copied() {
             let ran = way.sync(&home, options);
             ran.code_is(5).says(&[
                 "copy",
-                "of another kind in the tree: file (a folder there, a file in the tree), \
-                 folder (a file there, a folder in the tree), \
-                 link (a folder there, a link in the tree), \
-                 name (a folder there, a file in the tree), \
-                 way (a link there, a folder in the tree); \
-                 nothing was copied, and --delete would replace",
+                " has entries of another kind than the source: file (a folder there, a file in the tree), folder (a file there, a folder in the tree), link (a folder there, a link in the tree), name (a folder there, a file in the tree), way (a link there, a folder in the tree); nothing was copied, and --delete would replace",
             ]);
             assert!(ran.stdout.is_empty(), "{ran}");
             assert_eq!(seen(&home.path("copy")), before, "{}: {options:?}", way.name);
-            let line = ran.stderr.lines().find(|line| line.starts_with("swath: "));
+            let line = ran.stderr.lines().find(|line| line.starts_with("error: "));
             said.push(line.unwrap_or_else(|| panic!("{ran}")).to_owned());
         }
         assert!(said.iter().all(|line| *line == said[0]), "{said:?}");

@@ -34,7 +34,7 @@ fn a_list_from_a_pipe_is_fetched() {
         .input(list.as_str())
         .run()
         .code_is(0)
-        .says(&["/dev/stdin: files are fetched as they are found", "/dev/stdin: 3 of 3 files in"]);
+        .says(&["/dev/stdin: fetching files as they are found", "/dev/stdin: 3 of 3 files in"]);
     home.swath(["get", "-i", "-", "-d", "two"])
         .input(list.as_str())
         .run()
@@ -129,7 +129,7 @@ fn what_is_there_is_held_against_what_is_known() {
     home.run(get.into_iter().chain(["--overwrite"])).code_is(0);
     home.run(get)
         .code_is(0)
-        .says(&["3 were there already and were left alone, after their digests were compared"]);
+        .says(&["3 already existed and were not fetched, with the expected digests"]);
     let ran = home.run(get.into_iter().chain(["--json"]));
     ran.code_is(0);
     assert_eq!(events(&ran, "present").len(), 3);
@@ -198,7 +198,7 @@ fn programs_hear_of_every_file_once() {
     );
     let notes: Vec<String> =
         events(&ran, "note").iter().map(|note| note["text"].as_str().unwrap().to_owned()).collect();
-    assert!(notes.iter().any(|note| note.contains("the option 'split' is not known")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("the list: ignoring the unknown option 'split' (first for the file of line ")), "{notes:?}");
     assert!(
         notes.iter().any(|note| note.contains("ftp://b.example/2 is passed over")),
         "{notes:?}"
@@ -219,7 +219,7 @@ fn what_was_stopped_has_not_failed() {
     running
         .wait()
         .code_is(130)
-        .says(&["0 of 1 file in", "1 file was stopped on the way: the same command goes on"])
+        .says(&["0 of 1 file in", "1 file stopped: the same command resumes"])
         .never_says(&["failed"]);
 }
 

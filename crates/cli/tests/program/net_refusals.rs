@@ -78,7 +78,7 @@ fn a_proxy_that_cannot_be_used_is_not_passed_by() {
         .env("http_proxy", "ht!tp://me:hush@y")
         .run()
         .code_is(6)
-        .says(&["the proxy in http_proxy cannot be used"])
+        .says(&["the proxy in http_proxy are unusable"])
         .never_says(&["hush"]);
     assert!(server.log().is_empty(), "nobody was contacted");
 }

@@ -321,7 +321,7 @@ fn a_depot_promises_no_more_than_its_disk_has() {
     // has no room for as if others had filled it.
     let home = Home::new();
     let depot = home.depot("500T", &[]);
-    depot.says("--depot-size 500 TB: its disk has ");
+    depot.says("--depot-size 500 TB: the disk has only ");
     let free = |depot: &Served| {
         let room = depot.ask("GET", "/depot", "", b"").is(200).json();
         room["disk"]["free_bytes"].as_u64().unwrap()
@@ -361,7 +361,7 @@ fn files_that_are_taken_away_from_under_a_depot_are_missed() {
         assert!(told.head.contains("swath-lost: ") && told.text().contains("removed"), "{told:?}");
     }
     depot.put(&lease, 0, SIZE, b"more").is(410);
-    depot.says("files of allocations were removed from its folder");
+    depot.says("depot: files of allocations were removed: their data is lost");
     home.run(["get", "staged.meta4", "-o", "got"])
         .code_is(0)
         .says(&["removed from the depot's disk"]);
@@ -396,5 +396,5 @@ fn a_cache_without_its_folder_says_so() {
 fn more_memory_than_there_is_is_told_at_the_start() {
     let home = Home::new();
     let relay = home.relay(&["--depot-memory", "900000T"]);
-    relay.says("warning: --depot-memory 900 PB: there are ");
+    relay.says("warning: --depot-memory 900 PB: this machine has only ");
 }

@@ -55,7 +55,7 @@ fn a_token_for_an_encrypted_relay_is_not_shown_in_the_clear() {
     let config = format!("relays = [{{ url = \"{encrypted}\", token-file = \"token\" }}]");
     home.write("config.toml", config);
     let source = url(&origin);
-    let said = format!("has the relay {} by https://, not by http://", &relay.url[7..]);
+    let said = format!("has the relay {} with https://, not http://", &relay.url[7..]);
     let get = ["get", &source, "-o", "got"];
     let stage = ["stage", &source, "--for", "1h", "-o", "staged.meta4"];
     for args in [

@@ -101,8 +101,8 @@ fn a_named_route_that_fails_is_told_with_the_relay_and_what_helps() {
     for (route, words, hint) in [
         (closed.clone(), "it lets others in", "--clients"),
         (two(&closed), "it lets others in", "--clients"),
-        (narrow.clone(), "it is not among those that this relay asks", "whom it asks (--upstream)"),
-        (two(&narrow), "it is not among those that this relay asks", "whom it asks (--upstream)"),
+        (narrow.clone(), "it is not among those that this relay asks", "its operator must allow the server (--upstream: the source, or the next relay, with the port)"),
+        (two(&narrow), "it is not among those that this relay asks", "its operator must allow the server (--upstream: the source, or the next relay, with the port)"),
     ] {
         for end_to_end in [false, true] {
             let more: &[&str] = if end_to_end { &["--end-to-end"] } else { &[] };
@@ -191,12 +191,12 @@ fn a_relay_whose_last_token_was_taken_out_lets_nobody_in_by_one() {
     with().is(200);
     home.write("tokens", "# nobody\n");
     relay.signal(libc::SIGHUP);
-    relay.says("all tokens are revoked: tokens was read again, and has none");
+    relay.says("all tokens are revoked: tokens is empty");
     with().is(401);
     relay.ask("GET", "/relay", "", b"").is(401);
     std::fs::remove_file(home.path("tokens")).unwrap();
     relay.signal(libc::SIGHUP);
-    relay.says("the tokens stay as they were");
+    relay.says("keeping the old tokens: cannot read");
 }
 
 #[test]

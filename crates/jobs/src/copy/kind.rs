@@ -1,4 +1,4 @@
-//! Which kind of copy it is, by the places that a user names.
+//! Kinds of copies, by source and destination.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,88 +13,88 @@ use super::error::{Missing, PlaceError};
 use crate::address::{Address, AddressError, parse_url, shown_text};
 use crate::ssh::Remote;
 
-/// What is copied, and where to.
+/// Source and destination of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CopyKind {
-    /// What lies in a folder of servers.
+    /// The contents of a folder on servers.
     Fetch {
-        /// Addresses of its replicas, which end in `/`.
+        /// The addresses of its replicas, which end in `/`.
         from: Vec<Address>,
-        /// The folder in which it is to lie.
+        /// The destination folder.
         to: PathBuf,
     },
-    /// A folder or a file, whichever has this address, under its own name.
+    /// The folder or file at an address, under its own name.
     FetchNamed {
-        /// Its address, without `/` at its end.
+        /// Its address, without final `/`.
         from: Address,
-        /// The folder in which it is to lie.
+        /// The destination folder.
         to: PathBuf,
-        /// A file may have `to` for its name, if no folder has.
+        /// Whether a file may get the name `to`, if that is not a folder.
         is_alone: bool,
     },
-    /// A folder of this machine to a server.
+    /// A local folder to a server.
     Send {
         /// The folder.
         from: PathBuf,
-        /// The address of the folder in which its content is to lie; it ends in `/`.
+        /// The address of the destination folder, which ends in `/`.
         to: Address,
     },
-    /// A file of this machine to a server.
+    /// A local file to a server.
     SendFile {
         /// The file.
         from: PathBuf,
-        /// Its address there.
+        /// Its destination address.
         to: Address,
     },
-    /// A folder or a file of a machine that ssh leads to.
+    /// A folder or a file on a host reached by ssh.
     FetchBySsh {
-        /// Its place there.
+        /// Its location.
         from: Remote,
-        /// The folder in which its content is to lie.
+        /// The destination folder for its contents.
         to: PathBuf,
-        /// Where it goes if it turns out to be a file.
+        /// The destination if it turns out to be a file.
         file: Option<Landing>,
     },
-    /// A folder or a file of this machine to one that ssh leads to.
+    /// A local folder or file to a host reached by ssh.
     SendBySsh {
         /// The folder or the file.
         from: PathBuf,
-        /// The folder there.
+        /// The destination folder.
         to: Remote,
-        /// What is known of the file, if it is one.
+        /// The name of the file, if it is one.
         file: Option<OwnFile>,
     },
-    /// From one place of this machine to another.
+    /// A local copy.
     Local {
         /// The folder or the file.
         from: PathBuf,
-        /// The folder in which its content, or the file, is to lie.
+        /// The destination folder for its contents, or for the file.
         to: PathBuf,
-        /// What a single file is called there.
+        /// The destination name of a single file.
         single: Option<String>,
     },
 }
 
-/// Where a single file goes.
+/// The destination of a single file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Landing {
-    /// The folder in which it is to lie.
+    /// Its folder.
     pub folder: PathBuf,
-    /// Its name there.
+    /// Its name.
     pub name: String,
-    /// Which is another one than it has.
+    /// Whether the name differs from that of the source.
     pub is_new_name: bool,
 }
 
-/// A file of this machine that goes where only the other side can look.
+/// A local file that is sent by ssh; only the remote side knows its destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnFile {
     /// Its own name.
     pub name: String,
-    /// It is copied alone, and may have the destination for its name.
+    /// Whether it is the only source, and may get the name of the destination.
     pub is_alone: bool,
 }
 
@@ -107,7 +107,7 @@ impl CopyKind {
         )
     }
 
-    /// Whether it goes to a server that is there already.
+    /// Whether it is sent to a running server.
     pub fn sends_to_server(&self) -> bool {
         matches!(self, CopyKind::Send { .. } | CopyKind::SendFile { .. })
     }
@@ -122,7 +122,7 @@ impl CopyKind {
         }
     }
 
-    /// Returns where it goes, as it may be shown.
+    /// Returns the destination without secrets.
     pub fn destination(&self) -> String {
         match self {
             CopyKind::Fetch { to, .. }
@@ -136,7 +136,7 @@ impl CopyKind {
         }
     }
 
-    /// Looks whether what is here can be read as what it is.
+    /// Checks that a local source can be copied.
     ///
     /// # Errors
     /// [`PlaceError::Special`] or [`PlaceError::NoSizes`].
@@ -158,7 +158,7 @@ impl CopyKind {
         }
     }
 
-    /// Looks whether a copy between two places of this machine makes sense.
+    /// Checks a local copy.
     ///
     /// # Errors
     /// [`PlaceError`].
@@ -185,9 +185,8 @@ impl CopyKind {
     }
 }
 
-/// Reads the places of a command: sources, and last where they go. Several sources make one copy if
-/// they are replicas of one folder, else one copy each; one of several that is not there is an error
-/// of its own.
+/// Reads the sources and the destination of a command. Several sources are one copy if they are replicas
+/// of one folder, else one copy each; one of several that is missing is a separate error.
 ///
 /// # Errors
 /// [`PlaceError`].
@@ -218,7 +217,7 @@ pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, Missing>>, Place
     Ok(vec![Ok(CopyKind::Fetch { from, to: PathBuf::from(destination) })])
 }
 
-/// Several things, each under its own name.
+/// Reads several sources, which keep their names.
 fn several(
     sources: &[String],
     destination: &str,
@@ -302,7 +301,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Plac
     Ok(CopyKind::Local { from, to, single: None })
 }
 
-/// A single file of this machine: into a folder, or it has that name.
+/// Returns the copy of a local file: into a folder, or to a file name.
 fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, PlaceError> {
     let from = PathBuf::from(source);
     if let Some(to) = Remote::parse(destination) {
@@ -320,16 +319,15 @@ fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Pla
     Ok(CopyKind::SendFile { from, to: Address::new(to) })
 }
 
-/// Go from the address of a folder to that of a name in it, whatever characters that has; without a
-/// name the address ends in `/`.
+/// Appends an encoded name to the address of a folder; an empty name adds the final `/`.
 fn go_below(to: &mut Url, name: &str) {
     let path = format!("{}/{}", to.path().trim_end_matches('/'), percent::encode(name.as_bytes()));
     to.set_path(&path);
 }
 
-/// An address as a folder, which a swath server may have, and the name of a file in it.
+/// Splits an address into a folder and the name of a file in it.
 pub fn in_folder(to: &Url) -> Option<(Url, String)> {
-    // Whoever was given an address with a signature can do nothing but what it says.
+    // An address with a query, such as a signature, cannot be changed.
     let last = to.path_segments()?.next_back().filter(|_| to.query().is_none())?;
     let name = String::from_utf8(percent::decode(last)).ok()?;
     let is_name = !matches!(&*name, "" | "." | "..") && !name.contains(['/', '\0']);
@@ -338,7 +336,7 @@ pub fn in_folder(to: &Url) -> Option<(Url, String)> {
     is_name.then_some((folder, name))
 }
 
-/// Where a single file goes here: into a folder, or it has that name.
+/// Returns the local destination of a single file: in a folder, or a file name.
 fn landing(destination: &str, own: &str, is_alone: bool) -> Result<Landing, PlaceError> {
     let to = Path::new(destination);
     if !is_alone || destination.ends_with('/') || to.is_dir() {
@@ -352,7 +350,7 @@ fn landing(destination: &str, own: &str, is_alone: bool) -> Result<Landing, Plac
     Ok(Landing { folder, is_new_name: name != own, name })
 }
 
-/// Whether what lies in a folder is meant, and not the folder itself.
+/// Whether a source means the contents of a folder.
 fn means_content(source: &str) -> bool {
     if source.contains("://") {
         let path = parse_url(source).map(|url| url.path().to_owned());
@@ -364,22 +362,22 @@ fn means_content(source: &str) -> bool {
     }
 }
 
-/// A place as it may be shown: without what is secret.
+/// Returns a location without secrets.
 pub fn shown(place: &str) -> String {
     if is_here(place) { place.to_owned() } else { shown_text(place) }
 }
 
-/// What the system says of a place of this machine that is not there.
+/// Returns the error of a missing local path.
 fn missing(source: &str) -> Option<io::Error> {
     is_here(source).then(|| Path::new(source).canonicalize())?.err()
 }
 
-/// Whether a place is one of this machine.
+/// Whether a location is local.
 pub fn is_here(place: &str) -> bool {
     !place.contains("://") && Remote::parse(place).is_none()
 }
 
-/// The name under which a folder is copied.
+/// Returns the name under which a source is copied.
 fn own_name(source: &str) -> Result<String, PlaceError> {
     if source.contains("://") {
         return name_there(&parse_url(source)?);
@@ -387,13 +385,13 @@ fn own_name(source: &str) -> Result<String, PlaceError> {
     if let Some(remote) = Remote::parse(source) {
         return last_name(&remote.path);
     }
-    // A link is called as it is itself; of "." and ".." only the system knows the names.
+    // A link keeps its own name; the names of "." and ".." come from the system.
     let whole = Path::new(source).canonicalize();
     let whole = whole.map_err(|error| PlaceError::Missing { place: source.to_owned(), error })?;
     last_name(source).or_else(|_| last_name(&whole.to_string_lossy()))
 }
 
-/// What an address calls a thing, with whatever characters its user has written.
+/// Returns the decoded last part of an address.
 pub fn name_there(url: &Url) -> Result<String, PlaceError> {
     let place = || display_name(url);
     let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
@@ -415,12 +413,12 @@ fn last_name(path: &str) -> Result<String, PlaceError> {
     }
 }
 
-/// An address that is one.
+/// Checks an address.
 fn address(text: &str) -> Result<Address, AddressError> {
     parse_url(text).map(Address::new)
 }
 
-/// A path without links, as far as it is there.
+/// Resolves the links of a path, as far as it exists.
 fn settled(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
@@ -571,13 +569,13 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_said() {
         for (places, words) in [
-            (&["https://a/x/", "https://b/y/"][..], "must be here"),
-            (&["h:x/", "https://b/y/"], "must be here"),
-            (&["h:x/", "g:y/"], "must be here"),
-            (&["https://a/x", "https://b/x", "to"], "two of the sources are called 'x'"),
-            (&["https://a/x/", "https://b/y", "to"], "not both at once"),
-            (&["https://a/x/", "./", "to"], "only addresses of servers can be replicas"),
-            (&["https://a", "https://b/y/", "h:to"], "must be here"),
+            (&["https://a/x/", "https://b/y/"][..], "must be local"),
+            (&["h:x/", "https://b/y/"], "must be local"),
+            (&["h:x/", "g:y/"], "must be local"),
+            (&["https://a/x", "https://b/x", "to"], "two sources are called 'x'"),
+            (&["https://a/x/", "https://b/y", "to"], "or none does"),
+            (&["https://a/x/", "./", "to"], "only URLs can be replicas"),
+            (&["https://a", "https://b/y/", "h:to"], "must be local"),
             (&["h:..", "to"], "has no name"),
         ] {
             let refused = of(places).unwrap_err();

@@ -1,5 +1,5 @@
-//! From one folder of ours to another: one side of this process offers, the other fetches, over
-//! connections of the loopback interface that nobody else can use. So all is as with a server.
+//! Local copies: this process serves the source and fetches from itself over private loopback
+//! connections, so that local copies work like those from a server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,11 +16,11 @@ use url::Url;
 
 use super::error::OfferError;
 
-/// The folder that is opened for `from`, and what of it is offered: what the filter lets through,
-/// or with a name the file that `from` is, under that name.
+/// Returns the folder to serve for `from`, and its restriction: to the filter, or to the single file
+/// `from` under the name `single`.
 pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<(PathBuf, Only)> {
     let Some(name) = single else { return Ok((from.to_owned(), Only::Part(Box::new(filter)))) };
-    // Whoever names a link means what it leads to.
+    // A link means its target.
     let whole = from.canonicalize()?;
     let (Some(folder), Some(own)) = (whole.parent(), whole.file_name()) else {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -29,7 +29,7 @@ pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<
     Ok((folder.to_owned(), Only::File(Single { path, name })))
 }
 
-/// A folder that is offered to this process alone.
+/// A folder served to this process.
 pub struct LocalOffer {
     offer: Offer,
     dialled: Dialled,
@@ -37,7 +37,7 @@ pub struct LocalOffer {
 }
 
 impl LocalOffer {
-    /// Offer [what is to be offered](offered).
+    /// Serves `from`, as [`offered`] restricts it.
     pub fn open(
         engine: &Engine,
         from: &Path,
@@ -65,12 +65,12 @@ impl LocalOffer {
         Ok(LocalOffer { offer, dialled, url })
     }
 
-    /// Its address, for the engine that it was opened with.
+    /// Returns its address for the engine.
     pub fn url(&self) -> Url {
         self.url.clone()
     }
 
-    /// Answer for as long as this is polled.
+    /// Answers requests as long as it is polled.
     pub async fn serve(&mut self) {
         let come = self.dialled.come();
         let mut lanes: JoinSet<()> = JoinSet::new();
@@ -88,21 +88,20 @@ impl LocalOffer {
     }
 }
 
-/// A connection to ourselves, as soon as one is to be had: out of descriptors, others have to end
-/// first.
+/// Connects to this process; retries if there are no free descriptors.
 async fn pair() -> (TcpStream, TcpStream, SocketAddr) {
     loop {
         match connect().await {
             Ok(both) => return both,
             Err(error) => {
-                tracing::debug!(%error, "a connection to ourselves could not be had");
+                tracing::debug!(%error, "cannot connect to this process");
                 tokio::time::sleep(CONNECT_AGAIN).await;
             }
         }
     }
 }
 
-/// The two ends of a connection. Whoever else comes to the port while it is open is turned away.
+/// Returns the two ends of a connection; other clients of the port are rejected.
 async fn connect() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let theirs = TcpStream::connect(listener.local_addr()?).await?;
@@ -117,7 +116,7 @@ async fn connect() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
     }
 }
 
-/// For ourselves.
+/// The internal host name.
 const NAME: &str = "here";
-/// After a connection that could not be had.
+/// Pause before the next attempt.
 const CONNECT_AGAIN: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Copying: which kind of copy it is, what leads there, and the copy.
+//! Jobs that copy folders and files.
 
 mod error;
 mod kind;
@@ -38,47 +38,47 @@ use local::LocalOffer;
 use names::Renamed;
 use upload::{Foreign, Outgoing};
 
-/// A copy that is complete, or would be (`dry_run`).
+/// The result of a copy, or of its plan (`dry_run`).
 #[derive(Debug)]
 pub struct Copied {
-    /// What the destination holds, and what of it is not there.
+    /// What was copied and what was not.
     pub received: Received,
-    /// Where it went, as it may be shown.
+    /// The destination without secrets.
     pub destination: String,
-    /// All of it went through ssh.
+    /// Whether all data went through ssh.
     pub through_ssh: bool,
 }
 
-/// A copy that runs.
+/// A running copy.
 struct Copying<'a> {
     job: &'a Job<'a>,
     copy: &'a CopySpec,
     session: Option<&'a Session>,
 }
 
-/// What is copied once the way there is known.
+/// A copy, once the server is known.
 enum Task {
     /// A folder, or a single file of it.
     Fetch { from: Vec<Url>, to: PathBuf, single: Option<Single> },
     /// A file of a plain server.
     FetchFile { from: Url, to: PathBuf },
-    /// A folder or a file to a server that takes trees.
+    /// A folder or a file to a swath server.
     Send { from: PathBuf, to: Url, single: Option<String>, shown: Option<String> },
     /// A file to a server.
     SendFile { from: PathBuf, to: Url },
-    /// From one place of this machine to another.
+    /// A local copy.
     Local { from: PathBuf, to: PathBuf, single: Option<String> },
 }
 
-/// A single file, fetched as a tree of one.
+/// A single file, fetched as a dataset of one entry.
 struct Single {
-    /// What it is called here.
+    /// Its local name.
     here: String,
-    /// What it is called there, if all of a folder is offered.
+    /// Its remote name, if the server serves a folder.
     there: Option<String>,
 }
 
-/// Does what the specification says.
+/// Runs the job.
 pub(crate) async fn run(
     jobs: &Jobs,
     context: Context<'_>,
@@ -89,7 +89,7 @@ pub(crate) async fn run(
     let filter = Filter::new(&copy.include, &copy.exclude).map_err(CopyError::from)?;
     let session = by_ssh(jobs, context, copy).await?;
     let session = session.as_ref();
-    // No relay leads to a disk of ours, nor to where ssh does.
+    // Relays are useless for local copies and for ssh.
     let has_routes = session.is_none() && !matches!(copy.kind, CopyKind::Local { .. });
     let job = context.with(jobs.engine(context.spec, &Needs::of_copy(session, has_routes))?);
     let copying = Copying { job: &job, copy, session };
@@ -103,7 +103,7 @@ pub(crate) async fn run(
     copying.run(task, filter).await
 }
 
-/// Where ssh leads a server is started first; then it is like any other.
+/// Starts the server of a copy by ssh.
 async fn by_ssh(
     jobs: &Jobs,
     context: Context<'_>,
@@ -132,7 +132,7 @@ async fn by_ssh(
 }
 
 impl Copying<'_> {
-    /// What is to be done, now that the way there is known.
+    /// Returns the copy, now that the server is known.
     async fn task(&self) -> Result<Task, JobError> {
         let at = |session: Option<&Session>| session.map(|session| session.url.clone());
         let named = |address: &Address| address.url().map_err(JobError::from);
@@ -158,7 +158,7 @@ impl Copying<'_> {
                 Task::Fetch { from: url.into_iter().collect(), to, single: None }
             }
             (CopyKind::SendBySsh { from, to, file }, Some(url)) => {
-                // As its user has named it.
+                // As the user typed it.
                 let shown = Some(format!("{}:{}", to.host, to.path));
                 let (to, single) = ssh::sent_to(url, &to, file);
                 Task::Send { from, to, single, shown }
@@ -189,13 +189,13 @@ impl Copying<'_> {
                 let shown = shown.unwrap_or_else(|| display_name(&to) + name);
                 let what = Outgoing { from, to, single, shown };
                 let sent = upload::send(self, &what, filter, &mut observer).await;
-                // Of a folder it is never foreign.
+                // Only the upload of a single file is foreign.
                 sent.unwrap_or_else(|Foreign(_)| Err(SpecError::NoSource.into()))
             }
         }
     }
 
-    /// What has an address without `/` at its end: a folder, a file of a swath server, or a file.
+    /// Finds out what an address without final `/` is: a folder, a file of a swath server, or a file.
     async fn named(&self, from: Url, to: &Path, is_alone: bool) -> Result<Task, JobError> {
         let (engine, copy) = (&self.job.engine, self.copy);
         let name = kind::name_there(&from).map_err(CopyError::from)?;
@@ -352,7 +352,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Fetches a tree, or tells what would be fetched.
+    /// Fetches a tree, or reports what would be fetched.
     async fn tree(
         &self,
         mut request: TreeRequest,
@@ -382,7 +382,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Takes what would be done.
+    /// Returns the receiver of planned changes.
     fn planned(&self) -> impl FnMut(Change, &[u8]) + Send + 'static {
         let (observer, deletes) = (Arc::clone(self.job.observer), self.copy.delete);
         move |change: Change, path: &[u8]| {
@@ -427,7 +427,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Sends a single file: as a tree of one where the server takes trees, else by `PUT`.
+    /// Sends a single file: as a dataset of one entry to a swath server, else by `PUT`.
     async fn send_file(
         &self,
         from: PathBuf,
@@ -447,11 +447,11 @@ impl Copying<'_> {
             }
         };
         let address = display_name(&to);
-        // It is no swath server, and may take files all the same.
+        // Not a swath server; it may accept `PUT`.
         let Some(option) = self.copy.option_of_trees() else {
             return self.put(from, to, address, observer).await;
         };
-        // Who may not write there may not send files either.
+        // Without write permission `PUT` fails too.
         Err(match refusal.filter(|error| self.copy.dry_run && error.code() == Some(403)) {
             Some(error) => CopyError::Forbidden { address, error: Box::new(error) },
             None => CopyError::Option { option, unfit: Unfit::Put, address: Some(address) },
@@ -473,7 +473,7 @@ impl Copying<'_> {
             let putting = engine.put(&request, observer, &stop);
             match control.until_paused(&stop, putting).await {
                 Ok(summary) => return Ok(Outcome::File(Box::new(summary))),
-                // Nothing of it is there: it is sent from its beginning.
+                // `PUT` cannot resume: it starts over.
                 Err(PutError::Stopped) if control.goes_on().await => {}
                 Err(error) => {
                     let error = Box::new(error);
@@ -484,7 +484,7 @@ impl Copying<'_> {
     }
 }
 
-/// A folder of ours, or a single file in it.
+/// Returns the path of a folder, or of a single file in it.
 fn place(folder: &Path, single: Option<&str>) -> String {
     match single {
         None => folder.display().to_string(),
@@ -493,7 +493,7 @@ fn place(folder: &Path, single: Option<&str>) -> String {
     }
 }
 
-/// Where a single file goes: into a folder, or it has that name.
+/// Returns the path of a single file: in the folder `to`, or `to` itself.
 fn file_path(to: &Path, name: &Path, is_alone: bool) -> PathBuf {
     let is_folder = to.as_os_str().as_encoded_bytes().ends_with(b"/") || to.is_dir();
     if is_alone && !is_folder { to.to_owned() } else { to.join(name) }

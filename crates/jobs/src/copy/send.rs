@@ -1,4 +1,4 @@
-//! A folder of ours to a server that takes trees: it asks, we answer.
+//! Sends a local folder to a swath server, which fetches from this process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,45 +19,45 @@ use super::local::offered;
 use super::retry::{Break, Retries};
 use crate::event::{JobEvent, JobObserver};
 
-/// What became of it.
+/// Results of sending.
 pub enum Sent {
-    /// It is there.
+    /// Complete.
     All(Box<Received>),
-    /// The receiver says why not.
+    /// The receiver failed.
     Failed(Failed),
-    /// The way there ended.
+    /// The connection broke.
     Broken(SendProgress, Why),
-    /// What is to be sent cannot be read.
+    /// The source cannot be read.
     Unreadable(OfferError),
-    /// It is a single file, and the server does not take trees, or not from us: with its refusal, if
-    /// that is what it is.
+    /// The source is a single file, and the server is not a swath server or refuses uploads of trees; with
+    /// its refusal.
     Foreign(Option<LaneError>),
-    /// We were told to stop.
+    /// Stopped by the user.
     Stopped {
-        /// Whether the receiver had anything by then.
+        /// Whether the receiver had received something.
         has_something: bool,
     },
 }
 
-/// What is sent.
+/// What is sent, and how.
 pub struct Load<'a> {
-    /// What lies in this folder (or the file that this is, if the wishes say so) …
+    /// The local folder or file.
     pub from: &'a Path,
-    /// … goes where this is what its user calls it …
+    /// The destination for the user.
     pub shown_to: &'a str,
-    /// … and is let through here …
+    /// The filter.
     pub filter: Filter,
-    /// … read in this way …
+    /// How files are read.
     pub reads: Reads,
-    /// … at no more than so many bytes a second.
+    /// The rate limit.
     pub limit_bytes_per_s: Option<u64>,
-    /// What would be done, if nothing is to be done, is told to this.
+    /// Receives the planned changes of a dry run.
     pub observer: &'a dyn JobObserver,
-    /// A receiver that went away may come again.
+    /// Whether to reconnect to a receiver that went away.
     pub asks_again: bool,
 }
 
-/// Send it into the folder at `to`.
+/// Sends `load` into the folder at `to`.
 pub async fn send(
     net: &Net,
     load: Load<'_>,
@@ -106,24 +106,24 @@ pub async fn send(
         if !again.waits(&broken, stop).await {
             return sending.ended(&again, SendProgress::Nothing, broken.why);
         }
-        // What lies there now is ours, whatever is to become of what earlier runs left.
+        // Resume this copy, even if earlier runs must not be resumed.
         wishes.resume |= again.is_ours();
         wishes.first_walk = sending.offer.first();
     }
 }
 
-/// Sent to one receiver after the other.
+/// Sends to one receiver after another.
 struct Sending<'a> {
     net: &'a Net,
     load: &'a Load<'a>,
     to: &'a Url,
     offer: Offer,
-    /// There was a connection on which we answer.
+    /// Whether the receiver has connected.
     was_asked: Arc<AtomicBool>,
 }
 
 impl Sending<'_> {
-    /// To the receiver that is there now.
+    /// Sends to one receiver.
     async fn once(
         &self,
         wishes: &Wishes,
@@ -145,7 +145,7 @@ impl Sending<'_> {
             Ok(told) if may_be_foreign && told.field("content-type") != Some(LINES) => {
                 return Ok(Sent::Foreign(None));
             }
-            // Whoever is not known is not known for files either.
+            // After 401 `PUT` would fail too.
             Err(error) if may_be_foreign && error.code().is_some_and(|code| code != 401) => {
                 return Ok(Sent::Foreign(Some(error)));
             }
@@ -165,7 +165,7 @@ impl Sending<'_> {
             }
         };
         again.begins();
-        // Each ends with what the server said if it let us in no more.
+        // Each ends with the server's error if it refuses access.
         let mut lanes: JoinSet<Option<LaneError>> = JoinSet::new();
         let mut lines = LineReader::default();
         let mut id = String::new();
@@ -174,7 +174,7 @@ impl Sending<'_> {
                 biased;
                 () = stop.wait() => return Ok(stopped(again)),
                 Some(over) = lanes.join_next() => match over {
-                    // The receiver would ask for connections until it gives up.
+                    // The receiver would request connections until it gives up.
                     Ok(Some(refused)) if lanes.is_empty() => {
                         return Ok(self.ended(again, SendProgress::Nothing, refused));
                     }
@@ -184,7 +184,7 @@ impl Sending<'_> {
             };
             match part {
                 Ok(part) if part.is_empty() => {
-                    return Err(Break::new("the receiver ended without a word"));
+                    return Err(Break::new("the receiver ended without a message"));
                 }
                 Ok(part) => lines.take_in(&part),
                 Err(error) => {
@@ -194,7 +194,7 @@ impl Sending<'_> {
             }
             again.hears();
             while let Some(line) = lines.next_line() {
-                // It has nothing to say, and is there.
+                // A sign of life.
                 if line.is_empty() {
                     continue;
                 }
@@ -207,7 +207,7 @@ impl Sending<'_> {
                         }
                     }
                     Ok(Line::Event(mut event)) => {
-                        // The receiver knows neither by the name that they have here.
+                        // The receiver does not know the names that the user sees.
                         if let Event::Started { path, sources } = &mut *event {
                             *path = super::upload::title(shown);
                             *sources = vec![load.from.display().to_string()];
@@ -230,19 +230,22 @@ impl Sending<'_> {
                         };
                     }
                     Err(error) => {
-                        let text = format!("it says what nobody understands: {error}");
+                        let text = format!("invalid message from the receiver: {error}");
                         return Ok(self.ended(again, SendProgress::Nothing, text));
                     }
                 }
             }
             if lines.is_too_long() {
-                return Ok(self.ended(again, SendProgress::Nothing, "it says too much at once"));
+                return Ok(self.ended(
+                    again,
+                    SendProgress::Nothing,
+                    "the receiver sent a message that is too long",
+                ));
             }
         }
     }
 
-    /// Answer on a connection that the receiver wants; ends with what the server said if it lets us
-    /// in no more.
+    /// Serves a connection that the receiver requested; ends with the server's error if it refuses access.
     fn lane(&self, id: &str) -> impl Future<Output = Option<LaneError>> + Send + use<> {
         let (net, offer, was_asked) =
             (self.net.clone(), self.offer.clone(), Arc::clone(&self.was_asked));
@@ -260,16 +263,16 @@ impl Sending<'_> {
                 {
                     Some(error)
                 }
-                // The receiver asks again while it has need.
+                // The receiver requests another one if necessary.
                 Err(error) => {
-                    tracing::debug!(%error, "a lane could not be dialled");
+                    tracing::debug!(%error, "cannot open a lane");
                     None
                 }
             }
         }
     }
 
-    /// It ends before its end; `progress` is that of a copy of which nothing was sent.
+    /// Returns the broken result; `progress` applies if nothing was sent.
     fn ended(&self, again: &Retries<'_>, progress: SendProgress, why: impl Into<Why>) -> Sent {
         let was_asked = self.was_asked.load(Ordering::Relaxed);
         let has_some = again.has_something() || was_asked;
@@ -277,7 +280,7 @@ impl Sending<'_> {
     }
 }
 
-/// What is asked is answered until then, if there is such a time.
+/// Applies a time limit, if there is one.
 async fn within(
     until: Option<Instant>,
     net: &Net,
@@ -292,7 +295,7 @@ async fn within(
     }
 }
 
-/// Whether a refusal is about where the tree is to lie, and not about the server.
+/// Whether a refusal concerns the destination, not the server.
 fn is_of_the_place(status: u16) -> bool {
     matches!(status, 403 | 404 | 405 | 409 | 413 | 507)
 }
@@ -303,9 +306,9 @@ fn query_of(url: &Url, query: &str) -> Url {
     url
 }
 
-/// What a receiver says.
+/// The media type of a receiver's messages.
 const LINES: &str = "application/x-ndjson";
-/// As `docs/protocol.md` has it.
+/// The protocol name, see `docs/protocol.md`.
 const PROTOCOL: &str = "swath-lane";
-/// Connections at once.
+/// Most connections at once.
 const DIALS_MAX: usize = 64;

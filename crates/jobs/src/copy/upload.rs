@@ -1,4 +1,4 @@
-//! What is here to a server that takes trees.
+//! Uploads to swath servers.
 
 use std::path::PathBuf;
 
@@ -16,22 +16,22 @@ use super::send::{self, Sent};
 use crate::error::JobError;
 use crate::run::Outcome;
 
-/// What is sent.
+/// An upload.
 pub struct Outgoing {
-    /// What lies in this folder, or a single file.
+    /// The local folder or file.
     pub from: PathBuf,
-    /// Into this folder.
+    /// The destination folder.
     pub to: Url,
-    /// What a single file is called there.
+    /// The destination name of a single file.
     pub single: Option<String>,
-    /// What the user calls where it goes.
+    /// The destination for the user.
     pub shown: String,
 }
 
-/// A server takes no trees, or not from us: with its refusal, if that is what it was.
+/// The server is not a swath server, or refuses uploads of trees; with its refusal.
 pub struct Foreign(pub Option<LaneError>);
 
-/// Sends it. The outer error is of a single file whose server does not take trees, or not from us.
+/// Sends an upload. The outer error is for a single file, which may be sent by `PUT` instead.
 pub async fn send(
     copying: &Copying<'_>,
     what: &Outgoing,
@@ -49,7 +49,7 @@ pub async fn send(
             reads: job.spec.disk.io.into(),
             limit_bytes_per_s: job.spec.network.limit_bytes_per_s,
             observer: &**job.observer,
-            // By ssh the server ends with the connection, and is no more. A plan is told once.
+            // A server started by ssh ends with its connection; a plan is reported once.
             asks_again: copying.session.is_none() && !copy.dry_run,
         };
         let limit = copying.session.and_then(|session| session.limit.clone());
@@ -60,7 +60,7 @@ pub async fn send(
         if !matches!(sent, Sent::Stopped { .. }) || !job.control.goes_on().await {
             break sent;
         }
-        // What lies there now is of this very copy.
+        // The partial data belongs to this copy.
         wishes.resume = true;
     };
     let destination = what.shown.clone();
@@ -71,7 +71,7 @@ pub async fn send(
                 let mut summary = received.transfer.clone();
                 summary.path = title(&what.shown);
                 summary.sent = true;
-                // Who received it has judged by what came to it.
+                // The receiver judges by what arrived; the sender knows better.
                 if let LimitedBy::OneSource { .. } | LimitedBy::Sources = summary.limited_by {
                     summary.limited_by = LimitedBy::Receiver;
                 }
@@ -92,7 +92,7 @@ pub async fn send(
     })))
 }
 
-/// What a receiver has to know of the specification.
+/// Returns the options for the receiver.
 fn wishes(copying: &Copying<'_>, single: Option<String>) -> Wishes {
     let copy = copying.copy;
     Wishes {
@@ -110,7 +110,7 @@ fn wishes(copying: &Copying<'_>, single: Option<String>) -> Wishes {
     }
 }
 
-/// What is sent, for whoever looks on: of an address the name as it is, not as addresses write it.
+/// Returns the title of an upload: a decoded address, or a path.
 pub fn title(shown: &str) -> String {
     if shown.contains("://") { percent::decode_text(shown) } else { shown.to_owned() }
 }

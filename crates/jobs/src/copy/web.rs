@@ -1,5 +1,5 @@
-//! Folders of plain web servers: what their pages link to, as far as links go down, and what object
-//! stores list. What is found is fetched as the files of a list are.
+//! Fetches folders of plain web servers, from the links of their pages, and of object stores, from their
+//! listings. The files are fetched like those of a list.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -23,8 +23,7 @@ use crate::get::{READ_AHEAD, ended};
 use crate::run::Outcome;
 use crate::spec::Compare;
 
-/// Fetches all that the first replica lists, from all of them; the outer error says why it lists
-/// nothing.
+/// Fetches what the first replica lists from all replicas; the outer error says why there is no listing.
 pub async fn copy(
     copying: &Copying<'_>,
     filter: Filter,
@@ -61,7 +60,7 @@ pub async fn copy(
     Ok(copied)
 }
 
-/// Whether what has this address leads on to the same with a `/` behind it, as folders do.
+/// Whether an address redirects to itself with a final `/`, as folders do.
 pub async fn is_folder(net: &Net, url: &Url) -> bool {
     let facts = head(net, url, Trust::Named).await;
     let led = facts.ok().and_then(|facts| facts.final_url);
@@ -88,18 +87,18 @@ fn check(copying: &Copying<'_>, url: &Url) -> Result<(), CopyError> {
 /// How a folder is listed.
 #[derive(Clone, Debug)]
 enum Place {
-    /// By a page for each folder.
+    /// One page for each folder.
     Pages,
-    /// By an object store, all that lies below in one list of several parts: of keys that begin so.
+    /// An object store's listing of all keys with a prefix, in several parts.
     Bucket { prefix: String },
 }
 
-/// The first part of what lies there, and how it is listed.
+/// Returns the first part of the listing, and its kind.
 async fn look(net: &Net, folder: &Url) -> Result<(Place, Listing), Why> {
     let failed: Why = match fetch(net, folder).await {
         Ok(document) => match read(&document, folder, "") {
             Some(found) => return Ok(found),
-            None => "its page links to nothing that lies below it".into(),
+            None => "its page has no links to entries below it".into(),
         },
         Err(error) if error.is_no_such_thing() => error.into(),
         Err(error) => return Err(error.into()),
@@ -123,7 +122,7 @@ fn read(document: &Document, asked: &Url, prefix: &str) -> Option<(Place, Listin
     if !kind.starts_with("text/html") && !kind.starts_with("application/xhtml") {
         return None;
     }
-    // A server may have led on to another scheme or host.
+    // The server may have redirected to another scheme or host.
     let base = &document.final_url;
     let base = if base.path().ends_with('/') { base.clone() } else { base.join(".").ok()? };
     let listing = Listing::of_page(&document.bytes, &base);
@@ -135,8 +134,8 @@ async fn fetch(net: &Net, url: &Url) -> Result<Document, LaneError> {
     fetch_small(net, url, Trust::Named, KINDS, PAGE_BYTES_MAX).await
 }
 
-/// Where an object store lists what lies in a folder: at the top of its host, or of the bucket that is
-/// first in the path. And what its keys begin with.
+/// Returns the possible listings of an object store for a folder, with the prefix of its keys: at the top
+/// of the host, or of the bucket that is first in the path.
 fn buckets(folder: &Url) -> Vec<(Url, String)> {
     let decoded = |path: &str| String::from_utf8(percent::decode(path)).ok();
     let ask = |bucket: &str, prefix: String| {
@@ -152,7 +151,7 @@ fn buckets(folder: &Url) -> Vec<(Url, String)> {
     whole.into_iter().chain(within).collect()
 }
 
-/// What all files of a folder have in common.
+/// What the requests of all files share.
 struct Template {
     replicas: Vec<Url>,
     to: PathBuf,
@@ -205,7 +204,7 @@ fn below(folder: &Url, address: &str) -> Url {
     url
 }
 
-/// A folder that is listed by a page of its own.
+/// A folder with its own page.
 struct Folder {
     address: String,
     path: String,
@@ -219,7 +218,7 @@ struct Walk {
     sender: mpsc::Sender<Entry>,
 }
 
-/// Nobody waits for further files.
+/// The receiver of files is gone.
 struct Left;
 
 impl Walk {
@@ -250,7 +249,7 @@ impl Walk {
             } else {
                 EntryError::Circle
             };
-            return self.failed("the rest of the list", failed).await;
+            return self.failed("the rest of the listing", failed).await;
         }
     }
 
@@ -273,7 +272,7 @@ impl Walk {
                     let found = self.files(&folder.address, &folder.path, page).await?;
                     due.extend(found.into_iter().filter(|it| seen.insert(it.path.clone())));
                 }
-                // An empty folder, or a page that links to nothing below it.
+                // An empty folder, or a page without links to entries.
                 Ok((None, document)) if document.content_type.is_some() => {}
                 Ok(_) => {
                     self.failed(&folder.path, EntryError::NoListing).await?;
@@ -283,7 +282,7 @@ impl Walk {
         }
     }
 
-    /// Hand on the files of a listing; its folders come back.
+    /// Sends the files of a listing; returns its folders.
     async fn files(&self, address: &str, path: &str, page: Listing) -> Result<Vec<Folder>, Left> {
         let join = |above: &str, name: &str| match above {
             "" => name.to_owned(),
@@ -327,7 +326,7 @@ impl Walk {
     }
 }
 
-/// Tells what would be fetched.
+/// Reports what would be fetched.
 async fn tell(
     copying: &Copying<'_>,
     mut entries: mpsc::Receiver<Entry>,
@@ -370,7 +369,7 @@ async fn tell(
     }
 }
 
-/// A file that would be fetched unless it is there.
+/// A file that would be fetched unless it is up to date.
 struct Planned {
     from: Option<Url>,
     path: PathBuf,
@@ -395,7 +394,7 @@ impl Planned {
         }
     }
 
-    /// The same, if it would be fetched.
+    /// Queries the file; returns it if it would be fetched.
     async fn look(self, net: &Net) -> Result<Option<Planned>, Refused> {
         let Some(from) = &self.from else { return Ok(None) };
         let facts = match head(net, from, Trust::Named).await {
@@ -415,9 +414,9 @@ impl Planned {
 }
 
 const KINDS: &str = "text/html, application/xml;q=0.9, */*;q=0.1";
-/// A page of a hundred thousand files.
+/// Enough for a page of a hundred thousand files.
 const PAGE_BYTES_MAX: usize = 32 << 20;
-/// Pages that are asked for side by side.
+/// Pages that are fetched at the same time.
 const PAGES_AT_ONCE: usize = 4;
-/// Files that are asked about side by side, where nothing is fetched.
+/// Files that are queried at the same time in a dry run.
 const HEADS_AT_ONCE: usize = 8;

@@ -1,4 +1,4 @@
-//! The sources of a specification become requests: addresses or a Metalink here and in `metalink`,
+//! Turns the sources of a specification into requests: addresses and Metalinks here and in `metalink`,
 //! lists in `list`.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::address::Address;
 use crate::error::{JobError, MetalinkError, NoName, SpecError};
 use crate::spec::{GetFrom, GetTo};
 
-/// What there is to fetch.
+/// The files to fetch.
 pub enum Inputs {
     /// One file.
     One(Box<Request>),
@@ -28,8 +28,8 @@ pub enum Inputs {
     Many(Many),
 }
 
-/// The files of a list. Reading it may block for as long as it likes (a pipe, a terminal), so it has a
-/// thread of its own, which the end of the program does not wait for.
+/// Reads the files of a list in its own thread, since a pipe or a terminal may block. The program does
+/// not wait for the thread at its end.
 pub fn read_ahead(list: impl Iterator<Item = Entry> + Send + 'static) -> mpsc::Receiver<Entry> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     std::thread::spawn(move || {
@@ -42,7 +42,7 @@ pub fn read_ahead(list: impl Iterator<Item = Entry> + Send + 'static) -> mpsc::R
     receiver
 }
 
-/// Reads whatever the specification names.
+/// Reads the sources of the specification.
 pub async fn read(fetching: &Fetching<'_>) -> Result<Inputs, JobError> {
     let get = fetching.get;
     let template = || Template::of(fetching.job.spec, get);
@@ -86,7 +86,7 @@ async fn of_addresses(fetching: &Fetching<'_>, addresses: &[Address]) -> Result<
     Ok(Inputs::One(Box::new(request)))
 }
 
-/// A Metalink on the disk.
+/// Reads a local Metalink.
 fn read_file(fetching: &Fetching<'_>, path: &Path) -> Result<Inputs, JobError> {
     let name = path.display().to_string();
     let file = match File::open(path) {
@@ -115,7 +115,7 @@ fn request(fetching: &Fetching<'_>, destination: Destination) -> Request {
     request
 }
 
-/// The same addresses once more, Metalinks left aside.
+/// Returns a request for the same addresses without Metalinks.
 pub fn request_again(fetching: &Fetching<'_>, mirrors: Vec<Mirror>) -> Result<Request, SpecError> {
     let mut request = request(fetching, destination_again(fetching, &mirrors)?);
     request.mirrors = mirrors;
@@ -123,7 +123,7 @@ pub fn request_again(fetching: &Fetching<'_>, mirrors: Vec<Mirror>) -> Result<Re
     Ok(request)
 }
 
-/// Where the one file goes that these addresses name.
+/// Returns the destination of the file with these addresses.
 pub fn destination_again(
     fetching: &Fetching<'_>,
     mirrors: &[Mirror],
@@ -131,7 +131,7 @@ pub fn destination_again(
     destination(fetching, mirrors.iter().find_map(|mirror| name_of(&mirror.url)).as_ref())
 }
 
-/// Where one file goes.
+/// Returns the destination of a single file.
 pub fn destination(
     fetching: &Fetching<'_>,
     name: Option<&SafePath>,
@@ -149,8 +149,8 @@ pub fn destination(
     })
 }
 
-/// Returns the last part of a URL's path as a file name; of what lies in a depot, which is read by
-/// whoever knows that part, no more than others may see.
+/// Returns the last part of a URL's path as a file name; of an address in a depot, which is secret, only
+/// a short prefix.
 pub fn name_of(url: &Url) -> Option<SafePath> {
     if let Some(brief) = depot::brief(url.path()) {
         return SafePath::new(&format!("depot-{brief}")).ok();
@@ -160,7 +160,7 @@ pub fn name_of(url: &Url) -> Option<SafePath> {
     SafePath::new(&decoded).ok().filter(|name| !name.as_str().contains('/'))
 }
 
-/// Why a URL gives a file no name.
+/// Returns why a URL has no file name.
 fn no_name(url: &Url) -> SpecError {
     let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     let why = match SafePath::new(&percent::decode_text(last)) {
@@ -171,7 +171,7 @@ fn no_name(url: &Url) -> SpecError {
     SpecError::NoName { name: display_name(url), why }
 }
 
-/// Files of a list that are read before their turn.
+/// Files of a list that are read ahead.
 pub const READ_AHEAD: usize = 64;
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(name("http://a/..%2f..%2fetc%2fpasswd"), None);
         assert_eq!(name("http://a/%2e%2e"), None);
         assert_eq!(name("http://a/x%00y"), None);
-        // The name of the file was what opens it, in whatever told of it.
+        // The secret address was used as the name of the file, and shown in every message.
         let secret = "0123456789abcdef".repeat(4);
         for path in ["depot/", "relay/http://r2/depot/", "%64epot/", "depot%2F"] {
             let named = name(&format!("http://a/{path}{secret}?etag=%22x%22"));

@@ -1,4 +1,4 @@
-//! Several files: a stream of requests, some of which run at a time.
+//! Fetches lists of files, some at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,41 +17,41 @@ use crate::error::{EntryError, FileError, Files, NameConflict};
 use crate::event::{JobEvent, JobObserver, ListWarning};
 use crate::kept::KeptRecorder;
 
-/// Several files.
+/// A list of files.
 pub struct Many {
-    /// What the list is called.
+    /// The name of the list.
     pub title: String,
-    /// How many files it has, where that is known beforehand.
+    /// The number of its files, if known.
     pub count: Option<u64>,
-    /// The files; the next one may be long in coming.
+    /// The files, as they are read.
     pub entries: mpsc::Receiver<Entry>,
 }
 
-/// One file of several.
+/// An entry of a list.
 pub struct Entry {
-    /// What to fetch.
+    /// The request.
     pub request: Result<Request, Refused>,
-    /// Headers for its own mirrors.
+    /// Headers for its mirrors.
     pub headers: Vec<(String, String)>,
-    /// What is passed over.
+    /// Its ignored parts.
     pub warnings: Vec<ListWarning>,
 }
 
 /// A file that cannot be fetched.
 pub struct Refused {
-    /// Its name, or where it stands.
+    /// Its name, or its position in the list.
     pub name: String,
-    /// Why.
+    /// The error.
     pub error: EntryError,
 }
 
 impl Entry {
-    /// A file that is fetched, without headers of its own.
+    /// Returns an entry without headers.
     pub fn of(request: Request) -> Entry {
         Entry { request: Ok(request), headers: Vec::new(), warnings: Vec::new() }
     }
 
-    /// A file that cannot be fetched.
+    /// Returns an entry that cannot be fetched.
     pub fn refused(name: impl Into<String>, error: impl Into<EntryError>) -> Entry {
         let refused = Refused { name: name.into(), error: error.into() };
         Entry { request: Err(refused), headers: Vec::new(), warnings: Vec::new() }
@@ -78,7 +78,7 @@ pub async fn run(
         observer.observe(JobEvent::FileFailed { file, name, error });
     };
     loop {
-        // Files whose hosts are not reached wait aside, and others go first.
+        // Files with unreachable hosts do not count, so that others are fetched meanwhile.
         let aside = under_way.values().filter(|it| is_unreached(engine, &it.urls)).count();
         let has_place = running.len() - aside < most && aside < ASIDE_MAX && !control.is_paused();
         let entry = tokio::select! {
@@ -145,7 +145,7 @@ fn taken(names: &mut Names, request: &Request) -> Result<(), NameConflict> {
     }
 }
 
-/// Whether no host of a file was reached when it was last tried.
+/// Whether all hosts of a file were unreachable at the last attempt.
 fn is_unreached(engine: &Engine, urls: &[Url]) -> bool {
     !urls.is_empty() && urls.iter().all(|url| engine.net().is_down(url))
 }
@@ -160,7 +160,7 @@ impl Files {
     }
 }
 
-/// How the transfer of a file ended.
+/// Results of single files.
 #[derive(Clone, Copy)]
 enum Ended {
     Complete,
@@ -208,7 +208,7 @@ impl OneFile {
 
 /// Files of a list that are fetched at the same time.
 const FILES_AT_ONCE: u16 = 16;
-/// Files whose hosts are not reached and that may wait aside: as many more as are fetched.
+/// Most files that may wait for unreachable hosts.
 const ASIDE_MAX: usize = 1024;
-/// How often that is looked at while there is no place.
+/// Interval of checking for a free place.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

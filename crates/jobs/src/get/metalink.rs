@@ -1,4 +1,4 @@
-//! Metalinks: fetched with some tries, read, and turned into requests.
+//! Fetches Metalinks, reads them and turns them into requests.
 
 use std::io::{BufRead, Cursor};
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::error::{JobError, MetalinkError, SpecError};
 use crate::event::Note;
 use crate::spec::GetTo;
 
-/// Where a Metalink that is fetched comes from.
+/// How a Metalink was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The user named it.
     Named,
-    /// A server answered with it in place of a file.
+    /// A server sent it instead of the file.
     Instead,
-    /// A server named it in its answer with a file.
+    /// A server named it in its answer with the file.
     Beside,
 }
 
-/// Several addresses of one Metalink: the first that can be had.
+/// Fetches a Metalink from the first usable address.
 pub async fn any_metalink_of(fetching: &Fetching<'_>, urls: &[Url]) -> Result<Inputs, JobError> {
     let mut last = None;
     for url in urls {
@@ -44,7 +44,7 @@ pub async fn any_metalink_of(fetching: &Fetching<'_>, urls: &[Url]) -> Result<In
     Err(last.map_or_else(|| SpecError::NoSource.into(), JobError::Metalink))
 }
 
-/// The Metalink at this address.
+/// Fetches and reads a Metalink.
 pub async fn metalink_of(
     fetching: &Fetching<'_>,
     url: &Url,
@@ -52,7 +52,7 @@ pub async fn metalink_of(
 ) -> Result<Inputs, JobError> {
     let name = display_name(url);
     let document = match place {
-        // Nobody asked for it, and the file waits.
+        // The user did not ask for it, and the file waits.
         Place::Beside => {
             let asked = document_of(fetching, url, Trust::Discovered, 1);
             let limit_s = BESIDE_WITHIN.as_secs();
@@ -106,7 +106,7 @@ async fn document_of(
     }
 }
 
-/// What a Metalink says is to be fetched; `found` tells where it came from, if not from the disk.
+/// Reads the files of a Metalink; `found` is its address and origin, unless it is local.
 pub fn from_metalink(
     fetching: &Fetching<'_>,
     name: &str,
@@ -152,7 +152,7 @@ pub fn from_metalink(
         Some(Place::Named | Place::Instead) => {
             fetching.note(Note::Metalink { name: named(), files: count, mirrors });
         }
-        // One that a server has beside each of its files is a digest and no news.
+        // A Metalink of one file with one mirror only adds a digest.
         Some(Place::Beside) if files.len() > 1 || mirrors > 1 => {
             fetching.note(Note::MetalinkBeside { files: count, mirrors });
         }
@@ -163,7 +163,7 @@ pub fn from_metalink(
         return match request {
             Ok(request) => Ok(Inputs::One(Box::new(request?))),
             Err(Refused { name: file, error }) => {
-                // A server may have led on from where it was asked for.
+                // The server may have redirected the request.
                 let name = base.as_ref().map_or_else(named, display_name);
                 Err(MetalinkError::File { name, file, error: Box::new(error) }.into())
             }
@@ -186,7 +186,7 @@ pub fn from_metalink(
     Ok(Inputs::Many(Many { title: named(), count: Some(count), entries }))
 }
 
-/// The request for the only file of a Metalink, which may be wanted under another name.
+/// Returns the request for the only file of a Metalink, which may get another name.
 fn of_only_file(
     fetching: &Fetching<'_>,
     file: metalink::File,
@@ -207,17 +207,17 @@ fn of_only_file(
     Ok(Ok(request))
 }
 
-/// A wait that needs no word.
+/// A wait without a message.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-/// A Metalink that is fetched is kept in memory while it is read.
+/// Size limit: a fetched Metalink is kept in memory.
 const METALINK_BYTES_MAX: usize = 64_000_000;
-/// One that nobody asked for by name. What it lists may take ten times as much memory.
+/// Size limit of a discovered Metalink; its content may need ten times as much memory.
 const METALINK_FOUND_BYTES_MAX: usize = 16_000_000;
 const METALINK_WISHES: &str =
     "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
-/// Tries for a Metalink before it is given up.
+/// Attempts to fetch a Metalink.
 const METALINK_TRIES: u32 = 3;
-/// One that nobody asked for is not waited for longer: the file is one request away.
+/// Time limit of a discovered Metalink: the file can be fetched without it.
 const BESIDE_WITHIN: Duration = Duration::from_secs(2);
-/// A server that is busy for longer is not waited for.
+/// Longest wait for a busy server.
 const BUSY_AT_MOST: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Fetching: sources to requests, one transfer or many, the end.
+//! Jobs that fetch files.
 
 mod checksums;
 mod inputs;
@@ -20,11 +20,11 @@ use crate::run::{Job, Outcome};
 use crate::spec::GetSpec;
 use inputs::Inputs;
 
-/// A job that fetches files.
+/// A running job that fetches files.
 struct Fetching<'a> {
     job: &'a Job<'a>,
     get: &'a GetSpec,
-    /// What a single file must come to, by the specification and by checksum files.
+    /// Digests of a single file, from the specification and from checksum files.
     digests: Vec<Digest>,
 }
 
@@ -34,15 +34,15 @@ impl Fetching<'_> {
     }
 }
 
-/// Looks for what can be refused before anything is contacted.
+/// Checks a specification before anything is contacted.
 pub fn check(get: &GetSpec) -> Result<(), SpecError> {
     one_value_each(&get.digests)
 }
 
-/// Does what the specification says.
+/// Runs the job.
 pub async fn run(job: &Job<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
     let mut fetching = Fetching { job, get, digests: get.digests.clone() };
-    // A server may be silent, and a pipe empty, for as long as they like.
+    // Servers and pipes may block.
     let inputs = tokio::select! {
         biased;
         () = job.control.cancelled() => return Err(JobError::Stopped),
@@ -69,7 +69,7 @@ async fn several(fetching: &Fetching<'_>, many: many::Many) -> Result<Outcome, J
     ended(files)
 }
 
-/// A list is done when all its files are there.
+/// Returns the result of a list: an error unless all files are complete.
 pub fn ended(files: Files) -> Result<Outcome, JobError> {
     match files.failed == 0 && !files.is_stopped {
         true => Ok(Outcome::Files(files)),
@@ -77,7 +77,7 @@ pub fn ended(files: Files) -> Result<Outcome, JobError> {
     }
 }
 
-/// Two values of one algorithm cannot both be right.
+/// Refuses two values of one algorithm: both cannot be right.
 fn one_value_each(digests: &[Digest]) -> Result<(), SpecError> {
     for (at, digest) in digests.iter().enumerate() {
         let rival = |other: &&Digest| other.algorithm() == digest.algorithm() && *other != digest;

@@ -1,4 +1,4 @@
-//! One file, and what a Metalink makes of it.
+//! Fetches one file, with the help of Metalinks.
 
 use std::path::Path;
 
@@ -50,8 +50,7 @@ pub async fn run(fetching: &Fetching<'_>, mut request: Request) -> Result<Outcom
     }
 }
 
-/// A server answered with a Metalink, or named one: what there is to fetch with its help. Without
-/// it, if it is of no use.
+/// Returns what to fetch with a Metalink that a server sent or named, or without it if it is unusable.
 async fn with_metalink(
     fetching: &Fetching<'_>,
     mirrors: Vec<Mirror>,
@@ -65,7 +64,7 @@ async fn with_metalink(
                 next.destination = inputs::destination_again(fetching, &mirrors)?;
                 next.beneath = None;
             }
-            // The user's own addresses stay first among equals.
+            // The user's addresses come first among equals.
             let found = std::mem::replace(&mut next.mirrors, mirrors);
             for mirror in found {
                 if !next.mirrors.iter().any(|known| known.url == mirror.url) {
@@ -82,7 +81,7 @@ async fn with_metalink(
     Ok(Inputs::One(Box::new(inputs::request_again(fetching, mirrors)?)))
 }
 
-/// Whether a file, or what lies beside it, would take the place of something reserved.
+/// Checks that a file and its partial data do not overwrite a reserved path.
 fn reserved(reserved: &[std::path::PathBuf], target: &Path) -> Result<(), SpecError> {
     let Ok(whole) = std::path::absolute(target) else { return Ok(()) };
     let is_beside = |path: &Path| {

@@ -1,4 +1,4 @@
-//! What all requests of one job have in common.
+//! What all requests of a job share.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use crate::error::EntryError;
 use crate::run::CONNECTIONS_PER_HOST;
 use crate::spec::{GetSpec, GetTo, JobSpec};
 
-/// What all requests of one job have in common.
+/// What all requests of a job share.
 #[derive(Clone)]
 pub struct Template {
-    /// The folder that names are below.
+    /// The destination folder.
     pub dir: PathBuf,
     overwrite: Overwrite,
     resume: bool,
@@ -25,9 +25,9 @@ pub struct Template {
 }
 
 impl Template {
-    /// Takes what a specification says.
+    /// Returns the template of a specification.
     pub fn of(spec: &JobSpec, get: &GetSpec) -> Template {
-        // Lanes that are found by trial: no more than a host is to have.
+        // Automatic lanes stay within the connections per host.
         let lanes_max = spec.plan.connections.map_or(CONNECTIONS_PER_HOST, |_| u32::MAX);
         Template {
             dir: match &get.to {
@@ -44,12 +44,12 @@ impl Template {
         }
     }
 
-    /// A request without mirrors.
+    /// Returns a request without mirrors.
     pub fn request(&self, destination: Destination) -> Request {
         let mut request = Request::to_file("");
         request.destination = destination;
         request.overwrite = self.overwrite;
-        // A list that is worked off a second time asks nobody about what is there.
+        // A list that runs again does not query servers about existing files.
         request.ask_if_present = false;
         request.require_digest = self.require_digest;
         request.resume = self.resume;
@@ -60,7 +60,7 @@ impl Template {
         request
     }
 
-    /// The request for a file of a Metalink.
+    /// Returns the request for a file of a Metalink.
     pub fn metalink_file(&self, file: metalink::File, trust: Trust) -> Result<Request, Refused> {
         if let Some(error) = unusable(&file) {
             return Err(Refused { name: file.name.as_str().to_owned(), error });
@@ -85,7 +85,7 @@ impl Template {
     }
 }
 
-/// Why a file of a Metalink cannot be fetched.
+/// Returns why a file of a Metalink cannot be fetched.
 fn unusable(file: &metalink::File) -> Option<EntryError> {
     if file.mirrors.is_empty() && file.held.is_empty() {
         let first = file.skipped.first().map(|skipped| skipped.reason.clone());
