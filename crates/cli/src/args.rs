@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::failure::Failure;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -14,11 +13,11 @@ use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_source::{NetError, Secret, ServerAccess, UnknownServers, check_header};
 use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 
-use crate::config::command::Configure;
+use crate::config::command::ConfigCommand;
 use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
 use crate::relay::args::Relay;
-use crate::relays::Relays;
+use crate::relays::RouteArgs;
 use crate::routes::args::Routes;
 use crate::serve::args::Serve;
 use crate::stage::args::Stage;
@@ -69,7 +68,7 @@ pub enum Command {
     Config {
         /// Subcommand
         #[command(subcommand)]
-        command: Configure,
+        command: ConfigCommand,
     },
     /// Print the completion script of a shell
     Completions {
@@ -108,7 +107,7 @@ pub struct Get {
     pub dir: Option<PathBuf>,
     /// Options of curl, wget and aria2
     #[command(flatten)]
-    pub usual: crate::usual::OfGet,
+    pub compat: crate::compat::GetCompat,
     /// Check the file against this digest: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3
     #[arg(long, value_name = "DIGEST", conflicts_with = "input", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
@@ -124,6 +123,20 @@ pub struct Get {
     /// Replace existing files
     #[arg(long)]
     pub overwrite: bool,
+    /// Options of every transfer
+    #[command(flatten)]
+    pub transfer: Transfer,
+    /// Write blocks of zeros as holes, so that the file may be larger than the free disk space
+    #[arg(long, help_heading = "Disk")]
+    pub sparse: bool,
+    /// Use only the given sources, not those that servers advertise
+    #[arg(long, help_heading = "Network")]
+    pub no_discover: bool,
+}
+
+/// Options of `swath get` and `swath cp`.
+#[derive(Args, Debug)]
+pub struct Transfer {
     /// Start over instead of resuming an earlier run
     #[arg(long)]
     pub no_resume: bool,
@@ -138,17 +151,11 @@ pub struct Get {
     pub net: Net,
     /// Relays and routes
     #[command(flatten)]
-    pub routes: Relays,
-    /// Write blocks of zeros as holes, so that the file may be larger than the free disk space
-    #[arg(long, help_heading = "Disk")]
-    pub sparse: bool,
-    /// Limit the total rate of all sources, in bytes per second: 50M, 2MiB
+    pub routes: RouteArgs,
+    /// Limit the total rate, in bytes per second: 50M, 2MiB
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
     pub limit_rate: Option<u64>,
-    /// Use only the given sources, not those that servers advertise
-    #[arg(long, help_heading = "Network")]
-    pub no_discover: bool,
-    /// Choose how the disk is written
+    /// Choose how files are written, and read when sending: 'buffered' uses the page cache
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = io_mode(), help_heading = "Disk")]
     pub io: IoMode,
     /// Use this much memory for buffers
@@ -169,6 +176,23 @@ pub struct Get {
     /// Write an HTML page with charts of the transfer
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub report: Option<PathBuf>,
+}
+
+impl Transfer {
+    /// Whether to resume an earlier run.
+    pub fn resumes(&self) -> bool {
+        self.resume || !self.no_resume
+    }
+
+    /// Whether to print no progress for people.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet || self.json
+    }
+
+    /// Returns the disk options of a job.
+    pub fn disk(&self) -> swath_jobs::Disk {
+        swath_jobs::Disk { io: self.io, memory_bytes: self.memory }
+    }
 }
 
 /// Planning.
@@ -334,18 +358,6 @@ impl Verify {
     pub fn file(&self) -> &std::path::Path {
         self.file.as_deref().unwrap_or(std::path::Path::new("."))
     }
-}
-
-/// Refuses two values of one algorithm before anything is read: both cannot be right.
-pub fn one_value_each(digests: &[Digest]) -> Result<(), Failure> {
-    for (at, digest) in digests.iter().enumerate() {
-        let rival = |other: &&Digest| other.algorithm() == digest.algorithm() && *other != digest;
-        if let Some(other) = digests[..at].iter().find(rival) {
-            let text = format!("--digest: {other} and {digest} contradict each other");
-            return Err(Failure::usage(text));
-        }
-    }
-    Ok(())
 }
 
 pub fn io_mode() -> impl TypedValueParser<Value = IoMode> {

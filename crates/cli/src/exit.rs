@@ -13,6 +13,7 @@ use swath_transfer::sending::InTheWay;
 use swath_transfer::{GetError, LaneError};
 
 use crate::failure::Failure;
+pub use crate::progress::batch::about;
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,8 +93,8 @@ pub fn warn(message: &str) {
     crate::say::err(&format!("warning: {message}"));
 }
 
-/// Returns the exit code of a transfer that failed after `come_bytes` bytes, of this run or an earlier one.
-pub fn of(error: &GetError, come_bytes: u64) -> Exit {
+/// Returns the exit code of a transfer that failed after `received_bytes` bytes, of this run or an earlier one.
+pub fn of(error: &GetError, received_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
         GetError::Tree(StageError::OtherTree { .. }) => Exit::Incomplete,
@@ -103,7 +104,7 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
         | GetError::Remove(_)
         | GetError::Keep(_) => Exit::Target,
         GetError::Turned { .. } => Exit::Incomplete,
-        GetError::Index { .. } | GetError::Forgotten if come_bytes > 0 => Exit::Incomplete,
+        GetError::Index { .. } | GetError::Forgotten if received_bytes > 0 => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
         GetError::Write(_)
@@ -113,7 +114,7 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
         | GetError::DiskFull { .. }
         | GetError::Finish(_) => Exit::Target,
         GetError::Exhausted { .. } | GetError::Stalled { .. } | GetError::NoTree { .. }
-            if come_bytes > 0 =>
+            if received_bytes > 0 =>
         {
             Exit::Incomplete
         }
@@ -234,15 +235,6 @@ pub fn what_next(error: &GetError) -> &'static str {
 
 /// What the same command usually does with the kept data.
 pub const GOES_ON: &str = "the same command resumes from there";
-
-/// Puts a name before a sentence that does not begin with it.
-pub fn about(name: &str, sentence: &str) -> String {
-    if sentence.starts_with(&format!("{name} ")) {
-        sentence.to_owned()
-    } else {
-        format!("{name}: {sentence}")
-    }
-}
 
 /// Returns an error with all its causes in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {

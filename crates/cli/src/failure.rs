@@ -85,7 +85,7 @@ impl From<JobError> for Failure {
             JobError::Copy(error) => crate::cp::failure(*error),
             JobError::Transfer { name, error, kept } => {
                 let what = exit::about(&name, &exit::words_of_all(&error));
-                Failure::new(exit::of(&error, kept.come_bytes), what)
+                Failure::new(exit::of(&error, kept.received_bytes), what)
             }
             error => Failure::new(Exit::Some, error.to_string()),
         }
@@ -166,7 +166,7 @@ pub fn of_file(error: &FileError) -> (Exit, String) {
         FileError::Entry(EntryError::List(error)) => (Exit::Input, chain(error)),
         FileError::Entry(_) | FileError::Headers(_) => (Exit::Input, error.to_string()),
         FileError::Transfer { error, kept } => {
-            (exit::of(error, kept.come_bytes), exit::words_of_all(error))
+            (exit::of(error, kept.received_bytes), exit::words_of_all(error))
         }
         error => (Exit::Internal, error.to_string()),
     }

@@ -82,12 +82,12 @@ fn kept(
     is_new: bool,
     make: impl Fn() -> Result<String, Failure>,
 ) -> Result<Option<String>, Failure> {
-    let told = |error: io::Error| Failure::input(format!("{}: {error}", path.display()));
+    let failed = |error: io::Error| Failure::input(format!("{}: {error}", path.display()));
     if !is_new {
         match read(path) {
             Ok(text) => return Ok(Some(text)),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(failed(error)),
         }
     }
     let text = make()?;
@@ -95,11 +95,11 @@ fn kept(
         Ok(()) => Ok(Some(text)),
         // Another server was faster: both use its file.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            read(path).map(Some).map_err(told)
+            read(path).map(Some).map_err(failed)
         }
         Err(error) => {
-            let told = told(error);
-            warn(&format!("using a certificate and a token for this run only: {told}"));
+            let failed = failed(error);
+            warn(&format!("using a certificate and a token for this run only: {failed}"));
             Ok(None)
         }
     }

@@ -119,7 +119,7 @@ mod tests {
     fn nothing_that_is_said_of_a_damaged_link_holds_its_secret() {
         let cli = crate::args::Cli::try_parse_from(["swath", "get", "http://h/f"]).unwrap();
         let crate::args::Command::Get(mut get) = cli.command else { panic!("another command") };
-        let net = &mut get.net;
+        let net = &mut get.transfer.net;
         for text in [
             "swath://h/#token=se cret",
             "swath://h/#secret",

@@ -8,7 +8,7 @@ use crate::progress::units;
 /// Returns the text of a note, and whether it is a warning.
 pub fn words(note: &Note) -> (String, bool) {
     match note {
-        Note::WaitingForMetalink { name } => (format!("waiting for the Metalink {name}"), false),
+        Note::WaitingForMetalink(name) => (format!("waiting for the Metalink {name}"), false),
         Note::Metalink { name, files, mirrors } => {
             (format!("{name} is a Metalink: {}", holds(*files, *mirrors)), false)
         }
@@ -22,18 +22,16 @@ pub fn words(note: &Note) -> (String, bool) {
             let what = counted(*files, "file", "files");
             (format!("{name}: the piece digests of {what} cannot be used ({reason})"), true)
         }
-        Note::MetalinkOfSeveral { name } => {
+        Note::MetalinkOfSeveral(name) => {
             (format!("not using {name}: it lists several files"), true)
         }
-        Note::WithoutMetalink { error } => {
-            (format!("{}; continuing without it", chain(error)), true)
-        }
-        Note::MetalinkElsewhere { error } => (chain(error), true),
+        Note::WithoutMetalink(error) => (format!("{}; continuing without it", chain(error)), true),
+        Note::MetalinkElsewhere(error) => (chain(error), true),
         Note::Checksums { name, algorithms } => {
             let names: Vec<&str> = algorithms.iter().map(|algorithm| algorithm.name()).collect();
             (format!("the {} comes from {name}", names.join(" and ")), false)
         }
-        Note::NoChecksums { name } => {
+        Note::NoChecksums(name) => {
             (format!("no checksum file next to {name} lists it (--checksums auto)"), true)
         }
         Note::Bootstrapped { host, path } => {

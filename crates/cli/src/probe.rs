@@ -12,65 +12,57 @@ use tokio::task::JoinSet;
 use url::Url;
 
 use crate::args::Probe;
-use crate::exit::{Exit, chain, fail};
+use crate::exit::{Exit, chain};
 use crate::failure::Failure;
 use crate::progress::look::Look;
 use crate::progress::units;
 use crate::say;
 
 /// Runs the command.
-pub async fn run(args: Probe) -> Exit {
-    let options = match crate::net::options(&args.net) {
-        Ok(options) => options,
-        Err(failure) => return failure.tell(),
+pub async fn run(args: Probe) -> Result<Exit, Failure> {
+    let net = Net::new(crate::net::options(&args.net)?);
+    let net = net.map_err(|error| Failure::input(chain(&error)))?;
+    let urls = args.sources.iter().map(|text| crate::net::parse_url(text));
+    let urls = urls.collect::<Result<_, _>>()?;
+    let answers = ask_all(&net, urls).await;
+    let verdict = Verdict::of(&answers);
+    let text = if args.json {
+        json(&answers, &verdict)
+    } else {
+        words(&answers, &verdict, Look::of_lines())
     };
-    let net = match Net::new(options) {
-        Ok(net) => net,
-        Err(error) => return fail(Exit::Input, &chain(&error)),
-    };
-    let mut urls = Vec::new();
-    for text in &args.sources {
-        match crate::net::parse_url(text) {
-            Ok(url) => urls.push(url),
-            Err(error) => return Failure::from(error).tell(),
-        }
-    }
-    let asked = ask_all(&net, urls).await;
-    let verdict = Verdict::of(&asked);
-    let text =
-        if args.json { json(&asked, &verdict) } else { words(&asked, &verdict, Look::of_lines()) };
-    let usable = asked.iter().any(|asked| asked.result.is_ok());
-    say::out(text.as_bytes(), if usable { Exit::Done } else { Exit::Sources })
+    let usable = answers.iter().any(|answer| answer.result.is_ok());
+    Ok(say::out(text.as_bytes(), if usable { Exit::Done } else { Exit::Sources }))
 }
 
 /// One replica and its answer.
-struct Asked {
+struct Answer {
     name: String,
     result: Result<Box<ProbeReport>, LaneError>,
 }
 
-async fn ask_all(net: &Net, urls: Vec<Url>) -> Vec<Asked> {
-    let mut asked: Vec<Option<Asked>> = urls.iter().map(|_| None).collect();
+async fn ask_all(net: &Net, urls: Vec<Url>) -> Vec<Answer> {
+    let mut answers: Vec<Option<Answer>> = urls.iter().map(|_| None).collect();
     let mut under_way = JoinSet::new();
     for (at, url) in urls.into_iter().enumerate() {
         if under_way.len() >= AT_ONCE
             && let Some(Ok((at, one))) = under_way.join_next().await
         {
-            asked[at] = Some(one);
+            answers[at] = Some(one);
         }
         let net = net.clone();
         under_way.spawn(async move {
             let result = probe(&net, &url, Trust::Named).await;
             let result = result.and_then(|report| no_page_instead(&url, report)).map(Box::new);
-            (at, Asked { name: display_name(&url), result })
+            (at, Answer { name: display_name(&url), result })
         });
     }
     while let Some(ended) = under_way.join_next().await {
         if let Ok((at, one)) = ended {
-            asked[at] = Some(one);
+            answers[at] = Some(one);
         }
     }
-    asked.into_iter().flatten().collect()
+    answers.into_iter().flatten().collect()
 }
 
 /// Refuses a web page instead of the file (a login, an error message), whatever its status.
@@ -98,11 +90,11 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn of(asked: &[Asked]) -> Self {
-        let usable: Vec<(&str, &Facts)> = asked
+    fn of(answers: &[Answer]) -> Self {
+        let usable: Vec<(&str, &Facts)> = answers
             .iter()
-            .filter_map(|asked| {
-                asked.result.as_ref().ok().map(|report| (asked.name.as_str(), &report.facts))
+            .filter_map(|answer| {
+                answer.result.as_ref().ok().map(|report| (answer.name.as_str(), &report.facts))
             })
             .collect();
         // The version of most replicas; in a tie the first.
@@ -153,9 +145,9 @@ fn same(ours: &Facts, theirs: &Facts) -> Result<(), String> {
 }
 
 /// For people.
-fn words(asked: &[Asked], verdict: &Verdict, look: Look) -> String {
+fn words(answers: &[Answer], verdict: &Verdict, look: Look) -> String {
     let mut out = String::new();
-    for one in asked {
+    for one in answers {
         out.push_str(&one.name);
         out.push('\n');
         let lines = match &one.result {
@@ -167,7 +159,7 @@ fn words(asked: &[Asked], verdict: &Verdict, look: Look) -> String {
         }
         out.push('\n');
     }
-    out.push_str(&look.safe_words(&sentence(asked.len(), verdict)));
+    out.push_str(&look.safe_words(&sentence(answers.len(), verdict)));
     out.push('\n');
     let widest = verdict.dissenters.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, reason) in &verdict.dissenters {
@@ -297,7 +289,7 @@ fn shown(target: &str) -> String {
 }
 
 /// One replica in JSON; unknown fields are null.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Line<'a> {
     url: &'a str,
     usable: bool,
@@ -321,6 +313,38 @@ struct Line<'a> {
     metalinks: Vec<String>,
 }
 
+impl<'a> Line<'a> {
+    fn of(url: &'a str, report: &'a ProbeReport) -> Line<'a> {
+        let facts = &report.facts;
+        let targets = |wanted: fn(&swath_formats::Link) -> bool| {
+            facts.links.iter().filter(|link| wanted(link)).map(|link| shown(&link.target)).collect()
+        };
+        let ms = |time: std::time::Duration| Some((time.as_secs_f64() * 1e6).round() / 1e3);
+        Line {
+            url,
+            usable: true,
+            error: None,
+            size_bytes: facts.size_bytes,
+            etag: facts.etag.as_deref(),
+            last_modified: facts.last_modified.as_deref(),
+            ranges: Some(facts.ranges),
+            digests: facts.digests.iter().map(ToString::to_string).collect(),
+            rtt_ms: ms(report.rtt),
+            first_byte_ms: ms(report.first_byte),
+            http: report.http.clone(),
+            tls: report.tls.as_deref(),
+            keeps_alive: Some(report.keeps_alive),
+            pipelines: report.pipelines,
+            server: facts.server.as_deref(),
+            address: Some(report.peer.to_string()),
+            content_type: facts.content_type.as_deref(),
+            redirects: report.redirects.iter().map(String::as_str).collect(),
+            mirrors: targets(swath_formats::Link::is_duplicate),
+            metalinks: targets(swath_formats::Link::is_metalink),
+        }
+    }
+}
+
 /// The verdict in JSON.
 #[derive(Serialize)]
 struct LastLine<'a> {
@@ -339,7 +363,7 @@ struct Dissent<'a> {
 }
 
 /// For programs.
-fn json(asked: &[Asked], verdict: &Verdict) -> String {
+fn json(answers: &[Answer], verdict: &Verdict) -> String {
     let mut out = String::new();
     let mut push = |line: serde_json::Result<String>| {
         if let Ok(line) = line {
@@ -347,45 +371,18 @@ fn json(asked: &[Asked], verdict: &Verdict) -> String {
             out.push('\n');
         }
     };
-    for one in asked {
-        let report = one.result.as_ref().ok();
-        let facts = report.map(|report| &report.facts);
-        let targets = |wanted: fn(&swath_formats::Link) -> bool| {
-            let links = facts.map_or(&[][..], |facts| &facts.links);
-            links.iter().filter(|link| wanted(link)).map(|link| shown(&link.target)).collect()
-        };
-        let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        push(serde_json::to_string(&Line {
-            url: &one.name,
-            usable: report.is_some(),
-            error: one.result.as_ref().err().map(ToString::to_string),
-            size_bytes: facts.and_then(|facts| facts.size_bytes),
-            etag: facts.and_then(|facts| facts.etag.as_deref()),
-            last_modified: facts.and_then(|facts| facts.last_modified.as_deref()),
-            ranges: facts.map(|facts| facts.ranges),
-            digests: facts.map_or_else(Vec::new, |facts| {
-                facts.digests.iter().map(ToString::to_string).collect()
-            }),
-            rtt_ms: report.map(|report| ms(report.rtt)),
-            first_byte_ms: report.map(|report| ms(report.first_byte)),
-            http: report.map_or_else(Vec::new, |report| report.http.clone()),
-            tls: report.and_then(|report| report.tls.as_deref()),
-            keeps_alive: report.map(|report| report.keeps_alive),
-            pipelines: report.and_then(|report| report.pipelines),
-            server: facts.and_then(|facts| facts.server.as_deref()),
-            address: report.map(|report| report.peer.to_string()),
-            content_type: facts.and_then(|facts| facts.content_type.as_deref()),
-            redirects: report.map_or_else(Vec::new, |report| {
-                report.redirects.iter().map(String::as_str).collect()
-            }),
-            mirrors: targets(swath_formats::Link::is_duplicate),
-            metalinks: targets(swath_formats::Link::is_metalink),
+    for one in answers {
+        push(serde_json::to_string(&match &one.result {
+            Ok(report) => Line::of(&one.name, report),
+            Err(error) => {
+                Line { url: &one.name, error: Some(error.to_string()), ..Line::default() }
+            }
         }));
     }
     push(serde_json::to_string(&LastLine {
         agree: verdict.dissenters.is_empty() && verdict.usable > 0,
         usable: verdict.usable,
-        unusable: asked.len() - verdict.usable,
+        unusable: answers.len() - verdict.usable,
         size_bytes: verdict.size_bytes,
         digest: verdict.digest.map(|digest| digest.to_string()),
         disagree: verdict.dissenters.iter().map(|(url, reason)| Dissent { url, reason }).collect(),

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::exit::{Exit, fail};
 use crate::progress::json::are_events_lost;
 use crate::progress::look::Look;
@@ -82,6 +84,20 @@ extern "C" fn look_at_descriptors() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look_at_descriptors;
+
+/// Aligns the cells of rows in columns; those in `right` are right-aligned.
+pub fn columns(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            let pad = " ".repeat(widths[column] - cell.width());
+            if right.contains(&column) { format!("{pad}{cell}") } else { format!("{cell}{pad}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
 
 /// Quotes a path for a shell, within the single quotes of a sentence.
 pub fn word(path: &Path) -> String {

@@ -7,10 +7,10 @@ use swath_jobs::{JobEvent, JobObserver, Note};
 use swath_report::{Content, ListRecorder, Recorder, Recording};
 use swath_transfer::observe::{Event, Observer};
 
-use crate::cp::Plan;
+use crate::cp::DryRun;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::progress::{Files, Progress};
+use crate::progress::{ListProgress, Progress};
 use crate::{failure, notes};
 
 /// Shows the events of a job.
@@ -19,11 +19,11 @@ pub struct JobScreen {
     has_report: bool,
     is_verbose: bool,
     /// Receives the planned changes of `--dry-run`.
-    plan: Option<Plan>,
-    shown: Mutex<Shown>,
+    plan: Option<DryRun>,
+    shown: Mutex<State>,
 }
 
-struct Shown {
+struct State {
     /// Shared by all transfers, so that nothing is shown twice.
     transfer: Box<dyn Observer>,
     recorder: Recorder,
@@ -34,7 +34,7 @@ struct Shown {
 }
 
 struct List {
-    files: Files,
+    files: ListProgress,
     recorder: Option<ListRecorder>,
 }
 
@@ -42,7 +42,7 @@ impl JobScreen {
     /// Returns a screen on this display; records the job for a report.
     pub fn new(progress: Progress, has_report: bool, is_verbose: bool) -> JobScreen {
         let transfer = progress.observer();
-        let shown = Shown {
+        let shown = State {
             transfer,
             recorder: Recorder::new(),
             content: Content::File,
@@ -53,12 +53,12 @@ impl JobScreen {
     }
 
     /// Sends planned changes to `plan`.
-    pub fn planning(self, plan: &Plan) -> JobScreen {
+    pub fn planning(self, plan: &DryRun) -> JobScreen {
         JobScreen { plan: Some(plan.clone()), ..self }
     }
 
     /// Returns the exit code of a list.
-    pub fn exit_of_list(&self, files: swath_jobs::Files) -> Exit {
+    pub fn exit_of_list(&self, files: swath_jobs::FileCounts) -> Exit {
         match self.lock().worst {
             None => Exit::Internal,
             Some(worst) if files.complete == 0 => worst,
@@ -79,7 +79,7 @@ impl JobScreen {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,7 +126,7 @@ impl JobObserver for JobScreen {
     }
 }
 
-impl Shown {
+impl State {
     fn of_list(&mut self, event: JobEvent) {
         let Some(List { files, recorder }) = &self.list else { return };
         match event {
@@ -137,12 +137,12 @@ impl Shown {
                 }
             }
             JobEvent::FileWarning { file, warning } => files.warn(file, &notes::of_list(&warning)),
-            JobEvent::FileStopped { .. } => files.stopped(),
+            JobEvent::FileStopped(..) => files.stopped(),
             JobEvent::FileFailed { file, name, error } => {
                 let (exit, words) = failure::of_file(&error);
-                let is_told = error.is_told();
-                files.failed(file, &name, &words, is_told);
-                if let Some(recorder) = recorder.as_ref().filter(|_| !is_told) {
+                let is_reported = error.is_reported();
+                files.failed(file, &name, &words, is_reported);
+                if let Some(recorder) = recorder.as_ref().filter(|_| !is_reported) {
                     recorder.failed(&name, &words);
                 }
                 self.worst = Some(self.worst.map_or(exit, |worst| worst.max(exit)));

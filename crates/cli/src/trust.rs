@@ -20,22 +20,22 @@ use crate::identity::state_folder;
 use crate::say;
 
 /// The servers of a command, kept until it ends.
-pub struct Asked {
+pub struct TrustPrompt {
     urls: Vec<Url>,
     unknown: UnknownServers,
     /// The user has chosen how to trust servers, or must not be asked.
     is_settled: bool,
 }
 
-impl Asked {
+impl TrustPrompt {
     /// Returns the servers of these places; `is_quiet` forbids questions.
     pub fn of<'p>(
         places: impl IntoIterator<Item = &'p String>,
         net: &Net,
         is_quiet: bool,
-    ) -> Asked {
+    ) -> TrustPrompt {
         let urls = places.into_iter().filter_map(|place| Url::parse(place).ok());
-        Asked {
+        TrustPrompt {
             urls: urls.filter(|url| url.scheme() == "https").collect(),
             unknown: net.unknown.clone(),
             is_settled: is_quiet || net.insecure || !net.fingerprint.is_empty(),

@@ -13,50 +13,34 @@ use crate::say;
 use swath_transfer::check::{self, Wanted};
 
 /// Runs the command.
-pub fn run(verify: &Verify) -> Exit {
-    if let Err(failure) = crate::args::one_value_each(&verify.digest) {
-        return failure.tell();
-    }
+pub fn run(verify: &Verify) -> Result<Exit, Failure> {
+    swath_jobs::one_value_each(&verify.digest)?;
     if let Some(sums) = &verify.check {
-        return crate::verify_sums::run(verify, sums);
+        return Ok(crate::verify_sums::run(verify, sums));
     }
     let mut wanted = Wanted { digests: verify.digest.clone(), ..Wanted::default() };
     if let Some(path) = &verify.metalink {
-        match entry(path, verify.file()) {
-            Ok(entry) => {
-                let new =
-                    entry.digests.into_iter().filter(|digest| !verify.digest.contains(digest));
-                wanted.digests.extend(new);
-                wanted.pieces = entry.pieces;
-                wanted.size_bytes = entry.size_bytes;
-            }
-            Err(failure) => return failure.tell(),
-        }
+        let entry = entry(path, verify.file())?;
+        let new = entry.digests.into_iter().filter(|digest| !verify.digest.contains(digest));
+        wanted.digests.extend(new);
+        wanted.pieces = entry.pieces;
+        wanted.size_bytes = entry.size_bytes;
         if !wanted.proves() {
-            return fail(
-                Exit::Input,
-                &format!("{} has no digest of {}", path.display(), verify.file().display()),
-            );
+            let (path, file) = (path.display(), verify.file().display());
+            return Err(Failure::input(format!("{path} has no digest of {file}")));
         }
     }
     let name = verify.file().display();
-    let unreadable = |error| fail(Exit::Input, &format!("cannot read {name}: {error}"));
-    let file = match check::open(verify.file()) {
-        Ok(file) => file,
-        Err(error) => return unreadable(error),
-    };
+    let unreadable = |error| Failure::input(format!("cannot read {name}: {error}"));
+    let file = check::open(verify.file()).map_err(unreadable)?;
     if let (Some(expected), Ok(metadata)) = (wanted.size_bytes, file.metadata())
         && metadata.len() != expected
     {
-        return fail(
-            Exit::Mismatch,
-            &format!("{name} has {}", check::other_size(metadata.len(), expected)),
-        );
+        let text = format!("{name} has {}", check::other_size(metadata.len(), expected));
+        return Err(Failure::new(Exit::Mismatch, text));
     }
-    let found = match check::hash(file, &wanted.digests, wanted.pieces.as_ref(), &|| false) {
-        Ok(found) => found,
-        Err(error) => return unreadable(error),
-    };
+    let found = check::hash(file, &wanted.digests, wanted.pieces.as_ref(), &|| false);
+    let found = found.map_err(unreadable)?;
     let mut exit = Exit::Done;
     let mut right = String::new();
     for (wanted, actual) in wanted.digests.iter().zip(&found.digests) {
@@ -89,7 +73,7 @@ pub fn run(verify: &Verify) -> Exit {
             }
         }
     }
-    if verify.quiet { exit } else { say::out(right.as_bytes(), exit) }
+    Ok(if verify.quiet { exit } else { say::out(right.as_bytes(), exit) })
 }
 
 /// Returns the Metalink entry whose path fits the file best, or the only entry.

@@ -2,28 +2,22 @@
 
 use crate::failure::Failure;
 use swath_model::path::visible;
-use swath_transfer::{Against, Filter, Mirror, Trust, Wrong};
+use swath_transfer::{Against, Filter, Mirror, RouteOptions, Trust, Wrong};
 
 use crate::args::Verify;
-use crate::engine::{self, Wishes};
-use crate::exit::{self, Exit, fail};
+use crate::engine;
+use crate::exit::{self, Exit};
 use crate::progress::units;
 use crate::say;
 
 /// Runs the command.
-pub async fn run(verify: Verify, index: String) -> Exit {
-    let against = match against(&verify, &index) {
-        Ok(against) => against,
-        Err(failure) => return failure.tell(),
-    };
+pub async fn run(verify: Verify, index: String) -> Result<Exit, Failure> {
+    let against = against(&verify, &index)?;
     let folder = verify.file().display().to_string();
     if !verify.file().is_dir() {
-        return fail(Exit::Input, &format!("{folder} is not a folder"));
+        return Err(Failure::new(Exit::Input, format!("{folder} is not a folder")));
     }
-    let engine = match engine::start(Wishes::reading(&verify.net, MEMORY_BYTES)) {
-        Ok(engine) => engine,
-        Err(failure) => return failure.tell(),
-    };
+    let engine = engine::start(&verify.net, MEMORY_BYTES, RouteOptions::default(), None)?;
     let (mut wrong, mut others, mut doubtful) = (0u64, 0u64, 0u64);
     let strict = verify.strict;
     let tell = |what: Wrong, path: &[u8]| {
@@ -49,7 +43,8 @@ pub async fn run(verify: Verify, index: String) -> Exit {
                 (_, swath_transfer::GetError::Thread(_)) => Exit::Input,
                 _ => exit::of(&error, 0),
             };
-            return fail(exit, &exit::about(&folder, &exit::words_of_all(&error)));
+            let text = exit::about(&folder, &exit::words_of_all(&error));
+            return Err(Failure::new(exit, text));
         }
     };
     if wrong > NAMED_MAX {
@@ -66,19 +61,19 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     if wrong > 0 {
         let entries = if wrong == 1 { "entry does" } else { "entries do" };
         let text = format!("{folder}: {} {entries} not match the index", units::count(wrong));
-        return fail(Exit::Mismatch, &text);
+        return Err(Failure::new(Exit::Mismatch, text));
     }
     if let Some(in_doubt) = in_doubt {
         let text = format!("{folder} does not match the index: {in_doubt} (--strict lists them)");
-        return fail(Exit::Mismatch, &text);
+        return Err(Failure::new(Exit::Mismatch, text));
     }
     if verify.quiet {
-        return Exit::Done;
+        return Ok(Exit::Done);
     }
     let (files, bytes) = (units::count(counts.files), units::bytes(counts.file_bytes));
     let word = if counts.files == 1 { "file" } else { "files" };
     let text = format!("{folder}: everything matches the index: {files} {word}, {bytes}\n");
-    say::out(text.as_bytes(), Exit::Done)
+    Ok(say::out(text.as_bytes(), Exit::Done))
 }
 
 fn against(verify: &Verify, index: &str) -> Result<Against, Failure> {

@@ -36,7 +36,7 @@ impl Address {
         match Url::parse(&self.0) {
             Ok(url) if url.scheme() == "file" => match url.to_file_path() {
                 Ok(_) => Ok(url),
-                Err(()) => Err(AddressError::File { shown: shown_text(&self.0) }),
+                Err(()) => Err(AddressError::File(shown_text(&self.0))),
             },
             _ => self.url(),
         }
@@ -70,11 +70,8 @@ pub enum AddressError {
         scheme: String,
     },
     /// Invalid `file:` URL.
-    #[error("{shown}: use file:///PATH for a local file")]
-    File {
-        /// The text.
-        shown: String,
-    },
+    #[error("{0}: use file:///PATH for a local file")]
+    File(String),
     /// Not a URL.
     #[error("'{shown}' is not a URL: {error}")]
     Url {

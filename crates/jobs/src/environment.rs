@@ -41,7 +41,7 @@ impl Environment {
         match which {
             SecretRef::File(path) => token_in(path),
             SecretRef::Name(name) => {
-                let unknown = || SecretError::Unknown { name: name.clone() };
+                let unknown = || SecretError::Unknown(name.clone());
                 self.secrets.get(name).cloned().ok_or_else(unknown)
             }
         }

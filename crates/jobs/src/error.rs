@@ -14,7 +14,7 @@ use swath_transfer::{EngineError, GetError};
 
 use crate::address::AddressError;
 use crate::copy::CopyError;
-use crate::kept::Leftover;
+use crate::kept::KeptData;
 use crate::secret::SecretError;
 
 /// Why a job failed.
@@ -60,14 +60,14 @@ pub enum JobError {
         #[source]
         error: Box<GetError>,
         /// The kept data.
-        kept: Leftover,
+        kept: KeptData,
     },
     /// A copy failed.
     #[error(transparent)]
     Copy(Box<CopyError>),
     /// Some files of a list failed.
     #[error("{} of the files failed", .0.failed)]
-    Files(Files),
+    Files(FileCounts),
 }
 
 impl From<CopyError> for JobError {
@@ -78,7 +78,7 @@ impl From<CopyError> for JobError {
 
 /// Results of the files of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Files {
+pub struct FileCounts {
     /// Complete files.
     pub complete: u64,
     /// Failed files; their events have the errors.
@@ -98,11 +98,8 @@ pub enum SpecError {
     #[error("the job needs a stream for its list or its output")]
     NoStream,
     /// A Metalink among replicas of a file.
-    #[error("{name} is a Metalink: give it as the only source")]
-    MetalinkAmongReplicas {
-        /// The Metalink.
-        name: String,
-    },
+    #[error("{0} is a Metalink: give it as the only source")]
+    MetalinkAmongReplicas(String),
     /// Several files with one destination file.
     #[error("{name} lists {count} files: the destination must be a folder")]
     SeveralToOne {
@@ -203,11 +200,8 @@ pub enum MetalinkError {
         error: metalink::MetalinkError,
     },
     /// It lists no file.
-    #[error("{name} lists no file")]
-    Empty {
-        /// The Metalink.
-        name: String,
-    },
+    #[error("{0} lists no file")]
+    Empty(String),
     /// All its files are refused.
     #[error("{name}: none of its files can be fetched: {file:?}: {error}")]
     AllRefused {
@@ -294,7 +288,7 @@ pub enum FileError {
         #[source]
         error: Box<GetError>,
         /// The kept data.
-        kept: Leftover,
+        kept: KeptData,
     },
     /// The task panicked.
     #[error("internal error: the transfer ended without a result")]
@@ -303,8 +297,8 @@ pub enum FileError {
 
 impl FileError {
     /// Whether an event of the transfer reported it.
-    pub fn is_told(&self) -> bool {
-        matches!(self, FileError::Transfer { kept, .. } if kept.is_told)
+    pub fn is_reported(&self) -> bool {
+        matches!(self, FileError::Transfer { kept, .. } if kept.is_reported)
     }
 }
 

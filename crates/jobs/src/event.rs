@@ -51,15 +51,9 @@ pub enum JobEvent {
         warning: ListWarning,
     },
     /// A file of the list is complete.
-    FileDone {
-        /// Its position in the list.
-        file: u64,
-    },
+    FileDone(u64),
     /// A file of the list was cancelled.
-    FileStopped {
-        /// Its position in the list.
-        file: u64,
-    },
+    FileStopped(u64),
     /// A file of the list failed.
     FileFailed {
         /// Its position in the list.
@@ -81,10 +75,7 @@ pub enum JobEvent {
 #[non_exhaustive]
 pub enum Note {
     /// A Metalink is slow.
-    WaitingForMetalink {
-        /// Its address without credentials.
-        name: String,
-    },
+    WaitingForMetalink(String),
     /// The source is a Metalink.
     Metalink {
         /// Its name.
@@ -120,20 +111,11 @@ pub enum Note {
         reason: SkipReason,
     },
     /// A discovered Metalink has several files and is not used.
-    MetalinkOfSeveral {
-        /// Its name.
-        name: String,
-    },
+    MetalinkOfSeveral(String),
     /// A discovered Metalink is unusable; the job continues without it.
-    WithoutMetalink {
-        /// The error.
-        error: Box<JobError>,
-    },
+    WithoutMetalink(Box<JobError>),
     /// A Metalink cannot be fetched from one of its addresses; the next one is tried.
-    MetalinkElsewhere {
-        /// The error.
-        error: MetalinkError,
-    },
+    MetalinkElsewhere(MetalinkError),
     /// Digests come from a checksum file.
     Checksums {
         /// Its name.
@@ -142,10 +124,7 @@ pub enum Note {
         algorithms: Vec<Algorithm>,
     },
     /// No checksum file next to a file lists it.
-    NoChecksums {
-        /// The file.
-        name: String,
-    },
+    NoChecksums(String),
     /// This program was copied to a remote host.
     Bootstrapped {
         /// The host.

@@ -119,7 +119,7 @@ pub struct Events {
 
 /// An item of a stream of events.
 #[derive(Clone, Debug)]
-pub enum Seen {
+pub enum StreamItem {
     /// An event.
     Event(Arc<JobEvent>),
     /// The reader was too slow and missed this many events.
@@ -128,10 +128,10 @@ pub enum Seen {
 
 impl Events {
     /// Waits for the next item; `None` after the end of the job.
-    pub async fn next(&mut self) -> Option<Seen> {
+    pub async fn next(&mut self) -> Option<StreamItem> {
         match self.receiver.as_mut()?.recv().await {
-            Ok(event) => Some(Seen::Event(event)),
-            Err(RecvError::Lagged(count)) => Some(Seen::Missed(count)),
+            Ok(event) => Some(StreamItem::Event(event)),
+            Err(RecvError::Lagged(count)) => Some(StreamItem::Missed(count)),
             Err(RecvError::Closed) => None,
         }
     }

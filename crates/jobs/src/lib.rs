@@ -28,13 +28,13 @@ pub use address::{Address, AddressError, parse_url, shown_text};
 pub use control::Control;
 pub use environment::{Environment, Streams};
 pub use error::{
-    ChecksumsError, EntryError, FileError, Files, JobError, MetalinkError, NameConflict, NoName,
-    SpecError,
+    ChecksumsError, EntryError, FileCounts, FileError, JobError, MetalinkError, NameConflict,
+    NoName, SpecError,
 };
 pub use event::{JobEvent, JobObserver, ListWarning, Note};
-pub use get::{checked_file, name_of};
-pub use handle::{CannotPause, Events, JobHandle, JobState, Seen};
-pub use kept::{KeptRecorder, Leftover};
+pub use get::{checked_file, name_of, one_value_each};
+pub use handle::{CannotPause, Events, JobHandle, JobState, StreamItem};
+pub use kept::{KeptData, KeptRecorder};
 pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
 pub use secret::{SecretError, SecretRef, is_token, token_in};

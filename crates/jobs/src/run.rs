@@ -10,12 +10,12 @@ use swath_transfer::{Engine, EngineOptions, RouteOptions};
 use crate::control::Control;
 use crate::copy::Copied;
 use crate::environment::{Environment, Streams};
-use crate::error::{Files, JobError};
+use crate::error::{FileCounts, JobError};
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::handle::JobHandle;
 use crate::options::Network;
 use crate::spec::{GetSpec, GetTo, JobSpec, Ssh, Work};
-use crate::ssh::{Session, SshOptions};
+use crate::ssh::SshOptions;
 use crate::{copy, get};
 
 /// Runs jobs in one environment; cheap to clone.
@@ -38,21 +38,21 @@ pub enum Outcome {
         matches: bool,
     },
     /// Complete files of a list.
-    Files(Files),
+    Files(FileCounts),
 }
 
 /// A job before its engine is started.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct JobContext<'a> {
     pub spec: &'a JobSpec,
     pub streams: &'a Streams,
     pub observer: &'a Arc<dyn JobObserver>,
     pub control: &'a Control,
 }
 
-impl<'a> Context<'a> {
+impl<'a> JobContext<'a> {
     pub fn with(self, engine: Engine) -> Job<'a> {
-        let Context { spec, streams, observer, control } = self;
+        let JobContext { spec, streams, observer, control } = self;
         Job { spec, engine, streams, observer, control }
     }
 }
@@ -67,40 +67,17 @@ pub(crate) struct Job<'a> {
 }
 
 /// Requirements of a job on its engine.
-pub(crate) struct Needs {
-    connections_per_host: u32,
+#[derive(Default)]
+pub(crate) struct EngineNeeds {
+    /// More connections per host than usual.
+    pub connections_per_host: Option<u32>,
     /// Whether to ask for Metalinks.
-    metalinks: bool,
+    pub metalinks: bool,
     /// Whether the output is written in order.
-    is_ordered: bool,
-    has_routes: bool,
+    pub is_ordered: bool,
+    pub has_routes: bool,
     /// The token and the fingerprint of a server that was started for this job.
-    own_server: Option<(Bearer, Digest)>,
-}
-
-impl Needs {
-    fn of_get(spec: &JobSpec, get: &GetSpec) -> Needs {
-        // More than usual only if the specification asks for it.
-        let asked = spec.plan.connections.into_iter().chain(spec.plan.connections_in_all);
-        let asked = asked.chain(get.files_at_once.map(u32::from));
-        Needs {
-            connections_per_host: asked.fold(CONNECTIONS_PER_HOST, u32::max),
-            metalinks: get.discover,
-            is_ordered: get.to == GetTo::Stream,
-            has_routes: true,
-            own_server: None,
-        }
-    }
-
-    pub fn of_copy(session: Option<&Session>, has_routes: bool) -> Needs {
-        Needs {
-            connections_per_host: CONNECTIONS_PER_HOST,
-            metalinks: false,
-            is_ordered: false,
-            has_routes,
-            own_server: session.map(|it| (it.bearer.clone(), it.fingerprint)),
-        }
-    }
+    pub own_server: Option<(Bearer, Digest)>,
 }
 
 impl Jobs {
@@ -125,16 +102,26 @@ impl Jobs {
         observer: &Arc<dyn JobObserver>,
         control: &Control,
     ) -> Result<Outcome, JobError> {
-        let context = Context { spec, streams, observer, control };
+        let context = JobContext { spec, streams, observer, control };
         match &spec.work {
             Work::Get(get) => Box::pin(self.get(context, get)).await,
             Work::Copy(copy) => Box::pin(copy::run(self, context, copy)).await,
         }
     }
 
-    async fn get(&self, context: Context<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
-        get::check(get)?;
-        let engine = self.engine(context.spec, &Needs::of_get(context.spec, get))?;
+    async fn get(&self, context: JobContext<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
+        get::one_value_each(&get.digests)?;
+        let plan = &context.spec.plan;
+        let connections =
+            [plan.connections, plan.connections_in_all, get.files_at_once.map(u32::from)];
+        let needs = EngineNeeds {
+            connections_per_host: connections.into_iter().flatten().max(),
+            metalinks: get.discover,
+            is_ordered: get.to == GetTo::Stream,
+            has_routes: true,
+            own_server: None,
+        };
+        let engine = self.engine(context.spec, needs)?;
         let io_began_as = engine.io_name();
         let job = context.with(engine);
         let ended = get::run(&job, get).await;
@@ -155,16 +142,18 @@ impl Jobs {
         }
     }
 
-    pub(crate) fn engine(&self, spec: &JobSpec, needs: &Needs) -> Result<Engine, JobError> {
+    pub(crate) fn engine(&self, spec: &JobSpec, needs: EngineNeeds) -> Result<Engine, JobError> {
         let memory_bytes = usize::try_from(spec.disk.memory_bytes).unwrap_or(usize::MAX);
         let mut net = NetOptions {
-            connections_per_host: Some(needs.connections_per_host),
+            connections_per_host: Some(
+                needs.connections_per_host.unwrap_or(0).max(CONNECTIONS_PER_HOST),
+            ),
             metalinks: needs.metalinks,
             ..self.environment.net_options(&spec.network)?
         };
-        if let Some((bearer, fingerprint)) = &needs.own_server {
-            net.bearer = Some(bearer.clone());
-            net.fingerprints.push(*fingerprint);
+        if let Some((bearer, fingerprint)) = needs.own_server {
+            net.bearer = Some(bearer);
+            net.fingerprints.push(fingerprint);
         }
         let routes = match needs.has_routes {
             true => self.environment.route_options(&spec.routes)?,

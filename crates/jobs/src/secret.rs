@@ -29,17 +29,11 @@ pub enum SecretError {
         error: io::Error,
     },
     /// The file does not contain one word.
-    #[error("{} does not contain a token: it must be one word of printable characters", path.display())]
-    NotAToken {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} does not contain a token: it must be one word of printable characters", .0.display())]
+    NotAToken(PathBuf),
     /// Unknown name.
-    #[error("unknown secret {name}")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
+    #[error("unknown secret {0}")]
+    Unknown(String),
 }
 
 /// Reads the token in a file.
@@ -51,7 +45,7 @@ pub fn token_in(path: &std::path::Path) -> Result<Secret, SecretError> {
         .map_err(|error| SecretError::Read { path: path.to_owned(), error })?;
     match text.trim() {
         token if is_token(token) => Ok(Secret::new(token)),
-        _ => Err(SecretError::NotAToken { path: path.to_owned() }),
+        _ => Err(SecretError::NotAToken(path.to_owned())),
     }
 }
 

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, Subcommand, ValueHint};
 
-use super::settings::{self, SETTINGS, Set, Setting};
-use super::{Config, ConfigError, HostSection, Place, Relay, RouteWish};
+use super::settings::{self, SETTINGS, Setting, SettingValue};
+use super::{Config, ConfigError, ConfigPath, HostSection, Relay, RouteOption};
 use crate::args::Cli;
 use crate::exit::{Exit, fail, warn};
 use crate::{net, relays, say};
 
 /// Subcommands of `swath config`.
 #[derive(Debug, Subcommand)]
-pub enum Configure {
+pub enum ConfigCommand {
     /// Print the settings for all transfers and where each is set, as a configuration file
     Show,
     /// Check the configuration file, the SWATH_ variables and the files that they name
@@ -28,23 +28,23 @@ pub enum Configure {
 }
 
 /// Runs the command.
-pub fn run(command: &Configure) -> Exit {
+pub fn run(command: &ConfigCommand) -> Exit {
     match command {
-        Configure::Show => show(),
-        Configure::Check { file } => check(file.as_deref()),
-        Configure::Path => path(),
+        ConfigCommand::Show => show(),
+        ConfigCommand::Check { file } => check(file.as_deref()),
+        ConfigCommand::Path => path(),
     }
 }
 
 fn path() -> Exit {
-    match Place::of_user() {
-        Place::At { path, .. } => {
+    match ConfigPath::of_user() {
+        ConfigPath::At { path, .. } => {
             if !path.exists() {
                 say::err("(the file does not exist)");
             }
             say::out(format!("{}\n", path.display()).as_bytes(), Exit::Done)
         }
-        Place::Nowhere => fail(Exit::Input, NOWHERE),
+        ConfigPath::Nowhere => fail(Exit::Input, NOWHERE),
     }
 }
 
@@ -56,10 +56,10 @@ fn show() -> Exit {
         Ok(loaded) => loaded,
         Err(error) => return fail(Exit::Input, &error.to_string()),
     };
-    let mut text = match Place::of_user() {
-        Place::At { path, .. } if path.exists() => format!("# {}\n", path.display()),
-        Place::At { path, .. } => format!("# {} (does not exist)\n", path.display()),
-        Place::Nowhere => "# no configuration file\n".to_owned(),
+    let mut text = match ConfigPath::of_user() {
+        ConfigPath::At { path, .. } if path.exists() => format!("# {}\n", path.display()),
+        ConfigPath::At { path, .. } => format!("# {} (does not exist)\n", path.display()),
+        ConfigPath::Nowhere => "# no configuration file\n".to_owned(),
     };
     text.push('\n');
     let mut all: Vec<(String, String)> = SETTINGS
@@ -122,9 +122,9 @@ fn check(file: Option<&Path>) -> Exit {
     if faults.is_empty() {
         let count =
             |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
-        let title = match (file.map(Path::to_owned), Place::of_user()) {
+        let title = match (file.map(Path::to_owned), ConfigPath::of_user()) {
             (Some(path), _) => path.display().to_string(),
-            (None, Place::At { path, .. }) if path.exists() => path.display().to_string(),
+            (None, ConfigPath::At { path, .. }) if path.exists() => path.display().to_string(),
             _ => "no configuration file".to_owned(),
         };
         let parts = [
@@ -140,7 +140,7 @@ fn check(file: Option<&Path>) -> Exit {
     Exit::Input
 }
 
-fn load(file: Option<&Path>) -> Result<(Config, Vec<Set>), ConfigError> {
+fn load(file: Option<&Path>) -> Result<(Config, Vec<SettingValue>), ConfigError> {
     let config = match file {
         Some(path) => Config::load_from(path.to_owned())?,
         None => Config::load()?,
@@ -153,7 +153,7 @@ fn is_read_by_others(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.mode() & 0o077 != 0)
 }
 
-fn written(set: &Set) -> String {
+fn written(set: &SettingValue) -> String {
     let name = set.setting.name;
     let one = |value: &String| match set.setting.is_flag() || value.parse::<u64>().is_ok() {
         true => value.clone(),
@@ -200,13 +200,13 @@ fn relay_section(relay: &Relay) -> String {
     text
 }
 
-fn route_word(route: &RouteWish) -> String {
+fn route_word(route: &RouteOption) -> String {
     match route {
-        RouteWish::Auto => "auto".to_owned(),
-        RouteWish::Direct => "direct".to_owned(),
-        RouteWish::Widest => "widest".to_owned(),
-        RouteWish::Multi => "multi".to_owned(),
-        RouteWish::Over(names) => {
+        RouteOption::Auto => "auto".to_owned(),
+        RouteOption::Direct => "direct".to_owned(),
+        RouteOption::Widest => "widest".to_owned(),
+        RouteOption::Multi => "multi".to_owned(),
+        RouteOption::Over(names) => {
             names.iter().map(|name| net::shown_text(name)).collect::<Vec<_>>().join(",")
         }
     }

@@ -30,13 +30,13 @@ pub enum ConfigError {
         /// From 1.
         line: usize,
         /// The error.
-        wrong: Wrong,
+        wrong: ConfigProblem,
     },
 }
 
 /// Why a line, or an option of the same meaning, is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum ConfigProblem {
     /// Invalid TOML.
     #[error("invalid TOML: {0}")]
     Syntax(String),

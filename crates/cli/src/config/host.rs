@@ -8,7 +8,7 @@ use swath_source::{HostPattern, ProxyChoice, ServerAccess};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::Wrong;
+use super::error::ConfigProblem;
 use super::read::{Line, Reader};
 use super::settings::at_home;
 use crate::args::fingerprint;
@@ -53,7 +53,7 @@ impl HostSection {
 pub(super) fn read(
     reader: &Reader<'_>,
     value: &Spanned<DeValue<'_>>,
-) -> Result<Vec<HostSection>, (Line, Wrong)> {
+) -> Result<Vec<HostSection>, (Line, ConfigProblem)> {
     let Some(table) = value.get_ref().as_table() else {
         return Err(reader.wrong_type(value, "hosts", "a table"));
     };
@@ -64,7 +64,7 @@ pub(super) fn read(
         let written = name.get_ref().to_string();
         let section = section(reader, &written, reader.line(name.span().start), value)?;
         if sections.iter().any(|other| other.servers == section.servers) {
-            return Err(reader.at(name, Wrong::HostTwice(written)));
+            return Err(reader.at(name, ConfigProblem::HostTwice(written)));
         }
         sections.push(section);
     }
@@ -81,8 +81,8 @@ fn section(
     name: &str,
     line: Line,
     value: &Spanned<DeValue<'_>>,
-) -> Result<HostSection, (Line, Wrong)> {
-    let servers = name.parse().map_err(|_| (line, Wrong::Host(name.to_owned())))?;
+) -> Result<HostSection, (Line, ConfigProblem)> {
+    let servers = name.parse().map_err(|_| (line, ConfigProblem::Host(name.to_owned())))?;
     let Some(table) = value.get_ref().as_table() else {
         return Err(reader.wrong_type(value, "hosts", "a table for each host"));
     };
@@ -104,7 +104,7 @@ fn read_into(
     section: &mut HostSection,
     reader: &Reader<'_>,
     table: &DeTable<'_>,
-) -> Result<(), (Line, Wrong)> {
+) -> Result<(), (Line, ConfigProblem)> {
     let path = |text: &str, folder: &Path| PathBuf::from(at_home(text, folder));
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -114,7 +114,7 @@ fn read_into(
             }
             "fingerprint" => {
                 let text = reader.text(value, "fingerprint", "a text such as \"sha-256:1f…\"")?;
-                let wrong = |why| reader.at(value, Wrong::HostFingerprint(why));
+                let wrong = |why| reader.at(value, ConfigProblem::HostFingerprint(why));
                 section.fingerprint = Some(fingerprint(text).map_err(wrong)?);
             }
             "ca" => {
@@ -130,8 +130,9 @@ fn read_into(
             }
             "proxy" => {
                 let text = reader.text(value, "proxy", "a text such as \"http://proxy:3128\"")?;
-                let wrong =
-                    |why: swath_source::BadProxy| reader.at(value, Wrong::Proxy(why.to_string()));
+                let wrong = |why: swath_source::BadProxy| {
+                    reader.at(value, ConfigProblem::Proxy(why.to_string()))
+                };
                 section.proxy = Some(text.parse().map_err(wrong)?);
             }
             "connections" => {
@@ -140,7 +141,7 @@ fn read_into(
                 };
                 let number = u32::from_str_radix(number.as_str(), number.radix()).ok();
                 let within = number.filter(|count| (1..=256).contains(count));
-                let why = || Wrong::Value {
+                let why = || ConfigProblem::Value {
                     key: "connections",
                     why: "must be a number from 1 to 256".to_owned(),
                 };
@@ -148,7 +149,7 @@ fn read_into(
             }
             other => {
                 let (key_text, place) = (other.to_owned(), " of a host");
-                let wrong = Wrong::Key { key: key_text, place, known: KEYS.to_vec() };
+                let wrong = ConfigProblem::Key { key: key_text, place, known: KEYS.to_vec() };
                 return Err(reader.at(key, wrong));
             }
         }

@@ -16,10 +16,10 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-pub use error::{ConfigError, Wrong};
+pub use error::{ConfigError, ConfigProblem};
 pub use host::HostSection;
-pub use relay::{Relay, RouteWish, relay, route};
-use settings::Set;
+pub use relay::{Relay, RouteOption, relay, route};
+use settings::SettingValue;
 
 /// The settings of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,11 +27,11 @@ pub struct Config {
     /// The relays for transfers.
     pub relays: Vec<Relay>,
     /// Options for all transfers.
-    pub settings: Vec<Set>,
+    pub settings: Vec<SettingValue>,
     /// Settings of single servers, the most specific first.
     pub hosts: Vec<HostSection>,
     /// The route of transfers.
-    pub route: Option<RouteWish>,
+    pub route: Option<RouteOption>,
     /// The file and line of the route; `None` if the command line sets it.
     pub route_at: Option<(PathBuf, usize)>,
 }
@@ -39,7 +39,7 @@ pub struct Config {
 impl Config {
     /// Reads the file that the environment names, or the default one; without one nothing is set.
     pub fn load() -> Result<Config, ConfigError> {
-        let Place::At { path, is_named } = Place::of_user() else {
+        let ConfigPath::At { path, is_named } = ConfigPath::of_user() else {
             return Ok(Config::default());
         };
         let text = match text_of(&path) {
@@ -85,34 +85,34 @@ const TEXT_MAX_BYTES: u64 = 1 << 20;
 
 /// The path of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum ConfigPath {
     /// This path; it must exist if the user named it.
     At { path: PathBuf, is_named: bool },
     /// None: `SWATH_CONFIG` is empty or `off`, or no variable gives a path.
     Nowhere,
 }
 
-impl Place {
-    fn of_user() -> Place {
-        place(|name| std::env::var_os(name))
+impl ConfigPath {
+    fn of_user() -> ConfigPath {
+        config_path(|name| std::env::var_os(name))
     }
 }
 
 /// Returns `$SWATH_CONFIG`, else `$XDG_CONFIG_HOME/swath/config.toml`, else
 /// `~/.config/swath/config.toml`.
-fn place(env: impl Fn(&str) -> Option<OsString>) -> Place {
+fn config_path(env: impl Fn(&str) -> Option<OsString>) -> ConfigPath {
     if let Some(named) = env("SWATH_CONFIG") {
         if named.is_empty() || named == "off" {
-            return Place::Nowhere;
+            return ConfigPath::Nowhere;
         }
-        return Place::At { path: named.into(), is_named: true };
+        return ConfigPath::At { path: named.into(), is_named: true };
     }
     // The XDG Base Directory Specification has relative paths ignored.
     let folder = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || folder("HOME").map(|home| home.join(".config"));
     match folder("XDG_CONFIG_HOME").or_else(usual) {
-        Some(folder) => Place::At { path: folder.join("swath/config.toml"), is_named: false },
-        None => Place::Nowhere,
+        Some(folder) => ConfigPath::At { path: folder.join("swath/config.toml"), is_named: false },
+        None => ConfigPath::Nowhere,
     }
 }
 
@@ -122,18 +122,18 @@ mod tests {
 
     #[test]
     fn the_environment_says_where() {
-        let at = |path: &str, is_named| Place::At { path: path.into(), is_named };
+        let at = |path: &str, is_named| ConfigPath::At { path: path.into(), is_named };
         let (named, xdg, home) = ("SWATH_CONFIG", "XDG_CONFIG_HOME", "HOME");
         for (variables, wanted) in [
             (&[(home, "/h")][..], at("/h/.config/swath/config.toml", false)),
             (&[(xdg, "/x"), (home, "/h")], at("/x/swath/config.toml", false)),
             (&[(xdg, "x"), (home, "/h")], at("/h/.config/swath/config.toml", false)),
             (&[(named, "my.toml"), (home, "/h")], at("my.toml", true)),
-            (&[(named, ""), (home, "/h")], Place::Nowhere),
-            (&[(named, "off"), (home, "/h")], Place::Nowhere),
-            (&[], Place::Nowhere),
+            (&[(named, ""), (home, "/h")], ConfigPath::Nowhere),
+            (&[(named, "off"), (home, "/h")], ConfigPath::Nowhere),
+            (&[], ConfigPath::Nowhere),
         ] {
-            let found = place(|name| {
+            let found = config_path(|name| {
                 variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
             });
             assert_eq!(found, wanted, "{variables:?}");

@@ -18,7 +18,7 @@ pub struct Setting {
     /// The long name of the option.
     pub name: &'static str,
     /// The type of its value.
-    takes: Takes,
+    takes: ValueType,
     /// The setting is ignored if the command line has one of these.
     unless: &'static [&'static str],
     /// Whether the file has it under this name.
@@ -27,7 +27,7 @@ pub struct Setting {
 
 /// Types of settings.
 #[derive(Clone, Copy, Debug)]
-enum Takes {
+enum ValueType {
     /// True or false.
     Flag,
     /// A text or a number, with its check.
@@ -40,71 +40,74 @@ enum Takes {
     Paths,
 }
 
-impl PartialEq for Takes {
-    fn eq(&self, other: &Takes) -> bool {
+impl PartialEq for ValueType {
+    fn eq(&self, other: &ValueType) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
-impl Eq for Takes {}
+impl Eq for ValueType {}
 
 /// A setting with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Set {
+pub struct SettingValue {
     /// The setting.
     pub setting: &'static Setting,
     /// Its values.
     pub values: Vec<String>,
     /// Where it was set.
-    pub by: By,
+    pub by: SettingOrigin,
 }
 
 /// Where a setting was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum SettingOrigin {
     /// In this line of the file.
     Line(usize),
     /// By an environment variable.
     Variable(String),
 }
 
-impl fmt::Display for By {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            By::Line(line) => write!(f, "line {line}"),
-            By::Variable(name) => write!(f, "{name}"),
+            SettingOrigin::Line(line) => write!(f, "line {line}"),
+            SettingOrigin::Variable(name) => write!(f, "{name}"),
         }
     }
 }
 
 /// All settings, in the order of listings.
 pub static SETTINGS: [Setting; 17] = [
-    in_both("limit-rate", Takes::Text(|text| units::rate_above_zero(text).map(drop))),
-    in_both("connections", Takes::Text(|text| lanes(text).map(drop))),
-    in_both("max-sources", Takes::Text(|text| whole(text, 1..=u16::MAX))),
-    in_both("jobs", Takes::Text(|text| whole(text, 1..=256))),
-    Setting { unless: &["output"], ..in_both("dir", Takes::Path) },
-    in_both("require-digest", Takes::Flag),
-    Setting { unless: &["input", "digest"], ..in_both("checksums", Takes::Text(only_auto)) },
-    in_both("no-discover", Takes::Flag),
-    in_both("timeout", Takes::Text(|text| units::time(text).map(drop))),
-    in_both("ca", Takes::Paths),
-    in_both("sparse", Takes::Flag),
-    in_both("io", Takes::Text(io)),
-    in_both("memory", Takes::Text(|text| units::size_above_zero(text).map(drop))),
-    in_both("pin", Takes::Text(|text| crate::args::pin(text).map(drop))),
-    in_both("ssh", Takes::Text(not_empty)),
+    in_both("limit-rate", ValueType::Text(|text| units::rate_above_zero(text).map(drop))),
+    in_both("connections", ValueType::Text(|text| lanes(text).map(drop))),
+    in_both("max-sources", ValueType::Text(|text| whole(text, 1..=u16::MAX))),
+    in_both("jobs", ValueType::Text(|text| whole(text, 1..=256))),
+    Setting { unless: &["output"], ..in_both("dir", ValueType::Path) },
+    in_both("require-digest", ValueType::Flag),
+    Setting { unless: &["input", "digest"], ..in_both("checksums", ValueType::Text(only_auto)) },
+    in_both("no-discover", ValueType::Flag),
+    in_both("timeout", ValueType::Text(|text| units::time(text).map(drop))),
+    in_both("ca", ValueType::Paths),
+    in_both("sparse", ValueType::Flag),
+    in_both("io", ValueType::Text(io)),
+    in_both("memory", ValueType::Text(|text| units::size_above_zero(text).map(drop))),
+    in_both("pin", ValueType::Text(|text| crate::args::pin(text).map(drop))),
+    in_both("ssh", ValueType::Text(not_empty)),
     Setting {
         is_in_file: false,
-        ..in_both("relay", Takes::Texts(|text| relay(text).map(drop).map_err(|e| e.to_string())))
+        ..in_both(
+            "relay",
+            ValueType::Texts(|text| relay(text).map(drop).map_err(|e| e.to_string())),
+        )
     },
     Setting {
         is_in_file: false,
-        ..in_both("route", Takes::Text(|text| route(text).map(drop).map_err(|e| e.to_string())))
+        ..in_both("route", ValueType::Text(|text| route(text).map(drop).map_err(|e| e.to_string())))
     },
 ];
 
-const fn in_both(name: &'static str, takes: Takes) -> Setting {
+const fn in_both(name: &'static str, takes: ValueType) -> Setting {
     Setting { name, takes, unless: &[], is_in_file: true }
 }
 
@@ -147,22 +150,22 @@ impl Setting {
 
     /// Whether its value is a list.
     pub fn takes_several(&self) -> bool {
-        matches!(self.takes, Takes::Texts(_) | Takes::Paths)
+        matches!(self.takes, ValueType::Texts(_) | ValueType::Paths)
     }
 
     /// Whether its value is true or false.
     pub fn is_flag(&self) -> bool {
-        matches!(self.takes, Takes::Flag)
+        matches!(self.takes, ValueType::Flag)
     }
 
     fn check(&self, text: &str) -> Result<(), String> {
         match self.takes {
-            Takes::Flag => match text {
+            ValueType::Flag => match text {
                 "true" | "false" => Ok(()),
                 _ => Err("must be true or false".to_owned()),
             },
-            Takes::Text(check) | Takes::Texts(check) => check(text),
-            Takes::Path | Takes::Paths => not_empty(text),
+            ValueType::Text(check) | ValueType::Texts(check) => check(text),
+            ValueType::Path | ValueType::Paths => not_empty(text),
         }
     }
 
@@ -174,11 +177,15 @@ impl Setting {
     ) -> Result<Vec<String>, ReadError> {
         let one = |value: &DeValue<'_>| {
             let text = match (value, self.takes) {
-                (DeValue::Boolean(truth), Takes::Flag) => truth.to_string(),
-                (DeValue::String(text), Takes::Path | Takes::Paths) => at_home(text, folder),
-                (DeValue::String(text), Takes::Text(_) | Takes::Texts(_)) => text.to_string(),
-                (DeValue::Integer(number), Takes::Text(_)) => number.to_string(),
-                (DeValue::Float(number), Takes::Text(_)) => number.to_string(),
+                (DeValue::Boolean(truth), ValueType::Flag) => truth.to_string(),
+                (DeValue::String(text), ValueType::Path | ValueType::Paths) => {
+                    at_home(text, folder)
+                }
+                (DeValue::String(text), ValueType::Text(_) | ValueType::Texts(_)) => {
+                    text.to_string()
+                }
+                (DeValue::Integer(number), ValueType::Text(_)) => number.to_string(),
+                (DeValue::Float(number), ValueType::Text(_)) => number.to_string(),
                 _ => return Err(ReadError::Type(self.wanted())),
             };
             self.check(&text).map(|()| text).map_err(ReadError::Value)
@@ -193,27 +200,27 @@ impl Setting {
 
     fn wanted(&self) -> &'static str {
         match self.takes {
-            Takes::Flag => "true or false",
-            Takes::Text(_) => "a text or a number",
-            Takes::Path => "a text, the path of a folder",
-            Takes::Texts(_) => "a list of texts",
-            Takes::Paths => "a list of texts, paths of files",
+            ValueType::Flag => "true or false",
+            ValueType::Text(_) => "a text or a number",
+            ValueType::Path => "a text, the path of a folder",
+            ValueType::Texts(_) => "a list of texts",
+            ValueType::Paths => "a list of texts, paths of files",
         }
     }
 
     /// Reads the value of an environment variable.
     fn of_variable(&self, text: &str) -> Result<Vec<String>, String> {
         let values: Vec<String> = match self.takes {
-            Takes::Flag => vec![match text.to_ascii_lowercase().as_str() {
+            ValueType::Flag => vec![match text.to_ascii_lowercase().as_str() {
                 "1" | "true" | "yes" | "on" => "true".to_owned(),
                 "0" | "false" | "no" | "off" => "false".to_owned(),
                 _ => text.to_owned(),
             }],
-            Takes::Text(_) | Takes::Path => vec![text.to_owned()],
-            Takes::Paths => {
+            ValueType::Text(_) | ValueType::Path => vec![text.to_owned()],
+            ValueType::Paths => {
                 text.split(':').filter(|it| !it.is_empty()).map(str::to_owned).collect()
             }
-            Takes::Texts(_) => {
+            ValueType::Texts(_) => {
                 let parts = text.split([',', ' ', '\t', '\n']);
                 parts.filter(|it| !it.is_empty()).map(str::to_owned).collect()
             }
@@ -242,7 +249,10 @@ pub(super) fn at_home(text: &str, folder: &Path) -> String {
 }
 
 /// Returns what is set; the environment overrides the file. In the order of [`SETTINGS`].
-pub fn set(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Vec<Set>, ConfigError> {
+pub fn set(
+    config: &Config,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<SettingValue>, ConfigError> {
     let mut all = Vec::new();
     for setting in &SETTINGS {
         let name = setting.variable();
@@ -250,7 +260,7 @@ pub fn set(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Vec<
             Some(text) => {
                 let wrong = |wrong| ConfigError::Variable { name: name.clone(), wrong };
                 let values = setting.of_variable(&text).map_err(wrong)?;
-                all.push(Set { setting, values, by: By::Variable(name) });
+                all.push(SettingValue { setting, values, by: SettingOrigin::Variable(name) });
             }
             None => all.extend(config.settings.iter().find(|it| it.setting == setting).cloned()),
         }
@@ -304,7 +314,7 @@ fn takes_settings(command: &Command) -> bool {
 /// The commands with settings.
 const COMMANDS: [&str; 6] = ["get", "cp", "ls", "du", "probe", "verify"];
 
-fn with(mut command: clap::Command, set: &[Set]) -> clap::Command {
+fn with(mut command: clap::Command, set: &[SettingValue]) -> clap::Command {
     for set in set {
         let has = |arg: &&clap::Arg| arg.get_long() == Some(set.setting.name);
         let Some(id) = command.get_arguments().find(has).map(|arg| arg.get_id().clone()) else {
@@ -354,7 +364,11 @@ mod tests {
 
     #[test]
     fn the_environment_comes_before_the_file_and_nothing_odd_is_taken() {
-        let line = Set { setting: &SETTINGS[0], values: vec!["1M".into()], by: By::Line(3) };
+        let line = SettingValue {
+            setting: &SETTINGS[0],
+            values: vec!["1M".into()],
+            by: SettingOrigin::Line(3),
+        };
         let config = Config { settings: vec![line.clone()], ..Config::default() };
         assert_eq!(set(&config, |_| None).unwrap(), std::slice::from_ref(&line));
         assert_eq!(set(&config, |_| Some(String::new())).unwrap(), [line]);

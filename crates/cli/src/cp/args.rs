@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use crate::failure::Failure;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{ArgAction, Args, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use swath_jobs::copy::CopyKind;
 use swath_jobs::{CopySpec, Preserve};
-use swath_transfer::{Filter, FilterError, IoMode, Pin};
+use swath_transfer::{Filter, FilterError};
 
-use crate::args::{Net, Plan, Ssh, io_mode, pin};
-use crate::relays::Relays;
-use crate::units;
+use crate::args::{Ssh, Transfer};
 
 /// Sources and destinations are UTF-8, like URLs and names on other machines.
 fn place() -> impl TypedValueParser<Value = String> {
@@ -38,13 +36,7 @@ pub struct Cp {
     pub recursive: bool,
     /// Options of rsync
     #[command(flatten)]
-    pub usual: crate::usual::OfCp,
-    /// Start over instead of resuming an earlier run
-    #[arg(long)]
-    pub no_resume: bool,
-    /// Resume an earlier run (always on)
-    #[arg(long, hide = true, overrides_with = "no_resume")]
-    pub resume: bool,
+    pub compat: crate::compat::CpCompat,
     /// Choose how to detect files that need no copy
     #[arg(long, value_name = "HOW", default_value = "size,mtime")]
     pub compare: Compare,
@@ -75,39 +67,9 @@ pub struct Cp {
     /// Refuse single files of web servers without a known digest
     #[arg(long)]
     pub require_digest: bool,
-    /// How the transfer is planned
+    /// Options of every transfer
     #[command(flatten)]
-    pub plan: Plan,
-    /// The network
-    #[command(flatten)]
-    pub net: Net,
-    /// Relays and routes
-    #[command(flatten)]
-    pub routes: Relays,
-    /// Limit the total rate of receiving or sending, in bytes per second: 50M, 2MiB
-    #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
-    pub limit_rate: Option<u64>,
-    /// Choose how the disk is written, and how sent files are read ('buffered' uses the page cache)
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = io_mode(), help_heading = "Disk")]
-    pub io: IoMode,
-    /// Use this much memory for buffers
-    #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
-    pub memory: u64,
-    /// Choose the processors to run on: 'auto' uses those near the disk on NUMA machines; 'off'; or a list such as 0-3,8
-    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other, help_heading = "Disk")]
-    pub pin: Pin,
-    /// Print events as JSON on standard output, one per line
-    #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
-    pub json: bool,
-    /// Show more about the transfer: requests, connections, wasted bytes; twice (-vv) also prints a debug log
-    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
-    pub verbose: u8,
-    /// Print only warnings and errors
-    #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
-    /// Write an HTML page with charts of the transfer
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
-    pub report: Option<PathBuf>,
+    pub transfer: Transfer,
 }
 
 /// How a file is found to need no copy.
@@ -153,7 +115,7 @@ impl Cp {
             preserve: self.preserve(),
             delete: self.delete,
             allow_empty: self.allow_empty,
-            resume: self.resume || !self.no_resume,
+            resume: self.transfer.resumes(),
             require_digest: self.require_digest,
             dry_run: self.dry_run,
             keep_index: self.keep_index.clone(),

@@ -12,16 +12,16 @@ use crate::say;
 
 /// Prints planned changes and counts them; clones share the counts.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct DryRun {
     is_json: bool,
     is_quiet: bool,
-    sum: Arc<Mutex<Sum>>,
+    sum: Arc<Mutex<Totals>>,
     /// The exit code so far: a failed write ends the plan.
     end: Arc<Mutex<Exit>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct Totals {
     copied: u64,
     bytes: u64,
     removed: u64,
@@ -50,10 +50,10 @@ enum Line<'a> {
     Planned { copied: u64, bytes: u64, removed: u64 },
 }
 
-impl Plan {
+impl DryRun {
     /// Returns an empty plan.
-    pub fn new(is_json: bool, is_quiet: bool) -> Plan {
-        Plan { is_json, is_quiet, sum: Arc::default(), end: Arc::new(Mutex::new(Exit::Done)) }
+    pub fn new(is_json: bool, is_quiet: bool) -> DryRun {
+        DryRun { is_json, is_quiet, sum: Arc::default(), end: Arc::new(Mutex::new(Exit::Done)) }
     }
 
     /// Prints that `bytes` would be copied to a path (a further hard link of `further_of`), or with
@@ -94,7 +94,7 @@ impl Plan {
     /// Prints the totals. `matches` says whether the filter selects anything.
     pub fn end(&self, matches: bool) -> Exit {
         let sum = *self.sum.lock().unwrap_or_else(PoisonError::into_inner);
-        let Sum { copied, bytes, removed } = sum;
+        let Totals { copied, bytes, removed } = sum;
         if self.is_json {
             self.out(&json(&Line::Planned { copied, bytes, removed }));
         }

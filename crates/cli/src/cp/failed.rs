@@ -1,27 +1,33 @@
 //! Errors of copies, in words, with hints.
 
-use swath_jobs::copy::{CopyError, CopyOption, Names, PlaceError, SendProgress, Unfit};
+use swath_jobs::copy::{CopyError, CopyOption, DisplayNames, LocationError, SendProgress, Unfit};
 use swath_jobs::ssh::{SshError, SshFault};
 use swath_model::SourceName;
 use swath_transfer::sending::Failed;
 use swath_transfer::{GetError, LaneError, Party, PutError, Reason, Why};
 
 use super::args::Cp;
-use super::dry::Plan;
-use super::told;
+use super::dry::DryRun;
+use super::result;
 use crate::exit::{self, Exit, chain};
 use crate::failure::Failure;
 use crate::progress::units;
 use crate::{hints, say};
 
 /// Prints how a copy failed; returns the failure of one that had not begun.
-pub fn say(cp: &Cp, plan: &Plan, error: CopyError) -> Result<Exit, Failure> {
+pub fn say(cp: &Cp, plan: &DryRun, error: CopyError) -> Result<Exit, Failure> {
     Ok(match error {
         CopyError::Fetch { destination, error, kept, names } => {
             let text = names.shown(&exit::words_of_all(&error));
-            told::failed(cp, kept.is_told, &destination, &text, kept.known_bytes());
+            result::print_failed_event(
+                cp,
+                kept.is_reported,
+                &destination,
+                &text,
+                kept.known_bytes(),
+            );
             complain(&destination, &error, kept.bytes, &names);
-            exit::of(&error, kept.come_bytes)
+            exit::of(&error, kept.received_bytes)
         }
         CopyError::Receiver { destination, failed, is_single } => {
             receiver(cp, &destination, failed, is_single)
@@ -32,7 +38,7 @@ pub fn say(cp: &Cp, plan: &Plan, error: CopyError) -> Result<Exit, Failure> {
         CopyError::SendStopped { destination, has_something } => {
             let kept = if has_something { GOES_ON } else { "nothing was sent" };
             // The receiver cannot report what it keeps.
-            told::failed(cp, false, &destination, "stopped", None);
+            result::print_failed_event(cp, false, &destination, "stopped", None);
             say::error(&format!("stopped; {kept}"));
             Exit::Interrupted
         }
@@ -47,7 +53,7 @@ pub fn say(cp: &Cp, plan: &Plan, error: CopyError) -> Result<Exit, Failure> {
 /// Returns the failure of a copy that did not begin.
 pub fn of(error: CopyError) -> Failure {
     match error {
-        CopyError::Place(error) => place(error),
+        CopyError::Location(error) => place(error),
         CopyError::NoSshCommand => Failure::usage("--ssh: the command is empty"),
         CopyError::Ssh(error) => ssh(&error),
         CopyError::Offer(error) => Failure::input(chain(&error)),
@@ -67,12 +73,12 @@ pub fn of(error: CopyError) -> Failure {
 }
 
 /// Returns the failure of a source or destination.
-pub fn place(error: PlaceError) -> Failure {
+pub fn place(error: LocationError) -> Failure {
     match error {
-        PlaceError::NoPlaces => {
+        LocationError::NoPlaces => {
             Failure::usage("a source and a destination are needed: swath cp SRC... DST")
         }
-        PlaceError::Missing { .. } | PlaceError::Special { .. } | PlaceError::NoSizes { .. } => {
+        LocationError::Missing { .. } | LocationError::Special(..) | LocationError::NoSizes(..) => {
             Failure::input(error.to_string())
         }
         error => Failure::usage(error.to_string()),
@@ -124,7 +130,7 @@ pub fn ssh(error: &SshError) -> Failure {
     };
     let has_to = format!("'{command} {host} echo ok' must print 'ok'");
     let hint = match fault {
-        SshFault::TooMuch { .. } => format!(
+        SshFault::TooMuch(..) => format!(
             "remove the output of .bashrc or .profile for non-interactive shells: {has_to} and little else"
         ),
         SshFault::Silent { .. } => "wait longer with --timeout TIME".to_owned(),
@@ -161,7 +167,7 @@ fn receiver(cp: &Cp, shown: &str, failed: Failed, is_single: bool) -> Exit {
         }
         _ => failed.error,
     };
-    told::failed(cp, false, shown, &error, failed.kept_bytes);
+    result::print_failed_event(cp, false, shown, &error, failed.kept_bytes);
     say::error(&exit::about(shown, &error));
     if is_single && failed.in_the_way.is_some_and(|conflict| conflict.is_folder) {
         say::hint(&format!("to copy into that folder: {shown}/"));
@@ -171,9 +177,9 @@ fn receiver(cp: &Cp, shown: &str, failed: Failed, is_single: bool) -> Exit {
 }
 
 /// Prints that the connection to a receiver ended.
-fn broken(cp: &Cp, shown: &str, why: &Why, progress: SendProgress, names: &Names) -> Exit {
+fn broken(cp: &Cp, shown: &str, why: &Why, progress: SendProgress, names: &DisplayNames) -> Exit {
     let error = names.shown(&format!("{shown}: {why}"));
-    told::failed(cp, false, shown, &error, None);
+    result::print_failed_event(cp, false, shown, &error, None);
     say::error(&error);
     let of = Party::Source(SourceName::direct(shown));
     if let Some(error) = why.lane_error() {
@@ -218,7 +224,7 @@ fn put(shown: &str, error: &PutError) -> Failure {
     Failure::new(exit, format!("{shown}: {error}{hint}; {NOTHING}")).hints(https)
 }
 
-fn complain(destination: &str, error: &GetError, kept_bytes: u64, names: &Names) {
+fn complain(destination: &str, error: &GetError, kept_bytes: u64, names: &DisplayNames) {
     let what = exit::about(destination, &names.shown(&exit::words(error)));
     say::error(&what);
     let reasons = error.reasons();

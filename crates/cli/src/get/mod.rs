@@ -17,45 +17,45 @@ use crate::say;
 use crate::screen::JobScreen;
 use crate::signals;
 use swath_jobs::{
-    Address, ChecksumsFrom, Control, Disk, Environment, GetFrom, GetSpec, GetTo, JobError,
-    JobObserver, JobSpec, Jobs, Network, Routes, Streams, Work,
+    Address, ChecksumsFrom, Control, Environment, GetFrom, GetSpec, GetTo, JobError, JobObserver,
+    JobSpec, Jobs, Network, Routes, Streams, Work,
 };
 use swath_transfer::Stop;
 
 /// Runs the command.
-pub async fn run(get: Get) -> Exit {
-    if get.verbose > 0 {
+pub async fn run(get: Get) -> Result<Exit, Failure> {
+    if get.transfer.verbose > 0 {
         show_details();
     }
     let to_stdout = get.output.as_deref().is_some_and(is_standard);
-    if to_stdout && get.json {
-        return fail(Exit::Usage, "--json and '-o -' both write to standard output");
+    if to_stdout && get.transfer.json {
+        return Err(Failure::new(Exit::Usage, "--json and '-o -' both write to standard output"));
     }
-    if (to_stdout || get.json) && say::is_closed() {
-        return fail(Exit::Target, say::CLOSED);
+    if (to_stdout || get.transfer.json) && say::is_closed() {
+        return Err(Failure::new(Exit::Target, say::CLOSED));
     }
     if to_stdout && !get.force_terminal && io::stdout().is_terminal() {
         let text = "-o - would write the file to the terminal";
         let hint = "use -o FILE, or a pipe, or --force-terminal";
-        return Failure::usage(text).hint(hint).tell();
+        return Err(Failure::usage(text).hint(hint));
     }
-    get.usual.explain();
-    if let Err(failure) = check(&get).and_then(|()| report::check(get.report.as_deref())) {
-        return failure.tell();
-    }
-    let progress = Progress::new(Mode::choose(get.json, get.quiet));
-    log_to(&progress, get.verbose > 1);
+    get.compat.explain();
+    check(&get)?;
+    report::check(get.transfer.report.as_deref())?;
+    let progress = Progress::new(Mode::choose(get.transfer.json, get.transfer.quiet));
+    log_to(&progress, get.transfer.verbose > 1);
     let stop = Stop::default();
     signals::watch(&stop);
-    let (spec, environment) = match spec(&get) {
-        Ok(ready) => ready,
-        Err(failure) => return failure.tell(),
-    };
+    let (spec, environment) = spec(&get)?;
     let streams = Streams {
         list: Some(Arc::new(|| Box::new(BufReader::new(io::stdin())))),
         output: Some(Arc::new(|| Box::new(tokio::io::stdout()))),
     };
-    let screen = Arc::new(JobScreen::new(progress.clone(), get.report.is_some(), get.verbose > 0));
+    let screen = Arc::new(JobScreen::new(
+        progress.clone(),
+        get.transfer.report.is_some(),
+        get.transfer.verbose > 0,
+    ));
     let observer: Arc<dyn JobObserver> = screen.clone();
     let jobs = Jobs::new(environment);
     let ended = jobs.run(&spec, &streams, &observer, &Control::from(stop)).await;
@@ -72,10 +72,11 @@ pub async fn run(get: Get) -> Exit {
         // No transfer has begun, so there is nothing to report.
         Err(error) => {
             progress.clear();
-            return Failure::from(error).tell();
+            return Err(Failure::from(error));
         }
     };
-    report::write(get.report.as_deref(), get.quiet || get.json, screen.recording(), exit)
+    let (page, is_quiet) = (get.transfer.report.as_deref(), get.transfer.is_quiet());
+    Ok(report::write(page, is_quiet, screen.recording(), exit))
 }
 
 /// Checks the options before anything is read or contacted.
@@ -100,8 +101,8 @@ fn is_standard(path: &Path) -> bool {
 
 /// Returns the job and its environment.
 fn spec(get: &Get) -> Result<(JobSpec, Environment), Failure> {
-    let (mut environment, network) = crate::net::environment(&get.net)?;
-    let routes = get.routes.spec(&mut environment)?;
+    let (mut environment, network) = crate::net::environment(&get.transfer.net)?;
+    let routes = get.transfer.routes.spec(&mut environment)?;
     Ok((of(get, network, routes)?, environment))
 }
 
@@ -121,19 +122,19 @@ fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
         }),
         require_digest: get.require_digest,
         overwrite: get.overwrite,
-        resume: get.resume || !get.no_resume,
+        resume: get.transfer.resumes(),
         sparse: get.sparse,
         discover: !get.no_discover,
         files_at_once: get.jobs,
-        reserved: get.report.iter().cloned().collect(),
+        reserved: get.transfer.report.iter().cloned().collect(),
         ..GetSpec::new(from(get)?, to)
     };
     Ok(JobSpec {
         work: Work::Get(work),
-        network: Network { limit_bytes_per_s: get.limit_rate, ..network },
+        network: Network { limit_bytes_per_s: get.transfer.limit_rate, ..network },
         routes,
-        disk: Disk { io: get.io, memory_bytes: get.memory },
-        plan: get.plan.spec(get.usual.split),
+        disk: get.transfer.disk(),
+        plan: get.transfer.plan.spec(get.compat.split),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Errors of single transfers, in words.
 
-use swath_jobs::Leftover;
+use swath_jobs::KeptData;
 use swath_source::TlsFault;
 use swath_store::{FileKind, FinishError, OpenError};
 use swath_transfer::{GetError, Reason};
@@ -10,9 +10,9 @@ use crate::progress::units;
 use crate::{hints, say};
 
 /// Prints the error, what is kept and what to do; returns the exit code.
-pub fn failed(name: &str, error: &GetError, kept: Leftover) -> Exit {
+pub fn failed(name: &str, error: &GetError, kept: KeptData) -> Exit {
     complain(name, error, kept.bytes);
-    exit::of(error, kept.come_bytes)
+    exit::of(error, kept.received_bytes)
 }
 
 fn complain(name: &str, error: &GetError, kept_bytes: u64) {

@@ -2,7 +2,7 @@
 
 pub mod args;
 
-mod place;
+mod remote;
 
 use crate::failure::Failure;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::units;
 use crate::{hints, say};
 use args::{Du, Ls};
-use place::Place;
+use remote::RemoteFolder;
 
 /// One line of a listing.
 #[derive(Debug, Deserialize, serde::Serialize)]
@@ -47,49 +47,38 @@ struct Line {
 }
 
 /// Runs `swath ls`.
-pub async fn ls(ls: Ls) -> Exit {
-    let listed = match Place::reach(&ls.net, &ls.ssh, &ls.place).await {
-        Ok(place) => {
-            let listed = list(&place, ls.recursive).await;
-            listed.map_err(|failure| place.renamed(failure))
-        }
-        Err(failed) => Err(failed),
-    };
-    let lines = match listed {
-        Ok(lines) => lines,
-        Err(failure) => return failure.tell(),
-    };
+pub async fn ls(ls: Ls) -> Result<Exit, Failure> {
+    let remote = RemoteFolder::reach(&ls.net, &ls.ssh, &ls.place).await?;
+    let lines = list(&remote, ls.recursive).await;
+    let lines = lines.map_err(|failure| remote.renamed(failure))?;
     let mut out = String::new();
     let width = lines.iter().map(|line| shown_size(line).chars().count()).max().unwrap_or(0);
     for line in &lines {
         if ls.json {
             match serde_json::to_string(line) {
                 Ok(json) => out.push_str(&json),
-                Err(error) => return fail(Exit::Internal, &error.to_string()),
+                Err(error) => return Err(Failure::new(Exit::Internal, error.to_string())),
             }
         } else {
             out.push_str(&row(line, ls.long.then_some(width)));
         }
         out.push('\n');
     }
-    say::out(out.as_bytes(), Exit::Done)
+    Ok(say::out(out.as_bytes(), Exit::Done))
 }
 
 /// Runs `swath du`.
-pub async fn du(du: Du) -> Exit {
-    let place = match Place::reach(&du.net, &du.ssh, &du.place).await {
-        Ok(place) => place,
-        Err(failure) => return failure.tell(),
-    };
-    let index = match place.engine.index(&place.folder).await {
+pub async fn du(du: Du) -> Result<Exit, Failure> {
+    let remote = RemoteFolder::reach(&du.net, &du.ssh, &du.place).await?;
+    let index = match remote.engine.index(&remote.folder).await {
         Ok(index) => index,
         Err(error) => {
-            let Some(line) = file(&place).await else {
-                return place.renamed(failed(&place.folder.url, &error)).tell();
+            let Some(line) = file(&remote).await else {
+                return Err(remote.renamed(failed(&remote.folder.url, &error)));
             };
             let bytes = line.size.unwrap_or(0);
             let (row, sum) = (size_row(&shown_size(&line), &shown_name(&line)), sum(bytes, 1, 0));
-            return say::out(format!("{row}{sum}").as_bytes(), Exit::Done);
+            return Ok(say::out(format!("{row}{sum}").as_bytes(), Exit::Done));
         }
     };
     let index = index.read().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +96,7 @@ pub async fn du(du: Du) -> Exit {
             fail(Exit::Some, &format!("{many} entries could not be read and are not counted"))
         }
     };
-    say::out(out.as_bytes(), exit)
+    Ok(say::out(out.as_bytes(), exit))
 }
 
 fn size_row(size: &str, name: &str) -> String {
@@ -132,26 +121,26 @@ fn failed(url: &Url, error: &GetError) -> Failure {
 }
 
 /// Lists a folder, or a single file.
-async fn list(place: &Place, is_recursive: bool) -> Result<Vec<Line>, Failure> {
-    let listed = if is_recursive || place.is_file {
-        match place.engine.index(&place.folder).await {
+async fn list(remote: &RemoteFolder, is_recursive: bool) -> Result<Vec<Line>, Failure> {
+    let listed = if is_recursive || remote.is_file {
+        match remote.engine.index(&remote.folder).await {
             Ok(index) => Ok(recursive(&index.read().unwrap_or_else(PoisonError::into_inner))),
-            Err(error) => Err(failed(&place.folder.url, &error)),
+            Err(error) => Err(failed(&remote.folder.url, &error)),
         }
     } else {
-        one_folder(place, &place.folder.url).await
+        one_folder(remote, &remote.folder.url).await
     };
     match listed {
-        Err(failed) => file(place).await.map(|line| vec![line]).ok_or(failed),
+        Err(failed) => file(remote).await.map(|line| vec![line]).ok_or(failed),
         listed => listed,
     }
 }
 
 /// Returns the line of a file from the listing of its folder; `None` if there is no such file.
-async fn file(place: &Place) -> Option<Line> {
-    let url = place.file.as_ref()?;
+async fn file(remote: &RemoteFolder) -> Option<Line> {
+    let url = remote.file.as_ref()?;
     let name = percent::decode(url.path_segments()?.next_back()?);
-    let lines = one_folder(place, &url.join(".").ok()?).await.ok()?;
+    let lines = one_folder(remote, &url.join(".").ok()?).await.ok()?;
     let exact = |line: &Line| match &line.address {
         Some(address) => percent::decode(address),
         None => line.name.clone().into_bytes(),
@@ -160,12 +149,12 @@ async fn file(place: &Place) -> Option<Line> {
 }
 
 /// Returns the server's listing of one folder.
-async fn one_folder(place: &Place, folder: &Url) -> Result<Vec<Line>, Failure> {
+async fn one_folder(remote: &RemoteFolder, folder: &Url) -> Result<Vec<Line>, Failure> {
     let mut url = folder.clone();
     url.set_query(Some("format=json"));
     let shown = swath_source::display_name(&url);
     let failed = |what: String| Failure::sources(format!("{shown}: {what}"));
-    let (net, trust, kind) = (place.engine.net(), place.folder.trust, "application/json");
+    let (net, trust, kind) = (remote.engine.net(), remote.folder.trust, "application/json");
     let listing = swath_source::fetch_small(net, &url, trust, kind, LISTING_BYTES_MAX)
         .await
         .map_err(|error| failed(format!("{error}")).hints(hints::of_server(&error)))?;

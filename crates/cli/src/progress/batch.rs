@@ -31,7 +31,7 @@ const NOTES_MAX: u64 = 1_000;
 
 /// The display of a list; clones share it.
 #[derive(Clone)]
-pub struct Files {
+pub struct ListProgress {
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -132,7 +132,7 @@ struct ListSource<'a> {
     requests: u64,
 }
 
-impl Files {
+impl ListProgress {
     pub(super) fn new(mode: Mode, terminal: Terminal, title: &str, count: Option<u64>) -> Self {
         let tally = Tally { title: title.to_owned(), count, ..Tally::default() };
         let json = Json::new(Box::new(io::stdout()));
@@ -179,15 +179,15 @@ impl Files {
         }
     }
 
-    /// Counts a failed file; `is_told` says that an event of its transfer reported it.
-    pub fn failed(&self, file: u64, path: &str, error: &str, is_told: bool) {
+    /// Counts a failed file; `is_reported` says that an event of its transfer reported it.
+    pub fn failed(&self, file: u64, path: &str, error: &str, is_reported: bool) {
         let mut shared = self.lock();
         shared.tally.fail(path, error);
         let at_s = shared.begun.elapsed().as_secs_f64();
-        if shared.mode == Mode::Json && !is_told {
+        if shared.mode == Mode::Json && !is_reported {
             shared.json.line(&NotBegun::Failed { file, path, at_s, error, kept_bytes: 0 });
         }
-        shared.warn(&of_file(path, error));
+        shared.warn(&about(path, error));
         shared.show();
     }
 
@@ -325,12 +325,11 @@ pub(super) fn files_of(count: u64) -> String {
     format!("{} {word}", super::units::count(count))
 }
 
-/// A sentence about a file, with its name in it once.
-pub(super) fn of_file(path: &str, sentence: &str) -> String {
-    if sentence.starts_with(&format!("{path} ")) {
-        sentence.to_owned()
-    } else {
-        format!("{path}: {sentence}")
+/// Puts a name before a sentence that does not begin with it.
+pub fn about(name: &str, sentence: &str) -> String {
+    match sentence.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')) {
+        true => sentence.to_owned(),
+        false => format!("{name}: {sentence}"),
     }
 }
 

@@ -7,7 +7,7 @@
 //! closed terminal must not stop a transfer.
 
 mod bar;
-mod batch;
+pub mod batch;
 mod batch_view;
 mod eta;
 mod frame;
@@ -28,7 +28,7 @@ use std::time::Instant;
 pub use swath_model::units;
 use swath_transfer::observe::{Event, Observer};
 
-pub use batch::Files;
+pub use batch::ListProgress;
 pub use json::Json;
 pub use plain::Plain;
 pub use quiet::Quiet;
@@ -88,8 +88,8 @@ impl Progress {
     }
 
     /// Returns the display of a list of `count` files, if that is known.
-    pub fn files(&self, title: &str, count: Option<u64>) -> Files {
-        Files::new(self.mode, self.terminal.clone(), title, count)
+    pub fn files(&self, title: &str, count: Option<u64>) -> ListProgress {
+        ListProgress::new(self.mode, self.terminal.clone(), title, count)
     }
 
     /// Prints a note about no particular file.

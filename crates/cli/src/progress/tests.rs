@@ -171,10 +171,7 @@ fn colour_says_no_more_than_words() {
 #[test]
 fn before_the_first_figures() {
     let mut view = View { snapshot: None, ..view() };
-    reads(
-        &frame(&mut view, look(80)).join("\n"),
-        &["big-file.h5  querying 5 sources"],
-    );
+    reads(&frame(&mut view, look(80)).join("\n"), &["big-file.h5  querying 5 sources"]);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use swath_serve::Network;
 use swath_store::depot::DepotOptions;
 
 use crate::args::fingerprint;
-use crate::serve::args::{LogFormat, Tls, address};
-use crate::serve::standing::Given;
+use crate::serve::args::{ServerArgs, address};
+use crate::serve::lifetime::Reloadable;
 use crate::units;
 
 /// `swath relay`
@@ -32,27 +32,12 @@ pub struct Relay {
     /// Set the relay's name [default: the host name]
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub name: Option<String>,
-    /// Use this certificate chain (PEM) [default: a self-signed certificate, made once and kept]
-    #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
-    pub tls_cert: Option<PathBuf>,
-    /// Use this private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
-    pub tls_key: Option<PathBuf>,
-    /// Encrypt with a self-signed certificate, kept between starts; clients check its fingerprint
-    #[arg(long, value_name = "KIND", default_value = "self-signed", conflicts_with_all = ["tls_cert", "plain"])]
-    pub tls: Tls,
-    /// Make a new certificate; the kept one stops working
-    #[arg(long, conflicts_with_all = ["plain", "tls_cert"])]
-    pub new_identity: bool,
-    /// Do not encrypt: anyone on the network path can read data and tokens
-    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
-    pub plain: bool,
+    /// Encryption, connections and log
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Limit the total rate to all clients, in bytes per second: 50M, 2MiB
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other)]
     pub max_rate: Option<u64>,
-    /// Serve at most this many connections at once; others wait
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_connections: u32,
     /// Cache forwarded data in this folder, so that each byte is fetched once for all clients. Only public data with a strong validator is cached
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache: Option<PathBuf>,
@@ -80,12 +65,6 @@ pub struct Relay {
     /// Limit leases to this time: 12h, 7d [default: 7d]
     #[arg(long, value_name = "TIME", value_parser = units::time, value_hint = ValueHint::Other)]
     pub max_lease: Option<Duration>,
-    /// Log every request to this file ('-' is standard output)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub log: Option<PathBuf>,
-    /// Choose the log format
-    #[arg(long, value_name = "FORM", default_value = "common", requires = "log")]
-    pub log_format: LogFormat,
 }
 
 /// Who may use a relay.
@@ -174,13 +153,13 @@ impl Relay {
     }
 
     /// Returns the files that SIGHUP reads again.
-    pub fn given(&self, tokens: Option<PathBuf>) -> Given {
-        Given {
+    pub fn reloadable(&self, tokens: Option<PathBuf>) -> Reloadable {
+        Reloadable {
             tokens,
             tokens_option: "a token file",
-            certificate: self.tls_cert.clone().zip(self.tls_key.clone()),
-            log: self.log.clone(),
-            ..Given::default()
+            certificate: self.server.certificate(),
+            log: self.server.log.clone(),
+            ..Reloadable::default()
         }
     }
 }

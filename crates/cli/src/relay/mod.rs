@@ -8,63 +8,46 @@ use std::sync::Arc;
 use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_relay::{Bound, Clients, RelayError, RelayOptions, RelayServerOptions};
-use swath_serve::{Access, Log, Server, Tls, read_tokens};
+use swath_serve::{Access, Log, Server, read_tokens};
 use swath_store::depot::{Depot, DepotOptions, Note, OpenError, memory_limit_bytes};
 use swath_transfer::NetOptions;
 
-use crate::exit::{Exit, chain, fail, warn};
-use crate::identity;
+use crate::exit::{Exit, chain, warn};
 use crate::progress::units;
 use crate::say;
-use crate::serve::standing::Standing;
-use crate::serve::{failure, log, machine, warnings};
+use crate::serve::lifetime::ServerSignals;
+use crate::serve::{failure, machine, warnings};
 use args::Relay;
 
 /// Runs the command until a signal ends it.
-pub async fn run(args: Relay) -> Exit {
+pub async fn run(args: Relay) -> Result<Exit, Failure> {
     warnings::to_standard_error();
-    let token_file = match args.token_file() {
-        Ok(token_file) => token_file,
-        Err(failure) => return failure.tell(),
-    };
-    if let Err(failure) = args.check() {
-        return failure.tell();
-    }
-    let standing = match Standing::begin(args.given(token_file.clone())) {
-        Ok(standing) => standing,
-        Err(_) => return fail(Exit::Internal, "cannot receive signals"),
-    };
+    let token_file = args.token_file()?;
+    args.check()?;
+    let signals = ServerSignals::begin(args.reloadable(token_file.clone()))
+        .map_err(|_| Failure::new(Exit::Internal, "cannot receive signals"))?;
     let access = match &token_file {
         None => None,
-        Some(path) => match read_tokens(path) {
-            Ok(tokens) => Some(Access::new(tokens, Vec::new())),
-            Err(error) => {
-                let message =
-                    format!("--clients: cannot read tokens from {}: {error}", path.display());
-                return fail(Exit::Input, &message);
-            }
-        },
+        Some(path) => {
+            let tokens = read_tokens(path).map_err(|error| {
+                let path = path.display();
+                Failure::input(format!("--clients: cannot read tokens from {path}: {error}"))
+            })?;
+            Some(Access::new(tokens, Vec::new()))
+        }
     };
-    let depot = match args.depot().map(open).transpose() {
-        Ok(depot) => depot,
-        Err(error) => return fail(Exit::Target, &format!("--depot: {}", chain(&error))),
-    };
+    let depot = args.depot().map(open).transpose();
+    let depot =
+        depot.map_err(|error| Failure::new(Exit::Target, format!("--depot: {}", chain(&error))))?;
     let watched = (depot.clone(), args.cache.clone());
     let host = machine::hostname();
-    let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
-    let log = match log.transpose() {
-        Ok(log) => log,
-        Err(failure) => return failure.tell(),
-    };
+    let log = args.server.open_log()?;
     let name = args.name.clone().unwrap_or_else(|| host.clone());
-    let tls = match tls(&args, &host) {
-        Ok(tls) => tls,
-        Err(failure) => return failure.tell(),
-    };
+    let tls = args.server.encryption("relay", &host)?;
     let options = RelayServerOptions {
         relay: RelayOptions {
             name: name.clone(),
-            hosts: args.plain.then(|| vec![name.clone(), host.clone()]),
+            hosts: args.server.plain.then(|| vec![name.clone(), host.clone()]),
             upstreams: args.upstream.clone(),
             clients: Clients::new(args.networks(), access.clone()),
             net: NetOptions {
@@ -80,15 +63,15 @@ pub async fn run(args: Relay) -> Exit {
         },
         listen: args.listen.clone(),
         tls,
-        max_connections: args.max_connections as usize,
+        max_connections: args.server.max_connections as usize,
     };
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let Bound { server, narrowed_cache_bytes } = match swath_relay::bind(options, noting).await {
         Ok(bound) => bound,
-        Err(RelayError::Serve(error)) => return failure(&error).tell(),
-        Err(error) => return Failure::new(Exit::Input, chain(&error)).tell(),
+        Err(RelayError::Serve(error)) => return Err(failure(&error)),
+        Err(error) => return Err(Failure::new(Exit::Input, chain(&error))),
     };
-    machine::tell_of_fewer_connections(&server, args.max_connections);
+    machine::tell_of_fewer_connections(&server, args.server.max_connections);
     folders::watch(watched.0, watched.1);
     if let Some(most_bytes) = narrowed_cache_bytes {
         warn(&format!(
@@ -98,12 +81,12 @@ pub async fn run(args: Relay) -> Exit {
         ));
     }
     // A service without standard output has no reader.
-    let told = match say::is_closed() {
+    let printed = match say::is_closed() {
         true => Exit::Done,
         false => say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done),
     };
-    if told != Exit::Done {
-        return told;
+    if printed != Exit::Done {
+        return Ok(printed);
     }
     for network in args.networks() {
         let who = match network {
@@ -113,11 +96,11 @@ pub async fn run(args: Relay) -> Exit {
         };
         warn(&format!("--clients {network}: {who} may use this relay"));
     }
-    if args.plain && token_file.is_some() {
+    if args.server.plain && token_file.is_some() {
         warn("without encryption anyone on the network path can read the tokens");
     }
     let nothing = std::future::ready(());
-    standing.run(server, access.as_ref(), log.as_ref(), std::future::pending(), nothing).await
+    Ok(signals.run(server, access.as_ref(), log.as_ref(), std::future::pending(), nothing).await)
 }
 
 /// Opens the depot, and warns of damage.
@@ -161,16 +144,6 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
         }
     }
     Ok(depot)
-}
-
-fn tls(args: &Relay, host: &str) -> Result<Tls, Failure> {
-    Ok(match (&args.tls_cert, &args.tls_key) {
-        _ if args.plain => Tls::Plain,
-        (Some(certificates), Some(key)) => {
-            Tls::Files { certificates: certificates.clone(), key: key.clone() }
-        }
-        _ => identity::certificate("relay", host, args.new_identity)?,
-    })
 }
 
 /// Returns the text that the relay prints when it is ready.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::args::Net;
-use crate::config::{self, Relay, RouteWish};
-use crate::relays::Which;
+use crate::config::{self, Relay, RouteOption};
+use crate::relays::RelayArgs;
 use crate::units;
 
 /// `swath routes`
@@ -16,7 +16,7 @@ use crate::units;
 pub struct Routes {
     /// Subcommand
     #[command(subcommand)]
-    pub command: Option<Then>,
+    pub command: Option<RoutesCommand>,
     /// Show the widest route from this URL or site (such as r1.example)
     #[arg(value_name = "SRC", value_hint = ValueHint::Url)]
     pub from: Option<String>,
@@ -37,19 +37,19 @@ pub struct Routes {
     pub relay: Vec<Relay>,
     /// Show these routes: 'auto', the widest and the total of several; 'widest'; 'multi', each of the several; 'direct'; or relays R1,R2 from here to the source [default: auto]
     #[arg(long, value_name = "ROUTE", value_parser = config::route, value_hint = ValueHint::Other)]
-    pub route: Option<RouteWish>,
+    pub route: Option<RouteOption>,
 }
 
 impl Routes {
     /// Returns relays and route.
-    pub fn which(&self) -> Which {
-        Which { relay: self.relay.clone(), route: self.route.clone() }
+    pub fn which(&self) -> RelayArgs {
+        RelayArgs { relay: self.relay.clone(), route: self.route.clone() }
     }
 }
 
 /// Subcommands of `swath routes`.
 #[derive(Debug, Subcommand)]
-pub enum Then {
+pub enum RoutesCommand {
     /// Query all relays, and measure round trips and rates now, for later transfers
     Probe(Box<Probe>),
     /// Forget the remembered network, or some of its sites

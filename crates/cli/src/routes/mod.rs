@@ -17,23 +17,20 @@ use crate::failure::Failure;
 use swath_model::path::visible;
 use swath_state::{HERE, KnownEdge, KnownRelay, Place};
 
-use crate::config::{Config, Relay, RouteWish};
+use crate::config::{Config, Relay, RouteOption};
 use crate::exit::Exit;
 use crate::progress::look::Look;
 use crate::{remember, say};
-use args::{Routes, Then};
+use args::{Routes, RoutesCommand};
 use map::{Map, NoSite, Path};
 
 /// Runs the command.
-pub fn run(args: Routes) -> Exit {
+pub fn run(args: Routes) -> Result<Exit, Failure> {
     match &args.command {
-        Some(Then::Forget(forget)) => forget::run(forget),
+        Some(RoutesCommand::Forget(forget)) => Ok(forget::run(forget)),
         // Needs the runtime, and is started by `main`.
-        Some(Then::Probe(_)) => Exit::Internal,
-        None => match show(&args) {
-            Ok(exit) => exit,
-            Err(failure) => failure.tell(),
-        },
+        Some(RoutesCommand::Probe(_)) => Ok(Exit::Internal),
+        None => show(&args),
     }
 }
 
@@ -44,7 +41,7 @@ fn show(args: &Routes) -> Result<Exit, Failure> {
     let (from, to) = (args.from.as_deref(), args.to.as_deref());
     let memory = Memory::look();
     let exit = if memory.is_read { Exit::Done } else { Exit::Input };
-    let mut shown = Shown::new(memory, &config, from, to)?;
+    let mut shown = NetworkView::new(memory, &config, from, to)?;
     if let Some(path) = &args.svg {
         let to = to.map_or(Ok(HERE), |text| site(&shown.map, text))?;
         draw::write(path, &shown.map, to, &shown.routes())?;
@@ -62,22 +59,22 @@ fn show(args: &Routes) -> Result<Exit, Failure> {
 }
 
 /// The remembered network as it is shown.
-struct Shown {
+struct NetworkView {
     map: Map,
-    found: Found,
+    found: RequestedRoutes,
     relays: Vec<(String, Option<KnownRelay>)>,
     /// Number of hidden relays.
     hidden: usize,
     nothing: String,
 }
 
-impl Shown {
+impl NetworkView {
     fn new(
         memory: Memory,
         config: &Config,
         from: Option<&str>,
         to: Option<&str>,
-    ) -> Result<Shown, Failure> {
+    ) -> Result<NetworkView, Failure> {
         let relays = relays(config, memory.relays);
         // A relay that never answered as one is probably a source, named by mistake.
         let is_one = |(site, known): &&(String, Option<KnownRelay>)| {
@@ -86,8 +83,8 @@ impl Shown {
         };
         let of_relays = relays.iter().filter(is_one).map(|(site, _)| site.clone()).collect();
         let map = Map::new(memory.edges, of_relays);
-        let found = Found::new(&map, from, to, config)?;
-        Ok(Shown { map, found, relays, hidden: 0, nothing: memory.nothing })
+        let found = RequestedRoutes::new(&map, from, to, config)?;
+        Ok(NetworkView { map, found, relays, hidden: 0, nothing: memory.nothing })
     }
 
     fn routes(&self) -> Vec<&Path> {
@@ -111,8 +108,49 @@ impl Shown {
     }
 
     fn words(&self, is_asked: bool) -> String {
-        let (routes, nothing) = (self.routes(), &self.nothing);
-        let mut text = words(&self.map, &self.found, &routes, &self.relays, nothing, is_asked);
+        let look = Look::of_lines();
+        let mut parts = Vec::new();
+        if self.map.edges.is_empty() {
+            // Relays may be known nevertheless, and are listed below.
+            let is_known = self.relays.iter().any(|(_, known)| known.is_some());
+            let nothing =
+                if is_known { "no rates and no round trips are known yet" } else { &self.nothing };
+            parts.push(format!("{nothing}\n"));
+        } else {
+            parts.push(table::edges(&self.map.edges, &self.routes()));
+        }
+        let mut said = String::new();
+        for of in &self.found.routes {
+            let arrow = look.either(" → ", " -> ");
+            for path in &of.paths {
+                said += &table::path(path, look);
+                for (site, error) in failed(path, &self.relays) {
+                    said +=
+                        &format!("{}currently unusable: {site} failed: {error}\n", " ".repeat(15));
+                }
+            }
+            if let Some((sum, count)) = of.together {
+                said += &table::together(sum, count);
+            }
+            if let Some((from, to)) = &of.unknown {
+                said += &format!("  unknown: {from}{arrow}{to} was never measured\n");
+            } else if of.paths.is_empty() && is_asked {
+                said += &format!("  no known route from {} to {}\n", of.from, of.to);
+            }
+        }
+        if self.found.left_out > 0 {
+            said += &format!(
+                "  and {} more sources: give one to see its routes\n",
+                self.found.left_out
+            );
+        }
+        if !said.is_empty() {
+            parts.push(format!("routes:\n{said}"));
+        }
+        if !self.relays.is_empty() {
+            parts.push(format!("relays:\n{}", table::relays(&self.relays)));
+        }
+        let mut text = parts.join("\n");
         if self.hidden > 0 {
             text += &past::words(self.hidden);
         }
@@ -160,14 +198,14 @@ impl Memory {
 }
 
 /// The requested routes.
-struct Found {
-    routes: Vec<Of>,
+struct RequestedRoutes {
+    routes: Vec<SourceRoutes>,
     /// Number of omitted origins.
     left_out: usize,
 }
 
 /// The routes of one source.
-struct Of {
+struct SourceRoutes {
     from: String,
     to: String,
     paths: Vec<Path>,
@@ -177,13 +215,13 @@ struct Of {
     unknown: Option<(String, String)>,
 }
 
-impl Found {
+impl RequestedRoutes {
     fn new(
         map: &Map,
         from: Option<&str>,
         to: Option<&str>,
         config: &Config,
-    ) -> Result<Found, Failure> {
+    ) -> Result<RequestedRoutes, Failure> {
         let to = to.map_or(Ok(HERE), |text| site(map, text))?.to_owned();
         let from: Vec<String> = match from {
             Some(text) => vec![site(map, text)?.to_owned()],
@@ -194,14 +232,14 @@ impl Found {
         }
         let left_out = from.len().saturating_sub(ORIGINS_SHOWN);
         let from = from.into_iter().take(ORIGINS_SHOWN);
-        let routes = from.map(|from| Of::new(map, from, to.clone(), config));
-        Ok(Found { routes: routes.collect::<Result<_, _>>()?, left_out })
+        let routes = from.map(|from| SourceRoutes::new(map, from, to.clone(), config));
+        Ok(RequestedRoutes { routes: routes.collect::<Result<_, _>>()?, left_out })
     }
 }
 
-impl Of {
-    fn new(map: &Map, from: String, to: String, config: &Config) -> Result<Of, Failure> {
-        let none = Of { paths: Vec::new(), together: None, unknown: None, from, to };
+impl SourceRoutes {
+    fn new(map: &Map, from: String, to: String, config: &Config) -> Result<SourceRoutes, Failure> {
+        let none = SourceRoutes { paths: Vec::new(), together: None, unknown: None, from, to };
         let (from, to) = (none.from.as_str(), none.to.as_str());
         let over = |relays: &[String]| map.over(map::through(from, relays, to));
         let of_one = |found: Result<Path, (String, String)>| match found {
@@ -210,27 +248,35 @@ impl Of {
         };
         let widest = || map.widest(from, to).into_iter().collect::<Vec<_>>();
         Ok(match config.route.clone().unwrap_or_default() {
-            RouteWish::Auto => {
+            RouteOption::Auto => {
                 let (paths, (all, sum)) = (widest(), map.together(from, to));
-                Of { paths, together: (all.len() > 1).then_some((sum, all.len())), ..none }
+                SourceRoutes {
+                    paths,
+                    together: (all.len() > 1).then_some((sum, all.len())),
+                    ..none
+                }
             }
-            RouteWish::Widest => Of { paths: widest(), ..none },
-            RouteWish::Multi => {
+            RouteOption::Widest => SourceRoutes { paths: widest(), ..none },
+            RouteOption::Multi => {
                 let (paths, sum) = map.together(from, to);
-                Of { together: (paths.len() > 1).then_some((sum, paths.len())), paths, ..none }
+                SourceRoutes {
+                    together: (paths.len() > 1).then_some((sum, paths.len())),
+                    paths,
+                    ..none
+                }
             }
-            RouteWish::Direct => {
+            RouteOption::Direct => {
                 let (paths, unknown) = of_one(over(&[]));
-                Of { paths, unknown, ..none }
+                SourceRoutes { paths, unknown, ..none }
             }
-            RouteWish::Over(_) => {
+            RouteOption::Over(_) => {
                 let places = config
                     .relays_of_the_route()
                     .map_err(|wrong| Failure::usage(wrong.to_string()))?;
                 let sites: Vec<String> =
                     places.into_iter().map(|at| config.relays[at].site()).collect();
                 let (paths, unknown) = of_one(over(&sites));
-                Of { paths, unknown, ..none }
+                SourceRoutes { paths, unknown, ..none }
             }
         })
     }
@@ -261,54 +307,6 @@ fn relays(config: &Config, known: Vec<KnownRelay>) -> Vec<(String, Option<KnownR
     }
     all.extend(known.into_iter().map(|(site, relay)| (site, Some(relay))));
     all
-}
-
-fn words(
-    map: &Map,
-    found: &Found,
-    routes: &[&Path],
-    relays: &[(String, Option<KnownRelay>)],
-    nothing: &str,
-    is_asked: bool,
-) -> String {
-    let look = Look::of_lines();
-    let mut parts = Vec::new();
-    if map.edges.is_empty() {
-        // Relays may be known nevertheless, and are listed below.
-        let is_known = relays.iter().any(|(_, known)| known.is_some());
-        let nothing = if is_known { "no rates and no round trips are known yet" } else { nothing };
-        parts.push(format!("{nothing}\n"));
-    } else {
-        parts.push(table::edges(&map.edges, routes));
-    }
-    let mut said = String::new();
-    for of in &found.routes {
-        let arrow = look.either(" → ", " -> ");
-        for path in &of.paths {
-            said += &table::path(path, look);
-            for (site, error) in failed(path, relays) {
-                said += &format!("{}currently unusable: {site} failed: {error}\n", " ".repeat(15));
-            }
-        }
-        if let Some((sum, count)) = of.together {
-            said += &table::together(sum, count);
-        }
-        if let Some((from, to)) = &of.unknown {
-            said += &format!("  unknown: {from}{arrow}{to} was never measured\n");
-        } else if of.paths.is_empty() && is_asked {
-            said += &format!("  no known route from {} to {}\n", of.from, of.to);
-        }
-    }
-    if found.left_out > 0 {
-        said += &format!("  and {} more sources: give one to see its routes\n", found.left_out);
-    }
-    if !said.is_empty() {
-        parts.push(format!("routes:\n{said}"));
-    }
-    if !relays.is_empty() {
-        parts.push(format!("relays:\n{}", table::relays(relays)));
-    }
-    parts.join("\n")
 }
 
 /// Returns the relays of a route that failed at the last query, so that its measured rate may be

@@ -43,7 +43,7 @@ const PAST_S: f64 = 7.0 * 86_400.0;
 #[cfg(test)]
 mod tests {
     use super::super::map::tests::edge;
-    use super::super::{Memory, Shown};
+    use super::super::{Memory, NetworkView};
     use super::*;
     use crate::config::{self, Config};
 
@@ -75,7 +75,7 @@ mod tests {
             nothing: String::new(),
         };
         let (from, to) = (asked.first().copied().flatten(), asked.get(1).copied().flatten());
-        let mut shown = Shown::new(memory, config, from, to).unwrap();
+        let mut shown = NetworkView::new(memory, config, from, to).unwrap();
         if hides {
             shown.hide_past(config, asked);
         }

@@ -13,37 +13,30 @@ use unicode_width::UnicodeWidthStr as _;
 use url::Url;
 
 use super::args::Probe;
-use super::{Memory, Shown};
-use crate::config::{Config, RouteWish};
-use crate::engine::{self, Wishes};
+use super::{Memory, NetworkView};
+use crate::config::{Config, RouteOption};
+use crate::engine;
 use crate::exit::{Exit, warn};
 use crate::progress::look::Look;
-use crate::relays::{Relays, Which};
+use crate::relays::{RelayArgs, RouteArgs};
 use crate::{net, remember, say, signals};
 
 /// Runs the command.
-pub async fn run(args: Probe) -> Exit {
-    match probe(&args).await {
-        Ok(exit) => exit,
-        Err(failure) => failure.tell(),
-    }
-}
-
-async fn probe(args: &Probe) -> Result<Exit, Failure> {
+pub async fn run(args: Probe) -> Result<Exit, Failure> {
     let sources: Vec<Url> = args
         .sources
         .iter()
         .map(|text| net::parse_url(text).map_err(Failure::from))
         .collect::<Result<_, _>>()?;
     // All useful routes are tried, whatever route is set for transfers.
-    let which = Which { relay: args.relay.clone(), route: Some(RouteWish::Multi) };
+    let which = RelayArgs { relay: args.relay.clone(), route: Some(RouteOption::Multi) };
     let config = Config { route: None, ..which.configured()? };
     if config.relays.is_empty() {
         let text = "there is no relay to query: add --relay URL";
         return Err(Failure::usage(text.to_owned()));
     }
     let mut environment = Environment::default();
-    let routes = Relays { which, end_to_end: false }.spec(&mut environment)?;
+    let routes = RouteArgs { which, end_to_end: false }.spec(&mut environment)?;
     let mut routes = environment.route_options(&routes)?;
     match remember::place() {
         Place::At(_) => {}
@@ -53,7 +46,7 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
         }
     }
     let state = routes.state.get_or_insert_with(State::none).clone();
-    let engine = engine::start(Wishes { routes, ..Wishes::reading(&args.net, MEMORY_BYTES) })?;
+    let engine = engine::start(&args.net, MEMORY_BYTES, routes, None)?;
     let stop = Stop::default();
     signals::watch(&stop);
     let survey = Survey { sources, bytes: args.bytes, lasts: args.lasts };
@@ -67,7 +60,7 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
     }
     let nothing = "nothing is known yet".to_owned();
     let memory = Memory { edges: state.edges(), relays: state.relays(), is_read: true, nothing };
-    let shown = show(memory, &config, args, &surveyed)?;
+    let shown = show(memory, &config, &args, &surveyed)?;
     let exit = match &surveyed {
         _ if stop.is_set() => Exit::Interrupted,
         it if it.sources.is_empty() => usable(it.relays.iter().any(|relay| relay.error.is_none())),
@@ -94,7 +87,7 @@ fn show(
     };
     let is_known = |site: &str| memory.edges.iter().any(|edge| edge.from == site);
     let from = one.filter(|(_, site)| is_known(site)).map(|(text, _)| text);
-    let shown = Shown::new(memory, config, from, None)?;
+    let shown = NetworkView::new(memory, config, from, None)?;
     if args.json {
         let mut out = shown.json()?;
         for line in lines(surveyed) {
@@ -198,13 +191,13 @@ struct Source<'a> {
     size_bytes: Option<u64>,
     fetched_bytes: u64,
     error: Option<String>,
-    ways: Vec<Taken<'a>>,
+    ways: Vec<RoutedSourceLine<'a>>,
     /// Relays that were not tried alone.
     untried: &'a [String],
 }
 
 #[derive(Serialize)]
-struct Taken<'a> {
+struct RoutedSourceLine<'a> {
     #[serde(flatten)]
     name: &'a SourceName,
     bytes: u64,
@@ -217,7 +210,7 @@ struct Taken<'a> {
 fn lines(surveyed: &Surveyed) -> Vec<serde_json::Result<String>> {
     let mut all: Vec<_> = unreached(surveyed).iter().map(serde_json::to_string).collect();
     for sampled in &surveyed.sources {
-        let taken = sampled.ways.iter().map(|way| Taken {
+        let routed_sources = sampled.ways.iter().map(|way| RoutedSourceLine {
             name: &way.name,
             bytes: way.bytes,
             brief: way.was_brief,
@@ -228,7 +221,7 @@ fn lines(surveyed: &Surveyed) -> Vec<serde_json::Result<String>> {
             size_bytes: sampled.size_bytes,
             fetched_bytes: sampled.bytes(),
             error: failure(sampled),
-            ways: taken.collect(),
+            ways: routed_sources.collect(),
             untried: &sampled.untried,
         }));
     }

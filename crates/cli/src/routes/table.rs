@@ -6,47 +6,41 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::map::Path;
 use crate::progress::look::Look;
+use crate::say::columns;
 
 /// Returns a line for each edge; those of `marked` routes have a star.
 pub fn edges(edges: &[KnownEdge], marked: &[&Path]) -> String {
+    let is_marked = |edge: &KnownEdge| {
+        let edge = (edge.from.as_str(), edge.to.as_str());
+        marked.iter().any(|path| path.edges().any(|it| it == edge))
+    };
     let has_teller = edges.iter().any(|edge| teller(edge).is_some());
-    let mut rows =
-        vec![row(["", "FROM", "TO", "Mbit/s", "ROUND TRIP", "MEASURED", "USED", "TOLD BY"])];
-    for edge in edges {
-        let is_marked = marked
-            .iter()
-            .any(|path| path.edges().any(|it| it == (edge.from.as_str(), edge.to.as_str())));
-        let measured = edge.measured.as_ref();
-        rows.push([
-            if is_marked { "*" } else { "" }.to_owned(),
+    let head = ["FROM", "TO", "Mbit/s", "ROUND TRIP", "MEASURED", "USED", "TOLD BY"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let none = || "-".to_owned();
+    rows.extend(edges.iter().map(|edge| {
+        vec![
             edge.from.clone(),
             edge.to.clone(),
             rate(edge),
-            edge.rtt_s.map_or_else(|| "-".to_owned(), round_trip),
-            measured.map_or_else(|| "-".to_owned(), |it| ago(it.age_s)),
-            edge.used_age_s.map_or_else(|| "-".to_owned(), ago),
+            edge.rtt_s.map_or_else(none, round_trip),
+            edge.measured.as_ref().map_or_else(none, |it| ago(it.age_s)),
+            edge.used_age_s.map_or_else(none, ago),
             teller(edge).unwrap_or("us").to_owned(),
-        ]);
+        ]
+    }));
+    if !has_teller {
+        rows.iter_mut().for_each(|row| row.truncate(6));
     }
-    let columns = if has_teller { 8 } else { 7 };
-    let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        // Without stars their column is omitted.
-        let first = usize::from(widths[0] == 0);
-        for (column, cell) in row.iter().enumerate().take(columns).skip(first) {
-            let pad = " ".repeat(widths[column] - cell.width());
-            // Figures are right-aligned.
-            let is_figure = column == 3 || column == 4;
-            line += &if is_figure { format!("{pad}{cell}") } else { format!("{cell}{pad}") };
-            line += if column == 0 { " " } else { "  " };
-        }
-        out += line.trim_end();
-        out.push('\n');
-    }
-    out
+    let stars = [false].into_iter().chain(edges.iter().map(is_marked));
+    let stars: Vec<bool> = stars.collect();
+    let lines = columns(&rows, &[2, 3]).into_iter().zip(&stars);
+    let prefix = |is_marked: bool| match is_marked {
+        true => "* ",
+        false if stars.contains(&true) => "  ",
+        false => "",
+    };
+    lines.map(|(line, &is_marked)| format!("{}{line}\n", prefix(is_marked))).collect()
 }
 
 /// Returns a route and its limit: `59.9 Mbit/s  a → b → here`, below it `limited by b → here`.
@@ -131,10 +125,6 @@ pub fn ago(age_s: f64) -> String {
         age_s => (age_s / 86_400.0, "d"),
     };
     format!("{number:.0} {unit} ago")
-}
-
-fn row(cells: [&str; 8]) -> [String; 8] {
-    cells.map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -9,15 +9,18 @@ use clap::{Args, ValueEnum, ValueHint};
 use swath_serve::{Folder, Network, Reads};
 use swath_transfer::{IoMode, Pin};
 
-use super::standing::Given;
+use super::lifetime::Reloadable;
+use super::log::RequestLog;
 use crate::args::pin;
+use crate::failure::Failure;
+use crate::identity;
 
 /// `swath serve`
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Serve {
     /// Serve a single copy: listen on a free port, print port, token and fingerprint as one line of JSON, and exit when standard input closes
-    #[arg(long, conflicts_with_all = ["listen", "token_file", "anonymous", "tls_cert", "plain", "log"])]
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "anonymous", "tls_cert", "plain", "log", "new_identity"])]
     pub ephemeral: bool,
     /// With --ephemeral: serve or receive a single file under this name; it may replace a file
     #[arg(long, value_name = "NAME", requires = "ephemeral", hide = true)]
@@ -34,9 +37,6 @@ pub struct Serve {
     /// Accept the tokens in this file, one per line: TOKEN [read|write] [until=DATE] [default: a token made for these folders, kept and printed]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
-    /// Make a new certificate and a new token; the kept ones stop working
-    #[arg(long, conflicts_with_all = ["ephemeral", "plain", "tls_cert"])]
-    pub new_identity: bool,
     /// Also show the link, with the token in it, as a QR code (only on a terminal)
     #[arg(long, conflicts_with_all = ["ephemeral", "plain"])]
     pub qr: bool,
@@ -49,6 +49,32 @@ pub struct Serve {
     /// Allow only these networks (comma separated, repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_hint = ValueHint::Other)]
     pub allow: Vec<Network>,
+    /// Encryption, connections and log
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Follow symbolic links whose targets are below the served folder
+    #[arg(long)]
+    pub follow_symlinks: bool,
+    /// Show this server name on its pages [default: the host name]
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
+    pub name: Option<String>,
+    /// With --plain and --anonymous: also accept this Host header, for example from a local proxy (repeatable); localhost, addresses and the host name are always accepted
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Hostname)]
+    pub host: Vec<String>,
+    /// Limit the total rates of sending and of receiving, in bytes per second: 50M, 2MiB
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate_above_zero, value_hint = ValueHint::Other)]
+    pub limit_rate: Option<u64>,
+    /// Choose how disks are read, and written with --write: 'auto' bypasses the page cache for large files that it does not hold
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub io: Io,
+    /// Choose the processors to run on: 'auto' uses those near the disk on NUMA machines; 'off'; or a list such as 0-3,8
+    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other)]
+    pub pin: Pin,
+}
+
+/// Options of servers and relays.
+#[derive(Args, Debug)]
+pub struct ServerArgs {
     /// Use this certificate chain (PEM) [default: a self-signed certificate, made once and kept]
     #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
     pub tls_cert: Option<PathBuf>,
@@ -61,27 +87,12 @@ pub struct Serve {
     /// Do not encrypt: anyone on the network path can read data and tokens
     #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
     pub plain: bool,
-    /// Follow symbolic links whose targets are below the served folder
-    #[arg(long)]
-    pub follow_symlinks: bool,
-    /// Show this server name on its pages [default: the host name]
-    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
-    pub name: Option<String>,
-    /// With --plain and --anonymous: also accept this Host header, for example from a local proxy (repeatable); localhost, addresses and the host name are always accepted
-    #[arg(long, value_name = "NAME", value_hint = ValueHint::Hostname)]
-    pub host: Vec<String>,
+    /// Make a new certificate, and for 'serve' a new token; the kept ones stop working
+    #[arg(long, conflicts_with_all = ["plain", "tls_cert"])]
+    pub new_identity: bool,
     /// Serve at most this many connections at once; others wait
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
-    /// Limit the total rates of sending and of receiving, in bytes per second: 50M, 2MiB
-    #[arg(long, value_name = "RATE", value_parser = crate::units::rate_above_zero, value_hint = ValueHint::Other)]
-    pub limit_rate: Option<u64>,
-    /// Choose how disks are read, and written with --write: 'auto' bypasses the page cache for large files that it does not hold
-    #[arg(long, value_name = "MODE", default_value = "auto")]
-    pub io: Io,
-    /// Choose the processors to run on: 'auto' uses those near the disk on NUMA machines; 'off'; or a list such as 0-3,8
-    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other)]
-    pub pin: Pin,
     /// Log every request to this file ('-' is standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
@@ -90,14 +101,35 @@ pub struct Serve {
     pub log_format: LogFormat,
 }
 
+impl ServerArgs {
+    /// Returns the certificate and the key of the options.
+    pub fn certificate(&self) -> Option<(PathBuf, PathBuf)> {
+        self.tls_cert.clone().zip(self.tls_key.clone())
+    }
+
+    /// Returns the encryption of a server of this kind (`serve`, `relay`).
+    pub fn encryption(&self, kind: &str, host: &str) -> Result<swath_serve::Tls, Failure> {
+        Ok(match self.certificate() {
+            _ if self.plain => swath_serve::Tls::Plain,
+            Some((certificates, key)) => swath_serve::Tls::Files { certificates, key },
+            None => identity::certificate(kind, host, self.new_identity)?,
+        })
+    }
+
+    /// Opens the log, if there is one.
+    pub fn open_log(&self) -> Result<Option<RequestLog>, Failure> {
+        self.log.as_deref().map(|path| RequestLog::open(path, self.log_format)).transpose()
+    }
+}
+
 impl Serve {
     /// Returns the files that SIGHUP reads again.
-    pub fn given(&self) -> Given {
-        Given {
+    pub fn reloadable(&self) -> Reloadable {
+        Reloadable {
             tokens: self.token_file.clone(),
             tokens_option: "--token-file",
-            certificate: self.tls_cert.clone().zip(self.tls_key.clone()),
-            log: self.log.clone(),
+            certificate: self.server.certificate(),
+            log: self.server.log.clone(),
             writes: self.write,
             is_ephemeral: self.ephemeral,
         }

@@ -21,23 +21,23 @@ use crate::say;
 
 /// The log; clones share it.
 #[derive(Clone)]
-pub struct Lines {
-    place: Arc<Mutex<Place>>,
+pub struct RequestLog {
+    file: Arc<Mutex<LogFile>>,
     path: PathBuf,
     format: LogFormat,
 }
 
-struct Place {
+struct LogFile {
     out: Box<dyn Write + Send>,
     /// Lines missing since the last warning.
     missing: u64,
 }
 
-impl Lines {
+impl RequestLog {
     /// Opens the log.
-    pub fn open(path: &Path, format: LogFormat) -> Result<Lines, Failure> {
-        let place = Place { out: writer(path)?, missing: 0 };
-        Ok(Lines { place: Arc::new(Mutex::new(place)), path: path.to_owned(), format })
+    pub fn open(path: &Path, format: LogFormat) -> Result<RequestLog, Failure> {
+        let place = LogFile { out: writer(path)?, missing: 0 };
+        Ok(RequestLog { file: Arc::new(Mutex::new(place)), path: path.to_owned(), format })
     }
 
     /// Reopens the log by its name, after log rotation has renamed the old file.
@@ -45,7 +45,7 @@ impl Lines {
         let path = self.path.display();
         match writer(&self.path) {
             Ok(out) => {
-                self.place.lock().unwrap_or_else(PoisonError::into_inner).out = out;
+                self.file.lock().unwrap_or_else(PoisonError::into_inner).out = out;
                 say::err(&format!("reopened: {path}"));
             }
             Err(error) => warn(&format!("continuing with the old log: {error}")),
@@ -70,7 +70,7 @@ fn writer(path: &Path) -> Result<Box<dyn Write + Send>, Failure> {
     Ok(Box::new(file))
 }
 
-impl Place {
+impl LogFile {
     fn write(&mut self, line: &str, path: &Path) {
         let path = path.display();
         match self.out.write_all(line.as_bytes()).and_then(|()| self.out.flush()) {
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-impl Log for Lines {
+impl Log for RequestLog {
     fn note(&self, line: &LogLine<'_>) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let text = match self.format {
@@ -109,7 +109,7 @@ impl Log for Lines {
             })
             .to_string(),
         };
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         place.write(&(text + "\n"), &self.path);
     }
 }

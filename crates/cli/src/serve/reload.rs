@@ -11,8 +11,8 @@ use std::io;
 use swath_serve::{Access, Renewal, Tls, TokensError, read_tokens};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::log::{Lines, is_file};
-use super::standing::Given;
+use super::lifetime::Reloadable;
+use super::log::{RequestLog, is_file};
 use crate::exit::{chain, warn};
 use crate::say;
 use crate::signals::is_hangup_ignored;
@@ -26,11 +26,11 @@ pub struct Hangups {
 
 impl Hangups {
     /// Listens to the signal, if the server handles it.
-    pub fn of(given: &Given) -> io::Result<Hangups> {
-        let has_files = has_files(given);
+    pub fn of(reloadable: &Reloadable) -> io::Result<Hangups> {
+        let has_files = has_files(reloadable);
         let ends_with_terminal = has_terminal() && !is_hangup_ignored();
         // Service managers send SIGHUP for a reload: a service must not end by it.
-        let is_heard = has_files || (!ends_with_terminal && !given.is_ephemeral);
+        let is_heard = has_files || (!ends_with_terminal && !reloadable.is_ephemeral);
         let signals = is_heard.then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Hangups { signals, ends_with_terminal })
     }
@@ -38,43 +38,43 @@ impl Hangups {
     /// Reloads at each signal; resolves when the terminal is gone.
     pub async fn obey(
         mut self,
-        given: &Given,
+        reloadable: &Reloadable,
         access: Option<&Access>,
         renewal: &Renewal,
-        log: Option<&Lines>,
+        log: Option<&RequestLog>,
     ) {
         let Some(signals) = &mut self.signals else { return pending().await };
         while signals.recv().await.is_some() {
             if self.ends_with_terminal && !has_terminal() {
                 return;
             }
-            if let Some(log) = log.filter(|_| has_log(given)) {
+            if let Some(log) = log.filter(|_| has_log(reloadable)) {
                 log.open_again();
             }
-            read_again(given, access, renewal);
+            read_again(reloadable, access, renewal);
         }
     }
 }
 
 /// Whether there are files to reload.
-fn has_files(given: &Given) -> bool {
-    given.tokens.is_some() || given.certificate.is_some() || has_log(given)
+fn has_files(reloadable: &Reloadable) -> bool {
+    reloadable.tokens.is_some() || reloadable.certificate.is_some() || has_log(reloadable)
 }
 
 /// Whether there is a log file to reopen.
-fn has_log(given: &Given) -> bool {
-    given.log.as_deref().is_some_and(is_file)
+fn has_log(reloadable: &Reloadable) -> bool {
+    reloadable.log.as_deref().is_some_and(is_file)
 }
 
 /// Reloads tokens and certificate; each one stays as it was if it cannot be read.
-fn read_again(given: &Given, access: Option<&Access>, renewal: &Renewal) {
-    if !has_files(given) {
-        let option = given.tokens_option;
+fn read_again(reloadable: &Reloadable, access: Option<&Access>, renewal: &Renewal) {
+    if !has_files(reloadable) {
+        let option = reloadable.tokens_option;
         say::err(&format!(
             "SIGHUP: nothing to reload: neither {option} nor --tls-cert nor --log is set"
         ));
     }
-    if let (Some(path), Some(access)) = (&given.tokens, access) {
+    if let (Some(path), Some(access)) = (&reloadable.tokens, access) {
         match read_tokens(path) {
             Ok(tokens) => {
                 let count = tokens.len();
@@ -82,7 +82,7 @@ fn read_again(given: &Given, access: Option<&Access>, renewal: &Renewal) {
                 access.set_tokens(tokens);
                 let tokens = if count == 1 { "token" } else { "tokens" };
                 say::err(&format!("reloaded: {}, {count} {tokens}", path.display()));
-                if given.writes && !writes {
+                if reloadable.writes && !writes {
                     warn("none of the tokens allows writing");
                 }
             }
@@ -98,7 +98,7 @@ fn read_again(given: &Given, access: Option<&Access>, renewal: &Renewal) {
             }
         }
     }
-    if let Some((certificates, key)) = &given.certificate {
+    if let Some((certificates, key)) = &reloadable.certificate {
         let files = Tls::Files { certificates: certificates.clone(), key: key.clone() };
         match renewal.renew(&files) {
             Ok(identity) => {

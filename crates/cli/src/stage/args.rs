@@ -16,7 +16,7 @@ use crate::units;
 pub struct Stage {
     /// Subcommand
     #[command(subcommand)]
-    pub command: Option<Then>,
+    pub command: Option<StageCommand>,
     /// Replicas of one file, or one Metalink of one file (a .meta4 file or its URL)
     #[arg(value_name = "SRC", required = true, value_hint = ValueHint::Url)]
     pub sources: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Stage {
 
 /// Subcommands of `swath stage`.
 #[derive(Debug, Subcommand)]
-pub enum Then {
+pub enum StageCommand {
     /// Show how much of a staged file each depot holds, and for how long
     Status(Staged),
     /// Extend the leases of a staged file

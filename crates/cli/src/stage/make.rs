@@ -17,11 +17,11 @@ use crate::config::Relay;
 use crate::exit::{Exit, fail};
 use crate::get::log_to;
 use crate::progress::{Mode, Progress, units};
-use crate::{args, say, signals};
+use crate::{say, signals};
 
 /// Runs the command.
 pub async fn run(args: Stage) -> Result<Exit, Failure> {
-    args::one_value_each(&args.digest)?;
+    swath_jobs::one_value_each(&args.digest)?;
     let depots: Vec<Url> = args.at.iter().map(|relay| relay.url.clone()).collect();
     for (at, relay) in args.at.iter().enumerate() {
         if args.at[..at].iter().any(|other| other.site() == relay.site()) {
@@ -184,6 +184,7 @@ fn words(name: &str, staged: &Staged, output: &Path) -> String {
     );
     let rows = staged.depots.iter().map(|depot| manage::Row {
         name: display_name(&depot.relay),
+        is_ok: true,
         held_bytes: Some(depot.held.total_bytes()),
         size_bytes,
         left: Some(depot.left),

@@ -17,17 +17,16 @@ use swath_source::{Net, NetOptions};
 use crate::config::{Config, Relay};
 use crate::exit::{Exit, chain};
 use crate::relays::access;
-use args::{Stage, Then};
+use args::{Stage, StageCommand};
 
 /// Runs the command.
-pub async fn run(stage: Stage) -> Exit {
-    let done = match stage.command {
-        Some(Then::Status(staged)) => manage::status(staged).await,
-        Some(Then::Extend(extend)) => manage::extend(extend).await,
-        Some(Then::Release(staged)) => manage::release(staged).await,
+pub async fn run(stage: Stage) -> Result<Exit, Failure> {
+    match stage.command {
+        Some(StageCommand::Status(staged)) => manage::status(staged).await,
+        Some(StageCommand::Extend(extend)) => manage::extend(extend).await,
+        Some(StageCommand::Release(staged)) => manage::release(staged).await,
         None => make::run(stage).await,
-    };
-    done.unwrap_or_else(|failure| failure.tell())
+    }
 }
 
 /// Returns the network with access to the relays of the command line and of the configuration file, and

@@ -165,7 +165,10 @@ fn a_file_is_not_written_to_a_terminal_unless_that_is_wanted() {
     let server = honest(&content);
     let from = url(&server);
     let (code, shown) = OnTerminal::start(home.swath(["get", &from, "-o", "-"])).wait();
-    assert!(code == 2 && shown.contains("use -o FILE, or a pipe, or --force-terminal"), "{code}: {shown}");
+    assert!(
+        code == 2 && shown.contains("use -o FILE, or a pipe, or --force-terminal"),
+        "{code}: {shown}"
+    );
     let forced = home.swath(["get", &from, "-o", "-", "-q", "--force-terminal"]);
     assert_eq!(OnTerminal::start(forced).wait().0, 0);
 }

@@ -101,7 +101,9 @@ fn a_source_that_loses_all_in_the_middle_takes_nothing_with_it() {
         ran.never_says(&["removed,", "1 removed"]);
         // Of what a receiver had when it was killed nothing may be of use.
         if way == "a receiver that came back" && ran.status.code() == Some(8) {
-            ran.says(&["6 entries kept: the source now lists fewer files than when this copy began"]);
+            ran.says(&[
+                "6 entries kept: the source now lists fewer files than when this copy began",
+            ]);
         } else {
             ran.code_is(3).says(&["copy", "none of its files is in this one; the copy is kept"]);
         }
@@ -157,8 +159,7 @@ fn a_source_without_a_file_empties_nothing_unless_told_to() {
         home.write("tree/sub/file", "file\n");
         way.sync(&home, &[]).code_is(0);
         fs::remove_file(home.path("tree/sub/file")).unwrap();
-        let refused =
-            ": nothing was removed: there is no file in the source, and --delete would remove 1 entry";
+        let refused = ": nothing was removed: there is no file in the source, and --delete would remove 1 entry";
         let ran = way.sync(&home, &["--delete", "--dry-run"]);
         ran.code_is(8).says(&[refused, "--allow-empty"]);
         assert_eq!(ran.out(), "");

@@ -31,7 +31,7 @@ fn a_file_is_sent_into_a_folder_or_under_a_name() {
         file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
         send("").code_is(0).says(&["\n1 file\n"]);
         // It is seen to be there.
-        send("").code_is(0).says(&["1 file (it was there already)"]);
+        send("").code_is(0).says(&["1 file (already up to date)"]);
         send("folder/").code_is(0);
         send("folder/other").code_is(0);
         send("new/er/").code_is(0);
@@ -101,7 +101,10 @@ fn what_has_no_bytes_of_its_own_to_copy_is_told_by_its_kind() {
     let made = std::process::Command::new("mkfifo").arg(home.path("pipe")).status();
     assert!(made.unwrap().success());
     for (from, words) in [
-        ("/proc/version", "this file system does not report file sizes: use 'cat' to read its files"),
+        (
+            "/proc/version",
+            "this file system does not report file sizes: use 'cat' to read its files",
+        ),
         ("/proc/self/", "this file system does not report file sizes: use 'cat' to read its files"),
         ("/dev/zero", "is a pipe, a socket or a device"),
         ("pipe", "is a pipe, a socket or a device"),
@@ -175,7 +178,11 @@ fn refusals_are_told_in_plain_words() {
     for (args, code, words) in [
         (&["cp", "file.bin", &url, "--exclude", "x"][..], 2, "are for folders"),
         (&["cp", "file.bin", &url, "--delete"], 2, "are for folders"),
-        (&["cp", "file.bin", &url, "--keep-index", "kept"], 2, "--keep-index is for fetching, and this machine sends ('swath verify --index URL' checks a copy)"),
+        (
+            &["cp", "file.bin", &url, "--keep-index", "kept"],
+            2,
+            "--keep-index is for fetching, and this machine sends ('swath verify --index URL' checks a copy)",
+        ),
         (&["cp", "file.bin", "elsewhere/", "--delete"], 2, "are for folders"),
         (&["cp", "file.bin", "host:there", "--include", "x"], 2, "are for folders"),
     ] {
@@ -344,9 +351,10 @@ fn by_put_what_is_stopped_or_changed_is_not_there() {
     let mut file = fs::File::options().append(true).open(home.path("file.bin")).unwrap();
     file.write_all(b"more").unwrap();
     changed.wait().code_is(8).says(&["changed while it was sent"]);
-    for (option, words) in
-        [("--dry-run", "the server cannot report what it has: omit --dry-run"), ("--preserve=xattr", "attributes")]
-    {
+    for (option, words) in [
+        ("--dry-run", "the server cannot report what it has: omit --dry-run"),
+        ("--preserve=xattr", "attributes"),
+    ] {
         home.run(["cp", "file.bin", &odd(|_, _, _| ()), option]).code_is(2).says(&[words]);
     }
 }

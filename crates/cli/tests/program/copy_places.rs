@@ -111,7 +111,9 @@ fn a_copy_into_itself_is_refused() {
     home.write("tree/sub/file", "x\n");
     home.run(["cp", "tree/", "tree/sub/new/"]).code_is(2).says(&["is inside the source tree"]);
     home.run(["cp", "tree/", "tree/"]).code_is(2);
-    home.run(["cp", "--delete", "tree/sub/", "tree/"]).code_is(2).says(&["--delete would remove the source"]);
+    home.run(["cp", "--delete", "tree/sub/", "tree/"])
+        .code_is(2)
+        .says(&["--delete would remove the source"]);
     home.run(["cp", "tree/sub/", "tree/"]).code_is(0);
     assert_eq!(home.read("tree/file"), b"x\n");
 }

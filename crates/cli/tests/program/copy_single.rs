@@ -55,7 +55,7 @@ fn into_a_folder_or_under_a_name() {
     fs::remove_file(home.path("folder/four")).unwrap();
     fs::remove_file(home.path("four")).unwrap();
     // The same again is seen to be there.
-    cp(&["a [1]*.bin", "b.bin"]).code_is(0).says(&["1 file (it was there already)"]);
+    cp(&["a [1]*.bin", "b.bin"]).code_is(0).says(&["1 file (already up to date)"]);
     cp(&["a [1]*.bin", "b.bin", "--checksum"]).code_is(0).says(&["(already up to date)"]);
     assert_eq!(home.names(), ["a [1]*.bin", "b.bin", "folder", "new"]);
     assert_eq!(home.names_in("folder"), ["a [1]*.bin", "b.bin"]);

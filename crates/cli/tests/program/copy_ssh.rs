@@ -40,7 +40,9 @@ fn both_ways_with_nothing_running_there() {
     // Folders above it are made, as they are here.
     cp("tree/", &format!("box:{}/a/b c/d/", far.display())).code_is(0);
     assert_same(&home.path("tree"), &home.path("far/a/b c/d"));
-    cp("tree/", &format!("box:{}/new/empty/x/", far.display())).code_is(7).says(&["is not a folder"]);
+    cp("tree/", &format!("box:{}/new/empty/x/", far.display()))
+        .code_is(7)
+        .says(&["is not a folder"]);
     // Extended attributes go both ways too.
     if xattrs::set(&home.path("tree/large.bin"), "user.run", b"7") {
         let with = |from: &str, to: &str| {
@@ -390,9 +392,7 @@ fn what_is_wrong_on_the_other_side_is_said() {
         "scp '/",
         "/swath' box:bin/ ",
     ]);
-    cp(&["--bootstrap"], &there)
-        .code_is(0)
-        .says(&["box: copied this program to ~/.cache/"]);
+    cp(&["--bootstrap"], &there).code_is(0).says(&["box: copied this program to ~/.cache/"]);
     cp(&["--bootstrap"], &there).code_is(0).never_says(&["copied this program to"]);
     // From then on it is there, also for those who do not ask for it to be put there.
     let ran = cp(&[], &there);

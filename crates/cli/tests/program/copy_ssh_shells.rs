@@ -20,7 +20,7 @@ fn cp(home: &Home, far: &Shelled, host: &str, more: &[&str]) -> crate::support::
 
 #[test]
 fn what_a_login_shell_prints_is_skipped() {
-    // A profile with `echo Welcome` made every copy fail: "swath serve does not start there".
+    // A profile with `echo Welcome` made every copy fail: "swath serve does not start".
     let home = Home::new();
     let Some(far) = shelled(&home, &own_folder(), "") else { return };
     plant(&home);
@@ -82,7 +82,7 @@ fn an_account_that_runs_no_commands_is_called_that() {
             .run()
             .code_is(7)
             .says(&[
-                "box: its shell runs no commands, and ended with 1; it printed: This account is currently not available.",
+                "box: its shell does not run commands (exit code 1); its output: This account is currently not available.",
                 "nologin",
             ])
             .never_says(&["another kind", "does not start"]);
@@ -108,8 +108,20 @@ fn silence_after_the_login_has_an_end() {
     let serves_nothing = format!("echo swath-begins\n{SILENT}");
     let prompts = format!("printf 'Accept the terms? '\n{SILENT}");
     for (shell, says) in [
-        (SILENT, &["ssh logged in, but the shell did not run the command within", "ssh logged in, but the shell did not run the command within 2 s", "ForceCommand"][..]),
-        (prompts.as_str(), &["ssh logged in, but the shell did not run the command within 2 s; it printed: Accept the terms?"]),
+        (
+            SILENT,
+            &[
+                "ssh logged in, but the shell did not run the command within",
+                "ssh logged in, but the shell did not run the command within 2 s",
+                "ForceCommand",
+            ][..],
+        ),
+        (
+            prompts.as_str(),
+            &[
+                "ssh logged in, but the shell did not run the command within 2 s; its output: Accept the terms?",
+            ],
+        ),
         (serves_nothing.as_str(), &[" did not answer within 2 s"]),
     ] {
         far.becomes(shell);
@@ -132,7 +144,10 @@ fn silence_after_the_login_has_an_end() {
     ran.env("PATH", "/usr/bin:/bin").run().code_is(7).says(&["ssh could not connect"]);
     far.becomes(SILENT);
     let ls = home.swath(["ls", "--timeout", "2", "--ssh", &far.machine.ssh, &there]);
-    ls.env("PATH", "/usr/bin:/bin").run().code_is(7).says(&["ssh logged in, but the shell did not run the command within 2 s"]);
+    ls.env("PATH", "/usr/bin:/bin")
+        .run()
+        .code_is(7)
+        .says(&["ssh logged in, but the shell did not run the command within 2 s"]);
 }
 
 #[test]

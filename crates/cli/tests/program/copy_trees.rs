@@ -225,12 +225,16 @@ fn what_is_no_swath_server_is_said() {
     let server = serve(&home, "tree");
     home.run(["cp", &server.at("missing/"), "copy"]).code_is(7).says(&["404"]);
     home.write("file", "x\n");
-    home.run(["cp", &server.url, "file"]).code_is(5).says(&["file is not a folder on a swath server"]);
+    home.run(["cp", &server.url, "file"])
+        .code_is(5)
+        .says(&["file is not a folder on a swath server"]);
     let web = swath_netlab::faulty::Server::builder()
         .file("/tree/", swath_netlab::faulty::Content::random(1, 1000))
         .start()
         .unwrap();
-    home.run(["cp", &web.url("/tree/"), "copy"]).code_is(7).says(&["not a folder on a swath server"]);
+    home.run(["cp", &web.url("/tree/"), "copy"])
+        .code_is(7)
+        .says(&["not a folder on a swath server"]);
     assert_eq!(home.names(), ["file", "tree"]);
 }
 

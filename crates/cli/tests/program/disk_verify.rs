@@ -44,7 +44,7 @@ fn every_digest_is_known_and_all_that_are_given_are_checked() {
     let ran = home.run(&args);
     ran.code_is(0);
     for algorithm in ALL {
-        assert!(ran.out().contains(&format!("{} is right", algorithm.name())), "{ran}");
+        assert!(ran.out().contains(&format!("{} matches", algorithm.name())), "{ran}");
     }
     // Two of one kind cannot both be right, which is said before the file is read.
     let zero = format!("md5:{}", "0".repeat(32));
@@ -65,7 +65,7 @@ fn every_digest_is_known_and_all_that_are_given_are_checked() {
     for arg in args.iter_mut().filter(|arg| arg.starts_with("md5:")) {
         arg.clone_from(&zero);
     }
-    home.run(&args).code_is(4).says(&["data.bin: md5 is", "wanted 00000000"]);
+    home.run(&args).code_is(4).says(&["data.bin: md5 is", "expected 00000000"]);
 }
 
 /// A reader that has had enough once ended it with a panic and code 101.

@@ -20,7 +20,7 @@ fn a_file_whose_digest_agrees_is_complete_already() {
     let get = ["get", &address, "--digest", &digest];
     home.run(get).code_is(0);
     source.clear_log();
-    home.run(get).code_is(0).says(&["data.bin: already complete, 1.00 MB (its digest agrees)"]);
+    home.run(get).code_is(0).says(&["data.bin: already complete, 1.00 MB (its digest matches)"]);
     assert!(source.log().is_empty(), "the digest is proof, nobody was asked");
     let described = metalink(&[MetalinkFile {
         name: "data.bin",
@@ -55,7 +55,9 @@ fn without_a_digest_the_size_and_the_servers_time_must_agree() {
     let home = Home::new();
     home.run(get).code_is(0);
     let sent_bytes = source.sent_bytes();
-    home.run(get).code_is(0).says(&["already complete", "its size and time match the server's; no known digest"]);
+    home.run(get)
+        .code_is(0)
+        .says(&["already complete", "its size and time match the server's; no known digest"]);
     assert!(source.sent_bytes() - sent_bytes < 10_000, "nothing was fetched");
 
     // The file at the server changes: to another size, or at another time.

@@ -310,7 +310,11 @@ fn silent_in_the_middle_alone_keeps_what_came() {
         .start()
         .unwrap();
     let ran = home.run(["get", &url(&odd), "--timeout", "2s"]);
-    ran.code_is(3).says(&[&url(&odd), " in data.bin.swath.part: ", "the same command resumes from there"]);
+    ran.code_is(3).says(&[
+        &url(&odd),
+        " in data.bin.swath.part: ",
+        "the same command resumes from there",
+    ]);
     home.lacks("data.bin");
 }
 

@@ -30,7 +30,7 @@ fn a_file_of_this_machine_is_a_mirror_like_others() {
     wrong[2_000_000] ^= 1;
     fs::write(home.path("kept/data.bin"), wrong).unwrap();
     let args = ["get", &url(&far), &here, "--digest", &sha256(&content), "--overwrite"];
-    home.run(args).code_is(0).says(&["left out: it delivered corrupt data"]);
+    home.run(args).code_is(0).says(&["not used: it delivered corrupt data"]);
     home.holds("data.bin", &content);
 }
 

@@ -162,7 +162,7 @@ fn of_two_files_of_one_name_the_second_is_refused() {
             "1 of 3 files",
             "2 files failed: ",
             "x: another file of this list has the same name",
-            "x/y: the folder that it lies in has the name of another file",
+            "x/y: its folder has the name of another file",
         ])
         .never_says(&["another swath"]);
     home.holds_only("x", &contents[0]);
@@ -198,7 +198,12 @@ fn programs_hear_of_every_file_once() {
     );
     let notes: Vec<String> =
         events(&ran, "note").iter().map(|note| note["text"].as_str().unwrap().to_owned()).collect();
-    assert!(notes.iter().any(|note| note.contains("the list: ignoring the unknown option 'split' (first for the file of line ")), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.contains(
+            "the list: ignoring the unknown option 'split' (first for the file of line "
+        )),
+        "{notes:?}"
+    );
     assert!(
         notes.iter().any(|note| note.contains("ftp://b.example/2 is passed over")),
         "{notes:?}"

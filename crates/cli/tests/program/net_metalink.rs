@@ -73,7 +73,9 @@ fn several_files_of_one_metalink() {
     for (name, content) in names.iter().zip(&contents) {
         home.holds(name, content);
     }
-    home.run(["get", "../x.meta4", "-o", "one"]).code_is(2).says(&[" lists 4 files: use -d DIR instead of -o"]);
+    home.run(["get", "../x.meta4", "-o", "one"])
+        .code_is(2)
+        .says(&[" lists 4 files: use -d DIR instead of -o"]);
     // One that cannot be had: the others come, and the exit code says so.
     all.set_on("/2", Behaviour::status(404));
     let other = Home::new();
@@ -231,7 +233,9 @@ fn several_addresses_of_one_metalink_are_alternatives() {
     home.write("x.meta4", &text);
     home.write("y.meta4", &text);
     for other in ["y.meta4", &url(&source)] {
-        home.run(["get", "x.meta4", other]).code_is(2).says(&["x.meta4 is a Metalink: give it as the only source"]);
+        home.run(["get", "x.meta4", other])
+            .code_is(2)
+            .says(&["x.meta4 is a Metalink: give it as the only source"]);
     }
 }
 

@@ -263,7 +263,7 @@ fn all_mirrors_lost_then_another_one_delivers_the_rest() {
             &url(&dying[0]),
             &url(&dying[1]),
             " in data.bin.swath.part: ",
-            "the same command goes on from there, also with other mirrors",
+            "the same command resumes from there, also with other mirrors",
         ]);
         home.lacks("data.bin");
         let other = honest(&content);

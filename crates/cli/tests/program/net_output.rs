@@ -308,15 +308,15 @@ fn probe_tells_people_what_each_replica_offers() {
     for line in [
         "http://rich/data.bin",
         "  size         1.23 MB (1,234,567 bytes)",
-        "  ranges       honoured",
+        "  ranges       supported",
         &format!("  digests      sha-256:{digest}"),
         "  round trip   …, first byte after …",
-        "  protocol     HTTP/1.1, connections are kept, pipelines",
+        "  protocol     HTTP/1.1, keeps connections open, pipelines",
         "  security     none (plain http)",
         "  server       rich/1.0 at rich",
         "  mirrors      http://third.example/data.bin (ch)",
         "http://poor/data.bin",
-        "  ranges       not honoured: one stream from the start",
+        "  ranges       not supported: only one stream from the start",
         "  protocol     HTTP/1.1, closes after each answer",
         "http://odd/data.bin",
         "  size         77 B",
@@ -337,7 +337,7 @@ fn probe_tells_people_what_each_replica_offers() {
     assert!(!ran.out().contains("not supported: only one stream from the start"), "{ran}");
     let ran = home.run(["probe", &url(&gone)]);
     ran.code_is(7);
-    assert!(ran.out().ends_with("The replica cannot be used.\n"), "{ran}");
+    assert!(ran.out().ends_with("The replica is unusable.\n"), "{ran}");
     // A login page answers everything with 200.
     let page = server(&content, Behaviour::HtmlPage);
     let ran = home.run(["probe", &url(&page), &url(&rich)]);

@@ -372,7 +372,7 @@ fn files_that_are_taken_away_from_under_a_depot_are_missed() {
     let again = [&stage[..], &["--overwrite"]].concat();
     home.run(&again).code_is(0).says(&["whole"]);
     fs::remove_dir_all(home.path("depot")).unwrap();
-    depot.says("leases: this folder was removed or replaced");
+    depot.says("leases: the folder of the depot was removed or replaced");
     home.run(["stage", "status", "staged.meta4"]).code_is(7);
     depot.ask("POST", "/depot?size=10&lease=60", "", b"").is(500);
     home.run(&again).code_is(7).says(&["the depot's disk"]);
@@ -388,7 +388,7 @@ fn a_cache_without_its_folder_says_so() {
     let origin = honest(&Content::random(6, SIZE));
     let relay = home.relay(&["--cache", "kept"]);
     fs::remove_dir_all(home.path("kept")).unwrap();
-    relay.says("files: this folder was removed or replaced while the cache uses it");
+    relay.says("files: the folder of the cache was removed or replaced");
     home.run(["get", &relay.through(&url(&origin)), "-o", "got"]).code_is(0);
 }
 

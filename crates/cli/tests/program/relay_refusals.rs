@@ -101,8 +101,16 @@ fn a_named_route_that_fails_is_told_with_the_relay_and_what_helps() {
     for (route, words, hint) in [
         (closed.clone(), "it lets others in", "--clients"),
         (two(&closed), "it lets others in", "--clients"),
-        (narrow.clone(), "it is not among those that this relay asks", "its operator must allow the server (--upstream: the source, or the next relay, with the port)"),
-        (two(&narrow), "it is not among those that this relay asks", "its operator must allow the server (--upstream: the source, or the next relay, with the port)"),
+        (
+            narrow.clone(),
+            "it is not among those that this relay asks",
+            "its operator must allow the server (--upstream: the source, or the next relay, with the port)",
+        ),
+        (
+            two(&narrow),
+            "it is not among those that this relay asks",
+            "its operator must allow the server (--upstream: the source, or the next relay, with the port)",
+        ),
     ] {
         for end_to_end in [false, true] {
             let more: &[&str] = if end_to_end { &["--end-to-end"] } else { &[] };
@@ -116,7 +124,7 @@ fn a_named_route_that_fails_is_told_with_the_relay_and_what_helps() {
     let secure = home.tls_relay(&["--clients", "127.0.0.0/8"]);
     let plain = secure.named().replace("https://", "http://");
     let ran = home.run(["get", &from, "-o", "got", "--route", &plain]);
-    let hint = format!("  that relay is named by {}", secure.named());
+    let hint = format!("  the address of that relay is {}", secure.named());
     ran.code_is(7).says(&["this relay speaks HTTPS", &hint]).never_says(&["its address is"]);
     // What opens the source is not entrusted to the one next to it: nothing was even asked.
     home.write("token", "for-the-origin");

@@ -81,7 +81,7 @@ fn what_a_relay_is_known_by_is_trusted_of_nobody_else() {
 
 #[test]
 fn a_relay_that_does_not_trust_the_next_one_is_told_apart_from_us() {
-    // "--ca FILE trusts the authority in it" was said, and did nothing.
+    // "--ca FILE trusts an authority" was said, and did nothing.
     let home = Home::new();
     let content = Content::random(83, SIZE);
     let origin = honest(&content);

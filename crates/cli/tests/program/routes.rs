@@ -58,9 +58,9 @@ fn the_graph_is_shown_with_its_widest_route() {
         "  r1.example:443  answered just now",
     ] {
         // What was used just now may have been a few seconds ago.
-        let is_told = out.lines().any(|told| told == line)
+        let is_reported = out.lines().any(|told| told == line)
             || line.contains("just now") && out.contains(line.split("just now").next().unwrap());
-        assert!(is_told, "{line:?} is missing:\n{out}");
+        assert!(is_reported, "{line:?} is missing:\n{out}");
     }
     // The same without naming the only source.
     assert_eq!(routes(&home, &[]).code_is(0).out().lines().count(), out.lines().count());
@@ -73,9 +73,7 @@ fn the_graph_is_shown_with_its_widest_route() {
         routes(&home, &args).code_is(0).out()
     };
     assert!(over("r1,r2").contains("  20.0 Mbit/s  data.example:443 → r2.example:8471 → r1"));
-    assert!(
-        over("r2,r1").contains("  unknown: r1.example:443 → r2.example:8471")
-    );
+    assert!(over("r2,r1").contains("  unknown: r1.example:443 → r2.example:8471"));
     assert!(over("direct").contains("  26.3 Mbit/s  data.example:443 → here\n"));
     assert!(over("multi").contains("  86.2 Mbit/s  over 2 routes at once"));
     let out = routes(&home, &["r1.example", "data.example"]).code_is(0).out();
@@ -153,7 +151,12 @@ fn looking_makes_no_file_and_needs_no_home() {
     assert_eq!(routes(&home, &["forget"]).code_is(0).out(), "nothing is remembered\n");
     assert_eq!(fs::read_dir(home.home()).unwrap().count(), 0);
     let homeless = home.swath(["routes"]).env_remove("HOME").run();
-    assert!(homeless.code_is(0).out().contains("nothing is remembered: SWATH_STATE, XDG_STATE_HOME and HOME are unset"));
+    assert!(
+        homeless
+            .code_is(0)
+            .out()
+            .contains("nothing is remembered: SWATH_STATE, XDG_STATE_HOME and HOME are unset")
+    );
     let off = home.swath(["routes"]).env("SWATH_STATE", "off").run();
     assert!(off.code_is(0).out().contains("nothing is remembered: SWATH_STATE is off"));
 }

@@ -126,7 +126,6 @@ fn it_works_where_nothing_is_remembered() {
     let relay = home.relay(&[]);
     let named = relay.named();
     let swath = home.swath(["routes", "probe", "--relay", &named]).env("SWATH_STATE", "off").run();
-    let out =
-        swath.code_is(0).says(&["the results are not saved: SWATH_STATE is off"]).out();
+    let out = swath.code_is(0).says(&["the results are not saved: SWATH_STATE is off"]).out();
     assert!(out.contains(&format!("{}  here", site(&named))), "{out}");
 }

@@ -70,7 +70,7 @@ fn who_is_not_concerned_notices_nothing_and_bad_files_change_nothing() {
     ls("two").code_is(0);
     home.write("tokens", "one two three\n");
     server.signal(libc::SIGHUP);
-    server.says("warning: the tokens stay as they were: ");
+    server.says("warning: keeping the old tokens: ");
     std::fs::remove_file(home.path("tokens")).unwrap();
     server.signal(libc::SIGHUP);
     server.says("No such file");
@@ -124,7 +124,7 @@ fn a_sender_whose_token_ends_goes_on_with_a_new_one() {
     home.wait_for_bytes("store/copy.swath.part/wide.bin", 4 << 20);
     home.write("tokens", "two\n");
     server.signal(libc::SIGHUP);
-    server.says("warning: none of them opens writing");
+    server.says("warning: none of the tokens allows writing");
     // What has begun is brought to its end, and nothing new begins.
     send("one", &[]).wait().code_is(7).says(&["401", "this token is not known here"]);
     send("two", &[]).wait().code_is(5).says(&["403", "this token opens reading alone"]);
@@ -175,7 +175,7 @@ fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
     // One file was replaced and not yet the other: they do not belong together.
     put("new.pem", "old.key");
     server.signal(libc::SIGHUP);
-    server.says("warning: the certificate stays as it was: ");
+    server.says("warning: keeping the old certificate: ");
     ls(&old).code_is(0);
     put("new.pem", "new.key");
     server.signal(libc::SIGHUP);
@@ -213,7 +213,7 @@ fn a_log_that_was_renamed_is_begun_anew() {
     std::fs::rename(home.path("log"), home.path("log.2")).unwrap();
     std::fs::create_dir(home.path("log")).unwrap();
     server.signal(libc::SIGHUP);
-    server.says("warning: the log goes on where it was: cannot write to log: Is a directory");
+    server.says("warning: continuing with the old log: cannot write to log: Is a directory");
     ask("fourth");
     assert!(has("log.2").contains("/fourth"));
 }
@@ -259,7 +259,9 @@ fn a_service_with_nothing_to_read_again_stays() {
     let server = Served::of(swath, &args);
     for _ in 0..2 {
         server.signal(libc::SIGHUP);
-        server.says("SIGHUP: nothing to reload: neither --token-file nor --tls-cert nor --log is set");
+        server.says(
+            "SIGHUP: nothing to reload: neither --token-file nor --tls-cert nor --log is set",
+        );
     }
     home.run(["ls", &server.url]).code_is(0);
     server.signal(libc::SIGTERM);

@@ -142,7 +142,7 @@ fn a_server_that_stays_away_ends_it_after_the_time_that_was_given() {
     wait_for_some(&home);
     drop(server);
     let ran = sending.wait();
-    let goes_on = "what is there is kept: the same command goes on from there";
+    let goes_on = "the received data is kept: the same command resumes from there";
     ran.code_is(3).says(&["retrying for up to", "refused", goes_on]);
     assert_eq!(count(&ran, "warning: "), 1, "{ran}");
     let server = home.serve_at(&address, &PLAIN);

@@ -570,7 +570,9 @@ fn slips_are_told_before_anything_is_leased() {
     stage(&home, &url(&origin), &depots, &[]).code_is(6).says(&["the file is empty"]);
     let origin = honest(&Content::random(1, 1000));
     let stream = ["stage", &url(&origin), "--at", &at, "--for", "1h", "-o", "-"];
-    home.run(stream).code_is(2).says(&["-o needs a file name for the Metalink and its keys (use ./- for a file called -)"]);
+    home.run(stream).code_is(2).says(&[
+        "-o needs a file name for the Metalink and its keys (use ./- for a file called -)",
+    ]);
     let long = ["stage", &url(&origin), "--at", &at, "--for", "400d"];
     home.run(long).code_is(7).says(&["it answered 400: a lease of more than 7 d is not given\n"]);
     assert_eq!(taken_bytes(&depots[0]), 0);

@@ -97,8 +97,12 @@ fn what_cannot_be_given_up_at_the_end_can_be_later() {
     drop(far);
     running.signal(libc::SIGINT);
     let ran = running.wait();
-    let named = format!("http://{address}/ has not given it up: ");
-    ran.code_is(130).says(&[&named, "it expires in", "run 'swath stage release staged.meta4.left2"]);
+    let named = format!("http://{address}/ did not release its lease: ");
+    ran.code_is(130).says(&[
+        &named,
+        "it expires in",
+        "run 'swath stage release staged.meta4.left2",
+    ]);
     assert_eq!(room(&near, "allocations"), 0);
     assert_eq!(home.read("staged.meta4.left.keys"), b"of an earlier time");
     let names = home.names();
@@ -162,7 +166,7 @@ fn what_is_staged_again_gives_up_what_was_there_before() {
     drop(far);
     let near = [near];
     let ran = staging(&home, &url(&origin), &near, &["--overwrite", "--quiet"]).run();
-    let named = format!("warning: http://{address}/ has not given up what was staged before: ");
+    let named = format!("warning: http://{address}/ did not release the earlier lease: ");
     ran.code_is(0).says(&[&named, "run 'swath stage release staged.meta4.left' later"]);
     assert_eq!(room(&near[0], "allocations"), 1);
     let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);

@@ -8,15 +8,15 @@ use swath_source::LaneError;
 use swath_transfer::sending::Failed;
 use swath_transfer::{FilterError, GetError, PutError, Why};
 
-use super::names::Names;
+use super::names::DisplayNames;
 use crate::address::AddressError;
-use crate::kept::Leftover;
+use crate::kept::KeptData;
 use crate::ssh::SshError;
 
 /// Why a source or a destination cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlaceError {
+pub enum LocationError {
     /// Fewer than two places.
     #[error("a source and a destination are needed")]
     NoPlaces,
@@ -34,17 +34,11 @@ pub enum PlaceError {
     )]
     ReplicasAndOthers,
     /// A replica that is not on a server.
-    #[error("{place}: only URLs can be replicas; to copy several folders, omit the final '/'")]
-    NoReplica {
-        /// The place.
-        place: String,
-    },
+    #[error("{0}: only URLs can be replicas; to copy several folders, omit the final '/'")]
+    NoReplica(String),
     /// Two URLs with the same name.
-    #[error("two sources are called '{name}': if they are replicas of one tree, end each with '/'")]
-    AddressesAlike {
-        /// Their name.
-        name: String,
-    },
+    #[error("two sources are called '{0}': if they are replicas of one tree, end each with '/'")]
+    AddressesAlike(String),
     /// Two sources with the same name.
     #[error("{place}: an earlier source is also called '{name}'")]
     NameTwice {
@@ -62,44 +56,26 @@ pub enum PlaceError {
         error: io::Error,
     },
     /// It has no name.
-    #[error("{place} has no name: end it with '/' to copy its contents")]
-    NoName {
-        /// The place.
-        place: String,
-    },
+    #[error("{0} has no name: end it with '/' to copy its contents")]
+    NoName(String),
     /// Its name is not UTF-8.
-    #[error("{place}: the name is not valid UTF-8: copy its folder (with '/' at the end)")]
-    NoText {
-        /// The place.
-        place: String,
-    },
+    #[error("{0}: the name is not valid UTF-8: copy its folder (with '/' at the end)")]
+    NoText(String),
     /// Its name is invalid.
-    #[error("{place}: invalid file name")]
-    BadName {
-        /// The place.
-        place: String,
-    },
+    #[error("{0}: invalid file name")]
+    BadName(String),
     /// Neither a file nor a folder.
-    #[error("{} is a pipe, a socket or a device, which cannot be copied", path.display())]
-    Special {
-        /// The place.
-        path: PathBuf,
-    },
+    #[error("{} is a pipe, a socket or a device, which cannot be copied", .0.display())]
+    Special(PathBuf),
     /// On a file system without file sizes.
     #[error(
         "{}: this file system does not report file sizes: use 'cat' to read its files",
-        path.display()
+        .0.display()
     )]
-    NoSizes {
-        /// The place.
-        path: PathBuf,
-    },
+    NoSizes(PathBuf),
     /// Source and destination are the same file.
-    #[error("{} is both source and destination", path.display())]
-    OntoItself {
-        /// The place.
-        path: PathBuf,
-    },
+    #[error("{} is both source and destination", .0.display())]
+    OntoItself(PathBuf),
     /// The destination is below the source.
     #[error("the destination {} is inside the source {}", to.display(), from.display())]
     IntoItself {
@@ -120,9 +96,9 @@ pub enum PlaceError {
 
 /// One of several sources that cannot be copied.
 #[derive(Debug)]
-pub struct Missing {
+pub struct MissingSource {
     /// The error.
-    pub why: PlaceError,
+    pub why: LocationError,
     /// The destination without secrets.
     pub to: String,
 }
@@ -167,7 +143,7 @@ pub enum Unfit {
 pub enum CopyError {
     /// Invalid source or destination.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Location(#[from] LocationError),
     /// Invalid pattern.
     #[error(transparent)]
     Filter(#[from] FilterError),
@@ -199,9 +175,9 @@ pub enum CopyError {
         #[source]
         error: Box<GetError>,
         /// The kept data.
-        kept: Leftover,
+        kept: KeptData,
         /// The names that the user knows.
-        names: Names,
+        names: DisplayNames,
     },
     /// The source of a single file does not answer.
     #[error("{destination}: no source could be used: {address}: {error}")]
@@ -234,7 +210,7 @@ pub enum CopyError {
         /// The progress before.
         progress: SendProgress,
         /// The names that the user knows.
-        names: Names,
+        names: DisplayNames,
     },
     /// Sending was cancelled.
     #[error("stopped")]

@@ -9,7 +9,7 @@ use swath_source::display_name;
 use swath_store::tells_no_sizes;
 use url::Url;
 
-use super::error::{Missing, PlaceError};
+use super::error::{LocationError, MissingSource};
 use crate::address::{Address, AddressError, parse_url, shown_text};
 use crate::ssh::Remote;
 
@@ -54,7 +54,7 @@ pub enum CopyKind {
         /// The destination folder for its contents.
         to: PathBuf,
         /// The destination if it turns out to be a file.
-        file: Option<Landing>,
+        file: Option<FileDestination>,
     },
     /// A local folder or file to a host reached by ssh.
     SendBySsh {
@@ -63,7 +63,7 @@ pub enum CopyKind {
         /// The destination folder.
         to: Remote,
         /// The name of the file, if it is one.
-        file: Option<OwnFile>,
+        file: Option<LocalFile>,
     },
     /// A local copy.
     Local {
@@ -79,7 +79,7 @@ pub enum CopyKind {
 /// The destination of a single file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Landing {
+pub struct FileDestination {
     /// Its folder.
     pub folder: PathBuf,
     /// Its name.
@@ -91,7 +91,7 @@ pub struct Landing {
 /// A local file that is sent by ssh; only the remote side knows its destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OwnFile {
+pub struct LocalFile {
     /// Its own name.
     pub name: String,
     /// Whether it is the only source, and may get the name of the destination.
@@ -139,8 +139,8 @@ impl CopyKind {
     /// Checks that a local source can be copied.
     ///
     /// # Errors
-    /// [`PlaceError::Special`] or [`PlaceError::NoSizes`].
-    pub fn check_source(&self) -> Result<(), PlaceError> {
+    /// [`LocationError::Special`] or [`LocationError::NoSizes`].
+    pub fn check_source(&self) -> Result<(), LocationError> {
         let (CopyKind::Local { from, .. }
         | CopyKind::Send { from, .. }
         | CopyKind::SendFile { from, .. }
@@ -150,10 +150,10 @@ impl CopyKind {
         };
         let Ok(found) = from.metadata() else { return Ok(()) };
         if !found.is_file() && !found.is_dir() {
-            return Err(PlaceError::Special { path: from.clone() });
+            return Err(LocationError::Special(from.clone()));
         }
         match tells_no_sizes(from) {
-            true => Err(PlaceError::NoSizes { path: from.clone() }),
+            true => Err(LocationError::NoSizes(from.clone())),
             false => Ok(()),
         }
     }
@@ -161,25 +161,25 @@ impl CopyKind {
     /// Checks a local copy.
     ///
     /// # Errors
-    /// [`PlaceError`].
-    pub fn check(&self, deletes: bool) -> Result<(), PlaceError> {
+    /// [`LocationError`].
+    pub fn check(&self, deletes: bool) -> Result<(), LocationError> {
         let CopyKind::Local { from, to, single } = self else { return Ok(()) };
         if let Some(name) = single {
             let same = (from.canonicalize().ok()).zip(to.join(name).canonicalize().ok());
             return match same {
-                Some((own, to)) if own == to => Err(PlaceError::OntoItself { path: from.clone() }),
+                Some((own, to)) if own == to => Err(LocationError::OntoItself(from.clone())),
                 _ => Ok(()),
             };
         }
         let whole = from.canonicalize();
-        let missing = |error| PlaceError::Missing { place: from.display().to_string(), error };
+        let missing = |error| LocationError::Missing { place: from.display().to_string(), error };
         let whole = whole.map_err(missing)?;
         let to_whole = settled(to);
         if to_whole.starts_with(&whole) {
-            return Err(PlaceError::IntoItself { from: from.clone(), to: to.clone() });
+            return Err(LocationError::IntoItself { from: from.clone(), to: to.clone() });
         }
         match deletes && whole.starts_with(&to_whole) {
-            true => Err(PlaceError::WouldRemoveSource { from: from.clone(), to: to.clone() }),
+            true => Err(LocationError::WouldRemoveSource { from: from.clone(), to: to.clone() }),
             false => Ok(()),
         }
     }
@@ -189,29 +189,29 @@ impl CopyKind {
 /// of one folder, else one copy each; one of several that is missing is a separate error.
 ///
 /// # Errors
-/// [`PlaceError`].
-pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, Missing>>, PlaceError> {
+/// [`LocationError`].
+pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, MissingSource>>, LocationError> {
     let Some((destination, sources)) = places.split_last() else {
-        return Err(PlaceError::NoPlaces);
+        return Err(LocationError::NoPlaces);
     };
     if let [source] = sources {
         return Ok(vec![Ok(one(source, destination, true)?)]);
     }
     if sources.is_empty() {
-        return Err(PlaceError::NoPlaces);
+        return Err(LocationError::NoPlaces);
     }
     let contents = sources.iter().filter(|source| means_content(source)).count();
     if contents == 0 {
         return several(sources, destination);
     }
     if contents < sources.len() {
-        return Err(PlaceError::ReplicasAndOthers);
+        return Err(LocationError::ReplicasAndOthers);
     }
     if let Some(place) = sources.iter().find(|source| !source.contains("://")) {
-        return Err(PlaceError::NoReplica { place: place.clone() });
+        return Err(LocationError::NoReplica(place.clone()));
     }
     if !is_here(destination) {
-        return Err(PlaceError::BothElsewhere);
+        return Err(LocationError::BothElsewhere);
     }
     let from = sources.iter().map(|text| address(text)).collect::<Result<_, _>>()?;
     Ok(vec![Ok(CopyKind::Fetch { from, to: PathBuf::from(destination) })])
@@ -221,24 +221,24 @@ pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, Missing>>, Place
 fn several(
     sources: &[String],
     destination: &str,
-) -> Result<Vec<Result<CopyKind, Missing>>, PlaceError> {
+) -> Result<Vec<Result<CopyKind, MissingSource>>, LocationError> {
     let are_addresses = sources.iter().all(|source| source.contains("://"));
     let mut names: Vec<String> = Vec::new();
     let mut copies = Vec::new();
     for source in sources {
         let to = shown(destination);
         if let Some(error) = missing(source) {
-            let why = PlaceError::Missing { place: source.clone(), error };
-            copies.push(Err(Missing { why, to }));
+            let why = LocationError::Missing { place: source.clone(), error };
+            copies.push(Err(MissingSource { why, to }));
             continue;
         }
         let name = own_name(source)?;
         if names.contains(&name) {
             if are_addresses {
-                return Err(PlaceError::AddressesAlike { name });
+                return Err(LocationError::AddressesAlike(name));
             }
-            let why = PlaceError::NameTwice { place: source.clone(), name };
-            copies.push(Err(Missing { why, to }));
+            let why = LocationError::NameTwice { place: source.clone(), name };
+            copies.push(Err(MissingSource { why, to }));
             continue;
         }
         names.push(name);
@@ -247,10 +247,10 @@ fn several(
     Ok(copies)
 }
 
-fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, PlaceError> {
+fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, LocationError> {
     if source.contains("://") {
         if !is_here(destination) {
-            return Err(PlaceError::BothElsewhere);
+            return Err(LocationError::BothElsewhere);
         }
         let from = address(source)?;
         let to = PathBuf::from(destination);
@@ -261,7 +261,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Plac
     }
     if let Some(from) = Remote::parse(source) {
         if !is_here(destination) {
-            return Err(PlaceError::BothElsewhere);
+            return Err(LocationError::BothElsewhere);
         }
         let to = PathBuf::from(destination);
         if means_content(source) {
@@ -276,7 +276,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Plac
         return file(source, destination, is_alone);
     }
     if let Some(error) = missing(source) {
-        return Err(PlaceError::Missing { place: source.to_owned(), error });
+        return Err(LocationError::Missing { place: source.to_owned(), error });
     }
     let name = if means_content(source) { None } else { Some(own_name(source)?) };
     if destination.contains("://") {
@@ -302,14 +302,15 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Plac
 }
 
 /// Returns the copy of a local file: into a folder, or to a file name.
-fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, PlaceError> {
+fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, LocationError> {
     let from = PathBuf::from(source);
     if let Some(to) = Remote::parse(destination) {
-        let file = OwnFile { name: own_name(source)?, is_alone };
+        let file = LocalFile { name: own_name(source)?, is_alone };
         return Ok(CopyKind::SendBySsh { from, to, file: Some(file) });
     }
     if is_here(destination) {
-        let Landing { folder, name, .. } = landing(destination, &own_name(source)?, is_alone)?;
+        let FileDestination { folder, name, .. } =
+            landing(destination, &own_name(source)?, is_alone)?;
         return Ok(CopyKind::Local { from, to: folder, single: Some(name) });
     }
     let mut to = parse_url(destination)?;
@@ -337,17 +338,21 @@ pub fn in_folder(to: &Url) -> Option<(Url, String)> {
 }
 
 /// Returns the local destination of a single file: in a folder, or a file name.
-fn landing(destination: &str, own: &str, is_alone: bool) -> Result<Landing, PlaceError> {
+fn landing(destination: &str, own: &str, is_alone: bool) -> Result<FileDestination, LocationError> {
     let to = Path::new(destination);
     if !is_alone || destination.ends_with('/') || to.is_dir() {
-        return Ok(Landing { folder: to.to_owned(), name: own.to_owned(), is_new_name: false });
+        return Ok(FileDestination {
+            folder: to.to_owned(),
+            name: own.to_owned(),
+            is_new_name: false,
+        });
     }
     let name = last_name(destination)?;
     let folder = match to.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
     };
-    Ok(Landing { folder, is_new_name: name != own, name })
+    Ok(FileDestination { folder, is_new_name: name != own, name })
 }
 
 /// Whether a source means the contents of a folder.
@@ -378,7 +383,7 @@ pub fn is_here(place: &str) -> bool {
 }
 
 /// Returns the name under which a source is copied.
-fn own_name(source: &str) -> Result<String, PlaceError> {
+fn own_name(source: &str) -> Result<String, LocationError> {
     if source.contains("://") {
         return name_there(&parse_url(source)?);
     }
@@ -387,28 +392,29 @@ fn own_name(source: &str) -> Result<String, PlaceError> {
     }
     // A link keeps its own name; the names of "." and ".." come from the system.
     let whole = Path::new(source).canonicalize();
-    let whole = whole.map_err(|error| PlaceError::Missing { place: source.to_owned(), error })?;
+    let whole =
+        whole.map_err(|error| LocationError::Missing { place: source.to_owned(), error })?;
     last_name(source).or_else(|_| last_name(&whole.to_string_lossy()))
 }
 
 /// Returns the decoded last part of an address.
-pub fn name_there(url: &Url) -> Result<String, PlaceError> {
+pub fn name_there(url: &Url) -> Result<String, LocationError> {
     let place = || display_name(url);
     let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     let Ok(name) = String::from_utf8(percent::decode(last)) else {
-        return Err(PlaceError::NoText { place: place() });
+        return Err(LocationError::NoText(place()));
     };
     match &*name {
-        "" | "." | ".." => Err(PlaceError::NoName { place: place() }),
-        name if name.contains(['/', '\0']) => Err(PlaceError::BadName { place: place() }),
+        "" | "." | ".." => Err(LocationError::NoName(place())),
+        name if name.contains(['/', '\0']) => Err(LocationError::BadName(place())),
         _ => Ok(name),
     }
 }
 
-fn last_name(path: &str) -> Result<String, PlaceError> {
+fn last_name(path: &str) -> Result<String, LocationError> {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     match name {
-        "" | "." | ".." | "~" => Err(PlaceError::NoName { place: format!("'{path}'") }),
+        "" | "." | ".." | "~" => Err(LocationError::NoName(format!("'{path}'"))),
         name => Ok(name.to_owned()),
     }
 }
@@ -432,7 +438,7 @@ fn settled(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn of(places: &[&str]) -> Result<Vec<CopyKind>, PlaceError> {
+    fn of(places: &[&str]) -> Result<Vec<CopyKind>, LocationError> {
         let places: Vec<String> = places.iter().map(|&place| place.to_owned()).collect();
         Ok(copies(&places)?.into_iter().map(|copy| copy.unwrap()).collect())
     }
@@ -459,7 +465,7 @@ mod tests {
         let remote = |path: &str| Remote { host: "h".to_owned(), path: path.to_owned() };
         let landing = |folder: &str, name: &str| {
             let (folder, name) = (folder.into(), name.to_owned());
-            Some(Landing { folder, name, is_new_name: false })
+            Some(FileDestination { folder, name, is_new_name: false })
         };
         assert_eq!(
             of(&["h:/x", "h:y", "to"]).unwrap(),
@@ -523,7 +529,7 @@ mod tests {
         assert_eq!(of(&["Cargo.toml", "other"]).unwrap(), here(".", "other"));
         assert_eq!(of(&["Cargo.toml", ".."]).unwrap(), here("..", "Cargo.toml"));
         let remote = |path: &str| Remote { host: "h".to_owned(), path: path.to_owned() };
-        let own = |is_alone| Some(OwnFile { name: "Cargo.toml".to_owned(), is_alone });
+        let own = |is_alone| Some(LocalFile { name: "Cargo.toml".to_owned(), is_alone });
         assert_eq!(
             of(&["Cargo.toml", "h:to"]).unwrap(),
             [CopyKind::SendBySsh { from: "Cargo.toml".into(), to: remote("to"), file: own(true) }]
@@ -543,8 +549,11 @@ mod tests {
         for (to, folder, name) in
             [("src", "src", "b"), ("d/", "d/", "b"), ("d/c", "d", "c"), ("c", ".", "c")]
         {
-            let landing =
-                Landing { folder: folder.into(), name: name.to_owned(), is_new_name: name != "b" };
+            let landing = FileDestination {
+                folder: folder.into(),
+                name: name.to_owned(),
+                is_new_name: name != "b",
+            };
             let to_folder = PathBuf::from(to).join("b");
             assert_eq!(
                 of(&["h:a/b", to]).unwrap(),
@@ -557,12 +566,15 @@ mod tests {
     fn of_two_that_are_called_the_same_the_second_is_left_and_named() {
         let places = ["Cargo.toml", "./Cargo.toml", "src/lib.rs", "to"].map(str::to_owned);
         let all = copies(&places).unwrap();
-        let [Ok(CopyKind::Local { .. }), Err(Missing { why, .. }), Ok(CopyKind::Local { .. })] =
-            &all[..]
+        let [
+            Ok(CopyKind::Local { .. }),
+            Err(MissingSource { why, .. }),
+            Ok(CopyKind::Local { .. }),
+        ] = &all[..]
         else {
             panic!("{all:?}");
         };
-        let is_twice = |why: &PlaceError| matches!(why, PlaceError::NameTwice { place, .. } if place == "./Cargo.toml");
+        let is_twice = |why: &LocationError| matches!(why, LocationError::NameTwice { place, .. } if place == "./Cargo.toml");
         assert!(is_twice(why), "{why}");
     }
 

@@ -5,8 +5,10 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::Limiter;
 use swath_serve::{Access, Filter, Offer, Only, Reads, Single, SiteOptions};
 use swath_source::Dialled;
 use swath_transfer::Engine;
@@ -29,6 +31,31 @@ pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<
     Ok((folder.to_owned(), Only::File(Single { path, name })))
 }
 
+/// Serves `from` to other processes or to this one, as [`offered`] restricts it.
+pub fn offer(
+    from: &Path,
+    single: Option<&str>,
+    filter: Filter,
+    reads: Reads,
+    limit_bytes_per_s: Option<u64>,
+) -> Result<Offer, OfferError> {
+    let (folder, only) = offered(from, single, filter)
+        .map_err(|error| OfferError::Read { path: from.to_owned(), error })?;
+    Ok(Offer::open(SiteOptions {
+        folders: vec![folder.into()],
+        access: Access::default(),
+        follow_links: false,
+        only: Some(only),
+        name: String::new(),
+        reads,
+        hosts: None,
+        idle_index_bytes: 0,
+        receive: None,
+        send_limit: limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
+        receive_limit: None,
+    })?)
+}
+
 /// A folder served to this process.
 pub struct LocalOffer {
     offer: Offer,
@@ -45,22 +72,7 @@ impl LocalOffer {
         filter: Filter,
         reads: Reads,
     ) -> Result<LocalOffer, OfferError> {
-        let (folder, only) = offered(from, single, filter)
-            .map_err(|error| OfferError::Read { path: from.to_owned(), error })?;
-        let options = SiteOptions {
-            folders: vec![folder.into()],
-            access: Access::default(),
-            follow_links: false,
-            only: Some(only),
-            name: String::new(),
-            reads,
-            hosts: None,
-            idle_index_bytes: 0,
-            receive: None,
-            send_limit: None,
-            receive_limit: None,
-        };
-        let offer = Offer::open(options)?;
+        let offer = offer(from, single, filter, reads, None)?;
         let (url, dialled) = engine.net().dialled(NAME)?;
         Ok(LocalOffer { offer, dialled, url })
     }

@@ -4,12 +4,12 @@ use swath_transfer::observe::{Event, LimitedBy, Observer};
 
 /// Internal names and their replacements.
 #[derive(Clone, Debug, Default)]
-pub struct Names(Vec<(String, String)>);
+pub struct DisplayNames(Vec<(String, String)>);
 
-impl Names {
+impl DisplayNames {
     /// Returns these replacements; longer names come first.
-    pub fn new(names: Vec<(String, String)>) -> Names {
-        Names(names)
+    pub fn new(names: Vec<(String, String)>) -> DisplayNames {
+        DisplayNames(names)
     }
 
     /// Replaces the names in a text.
@@ -35,16 +35,16 @@ impl Names {
 }
 
 /// An observer that replaces names in events.
-pub struct Renamed<'a> {
+pub struct NameReplacer<'a> {
     /// The observer.
     pub observer: &'a mut dyn Observer,
     /// The replacements.
-    pub names: &'a Names,
+    pub names: &'a DisplayNames,
     /// Replaces the limit "one source".
     pub limit: Option<LimitedBy>,
 }
 
-impl Observer for Renamed<'_> {
+impl Observer for NameReplacer<'_> {
     fn observe(&mut self, event: &Event) {
         let mut event = self.names.of_event(event).unwrap_or_else(|| event.clone());
         if let (Event::Finished(summary) | Event::Failed { summary, .. }, Some(limit)) =

@@ -164,7 +164,7 @@ impl<'a> Retries<'a> {
     }
 
     /// Waits for the next attempt after a break; `false` if retrying is useless or took too long.
-    pub async fn waits(&mut self, why: &Break, stop: &Stop) -> bool {
+    pub async fn waits(&mut self, why: &Interruption, stop: &Stop) -> bool {
         let Some(patience) = self.patience.filter(|_| self.has_begun()) else { return false };
         let mut left = patience.saturating_sub(self.alive_at.elapsed());
         // After a suspend the time may be over when the break is noticed: allow one attempt.
@@ -207,28 +207,28 @@ impl<'a> Retries<'a> {
 }
 
 /// A broken connection to a receiver.
-pub struct Break {
+pub struct Interruption {
     /// The error.
     pub why: Why,
     /// The pause that the server asks for.
     pause: Duration,
 }
 
-impl Break {
+impl Interruption {
     /// Returns a break without a pause.
-    pub fn new(why: impl Into<Why>) -> Break {
-        Break { why: why.into(), pause: Duration::ZERO }
+    pub fn new(why: impl Into<Why>) -> Interruption {
+        Interruption { why: why.into(), pause: Duration::ZERO }
     }
 
     /// Returns the break that an error means, if it comes from a restarted receiver or a broken
     /// connection.
-    pub fn of(error: &LaneError) -> Option<Break> {
+    pub fn of(error: &LaneError) -> Option<Interruption> {
         let pause = match (error.code(), error.class()) {
             (Some(429 | 503), Class::Busy(wait)) => wait,
             (Some(408 | 425 | 502 | 504) | None, Class::Transient) => Duration::ZERO,
             _ => return None,
         };
-        Some(Break { why: error.clone().into(), pause })
+        Some(Interruption { why: error.clone().into(), pause })
     }
 }
 

@@ -1,11 +1,9 @@
 //! Sends a local folder to a swath server, which fetches from this process.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use swath_model::Limiter;
-use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
+use swath_serve::{Filter, Offer};
 use swath_source::{Class, Download, LaneError, Net, Trust, Tunnel};
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
@@ -14,13 +12,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use super::CopyJob;
 use super::error::{OfferError, SendProgress};
-use super::local::offered;
-use super::retry::{Break, Retries};
+use super::local::offer;
+use super::retry::{Interruption, Retries};
+use super::upload::Upload;
 use crate::event::{JobEvent, JobObserver};
 
 /// Results of sending.
-pub enum Sent {
+pub enum SendResult {
     /// Complete.
     All(Box<Received>),
     /// The receiver failed.
@@ -31,7 +31,7 @@ pub enum Sent {
     Unreadable(OfferError),
     /// The source is a single file, and the server is not a swath server or refuses uploads of trees; with
     /// its refusal.
-    Foreign(Option<LaneError>),
+    NotTreeServer(Option<LaneError>),
     /// Stopped by the user.
     Stopped {
         /// Whether the receiver had received something.
@@ -39,64 +39,29 @@ pub enum Sent {
     },
 }
 
-/// What is sent, and how.
-pub struct Load<'a> {
-    /// The local folder or file.
-    pub from: &'a Path,
-    /// The destination for the user.
-    pub shown_to: &'a str,
-    /// The filter.
-    pub filter: Filter,
-    /// How files are read.
-    pub reads: Reads,
-    /// The rate limit.
-    pub limit_bytes_per_s: Option<u64>,
-    /// Receives the planned changes of a dry run.
-    pub observer: &'a dyn JobObserver,
-    /// Whether to reconnect to a receiver that went away.
-    pub asks_again: bool,
-}
-
-/// Sends `load` into the folder at `to`.
+/// Sends an upload until its receiver has all of it, or gives up.
 pub async fn send(
-    net: &Net,
-    load: Load<'_>,
-    to: &Url,
+    copy_job: &CopyJob<'_>,
+    upload: &Upload,
+    filter: Filter,
     wishes: &Wishes,
     observer: &mut dyn Observer,
     stop: &Stop,
-) -> Sent {
-    let offered = offered(load.from, wishes.single.as_deref(), load.filter.clone());
-    let (folder, only) = match offered {
-        Ok(offered) => offered,
-        Err(error) => {
-            let path = load.from.to_owned();
-            return Sent::Unreadable(OfferError::Read { path, error });
-        }
-    };
-    let options = SiteOptions {
-        folders: vec![folder.into()],
-        access: Access::default(),
-        hosts: None,
-        follow_links: false,
-        only: Some(only),
-        name: String::new(),
-        reads: load.reads,
-        idle_index_bytes: 0,
-        receive: None,
-        receive_limit: None,
-        send_limit: load.limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
-    };
-    let offer = match Offer::open(options) {
+) -> SendResult {
+    let (job, net) = (copy_job.job, copy_job.job.engine.net());
+    let (reads, limit) = (job.spec.disk.io.into(), job.spec.network.limit_bytes_per_s);
+    let offer = match offer(&upload.from, upload.single.as_deref(), filter, reads, limit) {
         Ok(offer) => offer,
-        Err(error) => return Sent::Unreadable(error.into()),
+        Err(error) => return SendResult::Unreadable(error),
     };
     if wishes.delete {
         offer.keep_first();
     }
-    let patience = load.asks_again.then(|| net.timeout());
-    let mut again = Retries::new(observer, load.shown_to, patience);
-    let sending = Sending { net, load: &load, to, offer, was_asked: Arc::default() };
+    // A server started by ssh ends with its connection; a plan is reported once.
+    let retries = copy_job.session.is_none() && !copy_job.copy.dry_run;
+    let mut again = Retries::new(observer, &upload.shown, retries.then(|| net.timeout()));
+    let events = &**job.observer;
+    let sending = Sending { net, upload, events, offer, was_asked: Arc::default() };
     let mut wishes = wishes.clone();
     loop {
         let broken = match sending.once(&wishes, &mut again, stop).await {
@@ -115,8 +80,8 @@ pub async fn send(
 /// Sends to one receiver after another.
 struct Sending<'a> {
     net: &'a Net,
-    load: &'a Load<'a>,
-    to: &'a Url,
+    upload: &'a Upload,
+    events: &'a dyn JobObserver,
     offer: Offer,
     /// Whether the receiver has connected.
     was_asked: Arc<AtomicBool>,
@@ -129,11 +94,11 @@ impl Sending<'_> {
         wishes: &Wishes,
         again: &mut Retries<'_>,
         stop: &Stop,
-    ) -> Result<Sent, Break> {
-        let Sending { net, load, to, .. } = self;
-        let shown = load.shown_to;
-        let stopped = |again: &Retries<'_>| Sent::Stopped { has_something: again.has_something() };
-        let asked = query_of(to, &format!("swath=receive&{}", wishes.query()));
+    ) -> Result<SendResult, Interruption> {
+        let Sending { net, upload, .. } = self;
+        let stopped =
+            |again: &Retries<'_>| SendResult::Stopped { has_something: again.has_something() };
+        let asked = query_of(&upload.to, &format!("swath=receive&{}", wishes.query()));
         let asking = Download::begin_by_post(net, &asked, Trust::Named, LINES);
         let begun = tokio::select! {
             biased;
@@ -143,16 +108,16 @@ impl Sending<'_> {
         let may_be_foreign = wishes.single.is_some() && !again.has_begun();
         let mut told = match begun {
             Ok(told) if may_be_foreign && told.field("content-type") != Some(LINES) => {
-                return Ok(Sent::Foreign(None));
+                return Ok(SendResult::NotTreeServer(None));
             }
             // After 401 `PUT` would fail too.
             Err(error) if may_be_foreign && error.code().is_some_and(|code| code != 401) => {
-                return Ok(Sent::Foreign(Some(error)));
+                return Ok(SendResult::NotTreeServer(Some(error)));
             }
             Ok(told) => told,
             Err(error) => {
                 if again.has_begun()
-                    && let Some(broken) = Break::of(&error)
+                    && let Some(broken) = Interruption::of(&error)
                 {
                     return Err(broken);
                 }
@@ -184,12 +149,12 @@ impl Sending<'_> {
             };
             match part {
                 Ok(part) if part.is_empty() => {
-                    return Err(Break::new("the receiver ended without a message"));
+                    return Err(Interruption::new("the receiver ended without a message"));
                 }
                 Ok(part) => lines.take_in(&part),
                 Err(error) => {
-                    let broken = Break::of(&error);
-                    return Err(broken.unwrap_or_else(|| Break::new(error)));
+                    let broken = Interruption::of(&error);
+                    return Err(broken.unwrap_or_else(|| Interruption::new(error)));
                 }
             }
             again.hears();
@@ -209,24 +174,24 @@ impl Sending<'_> {
                     Ok(Line::Event(mut event)) => {
                         // The receiver does not know the names that the user sees.
                         if let Event::Started { path, sources } = &mut *event {
-                            *path = super::upload::title(shown);
-                            *sources = vec![load.from.display().to_string()];
+                            *path = super::upload::title(&upload.shown);
+                            *sources = vec![upload.from.display().to_string()];
                         }
                         again.tell(*event);
                     }
                     Ok(Line::Change(bytes, path, further_of)) => {
                         let path = path.as_bytes().to_vec();
                         let further_of = further_of.map(|path| path.as_bytes().to_vec());
-                        load.observer.observe(JobEvent::Planned { bytes, path, further_of });
+                        self.events.observe(JobEvent::Planned { bytes, path, further_of });
                     }
                     Ok(Line::Received(mut received)) => {
                         again.sum(&mut received);
-                        return Ok(Sent::All(received));
+                        return Ok(SendResult::All(received));
                     }
                     Ok(Line::Failed(failed)) => {
                         return match again.is_break(&failed) {
-                            true => Err(Break::new(failed.error)),
-                            false => Ok(Sent::Failed(failed)),
+                            true => Err(Interruption::new(failed.error)),
+                            false => Ok(SendResult::Failed(failed)),
                         };
                     }
                     Err(error) => {
@@ -249,7 +214,7 @@ impl Sending<'_> {
     fn lane(&self, id: &str) -> impl Future<Output = Option<LaneError>> + Send + use<> {
         let (net, offer, was_asked) =
             (self.net.clone(), self.offer.clone(), Arc::clone(&self.was_asked));
-        let lane = query_of(self.to, &format!("swath=lane&of={id}"));
+        let lane = query_of(&self.upload.to, &format!("swath=lane&of={id}"));
         async move {
             match Tunnel::upgraded(&net, &lane, Trust::Named, PROTOCOL).await {
                 Ok(turned) => {
@@ -273,10 +238,15 @@ impl Sending<'_> {
     }
 
     /// Returns the broken result; `progress` applies if nothing was sent.
-    fn ended(&self, again: &Retries<'_>, progress: SendProgress, why: impl Into<Why>) -> Sent {
+    fn ended(
+        &self,
+        again: &Retries<'_>,
+        progress: SendProgress,
+        why: impl Into<Why>,
+    ) -> SendResult {
         let was_asked = self.was_asked.load(Ordering::Relaxed);
         let has_some = again.has_something() || was_asked;
-        Sent::Broken(if has_some { SendProgress::Some } else { progress }, why.into())
+        SendResult::Broken(if has_some { SendProgress::Some } else { progress }, why.into())
     }
 }
 

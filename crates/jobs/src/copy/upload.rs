@@ -9,15 +9,15 @@ use swath_transfer::sending::Wishes;
 use swath_transfer::{Filter, Stop};
 use url::Url;
 
-use super::Copying;
+use super::CopyJob;
 use super::error::CopyError;
-use super::names::Renamed;
-use super::send::{self, Sent};
+use super::names::NameReplacer;
+use super::send::{self, SendResult};
 use crate::error::JobError;
 use crate::run::Outcome;
 
 /// An upload.
-pub struct Outgoing {
+pub struct Upload {
     /// The local folder or file.
     pub from: PathBuf,
     /// The destination folder.
@@ -29,72 +29,65 @@ pub struct Outgoing {
 }
 
 /// The server is not a swath server, or refuses uploads of trees; with its refusal.
-pub struct Foreign(pub Option<LaneError>);
+pub struct NotTreeServer(pub Option<LaneError>);
 
 /// Sends an upload. The outer error is for a single file, which may be sent by `PUT` instead.
 pub async fn send(
-    copying: &Copying<'_>,
-    what: &Outgoing,
+    copy_job: &CopyJob<'_>,
+    upload: &Upload,
     filter: Filter,
     observer: &mut dyn Observer,
-) -> Result<Result<Outcome, JobError>, Foreign> {
-    let (job, copy) = (copying.job, copying.copy);
-    let mut wishes = wishes(copying, what.single.clone());
-    let names = copying.session.map(|session| session.names.clone()).unwrap_or_default();
+) -> Result<Result<Outcome, JobError>, NotTreeServer> {
+    let (job, copy) = (copy_job.job, copy_job.copy);
+    let mut wishes = wishes(copy_job, upload.single.clone());
+    let names = copy_job.session.map(|session| session.names.clone()).unwrap_or_default();
     let sent = loop {
-        let load = send::Load {
-            from: &what.from,
-            shown_to: &what.shown,
-            filter: filter.clone(),
-            reads: job.spec.disk.io.into(),
-            limit_bytes_per_s: job.spec.network.limit_bytes_per_s,
-            observer: &**job.observer,
-            // A server started by ssh ends with its connection; a plan is reported once.
-            asks_again: copying.session.is_none() && !copy.dry_run,
-        };
-        let limit = copying.session.and_then(|session| session.limit.clone());
-        let mut renamed = Renamed { observer: &mut *observer, names: &names, limit };
+        let limit = copy_job.session.and_then(|session| session.limit.clone());
+        let mut renamed = NameReplacer { observer: &mut *observer, names: &names, limit };
         let stop = Stop::default();
-        let sending = send::send(job.engine.net(), load, &what.to, &wishes, &mut renamed, &stop);
+        let filter = filter.clone();
+        let sending = send::send(copy_job, upload, filter, &wishes, &mut renamed, &stop);
         let sent = job.control.until_paused(&stop, sending).await;
-        if !matches!(sent, Sent::Stopped { .. }) || !job.control.goes_on().await {
+        if !matches!(sent, SendResult::Stopped { .. }) || !job.control.goes_on().await {
             break sent;
         }
         // The partial data belongs to this copy.
         wishes.resume = true;
     };
-    let destination = what.shown.clone();
+    let destination = upload.shown.clone();
     Ok(Err(JobError::from(match sent {
-        Sent::Foreign(error) => return Err(Foreign(error)),
-        Sent::All(received) => {
+        SendResult::NotTreeServer(error) => return Err(NotTreeServer(error)),
+        SendResult::All(received) => {
             if !copy.dry_run {
                 let mut summary = received.transfer.clone();
-                summary.path = title(&what.shown);
+                summary.path = title(&upload.shown);
                 summary.sent = true;
                 // The receiver judges by what arrived; the sender knows better.
                 if let LimitedBy::OneSource { .. } | LimitedBy::Sources = summary.limited_by {
                     summary.limited_by = LimitedBy::Receiver;
                 }
-                let limit = copying.session.and_then(|session| session.limit.clone());
-                Renamed { observer, names: &names, limit }.observe(&Event::Finished(summary));
+                let limit = copy_job.session.and_then(|session| session.limit.clone());
+                NameReplacer { observer, names: &names, limit }.observe(&Event::Finished(summary));
             }
-            return Ok(Ok(copying.copied(*received, destination)));
+            return Ok(Ok(copy_job.copied(*received, destination)));
         }
-        Sent::Failed(failed) => {
-            let is_single = what.single.is_some();
+        SendResult::Failed(failed) => {
+            let is_single = upload.single.is_some();
             CopyError::Receiver { destination, failed, is_single }
         }
-        Sent::Unreadable(error) => error.into(),
-        Sent::Broken(progress, why) => {
+        SendResult::Unreadable(error) => error.into(),
+        SendResult::Broken(progress, why) => {
             CopyError::Broken { destination, why: Box::new(why), progress, names }
         }
-        Sent::Stopped { has_something } => CopyError::SendStopped { destination, has_something },
+        SendResult::Stopped { has_something } => {
+            CopyError::SendStopped { destination, has_something }
+        }
     })))
 }
 
 /// Returns the options for the receiver.
-fn wishes(copying: &Copying<'_>, single: Option<String>) -> Wishes {
-    let copy = copying.copy;
+fn wishes(copy_job: &CopyJob<'_>, single: Option<String>) -> Wishes {
+    let copy = copy_job.copy;
     Wishes {
         preserve: copy.preserve.into(),
         compare: copy.compare.into(),
@@ -103,7 +96,7 @@ fn wishes(copying: &Copying<'_>, single: Option<String>) -> Wishes {
         allow_empty: copy.allow_empty,
         first_walk: None,
         dry: copy.dry_run,
-        patience_s: Some(copying.job.spec.network.stall_s()),
+        patience_s: Some(copy_job.job.spec.network.stall_s()),
         include: copy.include.clone(),
         exclude: copy.exclude.clone(),
         single,

@@ -10,7 +10,7 @@ use swath_source::{Net, Trust, display_name, fetch_small};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-use super::Fetching;
+use super::GetJob;
 use super::inputs::name_of;
 use crate::address::Address;
 use crate::error::{ChecksumsError, JobError, SpecError};
@@ -19,8 +19,8 @@ use crate::spec::{ChecksumsFrom, GetFrom};
 
 /// Returns the digests of the single file of the job. `Beside` may find none; a named checksum file
 /// without the file, and an unusable line, are errors.
-pub async fn find(fetching: &Fetching<'_>, from: &ChecksumsFrom) -> Result<Vec<Digest>, JobError> {
-    let addresses = match &fetching.get.from {
+pub async fn find(get_job: &GetJob<'_>, from: &ChecksumsFrom) -> Result<Vec<Digest>, JobError> {
+    let addresses = match &get_job.get.from {
         GetFrom::Replicas(addresses) => addresses.as_slice(),
         _ => &[],
     };
@@ -30,16 +30,16 @@ pub async fn find(fetching: &Fetching<'_>, from: &ChecksumsFrom) -> Result<Vec<D
         return Err(SpecError::ChecksumsOfMetalink.into());
     };
     let name = name.as_str().as_bytes();
-    let net = fetching.job.engine.net();
+    let net = get_job.job.engine.net();
     let (title, bytes) = match from {
         ChecksumsFrom::Beside => {
             for url in of_file.take(SERVERS_ASKED) {
                 if let Some((list, digests)) = beside(net, url, name).await? {
-                    note(fetching, display_name(&list), &digests);
+                    note(get_job, display_name(&list), &digests);
                     return Ok(digests);
                 }
             }
-            fetching.note(Note::NoChecksums { name: display_name(url) });
+            get_job.note(Note::NoChecksums(display_name(url)));
             return Ok(Vec::new());
         }
         ChecksumsFrom::Address(address) => {
@@ -60,7 +60,7 @@ pub async fn find(fetching: &Fetching<'_>, from: &ChecksumsFrom) -> Result<Vec<D
         let file = String::from_utf8_lossy(name).into_owned();
         return Err(ChecksumsError::Silent { name: title, file }.into());
     }
-    note(fetching, title, &digests);
+    note(get_job, title, &digests);
     Ok(digests)
 }
 
@@ -101,9 +101,9 @@ fn read(title: &str, bytes: &[u8], name: &[u8]) -> Result<Vec<Digest>, Checksums
     })
 }
 
-fn note(fetching: &Fetching<'_>, name: String, digests: &[Digest]) {
+fn note(get_job: &GetJob<'_>, name: String, digests: &[Digest]) {
     let algorithms = digests.iter().map(Digest::algorithm).collect();
-    fetching.note(Note::Checksums { name, algorithms });
+    get_job.note(Note::Checksums { name, algorithms });
 }
 
 /// Returns the name of the file that a checksum file such as `FILE.sha256` is for.

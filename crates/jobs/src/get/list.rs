@@ -7,16 +7,17 @@ use std::path::{Component, Path, PathBuf};
 
 use swath_formats::list::{Item, List};
 use swath_source::display_name;
-use swath_transfer::{Destination, Mirror, Overwrite, Request, Trust};
+use swath_transfer::{Destination, Overwrite, Request};
 
 use super::inputs::{name_of, read_ahead};
-use super::many::{Entry, Many, Refused};
+use super::many::{FileList, ListEntry, Refused};
 use super::template::Template;
+use crate::copy::mirror;
 use crate::error::{EntryError, JobError};
 use crate::event::ListWarning;
 
 /// Opens a local list. Its entries are read later, one by one.
-pub async fn open_file(template: Template, path: &Path) -> Result<Many, JobError> {
+pub async fn open_file(template: Template, path: &Path) -> Result<FileList, JobError> {
     let owned = path.to_owned();
     // Opening a named pipe waits for its writer.
     let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
@@ -32,17 +33,17 @@ pub fn read(
     title: String,
     count: Option<u64>,
     input: Box<dyn BufRead + Send>,
-) -> Many {
+) -> FileList {
     let mut said = HashSet::new();
     let entries = List::new(input).map(move |item| match item {
         Ok(item) => {
             let warnings = warnings(&item, &mut said);
             let headers = item.headers.clone();
-            Entry { request: request(&template, item), headers, warnings }
+            ListEntry { request: request(&template, item), headers, warnings }
         }
-        Err(error) => Entry::refused("the list", error),
+        Err(error) => ListEntry::refused("the list", error),
     });
-    Many { title, count, entries: read_ahead(entries) }
+    FileList { title, count, entries: read_ahead(entries) }
 }
 
 type Opened = (Box<dyn BufRead + Send>, Option<u64>);
@@ -95,11 +96,7 @@ fn request(template: &Template, item: Item) -> Result<Request, Refused> {
     let (dir, beneath) = folders(template, item.dir.as_deref());
     let mut request = template.request(Destination::File(dir.join(name.as_path())));
     request.beneath = Some(beneath);
-    request.mirrors = item
-        .mirrors
-        .into_iter()
-        .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
-        .collect();
+    request.mirrors = item.mirrors.into_iter().map(mirror).collect();
     request.digests = item.digests;
     if item.overwrite {
         request.overwrite = Overwrite::Always;

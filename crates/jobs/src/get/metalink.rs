@@ -9,9 +9,9 @@ use swath_transfer::{Request, Trust};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::Fetching;
+use super::GetJob;
 use super::inputs::{Inputs, destination, read_ahead};
-use super::many::{Entry, Many, Refused};
+use super::many::{FileList, ListEntry, Refused};
 use super::template::Template;
 use crate::error::{JobError, MetalinkError, SpecError};
 use crate::event::Note;
@@ -19,7 +19,7 @@ use crate::spec::GetTo;
 
 /// How a Metalink was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MetalinkOrigin {
     /// The user named it.
     Named,
     /// A server sent it instead of the file.
@@ -29,13 +29,13 @@ pub enum Place {
 }
 
 /// Fetches a Metalink from the first usable address.
-pub async fn any_metalink_of(fetching: &Fetching<'_>, urls: &[Url]) -> Result<Inputs, JobError> {
+pub async fn any_metalink_of(get_job: &GetJob<'_>, urls: &[Url]) -> Result<Inputs, JobError> {
     let mut last = None;
     for url in urls {
-        match metalink_of(fetching, url, Place::Named).await {
+        match metalink_of(get_job, url, MetalinkOrigin::Named).await {
             Err(JobError::Metalink(error @ MetalinkError::Fetch { .. })) => {
                 if let Some(error) = last.replace(error) {
-                    fetching.note(Note::MetalinkElsewhere { error });
+                    get_job.note(Note::MetalinkElsewhere(error));
                 }
             }
             other => return other,
@@ -46,38 +46,39 @@ pub async fn any_metalink_of(fetching: &Fetching<'_>, urls: &[Url]) -> Result<In
 
 /// Fetches and reads a Metalink.
 pub async fn metalink_of(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     url: &Url,
-    place: Place,
+    origin: MetalinkOrigin,
 ) -> Result<Inputs, JobError> {
     let name = display_name(url);
-    let document = match place {
+    let document = match origin {
         // The user did not ask for it, and the file waits.
-        Place::Beside => {
-            let asked = document_of(fetching, url, Trust::Discovered, 1);
+        MetalinkOrigin::Beside => {
+            let asked = document_of(get_job, url, Trust::Discovered, 1);
             let limit_s = BESIDE_WITHIN.as_secs();
             timeout(BESIDE_WITHIN, asked)
                 .await
                 .unwrap_or_else(|_| Err(MetalinkError::Late { name: name.clone(), limit_s }))?
         }
-        Place::Named | Place::Instead => {
-            let trust = if place == Place::Named { Trust::Named } else { Trust::Discovered };
-            let mut coming = std::pin::pin!(document_of(fetching, url, trust, METALINK_TRIES));
+        MetalinkOrigin::Named | MetalinkOrigin::Instead => {
+            let trust =
+                if origin == MetalinkOrigin::Named { Trust::Named } else { Trust::Discovered };
+            let mut coming = std::pin::pin!(document_of(get_job, url, trust, METALINK_TRIES));
             match timeout(SILENCE_MAX, &mut coming).await {
                 Ok(document) => document?,
                 Err(_) => {
-                    fetching.note(Note::WaitingForMetalink { name: name.clone() });
+                    get_job.note(Note::WaitingForMetalink(name.clone()));
                     coming.await?
                 }
             }
         }
     };
-    let found = Some((document.final_url, place));
-    from_metalink(fetching, &name, Cursor::new(document.bytes), found)
+    let found = Some((document.final_url, origin));
+    from_metalink(get_job, &name, Cursor::new(document.bytes), found)
 }
 
 async fn document_of(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     url: &Url,
     trust: Trust,
     tries_max: u32,
@@ -86,7 +87,7 @@ async fn document_of(
         Trust::Discovered => METALINK_FOUND_BYTES_MAX,
         _ => METALINK_BYTES_MAX,
     };
-    let net = fetching.job.engine.net();
+    let net = get_job.job.engine.net();
     let mut tries = 0;
     loop {
         tries += 1;
@@ -108,26 +109,26 @@ async fn document_of(
 
 /// Reads the files of a Metalink; `found` is its address and origin, unless it is local.
 pub fn from_metalink(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     name: &str,
     input: impl BufRead + Send + 'static,
-    found: Option<(Url, Place)>,
+    found: Option<(Url, MetalinkOrigin)>,
 ) -> Result<Inputs, JobError> {
     let named = || name.to_owned();
-    let (base, place) = found.unzip();
+    let (base, origin) = found.unzip();
     let options = metalink::Options { base: base.clone(), ..metalink::Options::default() };
     let trust = if base.is_some() { Trust::Discovered } else { Trust::Listed };
     let metalink = metalink::parse_with(input, options)
         .map_err(|error| MetalinkError::Parse { name: named(), error })?;
     for (reason, count) in metalink.skipped_summary() {
         let count = count as u64;
-        fetching.note(Note::MetalinkSkipped { name: named(), count, reason });
+        get_job.note(Note::MetalinkSkipped { name: named(), count, reason });
     }
     let mut files = metalink.files;
     let unusable: Vec<_> = files.iter().filter_map(metalink::File::unusable_pieces).collect();
     if let Some(&first) = unusable.first() {
         let (files, reason) = (unusable.len() as u64, first.clone());
-        fetching.note(Note::MetalinkPieces { name: named(), files, reason });
+        get_job.note(Note::MetalinkPieces { name: named(), files, reason });
     }
     let mut refused = metalink.refused.into_iter().map(|it| Refused {
         name: match it.name.as_str() {
@@ -141,25 +142,25 @@ pub fn from_metalink(
             Some(Refused { name: file, error }) => {
                 MetalinkError::AllRefused { name: named(), file, error: Box::new(error) }
             }
-            None => MetalinkError::Empty { name: named() },
+            None => MetalinkError::Empty(named()),
         }
         .into());
     }
     let count = (files.len() + refused.len()) as u64;
     let mirrors: usize = files.iter().map(|file| file.mirrors.len()).sum();
     let mirrors = mirrors as u64;
-    match place {
-        Some(Place::Named | Place::Instead) => {
-            fetching.note(Note::Metalink { name: named(), files: count, mirrors });
+    match origin {
+        Some(MetalinkOrigin::Named | MetalinkOrigin::Instead) => {
+            get_job.note(Note::Metalink { name: named(), files: count, mirrors });
         }
         // A Metalink of one file with one mirror only adds a digest.
-        Some(Place::Beside) if files.len() > 1 || mirrors > 1 => {
-            fetching.note(Note::MetalinkBeside { files: count, mirrors });
+        Some(MetalinkOrigin::Beside) if files.len() > 1 || mirrors > 1 => {
+            get_job.note(Note::MetalinkBeside { files: count, mirrors });
         }
-        Some(Place::Beside) | None => {}
+        Some(MetalinkOrigin::Beside) | None => {}
     }
     if count == 1 {
-        let request = of_only_file(fetching, files.remove(0), trust);
+        let request = of_only_file(get_job, files.remove(0), trust);
         return match request {
             Ok(request) => Ok(Inputs::One(Box::new(request?))),
             Err(Refused { name: file, error }) => {
@@ -169,33 +170,33 @@ pub fn from_metalink(
             }
         };
     }
-    if !matches!(fetching.get.to, GetTo::Folder(_)) {
+    if !matches!(get_job.get.to, GetTo::Folder(_)) {
         return Err(SpecError::SeveralToOne { name: named(), count }.into());
     }
-    if !fetching.digests.is_empty() {
+    if !get_job.digests.is_empty() {
         return Err(SpecError::DigestOfSeveral { name: named(), count }.into());
     }
-    let template = Template::of(fetching.job.spec, fetching.get);
+    let template = Template::of(get_job.job.spec, get_job.get);
     let refused: Vec<_> = refused.collect();
     let entries = files.into_iter().map(move |file| match template.metalink_file(file, trust) {
-        Ok(request) => Entry::of(request),
-        Err(Refused { name, error }) => Entry::refused(name, error),
+        Ok(request) => ListEntry::of(request),
+        Err(Refused { name, error }) => ListEntry::refused(name, error),
     });
-    let refused = refused.into_iter().map(|it| Entry::refused(it.name, it.error));
+    let refused = refused.into_iter().map(|it| ListEntry::refused(it.name, it.error));
     let entries = read_ahead(entries.chain(refused));
-    Ok(Inputs::Many(Many { title: named(), count: Some(count), entries }))
+    Ok(Inputs::List(FileList { title: named(), count: Some(count), entries }))
 }
 
 /// Returns the request for the only file of a Metalink, which may get another name.
 fn of_only_file(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     file: metalink::File,
     trust: Trust,
 ) -> Result<Result<Request, SpecError>, Refused> {
-    let template = Template::of(fetching.job.spec, fetching.get);
+    let template = Template::of(get_job.job.spec, get_job.get);
     let mut request = template.metalink_file(file, trust)?;
-    if !matches!(fetching.get.to, GetTo::Folder(_)) {
-        match destination(fetching, None) {
+    if !matches!(get_job.get.to, GetTo::Folder(_)) {
+        match destination(get_job, None) {
             Ok(destination) => request.destination = destination,
             Err(error) => return Ok(Err(error)),
         }
@@ -203,7 +204,7 @@ fn of_only_file(
     }
     request.plan.eager = true;
     request.ask_if_present = true;
-    request.digests.clone_from(&fetching.digests);
+    request.digests.clone_from(&get_job.digests);
     Ok(Ok(request))
 }
 

@@ -9,12 +9,12 @@ use crate::error::NameConflict;
 /// Names so far, as hashes, because a list may be long. Names beyond [`NAMES_MAX`] are not recorded; the
 /// second of two such files then finds the first on the disk.
 #[derive(Default)]
-pub struct Names {
+pub struct TakenNames {
     files: HashSet<u64>,
     folders: HashSet<u64>,
 }
 
-impl Names {
+impl TakenNames {
     /// Adds a name, or returns its conflict.
     pub fn take(&mut self, path: &Path) -> Result<(), NameConflict> {
         let file = hash(path);
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn names_in_each_others_way_are_refused() {
-        let mut names = Names::default();
+        let mut names = TakenNames::default();
         let mut take = |path: &str| names.take(Path::new(path)).is_ok();
         assert!(take("x/a") && take("x/b") && take("/data/x/a") && take("y"));
         assert!(!take("x/a") && !take("x//a") && !take("x/./a"));

@@ -8,7 +8,7 @@ use swath_transfer::{Destination, Mirror, Overwrite, PlanConfig, Request, Trust}
 use super::many::Refused;
 use crate::error::EntryError;
 use crate::run::CONNECTIONS_PER_HOST;
-use crate::spec::{GetSpec, GetTo, JobSpec};
+use crate::spec::{CopySpec, GetSpec, GetTo, JobSpec};
 
 /// What all requests of a job share.
 #[derive(Clone)]
@@ -20,6 +20,8 @@ pub struct Template {
     sparse: bool,
     require_digest: bool,
     discover: bool,
+    ask_if_present: bool,
+    refuses_folders: bool,
     plan: PlanConfig,
     stall_s: f64,
 }
@@ -39,7 +41,26 @@ impl Template {
             sparse: get.sparse,
             require_digest: get.require_digest,
             discover: get.discover,
+            // A list that runs again does not query servers about existing files.
+            ask_if_present: false,
+            refuses_folders: false,
             plan: PlanConfig { eager: false, ..spec.plan.config(lanes_max) },
+            stall_s: spec.network.stall_s(),
+        }
+    }
+
+    /// Returns the template of files of plain web servers, copied below `dir`.
+    pub fn of_web(spec: &JobSpec, copy: &CopySpec, dir: PathBuf) -> Template {
+        Template {
+            dir,
+            overwrite: copy.compare.overwrite(),
+            resume: copy.resume,
+            sparse: false,
+            require_digest: copy.require_digest,
+            discover: true,
+            ask_if_present: true,
+            refuses_folders: true,
+            plan: PlanConfig { eager: false, ..spec.plan.config(u32::MAX) },
             stall_s: spec.network.stall_s(),
         }
     }
@@ -49,8 +70,8 @@ impl Template {
         let mut request = Request::to_file("");
         request.destination = destination;
         request.overwrite = self.overwrite;
-        // A list that runs again does not query servers about existing files.
-        request.ask_if_present = false;
+        request.ask_if_present = self.ask_if_present;
+        request.refuses_folders = self.refuses_folders;
         request.require_digest = self.require_digest;
         request.resume = self.resume;
         request.sparse = self.sparse;

@@ -7,13 +7,13 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use super::error::{Command, SshError, SshFault};
+use super::host::SshHost;
 use super::listen::{BEGUN, ends};
-use super::machine::Machine;
 use crate::event::Note;
 
 /// Copies the program into the cache of the remote host, if it is missing; returns the remote command.
 pub async fn bootstrap(
-    machine: &Machine,
+    host: &SshHost,
     own: &Path,
     note: &(dyn Fn(Note) + Sync),
 ) -> Result<String, SshError> {
@@ -22,13 +22,13 @@ pub async fn bootstrap(
     let look = format!(
         "is=; cd \"$HOME\"; test -x {name} && is=there; echo {FOUND} $is on $(uname -s) $(uname -m)"
     );
-    let mut run = machine.run(&by_sh(&look)).await?;
+    let mut run = host.run(&by_sh(&look)).await?;
     // A shell that refuses the line may print it.
     let found = |line: &str| Some(line.split_once(FOUND)?.1.trim().to_owned());
     let found = |line: &str| found(line).filter(|found| !found.contains('$'));
     let found = match run.output.listen(found).await {
         Ok(found) => found,
-        Err(unheard) => return Err(machine.why(&mut run, unheard, Command::Look).await),
+        Err(unheard) => return Err(host.why(&mut run, unheard, Command::Look).await),
     };
     drop(run);
     let (is_there, kind) = match found.strip_prefix("there on ") {
@@ -37,13 +37,13 @@ pub async fn bootstrap(
     };
     if kind != format!("Linux {here}") {
         let kind = kind.to_owned();
-        return Err(machine.error(SshFault::OtherMachine { kind }));
+        return Err(host.error(SshFault::OtherMachine(kind)));
     }
     if is_there {
         return Ok(program);
     }
-    put(machine, own, &name).await?;
-    note(Note::Bootstrapped { host: machine.host.clone(), path: format!("~/{name}") });
+    put(host, own, &name).await?;
+    note(Note::Bootstrapped { host: host.host.clone(), path: format!("~/{name}") });
     Ok(program)
 }
 
@@ -69,9 +69,9 @@ fn bootstrapped() -> String {
 }
 
 /// Copies the program `own` to `name`.
-async fn put(machine: &Machine, own: &Path, name: &str) -> Result<(), SshError> {
+async fn put(host: &SshHost, own: &Path, name: &str) -> Result<(), SshError> {
     let own = std::fs::read(own);
-    let own = own.map_err(|error| machine.error(SshFault::OwnProgram(error)))?;
+    let own = own.map_err(|error| host.error(SshFault::OwnProgram(error)))?;
     // A partial copy must not get the final name.
     let put = format!(
         "new={name}.$$; cd \"$HOME\" && mkdir -p .cache/swath && cat > $new && \
@@ -79,27 +79,27 @@ async fn put(machine: &Machine, own: &Path, name: &str) -> Result<(), SshError> 
          {{ rm -f $new; exit 1; }}",
         own.len()
     );
-    let mut run = machine.run(&by_sh(&put)).await?;
+    let mut run = host.run(&by_sh(&put)).await?;
     // Before the login ssh reads nothing, which must not count as silence.
     if let Err(unheard) = run.output.listen(|line| ends(line, BEGUN)).await {
-        return Err(machine.why(&mut run, unheard, Command::Copy).await);
+        return Err(host.why(&mut run, unheard, Command::Copy).await);
     }
     let began = Instant::now();
     if let Some(mut input) = run.input.take() {
         for part in own.chunks(PART_BYTES) {
             // After a failure the answer has the error.
-            if !timeout(machine.patience, input.write_all(part)).await.is_ok_and(|it| it.is_ok()) {
+            if !timeout(host.patience, input.write_all(part)).await.is_ok_and(|it| it.is_ok()) {
                 break;
             }
         }
     }
     // The rest in flight takes at most as long as the data before.
-    run.output.give(machine.patience + began.elapsed());
+    run.output.give(host.patience + began.elapsed());
     match run.output.listen(|line| ends(line, DONE)).await {
         Ok(()) => Ok(()),
         Err(unheard) => {
-            let why = machine.why(&mut run, unheard, Command::Copy).await;
-            Err(machine.error(SshFault::NotPut(Box::new(why))))
+            let why = host.why(&mut run, unheard, Command::Copy).await;
+            Err(host.error(SshFault::NotPut(Box::new(why))))
         }
     }
 }

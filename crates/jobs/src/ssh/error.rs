@@ -38,12 +38,9 @@ pub enum SshFault {
     #[error(
         "its shell printed more than {} and did not run swath{}",
         units::bytes(HEARD_BYTES_MAX as u64),
-        it_printed(.printed)
+        it_printed(.0)
     )]
-    TooMuch {
-        /// The beginning of the output.
-        printed: Option<String>,
-    },
+    TooMuch(Option<String>),
     /// A remote command does not answer.
     #[error("{ran} did not answer within {patience_s} s{}", it_printed(.printed))]
     Silent {
@@ -99,13 +96,10 @@ pub enum SshFault {
     Missing,
     /// Invalid answer of the remote server.
     #[error("invalid answer of its server: {0}")]
-    Nonsense(Nonsense),
+    InvalidHello(InvalidHello),
     /// Another system or processor.
-    #[error("a different machine type ({kind}): install swath there by hand")]
-    OtherMachine {
-        /// Its system and processor.
-        kind: String,
-    },
+    #[error("a different machine type ({0}): install swath there by hand")]
+    OtherMachine(String),
     /// This program cannot be read.
     #[error("cannot read this program: {0}")]
     OwnProgram(io::Error),
@@ -147,7 +141,7 @@ pub enum SshFault {
 /// Invalid parts of a server's answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Nonsense {
+pub enum InvalidHello {
     /// The fingerprint.
     #[error("the fingerprint")]
     Fingerprint,
@@ -188,7 +182,7 @@ impl SshFault {
                 let program = command.split(' ').next().unwrap_or_default();
                 format!("cannot run {program}: {error}")
             }
-            SshFault::OtherMachine { .. } => format!("{host} is {self}"),
+            SshFault::OtherMachine(..) => format!("{host} is {self}"),
             SshFault::NotPut(error) => format!("cannot copy this program: {error}"),
             // Errors of this machine.
             SshFault::NoOutput

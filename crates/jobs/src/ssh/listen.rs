@@ -2,7 +2,7 @@
 //!
 //! The login shell may print anything: greetings, endless prompts, or the same line forever. Other output
 //! is skipped, up to a limit. Before the login the user may be typing a password, without a time limit;
-//! from the first byte on (`machine.rs` makes ssh print one after the login) silence has a limit.
+//! from the first byte on (`host.rs` makes ssh print one after the login) silence has a limit.
 
 use std::time::Duration;
 use swath_model::path::is_treacherous;
@@ -16,7 +16,7 @@ pub const LOGGED_IN: &str = "swath-logged-in";
 pub const BEGUN: &str = "swath-begins";
 
 /// Reads the output.
-pub struct Listener<R> {
+pub struct OutputReader<R> {
     from: R,
     patience: Duration,
     /// The time limit of silence; `None` while ssh may ask for a password.
@@ -39,11 +39,11 @@ pub enum NoLine {
     TooLate,
 }
 
-impl<R: AsyncBufRead + Unpin> Listener<R> {
+impl<R: AsyncBufRead + Unpin> OutputReader<R> {
     /// Returns a reader of `from`; `is_in` if ssh is logged in.
-    pub fn new(from: R, patience: Duration, is_in: bool) -> Listener<R> {
+    pub fn new(from: R, patience: Duration, is_in: bool) -> OutputReader<R> {
         let until = is_in.then(|| Instant::now() + patience);
-        Listener { from, patience, until, has_begun: false, heard_bytes: 0, noise: Vec::new() }
+        OutputReader { from, patience, until, has_begun: false, heard_bytes: 0, noise: Vec::new() }
     }
 
     /// Returns what `find` finds in the first matching line. Reads nothing after that line.
@@ -152,8 +152,8 @@ const NOISE_CHARS_MAX: usize = 160;
 mod tests {
     use super::*;
 
-    fn listener_of(text: &str) -> Listener<&[u8]> {
-        Listener::new(text.as_bytes(), Duration::from_secs(60), false)
+    fn listener_of(text: &str) -> OutputReader<&[u8]> {
+        OutputReader::new(text.as_bytes(), Duration::from_secs(60), false)
     }
 
     fn word(line: &str) -> Option<usize> {
@@ -198,7 +198,7 @@ mod tests {
         use tokio::io::{AsyncWriteExt as _, BufReader, duplex};
         let patience = Duration::from_secs(5);
         let (mut there, here) = duplex(1000);
-        let mut listener = Listener::new(BufReader::new(here), patience, false);
+        let mut listener = OutputReader::new(BufReader::new(here), patience, false);
         // A password is typed slowly; the greetings that follow are no answer.
         let says = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(1000)).await;

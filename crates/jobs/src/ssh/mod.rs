@@ -6,8 +6,8 @@
 
 mod bootstrap;
 mod error;
+mod host;
 mod listen;
-mod machine;
 mod through;
 
 use std::net::Ipv4Addr;
@@ -24,11 +24,11 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use crate::copy::{Names, OwnFile};
+use crate::copy::{DisplayNames, LocalFile};
 use crate::event::Note;
 use bootstrap::{bootstrap, found};
-pub use error::{Command, Nonsense, SshError, SshFault};
-use machine::Machine;
+pub use error::{Command, InvalidHello, SshError, SshFault};
+use host::SshHost;
 pub use through::READY;
 use through::Through;
 
@@ -73,7 +73,7 @@ pub struct Session {
     /// Whether the data goes through ssh.
     pub goes_through: bool,
     /// Internal addresses of this server, and their names for the user.
-    pub names: Names,
+    pub names: DisplayNames,
     /// The limit to report for this server, if it is not its link.
     pub limit: Option<LimitedBy>,
     /// Most connections for data, if limited.
@@ -81,11 +81,11 @@ pub struct Session {
     _server: Child,
     /// The server ends when this is closed.
     _hold: Option<ChildStdin>,
-    _lead: Option<Lead>,
+    _lead: Option<SshChannel>,
 }
 
 /// Connections through ssh, which end when this is dropped.
-enum Lead {
+enum SshChannel {
     /// ssh's own forwarding.
     Forwarded { _ssh: Child },
     /// A remote command for each connection.
@@ -145,9 +145,9 @@ pub async fn start(
     purpose: Purpose<'_>,
     note: &(dyn Fn(Note) + Sync),
 ) -> Result<Session, SshError> {
-    let machine = Machine::of(options, &remote.host).await;
+    let host = SshHost::of(options, &remote.host).await;
     let program = match &options.bootstrap {
-        Some(own) => bootstrap(&machine, own, note).await?,
+        Some(own) => bootstrap(&host, own, note).await?,
         // An earlier copy may have installed it.
         None => found(),
     };
@@ -159,27 +159,27 @@ pub async fn start(
     let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
     let purpose = format!("{write}{}", file_name.unwrap_or_default());
     let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
-    let mut server = machine.run(&line).await?;
+    let mut server = host.run(&line).await?;
     let hello = match server.output.listen(hello_in).await {
         Ok(hello) => hello,
         // The shell found no swath.
         Err(unheard) if options.bootstrap.is_none() && server.is_missing(unheard).await => {
-            return Err(machine.error(SshFault::Missing));
+            return Err(host.error(SshFault::Missing));
         }
-        Err(unheard) => return Err(machine.why(&mut server, unheard, Command::Serve).await),
+        Err(unheard) => return Err(host.why(&mut server, unheard, Command::Serve).await),
     };
-    let bad = |what| machine.error(SshFault::Nonsense(what));
+    let bad = |what| host.error(SshFault::InvalidHello(what));
     let fingerprint = hello.fingerprint.parse();
-    let fingerprint: Digest = fingerprint.map_err(|_| bad(Nonsense::Fingerprint))?;
+    let fingerprint: Digest = fingerprint.map_err(|_| bad(InvalidHello::Fingerprint))?;
     let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
-    let name = machine.name.clone();
+    let name = host.name.clone();
     let direct = timeout(DIRECT_WITHIN, TcpStream::connect((name.as_str(), hello.port))).await;
     let (host, port, lead) = match direct {
         Ok(Ok(_)) => (name, hello.port, None),
         _ => {
-            let (lead, own) = by_ssh_alone(&machine, &program, hello.port, options).await?;
+            let (lead, own) = by_ssh_alone(&host, &program, hello.port, options).await?;
             let (host, port) = (remote.host.clone(), hello.port);
-            let forwards = matches!(lead, Lead::Forwarded { .. });
+            let forwards = matches!(lead, SshChannel::Forwarded { .. });
             note(Note::OnlyBySsh { host, port, forwards });
             let port = own;
             (Ipv4Addr::LOCALHOST.to_string(), port, Some(lead))
@@ -187,12 +187,12 @@ pub async fn start(
     };
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let url = crate::address::parse_url(&format!("https://{host}:{port}{}", hello.path))
-        .map_err(|error| bad(Nonsense::Address(error)))?;
+        .map_err(|error| bad(InvalidHello::Address(error)))?;
     let is_file = hello.is_file;
     let goes_through = lead.is_some();
     let limit = goes_through.then(|| LimitedBy::Ssh { host: remote.host.clone() });
     let names = names(&url, remote, goes_through);
-    let lanes_max = matches!(lead, Some(Lead::Through { .. })).then_some(through::LANES_MAX);
+    let lanes_max = matches!(lead, Some(SshChannel::Through { .. })).then_some(through::LANES_MAX);
     let (_server, _hold, _lead) = (server.ssh, server.input, lead);
     Ok(Session {
         url,
@@ -211,27 +211,27 @@ pub async fn start(
 
 /// Returns a local port that leads through ssh to the remote `port`.
 async fn by_ssh_alone(
-    machine: &Machine,
+    host: &SshHost,
     program: &str,
     port: u16,
     options: &SshOptions,
-) -> Result<(Lead, u16), SshError> {
-    let (ssh, own) = tunnel(machine, port).await?;
+) -> Result<(SshChannel, u16), SshError> {
+    let (ssh, own) = tunnel(host, port).await?;
     if through::carries(own).await {
-        return Ok((Lead::Forwarded { _ssh: ssh }, own));
+        return Ok((SshChannel::Forwarded { _ssh: ssh }, own));
     }
     drop(ssh);
-    let through = Through::open(machine, program, port, &options.runtime).await;
+    let through = Through::open(host, program, port, &options.runtime).await;
     let through = through.map_err(|error| {
         let error = Box::new(error);
-        machine.error(SshFault::NoWay { port, error })
+        host.error(SshFault::NoWay { port, error })
     })?;
     let own = through.port;
-    Ok((Lead::Through { _through: through }, own))
+    Ok((SshChannel::Through { _through: through }, own))
 }
 
 /// Returns the names for the addresses of the server: what the user typed, longer names first.
-fn names(url: &Url, remote: &Remote, goes_through: bool) -> Names {
+fn names(url: &Url, remote: &Remote, goes_through: bool) -> DisplayNames {
     let Remote { host, path } = remote;
     let (place, ssh) = match goes_through {
         true => (format!("{host}:{path} (by ssh)"), format!("the ssh connection to {host}")),
@@ -239,7 +239,7 @@ fn names(url: &Url, remote: &Remote, goes_through: bool) -> Names {
     };
     let own = url[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
     let whole = swath_source::display_name(url);
-    Names::new(vec![
+    DisplayNames::new(vec![
         (whole.clone(), place.clone()),
         (whole.trim_start_matches("https://").to_owned(), place),
         (format!("https://{own}"), ssh.clone()),
@@ -249,7 +249,7 @@ fn names(url: &Url, remote: &Remote, goes_through: bool) -> Names {
 
 /// Returns the destination on the server, and the name of a single file. `url` is that of the named path;
 /// it is not the top of the server if that path is not a folder (yet).
-pub fn sent_to(url: Url, to: &Remote, file: Option<OwnFile>) -> (Url, Option<String>) {
+pub fn sent_to(url: Url, to: &Remote, file: Option<LocalFile>) -> (Url, Option<String>) {
     let Some(file) = file else { return (url, None) };
     let Some(name) = new_name(to, &file).filter(|_| url.path() != "/").map(str::to_owned) else {
         return (url, Some(file.name));
@@ -262,7 +262,7 @@ pub fn sent_to(url: Url, to: &Remote, file: Option<OwnFile>) -> (Url, Option<Str
 }
 
 /// Returns the destination name of a file, unless the destination is a folder.
-pub fn new_name<'a>(to: &'a Remote, file: &OwnFile) -> Option<&'a str> {
+pub fn new_name<'a>(to: &'a Remote, file: &LocalFile) -> Option<&'a str> {
     let means_folder = to.path.is_empty() || to.path.ends_with('/');
     (file.is_alone && !means_folder).then(|| to.path.rsplit('/').next().unwrap_or(&to.path))
 }
@@ -277,21 +277,21 @@ fn hello_in(line: &str) -> Option<Hello> {
 }
 
 /// Forwards a local port to the remote loopback interface.
-async fn tunnel(machine: &Machine, port: u16) -> Result<(Child, u16), SshError> {
+async fn tunnel(host: &SshHost, port: u16) -> Result<(Child, u16), SshError> {
     let failed = |why: SshFault| {
-        let error = Box::new(machine.error(why));
-        machine.error(SshFault::NoTunnel { port, error })
+        let error = Box::new(host.error(why));
+        host.error(SshFault::NoTunnel { port, error })
     };
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let free = free.and_then(|listener| listener.local_addr());
     let own = free.map_err(|error| failed(SshFault::OwnPort(error)))?.port();
-    let mut ssh = machine.ssh();
+    let mut ssh = host.ssh();
     // Forwardings of the user's configuration may fail.
-    let fails = if machine.forwards { "no" } else { "yes" };
+    let fails = if host.forwards { "no" } else { "yes" };
     ssh.args(["-N", "-o", &format!("ExitOnForwardFailure={fails}"), "-L"]);
-    ssh.arg(format!("127.0.0.1:{own}:localhost:{port}")).args(["--", &machine.host]);
+    ssh.arg(format!("127.0.0.1:{own}:localhost:{port}")).args(["--", &host.host]);
     ssh.stdin(Stdio::null());
-    let mut ssh = machine.start(ssh)?;
+    let mut ssh = host.start(ssh)?;
     let began = Instant::now();
     loop {
         if TcpStream::connect((Ipv4Addr::LOCALHOST, own)).await.is_ok() {
@@ -300,7 +300,7 @@ async fn tunnel(machine: &Machine, port: u16) -> Result<(Child, u16), SshError> 
         if let Ok(Some(status)) = ssh.try_wait() {
             return Err(failed(SshFault::SshEnded(status)));
         }
-        if began.elapsed() > machine.patience.max(TUNNEL_WITHIN) {
+        if began.elapsed() > host.patience.max(TUNNEL_WITHIN) {
             return Err(failed(SshFault::NoPort));
         }
         sleep(LOOK_AGAIN).await;

@@ -22,8 +22,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::LOOK_AGAIN;
 use super::error::{Command, SshError, SshFault};
+use super::host::SshHost;
 use super::listen::ends;
-use super::machine::Machine;
 
 /// A local port that leads to the remote one, as long as this exists.
 pub struct Through {
@@ -36,23 +36,20 @@ pub struct Through {
 impl Through {
     /// Opens a local port for the remote `port`, and tries one connection. `program` is the remote swath.
     pub async fn open(
-        machine: &Machine,
+        host: &SshHost,
         program: &str,
         port: u16,
         runtime: &Path,
     ) -> Result<Through, SshError> {
-        let shared =
-            if machine.shares { None } else { Some(Shared::open(machine, runtime).await?) };
-        let starts = Arc::new(Starts {
-            machine: shared
-                .as_ref()
-                .map_or_else(|| machine.clone(), |shared| machine.by(shared.options())),
+        let shared = if host.shares { None } else { Some(Shared::open(host, runtime).await?) };
+        let starts = Arc::new(PumpStarter {
+            host: shared.as_ref().map_or_else(|| host.clone(), |shared| host.by(shared.options())),
             line: format!("exec {program} serve --through {port}"),
             ready: Mutex::new(None),
             places: Semaphore::new(PUMPS_MAX),
         });
         *starts.ready.lock().await = Some(starts.pump().await?);
-        let failed = |error| machine.error(SshFault::OwnPort(error));
+        let failed = |error| host.error(SshFault::OwnPort(error));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
@@ -62,7 +59,7 @@ impl Through {
 }
 
 /// Accepts local connections.
-async fn take(listener: TcpListener, starts: Arc<Starts>) {
+async fn take(listener: TcpListener, starts: Arc<PumpStarter>) {
     let mut pumps = JoinSet::new();
     loop {
         tokio::select! {
@@ -79,7 +76,7 @@ async fn take(listener: TcpListener, starts: Arc<Starts>) {
 }
 
 /// Serves one connection.
-async fn carry(ours: TcpStream, starts: Arc<Starts>) {
+async fn carry(ours: TcpStream, starts: Arc<PumpStarter>) {
     // Connections above the limit wait.
     let Ok(_place) = starts.places.acquire().await else { return };
     let pump = {
@@ -110,8 +107,8 @@ async fn carry(ours: TcpStream, starts: Arc<Starts>) {
 }
 
 /// Starts pumps.
-struct Starts {
-    machine: Machine,
+struct PumpStarter {
+    host: SshHost,
     line: String,
     /// The pump of the first attempt. Locked while another one starts.
     ready: Mutex<Option<Pump>>,
@@ -125,13 +122,13 @@ struct Pump {
     _ssh: Child,
 }
 
-impl Starts {
+impl PumpStarter {
     async fn pump(&self) -> Result<Pump, SshError> {
-        let mut run = self.machine.run(&self.line).await?;
+        let mut run = self.host.run(&self.line).await?;
         if let Err(unheard) = run.output.listen(|line| ends(line, READY)).await {
-            return Err(self.machine.why(&mut run, unheard, Command::Through).await);
+            return Err(self.host.why(&mut run, unheard, Command::Through).await);
         }
-        let to = run.input.ok_or_else(|| self.machine.error(SshFault::NoInput))?;
+        let to = run.input.ok_or_else(|| self.host.error(SshFault::NoInput))?;
         Ok(Pump { to, from: run.output.into_inner(), _ssh: run.ssh })
     }
 }
@@ -150,15 +147,15 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    async fn open(machine: &Machine, runtime: &Path) -> Result<Shared, SshError> {
+    async fn open(host: &SshHost, runtime: &Path) -> Result<Shared, SshError> {
         let folder = own_folder(runtime);
-        let folder = folder.map_err(|error| machine.error(SshFault::NoSocket(error)))?;
-        let mut ssh = machine.ssh();
+        let folder = folder.map_err(|error| host.error(SshFault::NoSocket(error)))?;
+        let mut ssh = host.ssh();
         ssh.args(["-o", "ControlMaster=yes", "-o"]);
-        ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", &machine.host]);
+        ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", &host.host]);
         // Ends with this process in any case.
         ssh.arg("exec cat >/dev/null").stdin(Stdio::piped());
-        let ssh = machine.start(ssh);
+        let ssh = host.start(ssh);
         let mut shared = match ssh {
             Ok(ssh) => Shared { ssh, folder },
             Err(error) => {
@@ -168,7 +165,7 @@ impl Shared {
         };
         while !shared.folder.join(SOCKET).exists() {
             if let Ok(Some(status)) = shared.ssh.try_wait() {
-                return Err(machine.error(SshFault::SshEnded(status)));
+                return Err(host.error(SshFault::SshEnded(status)));
             }
             sleep(LOOK_AGAIN).await;
         }

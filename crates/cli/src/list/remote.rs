@@ -1,17 +1,17 @@
 //! The folder or file that `swath ls` and `swath du` list.
 
 use crate::failure::Failure;
-use swath_transfer::{Engine, Mirror, Trust};
+use swath_transfer::{Engine, Mirror, RouteOptions, Trust};
 use url::Url;
 
 use crate::args::{Net, Ssh};
-use crate::engine::{self, Wishes};
+use crate::engine;
 use crate::progress::{Mode, Progress};
 use swath_jobs::ssh::{self, Purpose, Remote, Session, SshOptions};
 use swath_jobs::{Environment, Note};
 
 /// A folder of a server, or a file.
-pub struct Place {
+pub struct RemoteFolder {
     pub engine: Engine,
     pub folder: Mirror,
     /// The server serves only one file, the only entry of its index.
@@ -22,7 +22,7 @@ pub struct Place {
     session: Option<Session>,
 }
 
-impl Place {
+impl RemoteFolder {
     /// Names the place in a failure as the user typed it.
     pub fn renamed(&self, mut failure: Failure) -> Failure {
         if let Some(session) = &self.session {
@@ -32,7 +32,7 @@ impl Place {
     }
 
     /// Connects to the server, started by ssh if necessary.
-    pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, Failure> {
+    pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<RemoteFolder, Failure> {
         let session = match Remote::parse(place) {
             Some(remote) => {
                 let progress = Progress::new(Mode::choose(false, false));
@@ -65,10 +65,10 @@ impl Place {
             url.set_path(&path);
         }
         let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
-        let engine = engine::start(Wishes { own_server, ..Wishes::reading(net, MEMORY_BYTES) })?;
+        let engine = engine::start(net, MEMORY_BYTES, RouteOptions::default(), own_server)?;
         let folder = Mirror { url, priority: 1, trust: Trust::Named, holds: None };
         let is_file = session.as_ref().is_some_and(|session| session.is_file);
-        Ok(Place { engine, folder, is_file, file, session })
+        Ok(RemoteFolder { engine, folder, is_file, file, session })
     }
 }
 

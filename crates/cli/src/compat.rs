@@ -6,7 +6,7 @@ use crate::exit::warn;
 
 /// Of `swath get`.
 #[derive(Args, Debug, Default)]
-pub struct OfGet {
+pub struct GetCompat {
     /// Keep the server's file name (always on; curl)
     #[arg(short = 'O', long = "remote-name", hide = true)]
     remote_name: bool,
@@ -32,7 +32,7 @@ pub struct OfGet {
 
 /// Of `swath cp`.
 #[derive(Args, Debug, Default)]
-pub struct OfCp {
+pub struct CpCompat {
     /// Preserve permissions, times and links (always on; rsync)
     #[arg(short = 'a', long = "archive", hide = true)]
     archive: bool,
@@ -44,14 +44,14 @@ pub struct OfCp {
     compress: bool,
 }
 
-impl OfGet {
+impl GetCompat {
     /// Says what an option does not do.
     pub fn explain(&self) {
         explain_compression(self.compress);
     }
 }
 
-impl OfCp {
+impl CpCompat {
     /// Says what an option does not do.
     pub fn explain(&self) {
         explain_compression(self.compress);

@@ -7,17 +7,21 @@ use swath_transfer::sending::Received;
 use swath_transfer::{Spare, Spared, Unremoved};
 
 use super::args::Cp;
-use super::dry::Plan;
+use super::dry::DryRun;
 use crate::exit::{Exit, fail};
 use crate::progress::units;
 use crate::say;
 
 /// Prints the rate of a copy through ssh.
-pub fn told_rate(cp: &Cp, copied: &Copied) {
-    let tree = &copied.received;
-    if copied.through_ssh && tree.transfer.fetched_bytes > 0 && !cp.quiet && !cp.json && !cp.dry_run
+pub fn print_rate(cp: &Cp, copied: &Copied) {
+    let received = &copied.received;
+    if copied.through_ssh
+        && received.transfer.fetched_bytes > 0
+        && !cp.transfer.quiet
+        && !cp.transfer.json
+        && !cp.dry_run
     {
-        let rate = units::rate(tree.transfer.rate_bytes_per_s);
+        let rate = units::rate(received.transfer.rate_bytes_per_s);
         say::err(&format!("rate through ssh: {rate}"));
     }
 }
@@ -51,88 +55,96 @@ struct Entry<'a> {
     reason: &'a str,
 }
 
-fn tell(line: &Line<'_>) {
+fn print_line(line: &Line<'_>) {
     let line = serde_json::to_string(line).unwrap_or_default() + "\n";
     let _ = say::out(line.as_bytes(), Exit::Done);
 }
 
-/// Prints a failed copy as JSON, unless an event has (`is_told`).
-pub fn failed(cp: &Cp, is_told: bool, path: &str, error: &str, kept_bytes: Option<u64>) {
-    if cp.json && !is_told {
-        tell(&Line::Failed { path, error, kept_bytes });
+/// Prints a failed copy as JSON, unless an event has (`is_reported`).
+pub fn print_failed_event(
+    cp: &Cp,
+    is_reported: bool,
+    path: &str,
+    error: &str,
+    kept_bytes: Option<u64>,
+) {
+    if cp.transfer.json && !is_reported {
+        print_line(&Line::Failed { path, error, kept_bytes });
     }
 }
 
 /// Prints what was copied and what was not.
-pub fn told(cp: &Cp, plan: &Plan, tree: &Received, destination: &str) -> Exit {
-    let matches = tree.counts.iter().any(|&count| count > 0) || !selects(cp);
+pub fn print(cp: &Cp, plan: &DryRun, received: &Received, destination: &str) -> Exit {
+    let matches = received.counts.iter().any(|&count| count > 0) || !selects(cp);
     if cp.dry_run {
-        told_lacking(cp, tree);
+        print_not_copied(cp, received);
         let end = plan.end(matches);
-        return match tree.spared {
+        return match received.spared {
             _ if end != Exit::Done => end,
-            Some(spared) => told_spared(cp, spared, destination),
-            None if tree.unremoved.count > 0 => told_unremoved(cp, &tree.unremoved, destination),
-            None if tree.is_whole => end,
-            None => told_partial(cp, tree, destination),
+            Some(spared) => print_kept(cp, spared, destination),
+            None if received.unremoved.count > 0 => {
+                print_unremoved(cp, &received.unremoved, destination)
+            }
+            None if received.is_whole => end,
+            None => print_partial(cp, received, destination),
         };
     }
-    if !cp.quiet && !cp.json {
-        say::err(&counts(cp, tree, matches));
+    if !cp.transfer.quiet && !cp.transfer.json {
+        say::err(&counts(cp, received, matches));
     }
-    told_lacking(cp, tree);
-    let has_xattrs = !cp.preserve().xattrs || told_xattrs(cp, tree, destination);
-    if tree.is_whole {
+    print_not_copied(cp, received);
+    let has_xattrs = !cp.preserve().xattrs || print_xattrs(cp, received, destination);
+    if received.is_whole {
         let exit = if has_xattrs { Exit::Done } else { Exit::Some };
-        let exit = match tree.unremoved.count {
+        let exit = match received.unremoved.count {
             0 => exit,
-            _ => told_unremoved(cp, &tree.unremoved, destination),
+            _ => print_unremoved(cp, &received.unremoved, destination),
         };
-        return tree.spared.map_or(exit, |spared| told_spared(cp, spared, destination));
+        return received.spared.map_or(exit, |spared| print_kept(cp, spared, destination));
     }
-    told_partial(cp, tree, destination)
+    print_partial(cp, received, destination)
 }
 
 /// Lists what was not copied.
-fn told_lacking(cp: &Cp, tree: &Received) {
-    let lines = tree
+fn print_not_copied(cp: &Cp, received: &Received) {
+    let lines = received
         .changed
         .iter()
         .map(|path| (path, "it changed twice during the copy"))
-        .chain(tree.absent.iter().map(|(path, why)| (path, why.as_str())));
-    if cp.json {
-        lines.clone().for_each(|(path, reason)| tell(&Line::NotCopied { path, reason }));
+        .chain(received.absent.iter().map(|(path, why)| (path, why.as_str())));
+    if cp.transfer.json {
+        lines.clone().for_each(|(path, reason)| print_line(&Line::NotCopied { path, reason }));
     }
     for (path, why) in lines.take(NAMED_MAX) {
         let path = visible(path);
         say::err(&format!("not copied: {path}: {why}"));
     }
-    let all = tree.changed.len() + tree.absent.len();
+    let all = received.changed.len() + received.absent.len();
     if all > NAMED_MAX {
         say::err(&format!("not copied: {} more", all - NAMED_MAX));
     }
 }
 
 /// Prints that the copy is partial, or would be.
-fn told_partial(cp: &Cp, tree: &Received, destination: &str) -> Exit {
+fn print_partial(cp: &Cp, received: &Received, destination: &str) -> Exit {
     if cp.delete {
         // Entries in the way of copied ones had to be removed.
-        let what = match (cp.dry_run, tree.removed) {
+        let what = match (cp.dry_run, received.removed) {
             (true, _) => "nothing would be removed",
             (false, 0) => "nothing was removed",
             (false, _) => "nothing else was removed",
         };
         say::err(&format!("{what}: --delete needs a complete copy"));
     }
-    let entries = entries((tree.changed.len() + tree.absent.len()) as u64);
+    let entries = entries((received.changed.len() + received.absent.len()) as u64);
     let not_copied = if cp.dry_run { "cannot be copied" } else { "not copied" };
     fail(Exit::Some, &format!("{destination}: {entries} {not_copied}"))
 }
 
 /// Prints which entries `--delete` kept, and why.
-fn told_spared(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> Exit {
-    if cp.json {
-        tell(&Line::NotRemoved { path: destination, entries, reason: why });
+fn print_kept(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> Exit {
+    if cp.transfer.json {
+        print_line(&Line::NotRemoved { path: destination, entries, reason: why });
     }
     let entries = self::entries(entries);
     let message = match why {
@@ -153,11 +165,16 @@ fn told_spared(cp: &Cp, Spared { entries, why }: Spared, destination: &str) -> E
 }
 
 /// Lists what could not be removed.
-fn told_unremoved(cp: &Cp, unremoved: &Unremoved, destination: &str) -> Exit {
+fn print_unremoved(cp: &Cp, unremoved: &Unremoved, destination: &str) -> Exit {
     let Unremoved { count, first } = unremoved;
-    if cp.json {
+    if cp.transfer.json {
         let first = first.iter().map(|(path, reason)| Entry { path, reason }).collect();
-        tell(&Line::Unremoved { path: destination, entries: *count, reason: "refused", first });
+        print_line(&Line::Unremoved {
+            path: destination,
+            entries: *count,
+            reason: "refused",
+            first,
+        });
     }
     for (path, why) in first.iter().take(NAMED_MAX) {
         let path = visible(path);
@@ -170,15 +187,18 @@ fn told_unremoved(cp: &Cp, unremoved: &Unremoved, destination: &str) -> Exit {
 }
 
 /// Lists entries without their extended attributes; returns whether there are none.
-fn told_xattrs(cp: &Cp, tree: &Received, destination: &str) -> bool {
-    let Some(losses) = &tree.xattrs else {
+fn print_xattrs(cp: &Cp, received: &Received, destination: &str) -> bool {
+    let Some(losses) = &received.xattrs else {
         say::error(&format!(
             "{destination}: no extended attributes were copied: the server does not support them"
         ));
         return false;
     };
-    if cp.json {
-        losses.first.iter().for_each(|(path, reason)| tell(&Line::WithoutXattrs { path, reason }));
+    if cp.transfer.json {
+        losses
+            .first
+            .iter()
+            .for_each(|(path, reason)| print_line(&Line::WithoutXattrs { path, reason }));
     }
     for (path, why) in &losses.first {
         let path = visible(path);
@@ -197,13 +217,13 @@ fn told_xattrs(cp: &Cp, tree: &Received, destination: &str) -> bool {
 }
 
 /// Returns the counts of the copy in one line.
-fn counts(cp: &Cp, tree: &Received, matches: bool) -> String {
+fn counts(cp: &Cp, received: &Received, matches: bool) -> String {
     let further = match cp.preserve().links {
         true => ("hard link", "hard links"),
         false => ("hard link as a separate file", "hard links as separate files"),
     };
     let names = [("file", "files"), ("folder", "folders"), ("link", "links"), further];
-    let parts: Vec<String> = tree
+    let parts: Vec<String> = received
         .counts
         .iter()
         .zip(names)
@@ -212,14 +232,14 @@ fn counts(cp: &Cp, tree: &Received, matches: bool) -> String {
             format!("{} {}", units::count(count), if count == 1 { one } else { many })
         })
         .collect();
-    let stayed = match tree.kept_files {
+    let stayed = match received.kept_files {
         0 => String::new(),
         // The first count is that of the files.
-        1 if tree.counts[0] == 1 => " (already up to date)".to_owned(),
+        1 if received.counts[0] == 1 => " (already up to date)".to_owned(),
         1 => " (1 of the files already up to date)".to_owned(),
         kept => format!(" ({} of the files already up to date)", units::count(kept)),
     };
-    let removed = match tree.removed {
+    let removed = match received.removed {
         0 => String::new(),
         removed => format!(", {} removed", units::count(removed)),
     };

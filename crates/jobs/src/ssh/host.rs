@@ -13,11 +13,11 @@ use tokio::time::timeout;
 
 use super::SshOptions;
 use super::error::{Command as Ran, SshError, SshFault};
-use super::listen::{BEGUN, LOGGED_IN, Listener, NoLine};
+use super::listen::{BEGUN, LOGGED_IN, NoLine, OutputReader};
 
 /// How a host is reached.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct SshHost {
     /// The ssh command with its arguments before the host.
     ssh: Vec<String>,
     /// The host argument of ssh.
@@ -37,25 +37,25 @@ pub struct Machine {
 }
 
 /// A running remote command, which ends when this is dropped.
-pub struct Run {
+pub struct RemoteCommand {
     /// The ssh process.
     pub ssh: Child,
     /// Its standard input.
     pub input: Option<ChildStdin>,
     /// Its output.
-    pub output: Listener<BufReader<ChildStdout>>,
+    pub output: OutputReader<BufReader<ChildStdout>>,
 }
 
-impl Machine {
+impl SshHost {
     /// Reads the configuration of ssh for this host.
-    pub async fn of(options: &SshOptions, host: &str) -> Machine {
+    pub async fn of(options: &SshOptions, host: &str) -> SshHost {
         let known = known(&options.command, host).await;
         let value = |name: &str| {
             let mut values = known.lines().filter_map(|line| line.split_once(' '));
             values.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
         };
         let alone = host.rsplit('@').next().unwrap_or(host);
-        let mut machine = Machine {
+        let mut host = SshHost {
             ssh: options.command.clone(),
             host: host.to_owned(),
             name: value("hostname").unwrap_or_else(|| alone.to_owned()),
@@ -69,43 +69,43 @@ impl Machine {
         };
         if value("connecttimeout").as_deref() == Some("none") {
             let limit_s = options.patience.as_secs_f64().ceil() as u64;
-            machine.connects = with_o([format!("ConnectTimeout={}", limit_s.max(1))]);
+            host.connects = with_o([format!("ConnectTimeout={}", limit_s.max(1))]);
         }
         // Overrides options for interactive sessions, if set: an option that this ssh does not know
         // would be an error.
         let has = |key: &str, wanted: &str| value(key).is_some_and(|value| value != wanted);
         if has("remotecommand", "none") {
-            machine.connects.extend(with_o(["RemoteCommand=none".to_owned()]));
+            host.connects.extend(with_o(["RemoteCommand=none".to_owned()]));
         }
         if has("stdinnull", "no") {
-            machine.connects.extend(with_o(["StdinNull=no".to_owned()]));
+            host.connects.extend(with_o(["StdinNull=no".to_owned()]));
         }
         if has("forkafterauthentication", "no") {
-            machine.connects.extend(with_o(["ForkAfterAuthentication=no".to_owned()]));
+            host.connects.extend(with_o(["ForkAfterAuthentication=no".to_owned()]));
         }
         if let Some(permits) = value("permitlocalcommand") {
             // The user's own LocalCommand still runs.
             let own = value("localcommand").filter(|own| permits == "yes" && own != "none");
             let own = own.map(|own| format!("; {own}")).unwrap_or_default();
             let tell = format!("LocalCommand=echo {LOGGED_IN}{own}");
-            machine.tells = with_o(["PermitLocalCommand=yes".to_owned(), tell]);
+            host.tells = with_o(["PermitLocalCommand=yes".to_owned(), tell]);
         }
         if has("sessiontype", "default") {
-            machine.tells.extend(with_o(["SessionType=default".to_owned()]));
+            host.tells.extend(with_o(["SessionType=default".to_owned()]));
         }
         // Another ssh may have the ports already.
-        if machine.forwards {
-            machine.tells.extend(with_o(["ClearAllForwardings=yes".to_owned()]));
+        if host.forwards {
+            host.tells.extend(with_o(["ClearAllForwardings=yes".to_owned()]));
         }
-        machine
+        host
     }
 
     /// Returns the host over an existing connection with these options.
-    pub fn by(&self, shared: [String; 2]) -> Machine {
-        let mut machine = self.clone();
-        machine.shares = true;
-        machine.connects.extend(with_o(shared));
-        machine
+    pub fn by(&self, shared: [String; 2]) -> SshHost {
+        let mut host = self.clone();
+        host.shares = true;
+        host.connects.extend(with_o(shared));
+        host
     }
 
     /// Returns the common part of an ssh command, whose messages go to standard error.
@@ -117,7 +117,7 @@ impl Machine {
     }
 
     /// Runs a shell command on the host.
-    pub async fn run(&self, line: &str) -> Result<Run, SshError> {
+    pub async fn run(&self, line: &str) -> Result<RemoteCommand, SshError> {
         // A shared connection needs no login.
         let is_in = self.shares && self.is_there().await;
         let mut ssh = self.ssh();
@@ -129,7 +129,7 @@ impl Machine {
             PART_BYTES,
             output.ok_or_else(|| self.error(SshFault::NoOutput))?,
         );
-        Ok(Run { ssh, input, output: Listener::new(output, self.patience, is_in) })
+        Ok(RemoteCommand { ssh, input, output: OutputReader::new(output, self.patience, is_in) })
     }
 
     /// Starts an ssh command.
@@ -150,11 +150,11 @@ impl Machine {
     }
 
     /// Returns why a command did not answer.
-    pub async fn why(&self, run: &mut Run, unheard: NoLine, ran: Ran) -> SshError {
+    pub async fn why(&self, run: &mut RemoteCommand, unheard: NoLine, ran: Ran) -> SshError {
         let (printed, has_begun) = (run.output.noise(), run.output.has_begun());
         let patience_s = self.patience.as_secs_f64();
         self.error(match unheard {
-            NoLine::TooMuch => SshFault::TooMuch { printed },
+            NoLine::TooMuch => SshFault::TooMuch(printed),
             NoLine::TooLate if has_begun => SshFault::Silent { ran, patience_s, printed },
             NoLine::TooLate => SshFault::NotBegun { patience_s, printed },
             NoLine::Ended => match run.code().await {
@@ -168,7 +168,7 @@ impl Machine {
     }
 }
 
-impl Run {
+impl RemoteCommand {
     /// Whether it ended with the exit code of a missing command.
     pub async fn is_missing(&mut self, unheard: NoLine) -> bool {
         let has_ended = unheard == NoLine::Ended && self.output.has_begun();

@@ -10,13 +10,13 @@ use swath_serve::{Access, Server, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Mutex, oneshot};
 
-use super::log::Lines;
+use super::log::RequestLog;
 use super::reload::Hangups;
 use crate::exit::{Exit, fail};
 
 /// The files that SIGHUP reloads.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct Reloadable {
     /// The token file …
     pub tokens: Option<PathBuf>,
     /// … and the name of its option.
@@ -32,24 +32,24 @@ pub struct Given {
 }
 
 /// The signals of a server, received from the start.
-pub struct Standing {
-    given: Given,
+pub struct ServerSignals {
+    reloadable: Reloadable,
     interrupt: Signal,
     terminate: Signal,
     hangups: Hangups,
 }
 
-impl Standing {
+impl ServerSignals {
     /// Starts to listen to signals.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn begin(given: Given) -> io::Result<Standing> {
-        Ok(Standing {
+    pub fn begin(reloadable: Reloadable) -> io::Result<ServerSignals> {
+        Ok(ServerSignals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hangups: Hangups::of(&given)?,
-            given,
+            hangups: Hangups::of(&reloadable)?,
+            reloadable,
         })
     }
 
@@ -58,7 +58,7 @@ impl Standing {
         self,
         server: Server,
         access: Option<&Access>,
-        log: Option<&Lines>,
+        log: Option<&RequestLog>,
         abandoned: impl Future<Output = ()>,
         at_last: impl Future<Output = ()>,
     ) -> Exit {
@@ -76,7 +76,7 @@ impl Standing {
         let stop = async {
             let stop = tokio::select! {
                 () = signalled() => Stop::Orderly,
-                () = self.hangups.obey(&self.given, access, &renewal, log) => Stop::Orderly,
+                () = self.hangups.obey(&self.reloadable, access, &renewal, log) => Stop::Orderly,
                 () = abandoned => Stop::Abandoned,
             };
             let _ = ends.send(());
