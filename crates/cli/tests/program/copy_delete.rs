@@ -159,7 +159,8 @@ fn a_source_without_a_file_empties_nothing_unless_told_to() {
         home.write("tree/sub/file", "file\n");
         way.sync(&home, &[]).code_is(0);
         fs::remove_file(home.path("tree/sub/file")).unwrap();
-        let refused = ": nothing was removed: there is no file in the source, and --delete would remove 1 entry";
+        let refused =
+            ": nothing was removed: the source has no file, and --delete would remove 1 entry";
         let ran = way.sync(&home, &["--delete", "--dry-run"]);
         ran.code_is(8).says(&[refused, "--allow-empty"]);
         assert_eq!(ran.out(), "");
@@ -211,7 +212,9 @@ fn what_may_not_be_removed_is_named_and_the_rest_goes() {
         let dry = way.sync(&home, &["--delete", "--dry-run"]);
         dry.code_is(8).says(&named);
         let ran = way.sync(&home, &["--delete"]);
-        ran.code_is(8).says(&named).says(&["stay: ", "3 removed"]);
+        ran.code_is(8)
+            .says(&named)
+            .says(&["could not be removed; everything else is done", "3 removed"]);
         assert_eq!(home.names_in("copy"), ["mine", "theirs"], "{ran}");
         assert_eq!(home.names_in("copy/mine"), ["new"]);
         assert_eq!(home.names_in("copy/theirs"), ["deep", "two"]);

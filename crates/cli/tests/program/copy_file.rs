@@ -169,7 +169,7 @@ fn refusals_are_told_in_plain_words() {
     // Whoever is not known need not read the file first.
     ran.never_says(&["sha-256"]);
     let ran = home.run(["cp", "file.bin", &server.at("one/folder"), "--bearer-file", "writer"]);
-    ran.code_is(5).says(&["folder (a folder there, a file in the tree)", "nothing was copied"]);
+    ran.code_is(5).says(&["folder (a folder there, a file in the source)", "nothing was copied"]);
     ran.says(&[&format!("to copy into that folder: {}\n", server.at("one/folder/"))]);
     ran.never_says(&["--delete"]);
     assert_eq!(home.read("one/there"), b"as it was");
@@ -323,7 +323,7 @@ fn the_limit_holds_and_what_is_stopped_goes_on() {
     stopped.wait().code_is(130).says(&["the same command resumes from there"]);
     assert!(home.read("store/file.bin") == bytes(1, 1_200_000));
     let went_on = limited("4M").wait();
-    went_on.code_is(0).says(&["already sent by an earlier run", "were sent now"]);
+    went_on.code_is(0).says(&["already sent by an earlier run", "sent now"]);
     assert!(home.read("store/file.bin") == bytes(2, 12_000_000));
     assert_eq!(home.names_in("store"), ["file.bin", "folder"]);
 }

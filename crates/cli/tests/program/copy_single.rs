@@ -91,7 +91,7 @@ fn what_makes_no_sense_is_said_and_nothing_is_done() {
     let cp = |args: &[&str]| -> Ran { home.run(["cp"].iter().chain(args)) };
     cp(&["a", "a"]).code_is(2).says(&["is both source and destination"]);
     cp(&["a", "."]).code_is(2).says(&["is both source and destination"]);
-    cp(&["a", "folder"]).code_is(5).says(&["a folder there, a file in the tree"]);
+    cp(&["a", "folder"]).code_is(5).says(&["a folder there, a file in the source"]);
     cp(&["a", "a/b"]).code_is(5);
     cp(&["a", "b", "--delete"]).code_is(2).says(&["are for folders"]);
     cp(&["a", "b", "--exclude", "c"]).code_is(2).says(&["are for folders"]);

@@ -221,7 +221,7 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
     ran.code_is(0).says(&[
         "cannot be reached from here",
         "through one ssh connection, which is slower",
-        "by ssh: ",
+        "rate through ssh: ",
         "B/s",
         "behind:",
     ]);
@@ -233,7 +233,7 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
         .swath(["cp", "--ssh", &machine.ssh, "--report", "report.html", "tree/", &back])
         .env("PATH", "/usr/bin:/bin")
         .run();
-    ran.code_is(0).says(&["by ssh: "]).never_says(&["127.0.0.1:"]);
+    ran.code_is(0).says(&["rate through ssh: "]).never_says(&["127.0.0.1:"]);
     assert_same(&home.path("tree"), &home.path("back"));
     let report = String::from_utf8(home.read("report.html")).unwrap();
     assert!(!report.contains("127.0.0.1:"), "the report knows the host too");
@@ -262,7 +262,7 @@ fn where_sshd_forbids_forwarding_it_goes_through_ssh_itself() {
             .says(&[
                 "cannot be reached from here, and its sshd forbids forwarding",
                 "through one ssh connection, which is slower",
-                "by ssh: ",
+                "rate through ssh: ",
             ])
             .never_says(&["127.0.0.1:"]);
         assert_same(&home.path(tree), &home.path(&here));

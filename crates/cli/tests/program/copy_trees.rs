@@ -120,7 +120,7 @@ fn what_is_in_the_way_is_said_before_it_costs_anything() {
     home.write("copy/many", "a file where a folder is to be\n");
     home.run(["cp", &server.url, "copy"])
         .code_is(5)
-        .says(&["many (a file there, a folder in the tree); nothing was copied"]);
+        .says(&["many (a file there, a folder in the source); nothing was copied"]);
     assert_eq!(home.read("copy/many"), b"a file where a folder is to be\n");
 }
 
@@ -225,9 +225,7 @@ fn what_is_no_swath_server_is_said() {
     let server = serve(&home, "tree");
     home.run(["cp", &server.at("missing/"), "copy"]).code_is(7).says(&["404"]);
     home.write("file", "x\n");
-    home.run(["cp", &server.url, "file"])
-        .code_is(5)
-        .says(&["file is not a folder on a swath server"]);
+    home.run(["cp", &server.url, "file"]).code_is(5).says(&["file is no folder"]);
     let web = swath_netlab::faulty::Server::builder()
         .file("/tree/", swath_netlab::faulty::Content::random(1, 1000))
         .start()

@@ -255,7 +255,7 @@ fn an_index_that_was_kept_knows_them() {
     home.run([&verify[..], &["--strict"]].concat()).code_is(0);
     assert!(set(&home.path("copy/empty"), "user.a", b"spoilt"));
     assert!(remove(&home.path("copy/many"), "user.z"));
-    home.run(verify).code_is(0).says(&["2 other modes, times or attributes"]);
+    home.run(verify).code_is(0).says(&["2 modes, times or attributes differ"]);
     home.run([&verify[..], &["--strict"]].concat()).code_is(4).says(&[
         "empty: different extended attributes",
         "many: different extended attributes",

@@ -150,7 +150,7 @@ fn what_need_not_end_is_refused() {
     for path in ["fifo", "/dev/zero"] {
         home.run(["verify", path, "--digest", &digest])
             .code_is(6)
-            .says(&[path, "not a regular file"]);
+            .says(&[path, "it is no regular file"]);
     }
 }
 

@@ -161,7 +161,7 @@ fn of_two_files_of_one_name_the_second_is_refused() {
         .says(&[
             "1 of 3 files",
             "2 files failed: ",
-            "x: another file of this list has the same name",
+            "x: an earlier file of this list has the same name",
             "x/y: its folder has the name of another file",
         ])
         .never_says(&["another swath"]);
@@ -205,7 +205,7 @@ fn programs_hear_of_every_file_once() {
         "{notes:?}"
     );
     assert!(
-        notes.iter().any(|note| note.contains("ftp://b.example/2 is passed over")),
+        notes.iter().any(|note| note.contains("ignoring the mirror ftp://b.example/2")),
         "{notes:?}"
     );
 }

@@ -225,7 +225,7 @@ fn whoever_delivered_in_a_moment_is_not_lost() {
     assert_ne!(last["sources"][0]["state"], "probing");
     home.run(["get", &url(&source), "-o", "two"])
         .code_is(0)
-        .says(&["1 file is NOT VERIFIED: no known digest"])
+        .says(&["NOT VERIFIED: no digest of it is known"])
         .never_says(&["connection lost", "could not be used"]);
 }
 
@@ -317,7 +317,7 @@ fn probe_tells_people_what_each_replica_offers() {
         "  mirrors      http://third.example/data.bin (ch)",
         "http://poor/data.bin",
         "  ranges       not supported: only one stream from the start",
-        "  protocol     HTTP/1.1, closes after each answer",
+        "  protocol     HTTP/1.1, closes connections after each answer",
         "http://odd/data.bin",
         "  size         77 B",
         "http://gone/data.bin",

@@ -51,7 +51,7 @@ fn tokens_and_logins_that_cannot_be_used_are_told() {
         .env("NETRC", "/nowhere/netrc")
         .run()
         .code_is(6)
-        .says(&["the logins in /nowhere/netrc cannot be read"]);
+        .says(&["cannot read the logins in /nowhere/netrc"]);
     std::fs::write(home.home().join(".netrc"), b"machine h login \xff password p\n").unwrap();
     get().run().code_is(0).says(&["warning: the logins in ", "is not UTF-8"]);
 }
@@ -78,7 +78,7 @@ fn a_proxy_that_cannot_be_used_is_not_passed_by() {
         .env("http_proxy", "ht!tp://me:hush@y")
         .run()
         .code_is(6)
-        .says(&["the proxy in http_proxy are unusable"])
+        .says(&["the proxy in http_proxy cannot be used"])
         .never_says(&["hush"]);
     assert!(server.log().is_empty(), "nobody was contacted");
 }

@@ -288,8 +288,8 @@ fn options_that_do_nothing_or_get_in_one_anothers_way_are_refused() {
             .code_is(2)
             .says(&[words]);
     };
-    refuse(&["--max-lease", "1h"], "--max-lease is for what a depot leases");
+    refuse(&["--max-lease", "1h"], "--max-lease needs --depot or --depot-memory");
     std::fs::create_dir(home.path("kept")).unwrap();
     let both = ["--cache", "kept", "--depot", "./kept/", "--depot-size", "20M"];
-    refuse(&both, "--cache and --depot name the same folder");
+    refuse(&both, "each needs its own folder");
 }

@@ -123,7 +123,7 @@ fn stage_says_whose_certificate_is_not_trusted_and_by_whom() {
     let ran = home.run([&args[..], &[trusts[1], "--fingerprint", &own]].concat());
     ran.code_is(7).says(&[
         "certificate is not trusted",
-        "the relay does not trust the next server: its operator must set --fingerprint or --ca of 'swath relay'",
+        "the relay does not trust the source: its operator must set --fingerprint or --ca of 'swath relay'",
         "--fingerprint or --ca of 'swath relay'",
     ]);
     assert!(began.elapsed().as_secs() < 10, "it is left at once");

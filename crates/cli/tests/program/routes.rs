@@ -184,7 +184,7 @@ fn the_configuration_names_relays_and_the_command_line_wins() {
     fs::write(&file, text).unwrap();
     let out = routes(&home, &["data.example", "--route", "r1,r2"]).code_is(0).out();
     assert!(out.contains("  20.0 Mbit/s"), "{out}");
-    assert!(out.contains("\n  r2.example:8471  never asked\n"), "{out}");
+    assert!(out.contains("\n  r2.example:8471  never queried\n"), "{out}");
     let relay = ["data.example", "--route", "r1,r2", "--relay", "https://r1.example"];
     routes(&home, &relay).code_is(2).says(&["'r2', which is not among the relays r1.example:443"]);
     // Every command that may take a route reads it.
@@ -238,7 +238,7 @@ fn a_configuration_that_has_no_end_is_not_read() {
     assert!(made.is_ok_and(|made| made.success()));
     let ran = |file: &std::path::Path| home.swath(["routes"]).env("SWATH_CONFIG", file).run();
     for (file, words) in [
-        ("/dev/zero".as_ref(), "cannot read the configuration in /dev/zero: it is no regular file"),
+        ("/dev/zero".as_ref(), "cannot read the configuration in /dev/zero: not a regular file"),
         (&*fifo, "not a regular file"),
         (&home.work(), "not a regular file"),
         (&large, "larger than 1 MiB"),

@@ -406,7 +406,7 @@ fn folders_are_served_under_the_names_that_they_are_given() {
     twice.code_is(2).says(&["two of the folders are called 'data'", "NAME=DIR"]);
     home.run(["serve", "x=x/data", "x=y/data"])
         .code_is(2)
-        .says(&["two sources are called 'x': if they are replicas of one tree, end each with '/'"]);
+        .says(&["two of the folders are called 'x'"]);
     home.run(["serve", "x=x/none"]).code_is(6).says(&["cannot serve x/none"]);
     home.run(["serve", "x/none=x/data"]).code_is(6).says(&["cannot serve x/none=x/data"]);
     let folders = ["x/data", "cal ib=y/data", "odd=name"];
