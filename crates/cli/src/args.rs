@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::failure::Failure;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -14,11 +13,11 @@ use swath_model::digest::{Algorithm, Digest, DigestError};
 use swath_source::{NetError, Secret, ServerAccess, UnknownServers, check_header};
 use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 
-use crate::config::command::Configure;
+use crate::config::command::ConfigCommand;
 use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
 use crate::relay::args::Relay;
-use crate::relays::Relays;
+use crate::relays::RouteArgs;
 use crate::routes::args::Routes;
 use crate::serve::args::Serve;
 use crate::stage::args::Stage;
@@ -45,33 +44,33 @@ pub struct Cli {
 pub enum Command {
     /// Fetch a file from all its replicas at once
     Get(Box<Get>),
-    /// Copy folders: from all replicas at once, to a server, by ssh, or here; only what differs
+    /// Copy folders and files to or from servers, by ssh or locally; copies only what differs
     #[command(visible_alias = "sync")]
     Cp(Box<Cp>),
-    /// Offer folders to others
+    /// Serve folders over HTTPS
     Serve(Box<Serve>),
-    /// Pass on what servers have, for those who may and from where it may
+    /// Run a relay for allowed clients and upstream servers
     Relay(Box<Relay>),
-    /// Bring a file to the depots of relays, near those who will need it
+    /// Copy a file to the depots of relays, close to its future readers
     Stage(Box<Stage>),
-    /// List a folder of a swath server, or where ssh leads to
+    /// List a folder on a swath server or on a host reached by ssh
     Ls(Box<Ls>),
-    /// Tell how large a folder of a swath server is, or one where ssh leads to
+    /// Show the size of a folder on a swath server or on a host reached by ssh
     Du(Box<Du>),
-    /// Tell what each replica offers
+    /// Show what each replica offers
     Probe(Probe),
-    /// Show the network as it is remembered, and which route is the widest
+    /// Show the remembered network and the widest route through it
     Routes(Box<Routes>),
     /// Check a file against digests, or a copied folder against its index
     Verify(Verify),
-    /// Show, or check, what holds for all transfers: the configuration file and SWATH_ variables
+    /// Show or check the configuration file and the SWATH_ variables
     #[command(disable_help_subcommand = true, subcommand_value_name = "COMMAND")]
     Config {
-        /// What to do
+        /// Subcommand
         #[command(subcommand)]
-        command: Configure,
+        command: ConfigCommand,
     },
-    /// Print completions for a shell
+    /// Print the completion script of a shell
     Completions {
         /// Which shell
         shell: Shell,
@@ -81,7 +80,7 @@ pub enum Command {
         /// Which command
         #[arg(value_name = "COMMAND", value_parser = PossibleValuesParser::new(COMMANDS))]
         command: Option<String>,
-        /// Write all pages into this folder instead
+        /// Write all pages into this folder
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "command")]
         dir: Option<PathBuf>,
     },
@@ -91,43 +90,57 @@ pub enum Command {
 #[derive(Args, Debug)]
 #[command(after_long_help = GET_EXAMPLES)]
 pub struct Get {
-    /// Replicas of one file; or one Metalink (a .meta4 file or its URL)
+    /// Replicas of one file, or one Metalink (a .meta4 file or its URL)
     #[arg(value_name = "URL", required_unless_present = "input", conflicts_with = "input")]
     pub sources: Vec<String>,
-    /// Fetch every file of a list: one a line, its mirrors separated by tabs ('-' reads standard input)
+    /// Fetch every file in a list: one file per line, mirrors separated by tabs ('-' reads standard input)
     #[arg(short, long, value_name = "LIST", value_hint = ValueHint::FilePath)]
     pub input: Option<PathBuf>,
-    /// Write to this file; '-' writes in order to standard output
+    /// Write to this file; '-' writes to standard output, in order
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// Write to standard output even if that is a terminal and the file is not text ('-o -')
+    /// Write to standard output even if it is a terminal ('-o -')
     #[arg(long, hide = true)]
     pub force_terminal: bool,
     /// Write into this folder
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
-    /// Names that users of curl, wget and aria2 type
+    /// Options of curl, wget and aria2
     #[command(flatten)]
-    pub usual: crate::usual::OfGet,
-    /// What the file must come to: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3
+    pub compat: crate::compat::GetCompat,
+    /// Check the file against this digest: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3
     #[arg(long, value_name = "DIGEST", conflicts_with = "input", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
-    /// Take the digest from a checksum file such as SHA256SUMS or FILE.sha256: its URL, its path, or 'auto' to look for one beside the file
+    /// Read the digest from a checksum file such as SHA256SUMS or FILE.sha256: its URL or its path; 'auto' looks for one next to the file
     #[arg(long, value_name = "auto|URL|FILE", conflicts_with = "input", value_hint = ValueHint::AnyPath)]
     pub checksums: Option<String>,
-    /// Refuse files of which no digest is known: from --digest, a Metalink, a list or a server
+    /// Refuse files without a known digest (from --digest, a Metalink, a list or a server)
     #[arg(long)]
     pub require_digest: bool,
-    /// Files of a list that are fetched at the same time [default: 16, with 8 connections to one host]
+    /// Fetch this many files of a list at the same time [default: 16, with 8 connections to one host]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
-    /// Replace files that are there already
+    /// Replace existing files
     #[arg(long)]
     pub overwrite: bool,
-    /// Start again instead of going on from what an earlier run left
+    /// Options of every transfer
+    #[command(flatten)]
+    pub transfer: Transfer,
+    /// Write blocks of zeros as holes, so that the file may be larger than the free disk space
+    #[arg(long, help_heading = "Disk")]
+    pub sparse: bool,
+    /// Use only the given sources, not those that servers advertise
+    #[arg(long, help_heading = "Network")]
+    pub no_discover: bool,
+}
+
+/// Options of `swath get` and `swath cp`.
+#[derive(Args, Debug)]
+pub struct Transfer {
+    /// Start over instead of resuming an earlier run
     #[arg(long)]
     pub no_resume: bool,
-    /// Go on from what an earlier run left, as is done anyway
+    /// Resume an earlier run (always on)
     #[arg(long, hide = true, overrides_with = "no_resume")]
     pub resume: bool,
     /// How the transfer is planned
@@ -136,61 +149,72 @@ pub struct Get {
     /// The network
     #[command(flatten)]
     pub net: Net,
-    /// The ways that data may take
+    /// Relays and routes
     #[command(flatten)]
-    pub routes: Relays,
-    /// Leave blocks of zeros out of the file as holes, so that it may be larger than the space on the disk
-    #[arg(long, help_heading = "Disk")]
-    pub sparse: bool,
-    /// Take no more than this per second, over all sources
+    pub routes: RouteArgs,
+    /// Limit the total rate, in bytes per second: 50M, 2MiB
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
     pub limit_rate: Option<u64>,
-    /// Take only the sources given, none that they name
-    #[arg(long, help_heading = "Network")]
-    pub no_discover: bool,
-    /// How the disk is written
+    /// Choose how files are written, and read when sending: 'buffered' uses the page cache
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = io_mode(), help_heading = "Disk")]
     pub io: IoMode,
-    /// Memory for buffers
+    /// Use this much memory for buffers
     #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
     pub memory: u64,
-    /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
+    /// Choose the processors to run on: 'auto' uses those near the disk on NUMA machines; 'off'; or a list such as 0-3,8
     #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other, help_heading = "Disk")]
     pub pin: Pin,
-    /// Print one JSON event a line on standard output
+    /// Print events as JSON on standard output, one per line
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,
-    /// Show more of how the transfer was made: requests, connections, what came in vain; twice (-vv): what happens inside, as it happens
+    /// Show more about the transfer: requests, connections, wasted bytes; twice (-vv) also prints a debug log
     #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
     pub verbose: u8,
-    /// Print warnings and errors only
+    /// Print only warnings and errors
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Leave a page with charts of the transfer
+    /// Write an HTML page with charts of the transfer
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub report: Option<PathBuf>,
+}
+
+impl Transfer {
+    /// Whether to resume an earlier run.
+    pub fn resumes(&self) -> bool {
+        self.resume || !self.no_resume
+    }
+
+    /// Whether to print no progress for people.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet || self.json
+    }
+
+    /// Returns the disk options of a job.
+    pub fn disk(&self) -> swath_jobs::Disk {
+        swath_jobs::Disk { io: self.io, memory_bytes: self.memory }
+    }
 }
 
 /// Planning.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Planning")]
 pub struct Plan {
-    /// swath, or one of the published ones to compare with
+    /// Plan with swath's own policy, or with a published one for comparison
     #[arg(long, value_name = "POLICY", default_value = "swath", value_parser = policy())]
     pub policy: PolicyKind,
-    /// Connections per source: 'auto' adds as many as pay, or a number
+    /// Open this many connections per source; 'auto' adds connections while they increase the rate
     #[arg(short = 'x', long = "connections", alias = "lanes", value_name = "N", default_value = "auto", value_parser = lanes, value_hint = ValueHint::Other)]
     pub lanes: Lanes,
-    /// Most sources used at once; further ones are spares
+    /// Use at most this many sources at once; the others are spares
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_sources: u16,
-    /// First chunk of each source (mdtp)
+    /// Set the size of each source's first chunk (mdtp)
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
     pub initial_chunk: u64,
-    /// Chunk of the fastest source (mdtp)
+    /// Set the chunk size of the fastest source (mdtp)
     #[arg(long, value_name = "SIZE", default_value = "40M", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
     pub large_chunk: u64,
-    /// Chunk size (fixed)
+    /// Set the chunk size (fixed)
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = units::size_above_zero, value_hint = ValueHint::Other)]
     pub chunk: u64,
 }
@@ -217,51 +241,51 @@ impl Plan {
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Network")]
 pub struct Net {
-    /// Send this header to the sources named by you ('Name: value'; repeatable), in place of swath's own of that name
+    /// Send this header to the sources that you name ('Name: value'; repeatable); it replaces swath's own header of that name
     #[arg(short = 'H', long, value_name = "HEADER", value_parser = HeaderParser, value_hint = ValueHint::Other)]
     pub header: Vec<(String, String)>,
-    /// Read a bearer token from this file (otherwise found as WLCG prescribes: BEARER_TOKEN, BEARER_TOKEN_FILE, …)
+    /// Read the bearer token from this file [default: WLCG token discovery: BEARER_TOKEN, BEARER_TOKEN_FILE, …]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub bearer_file: Option<PathBuf>,
-    /// Show this bearer token to the sources named by you, as 'swath serve' prints it; '@FILE' reads it from a file, where other users of this machine do not see it
+    /// Send this bearer token (as 'swath serve' prints it) to the sources that you name; '@FILE' reads it from a file, hidden from other users of this machine
     #[arg(long, value_name = "TOKEN|@FILE", allow_hyphen_values = true, conflicts_with = "bearer_file", value_parser = TokenParser, value_hint = ValueHint::Other)]
     pub token: Option<TokenFrom>,
-    /// Trust the certificate authorities in this file (PEM) too
+    /// Also trust the certificate authorities in this file (PEM)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Vec<PathBuf>,
-    /// Trust the server's certificate with this fingerprint (sha-256:HEX, as 'swath serve' prints it)
+    /// Trust the server certificate with this fingerprint (sha-256:HEX, as 'swath serve' prints it)
     #[arg(long, value_name = "FINGERPRINT", value_parser = fingerprint, value_hint = ValueHint::Other)]
     pub fingerprint: Vec<Digest>,
     /// Accept any certificate
     #[arg(long)]
     pub insecure: bool,
-    /// Give up when no byte of the file arrives from any source for this long; waiting for the disk, the output or --limit-rate does not count
+    /// Give up after this long without a byte from any source; waiting for the disk, the output or --limit-rate does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time, value_hint = ValueHint::Other)]
     pub timeout: Duration,
-    /// What opens single servers, as links name it
+    /// Access to single servers, from links
     #[arg(skip)]
     pub servers: Vec<ServerAccess>,
-    /// Servers whose certificates nobody vouches for
+    /// Servers with untrusted certificates
     #[arg(skip)]
     pub unknown: UnknownServers,
 }
 
-/// Where a token given on the command line is.
+/// A token on the command line, or the file that holds it.
 #[derive(Clone, Debug)]
 pub enum TokenFrom {
-    /// It stands there itself.
+    /// The token itself.
     Word(Secret),
-    /// In this file.
+    /// The file.
     File(PathBuf),
 }
 
-/// The way to places such as host:path.
+/// How ssh is run.
 #[derive(Args, Debug, Clone)]
 pub struct Ssh {
-    /// How ssh is called for places such as host:path (SWATH_SSH too says that)
+    /// Run this command for places such as host:path (also set by SWATH_SSH)
     #[arg(long = "ssh", value_name = "COMMAND", default_value = "ssh", value_hint = ValueHint::CommandString)]
     pub command: String,
-    /// Put this very program on the other side of ssh if it is not there
+    /// Copy this program to the remote host if swath is not installed there
     #[arg(long)]
     pub bootstrap: bool,
 }
@@ -285,7 +309,7 @@ pub struct Probe {
     /// The network
     #[command(flatten)]
     pub net: Net,
-    /// Print one JSON object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -297,31 +321,31 @@ pub struct Probe {
     override_usage = "swath verify [OPTIONS] <--digest <DIGEST>|--metalink <FILE>|--index <FILE|URL>> <FILE>\n       swath verify [OPTIONS] --check <SUMS> [FILE]"
 )]
 pub struct Verify {
-    /// The file to check, or with --index the folder
+    /// File to check; with --index, the folder
     #[arg(value_name = "FILE", required_unless_present = "check", value_hint = ValueHint::AnyPath)]
     pub file: Option<PathBuf>,
-    /// Check the files that a checksum file lists (SHA256SUMS, MD5SUMS, FILE.sha256), or the one that is named
+    /// Check the files that a checksum file lists (SHA256SUMS, MD5SUMS, FILE.sha256), or only FILE
     #[arg(short, long, value_name = "SUMS", conflicts_with_all = ["digest", "metalink", "index"], value_hint = ValueHint::FilePath)]
     pub check: Option<PathBuf>,
-    /// What it must come to: ALGORITHM:HEX (repeatable)
+    /// Check against this digest: ALGORITHM:HEX (repeatable)
     #[arg(long, value_name = "DIGEST", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
-    /// Check against the sizes, digests and pieces in this Metalink
+    /// Check against the size, digests and pieces in this Metalink
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub metalink: Option<PathBuf>,
-    /// Check a copied tree: against what 'swath cp --keep-index' kept, or against a server's folder as it is now
+    /// Check a copied tree against a file of 'swath cp --keep-index', or against a server's folder as it is now
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["digest", "metalink"], value_hint = ValueHint::AnyPath)]
     pub index: Option<String>,
-    /// With --index URL: check only what matches, as 'swath cp --include'
+    /// With --index URL: check only matching entries, as 'swath cp --include'
     #[arg(long, value_name = "GLOB", requires = "index", value_hint = ValueHint::Other)]
     pub include: Vec<String>,
-    /// With --index URL: what matches takes no part, as 'swath cp --exclude'
+    /// With --index URL: skip matching entries, as 'swath cp --exclude'
     #[arg(long, value_name = "GLOB", requires = "index", value_hint = ValueHint::Other)]
     pub exclude: Vec<String>,
-    /// With --index: other modes and times are wrong too, and all files of a wrong block are named
+    /// With --index: also check modes and times, and list every file that shares a wrong block
     #[arg(long, requires = "index")]
     pub strict: bool,
-    /// Print nothing but what is wrong
+    /// Print only what is wrong
     #[arg(short, long)]
     pub quiet: bool,
     /// The network
@@ -330,23 +354,10 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// What is to be checked.
+    /// Returns the path to check.
     pub fn file(&self) -> &std::path::Path {
         self.file.as_deref().unwrap_or(std::path::Path::new("."))
     }
-}
-
-/// Two values of one algorithm cannot both be right: whoever gives them should hear of it before
-/// anything is read.
-pub fn one_value_each(digests: &[Digest]) -> Result<(), Failure> {
-    for (at, digest) in digests.iter().enumerate() {
-        let rival = |other: &&Digest| other.algorithm() == digest.algorithm() && *other != digest;
-        if let Some(other) = digests[..at].iter().find(rival) {
-            let text = format!("--digest contradicts itself: {other} and {digest}");
-            return Err(Failure::usage(text));
-        }
-    }
-    Ok(())
 }
 
 pub fn io_mode() -> impl TypedValueParser<Value = IoMode> {
@@ -361,7 +372,7 @@ pub fn pin(text: &str) -> Result<Pin, String> {
 pub fn fingerprint(text: &str) -> Result<Digest, String> {
     let digest: Digest = text.parse().map_err(|error: DigestError| error.to_string())?;
     if digest.algorithm() != Algorithm::Sha256 {
-        return Err("it must be written sha-256:HEX".to_owned());
+        return Err("must be sha-256:HEX".to_owned());
     }
     Ok(digest)
 }
@@ -381,7 +392,7 @@ pub fn lanes(text: &str) -> Result<Lanes, String> {
     }
 }
 
-/// Reads a header without ever showing it: it may hold a secret.
+/// Reads a header without ever showing it: it may contain a secret.
 #[derive(Clone)]
 struct HeaderParser;
 
@@ -402,12 +413,12 @@ impl TypedValueParser for HeaderParser {
         let (name, value) = value
             .to_str()
             .and_then(|text| text.split_once(':'))
-            .ok_or_else(|| refused("a header is written 'Name: value'".to_owned()))?;
+            .ok_or_else(|| refused("must be 'Name: value'".to_owned()))?;
         let (name, value) = (name.trim(), value.trim());
         check_header(name, value).map_err(|error| match error {
-            // The name too may be a part of a secret that was typed wrong.
+            // After a typing error even the name may be part of a secret.
             NetError::Header { .. } => {
-                refused("its name or its value holds characters that cannot be sent".to_owned())
+                refused("its name or its value contains a character that cannot be sent".to_owned())
             }
             other => refused(other.to_string()),
         })?;
@@ -434,13 +445,13 @@ impl TypedValueParser for TokenParser {
         let word = value.to_str().filter(|text| is_token(text));
         word.map(|text| TokenFrom::Word(Secret::new(text))).ok_or_else(|| {
             let kind = clap::error::ErrorKind::ValueValidation;
-            let text = "invalid value for '--token <TOKEN|@FILE>': a token is one word of visible characters\n";
+            let text = "invalid value for '--token <TOKEN|@FILE>': a token must be one word of printable characters\n";
             clap::Error::raw(kind, text).with_cmd(command)
         })
     }
 }
 
-/// What was built, and what it can do.
+/// Build and features.
 const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\n\nbuilt:      ",
@@ -451,10 +462,10 @@ const LONG_VERSION: &str = concat!(
     "\ndisk:       io_uring, threads, buffered"
 );
 
-/// Most lanes that `auto` goes up to, per source: what a server's owner may take for decent.
+/// Most lanes per source with `auto`: what a server's owner may find acceptable.
 const AUTO_LANES_MAX: u32 = 16;
 
-/// Commands that have a man page of their own, and another name of one.
+/// Commands with a man page, and `sync`.
 const COMMANDS: [&str; 22] = [
     "get",
     "cp",
@@ -480,7 +491,7 @@ const COMMANDS: [&str; 22] = [
     "man",
 ];
 
-/// Below the help of `swath get`, and in its man page.
+/// Shown below the help of `swath get` and in its man page.
 pub const GET_EXAMPLES: &str = "\
 Examples:
   swath get https://one.example/data.h5 https://two.example/data.h5
@@ -489,8 +500,8 @@ Examples:
   swath get https://one.example/data.tar --digest sha-256:9f86… -o - | tar x
 
 Exit codes:
-  0 complete and verified       5 the target cannot be written
-  1 internal error              6 an input cannot be read
-  2 wrong command line          7 no source could be used
-  3 incomplete, goes on later   8 some files of a list failed
-  4 digest mismatch           130 interrupted, goes on later";
+  0 complete and verified       5 cannot write the output
+  1 internal error              6 cannot read an input
+  2 wrong command line          7 no usable source
+  3 incomplete, can resume      8 some files of a list failed
+  4 digest mismatch           130 interrupted, can resume";

@@ -1,4 +1,5 @@
-//! Exit codes. They are documented in `docs/get.md` and do not change.
+//! Exit codes and the words for errors of transfers. The codes are documented in `docs/get.md` and do
+//! not change.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -12,35 +13,36 @@ use swath_transfer::sending::InTheWay;
 use swath_transfer::{GetError, LaneError};
 
 use crate::failure::Failure;
+pub use crate::progress::batch::about;
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything asked for is there and verified.
+    /// Complete and verified.
     Done = 0,
-    /// Something that should not happen.
+    /// Internal error.
     Internal = 1,
-    /// The command line makes no sense.
+    /// Wrong command line.
     Usage = 2,
-    /// Stopped before the end; what came is kept and the same command goes on.
+    /// Incomplete; the received data is kept, and the same command resumes.
     Incomplete = 3,
-    /// The data is not what its digest says.
+    /// The data does not match its digest.
     Mismatch = 4,
-    /// The target: it exists, is locked, cannot be written, the disk is full.
+    /// The target exists, is locked or cannot be written, or the disk is full.
     Target = 5,
-    /// A Metalink, a list or another input cannot be read.
+    /// Cannot read a Metalink, a list or another input.
     Input = 6,
-    /// No source could be used and nothing came.
+    /// No source could be used; nothing was received.
     Sources = 7,
-    /// Some files of a list failed, others came.
+    /// Some files of a list failed.
     Some = 8,
-    /// Ended by Ctrl-C or a signal; what came is kept.
+    /// Stopped by Ctrl-C or a signal; the received data is kept.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// The one with this code, as another swath has told it.
+    /// Returns the exit with this code, which another swath sent.
     pub fn of_code(code: u8) -> Exit {
         let known = [
             Exit::Usage,
@@ -60,39 +62,39 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Say what went wrong.
+/// Prints an error.
 pub fn fail(exit: Exit, message: &str) -> Exit {
     Failure::new(exit, message).tell()
 }
 
-/// A program reads events on standard output: from now on it is told there as well what goes wrong.
+/// Makes [`tell`] print errors as events too, for programs that read events on standard output.
 pub fn tell_programs() {
     PROGRAMS.store(true, Ordering::Relaxed);
 }
 
 static PROGRAMS: AtomicBool = AtomicBool::new(false);
 
-/// What goes wrong, as an event, if a program reads them.
+/// Prints an error as an event, if a program reads events.
 pub fn tell(exit: Exit, error: &str) {
     if PROGRAMS.load(Ordering::Relaxed) {
         tell_program(exit, error);
     }
 }
 
-/// What goes wrong, as an event.
+/// Prints an error as an event.
 pub fn tell_program(exit: Exit, error: &str) {
     let event = serde_json::json!({"event": "error", "exit": exit as u8, "error": error.trim()});
-    // Where nobody reads there is nobody to tell.
+    // A closed output has no reader to inform.
     let _ = writeln!(std::io::stdout(), "{event}");
 }
 
-/// Say what is odd; it goes on all the same.
+/// Prints a warning.
 pub fn warn(message: &str) {
     crate::say::err(&format!("warning: {message}"));
 }
 
-/// The exit code of a transfer that failed after `come_bytes` bytes had come, in this run or before.
-pub fn of(error: &GetError, come_bytes: u64) -> Exit {
+/// Returns the exit code of a transfer that failed after `received_bytes` bytes, of this run or an earlier one.
+pub fn of(error: &GetError, received_bytes: u64) -> Exit {
     match error {
         GetError::NoSources => Exit::Usage,
         GetError::Tree(PartialError::OtherTree { .. }) => Exit::Incomplete,
@@ -102,7 +104,7 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
         | GetError::Remove(_)
         | GetError::Keep(_) => Exit::Target,
         GetError::Turned { .. } => Exit::Incomplete,
-        GetError::Index { .. } | GetError::Forgotten if come_bytes > 0 => Exit::Incomplete,
+        GetError::Index { .. } | GetError::Forgotten if received_bytes > 0 => Exit::Incomplete,
         GetError::Index { .. } | GetError::Forgotten => Exit::Sources,
         GetError::Finish(FinishError::Incomplete { .. }) => Exit::Internal,
         GetError::Write(_)
@@ -112,7 +114,7 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
         | GetError::DiskFull { .. }
         | GetError::Finish(_) => Exit::Target,
         GetError::Exhausted { .. } | GetError::Stalled { .. } | GetError::NoTree { .. }
-            if come_bytes > 0 =>
+            if received_bytes > 0 =>
         {
             Exit::Incomplete
         }
@@ -129,7 +131,7 @@ pub fn of(error: &GetError, come_bytes: u64) -> Exit {
     }
 }
 
-/// What went wrong with a transfer, as one line for people.
+/// Returns the error of a transfer in one line.
 pub fn words(error: &GetError) -> String {
     match error {
         GetError::Open(OpenError::NoSpace { path, needed_bytes, available_bytes }) => format!(
@@ -145,7 +147,7 @@ pub fn words(error: &GetError) -> String {
             units::bytes(*free_bytes)
         ),
         GetError::Tree(error @ PartialError::OtherTree { .. }) => format!(
-            "{error}; it is kept, and the same command goes on once the source has them again (to begin anew without it: --no-resume)"
+            "{error}; the copy is kept and resumes once the source has them again (--no-resume starts over)"
         ),
         GetError::Tree(PartialError::InTheWay { destination, conflicts }) => {
             let words = in_the_way(&destination.display().to_string(), conflicts);
@@ -158,7 +160,7 @@ pub fn words(error: &GetError) -> String {
     }
 }
 
-/// Folders at the destination that may not be written into, and what to do about them.
+/// Describes destination folders without write permission.
 fn closed(destination: &str, folders: &[Vec<u8>]) -> String {
     let text = |path: &Vec<u8>| -> String { visible(&String::from_utf8_lossy(path)) };
     let mut named: Vec<String> = folders.iter().take(CONFLICTS_NAMED).map(text).collect();
@@ -167,11 +169,11 @@ fn closed(destination: &str, folders: &[Vec<u8>]) -> String {
     }
     let (first, named) = (text(&folders[0]), named.join(", "));
     format!(
-        "{destination} has folders that get something new, and you may not write into them: {named}; nothing is changed there: have them opened to you, or leave them out, as with --exclude '/{first}'"
+        "cannot write into these folders of {destination}: permission denied: {named}; nothing was changed: ask for write permission, or skip them, for example with --exclude '/{first}'"
     )
 }
 
-/// What of another kind is at the destination.
+/// Describes destination entries of another kind than in the source.
 pub fn in_the_way(destination: &str, conflicts: &[Conflict]) -> String {
     let kind = |kind: FileKind| match kind {
         FileKind::Link => "link".to_owned(),
@@ -180,31 +182,33 @@ pub fn in_the_way(destination: &str, conflicts: &[Conflict]) -> String {
     let name = |conflict: &Conflict| {
         let path = String::from_utf8_lossy(&conflict.path);
         let (there, here) = (kind(conflict.there), kind(conflict.here));
-        format!("{} (a {there} there, a {here} in the tree)", visible(&path))
+        format!("{} (a {there} there, a {here} in the source)", visible(&path))
     };
     let mut named: Vec<String> = conflicts.iter().take(CONFLICTS_NAMED).map(name).collect();
     if conflicts.len() > CONFLICTS_NAMED {
         named.push(format!("and {} more", conflicts.len() - CONFLICTS_NAMED));
     }
     let named = named.join(", ");
-    format!("{destination} holds what is of another kind in the tree: {named}; nothing was copied")
+    format!(
+        "{destination} has entries of another kind than the source: {named}; nothing was copied"
+    )
 }
 
-/// What to do about that.
+/// Returns the advice on such entries.
 pub fn advice_on(in_the_way: InTheWay) -> &'static str {
-    // With --delete only those are refused.
+    // With --delete only sheltered entries are refused.
     match in_the_way.is_sheltered {
         true => {
-            "--delete does not replace what --include and --exclude leave out or what an unfinished copy has left, or what holds such"
+            "--delete does not replace entries that --include or --exclude skip, or partial copies, or folders that contain them"
         }
-        false => "--delete would replace what is there",
+        false => "--delete would replace them",
     }
 }
 
-/// So many things in the way are named one by one.
+/// Entries that a message lists.
 const CONFLICTS_NAMED: usize = 10;
 
-/// The same, with what each source said.
+/// Returns the error of a transfer in one line, with the reason of each source.
 pub fn words_of_all(error: &GetError) -> String {
     match error {
         error if error.reasons().is_empty() => words(error),
@@ -212,36 +216,27 @@ pub fn words_of_all(error: &GetError) -> String {
     }
 }
 
-/// Whether what is kept is of a file that has changed at a source since.
+/// Whether the kept data belongs to a file that has since changed at a source.
 pub fn is_of_old_file(error: &GetError) -> bool {
     let changed = |error: &LaneError| matches!(error, LaneError::Changed { .. });
     error.reasons().iter().any(|reason| reason.why.lane_error().is_some_and(changed))
 }
 
-/// What the same command makes of what is kept. If the file changed at a source, that is of the old one,
-/// and no source that has this is left.
+/// Returns what the same command does with the kept data. If the file changed at a source, the data is
+/// of the old version, which no remaining source has.
 pub fn what_next(error: &GetError) -> &'static str {
     match is_of_old_file(error) {
         true => {
-            "they are of the file as it was before, and the same command begins again with the new one, unless a source still has the old one"
+            "they are of the old version; the same command starts over with the new one, unless a source still has the old one"
         }
         false => GOES_ON,
     }
 }
 
-/// What it makes of them otherwise.
-pub const GOES_ON: &str = "the same command goes on from there";
+/// What the same command usually does with the kept data.
+pub const GOES_ON: &str = "the same command resumes from there";
 
-/// A sentence about a file that has the file's name in it once.
-pub fn about(name: &str, sentence: &str) -> String {
-    if sentence.starts_with(&format!("{name} ")) {
-        sentence.to_owned()
-    } else {
-        format!("{name}: {sentence}")
-    }
-}
-
-/// An error with all its causes, as one line.
+/// Returns an error with all its causes in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Why a command ends before its work is done: its exit code, what happened, and what helps.
+//! Why a command failed: its exit code, the error and hints.
 
 use std::fmt;
 
@@ -11,59 +11,59 @@ use swath_transfer::EngineError;
 use crate::exit::{self, Exit, chain};
 use crate::progress::units;
 
-/// Why a command ends before its work is done.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the shell is told.
+    /// The exit code.
     pub exit: Exit,
-    /// What happened, as a sentence.
+    /// The error.
     pub what: String,
-    /// What to do about it, a line each.
+    /// What the user can do, one line each.
     hints: Vec<String>,
 }
 
 impl Failure {
-    /// The command ends with `exit`, because of `what`.
+    /// Returns a failure without hints.
     pub fn new(exit: Exit, what: impl Into<String>) -> Failure {
         Failure { exit, what: what.into(), hints: Vec::new() }
     }
 
-    /// The command line makes no sense.
+    /// Returns a failure of a wrong command line.
     pub fn usage(what: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, what)
     }
 
-    /// Something that was given cannot be read.
+    /// Returns a failure of an unreadable input.
     pub fn input(what: impl Into<String>) -> Failure {
         Failure::new(Exit::Input, what)
     }
 
-    /// Nothing can be had from where it should come from.
+    /// Returns a failure of all sources.
     pub fn sources(what: impl Into<String>) -> Failure {
         Failure::new(Exit::Sources, what)
     }
 
-    /// The same with one more line about what to do.
+    /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> Failure {
         self.hints([hint])
     }
 
-    /// The same with more lines about what to do.
+    /// Adds hints.
     pub fn hints<H: Into<String>>(mut self, hints: impl IntoIterator<Item = H>) -> Failure {
         self.hints.extend(hints.into_iter().map(Into::into));
         self
     }
 
-    /// Tell the user, and end with this exit code.
+    /// Prints the failure and returns the exit code.
     pub fn tell(&self) -> Exit {
         crate::exit::tell(self.exit, &self.to_string());
-        crate::say::err(&format!("swath: {}", self.what));
+        crate::say::error(&self.what);
         self.hints.iter().for_each(|hint| crate::say::hint(hint));
         self.exit
     }
 }
 
-/// As one line.
+/// In one line, with the hints.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
@@ -85,7 +85,7 @@ impl From<JobError> for Failure {
             JobError::Copy(error) => crate::cp::failure(*error),
             JobError::Transfer { name, error, kept } => {
                 let what = exit::about(&name, &exit::words_of_all(&error));
-                Failure::new(exit::of(&error, kept.come_bytes), what)
+                Failure::new(exit::of(&error, kept.received_bytes), what)
             }
             error => Failure::new(Exit::Some, error.to_string()),
         }
@@ -116,7 +116,7 @@ impl From<EngineError> for Failure {
         match error {
             EngineError::Memory { wanted_bytes, least_bytes, most_bytes } => {
                 Failure::usage(format!(
-                    "--memory: buffers of {} in all are not possible: it takes at least {}, and this machine can spare {} now",
+                    "--memory: cannot use {}: at least {} is needed, and this machine has {} available",
                     units::bytes(wanted_bytes as u64),
                     units::bytes(least_bytes as u64),
                     units::bytes(most_bytes as u64)
@@ -128,31 +128,31 @@ impl From<EngineError> for Failure {
     }
 }
 
-/// The options that a specification was made of are named.
+/// Names the options that the specification was made from.
 impl From<SpecError> for Failure {
     fn from(error: SpecError) -> Failure {
         Failure::usage(match error {
             SpecError::SeveralToOne { name, count } => {
-                format!("{name} names {count} files: use -d DIR in place of -o")
+                format!("{name} lists {count} files: use -d DIR instead of -o")
             }
             SpecError::DigestOfSeveral { name, count } => {
-                format!("{name} names {count} files: --digest is for one")
+                format!("{name} lists {count} files: --digest is for a single file")
             }
             SpecError::ListToOne => {
-                "a list may hold several files: use -d DIR in place of -o".to_owned()
+                "a list may contain several files: use -d DIR instead of -o".to_owned()
             }
             SpecError::NoName { name, why } => {
                 let why = why.map_or("does not name a file".to_owned(), |why| why.to_string());
-                format!("{name} {why}; say where to write with -o FILE")
+                format!("{name} {why}; choose a name with -o FILE")
             }
             SpecError::Contradiction { one, other } => {
-                format!("--digest contradicts itself: {one} and {other}")
+                format!("--digest: {one} and {other} contradict each other")
             }
             SpecError::ChecksumsOfMetalink => {
-                "--checksums is for the URL of a file: a Metalink has digests of its own".to_owned()
+                "--checksums is for the URL of a file: a Metalink has its own digests".to_owned()
             }
             SpecError::Reserved { path, .. } => format!(
-                "the report {} would be written over the file or over what is kept beside it: give --report another name",
+                "the report {} would overwrite the file or its partial data: choose another name for --report",
                 path.display()
             ),
             error => error.to_string(),
@@ -160,13 +160,13 @@ impl From<SpecError> for Failure {
     }
 }
 
-/// What a file of a list failed of: for the shell, and as a sentence.
+/// Returns the exit code and the error of a failed file of a list.
 pub fn of_file(error: &FileError) -> (Exit, String) {
     match error {
         FileError::Entry(EntryError::List(error)) => (Exit::Input, chain(error)),
         FileError::Entry(_) | FileError::Headers(_) => (Exit::Input, error.to_string()),
         FileError::Transfer { error, kept } => {
-            (exit::of(error, kept.come_bytes), exit::words_of_all(error))
+            (exit::of(error, kept.received_bytes), exit::words_of_all(error))
         }
         error => (Exit::Internal, error.to_string()),
     }

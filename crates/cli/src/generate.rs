@@ -1,4 +1,4 @@
-//! Shell completions and man pages, from the same definition as the help.
+//! Shell completions and man pages, generated from the definition of the help.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::args::{Cli, GET_EXAMPLES};
 use crate::exit::{Exit, fail};
 use crate::say;
 
-/// Completions for a shell, to standard output.
+/// Prints the completion script of a shell.
 pub fn completions(shell: Shell) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "swath", &mut script);
     say::out(&script, Exit::Done)
 }
 
-/// The page of swath, or of one command, to standard output; or all pages into a folder.
+/// Prints the man page of swath or of one command, or writes all pages into a folder.
 pub fn man(command: Option<&str>, dir: Option<&Path>) -> Exit {
     let Some(dir) = dir else {
         return match page(command) {
@@ -51,14 +51,14 @@ pub fn man(command: Option<&str>, dir: Option<&Path>) -> Exit {
     }
 }
 
-/// The definition with everything that is worked out filled in, without the command `help`.
+/// Returns the complete definition, without the command `help`.
 fn built() -> clap::Command {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     command
 }
 
-/// The man page of swath or of one of its commands.
+/// Returns the man page of swath or of one of its commands.
 fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
     let whole = built();
     let command = match name.and_then(|name| find(&whole, name)) {
@@ -67,7 +67,7 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
     };
     let usage = command.clone().render_usage().to_string();
     let is_whole = name.is_none();
-    // Not the name that was asked for, which may be another one of it.
+    // The requested name may be an alias.
     let name = command.get_name().to_owned();
     let more = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let others: Vec<String> = command
@@ -90,7 +90,7 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
         man.render_subcommands_section(&mut out)?;
     }
     let more = if is_whole { GET_EXAMPLES } else { more.as_str() };
-    // What stands below the options in --help, in the order of man pages.
+    // The sections below the options in --help.
     let of_help = |title: &str| {
         more.split("\n\n").find_map(|part| part.strip_prefix(title)?.strip_prefix(":\n"))
     };
@@ -113,13 +113,13 @@ fn page(name: Option<&str>) -> io::Result<Vec<u8>> {
         .map(|other| format!("swath-{other}(1)"))
         .collect();
     let first = if is_whole { "" } else { "swath(1), " };
-    // As running text, whose lines are broken where the page ends.
+    // As running text, which is wrapped.
     let others = format!("{first}{}", others.join(", ")).replace('-', "\\-");
     writeln!(out, ".SH \"SEE ALSO\"\n{others}")?;
     Ok(out)
 }
 
-/// A command, or one of a command's own as `COMMAND-ITS`.
+/// Finds a command, or a subcommand as `COMMAND-SUBCOMMAND`.
 fn find<'w>(whole: &'w clap::Command, name: &str) -> Option<&'w clap::Command> {
     whole.find_subcommand(name).or_else(|| {
         let (outer, inner) = name.split_once('-')?;
@@ -127,12 +127,12 @@ fn find<'w>(whole: &'w clap::Command, name: &str) -> Option<&'w clap::Command> {
     })
 }
 
-/// A section whose lines stay as they are.
+/// Writes a section whose lines are not wrapped.
 fn section(out: &mut impl Write, title: &str, text: &str) -> io::Result<()> {
     writeln!(out, ".SH \"{title}\"\n.nf")?;
     for line in text.lines() {
         let line = line.replace('\\', "\\\\").replace('-', "\\-");
-        // A line that begins with a dot or a quote would be an instruction.
+        // A leading dot or quote would be a roff request.
         let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
         writeln!(out, "{guard}{line}")?;
     }
@@ -141,7 +141,7 @@ fn section(out: &mut impl Write, title: &str, text: &str) -> io::Result<()> {
 
 const ENVIRONMENT: &str = "\
 BEARER_TOKEN, BEARER_TOKEN_FILE, XDG_RUNTIME_DIR
-        where a bearer token is looked for, in this order
+        sources of the bearer token, in this order
 NETRC, HOME
         logins from $NETRC, else ~/.netrc
 http_proxy, https_proxy, all_proxy, no_proxy
@@ -152,16 +152,16 @@ SWATH_CONFIG, XDG_CONFIG_HOME
         the configuration file: $SWATH_CONFIG (off: none), else swath/config.toml in
         $XDG_CONFIG_HOME or ~/.config
 SWATH_LIMIT_RATE, SWATH_CONNECTIONS, SWATH_TIMEOUT, …
-        options for all transfers; 'swath config show' lists them
+        options for all transfers; see 'swath config show'
 SWATH_STATE, XDG_STATE_HOME
-        what is remembered of routes: $SWATH_STATE (off: nothing is), else swath/state.db in
+        the remembered network: $SWATH_STATE (off: none), else swath/state.db in
         $XDG_STATE_HOME or ~/.local/state
 SWATH_LOG
-        what is told beside the progress, for example debug or swath_source=trace; serve and
-        relay tell it on standard error, and warnings there in any case";
+        a debug log on standard error, for example debug or swath_source=trace; serve and
+        relay always print warnings there";
 
 const FILES: &str = "\
 NAME.swath.part
-        the bytes of NAME so far; gone when the file is complete
+        the partial data of NAME; removed when the file is complete
 NAME.swath
-        its journal: what of it is durable and verified. The same command goes on from there";
+        its journal of durable and verified data, from which the same command resumes";

@@ -1,6 +1,6 @@
-//! What a user can do where a source, a relay or a depot is not used: a line for each kind of reason.
+//! Hints on sources, relays and depots that could not be used: one line for each kind of error.
 //!
-//! Every hint is chosen by the type of what went wrong, never by its words.
+//! Hints are chosen by the type of an error, never by its text.
 
 use swath_formats::ProxyFault;
 use swath_formats::plain_http::SpeaksHttps;
@@ -8,7 +8,7 @@ use swath_model::SourceName;
 use swath_source::{DepotError, LaneError, TlsFault};
 use swath_transfer::{Party, Reason, Why};
 
-/// About all reasons of a transfer, but for trust: of that callers have more to say.
+/// Returns the hints on all reasons of a transfer, except on trust, which callers handle.
 pub fn of(reasons: &[Reason]) -> Vec<String> {
     let mut hints: Vec<String> = of_tokens(reasons).into_iter().map(str::to_owned).collect();
     hints.extend(reasons.iter().find_map(|reason| of_https(&reason.of, reason.why.lane_error()?)));
@@ -16,18 +16,17 @@ pub fn of(reasons: &[Reason]) -> Vec<String> {
     hints
 }
 
-/// About one error of a server's, or of a source's: what gives a token, and what trust.
+/// Returns the hints on tokens and trust for an error of a server.
 pub fn of_server(error: &LaneError) -> Vec<&'static str> {
     of_token(error).into_iter().chain(of_trust(error)).collect()
 }
 
-/// What to do where a server wants another token than the one it was shown.
+/// Returns the hint on a missing or wrong token.
 fn of_token(error: &LaneError) -> Option<&'static str> {
     (error.last().code() == Some(401)).then_some(TOKEN)
 }
 
-/// The same for all reasons of a transfer, by whom they are about: relays are shown other tokens than
-/// sources.
+/// Returns the hints on tokens for all reasons of a transfer: relays have other tokens than sources.
 fn of_tokens(reasons: &[Reason]) -> Vec<&'static str> {
     let wants = |is_of_relays: bool| {
         let mut own = reasons.iter().filter(|it| matches!(it.of, Party::Relay(_)) == is_of_relays);
@@ -38,13 +37,13 @@ fn of_tokens(reasons: &[Reason]) -> Vec<&'static str> {
     source.into_iter().chain(relay).collect()
 }
 
-/// What to do where nothing is known that a server's certificate could be trusted by.
+/// Returns the hint on an untrusted certificate.
 pub fn of_trust(error: &LaneError) -> Option<&'static str> {
     let fault = untrusted_here(error)?;
     (fault != TlsFault::OtherFingerprint).then_some(TRUST)
 }
 
-/// How it is us who do not trust a certificate, and not a relay on the way.
+/// Returns why this machine, and not a relay, does not trust a certificate.
 pub fn untrusted_here(error: &LaneError) -> Option<TlsFault> {
     match error.last() {
         LaneError::Tls { fault, .. } => Some(*fault).filter(|fault| fault.is_untrusted()),
@@ -52,14 +51,16 @@ pub fn untrusted_here(error: &LaneError) -> Option<TlsFault> {
     }
 }
 
-/// What to do where a server that speaks HTTPS, or a relay, was spoken to in plain HTTP.
+/// Returns the hint on plain HTTP sent to a server or relay that needs HTTPS.
 pub fn of_https(of: &Party, error: &LaneError) -> Option<String> {
     let LaneError::SpeaksHttps(who) = error.last() else { return None };
     match (who, of.relays()) {
-        (SpeaksHttps::Relay, [relay]) => Some(format!("that relay is named by https://{relay}")),
+        (SpeaksHttps::Relay, [relay]) => {
+            Some(format!("the address of that relay is https://{relay}"))
+        }
         (SpeaksHttps::Relay, relays @ [_, _, ..]) => {
             let relays = relays.join(", ");
-            Some(format!("of these relays one is named by https://HOST: {relays}"))
+            Some(format!("one of these relays needs an https:// address: {relays}"))
         }
         _ => {
             let (Party::Source(SourceName { address, .. }) | Party::Depot(address)) = of else {
@@ -71,8 +72,7 @@ pub fn of_https(of: &Party, error: &LaneError) -> Option<String> {
     }
 }
 
-/// What to do where relays pass nothing on: about the first reason of that kind, and, where nothing but
-/// a route that was named has been tried, that there are others.
+/// Returns the hints on relays that forward nothing.
 fn of_relays(reasons: &[Reason]) -> Vec<&'static str> {
     let is_about_relays = |reason: &Reason| !reason.of.relays().is_empty();
     let errors = || reasons.iter().filter_map(|reason| Some((reason, reason.why.lane_error()?)));
@@ -81,10 +81,10 @@ fn of_relays(reasons: &[Reason]) -> Vec<&'static str> {
             matches!(error, LaneError::Relay { fault: Some(fault), .. } if faults.contains(fault))
         })
     };
-    // Where we do not reach, or do not trust, a relay itself.
+    // This machine cannot reach or does not trust the relay itself.
     let is_of_relay = |reason: &Reason, host: &String| reason.of.relays().contains(host);
     let is_elsewhere = errors().any(|(reason, error)| match (error, &reason.why) {
-        // That says it already.
+        // Its text contains the hint.
         (_, Why::NoRelay { .. }) => false,
         (LaneError::Connect { host, .. }, _) => {
             is_of_relay(reason, host) && (host.ends_with(":80") || host.ends_with(":443"))
@@ -123,20 +123,19 @@ pub fn depot_distrusts_source(why: &Why) -> bool {
     fault == Some(ProxyFault::Certificate)
 }
 
-/// What gives a server a token …
-const TOKEN: &str = "--token TOKEN gives the token that 'swath serve' prints, --token @FILE (or --bearer-file FILE) one from a file";
-/// … and what gives a relay one.
+const TOKEN: &str = "--token TOKEN sends the token that 'swath serve' prints; --token @FILE (or --bearer-file FILE) reads it from a file";
 const TOKEN_OF_RELAY: &str =
-    "token-file in the configuration opens a relay, and so does --relay https://any:TOKEN@HOST";
-const TRUST: &str =
-    "--fingerprint trusts the certificate that 'swath serve' prints, --ca FILE an authority";
-const ADMISSION: &str = "whoever runs it names who asks it (--clients: you, or the relay before it), or has given you a token (token-file in the configuration)";
+    "set token-file for the relay in the configuration, or use --relay https://any:TOKEN@HOST";
+const TRUST: &str = "--fingerprint trusts the certificate whose fingerprint 'swath serve' prints; --ca FILE trusts an authority";
+const ADMISSION: &str = "its operator must allow the client (--clients: you, or the previous relay) or give you a token (token-file in the configuration)";
 const UPSTREAM: &str =
-    "whoever runs it names whom it asks (--upstream): the source, or the next relay, with the port";
-const TRUST_OF_NEXT: &str = "it is that relay which does not trust it: whoever runs it names the next one's certificate (--fingerprint or --ca of 'swath relay')";
-const PORT: &str = "'swath relay' listens on port 8471 unless told otherwise, and the address of this relay does not lead there";
-const FINGERPRINT_OF_RELAY: &str = "a relay is known by the fingerprint that 'swath relay' prints: fingerprint in the configuration, beside its url";
-const OTHER_ROUTES: &str = "nothing but the route that was named was tried: --route auto takes others, --route direct none";
+    "its operator must allow the server (--upstream: the source, or the next relay, with the port)";
+const TRUST_OF_NEXT: &str = "the relay does not trust the next server: its operator must set --fingerprint or --ca of 'swath relay'";
+const PORT: &str =
+    "'swath relay' listens on port 8471 by default, and the address of this relay has another port";
+const FINGERPRINT_OF_RELAY: &str = "to trust a relay, set fingerprint next to its url in the configuration; 'swath relay' prints it";
+const OTHER_ROUTES: &str =
+    "only the given route was tried: --route auto tries others, --route direct uses no relay";
 
 #[cfg(test)]
 mod tests {
@@ -182,10 +181,10 @@ mod tests {
         let (server, relay) = (SpeaksHttps::Server, SpeaksHttps::Relay);
         is(hint(&by(&[]), server), "its address is https://data.example/f");
         is(hint(&by(&["r1:8471"]), server), "its address is https://data.example/f");
-        is(hint(&by(&["r1:8471"]), relay), "that relay is named by https://r1:8471");
+        is(hint(&by(&["r1:8471"]), relay), "the address of that relay is https://r1:8471");
         let alone = Party::Relay("r1:8471".to_owned());
-        is(hint(&alone, relay), "that relay is named by https://r1:8471");
-        let one = "of these relays one is named by https://HOST: r1:8471, r2:8471";
+        is(hint(&alone, relay), "the address of that relay is https://r1:8471");
+        let one = "one of these relays needs an https:// address: r1:8471, r2:8471";
         is(hint(&by(&["r1:8471", "r2:8471"]), relay), one);
         // A relay's own address as a source, as for a depot.
         let depot = Party::Depot("http://r1:8471/depot/".to_owned());

@@ -1,9 +1,7 @@
-//! What a server is known by, kept from one start to the next: the certificate that it makes for itself,
-//! and the token that it makes.
+//! The self-signed certificate and the token of a server, kept between starts.
 //!
-//! They lie in the state folder, for their owner alone (mode 0600), and are made anew only on request.
-//! Where there is no state folder (`SWATH_STATE=off`, a service without a home), or nothing can be
-//! written there, they are made for this one run.
+//! They are in the state folder with mode 0600, and are replaced only on request. Without a writable
+//! state folder (`SWATH_STATE=off`, a service without a home) they are made for one run.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -20,7 +18,7 @@ use crate::exit::{chain, warn};
 use crate::remember;
 use crate::serve::machine;
 
-/// The folder of what swath remembers, if it may remember anything.
+/// Returns the state folder, if there is one.
 pub fn state_folder() -> Option<PathBuf> {
     match remember::place() {
         Location::At(path) => Some(path.parent().unwrap_or(Path::new("")).to_owned()),
@@ -28,15 +26,15 @@ pub fn state_folder() -> Option<PathBuf> {
     }
 }
 
-/// Returns the certificate of this machine's servers of this kind (`serve`, `relay`), made if there is
-/// none yet or a new one is wanted.
+/// Returns the certificate of this machine's servers of this kind (`serve`, `relay`); makes one if
+/// there is none or `is_new`.
 pub fn certificate(kind: &str, host: &str, is_new: bool) -> Result<Tls, Failure> {
     let once = || machine::self_signed(host);
     let make = || match machine::self_signed(host) {
         Tls::SelfSigned(names) => {
             Identity::make_pem(names).map_err(|error| Failure::input(chain(&error)))
         }
-        _ => Err(Failure::input("this is no certificate of our own")),
+        _ => Err(Failure::input("not a self-signed certificate")),
     };
     let Some(folder) = state_folder() else { return Ok(once()) };
     let path = folder.join(kind).join("identity.pem");
@@ -46,8 +44,8 @@ pub fn certificate(kind: &str, host: &str, is_new: bool) -> Result<Tls, Failure>
     })
 }
 
-/// Returns the token of a server of these folders. Every set of folders, and writing to them, has a
-/// token of its own: whoever has been given one gets nothing else by it.
+/// Returns the token of a server of these folders. Every set of folders has its own tokens for reading
+/// and for writing, so that a token gives access to nothing else.
 pub fn token(folders: &[PathBuf], may_write: bool, is_new: bool) -> Result<Token, Failure> {
     let once = || Token { secret: new_token(), kept_at: None };
     let Some(folder) = state_folder() else { return Ok(once()) };
@@ -64,61 +62,61 @@ pub fn token(folders: &[PathBuf], may_write: bool, is_new: bool) -> Result<Token
     let Some(text) = text else { return Ok(once()) };
     let secret = text.trim().to_owned();
     if !is_token(&secret) {
-        let text = format!("{} holds no token; --new-identity makes one", path.display());
+        let text = format!("{} does not contain a token; --new-identity makes one", path.display());
         return Err(Failure::input(text));
     }
     Ok(Token { secret, kept_at: Some(path) })
 }
 
-/// A token that swath made.
+/// A token made by swath.
 pub struct Token {
     /// The token.
     pub secret: String,
-    /// Where it is kept.
+    /// The file that keeps it.
     pub kept_at: Option<PathBuf>,
 }
 
-/// Reads what is kept at `path`, or makes it. `None`: it cannot be kept, of which the user is warned.
+/// Reads the file at `path`, or makes it; `None`, with a warning, if it cannot be written.
 fn kept(
     path: &Path,
     is_new: bool,
     make: impl Fn() -> Result<String, Failure>,
 ) -> Result<Option<String>, Failure> {
-    let told = |error: io::Error| Failure::input(format!("{}: {error}", path.display()));
+    let failed = |error: io::Error| Failure::input(format!("{}: {error}", path.display()));
     if !is_new {
         match read(path) {
             Ok(text) => return Ok(Some(text)),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(failed(error)),
         }
     }
     let text = make()?;
     match write(path, &text, is_new) {
         Ok(()) => Ok(Some(text)),
-        // Another server was quicker: both are known by the same.
+        // Another server was faster: both use its file.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            read(path).map(Some).map_err(told)
+            read(path).map(Some).map_err(failed)
         }
         Err(error) => {
-            let told = told(error);
-            warn(&format!("the certificate and the token are for this run only: {told}"));
+            let failed = failed(error);
+            warn(&format!("using a certificate and a token for this run only: {failed}"));
             Ok(None)
         }
     }
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // What is no regular file may have no end, or nobody who writes into it.
+    // Devices may be endless, and pipes may block.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let about = file.metadata()?;
     if !about.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     if about.mode() & 0o077 != 0 {
         let mode = about.mode() & 0o777;
         let text = format!(
-            "other users may read or change it (mode {mode:04o}); 'chmod 600' closes it, \
-             --new-identity makes another one"
+            "other users can read or change it (mode {mode:04o}): run 'chmod 600' on it, or use \
+             --new-identity"
         );
         return Err(io::Error::other(text));
     }
@@ -127,7 +125,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes beside it first, so that nobody ever reads half of it.
+/// Writes a temporary file first, so that nobody reads half of it.
 fn write(path: &Path, text: &str, replaces: bool) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new(""));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

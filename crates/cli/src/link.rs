@@ -1,9 +1,8 @@
-//! `swath://host:8470/run7/#token=…&fp=…`: a place on a swath server together with what opens it, short
-//! enough to send to a colleague.
+//! `swath://host:8470/run7/#token=…&fp=…`: the address of a folder or file on a swath server with its
+//! token and fingerprint.
 //!
-//! A link is taken apart before anything else sees it: from then on there is a plain `https://`
-//! address, and the token and the fingerprint belong to that server alone. So what stands behind `#` is
-//! never sent as part of an address, logged, shown or kept. No message here repeats it.
+//! A link is split before anything else sees it into a plain `https://` address and the access to that
+//! server. So the part after `#` is never sent, logged, shown or stored. No message repeats it.
 
 use crate::failure::Failure;
 use swath_formats::percent;
@@ -15,8 +14,8 @@ use crate::args::{Net, fingerprint};
 use crate::net::shown_text;
 use swath_jobs::is_token;
 
-/// Turns every link among `places` into an address; what they hold opens their servers. The error
-/// has no secret in it.
+/// Replaces every link among `places` by its address, and adds its access to `net`. The error contains
+/// no secret.
 pub fn take_apart<'p>(
     places: impl IntoIterator<Item = &'p mut String>,
     net: &mut Net,
@@ -40,12 +39,12 @@ fn is_link(text: &str) -> bool {
 fn parse(text: &str) -> Result<(Url, ServerAccess), &'static str> {
     let rest = &text[SCHEME.len()..];
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let address = "this is no address of a swath server (swath://HOST/PATH/#token=…&fp=…)";
+    let address = "not a link to a swath server (swath://HOST/PATH/#token=…&fp=…)";
     let mut url = Url::parse(&format!("https://{rest}")).map_err(|_| address)?;
     if text.chars().any(char::is_control) || url.host().is_none() {
         return Err(address);
     }
-    // Of https the usual port is left out by whoever writes it, and here ours is the usual one.
+    // A link without a port means the port of `swath serve`, not 443.
     let host_end = rest.find(['/', '?']).unwrap_or(rest.len());
     let names_port = rest[..host_end].rsplit_once(':').is_some_and(|(_, port)| {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
@@ -60,20 +59,20 @@ fn parse(text: &str) -> Result<(Url, ServerAccess), &'static str> {
         let value = percent::decode_text(value);
         match key {
             "token" if is_token(&value) => access.token = Some(Secret::new(&value)),
-            "token" => return Err("the token behind '#' is cut off or damaged"),
+            "token" => return Err("the token after '#' is incomplete or damaged"),
             "fp" => {
                 let whole = if value.contains(':') { value } else { format!("sha-256:{value}") };
                 let print = fingerprint(&whole);
-                let damaged = "the fingerprint behind '#' is cut off or damaged";
+                let damaged = "the fingerprint after '#' is incomplete or damaged";
                 access.fingerprint = Some(print.map_err(|_| damaged)?);
             }
-            _ => return Err("behind '#' only 'token=' and 'fp=' are known, with '&' between them"),
+            _ => return Err("only 'token=' and 'fp=' are allowed after '#', separated by '&'"),
         }
     }
     Ok((url, access))
 }
 
-/// Writes the link to what is at `url`, an `https://` address.
+/// Returns the link for `url`, an `https://` address.
 pub fn link(url: &Url, token: Option<&str>, fingerprint: Option<&Digest>) -> String {
     let address = url.as_str().strip_prefix("https").unwrap_or(url.as_str());
     let token = token.map(|token| format!("token={}", percent::encode(token.as_bytes())));
@@ -84,7 +83,7 @@ pub fn link(url: &Url, token: Option<&str>, fingerprint: Option<&Digest>) -> Str
 }
 
 const SCHEME: &str = "swath://";
-/// Where `swath serve` listens unless told otherwise.
+/// The default port of `swath serve`.
 const PORT: u16 = 8470;
 
 #[cfg(test)]
@@ -120,7 +119,7 @@ mod tests {
     fn nothing_that_is_said_of_a_damaged_link_holds_its_secret() {
         let cli = crate::args::Cli::try_parse_from(["swath", "get", "http://h/f"]).unwrap();
         let crate::args::Command::Get(mut get) = cli.command else { panic!("another command") };
-        let net = &mut get.net;
+        let net = &mut get.transfer.net;
         for text in [
             "swath://h/#token=se cret",
             "swath://h/#secret",

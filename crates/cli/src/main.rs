@@ -1,6 +1,7 @@
 //! The swath program: arguments in, progress and exit codes out.
 
 mod args;
+mod compat;
 mod config;
 mod cp;
 mod engine;
@@ -12,9 +13,9 @@ mod hints;
 mod identity;
 mod link;
 mod list;
-mod names;
 mod net;
 mod notes;
+mod nss;
 mod probe;
 mod progress;
 mod relay;
@@ -31,7 +32,6 @@ mod threads;
 mod trust;
 mod units;
 mod usage;
-mod usual;
 mod verify;
 mod verify_sums;
 mod verify_tree;
@@ -45,18 +45,19 @@ use clap::Parser as _;
 use args::{Cli, Command};
 use config::settings::{self, Applying};
 use exit::Exit;
-use routes::args::{Routes, Then};
+use failure::Failure;
+use routes::args::{Routes, RoutesCommand};
 use swath_transfer::{Pin, Topology};
-use trust::Asked;
+use trust::TrustPrompt;
 
 fn main() -> ExitCode {
-    names::without_modules();
+    nss::without_modules();
     signals::ignore_size_limit();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             let error = usage::explain(error);
-            // Help and version are no errors; a closed pipe behind them is none either.
+            // Help and version are no errors, and neither is a closed pipe.
             let printed = error.print().and_then(|()| io::stdout().flush());
             if error.use_stderr() {
                 if std::env::args_os().any(|arg| arg == "--json") {
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
         }
     };
     if let Command::Get(get) = &cli.command
-        && get.json
+        && get.transfer.json
     {
         exit::tell_programs();
     }
@@ -89,38 +90,38 @@ fn main() -> ExitCode {
             return Exit::Usage.into();
         }
     };
-    let exit = match cli.command {
+    let exit = run(cli.command).unwrap_or_else(|failure| failure.tell());
+    say::settled(exit).into()
+}
+
+/// Runs a command.
+fn run(command: Command) -> Result<Exit, Failure> {
+    Ok(match command {
         Command::Get(mut get) => {
-            if let Err(failure) = link::take_apart(&mut get.sources, &mut get.net) {
-                return failure.tell().into();
-            }
-            let asked = Asked::of(&get.sources, &get.net, get.quiet || get.json);
+            link::take_apart(&mut get.sources, &mut get.transfer.net)?;
+            let prompt = TrustPrompt::of(&get.sources, &get.transfer.net, get.transfer.is_quiet());
             let near = get.output.clone().or_else(|| get.dir.clone()).unwrap_or_default();
-            let exit = pinned(&get.pin.clone(), &near, || with_runtime(|| get::run(*get)));
-            asked.settle(exit)
+            let exit = pinned(&get.transfer.pin.clone(), &near, || with_runtime(|| get::run(*get)));
+            prompt.settle(exit)
         }
         Command::Ls(mut ls) => {
-            if let Err(failure) = link::take_apart([&mut ls.place], &mut ls.net) {
-                return failure.tell().into();
-            }
-            let asked = Asked::of([&ls.place], &ls.net, ls.json);
-            asked.settle(with_runtime(|| list::ls(*ls)))
+            link::take_apart([&mut ls.place], &mut ls.net)?;
+            let prompt = TrustPrompt::of([&ls.place], &ls.net, ls.json);
+            prompt.settle(with_runtime(|| list::ls(*ls)))
         }
         Command::Du(mut du) => {
-            if let Err(failure) = link::take_apart([&mut du.place], &mut du.net) {
-                return failure.tell().into();
-            }
-            let asked = Asked::of([&du.place], &du.net, false);
-            asked.settle(with_runtime(|| list::du(*du)))
+            link::take_apart([&mut du.place], &mut du.net)?;
+            let prompt = TrustPrompt::of([&du.place], &du.net, false);
+            prompt.settle(with_runtime(|| list::du(*du)))
         }
         Command::Cp(mut cp) => {
-            if let Err(failure) = link::take_apart(&mut cp.places, &mut cp.net) {
-                return failure.tell().into();
-            }
-            let asked = Asked::of(&cp.places, &cp.net, cp.quiet || cp.json);
+            link::take_apart(&mut cp.places, &mut cp.transfer.net)?;
+            let prompt = TrustPrompt::of(&cp.places, &cp.transfer.net, cp.transfer.is_quiet());
             let near = cp::near(&cp.places);
-            let exit = pinned(&cp.pin.clone(), &near, || with_runtime(|| cp::run(*cp)));
-            asked.settle(exit)
+            let exit = pinned(&cp.transfer.pin.clone(), &near, || {
+                with_runtime(|| async { Ok(cp::run(*cp).await) })
+            });
+            prompt.settle(exit)
         }
         Command::Serve(serve) if serve.through.is_some() => {
             serve::through::run(serve.through.unwrap_or_default())
@@ -133,41 +134,36 @@ fn main() -> ExitCode {
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
         Command::Stage(stage) => with_runtime(|| stage::run(*stage)),
         Command::Probe(mut probe) => {
-            if let Err(failure) = link::take_apart(&mut probe.sources, &mut probe.net) {
-                return failure.tell().into();
-            }
+            link::take_apart(&mut probe.sources, &mut probe.net)?;
             with_runtime(|| probe::run(probe))
         }
         Command::Routes(mut routes) => match routes.command.take() {
-            Some(Then::Probe(probe)) => with_runtime(|| routes::probe::run(*probe)),
-            command => routes::run(Routes { command, ..*routes }),
+            Some(RoutesCommand::Probe(probe)) => with_runtime(|| routes::probe::run(*probe)),
+            command => routes::run(Routes { command, ..*routes })?,
         },
         Command::Verify(mut verify) => match verify.index.take() {
             Some(mut index) => {
-                if let Err(failure) = link::take_apart([&mut index], &mut verify.net) {
-                    return failure.tell().into();
-                }
+                link::take_apart([&mut index], &mut verify.net)?;
                 with_runtime(|| verify_tree::run(verify, index))
             }
-            None => verify::run(&verify),
+            None => verify::run(&verify)?,
         },
         Command::Config { command } => config::command::run(&command),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { command, dir } => generate::man(command.as_deref(), dir.as_deref()),
-    };
-    say::settled(exit).into()
+    })
 }
 
-/// Run a command where it is to run, which all its threads inherit; `near` lies on its disk.
+/// Runs a command on the processors of `pin`, which its threads inherit; `near` is a path on its disk.
 fn pinned(pin: &Pin, near: &Path, command: impl FnOnce() -> Exit) -> Exit {
     match pin.apply(&Topology::default(), near) {
         Ok(_) => command(),
-        Err(_) => exit::fail(Exit::Usage, "--pin: none of these processors may be used here"),
+        Err(_) => exit::fail(Exit::Usage, "--pin: none of these processors is available"),
     }
 }
 
-/// Run a command that needs the network.
-fn with_runtime<F: Future<Output = Exit> + Send + 'static>(
+/// Runs a command that needs the network.
+fn with_runtime<F: Future<Output = Result<Exit, Failure>> + Send + 'static>(
     command: impl FnOnce() -> F + Send + 'static,
 ) -> Exit {
     if let Err(failure) = serve::machine::enough_descriptors() {
@@ -181,8 +177,8 @@ fn with_runtime<F: Future<Output = Exit> + Send + 'static>(
     match runtime {
         Ok(runtime) => {
             let exit = runtime.block_on(async { tokio::spawn(command()).await });
-            let exit = exit.unwrap_or(Exit::Internal);
-            // Lookups that still hang in the resolver must not hold up the end.
+            let exit = exit.unwrap_or(Ok(Exit::Internal)).unwrap_or_else(|failure| failure.tell());
+            // Pending name lookups must not delay the exit.
             runtime.shutdown_background();
             exit
         }

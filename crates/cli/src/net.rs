@@ -1,4 +1,4 @@
-//! The network as the command line and the environment want it: tokens, `.netrc`, proxies.
+//! Network options from the command line and the environment: tokens, `.netrc`, proxies.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,14 +16,13 @@ use crate::trust;
 
 pub use swath_jobs::{parse_url, shown_text};
 
-/// Options for everything that goes over the network.
+/// Returns the network options.
 pub fn options(net: &Net) -> Result<NetOptions, Failure> {
     let (environment, network) = environment(net)?;
     Ok(environment.net_options(&network)?)
 }
 
-/// What jobs find around them, and what the command line says of the network. Secrets that were
-/// typed stay here; the second refers to them.
+/// Returns the environment of jobs, with the typed secrets, and the network options that refer to them.
 pub fn environment(net: &Net) -> Result<(Environment, Network), Failure> {
     let env = |name: &str| std::env::var(name).ok();
     let mut secrets = BTreeMap::new();
@@ -58,7 +57,7 @@ pub fn environment(net: &Net) -> Result<(Environment, Network), Failure> {
         ca_files: net.ca.clone(),
         fingerprints: net.fingerprint.clone(),
         insecure: net.insecure,
-        // What is shorter than a millisecond is none.
+        // Shorter timeouts would become zero.
         timeout_ms: u64::try_from(net.timeout.as_millis()).unwrap_or(u64::MAX).max(1),
         limit_bytes_per_s: None,
     };
@@ -73,21 +72,21 @@ pub fn environment(net: &Net) -> Result<(Environment, Network), Failure> {
     Ok((around(Environment { net: own, secrets, ..Environment::default() }), network))
 }
 
-/// The same with this program, and with a folder for sockets.
+/// Adds this program and the folder for sockets.
 pub fn around(environment: Environment) -> Environment {
     let program = std::env::current_exe().unwrap_or_default();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).unwrap_or_default();
     Environment { program, runtime, ..environment }
 }
 
-/// What is said of single servers: by links, in the configuration file, and by whom the user trusts.
+/// Returns the access to single servers: from links, the configuration file and the trusted servers.
 fn servers(net: &Net) -> Result<Vec<ServerAccess>, Failure> {
     let config = Config::load().map_err(|error| Failure::input(error.to_string()))?;
     let own = config.hosts.iter().map(HostSection::access).collect::<Result<Vec<_>, _>>()?;
     Ok(net.servers.iter().cloned().chain(own).chain(trust::known()).collect())
 }
 
-/// What `$NETRC` or `~/.netrc` holds, if there is one.
+/// Reads `$NETRC` or `~/.netrc`, if there is one.
 fn netrc() -> Result<Option<Netrc>, Failure> {
     let named = std::env::var_os("NETRC").filter(|path| !path.is_empty()).map(PathBuf::from);
     let usual = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc"));
@@ -97,7 +96,7 @@ fn netrc() -> Result<Option<Netrc>, Failure> {
         Ok(text) => text,
         Err(error) if !is_named && error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            let what = format!("the logins in {} cannot be read: {error}", path.display());
+            let what = format!("cannot read the logins in {}: {error}", path.display());
             if is_named {
                 return Err(Failure::input(what));
             }

@@ -1,7 +1,8 @@
-//! `swath probe`: what each replica offers, found out by asking, and whether they hold the same.
+//! `swath probe`: queries all replicas at the same time, and shows what each offers and whether they
+//! hold the same file.
 //!
-//! All replicas are asked at the same time and told in the order given. For people there is one
-//! block of aligned lines a replica and a verdict at the end; for programs one JSON object a line.
+//! The output has one block of lines per replica, in the given order, and a verdict; with `--json` one
+//! object per line.
 
 use serde::Serialize;
 use swath_model::digest::Digest;
@@ -11,68 +12,60 @@ use tokio::task::JoinSet;
 use url::Url;
 
 use crate::args::Probe;
-use crate::exit::{Exit, chain, fail};
+use crate::exit::{Exit, chain};
 use crate::failure::Failure;
 use crate::progress::look::Look;
 use crate::progress::units;
 use crate::say;
 
-/// Run the command.
-pub async fn run(args: Probe) -> Exit {
-    let options = match crate::net::options(&args.net) {
-        Ok(options) => options,
-        Err(failure) => return failure.tell(),
+/// Runs the command.
+pub async fn run(args: Probe) -> Result<Exit, Failure> {
+    let net = Net::new(crate::net::options(&args.net)?);
+    let net = net.map_err(|error| Failure::input(chain(&error)))?;
+    let urls = args.sources.iter().map(|text| crate::net::parse_url(text));
+    let urls = urls.collect::<Result<_, _>>()?;
+    let answers = ask_all(&net, urls).await;
+    let verdict = Verdict::of(&answers);
+    let text = if args.json {
+        json(&answers, &verdict)
+    } else {
+        words(&answers, &verdict, Look::of_lines())
     };
-    let net = match Net::new(options) {
-        Ok(net) => net,
-        Err(error) => return fail(Exit::Input, &chain(&error)),
-    };
-    let mut urls = Vec::new();
-    for text in &args.sources {
-        match crate::net::parse_url(text) {
-            Ok(url) => urls.push(url),
-            Err(error) => return Failure::from(error).tell(),
-        }
-    }
-    let asked = ask_all(&net, urls).await;
-    let verdict = Verdict::of(&asked);
-    let text =
-        if args.json { json(&asked, &verdict) } else { words(&asked, &verdict, Look::of_lines()) };
-    let usable = asked.iter().any(|asked| asked.result.is_ok());
-    say::out(text.as_bytes(), if usable { Exit::Done } else { Exit::Sources })
+    let usable = answers.iter().any(|answer| answer.result.is_ok());
+    Ok(say::out(text.as_bytes(), if usable { Exit::Done } else { Exit::Sources }))
 }
 
-/// One replica and what came of asking it.
-struct Asked {
+/// One replica and its answer.
+struct Answer {
     name: String,
     result: Result<Box<ProbeReport>, LaneError>,
 }
 
-async fn ask_all(net: &Net, urls: Vec<Url>) -> Vec<Asked> {
-    let mut asked: Vec<Option<Asked>> = urls.iter().map(|_| None).collect();
+async fn ask_all(net: &Net, urls: Vec<Url>) -> Vec<Answer> {
+    let mut answers: Vec<Option<Answer>> = urls.iter().map(|_| None).collect();
     let mut under_way = JoinSet::new();
     for (at, url) in urls.into_iter().enumerate() {
         if under_way.len() >= AT_ONCE
             && let Some(Ok((at, one))) = under_way.join_next().await
         {
-            asked[at] = Some(one);
+            answers[at] = Some(one);
         }
         let net = net.clone();
         under_way.spawn(async move {
             let result = probe(&net, &url, Trust::Named).await;
             let result = result.and_then(|report| no_page_instead(&url, report)).map(Box::new);
-            (at, Asked { name: display_name(&url), result })
+            (at, Answer { name: display_name(&url), result })
         });
     }
     while let Some(ended) = under_way.join_next().await {
         if let Ok((at, one)) = ended {
-            asked[at] = Some(one);
+            answers[at] = Some(one);
         }
     }
-    asked.into_iter().flatten().collect()
+    answers.into_iter().flatten().collect()
 }
 
-/// A page in place of what was asked for (a login, an excuse) is no replica, whatever its status.
+/// Refuses a web page instead of the file (a login, an error message), whatever its status.
 fn no_page_instead(url: &Url, report: ProbeReport) -> Result<ProbeReport, LaneError> {
     let name = url.path().rsplit('/').next().unwrap_or("");
     let facts = &report.facts;
@@ -86,25 +79,25 @@ fn no_page_instead(url: &Url, report: ProbeReport) -> Result<ProbeReport, LaneEr
 struct Verdict {
     /// Usable replicas.
     usable: usize,
-    /// How many of them hold what most hold.
+    /// How many of them hold the most common version.
     agreeing: usize,
-    /// The size that they agree on.
+    /// The size of that version.
     size_bytes: Option<u64>,
-    /// A digest that all who tell one of its kind share.
+    /// Its strongest digest.
     digest: Option<Digest>,
-    /// (replica, why it does not fit in).
+    /// Replicas with another version, and the difference.
     dissenters: Vec<(String, String)>,
 }
 
 impl Verdict {
-    fn of(asked: &[Asked]) -> Self {
-        let usable: Vec<(&str, &Facts)> = asked
+    fn of(answers: &[Answer]) -> Self {
+        let usable: Vec<(&str, &Facts)> = answers
             .iter()
-            .filter_map(|asked| {
-                asked.result.as_ref().ok().map(|report| (asked.name.as_str(), &report.facts))
+            .filter_map(|answer| {
+                answer.result.as_ref().ok().map(|report| (answer.name.as_str(), &report.facts))
             })
             .collect();
-        // The version that most replicas agree with; the first of them where there is a tie.
+        // The version of most replicas; in a tie the first.
         let mut best: Option<(usize, usize)> = None;
         for (at, (_, ours)) in usable.iter().enumerate() {
             let count = usable.iter().filter(|(_, theirs)| same(ours, theirs).is_ok()).count();
@@ -131,13 +124,13 @@ impl Verdict {
     }
 }
 
-/// Whether `theirs` may be used beside `ours`; the reason if not.
+/// Checks that `theirs` may be used together with `ours`.
 fn same(ours: &Facts, theirs: &Facts) -> Result<(), String> {
     let mut proved = false;
     for digest in &theirs.digests {
         for known in ours.digests.iter().filter(|known| known.algorithm() == digest.algorithm()) {
             if known != digest {
-                return Err(format!("its digest is {digest}, the others' {known}"));
+                return Err(format!("its digest is {digest}, that of the others {known}"));
             }
             proved |= digest.algorithm().is_cryptographic();
         }
@@ -147,14 +140,14 @@ fn same(ours: &Facts, theirs: &Facts) -> Result<(), String> {
             ours.admits(&theirs, proved).map(drop).map_err(|unlike| unlike.to_string())
         }
         (None, None) => Ok(()),
-        _ => Err("it does not tell the size of its file as the others do".to_owned()),
+        _ => Err("it does not report its size".to_owned()),
     }
 }
 
 /// For people.
-fn words(asked: &[Asked], verdict: &Verdict, look: Look) -> String {
+fn words(answers: &[Answer], verdict: &Verdict, look: Look) -> String {
     let mut out = String::new();
-    for one in asked {
+    for one in answers {
         out.push_str(&one.name);
         out.push('\n');
         let lines = match &one.result {
@@ -166,7 +159,7 @@ fn words(asked: &[Asked], verdict: &Verdict, look: Look) -> String {
         }
         out.push('\n');
     }
-    out.push_str(&look.safe_words(&sentence(asked.len(), verdict)));
+    out.push_str(&look.safe_words(&sentence(answers.len(), verdict)));
     out.push('\n');
     let widest = verdict.dissenters.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, reason) in &verdict.dissenters {
@@ -183,13 +176,13 @@ fn sentence(count: usize, verdict: &Verdict) -> String {
     };
     let left = match count - verdict.usable {
         0 => String::new(),
-        1 => "; 1 cannot be used".to_owned(),
-        more => format!("; {more} cannot be used"),
+        1 => "; 1 is unusable".to_owned(),
+        more => format!("; {more} are unusable"),
     };
     match (verdict.usable, verdict.dissenters.len()) {
         (0, _) => match count {
-            1 => "The replica cannot be used.".to_owned(),
-            _ => format!("None of the {count} replicas can be used."),
+            1 => "The replica is unusable.".to_owned(),
+            _ => format!("None of the {count} replicas is usable."),
         },
         (1, _) => format!("1 replica is usable ({size}{proof}){left}."),
         (usable, 0) => format!("{usable} replicas agree ({size}{proof}){left}."),
@@ -215,7 +208,7 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
             format!("{} ({} bytes)", units::bytes(bytes), units::count(bytes))
         }
         Some(bytes) => units::bytes(bytes),
-        None => "not told".to_owned(),
+        None => "unknown".to_owned(),
     };
     lines.push(("size", size));
     let mut validators = Vec::new();
@@ -232,9 +225,9 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     lines.push((
         "ranges",
         match (facts.ranges, facts.size_bytes) {
-            (true, _) => "honoured",
-            (false, Some(0)) => "none to ask for: the file is empty",
-            (false, _) => "not honoured: one stream from the start",
+            (true, _) => "supported",
+            (false, Some(0)) => "not needed: the file is empty",
+            (false, _) => "not supported: only one stream from the start",
         }
         .to_owned(),
     ));
@@ -253,9 +246,9 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     ));
     let mut protocol = report.http.join(", ");
     protocol.push_str(if report.keeps_alive {
-        ", connections are kept"
+        ", keeps connections open"
     } else {
-        ", closes after each answer"
+        ", closes connections after each answer"
     });
     match report.pipelines {
         Some(true) => protocol.push_str(", pipelines"),
@@ -287,7 +280,7 @@ fn lines(report: &ProbeReport) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// An address that a server names, without what may be a secret in it.
+/// Returns an address from a server without possible secrets.
 fn shown(target: &str) -> String {
     let Ok(url) = Url::parse(target) else { return target.to_owned() };
     // A swath server's Metalinks differ from their files by this alone.
@@ -295,8 +288,8 @@ fn shown(target: &str) -> String {
     display_name(&url) + query
 }
 
-/// What programs read about one replica; a field that is not known is null.
-#[derive(Serialize)]
+/// One replica in JSON; unknown fields are null.
+#[derive(Default, Serialize)]
 struct Line<'a> {
     url: &'a str,
     usable: bool,
@@ -320,7 +313,39 @@ struct Line<'a> {
     metalinks: Vec<String>,
 }
 
-/// What programs read at the end.
+impl<'a> Line<'a> {
+    fn of(url: &'a str, report: &'a ProbeReport) -> Line<'a> {
+        let facts = &report.facts;
+        let targets = |wanted: fn(&swath_formats::Link) -> bool| {
+            facts.links.iter().filter(|link| wanted(link)).map(|link| shown(&link.target)).collect()
+        };
+        let ms = |time: std::time::Duration| Some((time.as_secs_f64() * 1e6).round() / 1e3);
+        Line {
+            url,
+            usable: true,
+            error: None,
+            size_bytes: facts.size_bytes,
+            etag: facts.etag.as_deref(),
+            last_modified: facts.last_modified.as_deref(),
+            ranges: Some(facts.ranges),
+            digests: facts.digests.iter().map(ToString::to_string).collect(),
+            rtt_ms: ms(report.rtt),
+            first_byte_ms: ms(report.first_byte),
+            http: report.http.clone(),
+            tls: report.tls.as_deref(),
+            keeps_alive: Some(report.keeps_alive),
+            pipelines: report.pipelines,
+            server: facts.server.as_deref(),
+            address: Some(report.peer.to_string()),
+            content_type: facts.content_type.as_deref(),
+            redirects: report.redirects.iter().map(String::as_str).collect(),
+            mirrors: targets(swath_formats::Link::is_duplicate),
+            metalinks: targets(swath_formats::Link::is_metalink),
+        }
+    }
+}
+
+/// The verdict in JSON.
 #[derive(Serialize)]
 struct LastLine<'a> {
     agree: bool,
@@ -338,7 +363,7 @@ struct Dissent<'a> {
 }
 
 /// For programs.
-fn json(asked: &[Asked], verdict: &Verdict) -> String {
+fn json(answers: &[Answer], verdict: &Verdict) -> String {
     let mut out = String::new();
     let mut push = |line: serde_json::Result<String>| {
         if let Ok(line) = line {
@@ -346,45 +371,18 @@ fn json(asked: &[Asked], verdict: &Verdict) -> String {
             out.push('\n');
         }
     };
-    for one in asked {
-        let report = one.result.as_ref().ok();
-        let facts = report.map(|report| &report.facts);
-        let targets = |wanted: fn(&swath_formats::Link) -> bool| {
-            let links = facts.map_or(&[][..], |facts| &facts.links);
-            links.iter().filter(|link| wanted(link)).map(|link| shown(&link.target)).collect()
-        };
-        let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        push(serde_json::to_string(&Line {
-            url: &one.name,
-            usable: report.is_some(),
-            error: one.result.as_ref().err().map(ToString::to_string),
-            size_bytes: facts.and_then(|facts| facts.size_bytes),
-            etag: facts.and_then(|facts| facts.etag.as_deref()),
-            last_modified: facts.and_then(|facts| facts.last_modified.as_deref()),
-            ranges: facts.map(|facts| facts.ranges),
-            digests: facts.map_or_else(Vec::new, |facts| {
-                facts.digests.iter().map(ToString::to_string).collect()
-            }),
-            rtt_ms: report.map(|report| ms(report.rtt)),
-            first_byte_ms: report.map(|report| ms(report.first_byte)),
-            http: report.map_or_else(Vec::new, |report| report.http.clone()),
-            tls: report.and_then(|report| report.tls.as_deref()),
-            keeps_alive: report.map(|report| report.keeps_alive),
-            pipelines: report.and_then(|report| report.pipelines),
-            server: facts.and_then(|facts| facts.server.as_deref()),
-            address: report.map(|report| report.peer.to_string()),
-            content_type: facts.and_then(|facts| facts.content_type.as_deref()),
-            redirects: report.map_or_else(Vec::new, |report| {
-                report.redirects.iter().map(String::as_str).collect()
-            }),
-            mirrors: targets(swath_formats::Link::is_duplicate),
-            metalinks: targets(swath_formats::Link::is_metalink),
+    for one in answers {
+        push(serde_json::to_string(&match &one.result {
+            Ok(report) => Line::of(&one.name, report),
+            Err(error) => {
+                Line { url: &one.name, error: Some(error.to_string()), ..Line::default() }
+            }
         }));
     }
     push(serde_json::to_string(&LastLine {
         agree: verdict.dissenters.is_empty() && verdict.usable > 0,
         usable: verdict.usable,
-        unusable: asked.len() - verdict.usable,
+        unusable: answers.len() - verdict.usable,
         size_bytes: verdict.size_bytes,
         digest: verdict.digest.map(|digest| digest.to_string()),
         disagree: verdict.dissenters.iter().map(|(url, reason)| Dissent { url, reason }).collect(),
@@ -392,7 +390,7 @@ fn json(asked: &[Asked], verdict: &Verdict) -> String {
     out
 }
 
-/// Replicas asked at the same time.
+/// Replicas queried at the same time.
 const AT_ONCE: usize = 64;
-/// Mirrors named in one block.
+/// Mirrors listed per replica.
 const MIRRORS_SHOWN: usize = 12;

@@ -1,4 +1,4 @@
-//! Relays and routes as the command line names them, together with what the configuration file says.
+//! Relays and routes from the command line and the configuration file.
 
 use std::path::PathBuf;
 
@@ -8,53 +8,54 @@ use swath_jobs::{Address, Environment, RouteChoice, Routes, SecretRef, token_in}
 use swath_state::{Location, State};
 use swath_transfer::RelayAccess;
 
-use crate::config::{self, Config, ConfigError, Relay, RouteWish, Wrong};
+use crate::config::{self, Config, ConfigError, ConfigProblem, Relay, RouteOption};
 use crate::exit::Exit;
 use crate::remember;
 
-/// Which relays there are, and which way is wanted.
+/// Relays and route of a command line.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Routes")]
-pub struct Which {
-    /// A relay that data may come through (repeatable), in place of those of the configuration file: used where it makes the transfer faster
+pub struct RelayArgs {
+    /// Use this relay where it makes the transfer faster (repeatable); replaces those of the configuration file
     #[arg(long, value_name = "URL", value_parser = config::relay, value_hint = ValueHint::Url)]
     pub relay: Vec<Relay>,
-    /// Which way: 'auto' finds out beside the transfer; 'direct'; relays as R1,R2 from here to the source; 'widest', one way at a time; 'multi', as many as pay [default: what the configuration file says, else auto]
+    /// Choose the route: 'auto' measures during the transfer; 'direct'; relays R1,R2 from here to the source; 'widest', one route at a time; 'multi', as many routes as are useful [default: from the configuration file, else auto]
     #[arg(long, value_name = "ROUTE", value_parser = config::route, value_hint = ValueHint::Other)]
-    pub route: Option<RouteWish>,
+    pub route: Option<RouteOption>,
 }
 
-/// The ways that data may take.
+/// Relays, route and mode of a command line.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Routes")]
-pub struct Relays {
+pub struct RouteArgs {
     /// Relays and routes
     #[command(flatten)]
-    pub which: Which,
-    /// Relays carry connections with the origin itself, which they can neither read nor change where it is an https:// one; of an http:// one it hides nothing
+    pub which: RelayArgs,
+    /// Tunnel connections to the origin through relays, which cannot read or change https:// data; http:// data stays readable
     #[arg(long)]
     pub end_to_end: bool,
 }
 
-impl Which {
-    /// What is said here and in the configuration file together. The error is a sentence.
+impl RelayArgs {
+    /// Returns the configuration file with the options of the command line over it.
     pub fn configured(&self) -> Result<Config, Failure> {
         let file = Config::load().map_err(|error| Failure::new(Exit::Input, error.to_string()))?;
         let route_at = file.route_at.clone().filter(|_| self.route.is_none());
         self.over(file).map_err(|wrong| match wrong {
-            Wrong::Scheme { .. } => Failure::usage(wrong.to_string()),
+            ConfigProblem::Scheme { .. } => Failure::usage(wrong.to_string()),
             wrong => blame(route_at, wrong),
         })
     }
 
-    /// Whether relays are to be used because the command line says so.
+    /// Whether the command line asks for relays.
     pub fn names_relays(&self) -> bool {
-        let is_by_relays = !matches!(self.route, None | Some(RouteWish::Auto | RouteWish::Direct));
-        let is_direct = self.route == Some(RouteWish::Direct);
+        let is_by_relays =
+            !matches!(self.route, None | Some(RouteOption::Auto | RouteOption::Direct));
+        let is_direct = self.route == Some(RouteOption::Direct);
         is_by_relays || !self.relay.is_empty() && !is_direct
     }
 
-    fn over(&self, file: Config) -> Result<Config, Wrong> {
+    fn over(&self, file: Config) -> Result<Config, ConfigProblem> {
         let mut relays = if self.relay.is_empty() { file.relays.clone() } else { Vec::new() };
         let mut add = |relay: &Relay| {
             let opened = relay.opened_by(&file.relays)?;
@@ -66,7 +67,7 @@ impl Which {
             Ok(())
         };
         self.relay.iter().try_for_each(&mut add)?;
-        if let Some(RouteWish::Over(names)) = &self.route {
+        if let Some(RouteOption::Over(names)) = &self.route {
             names.iter().filter_map(|name| config::relay(name).ok()).try_for_each(|it| add(&it))?;
         }
         let (route, route_at) = match &self.route {
@@ -79,25 +80,25 @@ impl Which {
     }
 }
 
-impl Relays {
-    /// As jobs take it. What earlier transfers have learnt goes into their environment.
+impl RouteArgs {
+    /// Returns the routes of a job, and opens the state in its environment.
     pub fn spec(&self, environment: &mut Environment) -> Result<Routes, Failure> {
         let config = self.which.configured()?;
         let none = |word: &'static str| match config.route_at.clone() {
-            Some(at) => Err(blame(Some(at), Wrong::Needs(word))),
+            Some(at) => Err(blame(Some(at), ConfigProblem::Needs(word))),
             None => {
-                let text = format!("--route {word} needs relays: --relay URL names one");
+                let text = format!("--route {word} needs a relay: add --relay URL");
                 Err(Failure::usage(text))
             }
         };
         let choice = match config.route.clone().unwrap_or_default() {
-            RouteWish::Auto => RouteChoice::Auto,
-            RouteWish::Direct => RouteChoice::Direct,
-            RouteWish::Widest if config.relays.is_empty() => return none("widest"),
-            RouteWish::Multi if config.relays.is_empty() => return none("multi"),
-            RouteWish::Widest => RouteChoice::Widest,
-            RouteWish::Multi => RouteChoice::Multi,
-            RouteWish::Over(_) => {
+            RouteOption::Auto => RouteChoice::Auto,
+            RouteOption::Direct => RouteChoice::Direct,
+            RouteOption::Widest if config.relays.is_empty() => return none("widest"),
+            RouteOption::Multi if config.relays.is_empty() => return none("multi"),
+            RouteOption::Widest => RouteChoice::Widest,
+            RouteOption::Multi => RouteChoice::Multi,
+            RouteOption::Over(_) => {
                 let places = config.relays_of_the_route();
                 RouteChoice::Over(places.map_err(|wrong| Failure::usage(wrong.to_string()))?)
             }
@@ -114,8 +115,8 @@ impl Relays {
     }
 }
 
-/// What is wrong with a route, told where it was wished for.
-fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failure {
+/// Returns the failure of a route, with the place where it was set.
+fn blame(route_at: Option<(PathBuf, usize)>, wrong: ConfigProblem) -> Failure {
     match route_at {
         Some((path, line)) => {
             Failure::new(Exit::Input, ConfigError::At { path, line, wrong }.to_string())
@@ -124,13 +125,13 @@ fn blame(route_at: Option<(PathBuf, usize)>, wrong: Wrong) -> Failure {
     }
 }
 
-/// A relay with what opens it.
+/// Returns a relay with its token.
 pub fn access(relay: Relay) -> Result<RelayAccess, Failure> {
     let token = relay.token_file.as_deref().map(token_in).transpose()?;
     Ok(RelayAccess { url: relay.url, token, fingerprint: relay.fingerprint })
 }
 
-/// What earlier transfers have learnt; whatever is wrong with it is told and does not matter.
+/// Opens the state, if there is one; problems are only warnings.
 fn remembered() -> Option<State> {
     match remember::place() {
         Location::At(path) => Some(remember::open(&path)),
@@ -152,19 +153,19 @@ mod tests {
             route: route.map(|text| config::route(text).unwrap()),
             ..Config::default()
         };
-        let line = |relays: &[&str], route: Option<&str>| Which {
+        let line = |relays: &[&str], route: Option<&str>| RelayArgs {
             relay: relays.iter().map(|text| config::relay(text).unwrap()).collect(),
             route: route.map(|text| config::route(text).unwrap()),
         };
         let sites =
             |config: &Config| -> Vec<String> { config.relays.iter().map(Relay::site).collect() };
         let both = line(&[], None).over(file(Some("widest"))).unwrap();
-        assert_eq!((sites(&both).len(), both.route), (2, Some(RouteWish::Widest)));
+        assert_eq!((sites(&both).len(), both.route), (2, Some(RouteOption::Widest)));
         let both = line(&["http://x"], Some("direct")).over(file(Some("widest"))).unwrap();
-        assert_eq!((sites(&both), both.route), (vec!["x:80".into()], Some(RouteWish::Direct)));
+        assert_eq!((sites(&both), both.route), (vec!["x:80".into()], Some(RouteOption::Direct)));
         // A route of the file that leads over relays which the command line does without.
         let gone = line(&["http://x"], None).over(file(Some("r1"))).unwrap_err().to_string();
-        assert!(gone.contains("'r1', which is none of the relays x:80"), "{gone}");
+        assert!(gone.contains("'r1', which is not among the relays x:80"), "{gone}");
         // What is said twice on a command line is a slip of a script.
         let twice = line(&["http://x", "http://X:80/"], None).over(file(None)).unwrap();
         assert_eq!(sites(&twice), ["x:80"]);
@@ -187,7 +188,7 @@ mod tests {
             (&["https://r2.other"], Some("http://r1.example:443")),
         ] {
             let refused = line(relays, route).over(pinned.clone()).unwrap_err().to_string();
-            assert!(refused.contains("r1.example:443 by https://, not by http://"), "{refused}");
+            assert!(refused.contains("r1.example:443 with https://, not http://"), "{refused}");
         }
         // What is typed opens it, whatever the file says, and the certificate stays.
         let opened = "https://any:typed@r1.example";
@@ -209,6 +210,6 @@ mod tests {
             assert_eq!(config.relays_of_the_route(), Ok(vec![0]), "{name}");
         }
         let alike = line(&["https://r1.a", "https://r1.b"], Some("r1")).over(file(None));
-        assert!(matches!(alike, Err(Wrong::Ambiguous { .. })), "{alike:?}");
+        assert!(matches!(alike, Err(ConfigProblem::Ambiguous { .. })), "{alike:?}");
     }
 }

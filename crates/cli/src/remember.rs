@@ -1,4 +1,4 @@
-//! What is remembered between runs, as the environment wants it.
+//! The state file: what swath remembers between runs.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,18 +7,18 @@ use swath_state::{Location, State, Warning};
 
 use crate::exit::warn;
 
-/// Where it is remembered, if anywhere.
+/// Returns the path of the state file, if there is one.
 pub fn place() -> Location {
     swath_state::locate(|name| std::env::var_os(name))
 }
 
-/// Open it to be looked at, and whether what it says could be read: of a file that is locked, of a
-/// newer swath or no file at all it could not.
+/// Opens the state read-only; returns it and whether it could be read, unlike a file that is locked, of
+/// a newer swath or missing.
 pub fn look(path: &Path) -> (State, bool) {
     let (state, warning) = State::look(path);
     let is_read = match &warning {
         None | Some(Warning::Damaged { .. } | Warning::Full { .. }) => true,
-        // A disk without leave to write can be read.
+        // A read-only disk can be read.
         Some(Warning::Unwritable { .. }) => File::open(path).is_ok() && !path.is_dir(),
         Some(_) => false,
     };
@@ -27,7 +27,7 @@ pub fn look(path: &Path) -> (State, bool) {
         match warning {
             Warning::Unwritable { path, reason } if !is_read => {
                 let path = path.display();
-                warn(&format!("{path} cannot be read ({reason})"));
+                warn(&format!("cannot read {path}: {reason}"));
             }
             other => warn(&other.to_string()),
         }
@@ -35,7 +35,7 @@ pub fn look(path: &Path) -> (State, bool) {
     (state, is_read)
 }
 
-/// Open it; whatever is wrong with the file is said, and nothing fails for it.
+/// Opens the state; problems with the file are only warnings.
 pub fn open(path: &Path) -> State {
     let (state, warning) = State::open(path);
     if let Some(warning) = warning {

@@ -1,4 +1,4 @@
-//! The page of `--report`: whether it can be written, and writing it.
+//! Writes the page of `--report`.
 
 use std::fs::File;
 use std::io;
@@ -11,21 +11,21 @@ use crate::exit::{self, Exit};
 use crate::net::shown_text;
 use crate::say;
 
-/// Whether the page can be written, found out before anything is fetched. A page that is there
-/// stays as it is until there is a new one.
+/// Checks that the page can be written, before anything is fetched. An existing page stays until it is
+/// replaced.
 pub fn check(report: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = report else { return Ok(()) };
     let made = match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
         Ok(found) if found.is_file() => File::options().write(true).open(path).map(drop),
-        // Writing into a device or a pipe shows when it is done.
+        // Devices and pipes are only checked by writing.
         Ok(_) => Ok(()),
         Err(_) => File::create_new(path).and_then(|_| std::fs::remove_file(path)),
     };
     made.map_err(|error| Failure::new(Exit::Target, unwritable(path, &error)))
 }
 
-/// Write the page and, unless that is unwanted, say so; `exit` is how the transfer ended.
+/// Writes the page, and prints its path unless `is_silent`; `exit` is that of the transfer.
 pub fn write(report: Option<&Path>, is_silent: bool, mut recording: Recording, exit: Exit) -> Exit {
     let Some(path) = report else { return exit };
     let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
@@ -46,7 +46,7 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
     format!("cannot write the report to {}: {error}", path.display())
 }
 
-/// A place as it is called from anywhere.
+/// Returns an absolute path, or a URL as it is.
 fn whole(place: &str) -> String {
     match place {
         "" | "-" => String::new(),
@@ -56,7 +56,7 @@ fn whole(place: &str) -> String {
     }
 }
 
-/// The command line as it could be typed again, but for what opens something.
+/// Returns the command line without secrets.
 fn command_line(args: impl Iterator<Item = String>) -> String {
     let mut words = vec!["swath".to_owned()];
     let mut is_secret = false;
@@ -83,12 +83,12 @@ fn command_line(args: impl Iterator<Item = String>) -> String {
     words.join(" ")
 }
 
-/// A file with a secret in it is none.
+/// Hides a value, but not the name of a file with a secret.
 fn hidden(value: &str) -> String {
     if value.starts_with('@') { value.to_owned() } else { "…".to_owned() }
 }
 
-/// As a shell takes it for one word.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=+,./:@%…".contains(c);
     match word.chars().all(plain) && !word.is_empty() {
@@ -97,7 +97,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Options whose values open something.
+/// Options with secret values.
 const SECRET: [&str; 3] = ["--token", "--header", "-H"];
 
 #[cfg(test)]

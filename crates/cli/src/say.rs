@@ -1,37 +1,44 @@
-//! Words to standard output and standard error. Nothing here panics: where a reader has gone away
-//! or a device is full, the words are lost, and the program ends with the code that it has earned.
+//! Prints to standard output and standard error. Nothing here panics: if the reader is gone or a device
+//! is full, the text is lost, and the exit code stays.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::exit::{Exit, fail};
 use crate::progress::json::are_events_lost;
 use crate::progress::look::Look;
 
-/// A line on standard error, without what a server may have put into it to move a cursor.
+/// Prints a line on standard error, with the control characters of servers escaped.
 pub fn err(line: &str) {
     let line = Look::of_lines().safe_words(line);
     let line = match io::stderr().is_terminal() {
         true => Look::of_stderr().wrapped(&line),
         false => line + "\n",
     };
-    // There is nowhere left to complain to.
+    // There is nowhere left to report an error.
     let _ = write!(io::stderr(), "{line}");
 }
 
-/// A line on standard error that belongs to the one before: what to do about it, or how it came to it.
+/// Prints an error.
+pub fn error(text: &str) {
+    err(&format!("error: {text}"));
+}
+
+/// Prints an indented line on standard error: a reason or a hint.
 pub fn hint(line: &str) {
     err(&format!("  {line}"));
 }
 
-/// Several lines of ours on standard error.
+/// Prints several lines on standard error.
 pub fn err_lines(lines: &str) {
     lines.lines().for_each(err);
 }
 
-/// All that a command prints, on standard output; `exit` is its end if that works. A reader that
-/// had enough is no mistake, a full device is one.
+/// Prints to standard output and returns `exit`, or an error if that fails. A closed pipe is no error; a
+/// full device is one.
 pub fn out(bytes: &[u8], exit: Exit) -> Exit {
     if is_closed() {
         return fail(exit.max(Exit::Target), CLOSED);
@@ -46,7 +53,7 @@ pub fn out(bytes: &[u8], exit: Exit) -> Exit {
     }
 }
 
-/// How the program ends that ended with `exit`: not well, if what it was to tell is lost.
+/// Returns the exit code of the program: an error if events were lost.
 pub fn settled(exit: Exit) -> Exit {
     match exit == Exit::Done && are_events_lost() {
         true => Exit::Target,
@@ -54,12 +61,12 @@ pub fn settled(exit: Exit) -> Exit {
     }
 }
 
-/// What is said where something belongs on a standard output that is not there.
+/// The error for a closed standard output.
 pub const CLOSED: &str = "cannot write to standard output: it is closed";
 
-/// Whether the program was started with standard output closed (`>&-`). The runtime of Rust opens
-/// `/dev/null` in its place before `main`, so every write would succeed and all bytes be lost: the
-/// descriptor is looked at before that.
+/// Whether the program was started with standard output closed (`>&-`). Rust's runtime opens `/dev/null`
+/// instead before `main`, so that writes would succeed and all bytes be lost: the descriptor is checked
+/// before that.
 pub fn is_closed() -> bool {
     OUT_IS_CLOSED.load(Ordering::Relaxed)
 }
@@ -78,7 +85,21 @@ extern "C" fn look_at_descriptors() {
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look_at_descriptors;
 
-/// A path as a shell takes it for one word, within the single quotes of a sentence.
+/// Aligns the cells of rows in columns; those in `right` are right-aligned.
+pub fn columns(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            let pad = " ".repeat(widths[column] - cell.width());
+            if right.contains(&column) { format!("{pad}{cell}") } else { format!("{cell}{pad}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Quotes a path for a shell, within the single quotes of a sentence.
 pub fn word(path: &Path) -> String {
     let path = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);

@@ -1,5 +1,5 @@
-//! Shows what a job tells: bars or lines for one transfer, a common display for several, notes
-//! between them. What the report needs is recorded beside.
+//! Shows the events of a job: bars or lines for one transfer, a common display for several, and notes.
+//! Records them for the report.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,42 +7,42 @@ use swath_jobs::{JobEvent, JobObserver, Note};
 use swath_report::{Content, ListRecorder, Recorder, Recording};
 use swath_transfer::observe::{Event, Observer};
 
-use crate::cp::Plan;
+use crate::cp::DryRun;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::progress::{Files, Progress};
+use crate::progress::{ListProgress, Progress};
 use crate::{failure, notes};
 
-/// Shows what a job tells.
+/// Shows the events of a job.
 pub struct JobScreen {
     progress: Progress,
     has_report: bool,
     is_verbose: bool,
-    /// What would be done, where nothing is to be done.
-    plan: Option<Plan>,
-    shown: Mutex<Shown>,
+    /// Receives the planned changes of `--dry-run`.
+    plan: Option<DryRun>,
+    shown: Mutex<State>,
 }
 
-struct Shown {
-    /// The same for all transfers, so that nothing is shown twice.
+struct State {
+    /// Shared by all transfers, so that nothing is shown twice.
     transfer: Box<dyn Observer>,
     recorder: Recorder,
     content: Content,
     list: Option<List>,
-    /// What of a list failed worst.
+    /// The worst failure of a list.
     worst: Option<Exit>,
 }
 
 struct List {
-    files: Files,
+    files: ListProgress,
     recorder: Option<ListRecorder>,
 }
 
 impl JobScreen {
-    /// Shows a job on this display, and records it where there is to be a report.
+    /// Returns a screen on this display; records the job for a report.
     pub fn new(progress: Progress, has_report: bool, is_verbose: bool) -> JobScreen {
         let transfer = progress.observer();
-        let shown = Shown {
+        let shown = State {
             transfer,
             recorder: Recorder::new(),
             content: Content::File,
@@ -52,13 +52,13 @@ impl JobScreen {
         JobScreen { progress, has_report, is_verbose, plan: None, shown: Mutex::new(shown) }
     }
 
-    /// The same, with what would be done told to `plan`.
-    pub fn planning(self, plan: &Plan) -> JobScreen {
+    /// Sends planned changes to `plan`.
+    pub fn planning(self, plan: &DryRun) -> JobScreen {
         JobScreen { plan: Some(plan.clone()), ..self }
     }
 
-    /// How a list ends.
-    pub fn exit_of_list(&self, files: swath_jobs::Files) -> Exit {
+    /// Returns the exit code of a list.
+    pub fn exit_of_list(&self, files: swath_jobs::FileCounts) -> Exit {
         match self.lock().worst {
             None => Exit::Internal,
             Some(worst) if files.complete == 0 => worst,
@@ -66,7 +66,7 @@ impl JobScreen {
         }
     }
 
-    /// What was recorded.
+    /// Returns the recording.
     pub fn recording(&self) -> Recording {
         let shown = self.lock();
         match shown.list.as_ref().and_then(|list| list.recorder.as_ref()) {
@@ -79,7 +79,7 @@ impl JobScreen {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,7 +91,7 @@ impl JobObserver for JobScreen {
             JobEvent::Transfer(event) => {
                 shown.transfer.observe(&event);
                 if self.has_report {
-                    // What a Metalink leads to is another transfer.
+                    // A Metalink starts another transfer.
                     match event {
                         Event::Metalink { .. } => shown.recorder = Recorder::new(),
                         event => shown.recorder.observe(&event),
@@ -116,7 +116,7 @@ impl JobObserver for JobScreen {
                     plan.tell(bytes, &path, further_of.as_deref());
                 }
             }
-            // It cannot be said what would be done with it.
+            // A file of a plan that could not be queried.
             JobEvent::FileFailed { name, error, .. } if shown.list.is_none() => {
                 let (_, words) = failure::of_file(&error);
                 Failure::new(Exit::Some, format!("{name}: {words}")).tell();
@@ -126,7 +126,7 @@ impl JobObserver for JobScreen {
     }
 }
 
-impl Shown {
+impl State {
     fn of_list(&mut self, event: JobEvent) {
         let Some(List { files, recorder }) = &self.list else { return };
         match event {
@@ -137,12 +137,12 @@ impl Shown {
                 }
             }
             JobEvent::FileWarning { file, warning } => files.warn(file, &notes::of_list(&warning)),
-            JobEvent::FileStopped { .. } => files.stopped(),
+            JobEvent::FileStopped(..) => files.stopped(),
             JobEvent::FileFailed { file, name, error } => {
                 let (exit, words) = failure::of_file(&error);
-                let is_told = error.is_told();
-                files.failed(file, &name, &words, is_told);
-                if let Some(recorder) = recorder.as_ref().filter(|_| !is_told) {
+                let is_reported = error.is_reported();
+                files.failed(file, &name, &words, is_reported);
+                if let Some(recorder) = recorder.as_ref().filter(|_| !is_reported) {
                     recorder.failed(&name, &words);
                 }
                 self.worst = Some(self.worst.map_or(exit, |worst| worst.max(exit)));

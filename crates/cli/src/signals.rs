@@ -1,12 +1,11 @@
-//! Ctrl-C and SIGTERM, and the end of the terminal: the first one ends transfers in good order, the
-//! second one at once.
+//! Ctrl-C, SIGTERM and SIGHUP: the first signal stops transfers in good order, the second exits.
 
 use std::ptr;
 
 use swath_transfer::Stop;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Set `stop` on the first signal, leave on the second.
+/// Sets `stop` on the first signal, exits on the second.
 pub fn watch(stop: &Stop) {
     let stop = stop.clone();
     tokio::spawn(async move {
@@ -15,7 +14,7 @@ pub fn watch(stop: &Stop) {
         else {
             return;
         };
-        // For whoever was started to outlive the terminal its end is none.
+        // Under nohup the program outlives its terminal.
         let mut hangup = match is_hangup_ignored() {
             true => None,
             false => signal(SignalKind::hangup()).ok(),
@@ -40,14 +39,14 @@ pub fn watch(stop: &Stop) {
     });
 }
 
-/// From now on a file that would be larger than the system lets it be (`ulimit -f`) is an error of
-/// writing: the signal would end the program without a word, and a server with all its clients.
+/// Turns the signal of the file size limit (`ulimit -f`) into a write error: the signal would kill the
+/// program without a message.
 pub fn ignore_size_limit() {
     // SAFETY: a plain system call.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Whether whoever started us does not want us to end with the terminal, as `nohup` does not.
+/// Whether SIGHUP is ignored, as under `nohup`.
 pub fn is_hangup_ignored() -> bool {
     // SAFETY: all zeros is a value of this plain structure, and the call only fills it.
     unsafe {

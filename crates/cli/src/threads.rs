@@ -1,8 +1,7 @@
-//! Threads where the system lets a user have few of them (`ulimit -u`, the processes of a job).
+//! Checks that enough threads can be started (`ulimit -u`, process limits of batch jobs).
 //!
-//! The asynchronous runtime panics when it cannot start one of its threads, and may then wait for
-//! ever. So as many as a command needs are started once before it, and end again: if that fails,
-//! one sentence says so.
+//! The asynchronous runtime panics if it cannot start a thread, and may then hang. So the threads that
+//! a command needs are started and stopped once before.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use crate::exit::Exit;
 
 use crate::failure::Failure;
 
-/// Returns an error if the system does not let this process have the threads that a command needs.
+/// Returns an error if the system does not allow the threads that a command needs.
 pub fn check() -> io::Result<()> {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let wanted = cores + cores.min(HASHING_MAX) + OTHERS;
@@ -44,17 +43,16 @@ pub fn check() -> io::Result<()> {
     outcome
 }
 
-/// A thread cannot be started.
+/// Returns the failure to start a thread.
 pub fn failure(error: &io::Error) -> Failure {
     Failure::new(Exit::Internal, format!("cannot start a thread: {error}")).hint(
-        "the system limits how many processes and threads you may have (see 'ulimit -u'); end some \
-         of them, or ask for more",
+        "the system limits your processes and threads (see 'ulimit -u'): end some, or raise the limit",
     )
 }
 
 /// Threads that hash, at most.
 const HASHING_MAX: usize = 4;
-/// Those of the disk, and some for lookups of names and small files.
+/// For the disk, name lookups and small files.
 const OTHERS: usize = 8;
 /// They only wait.
 const STACK_BYTES: usize = 64 << 10;

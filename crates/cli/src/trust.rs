@@ -1,9 +1,8 @@
-//! Trust on first use, as ssh has it: a server whose certificate no authority vouches for is shown to the
-//! user, who may trust it from then on. `known_servers` in the state folder lists those servers, one a
-//! line: `HOST:PORT sha-256:HEX`.
+//! Trust on first use, as in ssh: the user may trust a server with a self-signed certificate.
+//! `known_servers` in the state folder lists trusted servers, one per line: `HOST:PORT sha-256:HEX`.
 //!
-//! Nothing is ever trusted silently, or where there is no terminal to ask on. A listed server that shows
-//! another certificate is refused, unless an authority vouches for that one.
+//! Nothing is trusted silently, or without a terminal to ask on. A listed server with another
+//! certificate is refused, unless an authority signed that one.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, ErrorKind, IsTerminal as _, Write as _};
@@ -20,31 +19,31 @@ use crate::exit::{Exit, warn};
 use crate::identity::state_folder;
 use crate::say;
 
-/// What a command was about, kept until it has ended.
-pub struct Asked {
+/// The servers of a command, kept until it ends.
+pub struct TrustPrompt {
     urls: Vec<Url>,
     unknown: UnknownServers,
-    /// The user has said by what servers are known, or cannot be asked.
+    /// The user has chosen how to trust servers, or must not be asked.
     is_settled: bool,
 }
 
-impl Asked {
-    /// Of a command for these places; `is_quiet` where nothing but its result may be printed.
+impl TrustPrompt {
+    /// Returns the servers of these places; `is_quiet` forbids questions.
     pub fn of<'p>(
         places: impl IntoIterator<Item = &'p String>,
         net: &Net,
         is_quiet: bool,
-    ) -> Asked {
+    ) -> TrustPrompt {
         let urls = places.into_iter().filter_map(|place| Url::parse(place).ok());
-        Asked {
+        TrustPrompt {
             urls: urls.filter(|url| url.scheme() == "https").collect(),
             unknown: net.unknown.clone(),
             is_settled: is_quiet || net.insecure || !net.fingerprint.is_empty(),
         }
     }
 
-    /// After a command that ended with `exit`: says loudly which known servers have another
-    /// certificate, and offers to trust unknown ones. If the user trusts one, the command begins again.
+    /// After a command that ended with `exit`: warns of changed certificates, and offers to trust unknown
+    /// servers. If the user trusts one, the command runs again.
     pub fn settle(self, exit: Exit) -> Exit {
         if !matches!(exit, Exit::Sources | Exit::Incomplete | Exit::Some) {
             return exit;
@@ -71,11 +70,11 @@ impl Asked {
 fn changed(site: &str, fingerprint: &swath_model::digest::Digest) {
     let list = path().unwrap_or_default();
     warn(&format!(
-        "THE CERTIFICATE OF {site} HAS CHANGED: it is not the one that was trusted. Somebody may be \
-         listening in, or the server was given a new identity (swath serve --new-identity)."
+        "THE CERTIFICATE OF {site} HAS CHANGED and is not trusted. Someone may be intercepting the \
+         connection, or the server has a new identity (swath serve --new-identity)."
     ));
     say::err(&format!(
-        "  it shows {fingerprint} now; if its owner confirms that, remove the line of {site} from {}",
+        "  the new fingerprint is {fingerprint}; if the owner confirms it, remove the line of {site} from {}",
         list.display()
     ));
 }
@@ -84,11 +83,11 @@ fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal() && path().is_some()
 }
 
-/// Asks whether to trust a server, and writes down that it is.
+/// Asks whether to trust a server, and saves the answer.
 fn ask(site: &str, fingerprint: &swath_model::digest::Digest) -> bool {
     say::err_lines(&format!(
-        "\nno authority vouches for the certificate of {site}; its fingerprint is\n  {fingerprint}\n\
-         Compare it with the one that 'swath serve' has printed there."
+        "\nno authority signed the certificate of {site}; its fingerprint is\n  {fingerprint}\n\
+         Compare it with the fingerprint that 'swath serve' printed."
     ));
     let _ = write!(io::stderr(), "Trust this server from now on (yes/no)? ");
     let mut answer = String::new();
@@ -98,23 +97,23 @@ fn ask(site: &str, fingerprint: &swath_model::digest::Digest) -> bool {
     }
     match add(site, &fingerprint.to_string()) {
         Ok(path) => {
-            say::err(&format!("{site} is listed in {}", path.display()));
+            say::err(&format!("added {site} to {}", path.display()));
             true
         }
         Err(error) => {
-            warn(&format!("{site} cannot be listed as trusted: {error}"));
+            warn(&format!("cannot save {site} as trusted: {error}"));
             false
         }
     }
 }
 
-/// Runs the same command once more, in place of this process.
+/// Runs the same command again, in place of this process.
 fn again(exit: Exit) -> Exit {
     let error = match std::env::current_exe() {
         Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).exec(),
         Err(error) => error,
     };
-    warn(&format!("now the same command works, but it could not be started again: {error}"));
+    warn(&format!("cannot run the command again: {error}; please run it yourself"));
     exit
 }
 
@@ -125,7 +124,7 @@ pub fn known() -> Vec<ServerAccess> {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
-            warn(&format!("the servers in {} cannot be read: {error}", path.display()));
+            warn(&format!("cannot read the servers in {}: {error}", path.display()));
             return Vec::new();
         }
     };
@@ -137,9 +136,9 @@ pub fn known() -> Vec<ServerAccess> {
         }
         match server(line) {
             Some(server) => servers.push(server),
-            // One bad line spoils only itself.
+            // A bad line does not affect the others.
             None => warn(&format!(
-                "{} line {}: this is no server (HOST:PORT sha-256:HEX), and is not used",
+                "{} line {}: ignored: not HOST:PORT sha-256:HEX",
                 path.display(),
                 number + 1
             )),
@@ -157,7 +156,7 @@ fn server(line: &str) -> Option<ServerAccess> {
 }
 
 fn add(site: &str, print: &str) -> io::Result<PathBuf> {
-    let path = path().ok_or_else(|| io::Error::other("nothing may be remembered (SWATH_STATE)"))?;
+    let path = path().ok_or_else(|| io::Error::other("there is no state folder (SWATH_STATE)"))?;
     if let Some(folder) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }

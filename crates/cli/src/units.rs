@@ -1,12 +1,12 @@
-//! Sizes, rates and times as users type them.
+//! Reads sizes, rates and times.
 
 use std::time::Duration;
 
-/// A size such as `64k`, `1.5M`, `2GiB`: k, M, G, T are powers of 1000, Ki, Mi, Gi, Ti powers
-/// of 1024; a final B is allowed. Bytes.
+/// Reads a size in bytes such as `64k`, `1.5M`, `2GiB`: k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti
+/// are powers of 1024; a final B is allowed.
 pub fn size(text: &str) -> Result<u64, String> {
     number_of_bytes(text)
-        .ok_or_else(|| format!("'{text}' is no size (examples: 500k, 50M, 1.5G, 64MiB)"))
+        .ok_or_else(|| format!("'{text}' is not a size (examples: 500k, 50M, 1.5G, 64MiB)"))
 }
 
 fn number_of_bytes(text: &str) -> Option<u64> {
@@ -32,7 +32,7 @@ fn number_of_bytes(text: &str) -> Option<u64> {
     (0.0..=9e18).contains(&bytes).then_some(bytes as u64)
 }
 
-/// A size of at least one byte.
+/// Reads a size of at least one byte.
 pub fn size_above_zero(text: &str) -> Result<u64, String> {
     match size(text)? {
         0 => Err("must be more than zero".to_owned()),
@@ -40,19 +40,19 @@ pub fn size_above_zero(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A rate of at least one byte a second: a size, with or without `/s` behind it.
+/// Reads a rate of at least one byte per second: a size, with or without `/s`.
 pub fn rate_above_zero(text: &str) -> Result<u64, String> {
     let size = text.strip_suffix("/s").unwrap_or(text);
     match number_of_bytes(size) {
-        None => Err(format!("'{text}' is no rate (examples: 500k, 50M, 1.5GB/s)")),
+        None => Err(format!("'{text}' is not a rate (examples: 500k, 50M, 1.5GB/s)")),
         Some(0) => Err("must be more than zero".to_owned()),
         Some(bytes) => Ok(bytes),
     }
 }
 
-/// A time such as `30`, `30s`, `500ms`, `2m`, `1h`, `7d`.
+/// Reads a time such as `30`, `30s`, `500ms`, `2m`, `1h`, `7d`.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is no time (examples: 30, 500ms, 2m)");
+    let wrong = || format!("'{text}' is not a time (examples: 30, 500ms, 2m)");
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let number: f64 = number.parse().map_err(|_| wrong())?;

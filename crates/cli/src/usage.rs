@@ -1,9 +1,8 @@
-//! What is meant by a command line that is not understood: names that other programs have for the same.
+//! Suggestions for unknown commands and options: names that other programs use.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Adds what was probably meant, in place of the library's guess by spelling, which may name an option
-/// that does something else.
+/// Replaces the library's suggestion, which goes by spelling and may mean something else.
 pub fn explain(mut error: clap::Error) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -13,7 +12,7 @@ pub fn explain(mut error: clap::Error) -> clap::Error {
         ErrorKind::InvalidSubcommand => {
             let given = text(ContextKind::InvalidSubcommand);
             let tip = given.as_deref().and_then(of_command);
-            // What opens an address is for no screen.
+            // Secrets in an address must not be shown.
             let shown = given.map(|name| crate::net::shown_text(&name));
             if let Some(shown) = shown {
                 error.insert(ContextKind::InvalidSubcommand, ContextValue::String(shown));
@@ -22,7 +21,7 @@ pub fn explain(mut error: clap::Error) -> clap::Error {
         }
         ErrorKind::UnknownArgument => {
             let given = text(ContextKind::InvalidArg);
-            // The library offers hidden options too.
+            // The library suggests hidden options too.
             let guess = text(ContextKind::SuggestedArg);
             if guess.is_some_and(|guess| HIDDEN.contains(&guess.as_str())) {
                 error.remove(ContextKind::SuggestedArg);
@@ -50,17 +49,17 @@ fn of_command(name: &str) -> Option<String> {
         "info" | "head" | "stat" => "probe",
         address if address.contains("://") => {
             return Some(format!(
-                "an address belongs behind a command: 'swath get {}' fetches a file, 'swath cp' a folder",
+                "a command is missing: 'swath get {}' fetches a file, 'swath cp' a folder",
                 crate::net::shown_text(address)
             ));
         }
-        // The library finds names that look alike; two letters that changed places it does not.
+        // The library does not find swapped letters.
         name => COMMANDS.into_iter().find(|command| is_swapped(name, command))?,
     };
     Some(format!("did you mean 'swath {meant}'?"))
 }
 
-/// Whether both are the same but for two neighbouring letters that changed places.
+/// Whether both differ only in two swapped neighbouring letters.
 fn is_swapped(name: &str, command: &str) -> bool {
     let (name, command) = (name.as_bytes(), command.as_bytes());
     let Some(at) = name.iter().zip(command).position(|(a, b)| a != b) else { return false };
@@ -70,41 +69,39 @@ fn is_swapped(name: &str, command: &str) -> bool {
         && name[at + 1..].iter().skip(1).eq(command[at + 1..].iter().skip(1))
 }
 
-/// What is typed most.
+/// The commands to suggest.
 const COMMANDS: [&str; 9] = ["get", "cp", "ls", "du", "serve", "relay", "probe", "verify", "stage"];
 
 fn of_option(name: &str) -> Option<String> {
     let name = name.split('=').next().unwrap_or_default();
     let meant = match name {
         "--checksum" | "--hash" | "--sha256" | "--md5" => {
-            "--digest ALGORITHM:HEX says what a file must come to (get, verify)"
+            "use --digest ALGORITHM:HEX (get, verify)"
         }
         "--max-connection-per-server" | "--max-connections" => {
-            "--connections N (-x N) is the number of connections to each source"
+            "use --connections N (-x N) for the connections per source"
         }
-        "--max-download-limit" | "--bwlimit" | "--rate" | "--max-rate" => {
-            "--limit-rate RATE limits what is taken per second"
-        }
-        "--input-file" => "--input LIST (-i LIST) reads a list",
-        "--directory-prefix" | "--output-dir" => "--dir DIR (-d DIR) writes into a folder",
-        "--output-document" => "--output FILE (-o FILE) names the file",
-        "--silent" => "--quiet (-q) prints warnings and errors only",
-        "--cacert" | "--ca-certificate" => "--ca FILE trusts the authorities in a file",
-        "--no-check-certificate" => "--insecure accepts any certificate",
+        "--max-download-limit" | "--bwlimit" | "--rate" | "--max-rate" => "use --limit-rate RATE",
+        "--input-file" => "use --input LIST (-i LIST)",
+        "--directory-prefix" | "--output-dir" => "use --dir DIR (-d DIR)",
+        "--output-document" => "use --output FILE (-o FILE)",
+        "--silent" => "use --quiet (-q)",
+        "--cacert" | "--ca-certificate" => "use --ca FILE",
+        "--no-check-certificate" => "use --insecure",
         "--user" | "-u" => {
-            "a login belongs into the address (https://USER:PASSWORD@HOST/) or into ~/.netrc"
+            "put the login into the address (https://USER:PASSWORD@HOST/) or into ~/.netrc"
         }
         "--proxy" => {
-            "proxies are set in the environment (https_proxy, http_proxy, no_proxy) or for single hosts in the configuration file"
+            "set proxies in the environment (https_proxy, http_proxy, no_proxy), or for single hosts in the configuration file"
         }
-        "--force" | "-f" => "--overwrite replaces files that are there",
-        "--max-time" | "--connect-timeout" => "--timeout TIME says how long silence is waited out",
+        "--force" | "-f" => "use --overwrite to replace existing files",
+        "--max-time" | "--connect-timeout" => "use --timeout TIME",
         _ => return None,
     };
     Some(meant.to_owned())
 }
 
-/// Options that help does not list, because they say what is done anyway.
+/// Hidden options, which have no effect or are internal.
 const HIDDEN: &[&str] = &[
     "--resume",
     "--recursive",

@@ -1,4 +1,4 @@
-//! `swath verify`: a file against digests, or against what a Metalink says of it.
+//! `swath verify`: checks a file against digests or a Metalink.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -12,87 +12,71 @@ use crate::exit::{Exit, chain, fail};
 use crate::say;
 use swath_transfer::check::{self, Wanted};
 
-/// Run the command.
-pub fn run(verify: &Verify) -> Exit {
-    if let Err(failure) = crate::args::one_value_each(&verify.digest) {
-        return failure.tell();
-    }
+/// Runs the command.
+pub fn run(verify: &Verify) -> Result<Exit, Failure> {
+    swath_jobs::one_value_each(&verify.digest)?;
     if let Some(sums) = &verify.check {
-        return crate::verify_sums::run(verify, sums);
+        return Ok(crate::verify_sums::run(verify, sums));
     }
     let mut wanted = Wanted { digests: verify.digest.clone(), ..Wanted::default() };
     if let Some(path) = &verify.metalink {
-        match entry(path, verify.file()) {
-            Ok(entry) => {
-                let new =
-                    entry.digests.into_iter().filter(|digest| !verify.digest.contains(digest));
-                wanted.digests.extend(new);
-                wanted.pieces = entry.pieces;
-                wanted.size_bytes = entry.size_bytes;
-            }
-            Err(failure) => return failure.tell(),
-        }
+        let entry = entry(path, verify.file())?;
+        let new = entry.digests.into_iter().filter(|digest| !verify.digest.contains(digest));
+        wanted.digests.extend(new);
+        wanted.pieces = entry.pieces;
+        wanted.size_bytes = entry.size_bytes;
         if !wanted.proves() {
-            return fail(
-                Exit::Input,
-                &format!("{} holds no digest of {}", path.display(), verify.file().display()),
-            );
+            let (path, file) = (path.display(), verify.file().display());
+            return Err(Failure::input(format!("{path} has no digest of {file}")));
         }
     }
     let name = verify.file().display();
-    let unreadable = |error| fail(Exit::Input, &format!("cannot read {name}: {error}"));
-    let file = match check::open(verify.file()) {
-        Ok(file) => file,
-        Err(error) => return unreadable(error),
-    };
+    let unreadable = |error| Failure::input(format!("cannot read {name}: {error}"));
+    let file = check::open(verify.file()).map_err(unreadable)?;
     if let (Some(expected), Ok(metadata)) = (wanted.size_bytes, file.metadata())
         && metadata.len() != expected
     {
-        return fail(
-            Exit::Mismatch,
-            &format!("{name} has {}", check::other_size(metadata.len(), expected)),
-        );
+        let text = format!("{name} has {}", check::other_size(metadata.len(), expected));
+        return Err(Failure::new(Exit::Mismatch, text));
     }
-    let found = match check::hash(file, &wanted.digests, wanted.pieces.as_ref(), &|| false) {
-        Ok(found) => found,
-        Err(error) => return unreadable(error),
-    };
+    let found = check::hash(file, &wanted.digests, wanted.pieces.as_ref(), &|| false);
+    let found = found.map_err(unreadable)?;
     let mut exit = Exit::Done;
     let mut right = String::new();
     for (wanted, actual) in wanted.digests.iter().zip(&found.digests) {
         if wanted == actual {
-            right.push_str(&format!("{name}: {} is right\n", wanted.algorithm()));
+            right.push_str(&format!("{name}: {} matches\n", wanted.algorithm()));
         } else {
             let (actual, hex) = (actual.to_hex(), wanted.to_hex());
             exit = fail(
                 Exit::Mismatch,
-                &format!("{name}: {} is {actual}, wanted {hex}", wanted.algorithm()),
+                &format!("{name}: {} is {actual}, expected {hex}", wanted.algorithm()),
             );
         }
     }
     if let Some(pieces) = &wanted.pieces {
         match found.bad_pieces.as_slice() {
             [] => right.push_str(&format!(
-                "{name}: {} pieces by {} are right\n",
+                "{name}: {} {} pieces match\n",
                 pieces.count(),
                 pieces.algorithm()
             )),
             bad => {
                 let (count, first) = (pieces.count(), bad[0] * pieces.length_bytes());
                 let words = match bad.len() {
-                    1 => format!("{name}: 1 of {count} pieces is wrong, at byte {first}"),
+                    1 => format!("{name}: 1 of {count} pieces does not match, at byte {first}"),
                     more => format!(
-                        "{name}: {more} of {count} pieces are wrong, the first at byte {first}"
+                        "{name}: {more} of {count} pieces do not match, the first at byte {first}"
                     ),
                 };
                 exit = fail(Exit::Mismatch, &words);
             }
         }
     }
-    if verify.quiet { exit } else { say::out(right.as_bytes(), exit) }
+    Ok(if verify.quiet { exit } else { say::out(right.as_bytes(), exit) })
 }
 
-/// What a Metalink says about this file: the entry whose path fits best, or its only entry.
+/// Returns the Metalink entry whose path fits the file best, or the only entry.
 fn entry(path: &Path, file: &Path) -> Result<metalink::File, Failure> {
     let name = path.display();
     let input = |what: String| Failure::input(what);
@@ -103,7 +87,7 @@ fn entry(path: &Path, file: &Path) -> Result<metalink::File, Failure> {
     if files.len() == 1 && metalink.refused.is_empty() {
         return Ok(files.remove(0));
     }
-    // `b/data` is the entry `b/data` rather than `a/data`, and `x/b/data` is it too.
+    // `b/data` and `x/b/data` are the entry `b/data` rather than `a/data`.
     let full = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let fits: Vec<usize> =
         files.iter().map(|entry| common_end(&full, entry.name.as_path())).collect();
@@ -112,17 +96,16 @@ fn entry(path: &Path, file: &Path) -> Result<metalink::File, Failure> {
     match (best, found.next(), found.next()) {
         (1.., Some(at), None) => Ok(files.swap_remove(at)),
         (1.., Some(at), Some(other)) => Err(input(format!(
-            "{name} describes several files of this name, '{}' and '{}' among them: name {} by its whole path",
+            "{name} lists several files of this name, such as '{}' and '{}': give the full path of {}",
             files[at].name,
             files[other].name,
             file.display()
         ))),
-        _ => Err(input(format!("{name} says nothing about {}", file.display()))),
+        _ => Err(input(format!("{name} does not list {}", file.display()))),
     }
 }
 
-/// How many components, counted from the last, two paths have in common; an entry that is there
-/// from its first component on counts for one more.
+/// Returns how many trailing components two paths share, plus one if the whole entry matches.
 fn common_end(file: &Path, entry: &Path) -> usize {
     let count = file
         .components()

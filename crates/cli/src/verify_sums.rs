@@ -1,4 +1,4 @@
-//! `swath verify -c SUMS`: files against a checksum file.
+//! `swath verify -c SUMS`: checks files against a checksum file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,8 +13,8 @@ use crate::args::Verify;
 use crate::exit::{Exit, fail};
 use crate::say;
 
-/// Run the command. Paths in the list are looked for from the current folder, as `sha256sum -c` does
-/// it, and if they are not there from the list's own.
+/// Runs the command. Paths in the list are relative to the current folder, as with `sha256sum -c`, or
+/// else to the folder of the list.
 pub fn run(verify: &Verify, sums: &Path) -> Exit {
     let title = sums.display().to_string();
     let bytes = match std::fs::read(sums) {
@@ -31,7 +31,7 @@ pub fn run(verify: &Verify, sums: &Path) -> Exit {
         let is_beside = checksums.entries.len() == 1;
         match checksums.of(name.as_os_str().as_bytes(), is_beside) {
             Ok(digests) if digests.is_empty() => {
-                let words = format!("{title} says nothing of {}", file.display());
+                let words = format!("{title} does not list {}", file.display());
                 return fail(Exit::Input, &words);
             }
             Ok(digests) => jobs.push((file.clone(), digests)),
@@ -60,7 +60,7 @@ pub fn run(verify: &Verify, sums: &Path) -> Exit {
             return fail(Exit::Input, &format!("{title} lists no file"));
         }
         if checksums.is_cut {
-            exit = fail(Exit::Input, &format!("{title} has more lines than are read"));
+            exit = fail(Exit::Input, &format!("{title} is too long: not all lines were read"));
         }
     }
     let mut is_wrong = false;
@@ -78,10 +78,10 @@ pub fn run(verify: &Verify, sums: &Path) -> Exit {
             let (algorithm, hex) = (wanted.algorithm(), actual.to_hex());
             if wanted != actual {
                 is_wrong = true;
-                let words = format!("{name}: {algorithm} is {hex}, wanted {}", wanted.to_hex());
+                let words = format!("{name}: {algorithm} is {hex}, expected {}", wanted.to_hex());
                 fail(Exit::Mismatch, &words);
             } else if !verify.quiet {
-                let said = say::out(format!("{name}: {algorithm} is right\n").as_bytes(), exit);
+                let said = say::out(format!("{name}: {algorithm} matches\n").as_bytes(), exit);
                 if said != exit {
                     return said;
                 }
@@ -91,7 +91,7 @@ pub fn run(verify: &Verify, sums: &Path) -> Exit {
     if is_wrong { Exit::Mismatch } else { exit }
 }
 
-/// The file that a list means.
+/// Finds a file of the list.
 fn found(name: PathBuf, sums: &Path) -> PathBuf {
     let beside = sums.parent().map(|folder| folder.join(&name));
     match beside {
@@ -104,7 +104,7 @@ fn plain(file: &Path) -> &Path {
     file.strip_prefix(".").unwrap_or(file)
 }
 
-/// A name that the list's author has chosen.
+/// Escapes a name from the list.
 fn shown(file: &Path) -> String {
     visible(&file.display().to_string())
 }

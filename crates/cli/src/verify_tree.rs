@@ -1,29 +1,23 @@
-//! `swath verify DIR --index FILE|URL`: a copied tree against its index.
+//! `swath verify DIR --index FILE|URL`: checks a copied tree against its index.
 
 use crate::failure::Failure;
 use swath_model::path::visible;
-use swath_transfer::{Against, Filter, Mirror, Trust, Wrong};
+use swath_transfer::{Against, Filter, Mirror, RouteOptions, Trust, Wrong};
 
 use crate::args::Verify;
-use crate::engine::{self, Wishes};
-use crate::exit::{self, Exit, fail};
+use crate::engine;
+use crate::exit::{self, Exit};
 use crate::progress::units;
 use crate::say;
 
-/// Run the command.
-pub async fn run(verify: Verify, index: String) -> Exit {
-    let against = match against(&verify, &index) {
-        Ok(against) => against,
-        Err(failure) => return failure.tell(),
-    };
+/// Runs the command.
+pub async fn run(verify: Verify, index: String) -> Result<Exit, Failure> {
+    let against = against(&verify, &index)?;
     let folder = verify.file().display().to_string();
     if !verify.file().is_dir() {
-        return fail(Exit::Input, &format!("{folder} is no folder"));
+        return Err(Failure::new(Exit::Input, format!("{folder} is not a folder")));
     }
-    let engine = match engine::start(Wishes::reading(&verify.net, MEMORY_BYTES)) {
-        Ok(engine) => engine,
-        Err(failure) => return failure.tell(),
-    };
+    let engine = engine::start(&verify.net, MEMORY_BYTES, RouteOptions::default(), None)?;
     let (mut wrong, mut others, mut doubtful) = (0u64, 0u64, 0u64);
     let strict = verify.strict;
     let tell = |what: Wrong, path: &[u8]| {
@@ -49,7 +43,8 @@ pub async fn run(verify: Verify, index: String) -> Exit {
                 (_, swath_transfer::GetError::Thread(_)) => Exit::Input,
                 _ => exit::of(&error, 0),
             };
-            return fail(exit, &exit::about(&folder, &exit::words_of_all(&error)));
+            let text = exit::about(&folder, &exit::words_of_all(&error));
+            return Err(Failure::new(exit, text));
         }
     };
     if wrong > NAMED_MAX {
@@ -57,28 +52,28 @@ pub async fn run(verify: Verify, index: String) -> Exit {
     }
     let in_doubt = (doubtful > 0).then(|| in_doubt(doubtful, wrong > 0));
     if let (Some(in_doubt), true) = (&in_doubt, wrong > 0) {
-        say::err(&format!("{in_doubt} (--strict names them)"));
+        say::err(&format!("{in_doubt} (--strict lists them)"));
     }
     if others > 0 && !verify.quiet {
-        let words = "other modes, times or attributes were found (--strict names them)";
+        let words = "modes, times or attributes differ (--strict lists them)";
         exit::warn(&format!("{folder}: {} {words}", units::count(others)));
     }
     if wrong > 0 {
-        let words = if wrong == 1 { "1 thing is" } else { "things are" };
-        let count = if wrong == 1 { String::new() } else { format!("{} ", units::count(wrong)) };
-        return fail(Exit::Mismatch, &format!("{folder}: {count}{words} not as its index says"));
+        let entries = if wrong == 1 { "entry does" } else { "entries do" };
+        let text = format!("{folder}: {} {entries} not match the index", units::count(wrong));
+        return Err(Failure::new(Exit::Mismatch, text));
     }
     if let Some(in_doubt) = in_doubt {
-        let text = format!("{folder} is not as its index says: {in_doubt} (--strict names them)");
-        return fail(Exit::Mismatch, &text);
+        let text = format!("{folder} does not match the index: {in_doubt} (--strict lists them)");
+        return Err(Failure::new(Exit::Mismatch, text));
     }
     if verify.quiet {
-        return Exit::Done;
+        return Ok(Exit::Done);
     }
     let (files, bytes) = (units::count(counts.files), units::bytes(counts.file_bytes));
     let word = if counts.files == 1 { "file" } else { "files" };
-    let text = format!("{folder}: all is as its index says: {files} {word}, {bytes}\n");
-    say::out(text.as_bytes(), Exit::Done)
+    let text = format!("{folder}: everything matches the index: {files} {word}, {bytes}\n");
+    Ok(say::out(text.as_bytes(), Exit::Done))
 }
 
 fn against(verify: &Verify, index: &str) -> Result<Against, Failure> {
@@ -88,7 +83,7 @@ fn against(verify: &Verify, index: &str) -> Result<Against, Failure> {
         return match filter.is_all() {
             true => Ok(Against::Kept(index.into())),
             false => Err(Failure::usage(
-                "--include and --exclude are for a server's folder: a kept index lists what was copied",
+                "--include and --exclude are for --index URL: a kept index lists only what was copied",
             )),
         };
     }
@@ -102,38 +97,34 @@ fn against(verify: &Verify, index: &str) -> Result<Against, Failure> {
     ))
 }
 
-/// Files of which nobody can say more than that their blocks are wrong.
+/// Describes files that share a wrong block, and may themselves be correct.
 fn in_doubt(count: u64, has_others: bool) -> String {
     let other = if has_others { "other " } else { "" };
     match count {
-        1 => format!("1 {other}file shares a block that is wrong, and may be right or not"),
+        1 => format!("1 {other}file shares a wrong block and may be wrong too"),
         _ => {
             let count = units::count(count);
-            format!(
-                "{count} {other}files share blocks that are wrong, and each may be right or not"
-            )
+            format!("{count} {other}files share wrong blocks and may be wrong too")
         }
     }
 }
 
 fn words(what: Wrong) -> &'static str {
     match what {
-        Wrong::Missing => "it is not there",
-        Wrong::Kind => "something of another kind is there",
-        Wrong::Size => "it has another size",
-        Wrong::Target => "it leads elsewhere",
-        Wrong::Content => "its content is another one",
-        Wrong::Likely => {
-            "its content is likely another one: it has another time, and its block is wrong"
-        }
-        Wrong::Doubtful => "its content may be another one: it shares a block with what is wrong",
-        Wrong::Mode => "it has another mode",
-        Wrong::Mtime => "it has another time",
-        Wrong::Xattrs => "it has other extended attributes",
+        Wrong::Missing => "missing",
+        Wrong::Kind => "another kind of entry",
+        Wrong::Size => "different size",
+        Wrong::Target => "different link target",
+        Wrong::Content => "different content",
+        Wrong::Likely => "probably different content: its time differs, and its block is wrong",
+        Wrong::Doubtful => "possibly different content: it shares a wrong block",
+        Wrong::Mode => "different mode",
+        Wrong::Mtime => "different modification time",
+        Wrong::Xattrs => "different extended attributes",
     }
 }
 
-/// Nothing but control requests and small reads.
+/// For control requests and small reads.
 const MEMORY_BYTES: usize = 16 << 20;
-/// Most that are named one by one.
+/// Most entries that are listed.
 const NAMED_MAX: u64 = 1000;

@@ -36,7 +36,7 @@ impl Address {
         match Url::parse(&self.0) {
             Ok(url) if url.scheme() == "file" => match url.to_file_path() {
                 Ok(_) => Ok(url),
-                Err(()) => Err(AddressError::File { shown: shown_text(&self.0) }),
+                Err(()) => Err(AddressError::File(shown_text(&self.0))),
             },
             _ => self.url(),
         }
@@ -49,46 +49,43 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Why a text is not an address. No message repeats a password or a query.
+/// Why a text is not an address. Messages contain no password and no query.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// Its IPv6 zone cannot be used.
+    /// Invalid IPv6 zone.
     #[error("{shown}: {error}")]
     Zone {
         /// The text.
         shown: String,
-        /// What is wrong.
+        /// The error.
         error: ZoneError,
     },
-    /// Nothing here speaks this scheme.
-    #[error("{shown}: the scheme {scheme} is not supported here (http, https, dav and davs are)")]
+    /// Unsupported scheme.
+    #[error("{shown}: unsupported scheme {scheme} (supported: http, https, dav, davs)")]
     Scheme {
         /// The text.
         shown: String,
         /// Its scheme.
         scheme: String,
     },
-    /// A file of this machine is named in a way that leads nowhere.
-    #[error("{shown}: a file of this machine is file:///PATH")]
-    File {
-        /// The text.
-        shown: String,
-    },
-    /// It is not a URL.
+    /// Invalid `file:` URL.
+    #[error("{0}: use file:///PATH for a local file")]
+    File(String),
+    /// Not a URL.
     #[error("'{shown}' is not a URL: {error}")]
     Url {
         /// The text.
         shown: String,
-        /// What is wrong.
+        /// The error.
         error: MirrorUrlError,
     },
-    /// It is not a URL.
+    /// Not a URL.
     #[error("'{shown}' is not a URL: {error}")]
     Parse {
         /// The text.
         shown: String,
-        /// What is wrong.
+        /// The error.
         error: url::ParseError,
     },
 }
@@ -108,8 +105,7 @@ pub fn parse_url(text: &str) -> Result<Url, AddressError> {
     })
 }
 
-/// Returns a text that may be an address without what may be secret in it: user, password, query
-/// and fragment.
+/// Returns a text without the possible secrets of an address: user, password, query and fragment.
 pub fn shown_text(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match text.split_once("://") {

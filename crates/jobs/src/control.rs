@@ -5,9 +5,8 @@
 //! running, paused --cancel--> cancelled (for good)
 //! ```
 //!
-//! A pause ends the transfers that are under way in good order: what has come and is durable stays,
-//! with its journal. Nothing more is asked for. When the job is resumed, each of them starts again
-//! in its place and goes on from there.
+//! A pause stops the active transfers in good order: durable data stays, with its journal. When the job
+//! is resumed, each transfer starts again and resumes from its journal.
 
 use swath_transfer::observe::{Observer, Summary};
 use swath_transfer::{Destination, Engine, GetError, Request, Stop};
@@ -27,25 +26,25 @@ impl Default for Control {
 }
 
 impl From<Stop> for Control {
-    /// A job that `stop` cancels, too.
+    /// Returns a control that `stop` cancels too.
     fn from(stop: Stop) -> Control {
         Control { stop, ..Control::default() }
     }
 }
 
 impl Control {
-    /// Asks for no more, and keeps what has come. What is written in order to a stream is not
-    /// paused, because it cannot be taken up again.
+    /// Pauses the job and keeps the received data. Output to a stream is not paused, because it cannot be
+    /// resumed.
     pub fn pause(&self) {
         self.paused.send_replace(true);
     }
 
-    /// Goes on from what has come.
+    /// Resumes the job.
     pub fn resume(&self) {
         self.paused.send_replace(false);
     }
 
-    /// Ends the job; what has come and is durable stays for another one.
+    /// Cancels the job; durable data is kept.
     pub fn cancel(&self) {
         self.stop.set();
     }
@@ -65,18 +64,18 @@ impl Control {
         self.stop.wait().await;
     }
 
-    /// After a transfer was stopped: waits while the job is paused, and returns whether it goes on.
+    /// After a transfer was stopped: waits while the job is paused, and returns whether it continues.
     pub(crate) async fn goes_on(&self) -> bool {
         let mut paused = self.paused.subscribe();
         tokio::select! {
             biased;
             () = self.stop.wait() => false,
-            // This holds a sender, so it does not end before.
+            // `self` holds the sender, so this does not fail.
             _ = paused.wait_for(|paused| !paused) => true,
         }
     }
 
-    /// Runs a transfer that obeys `stop`, which a pause or the end sets.
+    /// Runs a transfer, and sets its `stop` on pause and on cancel.
     pub(crate) async fn until_paused<T>(
         &self,
         stop: &Stop,
@@ -94,7 +93,7 @@ impl Control {
         transfer.await
     }
 
-    /// Fetches one file; a pause stops it for as long as it lasts.
+    /// Fetches one file; a pause interrupts it.
     pub(crate) async fn fetch(
         &self,
         engine: &Engine,
@@ -117,7 +116,7 @@ impl Control {
     }
 }
 
-/// The same request, if what it has written by then can be taken up again.
+/// Returns the same request again, if it can be resumed.
 fn once_more(request: &Request) -> Option<Request> {
     let Destination::File(path) = &request.destination else { return None };
     let mut again = Request::to_file(path);

@@ -1,5 +1,5 @@
-//! What a job finds around it. The library reads no environment variables: whoever runs jobs (a
-//! program, a daemon) says here what holds for all of them.
+//! The environment of jobs. The library reads no environment variables: the program or daemon that runs
+//! jobs passes what applies to all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,19 +16,19 @@ use crate::error::JobError;
 use crate::options::{Network, Routes};
 use crate::secret::{SecretError, SecretRef, token_in};
 
-/// What holds for all jobs.
+/// Settings for all jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// The network: proxies, logins, access to single servers, a bearer token that was found. What
-    /// a specification says comes before it.
+    /// The network: proxies, logins, access to single servers, a discovered bearer token. A
+    /// specification overrides it.
     pub net: NetOptions,
     /// Secrets that specifications refer to by name.
     pub secrets: BTreeMap<String, Secret>,
-    /// What earlier transfers have learnt of routes; nothing is remembered without.
+    /// The remembered network; without it nothing is remembered.
     pub state: Option<State>,
-    /// The swath program, for putting it where ssh leads.
+    /// The swath program, for copying it to remote hosts.
     pub program: PathBuf,
-    /// A folder of this user alone, for sockets; without, one below `/tmp`.
+    /// A private folder of this user for sockets; if empty, one below `/tmp`.
     pub runtime: PathBuf,
 }
 
@@ -41,13 +41,13 @@ impl Environment {
         match which {
             SecretRef::File(path) => token_in(path),
             SecretRef::Name(name) => {
-                let unknown = || SecretError::Unknown { name: name.clone() };
+                let unknown = || SecretError::Unknown(name.clone());
                 self.secrets.get(name).cloned().ok_or_else(unknown)
             }
         }
     }
 
-    /// Returns the network as connections take it.
+    /// Returns the network options of a specification.
     ///
     /// # Errors
     /// [`SecretError`].
@@ -68,7 +68,7 @@ impl Environment {
         Ok(net)
     }
 
-    /// Returns the routes as transfers take them.
+    /// Returns the route options of a specification.
     ///
     /// # Errors
     /// [`JobError::Address`] or [`JobError::Secret`].
@@ -81,7 +81,7 @@ impl Environment {
             Ok(RelayAccess { url, token, fingerprint: relay.fingerprint })
         });
         Ok(swath_transfer::RouteOptions {
-            // Without routes over them, too, what lies in their depots is opened by their tokens.
+            // Needed even for direct routes: their tokens give access to their depots.
             relays: relays.collect::<Result<_, JobError>>()?,
             choice,
             relay_mode: routes.relay_mode(),
@@ -90,12 +90,12 @@ impl Environment {
     }
 }
 
-/// What only this process has: a list that comes through a pipe, an output that is no file. A job
-/// that uses one of them cannot be kept in a queue on disk.
+/// Streams of this process: a list from a pipe, an output that is not a file. A job that uses them
+/// cannot be stored in a queue.
 #[derive(Clone, Default)]
 pub struct Streams {
-    /// Opens the list of [`GetFrom::ListStream`](crate::GetFrom::ListStream). It is read in a
-    /// thread of its own, and may take as long as it likes.
+    /// Opens the list of [`GetFrom::ListStream`](crate::GetFrom::ListStream). It is read in its own
+    /// thread, and may block.
     pub list: Option<Arc<dyn Fn() -> Box<dyn BufRead + Send> + Send + Sync>>,
     /// Opens the output of [`GetTo::Stream`](crate::GetTo::Stream).
     pub output: Option<Arc<dyn Fn() -> Box<dyn AsyncWrite + Send + Unpin> + Send + Sync>>,

@@ -1,4 +1,4 @@
-//! Why a job, or one file of it, ended before its end.
+//! Errors of jobs and of the files of a list.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,60 +14,60 @@ use swath_transfer::{EngineError, GetError};
 
 use crate::address::AddressError;
 use crate::copy::CopyError;
-use crate::kept::Leftover;
+use crate::kept::KeptData;
 use crate::secret::SecretError;
 
-/// Why a job ended before its end.
+/// Why a job failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// It was cancelled before it had begun to transfer anything.
+    /// The job was cancelled before it transferred anything.
     #[error("stopped before anything was fetched")]
     Stopped,
-    /// It cannot be done as it is specified.
+    /// Invalid specification.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// An address is none.
+    /// Invalid address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// A secret cannot be had.
+    /// Unavailable secret.
     #[error(transparent)]
     Secret(#[from] SecretError),
     /// The engine cannot start.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A Metalink cannot be used.
+    /// Unusable Metalink.
     #[error(transparent)]
     Metalink(#[from] MetalinkError),
-    /// A list cannot be read.
+    /// Unreadable list.
     #[error("cannot read {}: {error}", path.display())]
     List {
         /// The list.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// A checksum file cannot be used.
+    /// Unusable checksum file.
     #[error(transparent)]
     Checksums(#[from] ChecksumsError),
-    /// The transfer of the only file failed.
+    /// The transfer of the single file failed.
     #[error("{name}: {error}")]
     Transfer {
-        /// Where the file was to go.
+        /// The destination.
         name: String,
-        /// What happened.
+        /// The error.
         #[source]
         error: Box<GetError>,
-        /// What is kept of it.
-        kept: Leftover,
+        /// The kept data.
+        kept: KeptData,
     },
     /// A copy failed.
     #[error(transparent)]
     Copy(Box<CopyError>),
-    /// Some files of a list are not there.
+    /// Some files of a list failed.
     #[error("{} of the files failed", .0.failed)]
-    Files(Files),
+    Files(FileCounts),
 }
 
 impl From<CopyError> for JobError {
@@ -76,61 +76,58 @@ impl From<CopyError> for JobError {
     }
 }
 
-/// What became of the files of a list.
+/// Results of the files of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Files {
-    /// Complete, or there before.
+pub struct FileCounts {
+    /// Complete files.
     pub complete: u64,
-    /// Not there; the events said why.
+    /// Failed files; their events have the errors.
     pub failed: u64,
-    /// The job was cancelled before all of them had their turn.
+    /// The job was cancelled before the end of the list.
     pub is_stopped: bool,
 }
 
-/// Why a job cannot be done as it is specified.
+/// Why a specification is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// It names no source.
+    /// No source.
     #[error("no source was given")]
     NoSource,
-    /// It needs a stream that was not handed over.
-    #[error("the job has a stream for its list or its output, and none was handed over")]
+    /// A missing stream.
+    #[error("the job needs a stream for its list or its output")]
     NoStream,
-    /// A Metalink stands among replicas of a file.
-    #[error("{name} is a Metalink: it is given alone, for it names the mirrors")]
-    MetalinkAmongReplicas {
-        /// The Metalink.
-        name: String,
-    },
-    /// Several files cannot all have one name.
-    #[error("{name} names {count} files: they need a folder")]
+    /// A Metalink among replicas of a file.
+    #[error("{0} is a Metalink: give it as the only source")]
+    MetalinkAmongReplicas(String),
+    /// Several files with one destination file.
+    #[error("{name} lists {count} files: the destination must be a folder")]
     SeveralToOne {
         /// The Metalink.
         name: String,
-        /// How many it names.
+        /// The number of its files.
         count: u64,
     },
-    /// A digest is that of one file.
-    #[error("{name} names {count} files: a digest is for one")]
+    /// A digest for several files.
+    #[error("{name} lists {count} files: a digest is for a single file")]
     DigestOfSeveral {
         /// The Metalink.
         name: String,
-        /// How many it names.
+        /// The number of its files.
         count: u64,
     },
-    /// A list may name several files.
-    #[error("a list may hold several files: they need a folder")]
+    /// A list with one destination file.
+    #[error("a list may contain several files: the destination must be a folder")]
     ListToOne,
-    /// The address of a file gives it no name.
+    /// An address without a file name.
     #[error("{name} does not name a file")]
     NoName {
         /// The address.
         name: String,
-        /// Why its last part is no name; `None` if it is empty.
+        /// Why its last part is not a name; `None` if it is empty.
         why: Option<NoName>,
     },
-    /// Two digests of one algorithm cannot both be right.
+    /// Two digests of one algorithm.
     #[error("two digests contradict each other: {one} and {other}")]
     Contradiction {
         /// One of them.
@@ -138,41 +135,41 @@ pub enum SpecError {
         /// The other.
         other: Box<Digest>,
     },
-    /// A checksum file is for the addresses of a file.
-    #[error("a checksum file is for the address of a file: a Metalink has digests of its own")]
+    /// A checksum file with a Metalink.
+    #[error("a checksum file is for the address of a file: a Metalink has its own digests")]
     ChecksumsOfMetalink,
-    /// A file would be written over a reserved path.
-    #[error("{} would be written over {}, or over what is kept beside it", path.display(), target.display())]
+    /// A reserved path would be overwritten.
+    #[error("{} would overwrite {} or its partial data", path.display(), target.display())]
     Reserved {
         /// The reserved path.
         path: PathBuf,
-        /// Where the file would go.
+        /// The destination.
         target: PathBuf,
     },
 }
 
-/// Why the last part of an address is no name for a file.
+/// Why the last part of an address is not a file name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoName {
-    /// It holds a `/`.
-    #[error("ends in a name with '/' in it, which is refused")]
+    /// It contains `/`.
+    #[error("ends in a name that contains '/'")]
     Slash,
-    /// It could do harm.
-    #[error("ends in a name that is refused: {0}")]
+    /// It is unsafe.
+    #[error("ends in an invalid name: {0}")]
     Refused(PathError),
 }
 
-/// Why a Metalink cannot be used.
+/// Why a Metalink is unusable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetalinkError {
-    /// It cannot be read from the disk.
+    /// It cannot be read.
     #[error("cannot read {name}: {error}")]
     Read {
         /// The Metalink.
         name: String,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
@@ -181,58 +178,55 @@ pub enum MetalinkError {
     Fetch {
         /// The Metalink.
         name: String,
-        /// What its server says.
+        /// The server's error.
         #[source]
         error: LaneError,
     },
-    /// Nobody asked for it, and it took too long.
-    #[error("the Metalink {name} has not come within {limit_s} s")]
+    /// A discovered Metalink took too long.
+    #[error("the Metalink {name} did not arrive within {limit_s} s")]
     Late {
         /// The Metalink.
         name: String,
-        /// How long it was waited for.
+        /// The time limit.
         limit_s: u64,
     },
-    /// It is none.
+    /// It is invalid.
     #[error("{name}: {error}")]
     Parse {
         /// The Metalink.
         name: String,
-        /// What is wrong with it.
+        /// The error.
         #[source]
         error: metalink::MetalinkError,
     },
-    /// It names no file.
-    #[error("{name} names no file")]
-    Empty {
-        /// The Metalink.
-        name: String,
-    },
-    /// All files that it names are refused.
-    #[error("{name}: no file of it can be fetched: {file:?}: {error}")]
+    /// It lists no file.
+    #[error("{0} lists no file")]
+    Empty(String),
+    /// All its files are refused.
+    #[error("{name}: none of its files can be fetched: {file:?}: {error}")]
     AllRefused {
         /// The Metalink.
         name: String,
         /// The first file.
         file: String,
-        /// Why it is refused.
+        /// Its error.
         #[source]
         error: Box<EntryError>,
     },
-    /// The only file that it names cannot be fetched.
+    /// Its only file cannot be fetched.
     #[error("{name}: {file}: {error}")]
     File {
         /// The Metalink.
         name: String,
         /// The file.
         file: String,
-        /// Why.
+        /// Its error.
         #[source]
         error: Box<EntryError>,
     },
 }
 
-/// Why a checksum file cannot be used.
+/// Why a checksum file is unusable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChecksumsError {
@@ -241,29 +235,29 @@ pub enum ChecksumsError {
     Fetch {
         /// The checksum file.
         name: String,
-        /// What its server says.
+        /// The server's error.
         #[source]
         error: LaneError,
     },
-    /// It cannot be read from the disk.
+    /// It cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read {
         /// The checksum file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// It does not name the file.
-    #[error("{name} says nothing of {file}")]
+    /// It does not list the file.
+    #[error("{name} does not list {file}")]
     Silent {
         /// The checksum file.
         name: String,
         /// The file.
         file: String,
     },
-    /// What it says of the file cannot be used.
-    #[error("{name}: line {line}: what it says of {file}: {problem}")]
+    /// Its line for the file is unusable.
+    #[error("{name}: line {line}: {file}: {problem}")]
     Line {
         /// The checksum file.
         name: String,
@@ -271,104 +265,104 @@ pub enum ChecksumsError {
         line: u64,
         /// The file.
         file: String,
-        /// What is wrong there.
+        /// The error.
         #[source]
         problem: ChecksumProblem,
     },
 }
 
-/// Why a file of a list is not there.
+/// Why a file of a list failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// Its entry cannot be used.
+    /// Unusable entry.
     #[error(transparent)]
     Entry(#[from] EntryError),
-    /// Its headers cannot be sent.
+    /// Invalid headers.
     #[error(transparent)]
     Headers(#[from] NetError),
-    /// Its transfer failed.
+    /// Failed transfer.
     #[error("{error}")]
     Transfer {
-        /// What happened.
+        /// The error.
         #[source]
         error: Box<GetError>,
-        /// What is kept of it.
-        kept: Leftover,
+        /// The kept data.
+        kept: KeptData,
     },
-    /// Its task ended by a mistake in this program.
-    #[error("its transfer ended without a result")]
+    /// The task panicked.
+    #[error("internal error: the transfer ended without a result")]
     Internal,
 }
 
 impl FileError {
-    /// Whether an event of the file's transfer told of it.
-    pub fn is_told(&self) -> bool {
-        matches!(self, FileError::Transfer { kept, .. } if kept.is_told)
+    /// Whether an event of the transfer reported it.
+    pub fn is_reported(&self) -> bool {
+        matches!(self, FileError::Transfer { kept, .. } if kept.is_reported)
     }
 }
 
-/// Why the entry of a file in a list cannot be used.
+/// Why an entry of a list is unusable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// The list cannot be read there.
+    /// Unreadable list.
     #[error(transparent)]
     List(#[from] ListError),
-    /// Its addresses give it no name.
-    #[error("it does not name a file: add a line '  out=NAME' below it")]
+    /// No file name.
+    #[error("no file name in the address: add a line '  out=NAME' below it")]
     NoName,
-    /// Another file of the list is in its way.
+    /// A name conflict with another file of the list.
     #[error(transparent)]
     Name(#[from] NameConflict),
-    /// The Metalink's file is refused.
+    /// A refused file of a Metalink.
     #[error(transparent)]
     Refused(#[from] RefusedWhy),
-    /// None of its mirrors can be used.
-    #[error("no mirror of it can be used{}", .0.as_ref().map_or(String::new(), |why| format!(" ({why})")))]
+    /// No usable mirror.
+    #[error("no usable mirror{}", .0.as_ref().map_or(String::new(), |why| format!(" ({why})")))]
     NoMirror(Option<SkipReason>),
-    /// Nothing would prove it.
-    #[error("its piece digests cannot be used, and nothing else would prove the file: {0}")]
+    /// Unusable piece digests, and no other digest.
+    #[error("its piece digests are unusable, and there is no other digest: {0}")]
     Pieces(SkipReason),
-    /// Nothing would prove it.
-    #[error("its digest cannot be used, and nothing else would prove the file: {0}")]
+    /// An unusable digest, and no other one.
+    #[error("its digest is unusable, and there is no other one: {0}")]
     Digest(SkipReason),
-    /// Nothing would prove it.
-    #[error("its size cannot be read, and nothing else would prove the file")]
+    /// An invalid size, and no digest.
+    #[error("its size is invalid, and there is no digest")]
     Size,
-    /// Its path could do harm.
+    /// An unsafe path.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A folder's listing refuses it.
+    /// Refused in the listing of a folder.
     #[error(transparent)]
     Listing(#[from] Refusal),
-    /// The listing of a folder cannot be had.
+    /// The listing of a folder failed.
     #[error(transparent)]
     Folder(#[from] LaneError),
-    /// What a server sends is no listing of a folder.
-    #[error("what it sends is no listing of a folder")]
+    /// The answer is not the listing of a folder.
+    #[error("the answer is not a folder listing")]
     NoListing,
-    /// A folder has more entries than are read of one page.
-    #[error("it has more entries than are read of one page")]
+    /// A page with too many entries.
+    #[error("its page has too many entries")]
     TooMany,
-    /// A list in several parts does not go on.
-    #[error("the list does not go on where it says it does")]
+    /// A listing in several parts is incomplete.
+    #[error("the next part of the listing is missing")]
     NoNextPart,
-    /// A list in several parts has no end.
-    #[error("the list leads back to where it was")]
+    /// A listing in several parts has a loop.
+    #[error("the listing links back to itself")]
     Circle,
 }
 
-/// How two files of one list are in each other's way.
+/// Name conflicts between files of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameConflict {
-    /// They have one name.
-    #[error("another file of this list has the same name and comes before it")]
+    /// The same name.
+    #[error("an earlier file of this list has the same name")]
     Same,
-    /// Others lie below its name.
-    #[error("its name is that of a folder which other files of this list lie in")]
+    /// The name of a folder of other files.
+    #[error("its name is that of a folder with other files of this list")]
     IsFolder,
-    /// It lies below the name of another one.
-    #[error("the folder that it lies in has the name of another file of this list")]
+    /// A folder with the name of another file.
+    #[error("its folder has the name of another file of this list")]
     BelowFile,
 }

@@ -1,4 +1,4 @@
-//! What a job tells while it runs.
+//! Events of jobs.
 
 use swath_formats::metalink::SkipReason;
 use swath_formats::mirror_url::MirrorUrlError;
@@ -7,189 +7,167 @@ use swath_transfer::observe::Event;
 
 use crate::error::{FileError, JobError, MetalinkError};
 
-/// Something that happened in a job.
+/// An event of a job.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JobEvent {
-    /// The only transfer of the job, or the one that is under way, tells something.
+    /// An event of the current transfer.
     Transfer(Event),
-    /// Something about the job that no transfer tells.
+    /// A note about the job.
     Note(Note),
-    /// It is known what is copied.
+    /// A copy has begun.
     CopyStarted {
-        /// It is a single file.
+        /// Whether it is a single file.
         is_single: bool,
     },
-    /// With `dry_run`: this would be done.
+    /// A planned change of a dry run.
     Planned {
-        /// So many bytes would be copied; `None`: it would be removed.
+        /// The bytes to copy; `None` if the path would be removed.
         bytes: Option<u64>,
         /// The path below the destination, as bytes.
         path: Vec<u8>,
-        /// It is another name of this file.
+        /// The file of which this is another hard link.
         further_of: Option<Vec<u8>>,
     },
-    /// Several files are fetched from now on.
+    /// A list has begun.
     ListStarted {
-        /// What the list is called.
+        /// The name of the list.
         title: String,
-        /// How many files it has, where that is known.
+        /// The number of its files, if known.
         count: Option<u64>,
     },
-    /// The transfer of a file of the list tells something.
+    /// An event of the transfer of a file of the list.
     File {
-        /// Its place in the list, from 0.
+        /// Its position in the list, from 0.
         file: u64,
-        /// What it tells.
+        /// The event.
         event: Event,
     },
-    /// Something of a file's entry in the list is passed over.
+    /// A part of a list entry is ignored.
     FileWarning {
-        /// Its place in the list.
+        /// Its position in the list.
         file: u64,
-        /// What is passed over.
+        /// The ignored part.
         warning: ListWarning,
     },
-    /// A file of the list is complete, or was there.
-    FileDone {
-        /// Its place in the list.
-        file: u64,
-    },
-    /// A file of the list was under way when the job was cancelled.
-    FileStopped {
-        /// Its place in the list.
-        file: u64,
-    },
-    /// A file of the list cannot be fetched.
+    /// A file of the list is complete.
+    FileDone(u64),
+    /// A file of the list was cancelled.
+    FileStopped(u64),
+    /// A file of the list failed.
     FileFailed {
-        /// Its place in the list.
+        /// Its position in the list.
         file: u64,
-        /// Its name, as far as it has one.
+        /// Its name, or its position in the list.
         name: String,
-        /// Why.
+        /// The error.
         error: FileError,
     },
-    /// No file of the list is under way any more.
+    /// The list has ended.
     ListEnded {
-        /// All of them had their turn.
+        /// Whether no file was left out.
         is_whole: bool,
     },
 }
 
-/// Something about a job that no transfer tells.
+/// Notes about a job.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Note {
-    /// A Metalink takes its time.
-    WaitingForMetalink {
-        /// Where it is, credentials removed.
-        name: String,
-    },
-    /// What was named is a Metalink.
+    /// A Metalink is slow.
+    WaitingForMetalink(String),
+    /// The source is a Metalink.
     Metalink {
         /// Its name.
         name: String,
-        /// Files in it.
+        /// The number of its files.
         files: u64,
-        /// Addresses in it.
+        /// The number of its addresses.
         mirrors: u64,
     },
-    /// The server of the file names a Metalink of it.
+    /// The server of the file offers a Metalink.
     MetalinkBeside {
-        /// Files in it.
+        /// The number of its files.
         files: u64,
-        /// Addresses in it.
+        /// The number of its addresses.
         mirrors: u64,
     },
-    /// Entries of a Metalink are left out.
+    /// Entries of a Metalink are skipped.
     MetalinkSkipped {
         /// Its name.
         name: String,
-        /// How many.
+        /// Their number.
         count: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The piece digests of some files of a Metalink cannot be used.
+    /// Some files of a Metalink have unusable piece digests.
     MetalinkPieces {
         /// Its name.
         name: String,
-        /// How many files.
+        /// The number of these files.
         files: u64,
-        /// Why those of the first cannot.
+        /// The reason for the first file.
         reason: SkipReason,
     },
-    /// A Metalink that a server names describes several files, and is not used.
-    MetalinkOfSeveral {
-        /// Its name.
-        name: String,
-    },
-    /// A Metalink that a server names cannot be used; the job goes on without it.
-    WithoutMetalink {
-        /// Why.
-        error: Box<JobError>,
-    },
-    /// A Metalink cannot be had from one of its addresses; the next one is tried.
-    MetalinkElsewhere {
-        /// Why.
-        error: MetalinkError,
-    },
+    /// A discovered Metalink has several files and is not used.
+    MetalinkOfSeveral(String),
+    /// A discovered Metalink is unusable; the job continues without it.
+    WithoutMetalink(Box<JobError>),
+    /// A Metalink cannot be fetched from one of its addresses; the next one is tried.
+    MetalinkElsewhere(MetalinkError),
     /// Digests come from a checksum file.
     Checksums {
         /// Its name.
         name: String,
-        /// Which digests.
+        /// The algorithms.
         algorithms: Vec<Algorithm>,
     },
-    /// No checksum file beside a file names it.
-    NoChecksums {
-        /// The file.
-        name: String,
-    },
-    /// This program was put on a machine that ssh leads to.
+    /// No checksum file next to a file lists it.
+    NoChecksums(String),
+    /// This program was copied to a remote host.
     Bootstrapped {
-        /// The machine.
+        /// The host.
         host: String,
-        /// Where it lies there.
+        /// Its path there.
         path: String,
     },
-    /// The port of a server that was started by ssh cannot be reached: everything goes through ssh.
+    /// The port of a server started by ssh is unreachable: all data goes through ssh.
     OnlyBySsh {
-        /// The machine.
+        /// The host.
         host: String,
         /// Its port.
         port: u16,
-        /// By ssh's forwarding; otherwise sshd there forbids that.
+        /// Whether ssh forwards the port; otherwise sshd forbids that.
         forwards: bool,
     },
-    /// The kernel could not start workers for `io_uring`, so the disk was written with threads.
+    /// The kernel could not start `io_uring` workers, so the disk was written with threads.
     DiskThreads,
 }
 
-/// What is passed over in a file's entry of a list. Each kind is told once, at the first file that
-/// has it.
+/// Ignored parts of list entries. Each kind is reported once, for its first file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ListWarning {
-    /// An option that means nothing here.
+    /// An unknown option.
     Option {
         /// Its name.
         name: String,
-        /// Where the file stands in the list.
+        /// The line of the file.
         line: u64,
     },
-    /// A mirror that cannot be fetched.
+    /// An unusable mirror.
     Mirror {
-        /// As it stands in the list.
+        /// The mirror as written.
         mirror: String,
-        /// Where the file stands in the list.
+        /// The line of the file.
         line: u64,
-        /// Why.
+        /// The reason.
         reason: MirrorUrlError,
     },
 }
 
-/// Whoever wants to know: a screen, a recorder, a queue of events.
+/// Receives the events of a job: a screen, a recorder, a queue.
 pub trait JobObserver: Send + Sync {
     /// Called for each event. Those of one file come in order; it must return quickly.
     fn observe(&self, event: JobEvent);

@@ -18,7 +18,7 @@ use crate::spec::{GetTo, JobSpec, Work};
 pub struct JobHandle {
     control: Control,
     can_pause: bool,
-    /// What the first stream of events is made of: it has all of them.
+    /// The receiver of all events, for the first stream.
     first: Option<Receiver<Arc<JobEvent>>>,
     events: WeakSender<Arc<JobEvent>>,
     task: JoinHandle<Result<Outcome, JobError>>,
@@ -27,17 +27,17 @@ pub struct JobHandle {
 /// What a job is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// It runs.
+    /// Running.
     Running,
-    /// It asks for nothing more, and keeps what has come.
+    /// Paused; the received data is kept.
     Paused,
-    /// It has ended, well or not.
+    /// Finished or failed.
     Ended,
 }
 
-/// What cannot be paused: a job that writes in order to a stream, which cannot be taken up again.
+/// The job cannot be paused, because it writes in order to a stream, which cannot be resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a job that writes in order to a stream cannot be paused")]
+#[error("a job that writes to a stream cannot be paused")]
 pub struct CannotPause;
 
 impl JobHandle {
@@ -48,7 +48,7 @@ impl JobHandle {
         let (events, controls) = (sender.downgrade(), control.clone());
         let task = tokio::spawn(async move {
             let observer: Arc<dyn JobObserver> = Arc::new(move |event: JobEvent| {
-                // Nobody need listen.
+                // There may be no listener.
                 let _ = sender.send(Arc::new(event));
             });
             jobs.run(&spec, &Streams::default(), &observer, &controls).await
@@ -56,15 +56,14 @@ impl JobHandle {
         JobHandle { control, can_pause, first: Some(first), events, task }
     }
 
-    /// Returns a stream of what happens. The first one begins with the job, further ones begin now.
-    /// All of them end with the job.
+    /// Returns a stream of events. The first one starts with the job, further ones now; all end with it.
     pub fn events(&mut self) -> Events {
         let receiver = self.first.take();
         let receiver = receiver.or_else(|| self.events.upgrade().map(|it| it.subscribe()));
         Events { receiver }
     }
 
-    /// Asks for no more, and keeps what has come.
+    /// Pauses the job; the received data is kept.
     ///
     /// # Errors
     /// [`CannotPause`].
@@ -78,17 +77,17 @@ impl JobHandle {
         }
     }
 
-    /// Goes on from what has come.
+    /// Resumes the job.
     pub fn resume(&self) {
         self.control.resume();
     }
 
-    /// Ends the job in good order: what has come is kept for the next run of the same job.
+    /// Cancels the job; the received data is kept for the next run of the same job.
     pub fn cancel(&self) {
         self.control.cancel();
     }
 
-    /// Returns what the job is doing.
+    /// Returns the state of the job.
     pub fn state(&self) -> JobState {
         match (self.task.is_finished(), self.control.is_paused()) {
             (true, _) => JobState::Ended,
@@ -97,13 +96,13 @@ impl JobHandle {
         }
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the job.
     ///
     /// # Errors
     /// As [`Jobs::run`].
     ///
     /// # Panics
-    /// If the job did.
+    /// If the job panicked.
     pub async fn wait(self) -> Result<Outcome, JobError> {
         match self.task.await {
             Ok(ended) => ended,
@@ -112,27 +111,27 @@ impl JobHandle {
     }
 }
 
-/// What happens in a job, as a stream.
+/// A stream of the events of a job.
 #[derive(Debug)]
 pub struct Events {
     receiver: Option<Receiver<Arc<JobEvent>>>,
 }
 
-/// What a stream of events brings.
+/// An item of a stream of events.
 #[derive(Clone, Debug)]
-pub enum Seen {
-    /// This happened.
+pub enum StreamItem {
+    /// An event.
     Event(Arc<JobEvent>),
-    /// Whoever reads the stream was so slow that this many events are lost to it.
+    /// The reader was too slow and missed this many events.
     Missed(u64),
 }
 
 impl Events {
-    /// Waits for what happens next; `None` when the job has ended.
-    pub async fn next(&mut self) -> Option<Seen> {
+    /// Waits for the next item; `None` after the end of the job.
+    pub async fn next(&mut self) -> Option<StreamItem> {
         match self.receiver.as_mut()?.recv().await {
-            Ok(event) => Some(Seen::Event(event)),
-            Err(RecvError::Lagged(count)) => Some(Seen::Missed(count)),
+            Ok(event) => Some(StreamItem::Event(event)),
+            Err(RecvError::Lagged(count)) => Some(StreamItem::Missed(count)),
             Err(RecvError::Closed) => None,
         }
     }

@@ -1,63 +1,51 @@
-//! What is kept of a transfer that failed.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+//! The kept data of failed transfers.
 
 use swath_transfer::observe::{Event, Observer};
 
-/// What is kept of a transfer that failed.
+/// The kept data of a failed transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leftover {
-    /// Bytes for a later run to go on from.
+pub struct KeptData {
+    /// Bytes from which a later run resumes.
     pub bytes: u64,
-    /// Bytes that came or were there, whether a later run can make use of them or not.
-    pub come_bytes: u64,
-    /// An event told observers of the failure.
-    pub is_told: bool,
+    /// Bytes that were received or existed, reusable or not.
+    pub received_bytes: u64,
+    /// Whether an event reported the failure.
+    pub is_reported: bool,
 }
 
-impl Leftover {
-    /// Bytes for a later run, if an event told of them.
+impl KeptData {
+    /// Returns the kept bytes, if an event reported them.
     pub fn known_bytes(&self) -> Option<u64> {
-        self.is_told.then_some(self.bytes)
+        self.is_reported.then_some(self.bytes)
     }
 }
 
-/// Observes a transfer and remembers what is kept of it; clones remember the same.
-#[derive(Clone, Debug, Default)]
-pub struct KeptRecorder(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    bytes: AtomicU64,
-    come_bytes: AtomicU64,
-    is_told: AtomicBool,
+/// Passes on the events of a transfer and records what is kept.
+pub struct KeptRecorder<'a> {
+    observer: &'a mut dyn Observer,
+    /// The kept data so far.
+    pub kept: KeptData,
 }
 
-impl KeptRecorder {
-    /// Returns what is kept.
-    pub fn kept(&self) -> Leftover {
-        let bytes = self.0.bytes.load(Ordering::Relaxed);
-        Leftover {
-            bytes,
-            come_bytes: self.0.come_bytes.load(Ordering::Relaxed).max(bytes),
-            is_told: self.0.is_told.load(Ordering::Relaxed),
-        }
+impl<'a> KeptRecorder<'a> {
+    /// Returns a recorder that passes events to `observer`.
+    pub fn new(observer: &'a mut dyn Observer) -> KeptRecorder<'a> {
+        KeptRecorder { observer, kept: KeptData::default() }
     }
 }
 
-impl Observer for KeptRecorder {
+impl Observer for KeptRecorder<'_> {
     fn observe(&mut self, event: &Event) {
-        let come_bytes = match event {
+        let received_bytes = match event {
             Event::Opened { resumed_bytes, kept_bytes, .. } => resumed_bytes + kept_bytes,
             Event::Progress(now) => now.done_bytes,
             Event::Failed { kept_bytes, summary, .. } => {
-                self.0.bytes.store(*kept_bytes, Ordering::Relaxed);
-                self.0.is_told.store(true, Ordering::Relaxed);
-                summary.fetched_bytes
+                (self.kept.bytes, self.kept.is_reported) = (*kept_bytes, true);
+                summary.fetched_bytes.max(*kept_bytes)
             }
             _ => 0,
         };
-        self.0.come_bytes.fetch_max(come_bytes, Ordering::Relaxed);
+        self.kept.received_bytes = self.kept.received_bytes.max(received_bytes);
+        self.observer.observe(event);
     }
 }

@@ -1,13 +1,12 @@
-//! Jobs: what is to be fetched or copied, as data, and running it.
+//! Jobs: fetches and copies as data, and running them.
 //!
 //! A [`JobSpec`] has a stable JSON form. [`Jobs`] runs it in an [`Environment`]: [`Jobs::start`]
-//! gives a [`JobHandle`] with a stream of typed events, pause, resume, cancel and the result;
-//! [`Jobs::run`] runs it within the caller's own task. A job that is started again, in this process
-//! or the next, goes on from what is on the disk, so a queue needs to keep nothing but
-//! specifications.
+//! returns a [`JobHandle`] with a stream of typed events, pause, resume, cancel and the result;
+//! [`Jobs::run`] runs it within the caller's task. A job that is started again, in this process or
+//! another, resumes from the disk, so a queue only has to store specifications.
 //!
-//! The library prints nothing, reads no environment variables and never exits. Errors are types;
-//! whoever shows them adds what helps.
+//! The library prints nothing, reads no environment variables and never exits. Errors are types; the
+//! caller adds hints.
 
 mod address;
 mod control;
@@ -29,13 +28,13 @@ pub use address::{Address, AddressError, parse_url, shown_text};
 pub use control::Control;
 pub use environment::{Environment, Streams};
 pub use error::{
-    ChecksumsError, EntryError, FileError, Files, JobError, MetalinkError, NameConflict, NoName,
-    SpecError,
+    ChecksumsError, EntryError, FileCounts, FileError, JobError, MetalinkError, NameConflict,
+    NoName, SpecError,
 };
 pub use event::{JobEvent, JobObserver, ListWarning, Note};
-pub use get::{checked_file, name_of};
-pub use handle::{CannotPause, Events, JobHandle, JobState, Seen};
-pub use kept::{KeptRecorder, Leftover};
+pub use get::{checked_file, name_of, one_value_each};
+pub use handle::{CannotPause, Events, JobHandle, JobState, StreamItem};
+pub use kept::{KeptData, KeptRecorder};
 pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
 pub use secret::{SecretError, SecretRef, is_token, token_in};

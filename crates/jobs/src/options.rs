@@ -1,4 +1,4 @@
-//! What jobs of every kind can be told about the network, the routes, the disk and the plan.
+//! Options of all jobs: network, routes, disk and plan.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::text;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Network {
-    /// Headers for the sources that the user named.
+    /// Headers for the named sources.
     pub headers: Vec<Header>,
-    /// A bearer token for them; otherwise the one that the environment has.
+    /// A bearer token for them; otherwise that of the environment.
     pub token: Option<SecretRef>,
-    /// Files with further certificate authorities (PEM).
+    /// Files with additional certificate authorities (PEM).
     pub ca_files: Vec<PathBuf>,
-    /// SHA-256 of certificates that are trusted, whoever signed them.
+    /// SHA-256 of trusted certificates.
     #[serde(with = "text::list")]
     pub fingerprints: Vec<Digest>,
     /// Accept any certificate.
     pub insecure: bool,
     /// The longest silence of all sources, in milliseconds.
     pub timeout_ms: u64,
-    /// Most bytes a second, over all sources.
+    /// The rate limit of all sources.
     pub limit_bytes_per_s: Option<u64>,
 }
 
@@ -68,20 +68,19 @@ impl Default for Network {
     }
 }
 
-/// Relays, and which routes are taken.
+/// Relays and routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Routes {
-    /// The relays that data may come through.
+    /// The relays.
     pub relays: Vec<Relay>,
-    /// Which routes are taken.
+    /// The choice of routes.
     pub choice: RouteChoice,
-    /// Relays carry connections with the origin itself, which they can neither read nor change
-    /// where it is an `https` one.
+    /// Tunnel connections to the origin through relays, which cannot read or change `https` data.
     pub end_to_end: bool,
 }
 
-/// A relay with what opens it.
+/// A relay with its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Relay {
@@ -90,25 +89,25 @@ pub struct Relay {
     /// Its token.
     #[serde(default)]
     pub token: Option<SecretRef>,
-    /// SHA-256 of the certificate that it shows.
+    /// SHA-256 of its certificate.
     #[serde(default, with = "text::option")]
     pub fingerprint: Option<Digest>,
 }
 
-/// Which routes are taken.
+/// The choice of routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteChoice {
-    /// Direct, and by relays where that makes the transfer faster.
+    /// Direct, and over relays where that is faster.
     #[default]
     Auto,
     /// Without relays.
     Direct,
-    /// By the widest route, one at a time.
+    /// The widest route, one at a time.
     Widest,
-    /// By as many routes as pay.
+    /// As many routes as are useful.
     Multi,
-    /// By these relays, the nearest first; each a place in the list of relays.
+    /// Over these relays, the nearest first, by their positions in the list of relays.
     Over(Vec<usize>),
 }
 
@@ -149,18 +148,18 @@ impl Default for Disk {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// swath's own policy, or a published one to compare with.
+    /// swath's own policy, or a published one for comparison.
     #[serde(with = "text")]
     pub policy: PolicyKind,
-    /// Connections per source; without, as many as pay.
+    /// Connections per source; `None` adds connections while they increase the rate.
     pub connections: Option<u32>,
-    /// Connections to all the sources of a file together, shared out evenly.
+    /// Total connections to all sources of a file, shared evenly.
     pub connections_in_all: Option<u32>,
-    /// Most sources used at once; further ones are spares.
+    /// Most sources used at once; the others are spares.
     pub max_sources: u16,
-    /// First chunk of each source (`mdtp`).
+    /// Size of each source's first chunk (`mdtp`).
     pub initial_chunk_bytes: u64,
-    /// Chunk of the fastest source (`mdtp`).
+    /// Chunk size of the fastest source (`mdtp`).
     pub large_chunk_bytes: u64,
     /// Chunk size (`fixed`).
     pub chunk_bytes: u64,
@@ -181,7 +180,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Returns the plan as the planner takes it, with no more lanes to a source than `lanes_max`.
+    /// Returns the planner's configuration, with at most `lanes_max` lanes per source.
     pub fn config(&self, lanes_max: u32) -> PlanConfig {
         let lanes = match self.connections {
             None => Lanes::Auto { max: AUTO_LANES_MAX.min(lanes_max) },
@@ -199,5 +198,5 @@ impl Plan {
     }
 }
 
-/// Most lanes to a source that are found by trial: what a server's owner may take for decent.
+/// Most lanes per source that are found by trial: what a server's owner may find acceptable.
 const AUTO_LANES_MAX: u32 = 16;

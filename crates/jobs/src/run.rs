@@ -1,4 +1,4 @@
-//! Runs jobs: a specification, an environment, an observer; or a handle for a job in the background.
+//! Runs jobs, in the caller's task or in the background.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use swath_transfer::{Engine, EngineOptions, RouteOptions};
 use crate::control::Control;
 use crate::copy::Copied;
 use crate::environment::{Environment, Streams};
-use crate::error::{Files, JobError};
+use crate::error::{FileCounts, JobError};
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::handle::JobHandle;
 use crate::options::Network;
 use crate::spec::{GetSpec, GetTo, JobSpec, Ssh, Work};
-use crate::ssh::{Session, SshOptions};
+use crate::ssh::SshOptions;
 use crate::{copy, get};
 
 /// Runs jobs in one environment; cheap to clone.
@@ -24,40 +24,40 @@ pub struct Jobs {
     environment: Arc<Environment>,
 }
 
-/// What a job that ended well amounts to.
+/// The result of a successful job.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// One file is there.
+    /// One complete file.
     File(Box<Summary>),
-    /// A copy has come to its end, or was only planned.
+    /// A copy, or the plan of one.
     Copied(Box<Copied>),
-    /// The files of a web folder that would be fetched were told.
+    /// The plan of fetching a web folder.
     Planned {
-        /// Whether anything takes part.
+        /// Whether the filter selects anything.
         matches: bool,
     },
-    /// The files of a list are there.
-    Files(Files),
+    /// Complete files of a list.
+    Files(FileCounts),
 }
 
-/// What every job has.
+/// A job before its engine is started.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct JobContext<'a> {
     pub spec: &'a JobSpec,
     pub streams: &'a Streams,
     pub observer: &'a Arc<dyn JobObserver>,
     pub control: &'a Control,
 }
 
-impl<'a> Context<'a> {
+impl<'a> JobContext<'a> {
     pub fn with(self, engine: Engine) -> Job<'a> {
-        let Context { spec, streams, observer, control } = self;
+        let JobContext { spec, streams, observer, control } = self;
         Job { spec, engine, streams, observer, control }
     }
 }
 
-/// A job that runs.
+/// A running job.
 pub(crate) struct Job<'a> {
     pub spec: &'a JobSpec,
     pub engine: Engine,
@@ -66,45 +66,22 @@ pub(crate) struct Job<'a> {
     pub control: &'a Control,
 }
 
-/// What a job needs of its engine.
-pub(crate) struct Needs {
-    connections_per_host: u32,
-    /// Ask for Metalinks.
-    metalinks: bool,
-    /// Everything is written in order.
-    is_ordered: bool,
-    has_routes: bool,
-    /// A server that was started for this job: what opens it, and its certificate's fingerprint.
-    own_server: Option<(Bearer, Digest)>,
-}
-
-impl Needs {
-    fn of_get(spec: &JobSpec, get: &GetSpec) -> Needs {
-        // More than is usual only where the specification asks for that.
-        let asked = spec.plan.connections.into_iter().chain(spec.plan.connections_in_all);
-        let asked = asked.chain(get.files_at_once.map(u32::from));
-        Needs {
-            connections_per_host: asked.fold(CONNECTIONS_PER_HOST, u32::max),
-            metalinks: get.discover,
-            is_ordered: get.to == GetTo::Stream,
-            has_routes: true,
-            own_server: None,
-        }
-    }
-
-    pub fn of_copy(session: Option<&Session>, has_routes: bool) -> Needs {
-        Needs {
-            connections_per_host: CONNECTIONS_PER_HOST,
-            metalinks: false,
-            is_ordered: false,
-            has_routes,
-            own_server: session.map(|it| (it.bearer.clone(), it.fingerprint)),
-        }
-    }
+/// Requirements of a job on its engine.
+#[derive(Default)]
+pub(crate) struct EngineNeeds {
+    /// More connections per host than usual.
+    pub connections_per_host: Option<u32>,
+    /// Whether to ask for Metalinks.
+    pub metalinks: bool,
+    /// Whether the output is written in order.
+    pub is_ordered: bool,
+    pub has_routes: bool,
+    /// The token and the fingerprint of a server that was started for this job.
+    pub own_server: Option<(Bearer, Digest)>,
 }
 
 impl Jobs {
-    /// Runs jobs in this environment.
+    /// Returns a runner of jobs in this environment.
     pub fn new(environment: Environment) -> Jobs {
         Jobs { environment: Arc::new(environment) }
     }
@@ -114,10 +91,10 @@ impl Jobs {
         JobHandle::start(self.clone(), spec)
     }
 
-    /// Runs a job to its end, and tells `observer` what happens.
+    /// Runs a job to its end, and sends its events to `observer`.
     ///
     /// # Errors
-    /// [`JobError`]; what was fetched and is durable is kept for the next run of the same job.
+    /// [`JobError`]; durable data is kept for the next run of the same job.
     pub async fn run(
         &self,
         spec: &JobSpec,
@@ -125,27 +102,37 @@ impl Jobs {
         observer: &Arc<dyn JobObserver>,
         control: &Control,
     ) -> Result<Outcome, JobError> {
-        let context = Context { spec, streams, observer, control };
+        let context = JobContext { spec, streams, observer, control };
         match &spec.work {
             Work::Get(get) => Box::pin(self.get(context, get)).await,
             Work::Copy(copy) => Box::pin(copy::run(self, context, copy)).await,
         }
     }
 
-    async fn get(&self, context: Context<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
-        get::check(get)?;
-        let engine = self.engine(context.spec, &Needs::of_get(context.spec, get))?;
+    async fn get(&self, context: JobContext<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
+        get::one_value_each(&get.digests)?;
+        let plan = &context.spec.plan;
+        let connections =
+            [plan.connections, plan.connections_in_all, get.files_at_once.map(u32::from)];
+        let needs = EngineNeeds {
+            connections_per_host: connections.into_iter().flatten().max(),
+            metalinks: get.discover,
+            is_ordered: get.to == GetTo::Stream,
+            has_routes: true,
+            own_server: None,
+        };
+        let engine = self.engine(context.spec, needs)?;
         let io_began_as = engine.io_name();
         let job = context.with(engine);
         let ended = get::run(&job, get).await;
-        // The disk engine changes by itself where the kernel cannot run it.
+        // The disk engine falls back to threads if the kernel cannot run io_uring.
         if job.engine.io_name() != io_began_as {
             job.observer.observe(JobEvent::Note(Note::DiskThreads));
         }
         ended
     }
 
-    /// How ssh is called.
+    /// Returns the options of ssh.
     pub(crate) fn ssh_options(&self, ssh: &Ssh, network: &Network) -> SshOptions {
         SshOptions {
             command: ssh.command.clone(),
@@ -155,16 +142,18 @@ impl Jobs {
         }
     }
 
-    pub(crate) fn engine(&self, spec: &JobSpec, needs: &Needs) -> Result<Engine, JobError> {
+    pub(crate) fn engine(&self, spec: &JobSpec, needs: EngineNeeds) -> Result<Engine, JobError> {
         let memory_bytes = usize::try_from(spec.disk.memory_bytes).unwrap_or(usize::MAX);
         let mut net = NetOptions {
-            connections_per_host: Some(needs.connections_per_host),
+            connections_per_host: Some(
+                needs.connections_per_host.unwrap_or(0).max(CONNECTIONS_PER_HOST),
+            ),
             metalinks: needs.metalinks,
             ..self.environment.net_options(&spec.network)?
         };
-        if let Some((bearer, fingerprint)) = &needs.own_server {
-            net.bearer = Some(bearer.clone());
-            net.fingerprints.push(*fingerprint);
+        if let Some((bearer, fingerprint)) = needs.own_server {
+            net.bearer = Some(bearer);
+            net.fingerprints.push(fingerprint);
         }
         let routes = match needs.has_routes {
             true => self.environment.route_options(&spec.routes)?,
@@ -179,9 +168,9 @@ impl Jobs {
     }
 }
 
-/// Most connections to one host unless more are asked for: what its owner may take for decent.
+/// Most connections to one host by default: what its owner may find acceptable.
 pub const CONNECTIONS_PER_HOST: u32 = 8;
-/// Buffers of an ordered transfer: with everything else the program stays below 128 MiB.
+/// Buffers of an ordered transfer, so that the program stays below 128 MiB.
 const ORDERED_MEMORY_BYTES: usize = 96 << 20;
-/// Smaller ones than for a disk: what waits for its turn is counted in buffers, full or not.
+/// Smaller than for a disk: waiting data is counted in whole buffers.
 const ORDERED_BUFFER_BYTES: usize = 128 << 10;

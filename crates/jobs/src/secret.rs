@@ -10,36 +10,30 @@ use swath_source::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretRef {
-    /// In this file, white space around it stripped.
+    /// In this file, without surrounding white space.
     File(PathBuf),
-    /// Among the secrets of the [`Environment`](crate::Environment), under this name.
+    /// In the [`Environment`](crate::Environment), under this name.
     Name(String),
 }
 
-/// Why a secret cannot be had. No message repeats it.
+/// Why a secret is unavailable. Messages do not contain it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// Its file cannot be read.
+    /// Unreadable file.
     #[error("cannot read the token in {}: {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The file does not hold one word.
-    #[error("{} holds no token: it must be one word of visible characters", path.display())]
-    NotAToken {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The environment has no secret of this name.
-    #[error("no secret is called {name}")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
+    /// The file does not contain one word.
+    #[error("{} does not contain a token: it must be one word of printable characters", .0.display())]
+    NotAToken(PathBuf),
+    /// Unknown name.
+    #[error("unknown secret {0}")]
+    Unknown(String),
 }
 
 /// Reads the token in a file.
@@ -51,11 +45,11 @@ pub fn token_in(path: &std::path::Path) -> Result<Secret, SecretError> {
         .map_err(|error| SecretError::Read { path: path.to_owned(), error })?;
     match text.trim() {
         token if is_token(token) => Ok(Secret::new(token)),
-        _ => Err(SecretError::NotAToken { path: path.to_owned() }),
+        _ => Err(SecretError::NotAToken(path.to_owned())),
     }
 }
 
-/// Whether this can be a token: one word of visible characters.
+/// Whether this can be a token: one word of printable characters.
 pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

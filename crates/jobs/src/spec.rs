@@ -1,11 +1,10 @@
-//! What a job is to do, as data.
+//! Jobs as data.
 //!
 //! A specification has a stable JSON form: fields and variants are added, never renamed, and every
-//! field that is added has a default, so that a queue on disk outlives an upgrade. A field that is
-//! not known is refused: it would be a wish that nobody follows.
+//! added field has a default, so that a stored queue survives upgrades. Unknown fields are errors.
 //!
-//! Addresses may hold what opens them (a signature in a query, a password), so a file of
-//! specifications belongs to its owner alone. Tokens and headers are [references](SecretRef).
+//! Addresses may contain secrets (a signature in a query, a password), so a file of specifications
+//! must be readable only by its owner. Tokens and headers are [references](SecretRef).
 
 use std::path::PathBuf;
 
@@ -21,11 +20,11 @@ use crate::text;
 #[cfg(doc)]
 use crate::SecretRef;
 
-/// A job: what is to be done, and how.
+/// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
-    /// What is to be done.
+    /// The task.
     pub work: Work,
     /// The network.
     #[serde(default)]
@@ -64,7 +63,7 @@ impl JobSpec {
     }
 }
 
-/// What is to be done.
+/// The task of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -78,36 +77,35 @@ pub enum Work {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetSpec {
-    /// Where from.
+    /// The source.
     pub from: GetFrom,
-    /// Where to.
+    /// The destination.
     pub to: GetTo,
-    /// What a single file must come to.
+    /// Digests of a single file.
     #[serde(default, with = "text::list")]
     pub digests: Vec<Digest>,
-    /// Where more digests of a single file are.
+    /// The checksum file of a single file.
     #[serde(default)]
     pub checksums: Option<ChecksumsFrom>,
-    /// Refuse files of which no digest is known.
+    /// Refuse files without a known digest.
     #[serde(default)]
     pub require_digest: bool,
-    /// Replace files that are there already. Otherwise a file that is there and is another one is
-    /// an error.
+    /// Replace existing files. Otherwise an existing file with other content is an error.
     #[serde(default)]
     pub overwrite: bool,
-    /// Go on from what an earlier run left.
+    /// Resume an earlier run.
     #[serde(default = "yes")]
     pub resume: bool,
-    /// Leave blocks of zeros out of files as holes.
+    /// Write blocks of zeros as holes.
     #[serde(default)]
     pub sparse: bool,
-    /// Use sources and Metalinks that servers name.
+    /// Use sources and Metalinks that servers advertise.
     #[serde(default = "yes")]
     pub discover: bool,
-    /// Files of a list that are fetched at the same time; without, the usual 16.
+    /// Files of a list that are fetched at the same time; 16 by default.
     #[serde(default)]
     pub files_at_once: Option<u16>,
-    /// Paths that no file may be written over; neither may what swath keeps beside a file.
+    /// Paths that neither files nor their partial data may overwrite.
     #[serde(default)]
     pub reserved: Vec<PathBuf>,
 }
@@ -131,121 +129,119 @@ impl GetSpec {
     }
 }
 
-/// Where files come from.
+/// Sources of files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GetFrom {
-    /// Replicas of one file; or one Metalink, by one or more addresses.
+    /// Replicas of one file, or addresses of one Metalink.
     Replicas(Vec<Address>),
-    /// A Metalink on the disk.
+    /// A local Metalink.
     Metalink(PathBuf),
-    /// A list on the disk: one file a line, its mirrors separated by tabs.
+    /// A local list: one file per line, mirrors separated by tabs.
     List(PathBuf),
-    /// A list that whoever starts the job hands over; see [`Streams`](crate::Streams).
+    /// A list from a stream; see [`Streams`](crate::Streams).
     ListStream,
 }
 
-/// Where files go.
+/// Destinations of files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GetTo {
-    /// Into this folder, under their own names.
+    /// This folder; files keep their names.
     Folder(PathBuf),
-    /// One file, under this name.
+    /// This path, for one file.
     File(PathBuf),
-    /// One file, in order, to what whoever starts the job hands over; see
-    /// [`Streams`](crate::Streams).
+    /// A stream, for one file; see [`Streams`](crate::Streams).
     Stream,
 }
 
-/// Where digests of a file are.
+/// Checksum files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChecksumsFrom {
-    /// In a checksum file beside the file, if there is one.
+    /// Next to the file, if there is one.
     Beside,
-    /// In a checksum file at this address.
+    /// At this address.
     Address(Address),
-    /// In a checksum file on the disk.
+    /// A local file.
     File(PathBuf),
 }
 
-/// Copies a folder or a file: from servers, to a server, by ssh, or within this machine; only what
-/// differs.
+/// Copies a folder or a file from or to servers, by ssh or locally; only what differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopySpec {
-    /// What is copied, and where to.
+    /// Source and destination.
     pub kind: CopyKind,
-    /// Copy only what matches one of these patterns.
+    /// Copy only entries that match one of these patterns.
     #[serde(default)]
     pub include: Vec<String>,
-    /// Leave out what matches one of these patterns, with all that lies below it.
+    /// Skip entries that match one of these patterns, and everything below them.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// How it is seen that a file need not be copied.
+    /// How to detect files that need no copy.
     #[serde(default)]
     pub compare: Compare,
-    /// What is taken over besides bytes.
+    /// Attributes to preserve.
     #[serde(default)]
     pub preserve: Preserve,
-    /// Remove from the destination what is not in the source, once all of that is there.
+    /// Remove destination entries that the source does not have, after all else is copied.
     #[serde(default)]
     pub delete: bool,
-    /// Do so also if there is no file in the source.
+    /// Remove them even if the source has no file.
     #[serde(default)]
     pub allow_empty: bool,
-    /// Go on from what an earlier run left.
+    /// Resume an earlier run.
     #[serde(default = "yes")]
     pub resume: bool,
-    /// Refuse single files of web servers of which no digest is known.
+    /// Refuse single files of web servers without a known digest.
     #[serde(default)]
     pub require_digest: bool,
-    /// Tell what would be done, and change nothing.
+    /// Report planned changes, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// Keep the index and the values of all blocks in this file.
+    /// Write the index and all block hashes to this file.
     #[serde(default)]
     pub keep_index: Option<PathBuf>,
-    /// How ssh is called.
+    /// How ssh is run.
     #[serde(default)]
     pub ssh: Ssh,
 }
 
-/// How it is seen that a file is the same.
+/// How files that need no copy are detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compare {
-    /// Size and time of the last change are the same.
+    /// Same size and modification time.
     #[default]
     SizeAndTime,
-    /// Size and content are the same: both sides read what they have.
+    /// Same size and content: both sides read their files.
     Content,
-    /// It is not looked at: every file is copied.
+    /// No comparison: every file is copied.
     Nothing,
 }
 
-/// What a copy has of its original besides bytes.
+/// Attributes to preserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Preserve {
     /// Permission bits.
     pub mode: bool,
-    /// Times of the last change.
+    /// Modification times.
     pub times: bool,
-    /// Several names of one file stay names of one file.
+    /// Hard links.
     pub links: bool,
     /// Extended attributes whose names begin with `user.`.
     pub xattrs: bool,
 }
 
-/// How ssh is called.
+/// How ssh is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ssh {
-    /// The command, and what it is given before the host.
+    /// The command with its arguments before the host.
     pub command: Vec<String>,
-    /// Put this program on the other side if there is none.
+    /// Copy this program to the remote host if swath is not installed there.
     pub bootstrap: bool,
 }
 
@@ -268,7 +264,7 @@ impl CopySpec {
         }
     }
 
-    /// Looks whether the options fit what is copied, as far as that can be seen beforehand.
+    /// Checks the options, as far as possible before the copy.
     ///
     /// # Errors
     /// [`CopyError::Option`] or [`CopyError::Place`].
@@ -286,7 +282,7 @@ impl CopySpec {
         Ok(self.kind.check(self.delete)?)
     }
 
-    /// Looks for what makes no sense with a single file, however it is copied.
+    /// Checks for options that do not fit a single file.
     pub(crate) fn check_single(&self) -> Result<(), CopyError> {
         match self.include.is_empty() && self.exclude.is_empty() && !self.delete {
             true => Ok(()),
@@ -297,7 +293,7 @@ impl CopySpec {
         }
     }
 
-    /// What makes no sense with a single file of a plain server.
+    /// Returns an option that does not fit a single file of a plain server.
     pub(crate) fn option_of_folders(&self) -> Option<CopyOption> {
         if self.preserve.xattrs {
             return Some(CopyOption::Xattrs);
@@ -306,7 +302,7 @@ impl CopySpec {
         (selects || self.keep_index.is_some() || self.dry_run).then_some(CopyOption::OfFolders)
     }
 
-    /// What makes no sense with a server that takes single files by `PUT` alone.
+    /// Returns an option that does not fit an upload by `PUT`.
     pub(crate) fn option_of_trees(&self) -> Option<CopyOption> {
         let xattrs = self.preserve.xattrs.then_some(CopyOption::Xattrs);
         xattrs.or(self.dry_run.then_some(CopyOption::DryRun))

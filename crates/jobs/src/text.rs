@@ -1,4 +1,4 @@
-//! Values that JSON has as text: whatever can be printed and read again (digests, policies).
+//! Serializes values as text (digests, policies).
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ where
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
-/// A list of such values.
+/// A list of values.
 pub(crate) mod list {
     use super::*;
 
@@ -40,7 +40,7 @@ pub(crate) mod list {
     }
 }
 
-/// Such a value, or none.
+/// An optional value.
 pub(crate) mod option {
     use super::*;
 

@@ -1,11 +1,10 @@
-//! The report page of a transfer, made of its events alone: a [`Recorder`] (of a file or a tree) or
-//! a [`ListRecorder`] (of a list of files) keeps what the page needs, [`render`] makes one
-//! self-contained HTML file of it. [`graph`] draws routes.
+//! The report page of a transfer, made only of its events: a [`Recorder`] (of a file or a dataset) or a
+//! [`ListRecorder`] (of a list of files) records them, and [`render`] makes one self-contained HTML file.
+//! [`graph`] draws routes.
 //!
-//! The page needs no network and no script to be read: charts are inline SVG that stretches to the
-//! width of the window, tables repeat the figures, and a small inline script adds tooltips and
-//! zoom. The template engine escapes every text, and a content security policy in the page forbids
-//! whatever else might slip in.
+//! The page needs neither network nor script: charts are inline SVG that stretches to the width of the
+//! window, tables repeat the figures, and a small inline script adds tooltips and zoom. The template
+//! engine escapes every text, and a content security policy forbids loading anything.
 
 mod axis;
 pub mod graph;

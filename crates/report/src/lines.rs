@@ -1,13 +1,13 @@
-//! Which line of its source's row a lane is drawn on.
+//! The line of each lane in the row of its source.
 //!
-//! Lanes are numbered over the whole transfer. Within a source's row they stand one below the
-//! other, and a lane that begins when another one has ended takes its line.
+//! Lanes are numbered over the whole transfer. A lane that begins after another one has ended reuses its
+//! line.
 
 use std::collections::BTreeMap;
 
 use crate::swaths::Bar;
 
-/// The same bars with the line of each in place of the number of its lane.
+/// Returns the bars with their line instead of the number of their lane.
 pub(crate) fn numbered(bars: &[Bar]) -> Vec<Bar> {
     let mut spans: BTreeMap<(u32, u32), (f64, f64)> = BTreeMap::new();
     for bar in bars {
@@ -16,7 +16,7 @@ pub(crate) fn numbered(bars: &[Bar]) -> Vec<Bar> {
     }
     let mut lanes: Vec<_> = spans.into_iter().collect();
     lanes.sort_by(|a, b| a.1.0.total_cmp(&b.1.0));
-    // When the last lane on each line of a source ends.
+    // The end of the last lane on each line of a source.
     let mut ends: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let mut line_of = BTreeMap::new();
     for (key, (begins_s, ends_s)) in lanes {

@@ -1,9 +1,8 @@
-//! One recording of a whole list of files, laid end to end in the order in which they opened.
+//! One recording of a whole list of files, end to end in the order in which they opened.
 //!
-//! The sources of a list are hosts, each by the relays that lead to it, since every file has
-//! addresses of its own; a host's rate is what its bytes grew by between two samples. Files that run
-//! at the same time keep lanes apart. The bounds are those of a [`Recording`]; besides, only files
-//! under way are kept.
+//! The sources of a list are hosts and their routes, because every file has its own addresses; the rate
+//! of a host is the growth of its bytes between two samples. Files that run at the same time have
+//! separate lanes. The limits are those of a [`Recording`]; only active files are kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +18,12 @@ use crate::recording::{Content, Ending, Recording};
 
 /// Time between two samples of the rates.
 const SAMPLE_S: f64 = 0.2;
-/// Hosts told apart; further ones share the last number.
+/// Hosts with their own number; further ones share the last.
 const HOSTS_MAX: usize = 256;
-/// Lanes told apart for each host.
+/// Lanes with their own number for each host.
 const LANES_MAX: u32 = 32;
 
-/// Listens to the transfers of a list, each through its own observer; clones share what they hear.
+/// Records the transfers of a list, each through its own observer; clones share the recording.
 #[derive(Clone)]
 pub struct ListRecorder {
     shared: Arc<Mutex<List>>,
@@ -34,20 +33,20 @@ struct List {
     begun: Instant,
     recording: Recording,
     hosts: Hosts,
-    /// When the rates were sampled last, in seconds.
+    /// The time of the last sample, in seconds.
     sampled_s: f64,
-    /// Files under way.
+    /// Active files.
     active: BTreeMap<u64, Active>,
     ended: Ended,
     /// The sums over all files so far.
     sums: Summary,
-    /// What proved the files so far.
+    /// The proofs of the files so far.
     verified_by: Option<String>,
-    /// Files of which relays passed on what nothing proves, and how many bytes.
+    /// Unverified files that relays forwarded, and their bytes.
     unproved: (u64, u64),
 }
 
-/// How many files have ended, and how.
+/// Counts of ended files.
 #[derive(Default)]
 struct Ended {
     complete: u64,
@@ -71,25 +70,25 @@ struct Host {
     lanes: HashMap<(u32, u32), u32>,
 }
 
-/// A file under way.
+/// An active file.
 struct Active {
     path: String,
     begun_s: f64,
-    /// Where it lies in the whole.
+    /// Its offset in the recording.
     offset: u64,
     size_bytes: Option<u64>,
-    /// The place among files under way, for telling lanes apart.
+    /// The slot among active files, for separate lanes.
     slot: u32,
-    /// The host of each of its sources, and the bytes that this source has delivered so far.
+    /// The host of each source, and the bytes that the source has delivered.
     sources: Vec<(u32, u64)>,
 }
 
-/// The host of a source, with the relays that lead to it: what a list counts as one source.
+/// Returns the host and route of a source, which a list counts as one source.
 pub fn host_of(name: &SourceName) -> SourceName {
     SourceName { address: name.host().to_owned(), relays: name.relays.clone() }
 }
 
-/// Of a list: what proves so many files of which relays passed on so many bytes.
+/// Describes unverified files of a list that relays forwarded.
 fn verified_by_relays(files: u64, bytes: u64) -> String {
     let files = format!("{} {}", units::count(files), if files == 1 { "file" } else { "files" });
     let bytes = units::bytes(bytes);
@@ -98,7 +97,7 @@ fn verified_by_relays(files: u64, bytes: u64) -> String {
     )
 }
 
-/// The same as a warning, with what helps.
+/// Returns the warning about them, with advice.
 pub fn warning_of_relays(files: u64, bytes: u64) -> String {
     let words = verified_by_relays(files, bytes);
     format!(
@@ -136,7 +135,7 @@ impl ListRecorder {
         })
     }
 
-    /// Enters a file that failed before its transfer began.
+    /// Records a file that failed before its transfer began.
     pub fn failed(&self, path: &str, error: &str) {
         let mut list = self.lock();
         let now_s = list.begun.elapsed().as_secs_f64();
@@ -144,7 +143,7 @@ impl ListRecorder {
         list.recording.add(&Event::note(now_s, format!("{path}: {error}"), true));
     }
 
-    /// Returns what it heard so far, with the figures of the end as if the list ended now.
+    /// Returns the recording so far, with final figures as if the list ended now.
     pub fn recording(&self) -> Recording {
         let mut list = self.lock();
         let now_s = list.begun.elapsed().as_secs_f64();
@@ -198,14 +197,14 @@ impl List {
                 let host = self.host_of(file, *source).map(|host| host.total.name.to_string());
                 let host = host.unwrap_or_default();
                 let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
-                self.note(file, &format!("{host} is left out{why}"), true, now_s);
+                self.note(file, &format!("{host} is not used{why}"), true, now_s);
             }
             Event::Finished(end) => {
                 self.ended.complete += 1;
                 self.end(file, end);
             }
             Event::Failed { error, stopped, summary, .. } => {
-                // What the user stopped has not failed.
+                // A stop by the user is no failure.
                 if *stopped {
                     self.ended.stopped += 1;
                 } else {
@@ -214,7 +213,7 @@ impl List {
                 }
                 self.end(file, summary);
             }
-            // One file of a list is never asked again.
+            // A file of a list is never retried.
             Event::Present { .. } => self.ended.complete += 1,
             Event::Metalink { .. } => {
                 self.active.remove(&file);
@@ -247,11 +246,11 @@ impl List {
         self.recording.add(&Event::Swath(placed));
     }
 
-    /// Enters that a source of a file has delivered `bytes` in all.
+    /// Records that a source of a file has delivered `bytes` in total.
     fn grow(&mut self, file: u64, source: u32, name: &SourceName, bytes: u64) {
         let at = source as usize;
         if self.active.get(&file).is_some_and(|active| active.sources.len() == at) {
-            // Found on the way.
+            // Discovered during the transfer.
             let host = self.host(name);
             if let Some(active) = self.active.get_mut(&file) {
                 active.sources.push((host, 0));
@@ -287,7 +286,7 @@ impl List {
         }
         self.verified_by = match self.verified_by.take() {
             Some(by) if by != end.verified_by => {
-                Some("what each file's mirrors tell of it".to_owned())
+                Some("the digests that each file's mirrors report".to_owned())
             }
             _ => Some(end.verified_by.clone()),
         };
@@ -371,7 +370,7 @@ impl List {
         recording.ending = match (failed, stopped) {
             (0, _) if !self.active.is_empty() => None,
             (0, 0) => Some(Ending::Finished),
-            (0, _) => Some(Ending::Failed(format!("{stopped} of {files} files were under way"))),
+            (0, _) => Some(Ending::Failed(format!("{stopped} of {files} files were stopped"))),
             _ => Some(Ending::Failed(format!("{failed} of {files} files failed"))),
         };
         recording.summary = Some(summary);

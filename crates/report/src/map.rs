@@ -1,5 +1,5 @@
-//! The file itself, drawn like a page of text: line by line, each stretch in the colour of the
-//! source that delivered it, or in a tone for the moment it arrived.
+//! The map of the file, drawn line by line: each part has the colour of its source, or a tone for its time
+//! of arrival.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ const LINE_PX: i64 = 15;
 /// Tones for the time of arrival.
 const TONES: usize = 8;
 
-/// The map card; empty where the size is not known.
+/// Returns the map card; empty if the size is unknown.
 pub(crate) fn card(view: &View<'_>) -> Markup {
     let map = &view.recording.swaths.map;
     let end = map.iter().map(|(range, _)| range.end).max().unwrap_or(0);
@@ -38,7 +38,7 @@ pub(crate) fn card(view: &View<'_>) -> Markup {
     }
     let delivered = |source: usize| !by_source[source].is_empty();
     let delivering = (0..by_source.len()).filter(|&source| delivered(source));
-    // One source's map has one colour; when its bytes came says more.
+    // With one source the time of arrival says more.
     let one = delivering.clone().count() <= 1;
     let blank = rects(0, size, size, lines);
     let fetched: u64 = map.iter().map(|(range, _)| range.len()).sum();
@@ -60,7 +60,7 @@ pub(crate) fn card(view: &View<'_>) -> Markup {
             input type="radio" name="by" id="by-s" checked[!one];
             input type="radio" name="by" id="by-t" checked[one];
             div.cardhead {
-                h2 id="t-map" { "The " (thing) ", by who delivered it" }
+                h2 id="t-map" { "The " (thing) ", by source" }
                 div.tabs { label for="by-s" { "by source" } label for="by-t" { "by time" } }
             }
             div class="plot mapplot" data-row="map" data-lines=(lines) data-size=(size)

@@ -1,4 +1,4 @@
-//! What is marked on the time axis: notes, changes of state, and which routed sources were in use.
+//! Moments on the time axis: notes, changes of state, and changes of the routed sources in use.
 
 use swath_model::observe::SourceState;
 
@@ -8,22 +8,22 @@ pub(crate) const MOMENTS_MAX: usize = 2_000;
 /// Moments in the order of time, at most [`MOMENTS_MAX`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moments {
-    /// Those that were kept.
+    /// The recorded moments.
     pub kept: Vec<Moment>,
-    /// Which sources were in use, in the order of time.
+    /// The sources in use, in the order of time.
     pub in_use: Vec<InUse>,
-    /// How many were not kept.
+    /// The number of dropped moments.
     pub dropped: u64,
 }
 
-/// Something to mark on the time axis.
+/// A moment on the time axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Moment {
     /// Seconds since the transfer began.
     pub at_s: f64,
-    /// What it was.
+    /// Its kind.
     pub kind: MomentKind,
-    /// The sentence.
+    /// Its text.
     pub text: String,
 }
 
@@ -34,10 +34,10 @@ pub(crate) enum MomentKind {
     State {
         /// Its number.
         source: u32,
-        /// What it became.
+        /// Its new state.
         state: SourceState,
     },
-    /// Other routes are in use; its place in [`Moments::in_use`].
+    /// The routes in use changed; the position in [`Moments::in_use`].
     Routes(u32),
     /// Information.
     Note,
@@ -45,7 +45,7 @@ pub(crate) enum MomentKind {
     Warning,
 }
 
-/// Which sources are in use from a moment on.
+/// The sources in use from a moment on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InUse {
     /// Seconds since the transfer began.

@@ -14,7 +14,7 @@ use crate::{map, palette, tables, timeline};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// Nothing may be loaded, whatever slips in.
+/// Forbids loading anything.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// Makes one self-contained HTML page of the recording.
@@ -54,7 +54,7 @@ pub fn render(recording: &Recording) -> String {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                // Names come from anybody: whatever would hide in them is shown as a sign.
+                // Names may come from anybody: hidden characters are shown.
                 (PreEscaped(visible(&body.0)))
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -80,7 +80,7 @@ fn file_name(path: &str) -> &str {
     }
 }
 
-/// What one wants to know first.
+/// Returns the head of the page: name, verdict and main figures.
 fn hero(view: &View<'_>, name: &str) -> Markup {
     let Recording { heading, summary, .. } = view.recording;
     let (class, sign, verdict) = verdict(view.recording);
@@ -104,7 +104,7 @@ fn hero(view: &View<'_>, name: &str) -> Markup {
             @if whole != name && heading.path != "-" { p.path { (whole) } }
             @if !heading.command.is_empty() { p.path { code { (heading.command) } } }
             @if let Some(since) = begun {
-                p.path { "Begun on " (http_date::write(since.as_secs())) }
+                p.path { "Started on " (http_date::write(since.as_secs())) }
             }
             p class={ "verdict " (class) } { i aria-hidden="true" { (sign) } span { (verdict) } }
             @if let Some(digest) = summary.as_ref().and_then(|it| it.digest) {
@@ -128,7 +128,7 @@ fn hero(view: &View<'_>, name: &str) -> Markup {
     }
 }
 
-/// How it ended: a class, a sign and words.
+/// Returns the verdict: a class, a sign and text.
 fn verdict(recording: &Recording) -> (&'static str, &'static str, String) {
     let summary = recording.summary.as_ref();
     let by = summary.map_or(&recording.verification, |summary| &summary.verified_by).as_str();
@@ -139,7 +139,7 @@ fn verdict(recording: &Recording) -> (&'static str, &'static str, String) {
         }
         Some(Ending::Finished) if by.is_empty() => ("ok", "✓", "Complete".to_owned()),
         Some(Ending::Finished) => ("ok", "✓", format!("Complete, verified by {by}")),
-        Some(Ending::Present) => ("ok", "✓", "Complete already; nothing was fetched".to_owned()),
+        Some(Ending::Present) => ("ok", "✓", "Already complete; nothing was fetched".to_owned()),
         Some(Ending::Failed(error)) => ("failed", "×", format!("Not complete: {error}")),
         None => ("open", "…", "Not finished when this page was written".to_owned()),
     }
@@ -203,7 +203,7 @@ fn percent_fine(part: f64) -> String {
     }
 }
 
-/// One bar: who delivered how much.
+/// Returns the bar of the sources' shares.
 fn share_bar(view: &View<'_>) -> Markup {
     if view.bytes.iter().all(|&bytes| bytes == 0) {
         return html! {};

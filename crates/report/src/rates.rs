@@ -6,7 +6,7 @@ use crate::recording::drawable;
 
 /// Most rates kept, over all samples and sources.
 pub(crate) const RATES_MAX: usize = 400_000;
-/// Most samples kept; more cannot be told apart on a screen.
+/// Most samples; a screen cannot show more.
 const SAMPLES_MAX: usize = 1_200;
 /// Fewest samples kept, however many sources there are.
 const SAMPLES_MIN: usize = 64;
@@ -23,9 +23,9 @@ pub(crate) struct Sample {
 /// Samples of the rates; when there are too many, pairs of them are averaged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
-    /// Those that are kept.
+    /// The samples.
     pub samples: Vec<Sample>,
-    /// How many samples become one of the kept ones, less one.
+    /// The number of samples that are averaged into one, minus one.
     merged: usize,
     /// The samples of the next one so far.
     pending: Vec<Sample>,
@@ -52,7 +52,7 @@ impl Rates {
         }
     }
 
-    /// If a transfer was over before its first sample, its mean rates are all there is.
+    /// Uses the mean rates of a transfer that ended before its first sample.
     pub(crate) fn end(&mut self, summary: &Summary, sources: usize) {
         if !self.samples.is_empty() || !self.pending.is_empty() || summary.fetched_bytes == 0 {
             return;

@@ -1,7 +1,7 @@
-//! What the report page needs of a transfer, collected within bounded memory.
+//! Records a transfer for the report page, within bounded memory.
 //!
-//! However long the transfer is, each part of a [`Recording`] keeps at most as much as its own
-//! limit says: [`Swaths`], [`Rates`] and [`Moments`]. A recorder hears one file or one tree.
+//! Each part of a [`Recording`] has its own limit: [`Swaths`], [`Rates`] and [`Moments`]. A recorder
+//! records one file or one dataset.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -16,42 +16,42 @@ use crate::swaths::Swaths;
 /// A transfer as the page shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// What it is of.
+    /// What was transferred.
     pub heading: Heading,
     /// Names of the sources by number.
     pub(crate) sources: Vec<SourceName>,
-    /// Size of the file where known.
+    /// Size, if known.
     pub(crate) size_bytes: Option<u64>,
-    /// Bytes that an earlier run left.
+    /// Bytes from an earlier run.
     pub(crate) resumed_bytes: u64,
-    /// How the result was to be verified.
+    /// The planned verification.
     pub(crate) verification: String,
-    /// Who delivered what, and when.
+    /// The swaths.
     pub(crate) swaths: Swaths,
     /// Rates over time.
     pub(crate) rates: Rates,
     /// Notes and changes of state.
     pub(crate) moments: Moments,
-    /// How it ended; `None` where the recording stops before the end.
+    /// The end; `None` if the recording stops before.
     pub(crate) ending: Option<Ending>,
-    /// The figures of the end, once it ended.
+    /// The final figures.
     pub(crate) summary: Option<Summary>,
-    /// The latest time heard of, in seconds.
+    /// The latest recorded time, in seconds.
     pub(crate) end_s: f64,
 }
 
-/// What a recording is of.
+/// What was transferred.
 #[derive(Clone, Debug, Default)]
 pub struct Heading {
     /// The kind of thing that was transferred.
     pub content: Content,
     /// Final path of the file.
     pub path: String,
-    /// Where it went: a whole path, or an address; empty where it is not known.
+    /// The destination: an absolute path or an address; empty if unknown.
     pub destination: String,
-    /// The command line, without what is secret; empty where it is not known.
+    /// The command line without secrets; empty if unknown.
     pub command: String,
-    /// When it began, by the clock on the wall.
+    /// The start by the system clock.
     pub begun: Option<SystemTime>,
     /// The number of files of a list.
     pub files: Option<u64>,
@@ -63,7 +63,7 @@ pub enum Content {
     /// A file.
     #[default]
     File,
-    /// A tree, as one virtual file.
+    /// A dataset, as one virtual file.
     Tree,
     /// The files of a list, one behind the other.
     List,
@@ -74,25 +74,25 @@ pub enum Content {
 pub(crate) enum Ending {
     /// Complete, verified and named.
     Finished,
-    /// The file was there already; nothing was fetched.
+    /// The file already existed; nothing was fetched.
     Present,
     /// Stopped, with the reason.
     Failed(String),
 }
 
-/// Listens to one transfer; clones share what they hear.
+/// Records one transfer; clones share the recording.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     recording: Arc<Mutex<Recording>>,
 }
 
 impl Recorder {
-    /// Returns a recorder that has heard nothing.
+    /// Returns an empty recorder.
     pub fn new() -> Self {
         Self { recording: Arc::new(Mutex::new(Recording::begun())) }
     }
 
-    /// Returns what it heard so far.
+    /// Returns the recording so far.
     pub fn recording(&self) -> Recording {
         let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner).clone();
         recording.rates.flush();
@@ -113,13 +113,13 @@ impl Observer for Recorder {
 }
 
 impl Recording {
-    /// A recording that begins now.
+    /// Returns a recording that starts now.
     pub(crate) fn begun() -> Recording {
         let heading = Heading { begun: Some(SystemTime::now()), ..Heading::default() };
         Recording { heading, ..Recording::default() }
     }
 
-    /// Takes in one event.
+    /// Records an event.
     pub(crate) fn add(&mut self, event: &Event) {
         match event {
             Event::Started { path, sources } | Event::Staging { path, depots: sources } => {
@@ -150,7 +150,7 @@ impl Recording {
                 let sources = sources.iter().take(SOURCES_MAX).copied().collect();
                 self.moments.add_routes(drawable(*at_s), sources);
             }
-            // The verdict says it.
+            // The verdict reports it.
             Event::Unverified { at_s, .. } | Event::Metalink { at_s, .. } => self.hear(*at_s),
             Event::Present { path, at_s, size_bytes, .. } => {
                 let kept = Summary {
@@ -207,7 +207,7 @@ impl Recording {
         self.summary = Some(summary.clone());
     }
 
-    /// Remembers the name of a source; sources are found on the way too.
+    /// Records the name of a source; sources may be discovered during the transfer.
     fn name(&mut self, source: u32, name: &SourceName) {
         let at = source as usize;
         if at >= SOURCES_MAX {
@@ -226,10 +226,10 @@ impl Recording {
     }
 }
 
-/// Most sources that are told apart; a transfer uses far fewer.
+/// Most sources with their own number; a transfer uses far fewer.
 const SOURCES_MAX: usize = 4_096;
 
-/// A time or rate that can be drawn.
+/// Replaces a time or rate that cannot be drawn.
 pub(crate) fn drawable(value: f64) -> f64 {
     if value.is_finite() { value.max(0.0) } else { 0.0 }
 }

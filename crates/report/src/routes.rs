@@ -1,4 +1,4 @@
-//! Sources by relays: how they are called, and when which of them were in use.
+//! Routed sources: their names, and when they were in use.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +11,7 @@ use crate::moments::InUse;
 use crate::palette::colour;
 use crate::view::View;
 
-/// Short names of relays, by `host:port`: the first part of the host's name, where no other relay has
-/// that too.
+/// Returns short names of relays by `host:port`: the first label of the host, if it is unique.
 pub(crate) fn short_names(sources: &[SourceName]) -> BTreeMap<String, String> {
     let sites = sources.iter().flat_map(|name| &name.relays);
     let mut names: BTreeMap<String, String> =
@@ -33,7 +32,7 @@ fn first_part(site: &str) -> &str {
     if is_address { host } else { host.split('.').next().unwrap_or(host) }
 }
 
-/// What changed with the `at`th change of the sources in use.
+/// Describes the `at`th change of the sources in use.
 pub(crate) fn change(view: &View<'_>, at: usize) -> String {
     let in_use = &view.recording.moments.in_use;
     let now = in_use.get(at).map_or(&[][..], |it| &it.sources);
@@ -51,13 +50,13 @@ pub(crate) fn change(view: &View<'_>, at: usize) -> String {
         .map(|(what, names)| format!("{what}: {}", names.join("; ")));
     let parts: Vec<String> = changes.collect();
     if parts.is_empty() {
-        "the ways in use were chosen anew".to_owned()
+        "the routes in use were chosen again".to_owned()
     } else {
         parts.join(" · ")
     }
 }
 
-/// In use before any event said so: the direct sources that are in use afterwards.
+/// Returns the sources in use before the first event: the direct ones that are in use later.
 fn at_first(view: &View<'_>) -> Vec<u32> {
     let recording = view.recording;
     let first = recording.moments.in_use.first().map_or(&[][..], |it| &it.sources);
@@ -66,7 +65,7 @@ fn at_first(view: &View<'_>) -> Vec<u32> {
     first.iter().copied().filter(is_direct).collect()
 }
 
-/// A row with a line for each source, for as long as it was in use.
+/// Returns a row with a line for each source, as long as it was in use.
 pub(crate) fn row(view: &View<'_>) -> Markup {
     let in_use = &view.recording.moments.in_use;
     if in_use.is_empty() {
@@ -74,7 +73,7 @@ pub(crate) fn row(view: &View<'_>) -> Markup {
     }
     let begin = InUse { at_s: 0.0, sources: at_first(view) };
     let all: Vec<&InUse> = std::iter::once(&begin).chain(in_use).collect();
-    // For each source, from where to where.
+    // The intervals of each source.
     let mut spells: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
     for (at, spell) in all.iter().enumerate() {
         let end_s = all.get(at + 1).map_or(view.end_s, |next| next.at_s);
@@ -92,10 +91,10 @@ pub(crate) fn row(view: &View<'_>) -> Markup {
         html! { path class={ "way c" (colour(source as usize)) } d=(path) {} }
     });
     let drawn = html! { (view.grid(height)) @for line in lines { (line) } };
-    let title = "Which ways were in use when; the events tell it in words";
+    let title = "Routes in use over time; see also the list of events";
     html! {
         div class="lab el" {
-            b { "Ways in use" }
+            b { "Routes in use" }
             small { @match in_use.len() { 1 => "one change", many => { (many) " changes" } } }
         }
         div class="plot ways" style={ "height:" (height) "px" } {

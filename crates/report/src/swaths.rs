@@ -1,8 +1,7 @@
-//! The swaths of a transfer and the map of who delivered what, in few enough pieces for a page.
+//! The swaths of a transfer and the map of their sources, in few enough pieces for a page.
 //!
-//! Finer swaths are merged with their neighbours on the lane, and small pieces of the map become
-//! one, where no screen could tell them apart. Nothing that is told in figures (bytes, counts) comes
-//! from here, only what is drawn.
+//! Neighbouring short swaths of a lane, and neighbouring small pieces of the map, are merged where no
+//! screen could show them separately. This is only drawn; figures (bytes, counts) are exact.
 
 use std::collections::HashMap;
 
@@ -11,9 +10,9 @@ use swath_model::{Range, RangeMap};
 
 use crate::recording::drawable;
 
-/// Most swaths kept one by one; 20,000 are ten to each pixel of a wide screen.
+/// Most separate swaths; 20,000 are ten per pixel of a wide screen.
 pub(crate) const BARS_MAX: usize = 20_000;
-/// Most pieces in the map of who delivered what.
+/// Most pieces in the map.
 pub(crate) const PIECES_MAX: usize = 20_000;
 
 /// The swaths of a transfer.
@@ -21,19 +20,19 @@ pub(crate) const PIECES_MAX: usize = 20_000;
 pub(crate) struct Swaths {
     /// In the order of their ends, at most [`BARS_MAX`].
     pub bars: Vec<Bar>,
-    /// How many have ended, whether kept one by one or merged.
+    /// The number of ended swaths, merged ones included.
     pub count: u64,
-    /// Who delivered what, in at most [`PIECES_MAX`] pieces.
+    /// The map of sources, in at most [`PIECES_MAX`] pieces.
     pub map: RangeMap<Delivery>,
 }
 
 impl Swaths {
-    /// Takes in a swath that ended; `end_s` is the latest time heard of.
+    /// Records an ended swath; `end_s` is the latest recorded time.
     pub(crate) fn add(&mut self, swath: &SwathRecord, end_s: f64) {
         self.count += 1;
         let range = Range::new(swath.start, swath.end);
         let at_ms = (drawable(swath.ended_at_s) * 1000.0) as u32;
-        // Where another copy counts, this one shows only where nothing had arrived yet.
+        // A losing copy is drawn only where nothing had arrived before.
         let before = match swath.outcome {
             Outcome::Lost => self.map.within(range),
             _ => Vec::new(),
@@ -65,28 +64,28 @@ impl Swaths {
 /// One swath, or several neighbours on one lane merged into one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bar {
-    /// Who was asked.
+    /// The source.
     pub source: u32,
-    /// On which lane.
+    /// The lane.
     pub lane: u32,
     /// First byte, and just after the last byte delivered; of a merged bar, the first swath's start
     /// and the start plus `bytes`.
     pub range: Range,
-    /// When the request left, in seconds.
+    /// The time of the request, in seconds.
     pub asked_at_s: f64,
-    /// How many bytes were asked for at first; of a merged bar, by all its swaths.
+    /// The requested bytes; of a merged bar, those of all its swaths.
     pub asked_bytes: u64,
-    /// When its first byte was here.
+    /// The time of the first byte.
     pub first_byte_at_s: Option<f64>,
-    /// When it ended.
+    /// The time of its end.
     pub ended_at_s: f64,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// How many swaths it stands for.
+    /// The number of its swaths.
     pub swaths: u32,
 }
 
-/// Who brought a piece of the file, and when it was complete.
+/// The source of a piece, and when it was complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivery {
     /// The source's number.
@@ -95,7 +94,7 @@ pub(crate) struct Delivery {
     pub at_ms: u32,
 }
 
-/// At most `bars_max` bars: neighbours on a lane are merged while the merged bar is short.
+/// Merges neighbouring short bars of a lane until there are at most `bars_max`.
 ///
 /// "Short" starts at a part in 100,000 of the time so far and doubles until the bars are few
 /// enough. Different outcomes stay apart unless nothing else helps. The order of ends is kept.
@@ -108,13 +107,13 @@ fn fewer_bars(mut bars: Vec<Bar>, bars_max: usize, end_s: f64) -> Vec<Bar> {
         short_s *= 2.0;
         rounds += 1;
     }
-    // More lanes than bars allowed: the oldest go.
+    // With more lanes than bars the oldest are dropped.
     let surplus = bars.len().saturating_sub(bars_max);
     bars.drain(..surplus);
     bars
 }
 
-/// Merge each bar into the one before it on its lane where both together are short.
+/// Merges each bar into the one before it on its lane if both together are short.
 fn merge_round(bars: Vec<Bar>, short_s: f64, across_outcomes: bool) -> Vec<Bar> {
     let mut out: Vec<Bar> = Vec::with_capacity(bars.len() / 2);
     let mut last_on_lane: HashMap<(u32, u32), usize> = HashMap::new();
@@ -130,7 +129,7 @@ fn merge_round(bars: Vec<Bar>, short_s: f64, across_outcomes: bool) -> Vec<Bar> 
                 before.first_byte_at_s = before.first_byte_at_s.or(bar.first_byte_at_s);
                 before.ended_at_s = before.ended_at_s.max(bar.ended_at_s);
                 before.swaths = before.swaths.saturating_add(bar.swaths);
-                // Readers should not miss the worse one.
+                // The worse outcome is shown.
                 before.outcome = before.outcome.max(bar.outcome);
                 continue;
             }
@@ -141,7 +140,7 @@ fn merge_round(bars: Vec<Bar>, short_s: f64, across_outcomes: bool) -> Vec<Bar> 
     out
 }
 
-/// The map with fewer pieces: small neighbours become one, given to whoever brought most of it.
+/// Merges small neighbouring pieces of the map; the largest source gets the result.
 ///
 /// "Small" is less than a `pieces`th of what the map covers, gaps of that size are closed; at most
 /// about `2 * pieces` pieces remain.
@@ -163,7 +162,7 @@ fn coarser_map(map: &RangeMap<Delivery>, pieces: usize) -> RangeMap<Delivery> {
     out
 }
 
-/// Give all of a group to whoever brought most of it.
+/// Gives a group to its largest source.
 fn set_group(map: &mut RangeMap<Delivery>, group: &[(Range, Delivery)]) {
     let (Some((first, _)), Some((last, _))) = (group.first(), group.last()) else { return };
     let mut bytes: HashMap<u32, (u64, u32)> = HashMap::new();

@@ -1,5 +1,4 @@
-//! The same figures as text: sources, events, and rates over time, for those who cannot or would
-//! rather not read charts.
+//! The figures as text: sources, events, and rates over time.
 
 use maud::{Markup, html};
 use swath_model::observe::SourceState;
@@ -96,12 +95,12 @@ pub(crate) fn sources(view: &View<'_>) -> Markup {
     }
 }
 
-/// How a source ended, under its name.
+/// Returns the remark on how a source ended.
 fn remark(view: &View<'_>, source: usize) -> Markup {
     let Some(summary) = view.summary_of(source) else { return html! {} };
     let why = summary.reason.as_deref();
     let (class, word) = match (summary.state, summary.bytes) {
-        (SourceState::Bad, _) => ("bad", "left out"),
+        (SourceState::Bad, _) => ("bad", "not used"),
         (SourceState::Silent, _) => ("silent", "silent"),
         (SourceState::Slow, _) => ("silent", "slow"),
         (SourceState::Probing, 1..) => ("silent", "lost"),
@@ -123,7 +122,7 @@ fn rtt(ms: f64) -> String {
     }
 }
 
-/// The list of events; empty where nothing happened.
+/// Returns the list of events, which may be empty.
 pub(crate) fn events(view: &View<'_>) -> Markup {
     let marked = marked(view);
     if marked.is_empty() {
@@ -147,7 +146,7 @@ pub(crate) fn events(view: &View<'_>) -> Markup {
     }
 }
 
-/// Rates over time as a table, folded away.
+/// Returns the collapsed table of rates over time.
 pub(crate) fn rates(view: &View<'_>) -> Markup {
     let samples = drawn_samples(view);
     if samples.is_empty() {

@@ -57,7 +57,7 @@ fn ways_are_called_by_their_relays_and_what_is_in_use_is_told_by_what_changed() 
         "<b>by denver, atlanta</b>",
         "now in use: 2 (by denver, atlanta)<",
         "now in use: 3 (by &lt;b&gt;) · no longer in use: 2 (by denver, atlanta)<",
-        "Ways in use</b><small>2 changes",
+        "Routes in use</b><small>2 changes",
         // All the time, for 1.5 of 4 s, and to the end.
         "M0 2h2500v4h-2500zM2500 2h3750v4h-3750zM6250 2h3750v4h-3750z",
         "M2500 8h3750v4h-3750z",
@@ -67,7 +67,7 @@ fn ways_are_called_by_their_relays_and_what_is_in_use_is_told_by_what_changed() 
     }
     assert!(!page.contains("<b>.example"));
     let without = render(&record(&play(&six())));
-    assert!(!without.contains("Ways in use"));
+    assert!(!without.contains("Routes in use"));
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn a_page_says_what_it_is_of_and_explains_no_more_than_it_shows() {
     for text in [
         "<h1>run7</h1><p class=\"path\">/data/run7</p>",
         "<code>swath cp https://h/run7/ . --token …</code>",
-        "The tree, by who delivered it",
+        "The tree, by source",
         "from the first file to the last",
-        "<i class=\"key gone\"></i>source left out",
-        ">×</span>source left out",
+        "<i class=\"key gone\"></i>source not used",
+        ">×</span>source not used",
     ] {
         assert!(page.contains(text), "{text}");
     }
@@ -339,7 +339,7 @@ fn the_page_tells_when_it_was_by_which_version_and_of_what() {
         Some(std::time::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777));
     let page = render(&recording);
     let version = format!("Written by swath {}", env!("CARGO_PKG_VERSION"));
-    for text in ["Begun on Sun, 06 Nov 1994 08:49:37 GMT", &version, "9f86d081884c7d65"] {
+    for text in ["Started on Sun, 06 Nov 1994 08:49:37 GMT", &version, "9f86d081884c7d65"] {
         assert!(page.contains(text), "{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! What happened when, on one shared time axis: rates stacked by source, marks for notes and
-//! changes of state, and a row of swaths for each source.
+//! The timeline: rates stacked by source, marks for notes and changes of state, and a row of swaths for
+//! each source.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ use crate::{axis, routes};
 const RATES_PX: i64 = 220;
 /// Points drawn over all sources; finer ones are averaged.
 const POINTS_MAX: usize = 24_000;
-/// Height that all swath rows together should not much exceed, in pixels.
+/// Approximate maximum height of all swath rows, in pixels.
 const ROWS_PX: usize = 1_000;
 
 /// The timeline card.
@@ -56,7 +56,7 @@ pub(crate) fn card(view: &View<'_>) -> Markup {
     }
 }
 
-/// What is drawn on this page, and no other state or mark.
+/// Returns the legend of the states and marks on this page.
 fn legend(view: &View<'_>) -> Markup {
     let bars = &view.bars;
     let ended = |outcome| bars.iter().any(|bar| bar.outcome == outcome);
@@ -72,7 +72,7 @@ fn legend(view: &View<'_>) -> Markup {
         ("lost", "another copy came first", ended(Outcome::Lost)),
         ("fail", "failed", ended(Outcome::Failed)),
         ("still", "source silent", became(SourceState::Silent)),
-        ("gone", "source left out", became(SourceState::Bad)),
+        ("gone", "source not used", became(SourceState::Bad)),
     ];
     let all = marked(view);
     let mut marks: Vec<Mark> = all.iter().map(|(mark, _)| *mark).collect();
@@ -96,14 +96,14 @@ fn legend(view: &View<'_>) -> Markup {
     }
 }
 
-/// The samples that are drawn: few enough for the page, never beyond its end.
+/// Returns the drawn samples: few enough for the page, and not beyond its end.
 pub(crate) fn drawn_samples(view: &View<'_>) -> Vec<Sample> {
     let samples = &view.recording.rates.samples;
     let points = (POINTS_MAX / view.recording.sources.len().max(1)).clamp(60, 1_200);
     let mut drawn: Vec<Sample> =
         samples.chunks(samples.len().div_ceil(points).max(1)).map(Sample::mean).collect();
     if drawn.first().is_some_and(|first| first.at_s > 0.0) {
-        // Nothing has arrived when it begins; the first sample comes somewhat later.
+        // The rate starts at zero; the first sample is later.
         drawn.insert(0, Sample::default());
     }
     drawn
@@ -113,7 +113,7 @@ fn rates(view: &View<'_>) -> Markup {
     let samples = drawn_samples(view);
     let n = view.recording.sources.len();
     let totals: Vec<f64> = samples.iter().map(Sample::total).collect();
-    // Samples may miss what is over within one of them.
+    // Samples may miss short peaks.
     let mean = view.recording.summary.as_ref().map(|end| end.rate_bytes_per_s);
     let peak = totals.iter().copied().fold(mean.unwrap_or(0.0), f64::max);
     let top = if peak > 0.0 { peak * 1.06 } else { 1.0 };
@@ -148,7 +148,7 @@ fn rates(view: &View<'_>) -> Markup {
         path.total d=(total) {}
     };
     let title = format!("Rate of each source over time, stacked; peak {}", units::rate(peak));
-    // Lines between the layers would hide thin layers.
+    // Lines between the layers would hide thin ones.
     let many = n > 12;
     html! {
         div class="lab rl" {
@@ -169,7 +169,7 @@ fn rates(view: &View<'_>) -> Markup {
     }
 }
 
-/// How a moment is marked on the time axis, the least important first.
+/// Marks on the time axis, the least important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
     Note,
@@ -183,7 +183,7 @@ pub(crate) enum Mark {
 }
 
 impl Mark {
-    /// That of a moment, if it is worth one.
+    /// Returns the mark of a moment, if it has one.
     fn of(moment: &Moment) -> Option<Mark> {
         match moment.kind {
             MomentKind::Note => Some(Mark::Note),
@@ -193,8 +193,7 @@ impl Mark {
                 SourceState::Silent => Some(Mark::Silent),
                 SourceState::Slow => Some(Mark::Slow),
                 SourceState::Bad => Some(Mark::LeftOut),
-                // Only a source that is tried again has a reason to be asked, and only one that is
-                // back has a reason to run.
+                // Only a source that is retried, or back, has a reason.
                 SourceState::Probing if !moment.text.is_empty() => Some(Mark::Again),
                 SourceState::Running if !moment.text.is_empty() => Some(Mark::Back),
                 _ => None,
@@ -202,17 +201,17 @@ impl Mark {
         }
     }
 
-    /// Its class in the style sheet, what is drawn, and what that means.
+    /// Returns its class in the style sheet, its sign and its meaning.
     fn look(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Mark::Note => ("note", "i", "note"),
-            Mark::Routes => ("note", "⇄", "other ways in use"),
+            Mark::Routes => ("note", "⇄", "other routes in use"),
             Mark::Back => ("back", "✓", "source back"),
-            Mark::Again => ("still", "↻", "source tried again"),
+            Mark::Again => ("still", "↻", "source retried"),
             Mark::Slow => ("still", "↓", "source slow"),
             Mark::Silent => ("still", "…", "source silent"),
             Mark::Warning => ("warn", "!", "warning"),
-            Mark::LeftOut => ("bad", "×", "source left out"),
+            Mark::LeftOut => ("bad", "×", "source not used"),
         }
     }
 
@@ -229,7 +228,7 @@ impl Mark {
     }
 }
 
-/// A moment as a sentence.
+/// Describes a moment.
 pub(crate) fn sentence(view: &View<'_>, moment: &Moment) -> String {
     let (source, state) = match moment.kind {
         MomentKind::State { source, state } => (source, state),
@@ -238,27 +237,27 @@ pub(crate) fn sentence(view: &View<'_>, moment: &Moment) -> String {
     };
     let became = match state {
         SourceState::Waiting => "is known",
-        SourceState::Probing if !moment.text.is_empty() => "is lost and tried again",
-        SourceState::Probing => "is asked what it offers",
+        SourceState::Probing if !moment.text.is_empty() => "lost its connection and is retried",
+        SourceState::Probing => "is queried",
         SourceState::Running => "delivers",
         SourceState::Slow => "is slow",
         SourceState::Silent => "is silent",
         SourceState::Idle => "has nothing more to deliver",
-        SourceState::Bad => "is left out",
+        SourceState::Bad => "is not used",
     };
     let host = view.called(source as usize);
     let why = if moment.text.is_empty() { String::new() } else { format!(": {}", moment.text) };
     format!("source {} ({host}) {became}{why}", u64::from(source) + 1)
 }
 
-/// The moments worth a mark, for the page's list of events too.
+/// Returns the moments with a mark, which are also listed as events.
 pub(crate) fn marked<'a>(view: &View<'a>) -> Vec<(Mark, &'a Moment)> {
     let moments = view.recording.moments.kept.iter();
     moments.filter_map(|moment| Some((Mark::of(moment)?, moment))).collect()
 }
 
 fn marks(view: &View<'_>) -> Markup {
-    // Marks that would lie on each other become one with a count.
+    // Overlapping marks become one with a count.
     let near_s = view.end_s * 0.018;
     let mut groups: Vec<Vec<(Mark, &Moment)>> = Vec::new();
     for mark in marked(view) {
@@ -290,12 +289,12 @@ fn marks(view: &View<'_>) -> Markup {
     }
 }
 
-/// A moment's time with its unit.
+/// Formats the time of a moment.
 pub(crate) fn axis_time(at_s: f64) -> String {
     if at_s < 60.0 { format!("{at_s:.2} s") } else { axis::time_label(at_s) }
 }
 
-/// The swaths of one source as they are drawn: the paths of each kind.
+/// The drawn swaths of one source: the paths of each kind.
 #[derive(Default)]
 struct Paths {
     wait: String,
@@ -344,7 +343,7 @@ fn row(view: &View<'_>, source: usize) -> Markup {
             }
             Outcome::Lost => paths.lost += &body,
             Outcome::Failed => {
-                // What came before it failed counts.
+                // The part before the failure counts.
                 let part = bar.range.len() as f64 / bar.asked_bytes.max(1) as f64;
                 let failed_s = first_s + (bar.ended_at_s - first_s) * part.min(1.0);
                 if part > 0.0 {
@@ -381,7 +380,7 @@ fn row(view: &View<'_>, source: usize) -> Markup {
     }
 }
 
-/// When a source was silent or left out, as a tint behind its swaths.
+/// Returns the tint behind the swaths while a source was silent or unused.
 fn spells(view: &View<'_>, source: usize, height: i64) -> Markup {
     let changes = view.recording.moments.kept.iter().filter_map(|moment| match moment.kind {
         MomentKind::State { source: who, state } if who as usize == source => {

@@ -1,5 +1,5 @@
-//! A recording with what every part of the page asks of it: the time axis, which sources have a
-//! row, their shares and names.
+//! A recording with the common data of the page: the time axis, the sources with a row, their shares
+//! and names.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ pub(crate) const X_MAX: i64 = 10_000;
 /// Most sources with a row of their own; the table shows the others too.
 const ROWS_MAX: usize = 60;
 
-/// See the module.
+/// A recording with the common data of the page.
 pub(crate) struct View<'a> {
-    /// What was recorded.
+    /// The recording.
     pub(crate) recording: &'a Recording,
-    /// The swaths, with the line in the row of their source in place of the lane.
+    /// The swaths, with their line in the row of the source instead of the lane.
     pub(crate) bars: Vec<Bar>,
     /// The length of the time axis, in seconds; never zero.
     pub(crate) end_s: f64,
@@ -67,7 +67,7 @@ impl<'a> View<'a> {
         (at_s / self.end_s * X_MAX as f64).round().clamp(0.0, X_MAX as f64) as i64
     }
 
-    /// A time as per cent of the axis, for what is placed by CSS.
+    /// Returns a time in per cent of the axis, for CSS.
     pub(crate) fn percent(&self, at_s: f64) -> String {
         format!("{:.2}%", (at_s / self.end_s * 100.0).clamp(0.0, 100.0))
     }
@@ -117,8 +117,7 @@ impl<'a> View<'a> {
         self.recording.sources.get(source).filter(|name| !name.address.is_empty())
     }
 
-    /// A source's name as HTML: the host, then its path in a quieter tone; where relays lead to it,
-    /// these first.
+    /// Returns a source's name as HTML: its relays, the host, and the path in a quieter tone.
     pub(crate) fn label(&self, source: usize) -> Markup {
         let bare = self.source(source).map_or("", SourceName::bare_address);
         let host = self.source(source).map_or("", SourceName::host);
@@ -140,7 +139,7 @@ impl<'a> View<'a> {
         Some(format!("by {}", name.relays.iter().map(short).collect::<Vec<_>>().join(", ")))
     }
 
-    /// What a source is called in a sentence: its host, or the relays to it.
+    /// Returns the short name of a source: its host, or its relays.
     pub(crate) fn called(&self, source: usize) -> String {
         let host = || match self.source(source) {
             Some(name) => name.host().to_owned(),
@@ -158,7 +157,7 @@ impl<'a> View<'a> {
         SourceName { address, relays: name.relays.clone() }.to_string()
     }
 
-    /// Whether it ended well.
+    /// Whether the transfer is complete.
     pub(crate) fn finished(&self) -> bool {
         matches!(self.recording.ending, Some(Ending::Finished | Ending::Present))
     }

@@ -1,4 +1,4 @@
-//! `swath config`: what is set, whether it can be used, where it stands.
+//! `swath config`: shows and checks the settings.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,59 +6,60 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, Subcommand, ValueHint};
 
-use super::settings::{self, SETTINGS, Set, Setting};
-use super::{Config, ConfigError, HostSection, Place, Relay, RouteWish};
+use super::settings::{self, SETTINGS, Setting, SettingValue};
+use super::{Config, ConfigError, ConfigPath, HostSection, Relay, RouteOption};
 use crate::args::Cli;
 use crate::exit::{Exit, fail, warn};
 use crate::{net, relays, say};
 
-/// What `swath config` does.
+/// Subcommands of `swath config`.
 #[derive(Debug, Subcommand)]
-pub enum Configure {
-    /// Print what holds for all transfers, and who says so; as a configuration file
+pub enum ConfigCommand {
+    /// Print the settings for all transfers and where each is set, as a configuration file
     Show,
-    /// Look whether the configuration file and the SWATH_ variables can be used, and the files that they name
+    /// Check the configuration file, the SWATH_ variables and the files that they name
     Check {
-        /// Another file than the one that is used
+        /// Check this file instead
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: Option<PathBuf>,
     },
-    /// Print where the configuration file is looked for
+    /// Print the path of the configuration file
     Path,
 }
 
-/// Run the command.
-pub fn run(command: &Configure) -> Exit {
+/// Runs the command.
+pub fn run(command: &ConfigCommand) -> Exit {
     match command {
-        Configure::Show => show(),
-        Configure::Check { file } => check(file.as_deref()),
-        Configure::Path => path(),
+        ConfigCommand::Show => show(),
+        ConfigCommand::Check { file } => check(file.as_deref()),
+        ConfigCommand::Path => path(),
     }
 }
 
 fn path() -> Exit {
-    match Place::of_user() {
-        Place::At { path, .. } => {
+    match ConfigPath::of_user() {
+        ConfigPath::At { path, .. } => {
             if !path.exists() {
-                say::err("(there is no such file yet)");
+                say::err("(the file does not exist)");
             }
             say::out(format!("{}\n", path.display()).as_bytes(), Exit::Done)
         }
-        Place::Nowhere => fail(Exit::Input, NOWHERE),
+        ConfigPath::Nowhere => fail(Exit::Input, NOWHERE),
     }
 }
 
-const NOWHERE: &str = "no configuration file is looked for: SWATH_CONFIG is off or empty, or neither HOME nor XDG_CONFIG_HOME is set";
+const NOWHERE: &str =
+    "no configuration file: SWATH_CONFIG is off or empty, or HOME and XDG_CONFIG_HOME are unset";
 
 fn show() -> Exit {
     let (config, set) = match load(None) {
         Ok(loaded) => loaded,
         Err(error) => return fail(Exit::Input, &error.to_string()),
     };
-    let mut text = match Place::of_user() {
-        Place::At { path, .. } if path.exists() => format!("# {}\n", path.display()),
-        Place::At { path, .. } => format!("# {} (there is no such file)\n", path.display()),
-        Place::Nowhere => "# no configuration file\n".to_owned(),
+    let mut text = match ConfigPath::of_user() {
+        ConfigPath::At { path, .. } if path.exists() => format!("# {}\n", path.display()),
+        ConfigPath::At { path, .. } => format!("# {} (does not exist)\n", path.display()),
+        ConfigPath::Nowhere => "# no configuration file\n".to_owned(),
     };
     text.push('\n');
     let mut all: Vec<(String, String)> = SETTINGS
@@ -104,9 +105,9 @@ fn check(file: Option<&Path>) -> Exit {
     let of_relays = config.relays.iter().filter_map(|relay| relay.token_file.as_deref());
     let of_hosts = config.hosts.iter().filter_map(|host| host.token_file.as_deref());
     of_relays.chain(of_hosts).filter(|path| is_read_by_others(path)).for_each(|path| {
-        warn(&format!("{} can be read by other users of this machine (chmod 600)", path.display()));
+        warn(&format!("other users of this machine can read {} (run chmod 600)", path.display()));
     });
-    // Certificates are read as connections read them.
+    // Certificates are read in the same way as for connections.
     let authorities = set.iter().filter(|set| set.setting.name == "ca").flat_map(|set| &set.values);
     let authorities: Vec<PathBuf> = authorities.map(PathBuf::from).collect();
     let own = config.hosts.iter().flat_map(|host| host.ca.iter().cloned());
@@ -116,14 +117,14 @@ fn check(file: Option<&Path>) -> Exit {
     }
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     for name in settings::strangers(names) {
-        warn(&format!("nothing reads the variable {name}"));
+        warn(&format!("unknown variable {name}"));
     }
     if faults.is_empty() {
         let count =
             |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
-        let title = match (file.map(Path::to_owned), Place::of_user()) {
+        let title = match (file.map(Path::to_owned), ConfigPath::of_user()) {
             (Some(path), _) => path.display().to_string(),
-            (None, Place::At { path, .. }) if path.exists() => path.display().to_string(),
+            (None, ConfigPath::At { path, .. }) if path.exists() => path.display().to_string(),
             _ => "no configuration file".to_owned(),
         };
         let parts = [
@@ -131,7 +132,7 @@ fn check(file: Option<&Path>) -> Exit {
             count(config.relays.len(), "relay"),
             count(config.hosts.len(), "host"),
         ];
-        return say::out(format!("{title}: good ({})\n", parts.join(", ")).as_bytes(), Exit::Done);
+        return say::out(format!("{title}: valid ({})\n", parts.join(", ")).as_bytes(), Exit::Done);
     }
     for fault in &faults {
         fail(Exit::Input, fault);
@@ -139,7 +140,7 @@ fn check(file: Option<&Path>) -> Exit {
     Exit::Input
 }
 
-fn load(file: Option<&Path>) -> Result<(Config, Vec<Set>), ConfigError> {
+fn load(file: Option<&Path>) -> Result<(Config, Vec<SettingValue>), ConfigError> {
     let config = match file {
         Some(path) => Config::load_from(path.to_owned())?,
         None => Config::load()?,
@@ -152,14 +153,14 @@ fn is_read_by_others(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.mode() & 0o077 != 0)
 }
 
-fn written(set: &Set) -> String {
+fn written(set: &SettingValue) -> String {
     let name = set.setting.name;
     let one = |value: &String| match set.setting.is_flag() || value.parse::<u64>().is_ok() {
         true => value.clone(),
         false => quoted(value),
     };
     let values: Vec<String> = set.values.iter().map(one).collect();
-    // The file has relays under another name.
+    // In the file the key is `relays`.
     let name = if name == "relay" { "relays" } else { name };
     match set.setting.takes_several() {
         true => format!("{name} = [{}]", values.join(", ")),
@@ -167,7 +168,7 @@ fn written(set: &Set) -> String {
     }
 }
 
-/// A setting that is not made, with what holds then where that is one value.
+/// Returns the line of an unset setting, with its default.
 fn unset(setting: &Setting) -> String {
     let name = setting.name;
     let whole = Cli::command();
@@ -185,7 +186,7 @@ fn unset(setting: &Setting) -> String {
 
 fn relay_section(relay: &Relay) -> String {
     let mut url = relay.url.clone();
-    // What opens it is for no screen.
+    // Secrets must not be shown.
     let login = if relay.has_login() { "  # with a login" } else { "" };
     let _ = url.set_password(None).and_then(|()| url.set_username(""));
     let mut text =
@@ -199,13 +200,13 @@ fn relay_section(relay: &Relay) -> String {
     text
 }
 
-fn route_word(route: &RouteWish) -> String {
+fn route_word(route: &RouteOption) -> String {
     match route {
-        RouteWish::Auto => "auto".to_owned(),
-        RouteWish::Direct => "direct".to_owned(),
-        RouteWish::Widest => "widest".to_owned(),
-        RouteWish::Multi => "multi".to_owned(),
-        RouteWish::Over(names) => {
+        RouteOption::Auto => "auto".to_owned(),
+        RouteOption::Direct => "direct".to_owned(),
+        RouteOption::Widest => "widest".to_owned(),
+        RouteOption::Multi => "multi".to_owned(),
+        RouteOption::Over(names) => {
             names.iter().map(|name| net::shown_text(name)).collect::<Vec<_>>().join(",")
         }
     }
@@ -235,7 +236,7 @@ fn host_section(host: &HostSection) -> String {
     text
 }
 
-/// As TOML writes a text.
+/// Quotes a TOML string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

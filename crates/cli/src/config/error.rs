@@ -1,4 +1,4 @@
-//! What can be wrong with the configuration, in words.
+//! Errors of the configuration.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,167 +6,163 @@ use std::path::PathBuf;
 /// Why the configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It is not there, or not to be read.
+    /// It cannot be read.
     #[error("cannot read the configuration in {path}: {error}", path = .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         error: io::Error,
     },
-    /// What a variable of the environment says in its place.
+    /// An environment variable is invalid.
     #[error("{name}: {wrong}")]
     Variable {
-        /// Which.
+        /// The variable.
         name: String,
-        /// What is wrong with it.
+        /// The error.
         wrong: String,
     },
-    /// What one of its lines says.
+    /// One of its lines is invalid.
     #[error("{path}, line {line}: {wrong}", path = .path.display())]
     At {
         /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What is wrong with it.
-        wrong: Wrong,
+        /// The error.
+        wrong: ConfigProblem,
     },
 }
 
-/// What is wrong with a line, or with an option of the same meaning.
+/// Why a line, or an option of the same meaning, is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
-    /// Not TOML.
-    #[error("it is no TOML: {0}")]
+pub enum ConfigProblem {
+    /// Invalid TOML.
+    #[error("invalid TOML: {0}")]
     Syntax(String),
-    /// Nothing is called that.
-    #[error("there is no '{key}'{place}; there are {known}", known = .known.join(", "))]
+    /// Unknown key.
+    #[error("unknown key '{key}'{place}; known keys: {known}", known = .known.join(", "))]
     Key {
-        /// What it says.
+        /// The key.
         key: String,
-        /// Nothing, or where it stands.
+        /// Empty, or the section.
         place: &'static str,
-        /// What it may say.
+        /// The known keys.
         known: Vec<&'static str>,
     },
-    /// Of another type.
-    #[error("'{key}' has to be {wanted}, and is {found}")]
+    /// Wrong type.
+    #[error("'{key}' must be {wanted}, not {found}")]
     Type {
-        /// Whose value.
+        /// The key.
         key: &'static str,
-        /// What it may be.
+        /// The expected type.
         wanted: &'static str,
-        /// What it is, as TOML calls it.
+        /// The type that was found.
         found: &'static str,
     },
-    /// Of the right type, and yet not to be used.
+    /// Invalid value.
     #[error("'{key}': {why}")]
     Value {
-        /// Whose value.
+        /// The key.
         key: &'static str,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
-    /// What names no servers.
+    /// Invalid host pattern.
     #[error(
-        "'{0}' names no host: it is HOST, HOST:PORT or *.DOMAIN, perhaps with http:// or https:// before it"
+        "'{0}' is not a host: use HOST, HOST:PORT or *.DOMAIN, optionally after http:// or https://"
     )]
     Host(String),
-    /// The same servers again.
-    #[error("the host {0} is there twice")]
+    /// Duplicate host.
+    #[error("duplicate host {0}")]
     HostTwice(String),
-    /// What cannot be the fingerprint of a certificate.
-    #[error("the 'fingerprint' of this host: {0}")]
+    /// Invalid fingerprint of a host.
+    #[error("'fingerprint' of this host: {0}")]
     HostFingerprint(String),
-    /// What cannot be a proxy.
+    /// Invalid proxy.
     #[error(
-        "the 'proxy' of this host is an address such as http://proxy.example:3128, or 'direct': {0}"
+        "'proxy' of this host must be an address such as http://proxy.example:3128, or 'direct': {0}"
     )]
     Proxy(String),
-    /// What cannot be the fingerprint of a certificate.
-    #[error("the 'fingerprint' of this relay: {0}")]
+    /// Invalid fingerprint of a relay.
+    #[error("'fingerprint' of this relay: {0}")]
     Fingerprint(String),
-    /// A fingerprint of what shows no certificate.
-    #[error(
-        "the relay {0} has no certificate, since its address begins with http://: it cannot have a 'fingerprint'"
-    )]
+    /// A fingerprint for an unencrypted relay.
+    #[error("the relay {0} uses http:// and has no certificate: remove its 'fingerprint'")]
     Unencrypted(String),
-    /// A table without what it is about.
+    /// A relay without address.
     #[error("this relay has no 'url'")]
     NoUrl,
-    /// What cannot be a relay's address.
-    #[error("'{address}' cannot be a relay's address: {fault}")]
+    /// Invalid address of a relay.
+    #[error("'{address}' is not the address of a relay: {fault}")]
     Relay {
-        /// Without what may be secret in it.
+        /// The address without secrets.
         address: String,
-        /// Why not.
+        /// The error.
         fault: RelayFault,
     },
-    /// A relay that the file has by another scheme.
+    /// A relay of the file with another scheme.
     #[error(
-        "the configuration file has the relay {site} by {known}://, not by {typed}://: its token and its certificate are for that alone"
+        "the configuration file has the relay {site} with {known}://, not {typed}://: its token and fingerprint are only for {known}"
     )]
     Scheme {
-        /// Which.
+        /// The relay.
         site: String,
-        /// How it was named.
+        /// The scheme of the command line.
         typed: String,
-        /// How the file has it.
+        /// The scheme of the file.
         known: String,
     },
-    /// The same relay again.
-    #[error("the relay {0} is there twice")]
+    /// Duplicate relay.
+    #[error("duplicate relay {0}")]
     Twice(String),
-    /// No route.
-    #[error("'{0}' is no route: it is auto, direct, widest, multi, or relays such as r1,r2")]
+    /// Invalid route.
+    #[error("'{0}' is not a route: use auto, direct, widest, multi, or relays such as r1,r2")]
     Route(String),
-    /// A route over the same relay again.
-    #[error(
-        "the route leads over '{0}' twice, and a relay passes on nothing that it has passed on before"
-    )]
+    /// A route with a duplicate relay.
+    #[error("the route contains '{0}' twice, and relays refuse loops")]
     Again(String),
-    /// A route over more hops than there may be.
-    #[error("a route has {0} relays, and 7 are the most (8 hops)")]
+    /// A route with too many hops.
+    #[error("the route has {0} relays, and the maximum is 7 (8 hops)")]
     Long(usize),
-    /// A route over a relay that nobody named.
-    #[error("the route leads over '{name}', which is none of the relays {known}", known = list(.known))]
+    /// A route over an unknown relay.
+    #[error("the route contains '{name}', which is not among the relays {known}", known = list(.known))]
     Unknown {
-        /// As it was written.
+        /// The name.
         name: String,
-        /// The sites of the relays there are.
+        /// The sites of all relays.
         known: Vec<String>,
     },
-    /// A wish that nothing could fulfil.
-    #[error("the route '{0}' needs relays: 'relays' here names them, or --relay")]
+    /// A route that needs relays.
+    #[error("the route '{0}' needs relays: add them to 'relays', or use --relay")]
     Needs(&'static str),
-    /// A route over one of two relays, and it is not clear which.
-    #[error("the route leads over '{name}', which may be {known}", known = .known.join(" or "))]
+    /// A route with an ambiguous name.
+    #[error("the route contains '{name}', which may be {known}", known = .known.join(" or "))]
     Ambiguous {
-        /// As it was written.
+        /// The name.
         name: String,
-        /// The sites that it may be.
+        /// The sites that the name may mean.
         known: Vec<String>,
     },
 }
 
-/// Why an address cannot be a relay's.
+/// Why an address is not that of a relay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelayFault {
-    /// No URL.
-    #[error("it is no URL ({0}); it looks like https://r1.example:8471")]
+    /// Not a URL.
+    #[error("not a URL ({0}); an example is https://r1.example:8471")]
     NoUrl(String),
-    /// Neither HTTP nor HTTPS.
-    #[error("relays speak http and https, not {0}")]
+    /// A scheme other than HTTP and HTTPS.
+    #[error("relays use http or https, not {0}")]
     Scheme(String),
-    /// With a path.
-    #[error("it has a path ({0}), and relays have none")]
+    /// It has a path.
+    #[error("a path ({0}) is not allowed")]
     Path(String),
-    /// With a query or a fragment.
-    #[error("it has something behind a '{0}', and relays have nothing there")]
+    /// It has a query or a fragment.
+    #[error("nothing is allowed after '{0}'")]
     Behind(char),
 }
 
 fn list(names: &[String]) -> String {
-    if names.is_empty() { "(there are none)".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "(none)".to_owned() } else { names.join(", ") }
 }

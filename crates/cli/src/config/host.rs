@@ -1,4 +1,4 @@
-//! What the file says of single servers: `[hosts."data.example"]`.
+//! Sections for single servers: `[hosts."data.example"]`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,34 +8,34 @@ use swath_source::{HostPattern, ProxyChoice, ServerAccess};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::Wrong;
+use super::error::ConfigProblem;
 use super::read::{Line, Reader};
 use super::settings::at_home;
 use crate::args::fingerprint;
 
-/// One server, or all those of a domain.
+/// Settings of a server, or of all servers of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSection {
-    /// As it is written.
+    /// The name as written.
     pub name: String,
-    /// Which servers that is.
+    /// The servers that it matches.
     pub servers: HostPattern,
-    /// Where the token lies that opens them.
+    /// The file with their token.
     pub token_file: Option<PathBuf>,
-    /// SHA-256 of the certificate that they are known by.
+    /// SHA-256 of their certificate.
     pub fingerprint: Option<Digest>,
-    /// Certificate authorities that are trusted for them too.
+    /// Additional certificate authorities.
     pub ca: Vec<PathBuf>,
-    /// How they are reached.
+    /// Their proxy.
     pub proxy: Option<ProxyChoice>,
-    /// Most connections to each of them.
+    /// Maximum connections to each.
     pub connections: Option<u32>,
-    /// Where it stands.
+    /// The line of the section.
     pub line: usize,
 }
 
 impl HostSection {
-    /// As connections take it.
+    /// Returns the access for connections.
     pub fn access(&self) -> Result<ServerAccess, Failure> {
         Ok(ServerAccess {
             servers: self.servers.clone(),
@@ -49,12 +49,11 @@ impl HostSection {
     }
 }
 
-/// All sections, as they stand in the file but those of single hosts first: they count more than what
-/// is said of a domain.
+/// Reads all sections; those of single hosts come first, because they override those of domains.
 pub(super) fn read(
     reader: &Reader<'_>,
     value: &Spanned<DeValue<'_>>,
-) -> Result<Vec<HostSection>, (Line, Wrong)> {
+) -> Result<Vec<HostSection>, (Line, ConfigProblem)> {
     let Some(table) = value.get_ref().as_table() else {
         return Err(reader.wrong_type(value, "hosts", "a table"));
     };
@@ -65,11 +64,11 @@ pub(super) fn read(
         let written = name.get_ref().to_string();
         let section = section(reader, &written, reader.line(name.span().start), value)?;
         if sections.iter().any(|other| other.servers == section.servers) {
-            return Err(reader.at(name, Wrong::HostTwice(written)));
+            return Err(reader.at(name, ConfigProblem::HostTwice(written)));
         }
         sections.push(section);
     }
-    // Of two domains the longer one is the narrower one.
+    // A longer domain is more specific.
     sections.sort_by_key(|section| match section.name.contains("*.") {
         true => usize::MAX - section.name.len(),
         false => 0,
@@ -82,8 +81,8 @@ fn section(
     name: &str,
     line: Line,
     value: &Spanned<DeValue<'_>>,
-) -> Result<HostSection, (Line, Wrong)> {
-    let servers = name.parse().map_err(|_| (line, Wrong::Host(name.to_owned())))?;
+) -> Result<HostSection, (Line, ConfigProblem)> {
+    let servers = name.parse().map_err(|_| (line, ConfigProblem::Host(name.to_owned())))?;
     let Some(table) = value.get_ref().as_table() else {
         return Err(reader.wrong_type(value, "hosts", "a table for each host"));
     };
@@ -105,7 +104,7 @@ fn read_into(
     section: &mut HostSection,
     reader: &Reader<'_>,
     table: &DeTable<'_>,
-) -> Result<(), (Line, Wrong)> {
+) -> Result<(), (Line, ConfigProblem)> {
     let path = |text: &str, folder: &Path| PathBuf::from(at_home(text, folder));
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -115,7 +114,7 @@ fn read_into(
             }
             "fingerprint" => {
                 let text = reader.text(value, "fingerprint", "a text such as \"sha-256:1f…\"")?;
-                let wrong = |why| reader.at(value, Wrong::HostFingerprint(why));
+                let wrong = |why| reader.at(value, ConfigProblem::HostFingerprint(why));
                 section.fingerprint = Some(fingerprint(text).map_err(wrong)?);
             }
             "ca" => {
@@ -131,8 +130,9 @@ fn read_into(
             }
             "proxy" => {
                 let text = reader.text(value, "proxy", "a text such as \"http://proxy:3128\"")?;
-                let wrong =
-                    |why: swath_source::BadProxy| reader.at(value, Wrong::Proxy(why.to_string()));
+                let wrong = |why: swath_source::BadProxy| {
+                    reader.at(value, ConfigProblem::Proxy(why.to_string()))
+                };
                 section.proxy = Some(text.parse().map_err(wrong)?);
             }
             "connections" => {
@@ -141,7 +141,7 @@ fn read_into(
                 };
                 let number = u32::from_str_radix(number.as_str(), number.radix()).ok();
                 let within = number.filter(|count| (1..=256).contains(count));
-                let why = || Wrong::Value {
+                let why = || ConfigProblem::Value {
                     key: "connections",
                     why: "must be a number from 1 to 256".to_owned(),
                 };
@@ -149,7 +149,7 @@ fn read_into(
             }
             other => {
                 let (key_text, place) = (other.to_owned(), " of a host");
-                let wrong = Wrong::Key { key: key_text, place, known: KEYS.to_vec() };
+                let wrong = ConfigProblem::Key { key: key_text, place, known: KEYS.to_vec() };
                 return Err(reader.at(key, wrong));
             }
         }

@@ -1,7 +1,7 @@
-//! The configuration file: what a user says once for all commands. What the command line says wins.
+//! The configuration file, with settings for all commands; the command line overrides it.
 //!
-//! Described in `docs/config.md`. A file with anything in it that is not understood is refused, with
-//! the line: a misspelt key would otherwise be a wish that nobody hears.
+//! Described in `docs/config.md`. Unknown keys are errors with their line, so that a misspelt key is
+//! noticed.
 
 pub mod command;
 mod error;
@@ -16,30 +16,30 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-pub use error::{ConfigError, Wrong};
+pub use error::{ConfigError, ConfigProblem};
 pub use host::HostSection;
-pub use relay::{Relay, RouteWish, relay, route};
-use settings::Set;
+pub use relay::{Relay, RouteOption, relay, route};
+use settings::SettingValue;
 
-/// What the file says.
+/// The settings of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The relays that transfers may run through.
+    /// The relays for transfers.
     pub relays: Vec<Relay>,
     /// Options for all transfers.
-    pub settings: Vec<Set>,
-    /// What it says of single servers, the most important first.
+    pub settings: Vec<SettingValue>,
+    /// Settings of single servers, the most specific first.
     pub hosts: Vec<HostSection>,
-    /// How a transfer's route is chosen.
-    pub route: Option<RouteWish>,
-    /// The file that says so, and its line; `None` where the command line says it.
+    /// The route of transfers.
+    pub route: Option<RouteOption>,
+    /// The file and line of the route; `None` if the command line sets it.
     pub route_at: Option<(PathBuf, usize)>,
 }
 
 impl Config {
-    /// Read the file that the environment names, or the usual one; without one nothing is said.
+    /// Reads the file that the environment names, or the default one; without one nothing is set.
     pub fn load() -> Result<Config, ConfigError> {
-        let Place::At { path, is_named } = Place::of_user() else {
+        let ConfigPath::At { path, is_named } = ConfigPath::of_user() else {
             return Ok(Config::default());
         };
         let text = match text_of(&path) {
@@ -52,7 +52,7 @@ impl Config {
         Config::parse(&text, path)
     }
 
-    /// Read this very file.
+    /// Reads this file.
     pub fn load_from(path: PathBuf) -> Result<Config, ConfigError> {
         match text_of(&path) {
             Ok(text) => Config::parse(&text, path),
@@ -65,54 +65,54 @@ impl Config {
     }
 }
 
-/// What a file holds, if it is a file, and one that somebody may have written: devices have no end,
-/// and pipes wait for somebody.
+/// Reads a regular file of limited size: devices may be endless, and pipes may block.
 fn text_of(path: &Path) -> io::Result<String> {
-    // Without this flag opening a pipe would wait already.
+    // Without this flag opening a pipe may block.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut text = String::new();
     file.take(TEXT_MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > TEXT_MAX_BYTES {
-        return Err(io::Error::other("it is larger than 1 MiB"));
+        return Err(io::Error::other("larger than 1 MiB"));
     }
     Ok(text)
 }
 
-/// Nobody writes more by hand.
+/// More than anybody writes by hand.
 const TEXT_MAX_BYTES: u64 = 1 << 20;
 
-/// Where the file is looked for.
+/// The path of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    /// Here; where the user named it, it has to be there.
+enum ConfigPath {
+    /// This path; it must exist if the user named it.
     At { path: PathBuf, is_named: bool },
-    /// Nowhere: `SWATH_CONFIG` is empty or `off`, or nobody says where.
+    /// None: `SWATH_CONFIG` is empty or `off`, or no variable gives a path.
     Nowhere,
 }
 
-impl Place {
-    fn of_user() -> Place {
-        place(|name| std::env::var_os(name))
+impl ConfigPath {
+    fn of_user() -> ConfigPath {
+        config_path(|name| std::env::var_os(name))
     }
 }
 
-/// `$SWATH_CONFIG`, else `$XDG_CONFIG_HOME/swath/config.toml`, else `~/.config/swath/config.toml`.
-fn place(env: impl Fn(&str) -> Option<OsString>) -> Place {
+/// Returns `$SWATH_CONFIG`, else `$XDG_CONFIG_HOME/swath/config.toml`, else
+/// `~/.config/swath/config.toml`.
+fn config_path(env: impl Fn(&str) -> Option<OsString>) -> ConfigPath {
     if let Some(named) = env("SWATH_CONFIG") {
         if named.is_empty() || named == "off" {
-            return Place::Nowhere;
+            return ConfigPath::Nowhere;
         }
-        return Place::At { path: named.into(), is_named: true };
+        return ConfigPath::At { path: named.into(), is_named: true };
     }
     // The XDG Base Directory Specification has relative paths ignored.
     let folder = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || folder("HOME").map(|home| home.join(".config"));
     match folder("XDG_CONFIG_HOME").or_else(usual) {
-        Some(folder) => Place::At { path: folder.join("swath/config.toml"), is_named: false },
-        None => Place::Nowhere,
+        Some(folder) => ConfigPath::At { path: folder.join("swath/config.toml"), is_named: false },
+        None => ConfigPath::Nowhere,
     }
 }
 
@@ -122,18 +122,18 @@ mod tests {
 
     #[test]
     fn the_environment_says_where() {
-        let at = |path: &str, is_named| Place::At { path: path.into(), is_named };
+        let at = |path: &str, is_named| ConfigPath::At { path: path.into(), is_named };
         let (named, xdg, home) = ("SWATH_CONFIG", "XDG_CONFIG_HOME", "HOME");
         for (variables, wanted) in [
             (&[(home, "/h")][..], at("/h/.config/swath/config.toml", false)),
             (&[(xdg, "/x"), (home, "/h")], at("/x/swath/config.toml", false)),
             (&[(xdg, "x"), (home, "/h")], at("/h/.config/swath/config.toml", false)),
             (&[(named, "my.toml"), (home, "/h")], at("my.toml", true)),
-            (&[(named, ""), (home, "/h")], Place::Nowhere),
-            (&[(named, "off"), (home, "/h")], Place::Nowhere),
-            (&[], Place::Nowhere),
+            (&[(named, ""), (home, "/h")], ConfigPath::Nowhere),
+            (&[(named, "off"), (home, "/h")], ConfigPath::Nowhere),
+            (&[], ConfigPath::Nowhere),
         ] {
-            let found = place(|name| {
+            let found = config_path(|name| {
                 variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
             });
             assert_eq!(found, wanted, "{variables:?}");

@@ -1,4 +1,4 @@
-//! From TOML to what it says. Every mistake is told with its line.
+//! Reads the TOML of the configuration file. Every error has its line.
 
 use std::path::{Path, PathBuf};
 
@@ -6,25 +6,25 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
-use super::error::Wrong;
+use super::error::ConfigProblem;
 use super::host;
 use super::relay::{Relay, distinct, relay, route};
-use super::settings::{By, ReadError, SETTINGS, Set, Setting, at_home};
+use super::settings::{ReadError, SETTINGS, Setting, SettingOrigin, SettingValue, at_home};
 use crate::args::fingerprint;
 
 /// From 1.
 pub(super) type Line = usize;
 
-/// What the file at `path` says; relative paths in it begin in its folder.
-pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
+/// Reads the file at `path`; relative paths in it start at its folder.
+pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, ConfigProblem)> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    // Editors of some systems begin a file with this mark.
+    // Some editors write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let reader = Reader { text, folder };
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let message = error.message().lines().next().unwrap_or_default().to_owned();
-        (reader.line(at), Wrong::Syntax(message))
+        (reader.line(at), ConfigProblem::Syntax(message))
     })?;
     let mut config = Config::default();
     for (key, value) in table.get_ref() {
@@ -38,23 +38,24 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
             "hosts" => config.hosts = host::read(&reader, value)?,
             other => {
                 let Some(setting) = Setting::in_file(other) else {
-                    let wrong = Wrong::Key { key: other.to_owned(), place: "", known: keys() };
+                    let wrong =
+                        ConfigProblem::Key { key: other.to_owned(), place: "", known: keys() };
                     return Err(reader.at(key, wrong));
                 };
                 let values =
                     setting.read(value.get_ref(), folder).map_err(|error| match error {
                         ReadError::Type(wanted) => reader.wrong_type(value, setting.name, wanted),
                         ReadError::Value(why) => {
-                            reader.at(value, Wrong::Value { key: setting.name, why })
+                            reader.at(value, ConfigProblem::Value { key: setting.name, why })
                         }
                     })?;
-                let by = By::Line(reader.line(key.span().start));
-                config.settings.push(Set { setting, values, by });
+                let by = SettingOrigin::Line(reader.line(key.span().start));
+                config.settings.push(SettingValue { setting, values, by });
             }
         }
     }
     if let Some(value) = table.get_ref().get("route") {
-        // On the command line there may be other relays; without any in the file it is not clear.
+        // Without relays in the file, those of the command line may fit.
         if !config.relays.is_empty() {
             config.relays_of_the_route().map_err(|wrong| reader.at(value, wrong))?;
         }
@@ -64,7 +65,7 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Config, (Line, Wrong)> {
 
 pub(super) struct Reader<'a> {
     text: &'a str,
-    /// Where relative paths begin.
+    /// The start of relative paths.
     pub folder: &'a Path,
 }
 
@@ -74,7 +75,7 @@ impl Reader<'_> {
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
-    pub fn at<T>(&self, place: &Spanned<T>, wrong: Wrong) -> (Line, Wrong) {
+    pub fn at<T>(&self, place: &Spanned<T>, wrong: ConfigProblem) -> (Line, ConfigProblem) {
         (self.line(place.span().start), wrong)
     }
 
@@ -83,7 +84,7 @@ impl Reader<'_> {
         value: &'v Spanned<DeValue<'_>>,
         key: &'static str,
         wanted: &'static str,
-    ) -> Result<&'v str, (Line, Wrong)> {
+    ) -> Result<&'v str, (Line, ConfigProblem)> {
         value.get_ref().as_str().ok_or_else(|| self.at(value, of_type(key, wanted, value)))
     }
 
@@ -92,11 +93,11 @@ impl Reader<'_> {
         value: &Spanned<DeValue<'_>>,
         key: &'static str,
         wanted: &'static str,
-    ) -> (Line, Wrong) {
+    ) -> (Line, ConfigProblem) {
         self.at(value, of_type(key, wanted, value))
     }
 
-    fn relays(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Relay>, (Line, Wrong)> {
+    fn relays(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Relay>, (Line, ConfigProblem)> {
         let Some(list) = value.get_ref().as_array() else {
             return Err(self.at(value, of_type("relays", "a list", value)));
         };
@@ -108,7 +109,7 @@ impl Reader<'_> {
         Ok(relays)
     }
 
-    fn relay(&self, value: &Spanned<DeValue<'_>>) -> Result<Relay, (Line, Wrong)> {
+    fn relay(&self, value: &Spanned<DeValue<'_>>) -> Result<Relay, (Line, ConfigProblem)> {
         let Some(table) = value.get_ref().as_table() else {
             let text = self.text(value, "relays", "a list of texts or tables")?;
             return relay(text).map_err(|wrong| self.at(value, wrong));
@@ -127,25 +128,26 @@ impl Reader<'_> {
                 }
                 "fingerprint" => {
                     let text = self.text(value, "fingerprint", "a text such as \"sha-256:1f…\"")?;
-                    let wrong = |why| self.at(value, Wrong::Fingerprint(why));
+                    let wrong = |why| self.at(value, ConfigProblem::Fingerprint(why));
                     print = Some(fingerprint(text).map_err(wrong)?);
                 }
                 other => {
                     let (key_text, place) = (other.to_owned(), " of a relay");
-                    let wrong = Wrong::Key { key: key_text, place, known: RELAY_KEYS.to_vec() };
+                    let wrong =
+                        ConfigProblem::Key { key: key_text, place, known: RELAY_KEYS.to_vec() };
                     return Err(self.at(key, wrong));
                 }
             }
         }
-        let relay = found.ok_or_else(|| self.at(value, Wrong::NoUrl))?;
+        let relay = found.ok_or_else(|| self.at(value, ConfigProblem::NoUrl))?;
         if print.is_some() && relay.url.scheme() != "https" {
-            return Err(self.at(value, Wrong::Unencrypted(relay.site())));
+            return Err(self.at(value, ConfigProblem::Unencrypted(relay.site())));
         }
         Ok(Relay { token_file, fingerprint: print, ..relay })
     }
 }
 
-fn of_type(key: &'static str, wanted: &'static str, found: &Spanned<DeValue<'_>>) -> Wrong {
+fn of_type(key: &'static str, wanted: &'static str, found: &Spanned<DeValue<'_>>) -> ConfigProblem {
     let found = match found.get_ref() {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
@@ -154,10 +156,10 @@ fn of_type(key: &'static str, wanted: &'static str, found: &Spanned<DeValue<'_>>
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    Wrong::Type { key, wanted, found }
+    ConfigProblem::Type { key, wanted, found }
 }
 
-/// All that may stand in the file, in the order of the alphabet.
+/// Returns all keys of the file in alphabetical order.
 fn keys() -> Vec<&'static str> {
     let settings = SETTINGS.iter().map(|setting| setting.name);
     let in_file = settings.filter(|name| Setting::in_file(name).is_some());
@@ -171,7 +173,7 @@ const RELAY_KEYS: &[&str] = &["url", "token-file", "fingerprint"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::RouteWish;
+    use crate::config::RouteOption;
 
     fn said(text: &str) -> Result<Config, (Line, String)> {
         read(text, Path::new("/etc/swath/config.toml"))
@@ -188,7 +190,7 @@ mod tests {
         let sites: Vec<String> = config.relays.iter().map(Relay::site).collect();
         assert_eq!(sites, ["r1.example:443", "r2.example:8080"]);
         assert_eq!(config.relays[1].token_file, Some("/etc/swath/r2.token".into()));
-        assert_eq!(config.route, Some(RouteWish::Over(vec!["r2".into(), "r1".into()])));
+        assert_eq!(config.route, Some(RouteOption::Over(vec!["r2".into(), "r1".into()])));
         let print = format!("sha-256:{}", "1f".repeat(32));
         let pinned =
             said(&format!("relays = [{{ url = \"https://r\", fingerprint = \"{print}\" }}]"));
@@ -207,28 +209,28 @@ mod tests {
             (
                 "relay = []",
                 1,
-                "there is no 'relay'; there are ca, checksums, connections, dir, hosts, io",
+                "unknown key 'relay'; known keys: ca, checksums, connections, dir, hosts, io",
             ),
-            ("\n\nroutes = \"auto\"", 3, "there is no 'routes'"),
-            ("[relays]\nurl = \"https://r\"", 1, "'relays' has to be a list, and is a table"),
-            ("relays = \"https://r\"", 1, "has to be a list, and is a text"),
-            ("relays = [\n 5 ]", 2, "has to be a list of texts or tables, and is a number"),
+            ("\n\nroutes = \"auto\"", 3, "unknown key 'routes'"),
+            ("[relays]\nurl = \"https://r\"", 1, "'relays' must be a list, not a table"),
+            ("relays = \"https://r\"", 1, "must be a list, not a text"),
+            ("relays = [\n 5 ]", 2, "must be a list of texts or tables, not a number"),
             ("relays = [\n\n \"r1\" ]", 3, "no http:// or https://"),
             ("relays = [\n{ token-file = \"x\" } ]", 2, "this relay has no 'url'"),
             ("relays = [\n{ url = \"https://r\", token = \"x\" } ]", 2, "'token' of a relay"),
-            ("relays = [\"http://r\",\n\"http://r:80\"]", 2, "the relay r:80 is there twice"),
+            ("relays = [\"http://r\",\n\"http://r:80\"]", 2, "duplicate relay r:80"),
             (
                 "relays = [\n{ url = \"https://r\", fingerprint = \"1f\" } ]",
                 2,
-                "the 'fingerprint' of this relay: ",
+                "'fingerprint' of this relay: ",
             ),
-            ("relays = [\n{ url = \"https://r\", fingerprint = 1 } ]", 2, "and is a number"),
-            (&odd, 1, "has no certificate, since its address begins with http://"),
-            ("route = true", 1, "and is true or false"),
-            ("\nroute = \"r1,\"", 2, "is no route"),
-            ("relays = [\"http://r1\"]\nroute = \"r2\"", 2, "none of the relays r1:80"),
-            ("a = 1\nb == 2", 2, "it is no TOML"),
-            ("route = \"auto\"\nroute = \"multi\"", 2, "it is no TOML: duplicate key"),
+            ("relays = [\n{ url = \"https://r\", fingerprint = 1 } ]", 2, ", not a number"),
+            (&odd, 1, "uses http:// and has no certificate"),
+            ("route = true", 1, ", not true or false"),
+            ("\nroute = \"r1,\"", 2, "is not a route"),
+            ("relays = [\"http://r1\"]\nroute = \"r2\"", 2, "not among the relays r1:80"),
+            ("a = 1\nb == 2", 2, "invalid TOML"),
+            ("route = \"auto\"\nroute = \"multi\"", 2, "invalid TOML: duplicate key"),
         ] {
             let error = said(text).unwrap_err();
             assert!(error.0 == line && error.1.contains(words), "{text}\n{error:?}");

@@ -1,4 +1,4 @@
-//! Relays and routes as users name them, in the file and on the command line.
+//! Relays and routes, from the configuration file and the command line.
 
 use std::path::PathBuf;
 
@@ -7,41 +7,40 @@ use swath_model::digest::Digest;
 use url::Url;
 
 use super::Config;
-use super::error::{RelayFault, Wrong};
+use super::error::{ConfigProblem, RelayFault};
 use crate::net::shown_text;
 
-/// A relay that transfers may run through.
+/// A relay for transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
-    /// Scheme, host and port, with the path `/`; perhaps a user and a password that open it.
+    /// Scheme, host and port, with the path `/`; optionally a user and a password.
     pub url: Url,
-    /// Where the token lies that opens it.
+    /// The file with its token.
     pub token_file: Option<PathBuf>,
-    /// SHA-256 of the certificate that it is known by.
+    /// SHA-256 of its certificate.
     pub fingerprint: Option<Digest>,
 }
 
 impl Relay {
-    /// How the site is called: `host:port`.
+    /// Returns its site: `host:port`.
     pub fn site(&self) -> String {
         site(&self.url).unwrap_or_default()
     }
 
-    /// Whether a user or a password stands in its address.
+    /// Whether its address has a user or a password.
     pub fn has_login(&self) -> bool {
         !self.url.username().is_empty() || self.url.password().is_some()
     }
 
-    /// A relay that somebody has typed, with what the configuration file says of it: its certificate,
-    /// and what opens it where nothing was typed that does. By another scheme it would be another
-    /// server: a token for one that is encrypted would go out in the clear.
-    pub fn opened_by(&self, file: &[Relay]) -> Result<Relay, Wrong> {
+    /// Adds the configuration file's fingerprint, and its token unless the address has a login. Fails for
+    /// another scheme, which would send a token unencrypted.
+    pub fn opened_by(&self, file: &[Relay]) -> Result<Relay, ConfigProblem> {
         let Some(own) = file.iter().find(|own| own.site() == self.site()) else {
             return Ok(self.clone());
         };
         if own.url.scheme() != self.url.scheme() {
             let [typed, known] = [self, own].map(|relay| relay.url.scheme().to_owned());
-            return Err(Wrong::Scheme { site: self.site(), typed, known });
+            return Err(ConfigProblem::Scheme { site: self.site(), typed, known });
         }
         if self.has_login() {
             return Ok(Relay { fingerprint: own.fingerprint, ..self.clone() });
@@ -50,32 +49,31 @@ impl Relay {
     }
 }
 
-/// How a transfer's route is to be chosen.
+/// How the route of a transfer is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum RouteWish {
-    /// As it turns out best, several at once where they pay.
+pub enum RouteOption {
+    /// The best route, or several at once.
     #[default]
     Auto,
     /// Without relays.
     Direct,
-    /// The widest one alone.
+    /// The widest route.
     Widest,
     /// Several at once.
     Multi,
-    /// Over these relays, as they were named, from us toward the source.
+    /// These relays, as written, from this machine to the source.
     Over(Vec<String>),
 }
 
 impl Config {
-    /// The relays that the route names, from us toward the source, by their places in the list; none
-    /// if it names none.
-    pub fn relays_of_the_route(&self) -> Result<Vec<usize>, Wrong> {
-        let Some(RouteWish::Over(names)) = &self.route else { return Ok(Vec::new()) };
+    /// Returns the positions of the route's relays, from this machine to the source.
+    pub fn relays_of_the_route(&self) -> Result<Vec<usize>, ConfigProblem> {
+        let Some(RouteOption::Over(names)) = &self.route else { return Ok(Vec::new()) };
         names.iter().map(|name| self.named(name)).collect()
     }
 
-    /// The place of the relay that somebody calls by its address, its site, its host or the first part of that.
-    fn named(&self, name: &str) -> Result<usize, Wrong> {
+    /// Finds a relay by its address, site, host or the first label of its host.
+    fn named(&self, name: &str) -> Result<usize, ConfigProblem> {
         let whole = |relay: &Relay| {
             relay.site().eq_ignore_ascii_case(name)
                 || self::relay(name).is_ok_and(|named| named.site() == relay.site())
@@ -96,31 +94,31 @@ impl Config {
                 [at] => return Ok(at),
                 _ => {
                     let known = found.iter().map(|at| self.relays[*at].site()).collect();
-                    return Err(Wrong::Ambiguous { name: name.to_owned(), known });
+                    return Err(ConfigProblem::Ambiguous { name: name.to_owned(), known });
                 }
             }
         }
         let known = self.relays.iter().map(|relay| relay.site()).collect();
-        Err(Wrong::Unknown { name: name.to_owned(), known })
+        Err(ConfigProblem::Unknown { name: name.to_owned(), known })
     }
 }
 
-/// No relay may be there twice.
-pub(super) fn distinct(relays: &[Relay]) -> Result<(), Wrong> {
+/// Checks that no relay is listed twice.
+pub(super) fn distinct(relays: &[Relay]) -> Result<(), ConfigProblem> {
     for (at, relay) in relays.iter().enumerate() {
         if relays[..at].iter().any(|other| other.site() == relay.site()) {
-            return Err(Wrong::Twice(relay.site()));
+            return Err(ConfigProblem::Twice(relay.site()));
         }
     }
     Ok(())
 }
 
-/// A relay's address: http or https, a host, perhaps a port, and nothing else.
-pub fn relay(text: &str) -> Result<Relay, Wrong> {
-    let wrong = |fault| Wrong::Relay { address: shown_text(text), fault };
+/// Reads the address of a relay: http or https, a host, an optional port, nothing else.
+pub fn relay(text: &str) -> Result<Relay, ConfigProblem> {
+    let wrong = |fault| ConfigProblem::Relay { address: shown_text(text), fault };
     let is_bare = !text.contains("://");
     let url = match Url::parse(text) {
-        // What looks like a scheme may be the host of "r1.example:443".
+        // In "r1.example:443" the host looks like a scheme.
         Ok(_) if is_bare => {
             return Err(wrong(RelayFault::NoUrl("it has no http:// or https://".into())));
         }
@@ -144,31 +142,31 @@ pub fn relay(text: &str) -> Result<Relay, Wrong> {
     Ok(Relay { url, token_file: None, fingerprint: None })
 }
 
-/// A route as users write it.
-pub fn route(text: &str) -> Result<RouteWish, Wrong> {
+/// Reads a route.
+pub fn route(text: &str) -> Result<RouteOption, ConfigProblem> {
     match text {
-        "auto" => return Ok(RouteWish::Auto),
-        "direct" => return Ok(RouteWish::Direct),
-        "widest" => return Ok(RouteWish::Widest),
-        "multi" => return Ok(RouteWish::Multi),
+        "auto" => return Ok(RouteOption::Auto),
+        "direct" => return Ok(RouteOption::Direct),
+        "widest" => return Ok(RouteOption::Widest),
+        "multi" => return Ok(RouteOption::Multi),
         _ => {}
     }
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
     let is_odd = |name: &String| name.is_empty() || name.contains(char::is_whitespace);
     if names.iter().any(is_odd) {
-        return Err(Wrong::Route(text.to_owned()));
+        return Err(ConfigProblem::Route(text.to_owned()));
     }
     let is_twice = |at: &usize| names[..*at].contains(&names[*at]);
     if let Some(at) = (0..names.len()).find(is_twice) {
-        return Err(Wrong::Again(shown_text(&names[at])));
+        return Err(ConfigProblem::Again(shown_text(&names[at])));
     }
     if names.len() > RELAYS_MAX {
-        return Err(Wrong::Long(names.len()));
+        return Err(ConfigProblem::Long(names.len()));
     }
-    Ok(RouteWish::Over(names))
+    Ok(RouteOption::Over(names))
 }
 
-/// Relays refuse what comes over more than eight hops.
+/// Relays refuse more than eight hops.
 const RELAYS_MAX: usize = 7;
 
 #[cfg(test)]
@@ -190,8 +188,8 @@ mod tests {
             ("r1.example:443", "no http:// or https://"),
             ("ftp://r1.example", "not ftp"),
             ("https://user:secret@r1.example/relay", "a path (/relay)"),
-            ("https://r1.example/?x", "behind a '?'"),
-            ("https://r1.example/#x", "behind a '#'"),
+            ("https://r1.example/?x", "after '?'"),
+            ("https://r1.example/#x", "after '#'"),
             ("https://", "empty host"),
             ("https://r1.example:99999", "invalid port"),
         ] {
@@ -203,15 +201,15 @@ mod tests {
     #[test]
     fn routes_are_words_or_relays_in_order() {
         let over = |names: &[&str]| {
-            Ok(RouteWish::Over(names.iter().map(|name| (*name).to_owned()).collect()))
+            Ok(RouteOption::Over(names.iter().map(|name| (*name).to_owned()).collect()))
         };
-        assert_eq!(route("auto"), Ok(RouteWish::Auto));
+        assert_eq!(route("auto"), Ok(RouteOption::Auto));
         assert_eq!(route("r1, r2"), over(&["r1", "r2"]));
-        assert_eq!(route("a,b,c,d,e,f,g,h"), Err(Wrong::Long(8)));
+        assert_eq!(route("a,b,c,d,e,f,g,h"), Err(ConfigProblem::Long(8)));
         // A relay that was named twice was said to be no route.
-        assert_eq!(route("r1,r2,r1"), Err(Wrong::Again("r1".to_owned())));
+        assert_eq!(route("r1,r2,r1"), Err(ConfigProblem::Again("r1".to_owned())));
         for text in ["", "r1,", "r1,,r2", "r 1"] {
-            assert_eq!(route(text), Err(Wrong::Route(text.to_owned())), "{text}");
+            assert_eq!(route(text), Err(ConfigProblem::Route(text.to_owned())), "{text}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Options that the configuration file and the environment may give for all transfers. Each is called
-//! like the option of the command line; in the environment `SWATH_` stands before it.
+//! Options for all transfers from the configuration file and the environment. Each has the name of its
+//! command-line option; in the environment with the prefix `SWATH_`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,99 +12,102 @@ use super::{Config, ConfigError, relay, route};
 use crate::args::{Cli, Command, lanes};
 use crate::units;
 
-/// An option that may be set for all transfers.
+/// An option for all transfers.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The long name of the option.
     pub name: &'static str,
-    /// What it takes.
-    takes: Takes,
-    /// Where the command line has one of these, the setting does not count.
+    /// The type of its value.
+    takes: ValueType,
+    /// The setting is ignored if the command line has one of these.
     unless: &'static [&'static str],
-    /// The file has it too; a few are said there in words of their own.
+    /// Whether the file has it under this name.
     is_in_file: bool,
 }
 
-/// What a setting takes.
+/// Types of settings.
 #[derive(Clone, Copy, Debug)]
-enum Takes {
+enum ValueType {
     /// True or false.
     Flag,
-    /// A text or a number that this finds right.
+    /// A text or a number, with its check.
     Text(fn(&str) -> Result<(), String>),
     /// A file or a folder.
     Path,
-    /// Several texts that this finds right, with commas or spaces between them in the environment.
+    /// Several texts with their check, separated by commas or spaces in the environment.
     Texts(fn(&str) -> Result<(), String>),
-    /// Several files, with `:` between them in the environment.
+    /// Several files, separated by `:` in the environment.
     Paths,
 }
 
-impl PartialEq for Takes {
-    fn eq(&self, other: &Takes) -> bool {
+impl PartialEq for ValueType {
+    fn eq(&self, other: &ValueType) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
-impl Eq for Takes {}
+impl Eq for ValueType {}
 
-/// A setting with what it was set to.
+/// A setting with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Set {
-    /// Which.
+pub struct SettingValue {
+    /// The setting.
     pub setting: &'static Setting,
-    /// What it was set to; several where it takes several.
+    /// Its values.
     pub values: Vec<String>,
-    /// Who says so.
-    pub by: By,
+    /// Where it was set.
+    pub by: SettingOrigin,
 }
 
-/// Where a setting was made.
+/// Where a setting was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum SettingOrigin {
     /// In this line of the file.
     Line(usize),
-    /// By a variable of the environment.
+    /// By an environment variable.
     Variable(String),
 }
 
-impl fmt::Display for By {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            By::Line(line) => write!(f, "line {line}"),
-            By::Variable(name) => write!(f, "{name}"),
+            SettingOrigin::Line(line) => write!(f, "line {line}"),
+            SettingOrigin::Variable(name) => write!(f, "{name}"),
         }
     }
 }
 
-/// All of them, as they are listed.
+/// All settings, in the order of listings.
 pub static SETTINGS: [Setting; 17] = [
-    in_both("limit-rate", Takes::Text(|text| units::rate_above_zero(text).map(drop))),
-    in_both("connections", Takes::Text(|text| lanes(text).map(drop))),
-    in_both("max-sources", Takes::Text(|text| whole(text, 1..=u16::MAX))),
-    in_both("jobs", Takes::Text(|text| whole(text, 1..=256))),
-    Setting { unless: &["output"], ..in_both("dir", Takes::Path) },
-    in_both("require-digest", Takes::Flag),
-    Setting { unless: &["input", "digest"], ..in_both("checksums", Takes::Text(only_auto)) },
-    in_both("no-discover", Takes::Flag),
-    in_both("timeout", Takes::Text(|text| units::time(text).map(drop))),
-    in_both("ca", Takes::Paths),
-    in_both("sparse", Takes::Flag),
-    in_both("io", Takes::Text(io)),
-    in_both("memory", Takes::Text(|text| units::size_above_zero(text).map(drop))),
-    in_both("pin", Takes::Text(|text| crate::args::pin(text).map(drop))),
-    in_both("ssh", Takes::Text(not_empty)),
+    in_both("limit-rate", ValueType::Text(|text| units::rate_above_zero(text).map(drop))),
+    in_both("connections", ValueType::Text(|text| lanes(text).map(drop))),
+    in_both("max-sources", ValueType::Text(|text| whole(text, 1..=u16::MAX))),
+    in_both("jobs", ValueType::Text(|text| whole(text, 1..=256))),
+    Setting { unless: &["output"], ..in_both("dir", ValueType::Path) },
+    in_both("require-digest", ValueType::Flag),
+    Setting { unless: &["input", "digest"], ..in_both("checksums", ValueType::Text(only_auto)) },
+    in_both("no-discover", ValueType::Flag),
+    in_both("timeout", ValueType::Text(|text| units::time(text).map(drop))),
+    in_both("ca", ValueType::Paths),
+    in_both("sparse", ValueType::Flag),
+    in_both("io", ValueType::Text(io)),
+    in_both("memory", ValueType::Text(|text| units::size_above_zero(text).map(drop))),
+    in_both("pin", ValueType::Text(|text| crate::args::pin(text).map(drop))),
+    in_both("ssh", ValueType::Text(not_empty)),
     Setting {
         is_in_file: false,
-        ..in_both("relay", Takes::Texts(|text| relay(text).map(drop).map_err(|e| e.to_string())))
+        ..in_both(
+            "relay",
+            ValueType::Texts(|text| relay(text).map(drop).map_err(|e| e.to_string())),
+        )
     },
     Setting {
         is_in_file: false,
-        ..in_both("route", Takes::Text(|text| route(text).map(drop).map_err(|e| e.to_string())))
+        ..in_both("route", ValueType::Text(|text| route(text).map(drop).map_err(|e| e.to_string())))
     },
 ];
 
-const fn in_both(name: &'static str, takes: Takes) -> Setting {
+const fn in_both(name: &'static str, takes: ValueType) -> Setting {
     Setting { name, takes, unless: &[], is_in_file: true }
 }
 
@@ -116,7 +119,7 @@ fn whole(text: &str, within: std::ops::RangeInclusive<u16>) -> Result<(), String
 }
 
 fn only_auto(text: &str) -> Result<(), String> {
-    let words = "can only be 'auto' for all transfers: a checksum file is one of certain files";
+    let words = "can only be 'auto' for all transfers";
     if text == "auto" { Ok(()) } else { Err(words.to_owned()) }
 }
 
@@ -130,7 +133,7 @@ fn not_empty(text: &str) -> Result<(), String> {
 }
 
 impl Setting {
-    /// The one that the file calls so.
+    /// Returns the setting of a key in the file.
     pub(super) fn in_file(key: &str) -> Option<&'static Setting> {
         SETTINGS.iter().find(|setting| setting.is_in_file && setting.name == key)
     }
@@ -140,33 +143,33 @@ impl Setting {
         self.is_in_file
     }
 
-    /// The variable of the environment.
+    /// Returns its environment variable.
     pub fn variable(&self) -> String {
         format!("SWATH_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
 
     /// Whether its value is a list.
     pub fn takes_several(&self) -> bool {
-        matches!(self.takes, Takes::Texts(_) | Takes::Paths)
+        matches!(self.takes, ValueType::Texts(_) | ValueType::Paths)
     }
 
-    /// Whether it is true or false.
+    /// Whether its value is true or false.
     pub fn is_flag(&self) -> bool {
-        matches!(self.takes, Takes::Flag)
+        matches!(self.takes, ValueType::Flag)
     }
 
     fn check(&self, text: &str) -> Result<(), String> {
         match self.takes {
-            Takes::Flag => match text {
+            ValueType::Flag => match text {
                 "true" | "false" => Ok(()),
                 _ => Err("must be true or false".to_owned()),
             },
-            Takes::Text(check) | Takes::Texts(check) => check(text),
-            Takes::Path | Takes::Paths => not_empty(text),
+            ValueType::Text(check) | ValueType::Texts(check) => check(text),
+            ValueType::Path | ValueType::Paths => not_empty(text),
         }
     }
 
-    /// What a value in the file means; relative paths begin in `folder`. The error is a sentence.
+    /// Reads a value in the file; relative paths start at `folder`.
     pub(super) fn read(
         &self,
         value: &DeValue<'_>,
@@ -174,11 +177,15 @@ impl Setting {
     ) -> Result<Vec<String>, ReadError> {
         let one = |value: &DeValue<'_>| {
             let text = match (value, self.takes) {
-                (DeValue::Boolean(truth), Takes::Flag) => truth.to_string(),
-                (DeValue::String(text), Takes::Path | Takes::Paths) => at_home(text, folder),
-                (DeValue::String(text), Takes::Text(_) | Takes::Texts(_)) => text.to_string(),
-                (DeValue::Integer(number), Takes::Text(_)) => number.to_string(),
-                (DeValue::Float(number), Takes::Text(_)) => number.to_string(),
+                (DeValue::Boolean(truth), ValueType::Flag) => truth.to_string(),
+                (DeValue::String(text), ValueType::Path | ValueType::Paths) => {
+                    at_home(text, folder)
+                }
+                (DeValue::String(text), ValueType::Text(_) | ValueType::Texts(_)) => {
+                    text.to_string()
+                }
+                (DeValue::Integer(number), ValueType::Text(_)) => number.to_string(),
+                (DeValue::Float(number), ValueType::Text(_)) => number.to_string(),
                 _ => return Err(ReadError::Type(self.wanted())),
             };
             self.check(&text).map(|()| text).map_err(ReadError::Value)
@@ -193,27 +200,27 @@ impl Setting {
 
     fn wanted(&self) -> &'static str {
         match self.takes {
-            Takes::Flag => "true or false",
-            Takes::Text(_) => "a text or a number",
-            Takes::Path => "a text, the path of a folder",
-            Takes::Texts(_) => "a list of texts",
-            Takes::Paths => "a list of texts, paths of files",
+            ValueType::Flag => "true or false",
+            ValueType::Text(_) => "a text or a number",
+            ValueType::Path => "a text, the path of a folder",
+            ValueType::Texts(_) => "a list of texts",
+            ValueType::Paths => "a list of texts, paths of files",
         }
     }
 
-    /// What the environment sets it to. The error is a sentence.
+    /// Reads the value of an environment variable.
     fn of_variable(&self, text: &str) -> Result<Vec<String>, String> {
         let values: Vec<String> = match self.takes {
-            Takes::Flag => vec![match text.to_ascii_lowercase().as_str() {
+            ValueType::Flag => vec![match text.to_ascii_lowercase().as_str() {
                 "1" | "true" | "yes" | "on" => "true".to_owned(),
                 "0" | "false" | "no" | "off" => "false".to_owned(),
                 _ => text.to_owned(),
             }],
-            Takes::Text(_) | Takes::Path => vec![text.to_owned()],
-            Takes::Paths => {
+            ValueType::Text(_) | ValueType::Path => vec![text.to_owned()],
+            ValueType::Paths => {
                 text.split(':').filter(|it| !it.is_empty()).map(str::to_owned).collect()
             }
-            Takes::Texts(_) => {
+            ValueType::Texts(_) => {
                 let parts = text.split([',', ' ', '\t', '\n']);
                 parts.filter(|it| !it.is_empty()).map(str::to_owned).collect()
             }
@@ -223,15 +230,15 @@ impl Setting {
     }
 }
 
-/// Why a value in the file cannot be used.
+/// Why a value in the file is invalid.
 pub(super) enum ReadError {
-    /// It is of another type than this.
+    /// The expected type.
     Type(&'static str),
-    /// A sentence.
+    /// The error.
     Value(String),
 }
 
-/// A path of the file: below its folder, or with `~/` below the user's.
+/// Resolves a path of the file: below `folder`, or with `~/` below the home folder.
 pub(super) fn at_home(text: &str, folder: &Path) -> String {
     let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let path = match (text.strip_prefix("~/"), home()) {
@@ -241,8 +248,11 @@ pub(super) fn at_home(text: &str, folder: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What is set, by the environment before the file; in the order of [`SETTINGS`].
-pub fn set(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Vec<Set>, ConfigError> {
+/// Returns what is set; the environment overrides the file. In the order of [`SETTINGS`].
+pub fn set(
+    config: &Config,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<SettingValue>, ConfigError> {
     let mut all = Vec::new();
     for setting in &SETTINGS {
         let name = setting.variable();
@@ -250,7 +260,7 @@ pub fn set(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Vec<
             Some(text) => {
                 let wrong = |wrong| ConfigError::Variable { name: name.clone(), wrong };
                 let values = setting.of_variable(&text).map_err(wrong)?;
-                all.push(Set { setting, values, by: By::Variable(name) });
+                all.push(SettingValue { setting, values, by: SettingOrigin::Variable(name) });
             }
             None => all.extend(config.settings.iter().find(|it| it.setting == setting).cloned()),
         }
@@ -258,13 +268,12 @@ pub fn set(config: &Config, env: impl Fn(&str) -> Option<String>) -> Result<Vec<
     Ok(all)
 }
 
-/// A variable that is text.
+/// Returns an environment variable.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// The command line once more, with what is set where it says nothing itself. `typed` is the command
-/// line as it was understood alone.
+/// Parses the command line again with the settings as defaults. `typed` is the command line alone.
 pub fn applied(typed: Cli) -> Result<Cli, Applying> {
     if !takes_settings(&typed.command) {
         return Ok(typed);
@@ -282,11 +291,11 @@ pub fn applied(typed: Cli) -> Result<Cli, Applying> {
     Cli::from_arg_matches(&matches).map_err(Applying::Usage)
 }
 
-/// Why what is set cannot be used.
+/// Why the settings cannot be used.
 pub enum Applying {
-    /// It is wrong in itself.
+    /// A setting is invalid.
     Config(ConfigError),
-    /// It does not go with the command line.
+    /// A setting does not fit the command line.
     Usage(clap::Error),
 }
 
@@ -302,10 +311,10 @@ fn takes_settings(command: &Command) -> bool {
     )
 }
 
-/// The commands that take settings.
+/// The commands with settings.
 const COMMANDS: [&str; 6] = ["get", "cp", "ls", "du", "probe", "verify"];
 
-fn with(mut command: clap::Command, set: &[Set]) -> clap::Command {
+fn with(mut command: clap::Command, set: &[SettingValue]) -> clap::Command {
     for set in set {
         let has = |arg: &&clap::Arg| arg.get_long() == Some(set.setting.name);
         let Some(id) = command.get_arguments().find(has).map(|arg| arg.get_id().clone()) else {
@@ -323,7 +332,7 @@ fn with(mut command: clap::Command, set: &[Set]) -> clap::Command {
     command
 }
 
-/// Variables that look like settings and are none.
+/// Returns unknown `SWATH_` variables.
 pub fn strangers(names: impl Iterator<Item = String>) -> Vec<String> {
     let is_known = |name: &str| {
         OTHERS.contains(&name) || SETTINGS.iter().any(|setting| setting.variable() == name)
@@ -334,7 +343,7 @@ pub fn strangers(names: impl Iterator<Item = String>) -> Vec<String> {
     strangers
 }
 
-/// What else is read from the environment.
+/// Other variables of swath.
 const OTHERS: [&str; 3] = ["SWATH_CONFIG", "SWATH_STATE", "SWATH_LOG"];
 
 #[cfg(test)]
@@ -355,7 +364,11 @@ mod tests {
 
     #[test]
     fn the_environment_comes_before_the_file_and_nothing_odd_is_taken() {
-        let line = Set { setting: &SETTINGS[0], values: vec!["1M".into()], by: By::Line(3) };
+        let line = SettingValue {
+            setting: &SETTINGS[0],
+            values: vec!["1M".into()],
+            by: SettingOrigin::Line(3),
+        };
         let config = Config { settings: vec![line.clone()], ..Config::default() };
         assert_eq!(set(&config, |_| None).unwrap(), std::slice::from_ref(&line));
         assert_eq!(set(&config, |_| Some(String::new())).unwrap(), [line]);

@@ -4,21 +4,19 @@ use std::path::PathBuf;
 
 use crate::failure::Failure;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{ArgAction, Args, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use swath_jobs::copy::CopyKind;
 use swath_jobs::{CopySpec, Preserve};
-use swath_transfer::{Filter, FilterError, IoMode, Pin};
+use swath_transfer::{Filter, FilterError};
 
-use crate::args::{Net, Plan, Ssh, io_mode, pin};
-use crate::relays::Relays;
-use crate::units;
+use crate::args::{Ssh, Transfer};
 
-/// Places are text: an address or a name on another machine is.
+/// Sources and destinations are UTF-8, like URLs and names on other machines.
 fn place() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().try_map(|place| {
         place.into_string().map_err(|place| {
             let shown = place.to_string_lossy().into_owned();
-            format!("'{shown}' is no text: copy the folder that it lies in, with --include")
+            format!("'{shown}' is not valid UTF-8: copy its parent folder with --include")
         })
     })
 }
@@ -27,109 +25,73 @@ fn place() -> impl TypedValueParser<Value = String> {
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES, override_usage = "swath cp [OPTIONS] SRC... DST")]
 pub struct Cp {
-    /// Where from, and last where to: addresses, host:path, or folders (and files to send) here. With '/' at its end a source means what lies in the folder, and several such addresses are replicas of one tree; without, it is copied under its own name, and several are copied one after another
+    /// Sources, then the destination: URLs, host:path, or local folders and files. SRC/ copies the contents of a folder; several URLs that end in '/' are replicas of one tree. SRC without '/' keeps its name; several are copied one after another
     #[arg(value_name = "PLACE", required = true, value_parser = place(), value_hint = ValueHint::AnyPath)]
     pub places: Vec<String>,
-    /// The way there by ssh
+    /// How ssh is run
     #[command(flatten)]
     pub ssh: Ssh,
-    /// Folders are copied with all that lies below them, as is done anyway
+    /// Copy folders recursively (always on)
     #[arg(short = 'r', long, hide = true)]
     pub recursive: bool,
-    /// Names that users of rsync type
+    /// Options of rsync
     #[command(flatten)]
-    pub usual: crate::usual::OfCp,
-    /// Start again instead of going on from what an earlier run left
-    #[arg(long)]
-    pub no_resume: bool,
-    /// Go on from what an earlier run left, as is done anyway
-    #[arg(long, hide = true, overrides_with = "no_resume")]
-    pub resume: bool,
-    /// How it is seen that a file of the destination need not be copied
+    pub compat: crate::compat::CpCompat,
+    /// Choose how to detect files that need no copy
     #[arg(long, value_name = "HOW", default_value = "size,mtime")]
     pub compare: Compare,
-    /// The same as --compare checksum
+    /// Same as --compare checksum
     #[arg(long, conflicts_with = "compare")]
     pub checksum: bool,
-    /// Copy only what matches (repeatable): a name anywhere, or with a '/' within it a path from the tree's top
+    /// Copy only matching entries (repeatable): a name at any level, or with '/' in it a path from the top of the tree
     #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
     pub include: Vec<String>,
-    /// Leave out what matches, with all that lies below it; it is not removed either (repeatable)
+    /// Skip matching entries and everything below them; --delete does not remove them (repeatable)
     #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
     pub exclude: Vec<String>,
-    /// Tell what would be copied, and change nothing
+    /// Print what would be copied, and change nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Keep the index and the values of all blocks in FILE, for 'swath verify --index' (fetching only)
+    /// Write the index and all block hashes to FILE, for 'swath verify --index' (fetching only)
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", value_hint = ValueHint::FilePath)]
     pub keep_index: Option<PathBuf>,
-    /// Remove from the destination what is not in the tree, once all of the tree is there
+    /// Remove destination entries that the source does not have, after all else is copied
     #[arg(long, visible_alias = "delete-after")]
     pub delete: bool,
-    /// With --delete: remove all also if there is no file in the tree
+    /// With --delete: remove everything even if the source has no file
     #[arg(long, requires = "delete")]
     pub allow_empty: bool,
-    /// What is taken over besides bytes (comma separated)
+    /// Preserve these attributes (comma separated)
     #[arg(long, value_name = "WHAT", default_value = "mode,times", value_delimiter = ',')]
     pub preserve: Vec<Preserved>,
-    /// Refuse single files of web servers of which no digest is known
+    /// Refuse single files of web servers without a known digest
     #[arg(long)]
     pub require_digest: bool,
-    /// How the transfer is planned
+    /// Options of every transfer
     #[command(flatten)]
-    pub plan: Plan,
-    /// The network
-    #[command(flatten)]
-    pub net: Net,
-    /// The ways that data may take
-    #[command(flatten)]
-    pub routes: Relays,
-    /// Take (or send) no more than this per second, over all sources
-    #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, help_heading = "Network")]
-    pub limit_rate: Option<u64>,
-    /// How the disk is written; and read, where a tree is sent: not past the page cache with 'buffered'
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = io_mode(), help_heading = "Disk")]
-    pub io: IoMode,
-    /// Memory for buffers
-    #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = units::size_above_zero, value_hint = ValueHint::Other, help_heading = "Disk")]
-    pub memory: u64,
-    /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
-    #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other, help_heading = "Disk")]
-    pub pin: Pin,
-    /// Print one JSON event a line on standard output
-    #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
-    pub json: bool,
-    /// Show more of how the transfer was made: requests, connections, what came in vain; twice (-vv): what happens inside, as it happens
-    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
-    pub verbose: u8,
-    /// Print warnings and errors only
-    #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
-    /// Leave a page with charts of the transfer
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
-    pub report: Option<PathBuf>,
+    pub transfer: Transfer,
 }
 
-/// How it is seen that a file is the same.
+/// How a file is found to need no copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compare {
-    /// Size and time of the last change are the same
+    /// Same size and modification time
     #[value(name = "size,mtime")]
     SizeMtime,
-    /// Size and content are the same: both sides read what they have
+    /// Same size and content: both sides read their files
     Checksum,
-    /// Every file is copied
+    /// Copy every file
     None,
 }
 
-/// What a copy may have of its original besides bytes.
+/// Attributes that a copy may preserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preserved {
     /// Permission bits
     Mode,
-    /// Times of the last change
+    /// Modification times
     Times,
-    /// Several names of one file stay names of one file
+    /// Hard links
     Links,
     /// Extended attributes whose names begin with 'user.'
     Xattr,
@@ -138,7 +100,7 @@ pub enum Preserved {
 }
 
 impl Cp {
-    /// As a job has it.
+    /// Returns the specification of a job.
     pub fn spec(&self, kind: CopyKind) -> CopySpec {
         let compare = if self.checksum { Compare::Checksum } else { self.compare };
         CopySpec {
@@ -153,7 +115,7 @@ impl Cp {
             preserve: self.preserve(),
             delete: self.delete,
             allow_empty: self.allow_empty,
-            resume: self.resume || !self.no_resume,
+            resume: self.transfer.resumes(),
             require_digest: self.require_digest,
             dry_run: self.dry_run,
             keep_index: self.keep_index.clone(),
@@ -161,19 +123,19 @@ impl Cp {
         }
     }
 
-    /// What takes part.
+    /// Returns the filter of `--include` and `--exclude`.
     pub fn filter(&self) -> Result<Filter, Failure> {
         let usage = |error: FilterError| Failure::usage(error.to_string());
         Filter::new(&self.include, &self.exclude).map_err(usage)
     }
 
-    /// Whether nothing is to be taken over, and something is.
+    /// Whether `--preserve` combines `none` with something else.
     pub fn preserves_none_and_more(&self) -> bool {
         self.preserve.contains(&Preserved::None)
             && self.preserve.iter().any(|it| *it != Preserved::None)
     }
 
-    /// What is taken over besides bytes.
+    /// Returns the attributes to preserve.
     pub fn preserve(&self) -> Preserve {
         Preserve {
             mode: self.preserve.contains(&Preserved::Mode),
@@ -188,17 +150,17 @@ const EXAMPLES: &str = "\
 Examples:
   swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
   swath cp https://one.example/run7 https://two.example/run8 /scratch/    two trees
-  swath cp data/ host:/scratch/data/            by ssh; nothing need run there
+  swath cp data/ host:/scratch/data/            by ssh; no server needed
   swath cp run7.h5 https://one.example:8470/incoming/    a single file
-  swath cp data/ /mnt/backup/data/              here
+  swath cp data/ /mnt/backup/data/              local copy
   swath cp host:/scratch/run7 .
   swath cp data/ host:/scratch/data/ --include '*.h5' --exclude /tmp/
   swath cp https://one.example:8470/ ./data/ --fingerprint sha-256:9f86… --bearer-file token
 
 Exit codes:
-  0 complete and verified       5 the destination cannot be written
-  2 wrong command line          6 an input cannot be read
-  3 incomplete, goes on later   7 no source could be used
-                              130 interrupted, goes on later
-  8 some files are not there, or not with the extended attributes that were wanted,
-    or not removed by --delete: the source had them at first, or holds no file";
+  0 complete and verified       5 cannot write the destination
+  2 wrong command line          6 cannot read an input
+  3 incomplete, can resume      7 no usable source
+                              130 interrupted, can resume
+  8 some files or extended attributes were not copied, or --delete removed nothing
+    because the source listed fewer files than before, or none";

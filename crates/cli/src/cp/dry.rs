@@ -1,4 +1,4 @@
-//! `--dry-run`: what would be done, a line each, and what it comes to.
+//! `--dry-run`: prints each planned change and the totals.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use swath_model::path::visible;
@@ -10,18 +10,18 @@ use crate::exit::Exit;
 use crate::progress::units;
 use crate::say;
 
-/// Tells what would be done. Clones tell to the same place, and count together.
+/// Prints planned changes and counts them; clones share the counts.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct DryRun {
     is_json: bool,
     is_quiet: bool,
-    sum: Arc<Mutex<Sum>>,
-    /// How it ends: some of it could not be written.
+    sum: Arc<Mutex<Totals>>,
+    /// The exit code so far: a failed write ends the plan.
     end: Arc<Mutex<Exit>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct Totals {
     copied: u64,
     bytes: u64,
     removed: u64,
@@ -33,11 +33,11 @@ struct Sum {
 enum Line<'a> {
     Copy {
         path: &'a str,
-        /// The exact path as it stands in an address, where it is no text.
+        /// The exact path, percent-encoded, if it is not UTF-8.
         #[serde(skip_serializing_if = "Option::is_none")]
         address: Option<String>,
         bytes: u64,
-        /// It is another name of this file.
+        /// The file of which this is another hard link.
         #[serde(skip_serializing_if = "Option::is_none")]
         same_as: Option<&'a str>,
     },
@@ -46,18 +46,18 @@ enum Line<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         address: Option<String>,
     },
-    /// The last one.
+    /// The last line.
     Planned { copied: u64, bytes: u64, removed: u64 },
 }
 
-impl Plan {
-    /// Nothing is planned so far.
-    pub fn new(is_json: bool, is_quiet: bool) -> Plan {
-        Plan { is_json, is_quiet, sum: Arc::default(), end: Arc::new(Mutex::new(Exit::Done)) }
+impl DryRun {
+    /// Returns an empty plan.
+    pub fn new(is_json: bool, is_quiet: bool) -> DryRun {
+        DryRun { is_json, is_quiet, sum: Arc::default(), end: Arc::new(Mutex::new(Exit::Done)) }
     }
 
-    /// So many bytes would be copied to this path (which is a further name of that file), or without
-    /// a number: what has this path would be removed.
+    /// Prints that `bytes` would be copied to a path (a further hard link of `further_of`), or with
+    /// `None` that the path would be removed.
     pub fn tell(&self, bytes: Option<u64>, path: &[u8], further_of: Option<&[u8]>) {
         {
             let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ impl Plan {
         self.out(&line);
     }
 
-    /// Once something could not be written nothing more is: half a plan is none.
+    /// Prints a line, unless one could not be written before: half a plan is useless.
     fn out(&self, line: &str) {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         if *end == Exit::Done {
@@ -91,10 +91,10 @@ impl Plan {
         }
     }
 
-    /// All has been told. `matches` says whether anything takes part.
+    /// Prints the totals. `matches` says whether the filter selects anything.
     pub fn end(&self, matches: bool) -> Exit {
         let sum = *self.sum.lock().unwrap_or_else(PoisonError::into_inner);
-        let Sum { copied, bytes, removed } = sum;
+        let Totals { copied, bytes, removed } = sum;
         if self.is_json {
             self.out(&json(&Line::Planned { copied, bytes, removed }));
         }
@@ -110,7 +110,7 @@ impl Plan {
         if removed > 0 {
             parts.push(format!("{} to remove", units::count(removed)));
         }
-        // What is not there any more may have to go all the same.
+        // Entries may have to be removed even if the filter selects nothing.
         match (parts.is_empty(), matches) {
             (true, true) => say::err("nothing to do"),
             (true, false) => say::err("nothing matches"),
@@ -120,7 +120,7 @@ impl Plan {
     }
 }
 
-/// What is said behind a further name of a file.
+/// Returns the remark on a further hard link of a file.
 pub fn another_name(of: &str) -> String {
     format!(" (another name of {})", visible(of))
 }

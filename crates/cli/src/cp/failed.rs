@@ -1,27 +1,33 @@
-//! Why a copy failed, in words, with what helps.
+//! Errors of copies, in words, with hints.
 
-use swath_jobs::copy::{CopyError, CopyOption, Names, PlaceError, SendProgress, Unfit};
+use swath_jobs::copy::{CopyError, CopyOption, DisplayNames, LocationError, SendProgress, Unfit};
 use swath_jobs::ssh::{SshError, SshFault};
 use swath_model::SourceName;
 use swath_transfer::sending::Failed;
 use swath_transfer::{GetError, LaneError, Party, PutError, Reason, Why};
 
 use super::args::Cp;
-use super::dry::Plan;
-use super::told;
+use super::dry::DryRun;
+use super::result;
 use crate::exit::{self, Exit, chain};
 use crate::failure::Failure;
 use crate::progress::units;
 use crate::{hints, say};
 
-/// Say how a copy that had begun failed; of another one its failure comes back.
-pub fn say(cp: &Cp, plan: &Plan, error: CopyError) -> Result<Exit, Failure> {
+/// Prints how a copy failed; returns the failure of one that had not begun.
+pub fn say(cp: &Cp, plan: &DryRun, error: CopyError) -> Result<Exit, Failure> {
     Ok(match error {
         CopyError::Fetch { destination, error, kept, names } => {
             let text = names.shown(&exit::words_of_all(&error));
-            told::failed(cp, kept.is_told, &destination, &text, kept.known_bytes());
+            result::print_failed_event(
+                cp,
+                kept.is_reported,
+                &destination,
+                &text,
+                kept.known_bytes(),
+            );
             complain(&destination, &error, kept.bytes, &names);
-            exit::of(&error, kept.come_bytes)
+            exit::of(&error, kept.received_bytes)
         }
         CopyError::Receiver { destination, failed, is_single } => {
             receiver(cp, &destination, failed, is_single)
@@ -30,10 +36,10 @@ pub fn say(cp: &Cp, plan: &Plan, error: CopyError) -> Result<Exit, Failure> {
             broken(cp, &destination, &why, progress, &names)
         }
         CopyError::SendStopped { destination, has_something } => {
-            let goes_on = if has_something { GOES_ON } else { "nothing was sent" };
-            // What a receiver makes of that it has nobody to tell.
-            told::failed(cp, false, &destination, "stopped", None);
-            say::err(&format!("swath: stopped; {goes_on}"));
+            let kept = if has_something { GOES_ON } else { "nothing was sent" };
+            // The receiver cannot report what it keeps.
+            result::print_failed_event(cp, false, &destination, "stopped", None);
+            say::error(&format!("stopped; {kept}"));
             Exit::Interrupted
         }
         CopyError::PlanIncomplete { matches } => match plan.end(matches) {
@@ -44,11 +50,11 @@ pub fn say(cp: &Cp, plan: &Plan, error: CopyError) -> Result<Exit, Failure> {
     })
 }
 
-/// What keeps a copy from beginning.
+/// Returns the failure of a copy that did not begin.
 pub fn of(error: CopyError) -> Failure {
     match error {
-        CopyError::Place(error) => place(error),
-        CopyError::NoSshCommand => Failure::usage("--ssh: no command"),
+        CopyError::Location(error) => place(error),
+        CopyError::NoSshCommand => Failure::usage("--ssh: the command is empty"),
         CopyError::Ssh(error) => ssh(&error),
         CopyError::Offer(error) => Failure::input(chain(&error)),
         CopyError::Option { option, unfit, address } => {
@@ -66,11 +72,13 @@ pub fn of(error: CopyError) -> Failure {
     }
 }
 
-/// What is wrong with a place.
-pub fn place(error: PlaceError) -> Failure {
+/// Returns the failure of a source or destination.
+pub fn place(error: LocationError) -> Failure {
     match error {
-        PlaceError::NoPlaces => Failure::usage("say where from and where to: swath cp SRC... DST"),
-        PlaceError::Missing { .. } | PlaceError::Special { .. } | PlaceError::NoSizes { .. } => {
+        LocationError::NoPlaces => {
+            Failure::usage("a source and a destination are needed: swath cp SRC... DST")
+        }
+        LocationError::Missing { .. } | LocationError::Special(..) | LocationError::NoSizes(..) => {
             Failure::input(error.to_string())
         }
         error => Failure::usage(error.to_string()),
@@ -80,24 +88,24 @@ pub fn place(error: PlaceError) -> Failure {
 fn unfitting(option: CopyOption, unfit: Unfit, address: &str) -> String {
     match (unfit, option) {
         (Unfit::Sending, _) => {
-            "--keep-index: this side only sends ('swath verify' takes a server's address too)"
+            "--keep-index is for fetching, and this machine sends ('swath verify --index URL' checks a copy)"
                 .to_owned()
         }
         (Unfit::SingleFile, _) => {
-            "a single file is copied: --include, --exclude and --delete are for folders".to_owned()
+            "--include, --exclude and --delete are for folders, and the source is a file".to_owned()
         }
         (Unfit::Put, CopyOption::Xattrs) => {
-            "the server takes files without extended attributes: leave out --preserve xattr"
+            "the server cannot store extended attributes: omit --preserve xattr"
                 .to_owned()
         }
         (Unfit::Put, _) => {
-            "the server takes files, and does not tell what it has: leave out --dry-run".to_owned()
+            "the server cannot report what it has: omit --dry-run".to_owned()
         }
         (Unfit::NoFolder, CopyOption::Xattrs) => {
-            format!("{address} is no folder of a swath server: --preserve xattr is for folders")
+            format!("{address} is not a folder on a swath server: --preserve xattr is for folders")
         }
         (Unfit::NoFolder, _) => format!(
-            "{address} is no folder of a swath server: --include, --exclude, --dry-run, --delete and --keep-index are for folders"
+            "{address} is not a folder on a swath server: --include, --exclude, --dry-run, --delete and --keep-index are for folders"
         ),
         (Unfit::WebFolder, option) => {
             let option = match option {
@@ -107,34 +115,34 @@ fn unfitting(option: CopyOption, unfit: Unfit, address: &str) -> String {
                 _ => "--preserve xattr",
             };
             format!(
-                "{option} is for folders of swath servers: {address} is that of a plain web server, which tells names alone"
+                "{option} needs a swath server, and {address} is a plain web server, which lists only names"
             )
         }
     }
 }
 
-/// Why a server could not be started by ssh, and what to do.
+/// Returns the failure of starting a server by ssh.
 pub fn ssh(error: &SshError) -> Failure {
     let SshError { host, command, fault } = error;
     let fault = match fault {
         SshFault::NotPut(error) => &error.fault,
         fault => fault,
     };
-    let has_to = format!("'{command} {host} echo ok' has to print 'ok'");
+    let has_to = format!("'{command} {host} echo ok' must print 'ok'");
     let hint = match fault {
-        SshFault::TooMuch { .. } => format!(
-            "what it prints where there is no terminal has to go (.bashrc, .profile): {has_to} and little else"
+        SshFault::TooMuch(..) => format!(
+            "remove the output of .bashrc or .profile for non-interactive shells: {has_to} and little else"
         ),
-        SshFault::Silent { .. } => "--timeout TIME waits longer".to_owned(),
+        SshFault::Silent { .. } => "wait longer with --timeout TIME".to_owned(),
         SshFault::NotBegun { .. } => format!(
-            "perhaps another command is forced there (authorized_keys, ForceCommand), or a profile waits (--timeout TIME waits longer): {has_to}"
+            "perhaps sshd forces another command (authorized_keys, ForceCommand), or a profile waits (see --timeout TIME): {has_to}"
         ),
-        SshFault::NoShell { .. } => format!(
-            "it needs an account whose shell is none such as nologin, and to which no other command is forced: {has_to}"
-        ),
+        SshFault::NoShell { .. } => {
+            format!("the account needs a login shell (not nologin) and no forced command: {has_to}")
+        }
         SshFault::Missing => {
             return Failure::sources(format!(
-                "{error}. Put it there once: scp {} {host}:bin/ (a folder of its PATH), or let this command do it: --bootstrap",
+                "{error}. Install it: scp {} {host}:bin/ (a folder in its PATH), or add --bootstrap",
                 own_path(),
             ));
         }
@@ -143,14 +151,14 @@ pub fn ssh(error: &SshError) -> Failure {
     Failure::sources(error.to_string()).hint(hint)
 }
 
-/// This very program, as a shell takes it; it need not be in the PATH, nor be called `swath`.
+/// Returns the path of this program, quoted for a shell.
 fn own_path() -> String {
     let own =
         std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok());
     own.map_or_else(|| "\"$(command -v swath)\"".to_owned(), |path| swath_jobs::ssh::quoted(&path))
 }
 
-/// A receiver has said why it ended.
+/// Prints the error that a receiver sent.
 fn receiver(cp: &Cp, shown: &str, failed: Failed, is_single: bool) -> Exit {
     let error = match failed.in_the_way {
         // A single file is never copied with --delete.
@@ -159,20 +167,20 @@ fn receiver(cp: &Cp, shown: &str, failed: Failed, is_single: bool) -> Exit {
         }
         _ => failed.error,
     };
-    told::failed(cp, false, shown, &error, failed.kept_bytes);
-    say::err(&format!("swath: {}", exit::about(shown, &error)));
+    result::print_failed_event(cp, false, shown, &error, failed.kept_bytes);
+    say::error(&exit::about(shown, &error));
     if is_single && failed.in_the_way.is_some_and(|conflict| conflict.is_folder) {
-        say::hint(&format!("into that folder: {shown}/"));
+        say::hint(&format!("to copy into that folder: {shown}/"));
     }
     tell_kept(failed.kept_bytes.unwrap_or(0), exit::GOES_ON);
     Exit::of_code(failed.exit)
 }
 
-/// The connection to a receiver has ended.
-fn broken(cp: &Cp, shown: &str, why: &Why, progress: SendProgress, names: &Names) -> Exit {
+/// Prints that the connection to a receiver ended.
+fn broken(cp: &Cp, shown: &str, why: &Why, progress: SendProgress, names: &DisplayNames) -> Exit {
     let error = names.shown(&format!("{shown}: {why}"));
-    told::failed(cp, false, shown, &error, None);
-    say::err(&format!("swath: {error}"));
+    result::print_failed_event(cp, false, shown, &error, None);
+    say::error(&error);
     let of = Party::Source(SourceName::direct(shown));
     if let Some(error) = why.lane_error() {
         hints::of_server(error).into_iter().for_each(say::hint);
@@ -188,14 +196,14 @@ fn broken(cp: &Cp, shown: &str, why: &Why, progress: SendProgress, names: &Names
     }
 }
 
-/// A server did not take a single file.
+/// Returns the failure of a `PUT`.
 fn put(shown: &str, error: &PutError) -> Failure {
     let exit = match error {
         PutError::Read { .. } => Exit::Input,
         PutError::Stopped => Exit::Interrupted,
         PutError::Server(error) if error.code().is_some_and(|code| code != 401) => Exit::Target,
         PutError::Server(_) => Exit::Sources,
-        // The rest of a list may be complete; this one is not there.
+        // Other files of a list may be complete.
         _ => Exit::Some,
     };
     let PutError::Server(error) = error else {
@@ -206,19 +214,19 @@ fn put(shown: &str, error: &PutError) -> Failure {
         return Failure::new(exit, text);
     };
     let hint = match error.code() {
-        Some(404) => "; there is no such place",
-        Some(405 | 501) => "; it takes no files ('swath serve --write' does)",
-        Some(409) => "; a folder that is meant needs '/' at its end, and has to be there",
-        Some(412) => "; what is there is not as the request supposes",
+        Some(404) => "; no such folder",
+        Some(405 | 501) => "; it does not accept uploads ('swath serve --write' does)",
+        Some(409) => "; to copy into a folder, end the URL with '/'; the folder must exist",
+        Some(412) => "; the existing file is not as expected",
         _ => "",
     };
     let https = hints::of_https(&Party::Source(SourceName::direct(shown)), error);
     Failure::new(exit, format!("{shown}: {error}{hint}; {NOTHING}")).hints(https)
 }
 
-fn complain(destination: &str, error: &GetError, kept_bytes: u64, names: &Names) {
+fn complain(destination: &str, error: &GetError, kept_bytes: u64, names: &DisplayNames) {
     let what = exit::about(destination, &names.shown(&exit::words(error)));
-    say::err(&format!("swath: {what}"));
+    say::error(&what);
     let reasons = error.reasons();
     for Reason { of, why } in reasons {
         say::hint(&format!("{}: {why}", names.shown(&of.to_string())));
@@ -229,13 +237,13 @@ fn complain(destination: &str, error: &GetError, kept_bytes: u64, names: &Names)
     tell_kept(kept_bytes, exit::what_next(error));
 }
 
-/// Say what is kept, if anything is, and what the same command makes of it.
+/// Prints how much is kept, if anything, and what the same command does with it.
 fn tell_kept(kept_bytes: u64, what_next: &str) {
     if kept_bytes > 0 {
         let kept = units::bytes(kept_bytes);
-        say::hint(&format!("{kept} are kept: {what_next}"));
+        say::hint(&format!("kept {kept}: {what_next}"));
     }
 }
 
-const GOES_ON: &str = "what is there is kept: the same command goes on from there";
-const NOTHING: &str = "nothing of the file is there";
+const GOES_ON: &str = "the received data is kept: the same command resumes from there";
+const NOTHING: &str = "nothing was written";

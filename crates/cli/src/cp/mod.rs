@@ -1,11 +1,10 @@
-//! `swath cp`: the command line becomes jobs, one for each thing that is copied, and their ends
-//! become words.
+//! `swath cp`: turns the command line into one job for each copy, and prints the results.
 
 pub mod args;
 
 mod dry;
 mod failed;
-mod told;
+mod result;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,49 +15,49 @@ use crate::progress::{Mode, Progress};
 use crate::screen::JobScreen;
 use crate::{report, say, signals};
 use args::Cp;
-use swath_jobs::copy::{self, CopyKind, Missing, is_here};
+use swath_jobs::copy::{self, CopyKind, MissingSource, is_here};
 use swath_jobs::{
-    Control, CopySpec, Disk, JobError, JobObserver, JobSpec, Jobs, Network, Outcome, Routes,
-    Streams, Work,
+    Control, CopySpec, JobError, JobObserver, JobSpec, Jobs, Network, Outcome, Routes, Streams,
+    Work,
 };
 use swath_transfer::Stop;
 
-pub use dry::{Plan, another_name};
+pub use dry::{DryRun, another_name};
 pub use failed::{of as failure, ssh as ssh_failure};
 
-/// What lies on the disk that counts: where it goes to if that is here, else what is sent.
+/// Returns the local path whose disk matters: the destination, else the source.
 pub fn near(places: &[String]) -> PathBuf {
     let here = places.iter().rev().find(|place| is_here(place));
     here.map(PathBuf::from).unwrap_or_default()
 }
 
-/// Run the command.
+/// Runs the command.
 pub async fn run(cp: Cp) -> Exit {
-    if cp.verbose > 0 {
+    if cp.transfer.verbose > 0 {
         crate::progress::look::show_details();
     }
     let refuse = |failure: Failure| {
         let to = cp.places.last().map(|to| copy::shown(to)).unwrap_or_default();
         refused(&cp, &to, &failure)
     };
-    if cp.json && say::is_closed() {
+    if cp.transfer.json && say::is_closed() {
         return fail(Exit::Target, say::CLOSED);
     }
-    cp.usual.explain();
+    cp.compat.explain();
     let copies = match copies(&cp) {
         Ok(copies) => copies,
         Err(failure) => return refuse(failure),
     };
-    if let Err(failure) = report::check(cp.report.as_deref()) {
+    if let Err(failure) = report::check(cp.transfer.report.as_deref()) {
         return refuse(failure);
     }
-    let progress = Progress::new(Mode::choose(cp.json, cp.quiet));
-    crate::get::log_to(&progress, cp.verbose > 1);
+    let progress = Progress::new(Mode::choose(cp.transfer.json, cp.transfer.quiet));
+    crate::get::log_to(&progress, cp.transfer.verbose > 1);
     let stop = Stop::default();
     signals::watch(&stop);
     let to_a_server = |copy: &CopySpec| copy.kind.sends_to_server();
-    if copies.iter().flatten().any(to_a_server) && cp.routes.which.names_relays() {
-        progress.note("what is sent to a server goes there directly: relays are for what is fetched (--relay, --route)", true);
+    if copies.iter().flatten().any(to_a_server) && cp.transfer.routes.which.names_relays() {
+        progress.note("--relay and --route are ignored when sending to a server", true);
     }
     let (jobs, network, routes) = match ready(&cp, &copies) {
         Ok(ready) => ready,
@@ -72,12 +71,12 @@ pub async fn run(cp: Cp) -> Exit {
                     work: Work::Copy(copy),
                     network: network.clone(),
                     routes: routes.clone(),
-                    disk: Disk { io: cp.io, memory_bytes: cp.memory },
-                    plan: cp.plan.spec(None),
+                    disk: cp.transfer.disk(),
+                    plan: cp.transfer.plan.spec(None),
                 };
                 Box::pin(one(&cp, &jobs, &spec, &progress, &stop)).await
             }
-            Err(Missing { why, to }) => refused(&cp, &to, &Failure::input(why.to_string())),
+            Err(MissingSource { why, to }) => refused(&cp, &to, &Failure::input(why.to_string())),
         };
         if exit == Exit::Done || ended == Exit::Interrupted {
             exit = ended;
@@ -89,20 +88,20 @@ pub async fn run(cp: Cp) -> Exit {
     exit
 }
 
-/// Say that nothing is copied.
+/// Prints why nothing was copied.
 fn refused(cp: &Cp, to: &str, failure: &Failure) -> Exit {
-    told::failed(cp, false, to, &failure.to_string(), None);
+    result::print_failed_event(cp, false, to, &failure.to_string(), None);
     failure.tell()
 }
 
-/// What is copied, one thing after the other.
-fn copies(cp: &Cp) -> Result<Vec<Result<CopySpec, Missing>>, Failure> {
+/// Returns the copies in their order.
+fn copies(cp: &Cp) -> Result<Vec<Result<CopySpec, MissingSource>>, Failure> {
     if cp.preserves_none_and_more() {
-        return Err(Failure::usage("--preserve none goes with nothing else"));
+        return Err(Failure::usage("--preserve none cannot be combined"));
     }
     let kinds = copy::copies(&cp.places).map_err(failed::place)?;
-    if kinds.len() > 1 && (cp.report.is_some() || cp.keep_index.is_some()) {
-        return Err(Failure::usage("--report and --keep-index are for one copy at a time"));
+    if kinds.len() > 1 && (cp.transfer.report.is_some() || cp.keep_index.is_some()) {
+        return Err(Failure::usage("--report and --keep-index need a single source"));
     }
     cp.filter()?;
     let copies: Vec<_> = kinds.into_iter().map(|kind| kind.map(|kind| cp.spec(kind))).collect();
@@ -112,29 +111,30 @@ fn copies(cp: &Cp) -> Result<Vec<Result<CopySpec, Missing>>, Failure> {
     Ok(copies)
 }
 
-/// What all copies have in common.
+/// Returns what all copies share.
 fn ready(
     cp: &Cp,
-    copies: &[Result<CopySpec, Missing>],
+    copies: &[Result<CopySpec, MissingSource>],
 ) -> Result<(Jobs, Network, Routes), Failure> {
-    let (mut environment, network) = crate::net::environment(&cp.net)?;
+    let (mut environment, network) = crate::net::environment(&cp.transfer.net)?;
     let is_routed = |copy: &CopySpec| {
         let by_ssh = matches!(copy.kind, CopyKind::FetchBySsh { .. } | CopyKind::SendBySsh { .. });
         !by_ssh && !matches!(copy.kind, CopyKind::Local { .. })
     };
     let routes = match copies.iter().flatten().any(is_routed) {
-        true => cp.routes.spec(&mut environment)?,
+        true => cp.transfer.routes.spec(&mut environment)?,
         false => Routes::default(),
     };
-    let network = Network { limit_bytes_per_s: cp.limit_rate, ..network };
+    let network = Network { limit_bytes_per_s: cp.transfer.limit_rate, ..network };
     Ok((Jobs::new(environment), network, routes))
 }
 
-/// Copy one thing, and say how it went.
+/// Runs one copy and prints the result.
 async fn one(cp: &Cp, jobs: &Jobs, spec: &JobSpec, progress: &Progress, stop: &Stop) -> Exit {
     let Work::Copy(copy) = &spec.work else { return Exit::Internal };
-    let plan = Plan::new(cp.json, cp.quiet);
-    let screen = JobScreen::new(progress.clone(), cp.report.is_some(), false).planning(&plan);
+    let plan = DryRun::new(cp.transfer.json, cp.transfer.quiet);
+    let screen =
+        JobScreen::new(progress.clone(), cp.transfer.report.is_some(), false).planning(&plan);
     let screen = Arc::new(screen);
     let observer: Arc<dyn JobObserver> = screen.clone();
     let control = Control::from(stop.clone());
@@ -142,8 +142,8 @@ async fn one(cp: &Cp, jobs: &Jobs, spec: &JobSpec, progress: &Progress, stop: &S
     progress.clear();
     let exit = match ended {
         Ok(Outcome::Copied(copied)) => {
-            told::told_rate(cp, &copied);
-            told::told(cp, &plan, &copied.received, &copied.destination)
+            result::print_rate(cp, &copied);
+            result::print(cp, &plan, &copied.received, &copied.destination)
         }
         Ok(Outcome::Planned { matches }) => return plan.end(matches),
         Ok(_) => Exit::Done,
@@ -158,5 +158,5 @@ async fn one(cp: &Cp, jobs: &Jobs, spec: &JobSpec, progress: &Progress, stop: &S
         }
         Err(error) => return refused(cp, &copy.kind.destination(), &Failure::from(error)),
     };
-    report::write(cp.report.as_deref(), cp.quiet || cp.json, screen.recording(), exit)
+    report::write(cp.transfer.report.as_deref(), cp.transfer.is_quiet(), screen.recording(), exit)
 }

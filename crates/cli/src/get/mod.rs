@@ -1,4 +1,4 @@
-//! `swath get`: the command line becomes a job, and its end becomes words.
+//! `swath get`: turns the command line into a job, and prints the result.
 
 mod words;
 
@@ -17,74 +17,74 @@ use crate::say;
 use crate::screen::JobScreen;
 use crate::signals;
 use swath_jobs::{
-    Address, ChecksumsFrom, Control, Disk, Environment, GetFrom, GetSpec, GetTo, JobError,
-    JobObserver, JobSpec, Jobs, Network, Routes, Streams, Work,
+    Address, ChecksumsFrom, Control, Environment, GetFrom, GetSpec, GetTo, JobError, JobObserver,
+    JobSpec, Jobs, Network, Routes, Streams, Work,
 };
 use swath_transfer::Stop;
 
-/// Run the command.
-pub async fn run(get: Get) -> Exit {
-    if get.verbose > 0 {
+/// Runs the command.
+pub async fn run(get: Get) -> Result<Exit, Failure> {
+    if get.transfer.verbose > 0 {
         show_details();
     }
     let to_stdout = get.output.as_deref().is_some_and(is_standard);
-    if to_stdout && get.json {
-        return fail(Exit::Usage, "--json and '-o -' both want standard output");
+    if to_stdout && get.transfer.json {
+        return Err(Failure::new(Exit::Usage, "--json and '-o -' both write to standard output"));
     }
-    if (to_stdout || get.json) && say::is_closed() {
-        return fail(Exit::Target, say::CLOSED);
+    if (to_stdout || get.transfer.json) && say::is_closed() {
+        return Err(Failure::new(Exit::Target, say::CLOSED));
     }
     if to_stdout && !get.force_terminal && io::stdout().is_terminal() {
-        let text = "-o - would write the file to this terminal, which may garble it";
-        let hint =
-            "-o FILE writes to a file, | PROGRAM hands it on; --force-terminal writes it here";
-        return Failure::usage(text).hint(hint).tell();
+        let text = "-o - would write the file to the terminal";
+        let hint = "use -o FILE, or a pipe, or --force-terminal";
+        return Err(Failure::usage(text).hint(hint));
     }
-    get.usual.explain();
-    if let Err(failure) = check(&get).and_then(|()| report::check(get.report.as_deref())) {
-        return failure.tell();
-    }
-    let progress = Progress::new(Mode::choose(get.json, get.quiet));
-    log_to(&progress, get.verbose > 1);
+    get.compat.explain();
+    check(&get)?;
+    report::check(get.transfer.report.as_deref())?;
+    let progress = Progress::new(Mode::choose(get.transfer.json, get.transfer.quiet));
+    log_to(&progress, get.transfer.verbose > 1);
     let stop = Stop::default();
     signals::watch(&stop);
-    let (spec, environment) = match spec(&get) {
-        Ok(ready) => ready,
-        Err(failure) => return failure.tell(),
-    };
+    let (spec, environment) = spec(&get)?;
     let streams = Streams {
         list: Some(Arc::new(|| Box::new(BufReader::new(io::stdin())))),
         output: Some(Arc::new(|| Box::new(tokio::io::stdout()))),
     };
-    let screen = Arc::new(JobScreen::new(progress.clone(), get.report.is_some(), get.verbose > 0));
+    let screen = Arc::new(JobScreen::new(
+        progress.clone(),
+        get.transfer.report.is_some(),
+        get.transfer.verbose > 0,
+    ));
     let observer: Arc<dyn JobObserver> = screen.clone();
     let jobs = Jobs::new(environment);
     let ended = jobs.run(&spec, &streams, &observer, &Control::from(stop)).await;
     let exit = match ended {
         Ok(_) => Exit::Done,
         Err(JobError::Files(files)) if files.is_stopped => {
-            fail(Exit::Interrupted, "stopped: the same command goes on where it was")
+            fail(Exit::Interrupted, "stopped: the same command resumes")
         }
         Err(JobError::Files(files)) => screen.exit_of_list(files),
         Err(JobError::Transfer { name, error, kept }) => {
             progress.clear();
             words::failed(&name, &error, kept)
         }
-        // No transfer has begun, of which there would be a report.
+        // No transfer has begun, so there is nothing to report.
         Err(error) => {
             progress.clear();
-            return Failure::from(error).tell();
+            return Err(Failure::from(error));
         }
     };
-    report::write(get.report.as_deref(), get.quiet || get.json, screen.recording(), exit)
+    let (page, is_quiet) = (get.transfer.report.as_deref(), get.transfer.is_quiet());
+    Ok(report::write(page, is_quiet, screen.recording(), exit))
 }
 
-/// What can be refused before anything is read or contacted.
+/// Checks the options before anything is read or contacted.
 fn check(get: &Get) -> Result<(), Failure> {
     match &get.output {
         Some(path) if get.input.is_none() && is_a_folder(path) => {
             let path = path.display();
-            let text = format!("-o {path} names a folder, no file: -d {path} writes into a folder");
+            let text = format!("-o {path} is a folder: use -d {path} to write into it");
             Err(Failure::usage(text))
         }
         _ => Ok(()),
@@ -99,10 +99,10 @@ fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The command line as a job, and what that finds around it.
+/// Returns the job and its environment.
 fn spec(get: &Get) -> Result<(JobSpec, Environment), Failure> {
-    let (mut environment, network) = crate::net::environment(&get.net)?;
-    let routes = get.routes.spec(&mut environment)?;
+    let (mut environment, network) = crate::net::environment(&get.transfer.net)?;
+    let routes = get.transfer.routes.spec(&mut environment)?;
     Ok((of(get, network, routes)?, environment))
 }
 
@@ -122,19 +122,19 @@ fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
         }),
         require_digest: get.require_digest,
         overwrite: get.overwrite,
-        resume: get.resume || !get.no_resume,
+        resume: get.transfer.resumes(),
         sparse: get.sparse,
         discover: !get.no_discover,
         files_at_once: get.jobs,
-        reserved: get.report.iter().cloned().collect(),
+        reserved: get.transfer.report.iter().cloned().collect(),
         ..GetSpec::new(from(get)?, to)
     };
     Ok(JobSpec {
         work: Work::Get(work),
-        network: Network { limit_bytes_per_s: get.limit_rate, ..network },
+        network: Network { limit_bytes_per_s: get.transfer.limit_rate, ..network },
         routes,
-        disk: Disk { io: get.io, memory_bytes: get.memory },
-        plan: get.plan.spec(get.usual.split),
+        disk: get.transfer.disk(),
+        plan: get.transfer.plan.spec(get.compat.split),
     })
 }
 
@@ -153,14 +153,12 @@ fn from(get: &Get) -> Result<GetFrom, Failure> {
         return Err(Failure::input(text).hints(hint_of_scheme(&shown)));
     }
     if get.sources.len() > 1 {
-        return Err(Failure::usage(format!(
-            "{shown} is a file, so a Metalink: it is given alone, one for each command"
-        )));
+        return Err(Failure::usage(format!("{shown} is a Metalink: give it as the only source")));
     }
     Ok(GetFrom::Metalink(text.into()))
 }
 
-/// What somebody means who leaves out `http://`.
+/// Suggests a URL for an address without its scheme.
 fn hint_of_scheme(text: &str) -> Option<String> {
     let (site, _) = text.split_once('/').unwrap_or((text, ""));
     let (host, port) = site.rsplit_once(':').unwrap_or((site, ""));
@@ -168,11 +166,11 @@ fn hint_of_scheme(text: &str) -> Option<String> {
     let is_host = host == "localhost" || host.contains('.') && text.contains('/');
     let fits = (is_port || is_host) && !host.starts_with('.') && !host.is_empty();
     let scheme = if port == "443" || port == "8470" { "https" } else { "http" };
-    fits.then(|| format!("is {scheme}://{text} meant?"))
+    fits.then(|| format!("did you mean {scheme}://{text}?"))
 }
 
-/// With `SWATH_LOG` set (to `debug`, `swath_transfer=trace`, …), or where `is_wanted`, what happens
-/// inside is told above the bars.
+/// Prints a debug log above the bars if `SWATH_LOG` is set (to `debug`, `swath_transfer=trace`, …) or
+/// `is_wanted`.
 pub fn log_to(progress: &Progress, is_wanted: bool) {
     let filter = match std::env::var_os("SWATH_LOG") {
         Some(_) => tracing_subscriber::EnvFilter::from_env("SWATH_LOG"),
@@ -185,10 +183,10 @@ pub fn log_to(progress: &Progress, is_wanted: bool) {
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .try_init();
-    // A second subscriber in one process would be a mistake of ours, and no reason to stop.
+    // A second subscriber would be a bug, but no reason to stop.
     debug_assert!(told.is_ok());
 }
 
-/// What `-vv` tells: what our own parts say.
+/// The debug log of `-vv`.
 const INSIDE: &str =
     "swath=debug,swath_jobs=debug,swath_source=debug,swath_store=debug,swath_transfer=debug";

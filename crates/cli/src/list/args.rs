@@ -8,25 +8,25 @@ use crate::args::{Net, Ssh};
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct Ls {
-    /// A folder or a file of a swath server, or host:path, a place where ssh leads to
+    /// Folder or file on a swath server (URL), or host:path for ssh
     #[arg(value_name = "PLACE", value_hint = ValueHint::Url)]
     pub place: String,
-    /// Show mode, size and time of the last change (UTC) too
+    /// Also show mode, size and modification time (UTC)
     #[arg(short, long)]
     pub long: bool,
-    /// Print sizes for people, as is done anyway
+    /// Print readable sizes (always on)
     #[arg(short = 'h', long)]
     pub human_readable: bool,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     pub help: Option<bool>,
-    /// Show all that lies below it
+    /// List all levels below it
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Print one JSON object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
-    /// The way there by ssh
+    /// How ssh is run
     #[command(flatten)]
     pub ssh: Ssh,
     /// The network
@@ -38,16 +38,16 @@ pub struct Ls {
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct Du {
-    /// A folder or a file of a swath server, or host:path, a place where ssh leads to
+    /// Folder or file on a swath server (URL), or host:path for ssh
     #[arg(value_name = "PLACE", value_hint = ValueHint::Url)]
     pub place: String,
-    /// Print sizes for people, as is done anyway
+    /// Print readable sizes (always on)
     #[arg(short = 'h', long)]
     pub human_readable: bool,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     pub help: Option<bool>,
-    /// The way there by ssh
+    /// How ssh is run
     #[command(flatten)]
     pub ssh: Ssh,
     /// The network

@@ -1,8 +1,8 @@
-//! `swath ls` and `swath du`: what a server has, without fetching it.
+//! `swath ls` and `swath du`: list what a server has.
 
 pub mod args;
 
-mod place;
+mod remote;
 
 use crate::failure::Failure;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ use crate::exit::{self, Exit, fail};
 use crate::progress::units;
 use crate::{hints, say};
 use args::{Du, Ls};
-use place::Place;
+use remote::RemoteFolder;
 
 /// One line of a listing.
 #[derive(Debug, Deserialize, serde::Serialize)]
 struct Line {
     name: String,
-    /// The exact name as it stands in an address, where it is no text.
+    /// The exact name, percent-encoded, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<String>,
     /// `file`, `folder`, `link` or `other`.
@@ -36,60 +36,49 @@ struct Line {
     size: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    /// It is another name of the file with this path.
+    /// The file of which this is another hard link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     same_as: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
-    /// Seconds, with all digits that it has.
+    /// Seconds, with all digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mtime: Option<Box<RawValue>>,
 }
 
-/// Run `swath ls`.
-pub async fn ls(ls: Ls) -> Exit {
-    let listed = match Place::reach(&ls.net, &ls.ssh, &ls.place).await {
-        Ok(place) => {
-            let listed = list(&place, ls.recursive).await;
-            listed.map_err(|failure| place.renamed(failure))
-        }
-        Err(failed) => Err(failed),
-    };
-    let lines = match listed {
-        Ok(lines) => lines,
-        Err(failure) => return failure.tell(),
-    };
+/// Runs `swath ls`.
+pub async fn ls(ls: Ls) -> Result<Exit, Failure> {
+    let remote = RemoteFolder::reach(&ls.net, &ls.ssh, &ls.place).await?;
+    let lines = list(&remote, ls.recursive).await;
+    let lines = lines.map_err(|failure| remote.renamed(failure))?;
     let mut out = String::new();
     let width = lines.iter().map(|line| shown_size(line).chars().count()).max().unwrap_or(0);
     for line in &lines {
         if ls.json {
             match serde_json::to_string(line) {
                 Ok(json) => out.push_str(&json),
-                Err(error) => return fail(Exit::Internal, &error.to_string()),
+                Err(error) => return Err(Failure::new(Exit::Internal, error.to_string())),
             }
         } else {
             out.push_str(&row(line, ls.long.then_some(width)));
         }
         out.push('\n');
     }
-    say::out(out.as_bytes(), Exit::Done)
+    Ok(say::out(out.as_bytes(), Exit::Done))
 }
 
-/// Run `swath du`.
-pub async fn du(du: Du) -> Exit {
-    let place = match Place::reach(&du.net, &du.ssh, &du.place).await {
-        Ok(place) => place,
-        Err(failure) => return failure.tell(),
-    };
-    let index = match place.engine.index(&place.folder).await {
+/// Runs `swath du`.
+pub async fn du(du: Du) -> Result<Exit, Failure> {
+    let remote = RemoteFolder::reach(&du.net, &du.ssh, &du.place).await?;
+    let index = match remote.engine.index(&remote.folder).await {
         Ok(index) => index,
         Err(error) => {
-            let Some(line) = file(&place).await else {
-                return place.renamed(failed(&place.folder.url, &error)).tell();
+            let Some(line) = file(&remote).await else {
+                return Err(remote.renamed(failed(&remote.folder.url, &error)));
             };
             let bytes = line.size.unwrap_or(0);
             let (row, sum) = (size_row(&shown_size(&line), &shown_name(&line)), sum(bytes, 1, 0));
-            return say::out(format!("{row}{sum}").as_bytes(), Exit::Done);
+            return Ok(say::out(format!("{row}{sum}").as_bytes(), Exit::Done));
         }
     };
     let index = index.read().unwrap_or_else(PoisonError::into_inner);
@@ -101,13 +90,13 @@ pub async fn du(du: Du) -> Exit {
     out.push_str(&sum(counts.file_bytes, counts.files, counts.folders));
     let exit = match counts.absent - counts.special {
         0 => Exit::Done,
-        1 => fail(Exit::Some, "1 entry could not be read there and is not counted"),
+        1 => fail(Exit::Some, "1 entry could not be read and is not counted"),
         many => {
             let many = units::count(many);
-            fail(Exit::Some, &format!("{many} entries could not be read there and are not counted"))
+            fail(Exit::Some, &format!("{many} entries could not be read and are not counted"))
         }
     };
-    say::out(out.as_bytes(), exit)
+    Ok(say::out(out.as_bytes(), exit))
 }
 
 fn size_row(size: &str, name: &str) -> String {
@@ -123,7 +112,7 @@ fn sum(bytes: u64, files: u64, folders: u64) -> String {
 
 fn failed(url: &Url, error: &GetError) -> Failure {
     let (shown, exit) = (swath_source::display_name(url), exit::of(error, 0));
-    // With a single source its name would be told twice.
+    // With a single source its name would appear twice.
     if let [Reason { why, .. }] = error.reasons() {
         let hints = why.lane_error().map(hints::of_server).unwrap_or_default();
         return Failure::new(exit, format!("{shown}: {why}")).hints(hints);
@@ -131,27 +120,27 @@ fn failed(url: &Url, error: &GetError) -> Failure {
     Failure::new(exit, exit::about(&shown, &exit::words_of_all(error)))
 }
 
-/// What lies there; of a file a line of its own.
-async fn list(place: &Place, is_recursive: bool) -> Result<Vec<Line>, Failure> {
-    let listed = if is_recursive || place.is_file {
-        match place.engine.index(&place.folder).await {
+/// Lists a folder, or a single file.
+async fn list(remote: &RemoteFolder, is_recursive: bool) -> Result<Vec<Line>, Failure> {
+    let listed = if is_recursive || remote.is_file {
+        match remote.engine.index(&remote.folder).await {
             Ok(index) => Ok(recursive(&index.read().unwrap_or_else(PoisonError::into_inner))),
-            Err(error) => Err(failed(&place.folder.url, &error)),
+            Err(error) => Err(failed(&remote.folder.url, &error)),
         }
     } else {
-        one_folder(place, &place.folder.url).await
+        one_folder(remote, &remote.folder.url).await
     };
     match listed {
-        Err(failed) => file(place).await.map(|line| vec![line]).ok_or(failed),
+        Err(failed) => file(remote).await.map(|line| vec![line]).ok_or(failed),
         listed => listed,
     }
 }
 
-/// The line of a file, as the folder lists it in which it lies; `None` if there is no such file.
-async fn file(place: &Place) -> Option<Line> {
-    let url = place.file.as_ref()?;
+/// Returns the line of a file from the listing of its folder; `None` if there is no such file.
+async fn file(remote: &RemoteFolder) -> Option<Line> {
+    let url = remote.file.as_ref()?;
     let name = percent::decode(url.path_segments()?.next_back()?);
-    let lines = one_folder(place, &url.join(".").ok()?).await.ok()?;
+    let lines = one_folder(remote, &url.join(".").ok()?).await.ok()?;
     let exact = |line: &Line| match &line.address {
         Some(address) => percent::decode(address),
         None => line.name.clone().into_bytes(),
@@ -159,21 +148,21 @@ async fn file(place: &Place) -> Option<Line> {
     lines.into_iter().find(|line| line.kind != "folder" && exact(line) == name)
 }
 
-/// What lies in one folder, as its server lists it.
-async fn one_folder(place: &Place, folder: &Url) -> Result<Vec<Line>, Failure> {
+/// Returns the server's listing of one folder.
+async fn one_folder(remote: &RemoteFolder, folder: &Url) -> Result<Vec<Line>, Failure> {
     let mut url = folder.clone();
     url.set_query(Some("format=json"));
     let shown = swath_source::display_name(&url);
     let failed = |what: String| Failure::sources(format!("{shown}: {what}"));
-    let (net, trust, kind) = (place.engine.net(), place.folder.trust, "application/json");
+    let (net, trust, kind) = (remote.engine.net(), remote.folder.trust, "application/json");
     let listing = swath_source::fetch_small(net, &url, trust, kind, LISTING_BYTES_MAX)
         .await
         .map_err(|error| failed(format!("{error}")).hints(hints::of_server(&error)))?;
     if listing.content_type.as_deref() != Some(kind) {
-        return Err(failed("it is no folder of a swath server".to_owned()));
+        return Err(failed("not a folder on a swath server".to_owned()));
     }
     serde_json::from_slice(&listing.bytes)
-        .map_err(|error| failed(format!("its listing cannot be read: {error}")))
+        .map_err(|error| failed(format!("cannot read its listing: {error}")))
 }
 
 fn recursive(index: &Index) -> Vec<Line> {
@@ -187,7 +176,7 @@ fn recursive(index: &Index) -> Vec<Line> {
 
 fn line_of(index: &Index, item: &Item<'_>) -> Line {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    // Of a further name of a file the index tells only which file that is.
+    // For a hard link the index has only the number of the file.
     let mut cursor = match item.entry.kind {
         Kind::HardLink(of) => Some(index.cursor_from(of)),
         _ => None,
@@ -202,7 +191,7 @@ fn line_of(index: &Index, item: &Item<'_>) -> Line {
         Kind::Symlink(target) => ("link", None, Some(text(target))),
         Kind::Absent(_) => ("other", None, None),
     };
-    // Of what could not be looked at nobody knows them.
+    // Unknown for entries that could not be read.
     let is_known = !matches!(entry.kind, Kind::Absent(_));
     let is_text = std::str::from_utf8(item.path).is_ok();
     Line {
@@ -217,7 +206,7 @@ fn line_of(index: &Index, item: &Item<'_>) -> Line {
     }
 }
 
-/// Seconds as JSON has them; a floating-point number would have too few digits.
+/// Returns seconds as a JSON number; a floating-point number would lose digits.
 fn number(mtime: Mtime) -> Option<Box<RawValue>> {
     let (seconds, nanoseconds) = (mtime.seconds, mtime.nanoseconds);
     let text = match (seconds < 0, nanoseconds) {
@@ -227,7 +216,7 @@ fn number(mtime: Mtime) -> Option<Box<RawValue>> {
     RawValue::from_string(text).ok()
 }
 
-/// A line for people; with mode, size and time if they are wanted, sizes in so many columns.
+/// Returns a line for people; with `width`, which is that of the sizes, also mode, size and time.
 fn row(line: &Line, width: Option<usize>) -> String {
     let name = shown_name(line);
     let Some(width) = width else { return name };
@@ -252,8 +241,8 @@ fn shown_size(line: &Line) -> String {
     line.size.map_or_else(|| "-".to_owned(), units::bytes)
 }
 
-/// Bytes of files below each entry of the top folder, in the index's order; `None` of those that
-/// could not be looked at.
+/// Returns the bytes below each entry of the top folder, in the order of the index; `None` for entries
+/// that could not be read.
 fn below(index: &Index) -> Vec<(String, Option<u64>)> {
     let mut sums: BTreeMap<u64, (String, Option<u64>)> = BTreeMap::new();
     let mut top = 0;

@@ -2,11 +2,11 @@
 
 use super::look::{Look, Tone};
 
-/// A thin line of `columns` with `part` (0 to 1) of it strong.
+/// Returns a thin line of `columns` with `part` (0 to 1) highlighted.
 pub(super) fn line(part: f64, columns: usize, look: Look) -> String {
     let part = clean(part);
     if look.unicode {
-        // Half a character is told apart.
+        // Half characters double the resolution.
         let halves = (part * (2 * columns) as f64) as usize;
         let mut strong = "━".repeat(halves / 2);
         let mut rest = columns - halves / 2;
@@ -28,7 +28,7 @@ pub(super) fn line(part: f64, columns: usize, look: Look) -> String {
     }
 }
 
-/// A small bar of `columns`, empty where there is nothing, in eighths of a character.
+/// Returns a small bar of `columns`, in eighths of a character.
 pub(super) fn block(part: f64, columns: usize, look: Look) -> String {
     let part = clean(part);
     if look.unicode {

@@ -1,8 +1,7 @@
-//! One display for a list of files, whether three or a hundred thousand.
+//! The display of a list of files.
 //!
-//! The transfers of all files feed one tally. What is kept grows with
-//! the files under way and the hosts, never with the length of the list: finished files are sums,
-//! failed ones are named up to [`FAILED_MAX`].
+//! The transfers of all files feed one tally. It grows with the active files and the hosts, not with the
+//! length of the list: finished files are only summed up, and at most [`FAILED_MAX`] failed ones listed.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -21,67 +20,67 @@ use super::look::{Look, Tone};
 use super::plain::Pace;
 use super::{Mode, Terminal, text};
 
-/// Failed files that are named at the end.
+/// Failed files that are listed at the end.
 pub(super) const FAILED_MAX: usize = 20;
-/// Hosts told apart in the summary.
+/// Hosts that are counted separately.
 const HOSTS_MAX: usize = 256;
-/// How sentences begin that are about a relay, and no file's own.
+/// The beginning of notes about a relay instead of a file.
 const OF_A_RELAY: &str = "the relay ";
-/// Notes shown; the rest is counted.
+/// Most warnings that are shown.
 const NOTES_MAX: u64 = 1_000;
 
 /// The display of a list; clones share it.
 #[derive(Clone)]
-pub struct Files {
+pub struct ListProgress {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// What is known of the list as a whole.
+/// Counts of the whole list.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// What the list is called.
+    /// The name of the list.
     pub(super) title: String,
-    /// Files in it, where known.
+    /// Number of files, if known.
     pub(super) count: Option<u64>,
-    /// Files that ended well.
+    /// Complete files.
     pub(super) complete: u64,
-    /// Those of them that were there before and were left alone.
+    /// Complete files that existed before.
     pub(super) present: u64,
-    /// Those of them whose digest was compared.
+    /// Of those, the ones whose digest was compared.
     pub(super) compared: u64,
-    /// Those of them of which nothing but the name was compared.
+    /// Of those, the ones whose name alone was compared.
     pub(super) by_name: u64,
-    /// Files that the user's stop met under way.
+    /// Files that the user stopped.
     pub(super) stopped: u64,
-    /// Files that did not.
+    /// Failed files.
     pub(super) failed: u64,
-    /// Their paths and why, the first of them.
+    /// Paths and errors of the first failed files.
     pub(super) failures: Vec<(String, String)>,
-    /// Bytes of ended files, fetched in this run.
+    /// Bytes of ended files from this run.
     pub(super) fetched_bytes: u64,
-    /// Bytes of ended files, from an earlier run.
+    /// Bytes of ended files from an earlier run.
     pub(super) resumed_bytes: u64,
-    /// Bytes that arrived for nothing.
+    /// Wasted bytes.
     pub(super) wasted_bytes: u64,
-    /// Files under way.
+    /// Active files.
     pub(super) active: BTreeMap<u64, Active>,
-    /// Files of which relays passed on what nothing proves …
+    /// Unverified files that relays forwarded …
     pub(super) unproved: u64,
-    /// … and how many bytes that is.
+    /// … and their bytes.
     pub(super) unproved_bytes: u64,
-    /// Files that nothing proves, with which relays had nothing to do.
+    /// Unverified files that no relay forwarded.
     pub(super) unverified: u64,
-    /// Bytes and requests by host, and by the relays that lead to it.
+    /// Bytes and requests by host and route.
     pub(super) hosts: BTreeMap<SourceName, (u64, u64)>,
-    /// Rates of bytes.
+    /// Rate of bytes.
     pub(super) bytes: Forecast,
-    /// Rates of files.
+    /// Rate of files.
     pub(super) files: Forecast,
-    /// Seconds since the list began.
+    /// Seconds since the start.
     pub(super) at_s: f64,
 }
 
-/// A file under way.
+/// An active file.
 #[derive(Default)]
 pub(super) struct Active {
     pub(super) path: String,
@@ -98,15 +97,15 @@ struct Shared {
     tally: Tally,
 }
 
-/// What `--json` prints of a file whose transfer did not begin.
+/// The JSON event of a file whose transfer did not begin.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum NotBegun<'a> {
-    /// It cannot.
+    /// It failed.
     Failed { file: u64, path: &'a str, at_s: f64, error: &'a str, kept_bytes: u64 },
 }
 
-/// What `--json` prints when a list ends.
+/// The JSON event at the end of a list.
 #[derive(Serialize)]
 struct ListFinished<'a> {
     event: &'static str,
@@ -123,7 +122,7 @@ struct ListFinished<'a> {
     sources: Vec<ListSource<'a>>,
 }
 
-/// What came from one host, direct or by the same relays.
+/// The part of one host and route.
 #[derive(Serialize)]
 struct ListSource<'a> {
     #[serde(flatten)]
@@ -133,7 +132,7 @@ struct ListSource<'a> {
     requests: u64,
 }
 
-impl Files {
+impl ListProgress {
     pub(super) fn new(mode: Mode, terminal: Terminal, title: &str, count: Option<u64>) -> Self {
         let tally = Tally { title: title.to_owned(), count, ..Tally::default() };
         let json = Json::new(Box::new(io::stdout()));
@@ -151,13 +150,13 @@ impl Files {
             let shared = files.lock();
             shared.print(&match count {
                 Some(count) => format!("{}: {}", shared.tally.title, files_of(count)),
-                None => format!("{}: files are fetched as they are found", shared.tally.title),
+                None => format!("{}: fetching files as they are found", shared.tally.title),
             });
         }
         files
     }
 
-    /// The transfer of the `file`th file of the list tells something.
+    /// Takes an event of the `file`th transfer.
     pub fn observe(&self, file: u64, event: &Event) {
         let mut shared = self.lock();
         if shared.mode == Mode::Json {
@@ -166,11 +165,11 @@ impl Files {
         if let Event::Note { text, warning, unproved_bytes, .. } = event {
             let path = shared.tally.active.get(&file).map_or("", |a| a.path.as_str());
             let line = format!("{path}: {text}");
-            // That nothing proves what relays passed on is told at the end, once.
+            // Unverified forwarded bytes are reported once, at the end.
             if *warning && *unproved_bytes == 0 {
                 shared.warn(&line);
             } else if !*warning && text.starts_with(OF_A_RELAY) {
-                // It is told once, and is as true of the other files.
+                // It concerns all files.
                 shared.say(text);
             }
         }
@@ -180,24 +179,24 @@ impl Files {
         }
     }
 
-    /// A file failed; `is_told` says that its transfer's own event has told programs of it.
-    pub fn failed(&self, file: u64, path: &str, error: &str, is_told: bool) {
+    /// Counts a failed file; `is_reported` says that an event of its transfer reported it.
+    pub fn failed(&self, file: u64, path: &str, error: &str, is_reported: bool) {
         let mut shared = self.lock();
         shared.tally.fail(path, error);
         let at_s = shared.begun.elapsed().as_secs_f64();
-        if shared.mode == Mode::Json && !is_told {
+        if shared.mode == Mode::Json && !is_reported {
             shared.json.line(&NotBegun::Failed { file, path, at_s, error, kept_bytes: 0 });
         }
-        shared.warn(&of_file(path, error));
+        shared.warn(&about(path, error));
         shared.show();
     }
 
-    /// The user stopped a file that was under way.
+    /// Counts a stopped file.
     pub fn stopped(&self) {
         self.lock().tally.stopped += 1;
     }
 
-    /// Something about a file that its transfer does not tell.
+    /// Prints a warning about a file.
     pub fn warn(&self, file: u64, text: &str) {
         let mut shared = self.lock();
         let at_s = shared.begun.elapsed().as_secs_f64();
@@ -208,7 +207,7 @@ impl Files {
         shared.warn(text);
     }
 
-    /// Take the bars away and print the summary; `is_through` says that all files had their turn.
+    /// Removes the bars and prints the summary; `is_through` says that no file was left out.
     pub fn end(&self, is_through: bool) {
         let mut shared = self.lock();
         shared.tick();
@@ -265,7 +264,7 @@ impl Shared {
         self.tally.tick(at_s);
     }
 
-    /// Show the state where that is due.
+    /// Shows the state if it is due.
     fn show(&mut self) {
         match self.mode {
             Mode::Terminal => {
@@ -287,11 +286,11 @@ impl Shared {
         }
     }
 
-    /// A warning about one file; after many, only their number is told.
+    /// Prints a warning about a file, up to a limit.
     fn warn(&mut self, line: &str) {
         self.notes += 1;
         let line = match self.notes {
-            NOTES_MAX => "more warnings are not shown",
+            NOTES_MAX => "further warnings are not shown",
             n if n > NOTES_MAX => return,
             _ => line,
         };
@@ -326,17 +325,16 @@ pub(super) fn files_of(count: u64) -> String {
     format!("{} {word}", super::units::count(count))
 }
 
-/// A sentence about a file, with its name in it once.
-pub(super) fn of_file(path: &str, sentence: &str) -> String {
-    if sentence.starts_with(&format!("{path} ")) {
-        sentence.to_owned()
-    } else {
-        format!("{path}: {sentence}")
+/// Puts a name before a sentence that does not begin with it.
+pub fn about(name: &str, sentence: &str) -> String {
+    match sentence.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')) {
+        true => sentence.to_owned(),
+        false => format!("{name}: {sentence}"),
     }
 }
 
 impl Tally {
-    /// Take in an event of one file.
+    /// Takes an event of a file.
     pub(super) fn add(&mut self, file: u64, event: &Event) {
         match event {
             Event::Started { path, .. } | Event::Staging { path, .. } => {
@@ -350,7 +348,7 @@ impl Tally {
                 self.complete += 1;
                 self.sum(end);
             }
-            // Whether it failed or was stopped is told apart from its events.
+            // `fail` and `stopped` count it.
             Event::Failed { summary: end, .. } => {
                 self.active.remove(&file);
                 self.sum(end);
@@ -378,7 +376,7 @@ impl Tally {
         }
     }
 
-    /// A file failed.
+    /// Counts a failed file.
     pub(super) fn fail(&mut self, path: &str, error: &str) {
         self.failed += 1;
         if self.failures.len() < FAILED_MAX {
@@ -386,7 +384,7 @@ impl Tally {
         }
     }
 
-    /// Files that had their turn.
+    /// Returns the number of ended files.
     pub(super) fn ended(&self) -> u64 {
         self.complete + self.failed + self.stopped
     }
@@ -405,7 +403,7 @@ impl Tally {
         }
     }
 
-    /// Who brought how much, most first.
+    /// Returns the parts of the hosts, the largest first.
     fn sources(&self) -> Vec<ListSource<'_>> {
         let all_bytes: u64 = self.hosts.values().map(|(bytes, _)| bytes).sum();
         let source = |(name, &(bytes, requests))| ListSource {
@@ -419,7 +417,7 @@ impl Tally {
         sources
     }
 
-    /// Take the time, for rates and forecasts.
+    /// Advances the time, for rates and forecasts.
     pub(super) fn tick(&mut self, at_s: f64) {
         self.at_s = at_s;
         let (fetched, files) = (self.fetched_now() as f64, self.ended() as f64);
@@ -427,14 +425,14 @@ impl Tally {
         self.files.add(at_s, files);
     }
 
-    /// Bytes that this run fetched so far, files under way included.
+    /// Returns the bytes fetched by this run, active files included.
     pub(super) fn fetched_now(&self) -> u64 {
         let under_way = self.active.values().filter_map(|a| a.snapshot.as_ref());
         let under_way: u64 = under_way.map(|s| s.done_bytes.saturating_sub(s.resumed_bytes)).sum();
         self.fetched_bytes.saturating_add(under_way)
     }
 
-    /// Bytes that are here, earlier runs included.
+    /// Returns all received bytes, earlier runs included.
     pub(super) fn done_now(&self) -> u64 {
         let under_way: u64 =
             self.active.values().filter_map(|a| a.snapshot.as_ref()).map(|s| s.done_bytes).sum();

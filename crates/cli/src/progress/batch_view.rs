@@ -1,4 +1,4 @@
-//! What the display of a list of files says: pure functions of its [`Tally`].
+//! The text of the display of a list: pure functions of its [`Tally`].
 
 use swath_transfer::observe::{Eta, Snapshot};
 
@@ -7,10 +7,10 @@ use super::frame::{bar_line, name_of, phase_word, plural, title};
 use super::look::{Look, Tone};
 use super::{text, units};
 
-/// Files under way with a line of their own.
+/// Most active files with their own line.
 const FILES_MAX: usize = 6;
 
-/// The lines of a frame.
+/// Returns the lines of a frame.
 pub(super) fn frame(tally: &Tally, look: Look) -> Vec<String> {
     let dash = look.either("–", "-");
     let mut figures = vec![
@@ -29,7 +29,7 @@ pub(super) fn frame(tally: &Tally, look: Look) -> Vec<String> {
     if let Some(count) = tally.count {
         lines.push(bar_line(tally.ended(), count, look));
     }
-    // The files with most bytes are those that a user waits for; small ones come and go unseen.
+    // Users wait for the largest files.
     let mut active: Vec<(u64, &Active, &Snapshot)> =
         tally.active.iter().filter_map(|(n, a)| Some((*n, a, a.snapshot.as_ref()?))).collect();
     let room = look.height.saturating_sub(lines.len() + 3).clamp(1, FILES_MAX);
@@ -45,7 +45,7 @@ pub(super) fn frame(tally: &Tally, look: Look) -> Vec<String> {
     if all > active.len() {
         let n = all - active.len();
         let more = format!(
-            "    and {} more {} under way",
+            "    and {} more active {}",
             units::count(n as u64),
             plural(n, "file", "files")
         );
@@ -74,7 +74,7 @@ fn file_line(path: &str, snapshot: &Snapshot, look: Look) -> String {
     text::cut_end(&format!("  {}  {figures}", text::left(&name, room, look)), usable, look)
 }
 
-/// A line of the plain display.
+/// Returns a line of the plain display.
 pub(super) fn plain_line(tally: &Tally) -> String {
     let part = tally
         .count
@@ -95,7 +95,7 @@ pub(super) fn plain_line(tally: &Tally) -> String {
     line
 }
 
-/// `1,205 of 100,000 files`, or `1,205 files` of a list whose length is not known.
+/// Returns `1,205 of 100,000 files`, or `1,205 files` if the total is unknown.
 fn progress(tally: &Tally) -> String {
     match tally.count {
         Some(count) => format!("{} of {}", units::count(tally.ended()), files_of(count)),
@@ -107,18 +107,16 @@ fn forecast(tally: &Tally) -> Option<Eta> {
     tally.files.eta(tally.count?.saturating_sub(tally.ended()) as f64)
 }
 
-/// Of how many files nothing proves the bytes.
+/// Describes unverified files.
 pub(super) fn unverified(tally: &Tally) -> Option<String> {
     match tally.unverified {
         0 => None,
-        1 => Some("1 file is NOT VERIFIED: no digest of it is known".to_owned()),
-        count => {
-            Some(format!("{} are NOT VERIFIED: no digests of them are known", files_of(count)))
-        }
+        1 => Some("1 file is NOT VERIFIED: no known digest".to_owned()),
+        count => Some(format!("{} are NOT VERIFIED: no known digests", files_of(count))),
     }
 }
 
-/// The summary of the list; ends with a line break.
+/// Returns the summary of the list; it ends with a line break.
 pub(super) fn summary(tally: &Tally, look: Look) -> String {
     let title = text::safe(&tally.title, look);
     let mut out = format!(
@@ -134,7 +132,7 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
     );
     if tally.resumed_bytes > 0 {
         out.push_str(&format!(
-            "{} were here from an earlier run, {} were fetched now\n",
+            "{} from an earlier run, {} fetched now\n",
             units::bytes(tally.resumed_bytes),
             units::bytes(tally.fetched_bytes)
         ));
@@ -177,22 +175,17 @@ pub(super) fn summary(tally: &Tally, look: Look) -> String {
         let (count, compared) = (units::count(tally.present), units::count(tally.compared));
         let with = match tally.compared {
             0 => String::new(),
-            all if all == tally.present => ", after their digests were compared".to_owned(),
-            _ => format!(", {compared} of them after their digests were compared"),
+            all if all == tally.present => ", with the expected digests".to_owned(),
+            _ => format!(", {compared} of them with the expected digests"),
         };
         let hint = if tally.by_name > 0 { " (--overwrite replaces them)" } else { "" };
-        out.push_str(&format!("{count} were there already and were left alone{with}{hint}\n"));
+        out.push_str(&format!("{count} already existed and were not fetched{with}{hint}\n"));
     }
     if tally.stopped > 0 {
-        let (was, them) =
-            if tally.stopped == 1 { ("was", "it was") } else { ("were", "they were") };
-        out.push_str(&format!(
-            "{} {was} stopped on the way: the same command goes on where {them}\n",
-            files_of(tally.stopped)
-        ));
+        out.push_str(&format!("{} stopped: the same command resumes\n", files_of(tally.stopped)));
     }
     if tally.failed > 0 {
-        // Why was said when it happened.
+        // The errors were printed before.
         let names: Vec<&str> = tally.failures.iter().map(|(path, _)| path.as_str()).collect();
         let more = tally.failed.saturating_sub(names.len() as u64);
         let more =

@@ -1,8 +1,7 @@
-//! A forecast for lists of files, whose single transfers forecast only themselves.
+//! The forecast of a list of files.
 //!
-//! Work is counted in bytes where all sizes are known, else in files. The forecast is what is
-//! left over the mean of two rates, that of the last seconds and that of the whole time; where
-//! the two differ, the list is uneven, and they are the bounds.
+//! It divides the remaining work by the mean of two rates: that of the last seconds and that of the
+//! whole time, which also give the bounds.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use swath_transfer::observe::Eta;
 const WINDOW_S: f64 = 8.0;
 /// No forecast before this much time.
 const EARLIEST_S: f64 = 1.5;
-/// Points kept in the window.
+/// Most points in the window.
 const POINTS_MAX: usize = 100;
 
 /// Rates of a growing amount of work.
@@ -22,7 +21,7 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    /// `done` units of work were done at `at_s`.
+    /// Adds that `done` units of work were done at `at_s`.
     pub(super) fn add(&mut self, at_s: f64, done: f64) {
         let step_s = WINDOW_S / POINTS_MAX as f64;
         if self.points.back().is_some_and(|(t, _)| at_s - t < step_s) && self.points.len() > 1 {
@@ -35,7 +34,7 @@ impl Forecast {
         }
     }
 
-    /// Units per second in the last `seconds`.
+    /// Returns the units per second in the last `seconds`.
     pub(super) fn rate_over(&self, seconds: f64) -> f64 {
         let Some(&(now, done)) = self.points.back() else { return 0.0 };
         let from = self.points.iter().find(|(t, _)| now - t <= seconds).or(self.points.front());
@@ -45,7 +44,7 @@ impl Forecast {
         }
     }
 
-    /// The time that `left` units take, where that can be said.
+    /// Returns the time for `left` units, if it can be forecast.
     pub(super) fn eta(&self, left: f64) -> Option<Eta> {
         let &(now, done) = self.points.back()?;
         let (recent, whole) = (self.rate_over(WINDOW_S), done / now.max(1e-9));

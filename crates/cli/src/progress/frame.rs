@@ -1,7 +1,7 @@
-//! One frame of the terminal display: a pure function of what is known and the [`Look`].
+//! One frame of the terminal display: a pure function of the state and the [`Look`].
 //!
-//! No line is ever as wide as the terminal, so that none wraps. As the width shrinks, the
-//! columns of a source go in the order lanes, round trip, bar, share; name, state and rate stay.
+//! Lines are narrower than the terminal, so that none wraps. In narrow terminals the columns
+//! connections, round trip, bar and share disappear in this order; name, state and rate stay.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use swath_transfer::observe::{Phase, Snapshot, SourceSnapshot, SourceState};
 use super::look::{Look, Tone};
 use super::{bar, text, units};
 
-/// Most sources with a line of their own.
+/// Most sources with their own line.
 const SOURCES_MAX: usize = 12;
-/// Narrower than this the figures get a line of their own.
+/// In narrower terminals the figures get their own line.
 const WIDE: usize = 72;
-/// A name this short is still told apart.
+/// The shortest readable name.
 const NAME_MIN: usize = 16;
 
-/// What the frames show.
+/// The state that frames show.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     /// Final path of the file.
     pub(super) path: String,
-    /// How many sources, or depots, were named at the start.
+    /// Number of sources, or depots, at the start.
     pub(super) sources: usize,
-    /// Whether those are the depots of a file that is staged.
+    /// Whether they are the depots of a staged file.
     pub(super) is_staging: bool,
     /// The latest snapshot.
     pub(super) snapshot: Option<Snapshot>,
-    /// Why a source is in its state, by number.
+    /// Reasons of the states of sources, by number.
     pub(super) reasons: BTreeMap<u32, String>,
-    /// The sources shown in the last frame, which keep their line unless another is clearly busier.
+    /// The sources in the last frame, which keep their lines unless others are clearly busier.
     pub(super) shown: Vec<u32>,
 }
 
-/// The lines of a frame; remembers which sources it shows.
+/// Returns the lines of a frame; remembers which sources it shows.
 pub(super) fn frame(view: &mut View, look: Look) -> Vec<String> {
     let Some(snapshot) = view.snapshot.clone() else {
         let what = match (view.sources, view.is_staging) {
-            (1, false) => "asking the source what it offers".to_owned(),
+            (1, false) => "querying the source".to_owned(),
             (count, false) => {
-                format!("asking {count} {} what they offer", plural(count, "source", "sources"))
+                format!("querying {count} {}", plural(count, "source", "sources"))
             }
-            (_, true) => "asking the source what it offers, and depots for room".to_owned(),
+            (_, true) => "querying the source and the depots".to_owned(),
         };
         let name = text::cut_middle(
             &name_of(&view.path, look),
@@ -71,7 +71,7 @@ pub(super) fn frame(view: &mut View, look: Look) -> Vec<String> {
     lines
 }
 
-/// The last part of a path, safe to show.
+/// Returns the last part of a path, safe to show.
 pub(super) fn name_of(path: &str, look: Look) -> String {
     if path == "-" {
         return "standard output".to_owned();
@@ -79,7 +79,7 @@ pub(super) fn name_of(path: &str, look: Look) -> String {
     text::safe(path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path), look)
 }
 
-/// The phase in one word.
+/// Returns the word for a phase.
 pub(super) fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Probing => "probing",
@@ -91,7 +91,7 @@ pub(super) fn phase_word(phase: Phase) -> &'static str {
     }
 }
 
-/// The whole: phase, name, bytes, rate, forecast, bar.
+/// Returns the first lines: phase, name, bytes, rate, forecast, bar.
 fn head(path: &str, snapshot: &Snapshot, look: Look) -> Vec<String> {
     let phase = phase_word(snapshot.phase);
     let done = match snapshot.phase {
@@ -127,7 +127,7 @@ fn head(path: &str, snapshot: &Snapshot, look: Look) -> Vec<String> {
     out
 }
 
-/// A title on the left, figures on the right; below each other where both do not fit.
+/// Returns a title with figures at its right, or below it if both do not fit.
 pub(super) fn title(phase: &str, name: &str, figures: &[String], look: Look) -> Vec<String> {
     let usable = look.width.saturating_sub(1);
     let joined = figures.join("   ");
@@ -145,7 +145,7 @@ pub(super) fn title(phase: &str, name: &str, figures: &[String], look: Look) -> 
     let name = text::cut_middle(name, left_max, look);
     let mut lines =
         vec![format!("{} {}", look.tone(Tone::Busy, phase), look.tone(Tone::Bold, &name))];
-    // Figures fill lines from the left.
+    // Wrap the figures.
     let mut line = String::new();
     for figure in figures {
         if !line.is_empty() && width_of(&line) + 2 + width_of(figure) > usable {
@@ -160,7 +160,7 @@ pub(super) fn title(phase: &str, name: &str, figures: &[String], look: Look) -> 
     lines
 }
 
-/// The wide bar with its per cent.
+/// Returns the wide bar with its percentage.
 pub(super) fn bar_line(done: u64, size: u64, look: Look) -> String {
     let part = if size == 0 { 1.0 } else { done as f64 / size as f64 };
     let columns = look.width.saturating_sub(7);
@@ -171,8 +171,8 @@ pub(super) fn bar_line(done: u64, size: u64, look: Look) -> String {
     )
 }
 
-/// The numbers of the `room` busiest sources. A line once given is kept unless another source is
-/// a quarter faster, so that lines do not jump.
+/// Returns the numbers of the `room` busiest sources. A source keeps its line unless another one is a
+/// quarter faster, so that lines do not jump.
 fn busiest(sources: &[SourceSnapshot], room: usize, before: &[u32]) -> Vec<u32> {
     let weight = |s: &SourceSnapshot| {
         let state = match s.state {
@@ -193,7 +193,7 @@ fn busiest(sources: &[SourceSnapshot], room: usize, before: &[u32]) -> Vec<u32> 
     order.into_iter().take(room).map(|(_, _, source)| source).collect()
 }
 
-/// `and 18 more: 15 running, 2 slow, 1 bad`.
+/// Returns `and 18 more: 15 running, 2 slow, 1 bad`.
 fn more_line(hidden: &[&SourceSnapshot]) -> String {
     const STATES: [SourceState; 7] = [
         SourceState::Running,
@@ -213,7 +213,7 @@ fn more_line(hidden: &[&SourceSnapshot]) -> String {
     format!("and {} more: {}", hidden.len(), parts.join(", "))
 }
 
-/// A state's word and tone.
+/// Returns the word and the tone of a state.
 pub(super) fn state_word(state: SourceState) -> (&'static str, Tone) {
     match state {
         SourceState::Waiting => ("waiting", Tone::Dim),
@@ -226,7 +226,7 @@ pub(super) fn state_word(state: SourceState) -> (&'static str, Tone) {
     }
 }
 
-/// Which columns fit, and how wide they are.
+/// The widths of the columns; 0 if a column does not fit.
 struct Columns {
     number: usize,
     name: usize,
@@ -275,7 +275,7 @@ impl Columns {
         }
         let name = room(bar, share, rtt, lanes).min(longest).max(1);
         if bar > 0 {
-            // What the names leave over makes the bars longer.
+            // Bars get the space that names do not need.
             bar += (room(bar, share, rtt, lanes).saturating_sub(name)).min(16);
         }
         Self { number, name, bar, share, rtt, lanes, share_max }
@@ -325,7 +325,7 @@ impl Columns {
     }
 }
 
-/// A round trip: `0.21 ms`, `11 ms`.
+/// Formats a round trip: `0.21 ms`, `11 ms`.
 pub(super) fn rtt(ms: f64) -> String {
     if ms < 0.995 {
         format!("{ms:.2} ms")
@@ -336,7 +336,7 @@ pub(super) fn rtt(ms: f64) -> String {
     }
 }
 
-/// A word for one or for many.
+/// Chooses the singular or the plural.
 pub(super) fn plural(n: usize, one: &'static str, many: &'static str) -> &'static str {
     if n == 1 { one } else { many }
 }

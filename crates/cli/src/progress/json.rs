@@ -1,4 +1,4 @@
-//! One event a line, for programs.
+//! Events as JSON, one per line.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 use swath_transfer::observe::{Event, Observer};
 
-/// Whether events could not be written, though somebody was there to read them.
+/// Whether writing events failed, other than by a closed pipe.
 pub fn are_events_lost() -> bool {
     ARE_LOST.load(Ordering::Relaxed)
 }
 
 static ARE_LOST: AtomicBool = AtomicBool::new(false);
 
-/// Writes each event as one line of JSON; stops at the first error of the writer, since the transfer
-/// goes on: silently if the reader went away.
+/// Writes each event as a line of JSON; stops at the first write error, silently if the reader is gone.
 pub struct Json {
     out: Option<Box<dyn Write + Send>>,
 }
@@ -25,7 +24,7 @@ impl Json {
         Self { out: Some(out) }
     }
 
-    /// Any value as a line.
+    /// Writes a value as a line.
     pub(super) fn line(&mut self, value: &impl Serialize) {
         let Some(out) = &mut self.out else { return };
         let written =
@@ -37,10 +36,8 @@ impl Json {
         if let Err(error) = written {
             self.out = None;
             if error.kind() != std::io::ErrorKind::BrokenPipe {
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "no more events are told: cannot write them: {error}"
-                );
+                let _ =
+                    writeln!(std::io::stderr(), "warning: cannot write events any more: {error}");
                 ARE_LOST.store(true, Ordering::Relaxed);
             }
         }
@@ -56,9 +53,9 @@ impl Observer for Json {
 /// An event of one file of a list.
 #[derive(Serialize)]
 pub(super) struct OfFile<'a> {
-    /// The file's place in the list, from 0.
+    /// The file's position in the list, from 0.
     pub(super) file: u64,
-    /// The event, its fields beside `file`.
+    /// The event, its fields next to `file`.
     #[serde(flatten)]
     pub(super) event: &'a Event,
 }

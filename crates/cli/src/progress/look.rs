@@ -1,27 +1,27 @@
-//! What the place that is written to can show: width, height, colour, Unicode.
+//! What the output can show: width, height, colour, Unicode.
 
 use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// See the module.
+/// The abilities of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Columns.
     pub width: usize,
     /// Lines.
     pub height: usize,
-    /// Whether escape sequences for colour are understood and wanted.
+    /// Whether to use colours.
     pub colour: bool,
-    /// Whether more than ASCII can be shown.
+    /// Whether to use Unicode.
     pub unicode: bool,
-    /// Whether figures are shown that concern how a transfer was made (`-v`).
+    /// Whether to show details of the transfer (`-v`).
     pub details: bool,
 }
 
-/// Whether the user wants them.
+/// Whether the user wants details.
 static DETAILS: AtomicBool = AtomicBool::new(false);
 
-/// Show them from now on.
+/// Turns details on.
 pub fn show_details() {
     DETAILS.store(true, Ordering::Relaxed);
 }
@@ -30,7 +30,7 @@ fn are_details_wanted() -> bool {
     DETAILS.load(Ordering::Relaxed)
 }
 
-/// A way to set words apart; without colour they are plain.
+/// Colours and styles of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -43,11 +43,11 @@ pub(super) enum Tone {
 }
 
 impl Look {
-    /// No escape sequences, 80 columns: for files, pipes and tests.
+    /// 80 columns without escape sequences: for files, pipes and tests.
     pub const PLAIN: Self =
         Self { width: 80, height: 24, colour: false, unicode: true, details: false };
 
-    /// What standard error can show now; asks again after each change of the window's size.
+    /// Returns the look of standard error, with the current size of the window.
     pub fn of_stderr() -> Self {
         let (width, height) = stderr_size().unwrap_or((80, 24));
         let colour = env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
@@ -55,13 +55,13 @@ impl Look {
         Self { width, height, colour, unicode, details: are_details_wanted() }
     }
 
-    /// For lines that are not drawn over: colour off, Unicode as the locale says.
+    /// Returns the look of lines that are not redrawn: no colour, Unicode by locale.
     pub fn of_lines() -> Self {
         let unicode = unicode_locale(|name| env::var(name).ok());
         Self { width: 110, unicode, details: are_details_wanted(), ..Self::PLAIN }
     }
 
-    /// `text` in a tone.
+    /// Returns `text` in a tone.
     pub(super) fn tone(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Plain => "",
@@ -79,22 +79,22 @@ impl Look {
         }
     }
 
-    /// The first where Unicode can be shown, else the second.
+    /// Returns the first with Unicode, else the second.
     pub fn either<T>(self, unicode: T, ascii: T) -> T {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// `line` broken between words where it is longer than the place is wide.
+    /// Wraps `line` between words.
     pub fn wrapped(self, line: &str) -> String {
         super::text::wrapped(line, self.width)
     }
 
-    /// What servers say among words of ours, fit to be shown.
+    /// Escapes the control characters in `text`, which may come from a server.
     pub fn safe_words(self, text: &str) -> String {
         super::text::safe(&self.plain_words(text), self)
     }
 
-    /// A sentence of ours without what ASCII cannot show.
+    /// Replaces non-ASCII characters in a message where Unicode is off.
     pub(super) fn plain_words(self, text: &str) -> String {
         if self.unicode {
             return text.to_owned();
@@ -111,7 +111,7 @@ impl Look {
     }
 }
 
-/// Whether the locale can show Unicode, by the usual order of variables.
+/// Whether the locale is UTF-8.
 fn unicode_locale(var: impl Fn(&str) -> Option<String>) -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
@@ -122,7 +122,7 @@ fn unicode_locale(var: impl Fn(&str) -> Option<String>) -> bool {
     })
 }
 
-/// Columns and lines of the terminal behind standard error.
+/// Returns columns and lines of the terminal of standard error.
 fn stderr_size() -> Option<(usize, usize)> {
     // SAFETY: winsize is plain numbers, for which all zeroes are valid.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };

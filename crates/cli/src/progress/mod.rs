@@ -1,14 +1,13 @@
-//! What a user sees while `swath get` works: bars in a terminal, plain lines elsewhere, one JSON
-//! event a line for programs, next to nothing with `--quiet`; and the summary at the end.
+//! The progress display: bars in a terminal, plain lines elsewhere, JSON events for programs, only
+//! warnings with `--quiet`; and the summary at the end.
 //!
-//! [`Progress`] is the front: it gives an observer for one file or, for lists, one for each file
-//! with a common display. Everything for people goes to standard error, JSON to standard output.
-//! What a frame or a line says is decided by pure functions of the events and a `Look`; only
-//! `screen` moves a cursor. Names are shown without control characters. Write errors are ignored:
-//! a closed terminal is no reason to stop a transfer.
+//! [`Progress`] gives an observer for one file, or a common display for a list. Text goes to standard
+//! error, JSON to standard output. Frames and lines are pure functions of the events and a `Look`; only
+//! `screen` moves the cursor. Names are shown without control characters. Write errors are ignored: a
+//! closed terminal must not stop a transfer.
 
 mod bar;
-mod batch;
+pub mod batch;
 mod batch_view;
 mod eta;
 mod frame;
@@ -29,7 +28,7 @@ use std::time::Instant;
 pub use swath_model::units;
 use swath_transfer::observe::{Event, Observer};
 
-pub use batch::Files;
+pub use batch::ListProgress;
 pub use json::Json;
 pub use plain::Plain;
 pub use quiet::Quiet;
@@ -41,18 +40,18 @@ pub use terminal::{LogWriter, Terminal};
 pub enum Mode {
     /// Bars that move.
     Terminal,
-    /// A line now and then.
+    /// Lines at intervals.
     Plain,
-    /// One event a line on standard output.
+    /// JSON events on standard output.
     Json,
     /// Warnings only.
     Quiet,
 }
 
 impl Mode {
-    /// What the options and the place that standard error leads to ask for.
+    /// Chooses the mode by the options and by standard error.
     pub fn choose(json: bool, quiet: bool) -> Self {
-        // A terminal that does not say what it is may not know the sequences that move a cursor.
+        // An unknown terminal may not support moving the cursor.
         let term = std::env::var_os("TERM");
         let dumb = term.is_none_or(|term| term.is_empty() || term == "dumb");
         match (json, quiet) {
@@ -64,7 +63,7 @@ impl Mode {
     }
 }
 
-/// The display of one run of the program; clones are the same.
+/// The progress display; clones share it.
 #[derive(Clone)]
 pub struct Progress {
     mode: Mode,
@@ -73,12 +72,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A display of this kind; nothing is shown before the first event.
+    /// Returns a display, which shows nothing before the first event.
     pub fn new(mode: Mode) -> Self {
         Self { mode, terminal: Terminal::stderr(), begun: Instant::now() }
     }
 
-    /// The observer of a transfer of one file.
+    /// Returns the observer of a single transfer.
     pub fn observer(&self) -> Box<dyn Observer> {
         match self.mode {
             Mode::Terminal => Box::new(self.terminal.clone()),
@@ -88,23 +87,23 @@ impl Progress {
         }
     }
 
-    /// The common display of a list, of `count` files where that is known.
-    pub fn files(&self, title: &str, count: Option<u64>) -> Files {
-        Files::new(self.mode, self.terminal.clone(), title, count)
+    /// Returns the display of a list of `count` files, if that is known.
+    pub fn files(&self, title: &str, count: Option<u64>) -> ListProgress {
+        ListProgress::new(self.mode, self.terminal.clone(), title, count)
     }
 
-    /// A sentence that belongs to no file.
+    /// Prints a note about no particular file.
     pub fn note(&self, text: &str, warning: bool) {
         let at_s = self.begun.elapsed().as_secs_f64();
         self.observer().observe(&Event::note(at_s, text.to_owned(), warning));
     }
 
-    /// Where log lines go so that they appear above the bars and do not tear them.
+    /// Returns a writer that prints log lines above the bars.
     pub fn log_writer(&self) -> LogWriter {
         self.terminal.log_writer()
     }
 
-    /// Take the bars off the screen, for whoever exits without waiting for the transfer's end.
+    /// Removes the bars from the screen.
     pub fn clear(&self) {
         self.terminal.clear();
     }

@@ -1,5 +1,5 @@
-//! A line now and then, for logs and pipes: at the start, after a second, then at growing
-//! intervals of at most ten seconds or at each tenth of the size; every note; the summary.
+//! Lines for logs and pipes: at the start, after a second, then at growing intervals of at most ten
+//! seconds or at each tenth of the size; every note; the summary.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use super::frame::{name_of, phase_word};
 use super::look::Look;
 use super::{already, stopped_summary, summary, text, units};
 
-/// When a line of progress is due: pure, so that lists of files use it too.
+/// Decides when a progress line is due.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     last_s: Option<f64>,
@@ -18,7 +18,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether to print now; the first time after a second.
+    /// Whether a line is due; the first after a second.
     pub(super) fn is_due(&mut self, at_s: f64, done: u64, size: Option<u64>) -> bool {
         let tenth = size
             .filter(|s| *s > 0)
@@ -35,17 +35,17 @@ impl Pace {
     }
 }
 
-/// See the module.
+/// The plain display.
 pub struct Plain {
     out: Box<dyn Write + Send>,
     look: Look,
     pace: Pace,
     phase: Option<Phase>,
     sources: usize,
-    /// How its beginning was told.
+    /// The first line that was printed.
     begins: Option<String>,
     is_staging: bool,
-    /// Something has come.
+    /// Whether data has arrived.
     has_come: bool,
 }
 
@@ -55,7 +55,7 @@ impl Plain {
         Self::with_look(out, Look::of_lines())
     }
 
-    /// The same with a given look.
+    /// Writes with a given look.
     pub fn with_look(out: Box<dyn Write + Send>, look: Look) -> Self {
         let pace = Pace::default();
         Self {
@@ -92,7 +92,7 @@ impl Observer for Plain {
                     [source] => format!("{name} from {source}"),
                     all => format!("{name} from {} sources", all.len()),
                 };
-                // It begins anew, as whenever a server has told a digest of it.
+                // A transfer may start again, for example when a server sends a digest.
                 if self.begins.as_ref() != Some(&line) {
                     self.line(&line);
                     self.begins = Some(line);
@@ -109,7 +109,7 @@ impl Observer for Plain {
                 self.line(&line);
             }
             Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification } => {
-                let mut line = size_bytes.map_or("size unknown".to_owned(), units::bytes);
+                let mut line = size_bytes.map_or("unknown size".to_owned(), units::bytes);
                 if *resumed_bytes > 0 {
                     line.push_str(&format!(
                         ", {} of it from an earlier run",
@@ -118,21 +118,21 @@ impl Observer for Plain {
                 }
                 if *kept_bytes > 0 {
                     let kept = units::bytes(*kept_bytes);
-                    line.push_str(&format!(", {kept} of it in files that are there already"));
+                    line.push_str(&format!(", {kept} of it in files that already exist"));
                 }
                 let is_all_kept = *resumed_bytes == 0 && *size_bytes == Some(*kept_bytes);
                 if !verification.is_empty() && !is_all_kept {
-                    line.push_str(&format!(", to be verified by {verification}"));
+                    line.push_str(&format!(", verifying by {verification}"));
                 }
                 self.line(&line);
             }
-            // Of the only source the end says it again.
+            // The error of the only source is printed at the end.
             Event::Source { state: SourceState::Bad, .. }
                 if self.sources == 1 && !self.has_come => {}
             Event::Source { source, name, state: SourceState::Bad, reason, .. } => {
                 let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
                 let kind = text::kind(name, self.is_staging);
-                self.line(&format!("{kind} {} ({name}) is left out{why}", u64::from(*source) + 1));
+                self.line(&format!("not using {kind} {} ({name}){why}", u64::from(*source) + 1));
             }
             Event::Progress(snapshot) => {
                 let phase_is_new =
@@ -150,7 +150,7 @@ impl Observer for Plain {
                 let line = if *warning { format!("warning: {text}") } else { text.clone() };
                 self.line(&line);
             }
-            // What it names is told when it has been read.
+            // Its content is reported when it has been read.
             Event::Metalink { .. } => {}
             Event::Present { path, size_bytes, same, .. } => {
                 let line = already(path, *size_bytes, *same, self.look);
@@ -162,7 +162,7 @@ impl Observer for Plain {
                     self.block(&text);
                 }
             }
-            // The summary says it.
+            // The summary reports it.
             Event::Unverified { .. } => {}
             Event::Source { .. } | Event::Swath(_) | Event::Routes { .. } => {}
         }

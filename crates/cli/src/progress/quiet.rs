@@ -1,4 +1,4 @@
-//! Warnings only.
+//! `--quiet`: only warnings.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::frame::name_of;
 use super::look::Look;
 use super::text;
 
-/// Writes warnings and nothing else; the error that ends a transfer is the program's to tell.
+/// Writes only warnings; the program prints the error that ends a transfer.
 pub struct Quiet {
     out: Box<dyn Write + Send>,
     look: Look,

@@ -1,19 +1,18 @@
-//! Lines at the bottom of a terminal that are drawn again and again.
+//! A block of lines at the bottom of a terminal that is redrawn.
 //!
-//! Always holds between calls: the cursor is at the start of the line below the block, so that a
-//! message of anyone else (a panic, a shell) lands on a line of its own. Lines never reach the
-//! last column. A block is erased by moving up as many rows as it takes *now*: where the window
-//! became narrower, terminals wrap what was drawn, and the rows are counted again.
+//! Between calls the cursor is always at the start of the line below the block, so that other output (a
+//! panic, a shell) gets its own line. Lines never reach the last column. A block is erased by moving up
+//! by its current number of rows: if the window became narrower, terminals have wrapped the lines.
 
 use std::io::Write;
 
 use super::text;
 
-/// Begin and end of an update that terminals which know it show at once.
+/// Begin and end of a synchronized update.
 const HOLD: &str = "\x1b[?2026h";
 const SHOW: &str = "\x1b[?2026l";
 
-/// See the module.
+/// A redrawn block.
 pub(super) struct Screen<W: Write> {
     out: W,
     /// Widths of the lines on the screen.
@@ -27,7 +26,7 @@ impl<W: Write> Screen<W> {
         Self { out, drawn: Vec::new(), columns: 0 }
     }
 
-    /// Replace the block by these lines, `columns` being the width of the terminal now.
+    /// Replaces the block by these lines; `columns` is the current width of the terminal.
     pub(super) fn draw(&mut self, lines: &[String], columns: usize) {
         let lines: Vec<String> =
             lines.iter().map(|line| text::cut_painted(line, columns.saturating_sub(1))).collect();
@@ -47,7 +46,7 @@ impl<W: Write> Screen<W> {
         self.write(&bytes);
     }
 
-    /// Print text above the block, which is drawn again below it.
+    /// Prints text above the block.
     pub(super) fn print_above(&mut self, text: &str, block: &[String], columns: usize) {
         let mut bytes = String::new();
         self.move_up(&mut bytes, columns);
@@ -61,7 +60,7 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// Take the block off the screen.
+    /// Removes the block.
     pub(super) fn clear(&mut self, columns: usize) {
         if self.drawn.is_empty() {
             return;
@@ -73,7 +72,7 @@ impl<W: Write> Screen<W> {
         self.write(&bytes);
     }
 
-    /// To the first row of the block.
+    /// Moves to the first row of the block.
     fn move_up(&self, bytes: &mut String, columns: usize) {
         let rows: usize =
             self.drawn.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
@@ -84,7 +83,7 @@ impl<W: Write> Screen<W> {
     }
 
     fn write(&mut self, bytes: &str) {
-        // A terminal that is gone is no reason to stop.
+        // A closed terminal must not stop the transfer.
         let _ = self.out.write_all(bytes.as_bytes());
         let _ = self.out.flush();
     }

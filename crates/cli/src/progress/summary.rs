@@ -1,4 +1,4 @@
-//! What a transfer amounts to, printed at its end.
+//! The summary of a transfer.
 
 use swath_transfer::observe::{SameBy, SourceState, SourceSummary, Summary, Verified};
 
@@ -9,7 +9,7 @@ use super::{text, units};
 /// Most sources in the table.
 const ROWS_MAX: usize = 40;
 
-/// The summary of a finished transfer; ends with a line break.
+/// Returns the summary of a finished transfer; it ends with a line break.
 pub fn summary(end: &Summary, look: Look) -> String {
     let name = name_of(&end.path, look);
     if end.kept_files > 0 && end.fetched_bytes.saturating_add(end.resumed_bytes) == 0 {
@@ -33,21 +33,21 @@ pub fn summary(end: &Summary, look: Look) -> String {
     with_details(head, end, true, look)
 }
 
-/// What is said of a file that was there already and is the one that was wanted.
+/// Returns the line for a file that was already complete.
 pub fn already(path: &str, size_bytes: u64, same: SameBy, look: Look) -> String {
     let why = match same {
-        SameBy::Digest => "its digest agrees",
-        SameBy::Pieces => "the digests of its pieces agree",
-        SameBy::ServersDigest => "its digest agrees with the server's",
-        SameBy::SizeAndTime => "size and time are the server's; no digest is known",
-        SameBy::Name => "no digest is known, nothing was compared",
+        SameBy::Digest => "its digest matches",
+        SameBy::Pieces => "its piece digests match",
+        SameBy::ServersDigest => "its digest matches the server's",
+        SameBy::SizeAndTime => "its size and time match the server's; no known digest",
+        SameBy::Name => "only the name was compared; no known digest",
     };
     let (name, bytes) = (name_of(path, look), units::bytes(size_bytes));
-    format!("{name}: complete already, {bytes} ({why})")
+    format!("{name}: already complete, {bytes} ({why})")
 }
 
-/// The summary of a transfer that stopped before its end, if anything came before that; why and
-/// what next is told elsewhere.
+/// Returns the summary of an incomplete transfer, if it received anything; the error is printed
+/// elsewhere.
 pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
     let name = name_of(&end.path, look);
     let here = [end.resumed_bytes, end.kept_bytes];
@@ -57,8 +57,8 @@ pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
     }
     let size = units::bytes(end.size_bytes);
     let stopped = match here >= end.size_bytes && end.size_bytes > 0 {
-        true => format!("stopped when all {size} had come"),
-        false => format!("stopped with {} of {size}", units::bytes(here)),
+        true => format!("received all {size}, then stopped"),
+        false => format!("stopped at {} of {size}", units::bytes(here)),
     };
     let head = format!(
         "{}: {} after {}, {}",
@@ -67,23 +67,22 @@ pub fn stopped_summary(end: &Summary, look: Look) -> Option<String> {
         units::duration(end.elapsed_s),
         units::rate(end.rate_bytes_per_s),
     );
-    // What became of each source is part of the complaint that follows.
+    // The error that follows has the reasons of the sources.
     Some(with_details(head, end, false, look))
 }
 
 fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> String {
     let mut out = format!("{head}\n");
     let (resumed, done) = match end.sent {
-        true => ("were there from an earlier run", "sent"),
-        false => ("were here from an earlier run", "fetched"),
+        true => ("already sent by an earlier run", "sent"),
+        false => ("from an earlier run", "fetched"),
     };
-    let here =
-        [(end.kept_bytes, "are of files that were there already"), (end.resumed_bytes, resumed)];
+    let here = [(end.kept_bytes, "in files that already existed"), (end.resumed_bytes, resumed)];
     let here = here.iter().filter(|(bytes, _)| *bytes > 0);
     let mut parts: Vec<String> =
         here.map(|(bytes, words)| format!("{} {words}", units::bytes(*bytes))).collect();
     if !parts.is_empty() {
-        parts.push(format!("{} were {done} now", units::bytes(end.fetched_bytes)));
+        parts.push(format!("{} {done} now", units::bytes(end.fetched_bytes)));
         out.push_str(&format!("{}\n", parts.join(", ")));
     }
     out.push_str(&table(&end.sources, remarks, look));
@@ -102,7 +101,7 @@ fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> Strin
 }
 
 fn wasted_part(end: &Summary) -> String {
-    // Of nothing there is no part.
+    // Nothing was received.
     if end.wasted_bytes == 0 || end.fetched_bytes == 0 {
         return String::new();
     }
@@ -111,7 +110,7 @@ fn wasted_part(end: &Summary) -> String {
     if part < 0.05 { " (<0.1 %)".to_owned() } else { format!(" ({part:.1} %)") }
 }
 
-/// One line for each source, the columns that fit.
+/// Returns a line for each source, with the columns that fit.
 fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
     if sources.is_empty() {
         return String::new();
@@ -126,7 +125,7 @@ fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
     let head: Vec<String> = all.iter().map(|(head, _)| (*head).to_owned()).collect();
     let figures = |source: &SourceSummary| all.iter().map(|(_, figure)| figure(source)).collect();
     let rows: Vec<Vec<String>> = shown.iter().map(|source| figures(source)).collect();
-    // Columns go from the last to the first as the terminal gets narrower; "rate" stays.
+    // Narrow terminals lose the last columns; "rate" stays.
     let usable = look.width.saturating_sub(1);
     let widths: Vec<usize> = (0..head.len())
         .map(|i| {
@@ -171,7 +170,7 @@ fn table(sources: &[SourceSummary], remarks: bool, look: Look) -> String {
 
 type Column = (&'static str, fn(&SourceSummary) -> String);
 
-/// The columns of the table; some with details alone, and round trips where there is a network.
+/// Returns the columns: some only with details, and round trips only over a network.
 fn columns(sources: &[&SourceSummary], look: Look) -> Vec<Column> {
     let is_far = sources.iter().any(|it| it.rtt_ms.is_some_and(|ms| ms >= OF_A_NETWORK_MS));
     let all: [(Column, bool); 6] = [
@@ -187,22 +186,22 @@ fn columns(sources: &[&SourceSummary], look: Look) -> Vec<Column> {
     shown.filter(|(name, _)| is_far || *name != "RTT").collect()
 }
 
-/// What is nearer is on this machine.
+/// Shorter round trips are within this machine.
 const OF_A_NETWORK_MS: f64 = 0.02;
 
-/// What is worth a line of its own.
+/// Returns the remark on a source, if there is one.
 fn remark(source: &SourceSummary) -> Option<(&'static str, Tone)> {
     match source.state {
-        SourceState::Bad => Some(("left out", Tone::Bad)),
+        SourceState::Bad => Some(("not used", Tone::Bad)),
         SourceState::Silent => Some(("silent at the end", Tone::Warn)),
         SourceState::Slow => Some(("slow at the end", Tone::Warn)),
-        // It delivered, its connection was lost and did not come back.
+        // Its connection was lost and not restored.
         SourceState::Probing if source.bytes > 0 && source.reason.is_some() => {
-            Some(("lost on the way", Tone::Warn))
+            Some(("connection lost", Tone::Warn))
         }
-        // Whoever answered was not needed, and the table shows that.
+        // A source that answered was not needed, which the table shows.
         SourceState::Probing if source.bytes == 0 && source.rtt_ms.is_none() => {
-            Some(("had not answered by then", Tone::Dim))
+            Some(("had not answered yet", Tone::Dim))
         }
         _ => None,
     }

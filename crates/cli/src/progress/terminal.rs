@@ -1,8 +1,7 @@
-//! Bars that move, for a person at a terminal.
+//! Moving bars in a terminal.
 //!
-//! Clones share one screen. Frames are at least [`FRAME_MS`] apart; notes come at once. When the
-//! transfer ends, or the last clone goes, the bars leave the screen; the summary is printed where
-//! they were.
+//! Clones share one screen. Frames are at least [`FRAME_MS`] apart; notes are printed at once. When the
+//! transfer ends or the last clone is dropped, the bars are removed, and the summary is printed.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,16 +14,16 @@ use super::look::{Look, Tone};
 use super::screen::Screen;
 use super::{summary, text};
 
-/// Time between two frames; the eye needs no more.
+/// Time between two frames.
 const FRAME_MS: u64 = 90;
 
-/// See the module.
+/// The terminal display.
 #[derive(Clone)]
 pub struct Terminal {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// The screen and what is on it.
+/// The screen and its content.
 pub(super) struct Shared {
     screen: Screen<Box<dyn Write + Send>>,
     look: Box<dyn Fn() -> Look + Send>,
@@ -34,12 +33,12 @@ pub(super) struct Shared {
 }
 
 impl Terminal {
-    /// On standard error.
+    /// Returns the display on standard error.
     pub fn stderr() -> Self {
         Self::new(Box::new(io::stderr()), Box::new(Look::of_stderr))
     }
 
-    /// On any terminal; `look` is asked before each frame.
+    /// Returns a display on any terminal; `look` is called before each frame.
     pub fn new(out: Box<dyn Write + Send>, look: Box<dyn Fn() -> Look + Send>) -> Self {
         let screen = Screen::new(out);
         let shared =
@@ -47,12 +46,12 @@ impl Terminal {
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Where log lines go so that they appear above the bars.
+    /// Returns a writer that prints log lines above the bars.
     pub fn log_writer(&self) -> LogWriter {
         LogWriter { shared: Arc::clone(&self.shared), line: Vec::new() }
     }
 
-    /// Take the bars off the screen.
+    /// Removes the bars.
     pub fn clear(&self) {
         self.lock().clear();
     }
@@ -88,7 +87,7 @@ impl Observer for Terminal {
                     let name = text::cut_name(name, 60, look);
                     let why = reason.as_deref().map_or(String::new(), |r| format!(": {r}"));
                     let number = u64::from(*source) + 1;
-                    let line = format!("{kind} {number} ({name}) is left out{why}");
+                    let line = format!("not using {kind} {number} ({name}){why}");
                     shared.note(&line, Tone::Warn);
                 }
             }
@@ -114,7 +113,7 @@ impl Observer for Terminal {
                 let text = super::already(path, *size_bytes, *same, (shared.look)());
                 shared.end(&text);
             }
-            // The summary says it.
+            // The summary reports it.
             Event::Unverified { .. } => {}
             Event::Opened { .. } | Event::Swath(_) | Event::Routes { .. } => {}
         }
@@ -122,7 +121,7 @@ impl Observer for Terminal {
 }
 
 impl Shared {
-    /// Draw the view of the one file unless a frame was drawn just now.
+    /// Draws the view, unless a frame was drawn just before.
     fn draw_view(&mut self, now: bool) {
         if now || self.is_due() {
             let look = (self.look)();
@@ -131,7 +130,7 @@ impl Shared {
         }
     }
 
-    /// Whether the last frame is old enough.
+    /// Whether a frame is due.
     pub(super) fn is_due(&self) -> bool {
         self.drawn_at.is_none_or(|at| at.elapsed() >= Duration::from_millis(FRAME_MS))
     }
@@ -142,21 +141,21 @@ impl Shared {
 
     pub(super) fn draw(&mut self, mut lines: Vec<String>) {
         let Look { width: columns, height, .. } = (self.look)();
-        // What scrolls out at the top cannot be drawn over; the cursor needs the last line.
+        // Lines above the screen cannot be redrawn; the cursor needs the last line.
         lines.truncate(height.saturating_sub(1).max(1));
         self.screen.draw(&lines, columns);
         self.block = lines;
         self.drawn_at = Some(Instant::now());
     }
 
-    /// A sentence above the bars.
+    /// Prints a sentence above the bars.
     pub(super) fn note(&mut self, sentence: &str, tone: Tone) {
         let look = (self.look)();
         let line = look.tone(tone, &text::safe(&look.plain_words(sentence), look));
         self.screen.print_above(&text::wrapped(&line, look.width), &self.block, look.width);
     }
 
-    /// The bars go, the text stays.
+    /// Replaces the bars by a text.
     pub(super) fn end(&mut self, text: &str) {
         self.clear();
         let columns = (self.look)().width;
@@ -176,7 +175,7 @@ impl Drop for Shared {
     }
 }
 
-/// Puts whole lines above the bars.
+/// Prints whole lines above the bars.
 #[derive(Clone)]
 pub struct LogWriter {
     shared: Arc<Mutex<Shared>>,

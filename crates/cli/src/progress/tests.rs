@@ -171,10 +171,7 @@ fn colour_says_no_more_than_words() {
 #[test]
 fn before_the_first_figures() {
     let mut view = View { snapshot: None, ..view() };
-    reads(
-        &frame(&mut view, look(80)).join("\n"),
-        &["big-file.h5  asking 5 sources what they offer"],
-    );
+    reads(&frame(&mut view, look(80)).join("\n"), &["big-file.h5  querying 5 sources"]);
 }
 
 #[test]
@@ -287,12 +284,12 @@ fn the_summary() {
         &summary(&end(), Look { details: true, ..look(100) }),
         &[
             "big-file.h5: 1.05 GB in 2.61 s, 245 MB/s, verified by sha-256",
-            "410 MB were here from an earlier run, 640 MB were fetched now",
+            "410 MB from an earlier run, 640 MB fetched now",
             "    source                                          bytes  share       rate  requests  lanes    RTT",
             "  1 mirror-a.example.org/…/big-file.h5             390 MB   61 %   182 MB/s     1,204      1  11 ms",
             "  2 b.example.net/pub/release-7/big-file.h5        250 MB   39 %  64.0 MB/s     1,204      2  22 ms",
             "  4 d.example/pub/release-7/big-file.h5               0 B    0 %      0 B/s     1,204      4  44 ms",
-            "    left out: 404 Not Found",
+            "    not used: 404 Not Found",
             "wasted 3.20 MB (0.5 %), efficiency 93 % of the sources' capacity",
             "limited by the sources' links: each delivered as fast as it could, to the end",
         ],
@@ -304,8 +301,8 @@ fn the_summary_of_a_stop_in_a_narrow_terminal() {
     reads(
         &stopped_summary(&end(), look(50)).expect("something came"),
         &[
-            "big-file.h5: stopped when all 1.05 GB had come after 2.61 s, 245 MB/s",
-            "410 MB were here from an earlier run, 640 MB were fetched now",
+            "big-file.h5: received all 1.05 GB, then stopped after 2.61 s, 245 MB/s",
+            "410 MB from an earlier run, 640 MB fetched now",
             "    source                bytes  share       rate",
             "  1 mirror-a.…ample.org  390 MB   61 %   182 MB/s",
             "  2 b.example.net/…e.h5  250 MB   39 %  64.0 MB/s",
@@ -354,9 +351,9 @@ fn the_plain_display() {
         &out.text(),
         &[
             "a.root from 3 sources",
-            "1.00 GB, to be verified by sha-256, 954 pieces of 1 MiB",
+            "1.00 GB, verifying by sha-256, 954 pieces of 1 MiB",
             "1 s: 17 %, 176 MB of 1.00 GB, 199 MB/s from 3 of 3 sources, ETA 4 s (4–6)",
-            "source 3 (mirror3.in2p3.fr/atlas/rucio/data18_13TeV/a.root) is left out: connection refused",
+            "not using source 3 (mirror3.in2p3.fr/atlas/rucio/data18_13TeV/a.root): connection refused",
             "2 s: 36 %, 363 MB of 1.00 GB, 164 MB/s from 2 of 3 sources, ETA 4 s (3–5)",
             "warning: a block from source 2 was corrupt",
             "3 s: 53 %, 533 MB of 1.00 GB, 159 MB/s from 2 of 3 sources, ETA 3 s (2–4)",
@@ -367,7 +364,7 @@ fn the_plain_display() {
             "  1 mirror1.cern.ch/atlas/rucio/data18_13TeV/a.root    322 MB   32 %  54.8 MB/s  4.0 ms",
             "  2 mirror2.desy.de/atlas/rucio/data18_13TeV/a.root    626 MB   63 %   107 MB/s  137 ms",
             "  3 mirror3.in2p3.fr/atlas/rucio/data18_13TeV/a.root  51.7 MB    5 %  31.3 MB/s   61 ms",
-            "    left out: connection refused",
+            "    not used: connection refused",
             "limited by the loss of mirror3.in2p3.fr/atlas/rucio/data18_13TeV/a.root on the way",
         ],
     );
@@ -411,7 +408,7 @@ fn the_terminal_cleans_up_and_leaves_the_summary() {
     drop((terminal, log));
     let text = out.text();
     assert!(text.contains("a block from source 2 was corrupt\n"));
-    assert!(text.contains("source 3 (mirror3.in2p3.fr/atlas/rucio/data18_13TeV/a.root) is left out: connection refused\n"), "{text}");
+    assert!(text.contains("not using source 3 (mirror3.in2p3.fr/atlas/rucio/data18_13TeV/a.root): connection refused\n"), "{text}");
     let (_, after) = text.rsplit_once("a.root: 1.00 GB in ").expect("the summary");
     assert!(after.ends_with("half a line and its end\n"), "{after}");
     assert!(!after.contains("\x1b[2K") && !after.contains('━'));
@@ -509,7 +506,7 @@ fn a_list_of_files_has_a_few_lines() {
             "fetching list.txt                1,205 of 100,000 files   1 failed   1.27 TB   61.1 GB/s   ETA 17 min (15–19)",
             "━──────────────────────────────────────────────────────────────────────────────────────────────────────   1 %",
             "  run-01205.h5                                           fetching    640 MB of 1.05 GB   412 MB/s   2 sources",
-            "    and 6 more files under way",
+            "    and 6 more active files",
         ],
     );
 }
@@ -524,7 +521,7 @@ fn a_list_of_files_in_a_narrow_terminal() {
             "61.1 GB/s  ETA 17 min (15–19)",
             "─────────────────────────────────────────   1 %",
             "  run-01205.h5     640 MB of 1.05 GB   412 MB/s",
-            "    and 6 more files under way",
+            "    and 6 more active files",
         ],
     );
 }
@@ -541,7 +538,7 @@ fn a_list_of_files_in_plain_lines_and_at_its_end() {
         &[
             "12 s: 1 %, 1,205 of 100,000 files, 1.27 TB, 63.5 GB/s, 1 failed, ETA 17 min (15–19)",
             "list.txt: 1,204 of 100,000 files in 12.1 s, 1.27 TB, 63.7 GB/s",
-            "494 GB were here from an earlier run, 771 GB were fetched now",
+            "494 GB from an earlier run, 771 GB fetched now",
             "  mirror-a.example.org    470 GB   61 %",
             "  b.example.net           301 GB   39 %",
             "  d.example                  0 B    0 %",
@@ -556,8 +553,8 @@ fn what_is_sent_is_not_said_to_be_fetched_and_here_there_is_no_round_trip() {
     sent.sent = true;
     sent.resumed_bytes = 410_000_000;
     let text = summary(&sent, Look::PLAIN);
-    assert!(text.contains("410 MB were there from an earlier run, "), "{text}");
-    assert!(text.contains(" were sent now\n") && text.contains("RTT"), "{text}");
+    assert!(text.contains("410 MB already sent by an earlier run, "), "{text}");
+    assert!(text.contains(" sent now\n") && text.contains("RTT"), "{text}");
     for source in &mut sent.sources {
         source.rtt_ms = Some(0.01);
     }

@@ -1,7 +1,6 @@
-//! What becomes of the folders that a relay uses while it uses them.
+//! Watches the folders of a relay, and warns once if one is removed.
 //!
-//! Somebody may take one away under it. Open files live on then, but nothing new can be kept, and
-//! nobody would be told why: it is said once, where the relay's own words stand.
+//! Open files survive then, but nothing new can be stored.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt as _;
@@ -12,15 +11,15 @@ use swath_store::depot::Depot;
 
 use crate::exit::warn;
 
-/// A folder as it was when the relay began, and what is said when it is that no more.
+/// A watched folder, and the warning when it is removed or replaced.
 struct Folder {
     path: PathBuf,
-    /// Open, so that no other folder gets its number.
+    /// Kept open, so that no other folder gets its inode number.
     opened: File,
     words: &'static str,
 }
 
-/// Watch these folders, and the files of the depot's allocations, until the relay ends.
+/// Watches these folders and the files of the depot until the relay ends.
 pub fn watch(depot: Option<Depot>, cache: Option<PathBuf>) {
     let of_depot = depot.as_ref().and_then(|depot| depot.options().folder.clone());
     let watched = [
@@ -35,7 +34,7 @@ pub fn watch(depot: Option<Depot>, cache: Option<PathBuf>) {
     if folders.is_empty() {
         return;
     }
-    // A thread of its own: a look into a folder that hangs (NFS) must not hold up the relay.
+    // In its own thread: a folder that hangs (NFS) must not block the relay.
     let look = move || {
         let mut depot = depot;
         loop {
@@ -54,7 +53,7 @@ pub fn watch(depot: Option<Depot>, cache: Option<PathBuf>) {
         }
     };
     if let Err(why) = std::thread::Builder::new().name("folders".into()).spawn(look) {
-        warn(&format!("the relay's folders are not watched: {why}"));
+        warn(&format!("cannot watch the relay's folders: {why}"));
     }
 }
 
@@ -68,11 +67,10 @@ impl Folder {
     }
 }
 
-const DEPOT_GONE: &str = "this folder was removed or replaced while the depot uses it; what was \
-                          stored there is lost, and nothing is stored there until the relay is started again";
-const CACHE_GONE: &str = "this folder was removed or replaced while the cache uses it; everything \
-                          passes without being kept until the relay is started again";
-const ALLOCATIONS_GONE: &str = "depot: files of allocations were removed from its folder; what was \
-                                stored in them is lost, and whoever asks for it is told so";
-/// Nobody waits for it; it costs next to nothing.
+const DEPOT_GONE: &str = "the folder of the depot was removed or replaced: its data is lost, and \
+                          nothing is stored until the relay is restarted";
+const CACHE_GONE: &str = "the folder of the cache was removed or replaced: nothing is cached until \
+                          the relay is restarted";
+const ALLOCATIONS_GONE: &str = "depot: files of allocations were removed: their data is lost";
+/// Frequent enough for a warning, and cheap.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

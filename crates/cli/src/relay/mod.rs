@@ -1,4 +1,4 @@
-//! `swath relay`: bytes passed on for those who may, from where it may.
+//! `swath relay`: runs a relay for allowed clients and upstream servers.
 
 pub mod args;
 mod folders;
@@ -8,63 +8,46 @@ use std::sync::Arc;
 use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_relay::{Bound, Clients, RelayError, RelayOptions, RelayServerOptions};
-use swath_serve::{Access, Log, Server, Tls, read_tokens};
+use swath_serve::{Access, Log, Server, read_tokens};
 use swath_store::depot::{Depot, DepotOptions, Note, OpenError, memory_limit_bytes};
 use swath_transfer::NetOptions;
 
-use crate::exit::{Exit, chain, fail, warn};
-use crate::identity;
+use crate::exit::{Exit, chain, warn};
 use crate::progress::units;
 use crate::say;
-use crate::serve::standing::Standing;
-use crate::serve::{failure, log, machine, warnings};
+use crate::serve::lifetime::ServerSignals;
+use crate::serve::{failure, machine, warnings};
 use args::Relay;
 
-/// Run the command: until a signal ends it.
-pub async fn run(args: Relay) -> Exit {
+/// Runs the command until a signal ends it.
+pub async fn run(args: Relay) -> Result<Exit, Failure> {
     warnings::to_standard_error();
-    let token_file = match args.token_file() {
-        Ok(token_file) => token_file,
-        Err(failure) => return failure.tell(),
-    };
-    if let Err(failure) = args.check() {
-        return failure.tell();
-    }
-    let standing = match Standing::begin(args.given(token_file.clone())) {
-        Ok(standing) => standing,
-        Err(_) => return fail(Exit::Internal, "cannot be told of signals"),
-    };
+    let token_file = args.token_file()?;
+    args.check()?;
+    let signals = ServerSignals::begin(args.reloadable(token_file.clone()))
+        .map_err(|_| Failure::new(Exit::Internal, "cannot receive signals"))?;
     let access = match &token_file {
         None => None,
-        Some(path) => match read_tokens(path) {
-            Ok(tokens) => Some(Access::new(tokens, Vec::new())),
-            Err(error) => {
-                let message =
-                    format!("--clients: cannot take tokens from {}: {error}", path.display());
-                return fail(Exit::Input, &message);
-            }
-        },
+        Some(path) => {
+            let tokens = read_tokens(path).map_err(|error| {
+                let path = path.display();
+                Failure::input(format!("--clients: cannot read tokens from {path}: {error}"))
+            })?;
+            Some(Access::new(tokens, Vec::new()))
+        }
     };
-    let depot = match args.depot().map(open).transpose() {
-        Ok(depot) => depot,
-        Err(error) => return fail(Exit::Target, &format!("--depot: {}", chain(&error))),
-    };
+    let depot = args.depot().map(open).transpose();
+    let depot =
+        depot.map_err(|error| Failure::new(Exit::Target, format!("--depot: {}", chain(&error))))?;
     let watched = (depot.clone(), args.cache.clone());
     let host = machine::hostname();
-    let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
-    let log = match log.transpose() {
-        Ok(log) => log,
-        Err(failure) => return failure.tell(),
-    };
+    let log = args.server.open_log()?;
     let name = args.name.clone().unwrap_or_else(|| host.clone());
-    let tls = match tls(&args, &host) {
-        Ok(tls) => tls,
-        Err(failure) => return failure.tell(),
-    };
+    let tls = args.server.encryption("relay", &host)?;
     let options = RelayServerOptions {
         relay: RelayOptions {
             name: name.clone(),
-            hosts: args.plain.then(|| vec![name.clone(), host.clone()]),
+            hosts: args.server.plain.then(|| vec![name.clone(), host.clone()]),
             upstreams: args.upstream.clone(),
             clients: Clients::new(args.networks(), access.clone()),
             net: NetOptions {
@@ -80,30 +63,30 @@ pub async fn run(args: Relay) -> Exit {
         },
         listen: args.listen.clone(),
         tls,
-        max_connections: args.max_connections as usize,
+        max_connections: args.server.max_connections as usize,
     };
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let Bound { server, narrowed_cache_bytes } = match swath_relay::bind(options, noting).await {
         Ok(bound) => bound,
-        Err(RelayError::Serve(error)) => return failure(&error).tell(),
-        Err(error) => return Failure::new(Exit::Input, chain(&error)).tell(),
+        Err(RelayError::Serve(error)) => return Err(failure(&error)),
+        Err(error) => return Err(Failure::new(Exit::Input, chain(&error))),
     };
-    machine::tell_of_fewer_connections(&server, args.max_connections);
+    machine::tell_of_fewer_connections(&server, args.server.max_connections);
     folders::watch(watched.0, watched.1);
     if let Some(most_bytes) = narrowed_cache_bytes {
         warn(&format!(
-            "--cache-size {}: its disk has room for {}, and no more is kept",
+            "--cache-size {}: the disk has room for only {}",
             units::bytes(args.cache_size),
             units::bytes(most_bytes)
         ));
     }
-    // Who starts a service without standard output reads nothing there.
-    let told = match say::is_closed() {
+    // A service without standard output has no reader.
+    let printed = match say::is_closed() {
         true => Exit::Done,
         false => say::out(words(&args, &server, &host, &name).as_bytes(), Exit::Done),
     };
-    if told != Exit::Done {
-        return told;
+    if printed != Exit::Done {
+        return Ok(printed);
     }
     for network in args.networks() {
         let who = match network {
@@ -113,20 +96,20 @@ pub async fn run(args: Relay) -> Exit {
         };
         warn(&format!("--clients {network}: {who} may use this relay"));
     }
-    if args.plain && token_file.is_some() {
-        warn("without encryption tokens can be read by everybody on the way");
+    if args.server.plain && token_file.is_some() {
+        warn("without encryption anyone on the network path can read the tokens");
     }
     let nothing = std::future::ready(());
-    standing.run(server, access.as_ref(), log.as_ref(), std::future::pending(), nothing).await
+    Ok(signals.run(server, access.as_ref(), log.as_ref(), std::future::pending(), nothing).await)
 }
 
-/// Open the depot, and say what was damaged.
+/// Opens the depot, and warns of damage.
 fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     let (depot, found) = Depot::open(options)?;
     let (room, size_bytes) = (depot.usage(), depot.options().size_bytes);
     if room.disk_free_bytes < size_bytes.saturating_sub(room.disk_taken_bytes) {
         warn(&format!(
-            "--depot-size {}: its disk has {} free, and no more is leased",
+            "--depot-size {}: the disk has only {} free",
             units::bytes(size_bytes),
             units::bytes(room.disk_free_bytes)
         ));
@@ -134,8 +117,8 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     let memory_bytes = depot.options().memory_bytes;
     if let Some(has_bytes) = memory_limit_bytes().filter(|has_bytes| memory_bytes > *has_bytes) {
         warn(&format!(
-            "--depot-memory {}: there are {} here for all that runs, and the system ends whoever \
-             takes more, such as this relay when others store that much",
+            "--depot-memory {}: this machine has only {}; the system may kill the relay when clients \
+             use that much",
             units::bytes(memory_bytes),
             units::bytes(has_bytes)
         ));
@@ -143,18 +126,17 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     for note in found.notes {
         match note {
             Note::Cut { id, dropped_bytes } => warn(&format!(
-                "depot: the last {dropped_bytes} bytes of the journal of allocation {id} are not \
-                 what was written, and do not count"
+                "depot: ignoring the last {dropped_bytes} bytes of the journal of allocation {id}: \
+                 they are damaged"
             )),
             Note::SetAside { id, path } => warn(&format!(
-                "depot: allocation {id} is damaged; what is left of it lies at {} and takes space \
-                 until it is removed",
+                "depot: allocation {id} is damaged; its data in {} takes space until you remove it",
                 path.display()
             )),
             Note::Ahead { by, ended } => warn(&format!(
-                "depot: this machine's clock is {} ahead of the last time that something was \
-                 written here, and by it {ended} {} ended: if that is wrong, set it within ten \
-                 minutes, after which their bytes are removed",
+                "depot: this machine's clock is {} ahead of the last write to the depot, so {ended} \
+                 {} expired: if the clock is wrong, correct it within ten minutes, before their data \
+                 is removed",
                 units::duration(by.as_secs_f64()),
                 if ended == 1 { "lease has" } else { "leases have" }
             )),
@@ -164,17 +146,7 @@ fn open(options: DepotOptions) -> Result<Depot, OpenError> {
     Ok(depot)
 }
 
-fn tls(args: &Relay, host: &str) -> Result<Tls, Failure> {
-    Ok(match (&args.tls_cert, &args.tls_key) {
-        _ if args.plain => Tls::Plain,
-        (Some(certificates), Some(key)) => {
-            Tls::Files { certificates: certificates.clone(), key: key.clone() }
-        }
-        _ => identity::certificate("relay", host, args.new_identity)?,
-    })
-}
-
-/// What a user reads when the relay stands.
+/// Returns the text that the relay prints when it is ready.
 fn words(args: &Relay, server: &Server, host: &str, name: &str) -> String {
     let mut text = format!("relay {name}, for {}\n", count(args));
     let room = [("on disk", args.depot_size), ("in memory", args.depot_memory)];
@@ -194,7 +166,7 @@ fn words(args: &Relay, server: &Server, host: &str, name: &str) -> String {
     text
 }
 
-/// For whom it is there.
+/// Describes the allowed clients.
 fn count(args: &Relay) -> String {
     let networks = args.networks().len();
     let networks = match networks {
@@ -203,6 +175,6 @@ fn count(args: &Relay) -> String {
         _ => Some(format!("{networks} networks")),
     };
     let has_tokens = args.token_file().is_ok_and(|file| file.is_some());
-    let tokens = has_tokens.then(|| "whoever has a token".to_owned());
+    let tokens = has_tokens.then(|| "clients with a token".to_owned());
     networks.into_iter().chain(tokens).collect::<Vec<_>>().join(" and ")
 }

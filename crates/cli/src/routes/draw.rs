@@ -1,4 +1,4 @@
-//! `--svg`: the graph as a picture.
+//! `--svg`: draws the graph.
 
 use std::path::Path as FilePath;
 
@@ -9,7 +9,7 @@ use swath_state::{Grade, HERE};
 use super::map::{Map, Path};
 use crate::exit::Exit;
 
-/// Draw the graph with these routes into a file; `to` stands at the right. The error is a sentence.
+/// Draws the graph with these routes to a file, with `to` at the right.
 pub fn write(file: &FilePath, map: &Map, to: &str, routes: &[&Path]) -> Result<(), Failure> {
     std::fs::write(file, svg(&drawing(map, to, routes))).map_err(|error| {
         Failure::new(
@@ -24,7 +24,7 @@ fn drawing(map: &Map, to: &str, routes: &[&Path]) -> Drawing {
         return Drawing::default();
     }
     let origins = map.origins();
-    // We are drawn where something leads to us or away.
+    // This machine is drawn only if it has an edge.
     let is_there = |name: &&String| map.edges.iter().any(|it| it.from == **name || it.to == **name);
     let names: Vec<&String> = map.sites().iter().filter(is_there).collect();
     let number = |name: &str| names.iter().position(|it| *it == name).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `swath routes forget`: asks nothing, says what it forgot.
+//! `swath routes forget`: removes sites from the state file.
 
 use swath_state::{Forget, Location};
 
@@ -8,7 +8,7 @@ use crate::progress::look::Look;
 use crate::progress::units;
 use crate::{remember, say};
 
-/// Run the command.
+/// Runs the command.
 pub fn run(args: &args::Forget) -> Exit {
     let path = match remember::place() {
         Location::At(path) if path.exists() => path,
@@ -34,7 +34,7 @@ pub fn run(args: &args::Forget) -> Exit {
     if out.is_empty() {
         out = match args.sites.is_empty() {
             true => "nothing is remembered\n".to_owned(),
-            false => format!("nothing is remembered of {}\n", args.sites.join(", ")),
+            false => format!("nothing is remembered about {}\n", args.sites.join(", ")),
         };
     } else {
         let count = |count: usize, one: &str, many: &str| {

@@ -1,4 +1,4 @@
-//! Edges for programs: one object a line, described in `docs/routes.md`. Members are only added.
+//! Edges as JSON, one object per line, as described in `docs/routes.md`. Members are only added.
 
 use serde::Serialize;
 use swath_state::{By, Grade, KnownEdge};
@@ -15,13 +15,13 @@ struct Line<'a> {
     told_by: Option<&'a str>,
     rtt_s: Option<f64>,
     used_age_s: Option<f64>,
-    /// Whether it lies on one of the routes asked for.
+    /// Whether it is part of a requested route.
     on_route: bool,
-    /// Whether it is the narrowest of one of them.
+    /// Whether it is the slowest edge of a requested route.
     limits: bool,
 }
 
-/// A line for each edge.
+/// Returns a line for each edge.
 pub fn edges(edges: &[KnownEdge], routes: &[&Path]) -> serde_json::Result<String> {
     let mut out = String::new();
     for edge in edges {

@@ -1,5 +1,4 @@
-//! What is remembered as a graph, and the routes through it. Only edges that somebody has measured
-//! count here: a route over others would be a hope.
+//! The remembered network as a graph, and the routes through it. Only measured edges count.
 
 use std::collections::BTreeSet;
 
@@ -7,68 +6,68 @@ use swath_plan::routes::{self, Graph, SiteId, Way};
 use swath_state::{Grade, HERE, KnownEdge};
 use url::Url;
 
-/// The graph as it is remembered.
+/// The remembered graph.
 pub struct Map {
     /// The edges, by their names.
     pub edges: Vec<KnownEdge>,
     sites: Vec<String>,
-    /// What is known to be a relay, whether something leads there or not.
+    /// Known relays, even without an edge to them.
     relays: BTreeSet<String>,
 }
 
-/// A route that data may take.
+/// A route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     /// The sites in the order in which data passes them.
     pub sites: Vec<String>,
-    /// What it brings, in bytes per second.
+    /// Its rate, in bytes per second.
     pub rate_bytes_per_s: f64,
-    /// Which of its edges is the narrowest: the one that begins at this site.
+    /// The site at which its slowest edge begins.
     pub narrowest: usize,
 }
 
 impl Path {
-    /// From where to where its edges lead.
+    /// Returns its edges as pairs of sites.
     pub fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
         self.sites.windows(2).map(|pair| (pair[0].as_str(), pair[1].as_str()))
     }
 
-    /// Its narrowest edge.
+    /// Returns its slowest edge.
     pub fn limit(&self) -> (&str, &str) {
         (&self.sites[self.narrowest], &self.sites[self.narrowest + 1])
     }
 }
 
-/// Why there is no such site.
+/// Why a name is no site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoSite {
-    /// Nothing is known of it.
+    /// Unknown.
     Unknown(String),
-    /// One of several.
+    /// Ambiguous: all sites that it may mean.
     Ambiguous(String, Vec<String>),
 }
 
 impl Map {
-    /// Of these edges, where these sites are relays at any rate.
+    /// Makes a map of these edges and relays.
     pub fn new(edges: Vec<KnownEdge>, relays: BTreeSet<String>) -> Map {
         let names = edges.iter().flat_map(|edge| [edge.from.clone(), edge.to.clone()]);
         let sites: BTreeSet<String> = names.filter(|name| name != HERE).collect();
         Map { sites: std::iter::once(HERE.to_owned()).chain(sites).collect(), edges, relays }
     }
 
-    /// All sites, ourselves first.
+    /// Returns all sites, this machine first.
     pub fn sites(&self) -> &[String] {
         &self.sites
     }
 
-    /// The sites from which data comes only.
+    /// Returns the sites that only send data.
     pub fn origins(&self) -> Vec<&str> {
         let is_reached = |name: &str| self.edges.iter().any(|edge| edge.to == name);
         let others = self.sites.iter().map(String::as_str).filter(|name| *name != HERE);
         others.filter(|name| !is_reached(name) && !self.relays.contains(*name)).collect()
     }
 
-    /// The site that a user names by its address, by `host:port` or by its host.
+    /// Finds a site by its URL, `host:port` or host.
     pub fn site(&self, text: &str) -> Result<&str, NoSite> {
         let named = named(text);
         let with_port = format!("{named}:");
@@ -90,19 +89,19 @@ impl Map {
         }
     }
 
-    /// The edge from one site to another.
+    /// Returns the edge between two sites.
     pub fn edge(&self, from: &str, to: &str) -> Option<&KnownEdge> {
         self.edges.iter().find(|edge| edge.from == from && edge.to == to)
     }
 
-    /// The widest route from one site to another.
+    /// Returns the widest route between two sites.
     pub fn widest(&self, from: &str, to: &str) -> Option<Path> {
         let way = self.graph(to).widest_known(self.id(from, to), HOPS_MAX)?;
         Some(self.path(&way, to))
     }
 
-    /// Routes that together bring the most that can flow from one site to another, the widest first,
-    /// and how much that is, in bytes per second.
+    /// Returns the routes that together have the highest rate between two sites, the widest first, and
+    /// that rate in bytes per second.
     pub fn together(&self, from: &str, to: &str) -> (Vec<Path>, f64) {
         let (graph, source) = (self.graph(to), self.id(from, to));
         let ways = graph.flow_ways(&[source], WAYS_MAX, HOPS_MAX);
@@ -111,7 +110,7 @@ impl Map {
         (paths, sum)
     }
 
-    /// The route over these sites, or its first edge that nobody has measured.
+    /// Returns the route over these sites, or its first unmeasured edge.
     pub fn over(&self, sites: Vec<String>) -> Result<Path, (String, String)> {
         let mut path = Path { sites, rate_bytes_per_s: f64::INFINITY, narrowest: 0 };
         for at in 0..path.sites.len() - 1 {
@@ -128,12 +127,12 @@ impl Map {
         Some(self.edge(from, to)?.measured.as_ref()?.rate_bytes_per_s)
     }
 
-    /// The planner's graph, in which `to` is the one who receives.
+    /// Returns the planner's graph with `to` as the receiver.
     fn graph(&self, to: &str) -> Graph {
         let mut graph = Graph::default();
         for edge in &self.edges {
             let (from, into) = (self.id(&edge.from, to), self.id(&edge.to, to));
-            // What receives from others and is not us passes it on.
+            // Every receiver except this machine forwards data.
             graph.set_relay(into, edge.to != HERE || graph.is_relay(into));
             if let Some(measured) = &edge.measured {
                 let grade = match measured.grade {
@@ -151,7 +150,7 @@ impl Map {
         graph
     }
 
-    /// The place of a site in [`Map::sites`].
+    /// Returns the position of a site in [`Map::sites`].
     pub fn number(&self, name: &str) -> Option<usize> {
         if name == HERE {
             return Some(0);
@@ -160,12 +159,12 @@ impl Map {
         others.binary_search_by(|site| site.as_str().cmp(name)).ok().map(|at| at + 1)
     }
 
-    /// The number of a site where `to` is number 0.
+    /// Returns the number of a site, with `to` as number 0.
     fn id(&self, name: &str, to: &str) -> SiteId {
         let number = |name: &str| self.number(name).unwrap_or(0);
         match name == to {
             true => SiteId::HERE,
-            // The one that has the number 0 otherwise gets the free one.
+            // Site 0 gets the number of `to`.
             false if number(name) == 0 => SiteId(number(to) as u32),
             false => SiteId(number(name) as u32),
         }
@@ -184,22 +183,22 @@ impl Map {
     }
 }
 
-/// The relays of a route, as sites in the order in which data passes them.
+/// Returns all sites of a route in the direction of the data.
 pub fn through(from: &str, relays: &[String], to: &str) -> Vec<String> {
     let ends = |name: &str| std::iter::once(name.to_owned());
     ends(from).chain(relays.iter().rev().cloned()).chain(ends(to)).collect()
 }
 
-/// What a user means: the site of an address, or what was typed.
+/// Returns the site of a URL, or the typed text.
 pub fn named(text: &str) -> String {
     let site = Url::parse(text).ok().filter(|_| text.contains("://"));
     let site = site.and_then(|url| swath_formats::relay::site(&url));
     site.unwrap_or_else(|| text.trim_end_matches('/').to_ascii_lowercase())
 }
 
-/// What relays pass on at most.
+/// The hop limit of relays.
 const HOPS_MAX: usize = 8;
-/// As many as anybody wants to read.
+/// Most routes that are shown.
 const WAYS_MAX: usize = 16;
 
 #[cfg(test)]

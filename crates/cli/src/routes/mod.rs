@@ -1,7 +1,7 @@
-//! `swath routes`: the network as it is remembered, and which route through it is the widest.
+//! `swath routes`: shows the remembered network and the widest routes through it.
 //!
-//! Looking asks nothing over the network and makes no file; `forget` and `probe` change what is
-//! remembered, and `probe` alone asks the network.
+//! Showing neither uses the network nor creates a file; `forget` and `probe` change the state, and only
+//! `probe` uses the network.
 
 pub mod args;
 
@@ -17,34 +17,31 @@ use crate::failure::Failure;
 use swath_model::path::visible;
 use swath_state::{HERE, KnownEdge, KnownRelay, Location};
 
-use crate::config::{Config, Relay, RouteWish};
+use crate::config::{Config, Relay, RouteOption};
 use crate::exit::Exit;
 use crate::progress::look::Look;
 use crate::{remember, say};
-use args::{Routes, Then};
+use args::{Routes, RoutesCommand};
 use map::{Map, NoSite, Path};
 
-/// Run the command.
-pub fn run(args: Routes) -> Exit {
+/// Runs the command.
+pub fn run(args: Routes) -> Result<Exit, Failure> {
     match &args.command {
-        Some(Then::Forget(forget)) => forget::run(forget),
-        // It needs the network, and has its own entry.
-        Some(Then::Probe(_)) => Exit::Internal,
-        None => match show(&args) {
-            Ok(exit) => exit,
-            Err(failure) => failure.tell(),
-        },
+        Some(RoutesCommand::Forget(forget)) => Ok(forget::run(forget)),
+        // Needs the runtime, and is started by `main`.
+        Some(RoutesCommand::Probe(_)) => Ok(Exit::Internal),
+        None => show(&args),
     }
 }
 
 fn show(args: &Routes) -> Result<Exit, Failure> {
-    // What a file says of transfers does not hide anything here.
+    // The route of the configuration file is for transfers, and hides nothing here.
     let config = args.which().configured()?;
     let config = Config { route: args.route.clone(), ..config };
     let (from, to) = (args.from.as_deref(), args.to.as_deref());
     let memory = Memory::look();
     let exit = if memory.is_read { Exit::Done } else { Exit::Input };
-    let mut shown = Shown::new(memory, &config, from, to)?;
+    let mut shown = NetworkView::new(memory, &config, from, to)?;
     if let Some(path) = &args.svg {
         let to = to.map_or(Ok(HERE), |text| site(&shown.map, text))?;
         draw::write(path, &shown.map, to, &shown.routes())?;
@@ -61,33 +58,33 @@ fn show(args: &Routes) -> Result<Exit, Failure> {
     Ok(say::out(text.as_bytes(), exit))
 }
 
-/// What is remembered as it is shown.
-struct Shown {
+/// The remembered network as it is shown.
+struct NetworkView {
     map: Map,
-    found: Found,
+    found: RequestedRoutes,
     relays: Vec<(String, Option<KnownRelay>)>,
-    /// Relays that are not shown.
+    /// Number of hidden relays.
     hidden: usize,
     nothing: String,
 }
 
-impl Shown {
+impl NetworkView {
     fn new(
         memory: Memory,
         config: &Config,
         from: Option<&str>,
         to: Option<&str>,
-    ) -> Result<Shown, Failure> {
+    ) -> Result<NetworkView, Failure> {
         let relays = relays(config, memory.relays);
-        // What was asked as a relay and never answered as one is most likely a source, named by a slip.
+        // A relay that never answered as one is probably a source, named by mistake.
         let is_one = |(site, known): &&(String, Option<KnownRelay>)| {
             config.relays.iter().any(|relay| relay.site() == *site)
                 || known.as_ref().is_some_and(|known| known.seen_age_s.is_some())
         };
         let of_relays = relays.iter().filter(is_one).map(|(site, _)| site.clone()).collect();
         let map = Map::new(memory.edges, of_relays);
-        let found = Found::new(&map, from, to, config)?;
-        Ok(Shown { map, found, relays, hidden: 0, nothing: memory.nothing })
+        let found = RequestedRoutes::new(&map, from, to, config)?;
+        Ok(NetworkView { map, found, relays, hidden: 0, nothing: memory.nothing })
     }
 
     fn routes(&self) -> Vec<&Path> {
@@ -99,7 +96,7 @@ impl Shown {
             .map_err(|error| Failure::new(Exit::Internal, error.to_string()))
     }
 
-    /// Take out relays that are past, unless they are configured or asked for.
+    /// Hides old relays, unless they are configured or requested.
     fn hide_past(&mut self, config: &Config, asked: &[Option<&str>]) {
         let asked = asked.iter().flatten().filter_map(|text| self.map.site(text).ok());
         let wanted: Vec<String> =
@@ -111,8 +108,49 @@ impl Shown {
     }
 
     fn words(&self, is_asked: bool) -> String {
-        let (routes, nothing) = (self.routes(), &self.nothing);
-        let mut text = words(&self.map, &self.found, &routes, &self.relays, nothing, is_asked);
+        let look = Look::of_lines();
+        let mut parts = Vec::new();
+        if self.map.edges.is_empty() {
+            // Relays may be known nevertheless, and are listed below.
+            let is_known = self.relays.iter().any(|(_, known)| known.is_some());
+            let nothing =
+                if is_known { "no rates and no round trips are known yet" } else { &self.nothing };
+            parts.push(format!("{nothing}\n"));
+        } else {
+            parts.push(table::edges(&self.map.edges, &self.routes()));
+        }
+        let mut said = String::new();
+        for of in &self.found.routes {
+            let arrow = look.either(" → ", " -> ");
+            for path in &of.paths {
+                said += &table::path(path, look);
+                for (site, error) in failed(path, &self.relays) {
+                    said +=
+                        &format!("{}currently unusable: {site} failed: {error}\n", " ".repeat(15));
+                }
+            }
+            if let Some((sum, count)) = of.together {
+                said += &table::together(sum, count);
+            }
+            if let Some((from, to)) = &of.unknown {
+                said += &format!("  unknown: {from}{arrow}{to} was never measured\n");
+            } else if of.paths.is_empty() && is_asked {
+                said += &format!("  no known route from {} to {}\n", of.from, of.to);
+            }
+        }
+        if self.found.left_out > 0 {
+            said += &format!(
+                "  and {} more sources: give one to see its routes\n",
+                self.found.left_out
+            );
+        }
+        if !said.is_empty() {
+            parts.push(format!("routes:\n{said}"));
+        }
+        if !self.relays.is_empty() {
+            parts.push(format!("relays:\n{}", table::relays(&self.relays)));
+        }
+        let mut text = parts.join("\n");
         if self.hidden > 0 {
             text += &past::words(self.hidden);
         }
@@ -120,13 +158,13 @@ impl Shown {
     }
 }
 
-/// What is remembered.
+/// The remembered network.
 struct Memory {
     edges: Vec<KnownEdge>,
     relays: Vec<KnownRelay>,
-    /// Whether all that there is of it could be read.
+    /// Whether it could be read.
     is_read: bool,
-    /// What is said where that is nothing.
+    /// The text if it is empty.
     nothing: String,
 }
 
@@ -139,10 +177,9 @@ impl Memory {
             nothing,
         };
         match remember::place() {
-            Location::Off => none("nothing is remembered, since SWATH_STATE says so".to_owned()),
+            Location::Off => none("nothing is remembered: SWATH_STATE is off".to_owned()),
             Location::Homeless => none(
-                "nothing is remembered: neither SWATH_STATE, XDG_STATE_HOME nor HOME says where"
-                    .to_owned(),
+                "nothing is remembered: SWATH_STATE, XDG_STATE_HOME and HOME are unset".to_owned(),
             ),
             Location::At(path) => {
                 let nothing = format!("nothing is remembered yet ({})", path.display());
@@ -152,7 +189,7 @@ impl Memory {
                 let (state, is_read) = remember::look(&path);
                 let nothing = match is_read {
                     true => nothing,
-                    false => format!("what is remembered cannot be read ({})", path.display()),
+                    false => format!("cannot read the remembered network ({})", path.display()),
                 };
                 Memory { edges: state.edges(), relays: state.relays(), is_read, nothing }
             }
@@ -160,51 +197,49 @@ impl Memory {
     }
 }
 
-/// The routes that were asked for.
-struct Found {
-    routes: Vec<Of>,
-    /// Origins of which no more is said.
+/// The requested routes.
+struct RequestedRoutes {
+    routes: Vec<SourceRoutes>,
+    /// Number of omitted origins.
     left_out: usize,
 }
 
 /// The routes of one source.
-struct Of {
+struct SourceRoutes {
     from: String,
     to: String,
     paths: Vec<Path>,
-    /// How much routes bring at once, in bytes per second, and how many; where that is asked for.
+    /// The total rate of several routes in bytes per second, and their number, if requested.
     together: Option<(f64, usize)>,
-    /// The edge of the route asked for that nobody has measured.
+    /// The unmeasured edge of the requested route.
     unknown: Option<(String, String)>,
 }
 
-impl Found {
+impl RequestedRoutes {
     fn new(
         map: &Map,
         from: Option<&str>,
         to: Option<&str>,
         config: &Config,
-    ) -> Result<Found, Failure> {
+    ) -> Result<RequestedRoutes, Failure> {
         let to = to.map_or(Ok(HERE), |text| site(map, text))?.to_owned();
         let from: Vec<String> = match from {
             Some(text) => vec![site(map, text)?.to_owned()],
             None => map.origins().into_iter().map(str::to_owned).collect(),
         };
         if from.len() == 1 && from[0] == to {
-            return Err(Failure::usage(format!(
-                "{to} is where the route begins and where it ends"
-            )));
+            return Err(Failure::usage(format!("the route begins and ends at {to}")));
         }
         let left_out = from.len().saturating_sub(ORIGINS_SHOWN);
         let from = from.into_iter().take(ORIGINS_SHOWN);
-        let routes = from.map(|from| Of::new(map, from, to.clone(), config));
-        Ok(Found { routes: routes.collect::<Result<_, _>>()?, left_out })
+        let routes = from.map(|from| SourceRoutes::new(map, from, to.clone(), config));
+        Ok(RequestedRoutes { routes: routes.collect::<Result<_, _>>()?, left_out })
     }
 }
 
-impl Of {
-    fn new(map: &Map, from: String, to: String, config: &Config) -> Result<Of, Failure> {
-        let none = Of { paths: Vec::new(), together: None, unknown: None, from, to };
+impl SourceRoutes {
+    fn new(map: &Map, from: String, to: String, config: &Config) -> Result<SourceRoutes, Failure> {
+        let none = SourceRoutes { paths: Vec::new(), together: None, unknown: None, from, to };
         let (from, to) = (none.from.as_str(), none.to.as_str());
         let over = |relays: &[String]| map.over(map::through(from, relays, to));
         let of_one = |found: Result<Path, (String, String)>| match found {
@@ -213,27 +248,35 @@ impl Of {
         };
         let widest = || map.widest(from, to).into_iter().collect::<Vec<_>>();
         Ok(match config.route.clone().unwrap_or_default() {
-            RouteWish::Auto => {
+            RouteOption::Auto => {
                 let (paths, (all, sum)) = (widest(), map.together(from, to));
-                Of { paths, together: (all.len() > 1).then_some((sum, all.len())), ..none }
+                SourceRoutes {
+                    paths,
+                    together: (all.len() > 1).then_some((sum, all.len())),
+                    ..none
+                }
             }
-            RouteWish::Widest => Of { paths: widest(), ..none },
-            RouteWish::Multi => {
+            RouteOption::Widest => SourceRoutes { paths: widest(), ..none },
+            RouteOption::Multi => {
                 let (paths, sum) = map.together(from, to);
-                Of { together: (paths.len() > 1).then_some((sum, paths.len())), paths, ..none }
+                SourceRoutes {
+                    together: (paths.len() > 1).then_some((sum, paths.len())),
+                    paths,
+                    ..none
+                }
             }
-            RouteWish::Direct => {
+            RouteOption::Direct => {
                 let (paths, unknown) = of_one(over(&[]));
-                Of { paths, unknown, ..none }
+                SourceRoutes { paths, unknown, ..none }
             }
-            RouteWish::Over(_) => {
+            RouteOption::Over(_) => {
                 let places = config
                     .relays_of_the_route()
                     .map_err(|wrong| Failure::usage(wrong.to_string()))?;
                 let sites: Vec<String> =
                     places.into_iter().map(|at| config.relays[at].site()).collect();
                 let (paths, unknown) = of_one(over(&sites));
-                Of { paths, unknown, ..none }
+                SourceRoutes { paths, unknown, ..none }
             }
         })
     }
@@ -242,16 +285,18 @@ impl Of {
 fn site<'m>(map: &'m Map, text: &str) -> Result<&'m str, Failure> {
     map.site(text).map_err(|error| match error {
         NoSite::Unknown(name) if name.is_empty() => {
-            Failure::usage("a site is wanted, as host:port, and it is empty".to_owned())
+            Failure::usage("a site such as host:port is needed".to_owned())
         }
-        NoSite::Unknown(name) => Failure::new(Exit::Input, format!("nothing is known of {name}")),
+        NoSite::Unknown(name) => {
+            Failure::new(Exit::Input, format!("nothing is known about {name}"))
+        }
         NoSite::Ambiguous(name, names) => {
-            Failure::usage(format!("{name} may be {}", names.join(" or ")))
+            Failure::usage(format!("{name} is ambiguous: {}", names.join(" or ")))
         }
     })
 }
 
-/// The relays that are configured, then those that are only remembered.
+/// Returns the configured relays, then those that are only remembered.
 fn relays(config: &Config, known: Vec<KnownRelay>) -> Vec<(String, Option<KnownRelay>)> {
     let mut known: Vec<(String, KnownRelay)> =
         known.into_iter().map(|relay| (map::named(&relay.url), relay)).collect();
@@ -264,57 +309,8 @@ fn relays(config: &Config, known: Vec<KnownRelay>) -> Vec<(String, Option<KnownR
     all
 }
 
-fn words(
-    map: &Map,
-    found: &Found,
-    routes: &[&Path],
-    relays: &[(String, Option<KnownRelay>)],
-    nothing: &str,
-    is_asked: bool,
-) -> String {
-    let look = Look::of_lines();
-    let mut parts = Vec::new();
-    if map.edges.is_empty() {
-        // Relays may be known all the same, and are told of below.
-        let is_known = relays.iter().any(|(_, known)| known.is_some());
-        let nothing = if is_known { "no rates and no round trips are known yet" } else { nothing };
-        parts.push(format!("{nothing}\n"));
-    } else {
-        parts.push(table::edges(&map.edges, routes));
-    }
-    let mut said = String::new();
-    for of in &found.routes {
-        let arrow = look.either(" → ", " -> ");
-        for path in &of.paths {
-            said += &table::path(path, look);
-            for (site, error) in failed(path, relays) {
-                said += &format!("{}not now: {site} has failed: {error}\n", " ".repeat(15));
-            }
-        }
-        if let Some((sum, count)) = of.together {
-            said += &table::together(sum, count);
-        }
-        if let Some((from, to)) = &of.unknown {
-            said += &format!("  unknown: nobody has measured {from}{arrow}{to}\n");
-        } else if of.paths.is_empty() && is_asked {
-            said += &format!("  no route is known from {} to {}\n", of.from, of.to);
-        }
-    }
-    if found.left_out > 0 {
-        said += &format!("  and {} more sources: name one\n", found.left_out);
-    }
-    if !said.is_empty() {
-        parts.push(format!("routes:\n{said}"));
-    }
-    if !relays.is_empty() {
-        parts.push(format!("relays:\n{}", table::relays(relays)));
-    }
-    parts.join("\n")
-}
-
-/// The relays of a route that failed when they were asked last: what was measured of it is no news of
-/// today. The source at its beginning may have been asked as a relay, too, by a slip; that it is none
-/// says nothing of it as a source.
+/// Returns the relays of a route that failed at the last query, so that its measured rate may be
+/// outdated. The source is not included: it may have been queried as a relay by mistake.
 fn failed<'a>(path: &Path, relays: &'a [(String, Option<KnownRelay>)]) -> Vec<(&'a str, String)> {
     let passed = path.sites.get(1..path.sites.len().saturating_sub(1)).unwrap_or_default();
     let failed = relays.iter().filter(|(site, _)| passed.contains(site));
@@ -327,5 +323,5 @@ fn failed<'a>(path: &Path, relays: &'a [(String, Option<KnownRelay>)]) -> Vec<(&
     failed.collect()
 }
 
-/// Origins whose routes are told without being asked for.
+/// Most origins whose routes are shown without a request.
 const ORIGINS_SHOWN: usize = 20;

@@ -1,7 +1,7 @@
-//! Relays that are past: once asked, of no use, and not heard of since. Whoever tries out relays, each at
-//! a port of its own, would be shown all of them for ever.
+//! Old relays, which are hidden: silent for a week, and without a measured rate. Otherwise relays that
+//! were only tried out would be listed forever.
 //!
-//! What is configured or asked for is never past, nor what a rate was measured of.
+//! Configured and requested relays are never hidden.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use swath_state::{KnownEdge, KnownRelay};
 
 use crate::progress::units;
 
-/// Which of these relays are past, but for those that are `wanted`.
+/// Returns the old ones of these relays, except the `wanted` ones.
 pub fn relays(
     relays: &[(String, Option<KnownRelay>)],
     edges: &[KnownEdge],
@@ -30,22 +30,20 @@ pub fn relays(
         .collect()
 }
 
-/// That there are so many.
+/// Returns the line that counts them.
 pub fn words(count: usize) -> String {
     let relays = if count == 1 { "relay" } else { "relays" };
     let count = units::count(count as u64);
-    format!(
-        "  {count} {relays} without a measured rate, and not heard of for a week: --all shows them\n"
-    )
+    format!("  {count} {relays} not shown (silent for a week, no measured rate): see --all\n")
 }
 
-/// What failed or answered within a week may be what somebody wants to see.
+/// Relays that answered or failed within a week are shown.
 const PAST_S: f64 = 7.0 * 86_400.0;
 
 #[cfg(test)]
 mod tests {
     use super::super::map::tests::edge;
-    use super::super::{Memory, Shown};
+    use super::super::{Memory, NetworkView};
     use super::*;
     use crate::config::{self, Config};
 
@@ -77,7 +75,7 @@ mod tests {
             nothing: String::new(),
         };
         let (from, to) = (asked.first().copied().flatten(), asked.get(1).copied().flatten());
-        let mut shown = Shown::new(memory, config, from, to).unwrap();
+        let mut shown = NetworkView::new(memory, config, from, to).unwrap();
         if hides {
             shown.hide_past(config, asked);
         }

@@ -1,5 +1,5 @@
-//! `swath routes probe`: the network as it is now. Asks the relays, measures, and shows what is known
-//! then as `swath routes` does, with what could not be reached and why.
+//! `swath routes probe`: queries the relays, measures, and shows the network as `swath routes` does, with
+//! the unreachable edges.
 
 use crate::failure::Failure;
 use serde::Serialize;
@@ -13,53 +13,46 @@ use unicode_width::UnicodeWidthStr as _;
 use url::Url;
 
 use super::args::Probe;
-use super::{Memory, Shown};
-use crate::config::{Config, RouteWish};
-use crate::engine::{self, Wishes};
+use super::{Memory, NetworkView};
+use crate::config::{Config, RouteOption};
+use crate::engine;
 use crate::exit::{Exit, warn};
 use crate::progress::look::Look;
-use crate::relays::{Relays, Which};
+use crate::relays::{RelayArgs, RouteArgs};
 use crate::{net, remember, say, signals};
 
-/// Run the command.
-pub async fn run(args: Probe) -> Exit {
-    match probe(&args).await {
-        Ok(exit) => exit,
-        Err(failure) => failure.tell(),
-    }
-}
-
-async fn probe(args: &Probe) -> Result<Exit, Failure> {
+/// Runs the command.
+pub async fn run(args: Probe) -> Result<Exit, Failure> {
     let sources: Vec<Url> = args
         .sources
         .iter()
         .map(|text| net::parse_url(text).map_err(Failure::from))
         .collect::<Result<_, _>>()?;
-    // As many routes as pay are tried, whatever transfers are told to take.
-    let which = Which { relay: args.relay.clone(), route: Some(RouteWish::Multi) };
+    // All useful routes are tried, whatever route is set for transfers.
+    let which = RelayArgs { relay: args.relay.clone(), route: Some(RouteOption::Multi) };
     let config = Config { route: None, ..which.configured()? };
     if config.relays.is_empty() {
-        let text = "there are no relays to be asked: --relay URL names one";
+        let text = "there is no relay to query: add --relay URL";
         return Err(Failure::usage(text.to_owned()));
     }
     let mut environment = Environment::default();
-    let routes = Relays { which, end_to_end: false }.spec(&mut environment)?;
+    let routes = RouteArgs { which, end_to_end: false }.spec(&mut environment)?;
     let mut routes = environment.route_options(&routes)?;
     match remember::place() {
         Location::At(_) => {}
-        Location::Off => warn("nothing of it is remembered, since SWATH_STATE says so"),
-        Location::Homeless => warn(
-            "nothing of it is remembered: neither SWATH_STATE, XDG_STATE_HOME nor HOME says where",
-        ),
+        Location::Off => warn("the results are not saved: SWATH_STATE is off"),
+        Location::Homeless => {
+            warn("the results are not saved: SWATH_STATE, XDG_STATE_HOME and HOME are unset")
+        }
     }
     let state = routes.state.get_or_insert_with(State::none).clone();
-    let engine = engine::start(Wishes { routes, ..Wishes::reading(&args.net, MEMORY_BYTES) })?;
+    let engine = engine::start(&args.net, MEMORY_BYTES, routes, None)?;
     let stop = Stop::default();
     signals::watch(&stop);
     let survey = Survey { sources, bytes: args.bytes, lasts: args.lasts };
     if !args.json && !survey.sources.is_empty() && survey.bytes > 0 {
         let (bytes, lasts_s) = (units::bytes(survey.bytes), survey.lasts.as_secs_f64());
-        say::err(&format!("fetching at most {bytes} for at most {lasts_s} s, to measure with"));
+        say::err(&format!("measuring: fetching at most {bytes} for at most {lasts_s} s"));
     }
     let surveyed = engine.survey(&survey, &stop).await;
     for warning in state.warnings() {
@@ -67,7 +60,7 @@ async fn probe(args: &Probe) -> Result<Exit, Failure> {
     }
     let nothing = "nothing is known yet".to_owned();
     let memory = Memory { edges: state.edges(), relays: state.relays(), is_read: true, nothing };
-    let shown = show(memory, &config, args, &surveyed)?;
+    let shown = show(memory, &config, &args, &surveyed)?;
     let exit = match &surveyed {
         _ if stop.is_set() => Exit::Interrupted,
         it if it.sources.is_empty() => usable(it.relays.iter().any(|relay| relay.error.is_none())),
@@ -87,14 +80,14 @@ fn show(
     args: &Probe,
     surveyed: &Surveyed,
 ) -> Result<String, Failure> {
-    // Of one source the route is shown, if anything is known of it.
+    // The route of a single source is shown, if it is known.
     let one = match &args.sources[..] {
         [one] => surveyed.sources.first().map(|it| (one.as_str(), it.site.as_str())),
         _ => None,
     };
     let is_known = |site: &str| memory.edges.iter().any(|edge| edge.from == site);
     let from = one.filter(|(_, site)| is_known(site)).map(|(text, _)| text);
-    let shown = Shown::new(memory, config, from, None)?;
+    let shown = NetworkView::new(memory, config, from, None)?;
     if args.json {
         let mut out = shown.json()?;
         for line in lines(surveyed) {
@@ -117,7 +110,7 @@ fn show(
     }
     out += "\nfetched:\n";
     if surveyed.sources.is_empty() {
-        out += "  nothing, so that rates were not measured: name a source\n";
+        out += "  nothing: give a source to measure rates\n";
     }
     for sampled in &surveyed.sources {
         out += &fetched(sampled, args);
@@ -125,13 +118,13 @@ fn show(
     Ok(out)
 }
 
-/// What was fetched of a source, by which ways, and what went wrong with them.
+/// Describes what was fetched from a source by each route, and errors.
 fn fetched(sampled: &Sampled, args: &Probe) -> String {
     let site = &sampled.site;
     let mut out = match failure(sampled) {
-        Some(why) => format!("  nothing of {site}: {}\n", visible(&why)),
-        None if args.bytes == 0 => format!("  nothing of {site}: --bytes 0 says so\n"),
-        None if sampled.bytes() == 0 => format!("  nothing of {site}: there was no time left\n"),
+        Some(why) => format!("  nothing from {site}: {}\n", visible(&why)),
+        None if args.bytes == 0 => format!("  nothing from {site}: --bytes is 0\n"),
+        None if sampled.bytes() == 0 => format!("  nothing from {site}: no time left\n"),
         None => String::new(),
     };
     for way in &sampled.ways {
@@ -140,34 +133,33 @@ fn fetched(sampled: &Sampled, args: &Probe) -> String {
             said.push(units::bytes(way.bytes));
         }
         if way.was_brief {
-            said.push("too soon here to tell a rate".to_owned());
+            said.push("too fast to measure a rate".to_owned());
         }
         said.extend(way.error.as_deref().map(visible));
         out += &format!("  {}: {}\n", visible(&way.name.to_string()), said.join("; "));
     }
     let is_brief = sampled.ways.iter().any(|way| way.was_brief);
     if is_brief && sampled.size_bytes.is_some_and(|size| size < args.bytes) {
-        out += "  a larger file tells more\n";
+        out += "  use a larger file to measure more\n";
     } else if is_brief {
-        out += "  with more --bytes more can be measured\n";
+        out += "  increase --bytes to measure more\n";
     }
     if !sampled.untried.is_empty() && sampled.bytes() > 0 {
         let names = sampled.untried.join(", ");
-        out +=
-            &format!("  by {names}: not tried alone, for lack of time or bytes (--for, --bytes)\n");
+        out += &format!("  by {names}: not tried alone: no time or bytes left (--for, --bytes)\n");
     }
     out
 }
 
-/// Why nothing came of a source.
+/// Returns why nothing was received from a source.
 fn failure(sampled: &Sampled) -> Option<String> {
     sampled.error.as_ref().map(|error| match error {
-        GetError::Stopped => "nothing came in that time".to_owned(),
+        GetError::Stopped => "nothing arrived in time".to_owned(),
         error => error.with_reasons(),
     })
 }
 
-/// An edge that nothing can come by.
+/// An unreachable edge.
 #[derive(Serialize)]
 struct Unreached<'a> {
     from: &'a str,
@@ -199,26 +191,26 @@ struct Source<'a> {
     size_bytes: Option<u64>,
     fetched_bytes: u64,
     error: Option<String>,
-    ways: Vec<Taken<'a>>,
-    /// Relays for which nothing was left to be spent.
+    ways: Vec<RoutedSourceLine<'a>>,
+    /// Relays that were not tried alone.
     untried: &'a [String],
 }
 
 #[derive(Serialize)]
-struct Taken<'a> {
+struct RoutedSourceLine<'a> {
     #[serde(flatten)]
     name: &'a SourceName,
     bytes: u64,
-    /// It was here too soon to tell a rate.
+    /// It was received too fast to measure a rate.
     brief: bool,
     error: Option<&'a str>,
 }
 
-/// For programs: what could not be reached, then the sources.
+/// Returns the JSON lines of unreachable edges and sources.
 fn lines(surveyed: &Surveyed) -> Vec<serde_json::Result<String>> {
     let mut all: Vec<_> = unreached(surveyed).iter().map(serde_json::to_string).collect();
     for sampled in &surveyed.sources {
-        let taken = sampled.ways.iter().map(|way| Taken {
+        let routed_sources = sampled.ways.iter().map(|way| RoutedSourceLine {
             name: &way.name,
             bytes: way.bytes,
             brief: way.was_brief,
@@ -229,12 +221,12 @@ fn lines(surveyed: &Surveyed) -> Vec<serde_json::Result<String>> {
             size_bytes: sampled.size_bytes,
             fetched_bytes: sampled.bytes(),
             error: failure(sampled),
-            ways: taken.collect(),
+            ways: routed_sources.collect(),
             untried: &sampled.untried,
         }));
     }
     all
 }
 
-/// As for a transfer: long fast routes have much under way.
+/// As for a transfer: long fast routes have much data in flight.
 const MEMORY_BYTES: usize = 128 << 20;

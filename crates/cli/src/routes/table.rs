@@ -1,4 +1,4 @@
-//! The graph and its routes in words and columns.
+//! The graph and its routes as text.
 
 use swath_model::path::visible;
 use swath_state::{By, Grade, KnownEdge, KnownRelay};
@@ -6,50 +6,44 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::map::Path;
 use crate::progress::look::Look;
+use crate::say::columns;
 
-/// A line for each edge, those of `marked` routes with a star.
+/// Returns a line for each edge; those of `marked` routes have a star.
 pub fn edges(edges: &[KnownEdge], marked: &[&Path]) -> String {
+    let is_marked = |edge: &KnownEdge| {
+        let edge = (edge.from.as_str(), edge.to.as_str());
+        marked.iter().any(|path| path.edges().any(|it| it == edge))
+    };
     let has_teller = edges.iter().any(|edge| teller(edge).is_some());
-    let mut rows =
-        vec![row(["", "FROM", "TO", "Mbit/s", "ROUND TRIP", "MEASURED", "USED", "TOLD BY"])];
-    for edge in edges {
-        let is_marked = marked
-            .iter()
-            .any(|path| path.edges().any(|it| it == (edge.from.as_str(), edge.to.as_str())));
-        let measured = edge.measured.as_ref();
-        rows.push([
-            if is_marked { "*" } else { "" }.to_owned(),
+    let head = ["FROM", "TO", "Mbit/s", "ROUND TRIP", "MEASURED", "USED", "TOLD BY"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let none = || "-".to_owned();
+    rows.extend(edges.iter().map(|edge| {
+        vec![
             edge.from.clone(),
             edge.to.clone(),
             rate(edge),
-            edge.rtt_s.map_or_else(|| "-".to_owned(), round_trip),
-            measured.map_or_else(|| "-".to_owned(), |it| ago(it.age_s)),
-            edge.used_age_s.map_or_else(|| "-".to_owned(), ago),
+            edge.rtt_s.map_or_else(none, round_trip),
+            edge.measured.as_ref().map_or_else(none, |it| ago(it.age_s)),
+            edge.used_age_s.map_or_else(none, ago),
             teller(edge).unwrap_or("us").to_owned(),
-        ]);
+        ]
+    }));
+    if !has_teller {
+        rows.iter_mut().for_each(|row| row.truncate(6));
     }
-    let columns = if has_teller { 8 } else { 7 };
-    let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        // Nobody needs a column for stars that are not there.
-        let first = usize::from(widths[0] == 0);
-        for (column, cell) in row.iter().enumerate().take(columns).skip(first) {
-            let pad = " ".repeat(widths[column] - cell.width());
-            // Figures stand to the right.
-            let is_figure = column == 3 || column == 4;
-            line += &if is_figure { format!("{pad}{cell}") } else { format!("{cell}{pad}") };
-            line += if column == 0 { " " } else { "  " };
-        }
-        out += line.trim_end();
-        out.push('\n');
-    }
-    out
+    let stars = [false].into_iter().chain(edges.iter().map(is_marked));
+    let stars: Vec<bool> = stars.collect();
+    let lines = columns(&rows, &[2, 3]).into_iter().zip(&stars);
+    let prefix = |is_marked: bool| match is_marked {
+        true => "* ",
+        false if stars.contains(&true) => "  ",
+        false => "",
+    };
+    lines.map(|(line, &is_marked)| format!("{}{line}\n", prefix(is_marked))).collect()
 }
 
-/// A route, and what limits it: `59.9 Mbit/s  a → b → here`, below it `limited by b → here`.
+/// Returns a route and its limit: `59.9 Mbit/s  a → b → here`, below it `limited by b → here`.
 pub fn path(path: &Path, look: Look) -> String {
     let arrow = look.either(" → ", " -> ");
     let (from, to) = path.limit();
@@ -61,18 +55,18 @@ pub fn path(path: &Path, look: Look) -> String {
     format!("{rate}{}\n{limit}", path.sites.join(arrow))
 }
 
-/// What all routes together bring.
+/// Returns the total rate of several routes.
 pub fn together(bytes_per_s: f64, routes: usize) -> String {
     format!("{:>6} Mbit/s  over {routes} routes at once\n", mbit(bytes_per_s))
 }
 
-/// A line for each relay that is known or configured.
+/// Returns a line for each known or configured relay.
 pub fn relays(relays: &[(String, Option<KnownRelay>)]) -> String {
     let width = relays.iter().map(|(site, _)| site.width()).max().unwrap_or(0);
     let mut out = String::new();
     for (site, known) in relays {
         let said = match known {
-            None => "never asked".to_owned(),
+            None => "never queried".to_owned(),
             Some(relay) => {
                 let seen = relay.seen_age_s.map(|age_s| format!("answered {}", ago(age_s)));
                 let error = relay
@@ -88,7 +82,7 @@ pub fn relays(relays: &[(String, Option<KnownRelay>)]) -> String {
     out
 }
 
-/// An edge's rate in Mbit/s: `59.9`, `>= 174`, `-`.
+/// Returns the rate of an edge in Mbit/s: `59.9`, `>= 174`, `-`.
 pub fn rate(edge: &KnownEdge) -> String {
     match &edge.measured {
         None => "-".to_owned(),
@@ -106,7 +100,7 @@ fn teller(edge: &KnownEdge) -> Option<&str> {
     }
 }
 
-/// Megabits per second with three digits, or with all before the point.
+/// Formats a rate in Mbit/s with at least three digits.
 pub fn mbit(bytes_per_s: f64) -> String {
     let mbit = bytes_per_s * 8.0 / 1e6;
     match mbit {
@@ -121,7 +115,7 @@ fn round_trip(rtt_s: f64) -> String {
     if ms < 9.95 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
 }
 
-/// `just now`, `40 s ago`, `3 min ago`, `5 h ago`, `12 d ago`.
+/// Formats an age: `just now`, `40 s ago`, `3 min ago`, `5 h ago`, `12 d ago`.
 pub fn ago(age_s: f64) -> String {
     let (number, unit) = match age_s {
         age_s if age_s < 5.0 => return "just now".to_owned(),
@@ -131,10 +125,6 @@ pub fn ago(age_s: f64) -> String {
         age_s => (age_s / 86_400.0, "d"),
     };
     format!("{number:.0} {unit} ago")
-}
-
-fn row(cells: [&str; 8]) -> [String; 8] {
-    cells.map(str::to_owned)
 }
 
 #[cfg(test)]

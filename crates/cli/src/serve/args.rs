@@ -9,110 +9,142 @@ use clap::{Args, ValueEnum, ValueHint};
 use swath_serve::{Folder, Network, Reads};
 use swath_transfer::{IoMode, Pin};
 
-use super::standing::Given;
+use super::lifetime::Reloadable;
+use super::log::RequestLog;
 use crate::args::pin;
+use crate::failure::Failure;
+use crate::identity;
 
 /// `swath serve`
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Serve {
-    /// Serve one copy for whoever started this: a free port, a token and what else it takes as a line of JSON, the end with standard input
-    #[arg(long, conflicts_with_all = ["listen", "token_file", "anonymous", "tls_cert", "plain", "log"])]
+    /// Serve a single copy: listen on a free port, print port, token and fingerprint as one line of JSON, and exit when standard input closes
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "anonymous", "tls_cert", "plain", "log", "new_identity"])]
     pub ephemeral: bool,
-    /// With --ephemeral: a single file is offered under this name, or taken and may replace one
+    /// With --ephemeral: serve or receive a single file under this name; it may replace a file
     #[arg(long, value_name = "NAME", requires = "ephemeral", hide = true)]
     pub file_name: Option<String>,
-    /// Serve nothing: carry one connection to this port of this machine, by standard input and output
+    /// Connect standard input and output to this local port
     #[arg(long, value_name = "PORT", hide = true, exclusive = true)]
     pub through: Option<u16>,
-    /// Folders: one is at /, several are at /NAME/; NAME=DIR (where nothing of just that name is there) gives one another name
+    /// Folders to serve: one at /, several at /NAME/; NAME=DIR chooses the name (unless a file is called 'NAME=DIR')
     #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     pub folders: Vec<PathBuf>,
-    /// Listen here (repeatable); port 0 takes a free one
+    /// Listen on this address (repeatable); port 0 picks a free port
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:8470", value_parser = address, value_hint = ValueHint::Other)]
     pub listen: Vec<SocketAddr>,
-    /// Let in whoever shows a token of this file, one a line ('TOKEN [read|write] [until=DATE]'; otherwise one is made once for these folders, kept and printed)
+    /// Accept the tokens in this file, one per line: TOKEN [read|write] [until=DATE] [default: a token made for these folders, kept and printed]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
-    /// Make a new certificate and a new token in place of those that are kept from earlier starts; who knew the old ones needs the new ones
-    #[arg(long, conflicts_with_all = ["ephemeral", "plain", "tls_cert"])]
-    pub new_identity: bool,
-    /// Show what others need as a QR code too: a link with the token in it (on a terminal only)
+    /// Also show the link, with the token in it, as a QR code (only on a terminal)
     #[arg(long, conflicts_with_all = ["ephemeral", "plain"])]
     pub qr: bool,
-    /// Take trees from 'swath cp' and files by PUT too: with the token that is printed, or with those of the file that have 'write' behind them
+    /// Also accept uploads from 'swath cp' and by PUT: with the printed token, or with 'write' tokens of the token file
     #[arg(long)]
     pub write: bool,
-    /// Let in everybody
+    /// Allow everybody, without a token
     #[arg(long, conflicts_with = "token_file")]
     pub anonymous: bool,
-    /// Let in only these networks (comma separated, repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
+    /// Allow only these networks (comma separated, repeatable): 192.0.2.0/24, 2001:db8::/32, 10.1.2.3
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_hint = ValueHint::Other)]
     pub allow: Vec<Network>,
-    /// Certificate and those that vouch for it, PEM (otherwise one is made once and kept, known by its fingerprint)
-    #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
-    pub tls_cert: Option<PathBuf>,
-    /// The certificate's key, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
-    pub tls_key: Option<PathBuf>,
-    /// Encrypt, with a certificate of our own that is kept from start to start and known by its fingerprint
-    #[arg(long, value_name = "KIND", default_value = "self-signed", conflicts_with_all = ["tls_cert", "plain"])]
-    pub tls: Tls,
-    /// Do not encrypt: bytes, tokens and all can be read on the way
-    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
-    pub plain: bool,
-    /// Follow symbolic links that lead to something below their folder
+    /// Encryption, connections and log
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Follow symbolic links whose targets are below the served folder
     #[arg(long)]
     pub follow_symlinks: bool,
-    /// How the server calls itself on its pages
+    /// Show this server name on its pages [default: the host name]
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub name: Option<String>,
-    /// With --plain and --anonymous: a name by which clients on this machine ask for the server, as a proxy before it may (repeatable); localhost, addresses and this machine's own name need not be told
+    /// With --plain and --anonymous: also accept this Host header, for example from a local proxy (repeatable); localhost, addresses and the host name are always accepted
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Hostname)]
     pub host: Vec<String>,
-    /// More connections than this wait until others end, or are silent
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_connections: u32,
-    /// Send no more than this a second, to all together, and take no more: 50M, 2MiB
+    /// Limit the total rates of sending and of receiving, in bytes per second: 50M, 2MiB
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate_above_zero, value_hint = ValueHint::Other)]
     pub limit_rate: Option<u64>,
-    /// How disks are read, and written with --write: 'auto' reads large files of trees past the page cache where it does not hold them
+    /// Choose how disks are read, and written with --write: 'auto' bypasses the page cache for large files that it does not hold
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub io: Io,
-    /// Where it runs: 'auto' is near the disk on machines with several memory nodes; 'off'; or processors such as 0-3,8
+    /// Choose the processors to run on: 'auto' uses those near the disk on NUMA machines; 'off'; or a list such as 0-3,8
     #[arg(long, value_name = "PIN", default_value = "auto", value_parser = pin, value_hint = ValueHint::Other)]
     pub pin: Pin,
-    /// Note every answer in this file ('-' is standard output)
+}
+
+/// Options of servers and relays.
+#[derive(Args, Debug)]
+pub struct ServerArgs {
+    /// Use this certificate chain (PEM) [default: a self-signed certificate, made once and kept]
+    #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
+    pub tls_cert: Option<PathBuf>,
+    /// Use this private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
+    pub tls_key: Option<PathBuf>,
+    /// Encrypt with a self-signed certificate, kept between starts; clients check its fingerprint
+    #[arg(long, value_name = "KIND", default_value = "self-signed", conflicts_with_all = ["tls_cert", "plain"])]
+    pub tls: Tls,
+    /// Do not encrypt: anyone on the network path can read data and tokens
+    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
+    pub plain: bool,
+    /// Make a new certificate, and for 'serve' a new token; the kept ones stop working
+    #[arg(long, conflicts_with_all = ["plain", "tls_cert"])]
+    pub new_identity: bool,
+    /// Serve at most this many connections at once; others wait
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+    /// Log every request to this file ('-' is standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
-    /// In which form
+    /// Choose the log format
     #[arg(long, value_name = "FORM", default_value = "common", requires = "log")]
     pub log_format: LogFormat,
 }
 
+impl ServerArgs {
+    /// Returns the certificate and the key of the options.
+    pub fn certificate(&self) -> Option<(PathBuf, PathBuf)> {
+        self.tls_cert.clone().zip(self.tls_key.clone())
+    }
+
+    /// Returns the encryption of a server of this kind (`serve`, `relay`).
+    pub fn encryption(&self, kind: &str, host: &str) -> Result<swath_serve::Tls, Failure> {
+        Ok(match self.certificate() {
+            _ if self.plain => swath_serve::Tls::Plain,
+            Some((certificates, key)) => swath_serve::Tls::Files { certificates, key },
+            None => identity::certificate(kind, host, self.new_identity)?,
+        })
+    }
+
+    /// Opens the log, if there is one.
+    pub fn open_log(&self) -> Result<Option<RequestLog>, Failure> {
+        self.log.as_deref().map(|path| RequestLog::open(path, self.log_format)).transpose()
+    }
+}
+
 impl Serve {
-    /// What can be read again.
-    pub fn given(&self) -> Given {
-        Given {
+    /// Returns the files that SIGHUP reads again.
+    pub fn reloadable(&self) -> Reloadable {
+        Reloadable {
             tokens: self.token_file.clone(),
             tokens_option: "--token-file",
-            certificate: self.tls_cert.clone().zip(self.tls_key.clone()),
-            log: self.log.clone(),
+            certificate: self.server.certificate(),
+            log: self.server.log.clone(),
             writes: self.write,
             is_ephemeral: self.ephemeral,
         }
     }
 
-    /// The folders, and what they are to be called.
+    /// Returns the folders with their names.
     pub fn served(&self) -> Vec<Folder> {
         self.folders.iter().map(|path| named(path, self.ephemeral)).collect()
     }
 }
 
-/// A folder as it stands on the command line.
+/// Reads `DIR` or `NAME=DIR`.
 fn named(path: &Path, is_path: bool) -> Folder {
     let plain = || Folder::from(path.to_owned());
-    // A folder may have such a name itself.
+    // A folder may itself be called `NAME=DIR`.
     if is_path || path.symlink_metadata().is_ok() {
         return plain();
     }
@@ -127,26 +159,26 @@ fn named(path: &Path, is_path: bool) -> Folder {
     Folder { path: rest.into(), name: Some(name.to_owned()) }
 }
 
-/// With what answers are encrypted unless there is a certificate, or --plain.
+/// The certificate without `--tls-cert` or `--plain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tls {
-    /// A certificate of our own
+    /// A self-signed certificate
     SelfSigned,
 }
 
 /// How a server reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Io {
-    /// Past the page cache where that is good
+    /// Bypass the page cache where that is faster
     Auto,
-    /// Past the page cache wherever that is possible, but for small files
+    /// Bypass the page cache wherever possible, except for small files
     Direct,
-    /// Through the page cache
+    /// Use the page cache
     Buffered,
 }
 
 impl Io {
-    /// What it means for files of trees.
+    /// Returns how files of trees are read.
     pub fn reads(self) -> Reads {
         match self {
             Io::Auto => Reads::Auto,
@@ -155,7 +187,7 @@ impl Io {
         }
     }
 
-    /// What it means for trees that are taken: those are written directly unless one says otherwise.
+    /// Returns how uploads are written: directly unless `buffered` is chosen.
     pub fn writes(self) -> IoMode {
         match self {
             Io::Auto | Io::Direct => IoMode::Auto,
@@ -164,12 +196,12 @@ impl Io {
     }
 }
 
-/// How answers are noted.
+/// Formats of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// As Apache and nginx do, with referer and agent
+    /// Combined log format of Apache and nginx
     Common,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -180,23 +212,23 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
         port.ok().map(|port| SocketAddr::from(([0; 8], port)))
     });
     parsed.ok_or_else(|| {
-        format!("'{text}' is no address to listen at (examples: 8470, 127.0.0.1:8470, [::1]:0)")
+        format!("'{text}' is not an address to listen on (examples: 8470, 127.0.0.1:8470, [::1]:0)")
     })
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  swath serve /data                         everybody with the printed token may read it
+  swath serve /data                         readable with the printed token
   swath serve /data /scratch --anonymous --plain --listen 127.0.0.1:8000
   swath serve raw=/disk1/data cal=/disk2/data   two folders, at /raw/ and /cal/
   swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens
 
 Signals:
-  HUP         reads tokens, certificate and key again, and opens the log again; open transfers go on
-  INT, TERM   what is under way has ten seconds to end; a second one ends it at once
+  HUP         reload tokens, certificate and key, and reopen the log; transfers continue
+  INT, TERM   stop; transfers have ten seconds to finish; a second signal stops at once
 
 Exit codes:
-  0 ended by a signal        5 cannot listen, or the log cannot be written
-  1 internal error           6 a folder or the file of tokens cannot be read
-  2 wrong command line       130 ended by a second signal
-  4 certificate and key cannot be used";
+  0 stopped by a signal      5 cannot listen, or cannot write the log
+  1 internal error           6 cannot read a folder or the token file
+  2 wrong command line       130 stopped by a second signal
+  4 cannot use the certificate and key";

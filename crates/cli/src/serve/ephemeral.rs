@@ -1,4 +1,4 @@
-//! `swath serve --ephemeral`: for one copy, started by ssh and ended with it.
+//! `swath serve --ephemeral`: serves one copy; started by ssh, and ends with it.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use swath_serve::{Filter, Only, Server};
 use super::args::Serve;
 use swath_jobs::ssh::Hello;
 
-/// What is served for one copy.
+/// The folder or file of one copy.
 pub struct Served {
-    /// Where in it that is what was named.
+    /// The path of the named folder or file on the server.
     path: String,
-    /// Nothing but this.
+    /// Restricts the server to this file.
     pub only: Option<Only>,
 }
 
-/// Settle what is served; `None` for other servers.
+/// Prepares the arguments for one copy; `None` without `--ephemeral`.
 pub fn prepare(args: &mut Serve) -> Result<Option<Served>, Failure> {
     if !args.ephemeral {
         return Ok(None);
@@ -39,21 +39,21 @@ pub fn prepare(args: &mut Serve) -> Result<Option<Served>, Failure> {
     if !args.write || folder.is_dir() {
         return Ok(Some(Served { path: "/".to_owned(), only: None }));
     }
-    // What is to be written may not be there yet: it is reached by the first folder above it that is,
-    // and made when the tree comes.
+    // A destination that does not exist is created by the upload; the first existing folder above it
+    // is served.
     let whole: PathBuf = folder.components().collect();
     let mut above = whole.as_path();
     let mut path = String::from("/");
     while !above.is_dir() {
-        // A single file may be there, and is replaced.
+        // A single file may be replaced.
         let is_replaced = args.file_name.is_some() && above == whole;
         if above.symlink_metadata().is_ok() && !is_replaced {
-            return Err(Failure::input(format!("{} is no folder", above.display())));
+            return Err(Failure::input(format!("{} is not a folder", above.display())));
         }
         let name = above.file_name();
         let odd = |what: &str| Failure::input(format!("{} {what}", folder.display()));
-        let name = name.ok_or_else(|| odd("names no folder"))?;
-        let name = name.to_str().ok_or_else(|| odd("is no text"))?;
+        let name = name.ok_or_else(|| odd("does not name a folder"))?;
+        let name = name.to_str().ok_or_else(|| odd("is not valid UTF-8"))?;
         path.insert_str(0, &format!("/{}", percent::encode(name.as_bytes())));
         above = match above.parent() {
             Some(above) if above != Path::new("") => above,
@@ -64,7 +64,7 @@ pub fn prepare(args: &mut Serve) -> Result<Option<Served>, Failure> {
     Ok(Some(Served { path, only: None }))
 }
 
-/// The line that whoever started this reads.
+/// Returns the line for the program that started this server.
 pub fn hello(server: &Server, served: &Served, token: Option<&str>) -> String {
     let fingerprint = server.identity().map(|identity| identity.fingerprint().to_string());
     let hello = Hello {
@@ -78,7 +78,7 @@ pub fn hello(server: &Server, served: &Served, token: Option<&str>) -> String {
     serde_json::to_string(&hello).unwrap_or_default() + "\n"
 }
 
-/// Waits until nobody holds standard input open any more.
+/// Waits until standard input is closed.
 pub async fn abandoned() {
     let (gone, is_gone) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {

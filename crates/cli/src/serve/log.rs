@@ -1,7 +1,7 @@
-//! Notes of answers, for those who read such files with other programs.
+//! The request log of servers.
 //!
-//! What cannot be noted is not: the serving goes on. That some are missing is told when it begins and
-//! when it is over.
+//! If the log cannot be written, the server continues, and warns at the first missing line and when
+//! writing works again.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -19,41 +19,41 @@ use super::args::LogFormat;
 use crate::exit::{Exit, warn};
 use crate::say;
 
-/// Where answers are noted. Clones are the same place.
+/// The log; clones share it.
 #[derive(Clone)]
-pub struct Lines {
-    place: Arc<Mutex<Place>>,
+pub struct RequestLog {
+    file: Arc<Mutex<LogFile>>,
     path: PathBuf,
     format: LogFormat,
 }
 
-struct Place {
+struct LogFile {
     out: Box<dyn Write + Send>,
-    /// So many were not noted since that was told.
+    /// Lines missing since the last warning.
     missing: u64,
 }
 
-impl Lines {
-    /// Open the place.
-    pub fn open(path: &Path, format: LogFormat) -> Result<Lines, Failure> {
-        let place = Place { out: writer(path)?, missing: 0 };
-        Ok(Lines { place: Arc::new(Mutex::new(place)), path: path.to_owned(), format })
+impl RequestLog {
+    /// Opens the log.
+    pub fn open(path: &Path, format: LogFormat) -> Result<RequestLog, Failure> {
+        let place = LogFile { out: writer(path)?, missing: 0 };
+        Ok(RequestLog { file: Arc::new(Mutex::new(place)), path: path.to_owned(), format })
     }
 
-    /// From now on write to what has the name now: who keeps old logs has renamed the one there was.
+    /// Reopens the log by its name, after log rotation has renamed the old file.
     pub fn open_again(&self) {
         let path = self.path.display();
         match writer(&self.path) {
             Ok(out) => {
-                self.place.lock().unwrap_or_else(PoisonError::into_inner).out = out;
-                say::err(&format!("opened again: {path}"));
+                self.file.lock().unwrap_or_else(PoisonError::into_inner).out = out;
+                say::err(&format!("reopened: {path}"));
             }
-            Err(error) => warn(&format!("the log goes on where it was: {error}")),
+            Err(error) => warn(&format!("continuing with the old log: {error}")),
         }
     }
 }
 
-/// Whether it is a file, which can be renamed.
+/// Whether the log is a file, and not standard output.
 pub fn is_file(path: &Path) -> bool {
     path != Path::new("-")
 }
@@ -70,19 +70,19 @@ fn writer(path: &Path) -> Result<Box<dyn Write + Send>, Failure> {
     Ok(Box::new(file))
 }
 
-impl Place {
+impl LogFile {
     fn write(&mut self, line: &str, path: &Path) {
         let path = path.display();
         match self.out.write_all(line.as_bytes()).and_then(|()| self.out.flush()) {
             Ok(()) if self.missing > 0 => {
                 let missing = counted(std::mem::take(&mut self.missing), "answer");
-                say::err(&format!("the log {path} is written again: {missing} not noted"));
+                say::err(&format!("writing the log {path} again: {missing} not logged"));
             }
             Ok(()) => {}
-            // A full disk must not end the serving.
+            // A full disk must not stop the server.
             Err(error) => {
                 if self.missing == 0 {
-                    warn(&format!("the log {path} cannot be written, answers go unnoted: {error}"));
+                    warn(&format!("cannot write the log {path}: {error}"));
                 }
                 self.missing += 1;
             }
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-impl Log for Lines {
+impl Log for RequestLog {
     fn note(&self, line: &LogLine<'_>) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let text = match self.format {
@@ -109,12 +109,12 @@ impl Log for Lines {
             })
             .to_string(),
         };
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         place.write(&(text + "\n"), &self.path);
     }
 }
 
-/// The "combined" form, which grew out of the common one.
+/// The "combined" log format of Apache.
 fn common(line: &LogLine<'_>, now_s: u64) -> String {
     let quoted = |text: Option<&str>| match text {
         Some(text) => format!("\"{}\"", escaped(text)),
@@ -134,7 +134,7 @@ fn common(line: &LogLine<'_>, now_s: u64) -> String {
     )
 }
 
-/// Nothing that a client sends ends a line or a quoted text.
+/// Escapes a text of a client, so that it ends neither the line nor the quotes.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What a server must know of the machine it runs on.
+//! Names, addresses and limits of this machine.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use swath_serve::{Server, Tls};
 
-/// A certificate that is made for this machine, by all its names.
+/// Returns a self-signed certificate with all names of this machine.
 pub fn self_signed(host: &str) -> Tls {
     let mut names = vec!["localhost".to_owned(), host.to_owned()];
     names.extend(own_addresses().iter().map(IpAddr::to_string));
@@ -14,7 +14,7 @@ pub fn self_signed(host: &str) -> Tls {
     Tls::SelfSigned(names)
 }
 
-/// Addresses that others can use.
+/// Returns the addresses for clients.
 pub fn urls(listening: &[SocketAddr], is_tls: bool, host: &str) -> Vec<String> {
     let scheme = if is_tls { "https" } else { "http" };
     let mut urls = Vec::new();
@@ -26,14 +26,14 @@ pub fn urls(listening: &[SocketAddr], is_tls: bool, host: &str) -> Vec<String> {
         }
         urls.push(format!("{scheme}://{host}:{port}/"));
         let others = own_addresses().into_iter().filter(|ip| !ip.is_loopback());
-        // Of a wildcard of the older kind only addresses of that kind.
+        // An IPv4 wildcard listens on IPv4 addresses only.
         let others = others.filter(|ip| address.is_ipv6() || ip.is_ipv4());
         urls.extend(others.map(|ip| format!("{scheme}://{}/", SocketAddr::new(ip, port))));
     }
     urls
 }
 
-/// The addresses of this machine that others may know it by, and its loopback ones.
+/// Returns the addresses of this machine, loopback included.
 pub fn own_addresses() -> Vec<IpAddr> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     let is_link_local = |ip: &IpAddr| match ip {
@@ -55,8 +55,7 @@ pub fn hostname() -> String {
     if is_fit { name.to_owned() } else { "localhost".to_owned() }
 }
 
-/// Each connection and each open file takes a descriptor; the usual limit is for programs that
-/// still use `select`.
+/// Raises the limit of descriptors: each connection and each file needs one.
 fn raise_descriptors() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls with a structure of our own.
@@ -68,30 +67,29 @@ fn raise_descriptors() {
     }
 }
 
-/// Raise the limit of open files as far as may be; a failure where that is not enough for any command.
+/// Raises the limit of open files as far as possible; fails if that is too low for any command.
 pub fn enough_descriptors() -> Result<(), Failure> {
     raise_descriptors();
     match descriptors() {
         few @ 0..DESCRIPTORS_MIN => {
-            let needs = format!("and needs {DESCRIPTORS_MIN}");
-            let text = format!("this process may open {few} files at once, {needs}");
-            let hint = "the system limits that (see 'ulimit -n'): ask for more";
+            let text = format!("{DESCRIPTORS_MIN} open files are needed, and {few} are allowed");
+            let hint = "raise the system's limit (see 'ulimit -n')";
             Err(Failure::new(Exit::Internal, text).hint(hint))
         }
         _ => Ok(()),
     }
 }
 
-/// With fewer a transfer of a small file waits for what never comes.
+/// With fewer, a transfer of a small file hangs.
 const DESCRIPTORS_MIN: u64 = 32;
 
-/// Say it where a server bears fewer connections than was asked for.
+/// Warns of a server that supports fewer connections than requested.
 pub fn tell_of_fewer_connections(server: &Server, asked: u32) {
     let most = server.max_connections();
     if most < asked as usize {
         let limit = descriptors();
         crate::exit::warn(&format!(
-            "{most} connections at once, not {asked}: the limit of open files ({limit}) allows no more"
+            "serving {most} connections at once instead of {asked}: the limit of open files is {limit}"
         ));
     }
 }

@@ -1,12 +1,12 @@
-//! `swath serve`: folders for everybody who may have them.
+//! `swath serve`: serves folders to allowed clients.
 
 pub mod args;
 mod ephemeral;
+pub mod lifetime;
 pub mod log;
 pub mod machine;
 mod receive;
 mod reload;
-pub mod standing;
 pub mod through;
 pub mod warnings;
 mod words;
@@ -18,80 +18,60 @@ use std::time::Duration;
 use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_serve::{
-    Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Tls, Token,
+    Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Token,
     new_token, read_tokens,
 };
 use swath_transfer::{Engine, EngineError, EngineOptions, NetOptions};
 
-use crate::exit::{Exit, chain, fail, warn};
+use crate::exit::{Exit, chain, warn};
 use crate::identity;
 use crate::say;
 use args::Serve;
-use standing::Standing;
+use lifetime::ServerSignals;
 
-/// Run the command: until a signal ends it.
-pub async fn run(mut args: Serve) -> Exit {
+/// Runs the command until a signal ends it.
+pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     warnings::to_standard_error();
-    let for_one = match ephemeral::prepare(&mut args) {
-        Ok(for_one) => for_one,
-        Err(failure) => return failure.tell(),
-    };
-    let standing = match Standing::begin(args.given()) {
-        Ok(standing) => standing,
-        Err(_) => return fail(Exit::Internal, "cannot be told of signals"),
-    };
+    let for_one = ephemeral::prepare(&mut args)?;
+    let signals = ServerSignals::begin(args.reloadable())
+        .map_err(|_| Failure::new(Exit::Internal, "cannot receive signals"))?;
     if args.anonymous && args.write {
-        return fail(
-            Exit::Usage,
-            "--anonymous --write: everybody could then fill the disk and replace what is there; \
-             without --anonymous whoever shows the token may write",
-        );
+        return Err(Failure::usage(
+            "--anonymous --write would let everybody fill the disk and replace files; omit \
+             --anonymous to require a token",
+        ));
     }
     if args.qr && !(io::stdout().is_terminal()) {
-        let text = "--qr: the code holds the token, and standard output is no terminal";
-        return fail(Exit::Usage, text);
+        let text = "--qr: standard output is not a terminal, and the code contains the token";
+        return Err(Failure::new(Exit::Usage, text));
     }
     let mut made_token = None;
     let tokens = match (&args.token_file, args.anonymous) {
-        (Some(path), _) => match read_tokens(path) {
-            Ok(tokens) => tokens,
-            Err(error) => {
-                let message = format!("cannot take tokens from {}: {error}", path.display());
-                return fail(Exit::Input, &message);
-            }
-        },
+        (Some(path), _) => read_tokens(path).map_err(|error| {
+            Failure::input(format!("cannot read tokens from {}: {error}", path.display()))
+        })?,
         (None, true) => Vec::new(),
-        (None, false) => match made(&args) {
-            Ok(token) => {
-                let secret = token.secret.clone();
-                made_token = Some(token);
-                vec![Token { secret, may_write: args.write, expires: None }]
-            }
-            Err(failure) => return failure.tell(),
-        },
+        (None, false) => {
+            let token = made(&args)?;
+            let secret = token.secret.clone();
+            made_token = Some(token);
+            vec![Token { secret, may_write: args.write, expires: None }]
+        }
     };
     if args.write && !tokens.iter().any(|token| token.may_write) {
         let path = args.token_file.clone().unwrap_or_default();
-        let message = format!(
-            "--write: no token in {} opens writing ('TOKEN write' on a line of its own does)",
+        return Err(Failure::input(format!(
+            "--write: no token in {} allows writing (add a line 'TOKEN write')",
             path.display()
-        );
-        return fail(Exit::Input, &message);
+        )));
     }
-    let (receive, receive_limit) = match receiver(&args) {
-        Ok(taking) => taking,
-        Err(failure) => return failure.tell(),
-    };
+    let (receive, receive_limit) = receiver(&args)?;
     let host = machine::hostname();
-    let log = args.log.as_deref().map(|path| log::Lines::open(path, args.log_format));
-    let log = match log.transpose() {
-        Ok(log) => log,
-        Err(failure) => return failure.tell(),
-    };
+    let log = args.server.open_log()?;
     let access = Access::new(tokens, args.allow.clone());
-    let tls = match tls(&args, &host) {
-        Ok(tls) => tls,
-        Err(failure) => return failure.tell(),
+    let tls = match args.ephemeral {
+        true => machine::self_signed(&host),
+        false => args.server.encryption("serve", &host)?,
     };
     let options = ServerOptions {
         site: SiteOptions {
@@ -109,33 +89,30 @@ pub async fn run(mut args: Serve) -> Exit {
         },
         listen: args.listen.clone(),
         tls,
-        max_connections: args.max_connections as usize,
+        max_connections: args.server.max_connections as usize,
     };
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
-    let server = match Server::bind(options, noting).await {
-        Ok(server) => server,
-        Err(error) => return failure(&error).tell(),
-    };
+    let server = Server::bind(options, noting).await.map_err(|error| failure(&error))?;
     if !args.ephemeral {
-        machine::tell_of_fewer_connections(&server, args.max_connections);
+        machine::tell_of_fewer_connections(&server, args.server.max_connections);
     }
-    let told = match &for_one {
+    let printed = match &for_one {
         Some(served) => {
             let token = made_token.as_ref().map(|token| token.secret.as_str());
             ephemeral::hello(&server, served, token)
         }
         None => words::of(&args, &server, &host, made_token.as_ref()),
     };
-    // Who starts a service without standard output reads nothing there.
-    let told = match say::is_closed() && for_one.is_none() {
+    // A service without standard output has no reader.
+    let printed = match say::is_closed() && for_one.is_none() {
         true => Exit::Done,
-        false => say::out(told.as_bytes(), Exit::Done),
+        false => say::out(printed.as_bytes(), Exit::Done),
     };
-    if told != Exit::Done {
-        return told;
+    if printed != Exit::Done {
+        return Ok(printed);
     }
-    if args.plain && !args.anonymous {
-        warn("without encryption the token can be read by everybody on the way");
+    if args.server.plain && !args.anonymous {
+        warn("without encryption anyone on the network path can read the token");
     }
     let abandoned = async {
         match args.ephemeral {
@@ -145,14 +122,14 @@ pub async fn run(mut args: Serve) -> Exit {
     };
     let put_in_order = async {
         if let Some(receive) = receive {
-            // Nobody sends any more.
+            // All senders are gone.
             let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
         }
     };
-    standing.run(server, Some(&access), log.as_ref(), abandoned, put_in_order).await
+    Ok(signals.run(server, Some(&access), log.as_ref(), abandoned, put_in_order).await)
 }
 
-/// Why a server cannot begin.
+/// Returns the failure to start a server.
 pub fn failure(error: &ServeError) -> Failure {
     let exit = match error {
         ServeError::Site(SiteError::Twice { .. }) | ServeError::Nowhere => Exit::Usage,
@@ -162,16 +139,18 @@ pub fn failure(error: &ServeError) -> Failure {
         _ => Exit::Internal,
     };
     let hint = match error {
-        ServeError::Site(SiteError::Twice { .. }) => Some("NAME=DIR serves one under another name"),
+        ServeError::Site(SiteError::Twice { .. }) => {
+            Some("use NAME=DIR to serve one under another name")
+        }
         _ => None,
     };
     Failure::new(exit, chain(error)).hints(hint)
 }
 
-/// What takes trees, and the limit of all that comes.
+/// The receiver of uploads, and its rate limit.
 type Taking = (Option<Arc<receive::Receiver>>, Option<Arc<Limiter>>);
 
-/// Takes trees, if that is wanted.
+/// Returns the receiver of uploads, with `--write`.
 fn receiver(args: &Serve) -> Result<Taking, Failure> {
     if !args.write {
         return Ok((None, None));
@@ -193,29 +172,18 @@ fn receiver(args: &Serve) -> Result<Taking, Failure> {
     Ok((Some(Arc::new(receive::Receiver::new(engine))), Some(limit)))
 }
 
-/// The token that is made where none is given.
+/// Makes the token of a server without a token file.
 fn made(args: &Serve) -> Result<identity::Token, Failure> {
     if args.ephemeral {
         return Ok(identity::Token { secret: new_token(), kept_at: None });
     }
     let folders: Vec<_> = args.served().into_iter().map(|folder| folder.path).collect();
-    identity::token(&folders, args.write, args.new_identity)
+    identity::token(&folders, args.write, args.server.new_identity)
 }
 
-fn tls(args: &Serve, host: &str) -> Result<Tls, Failure> {
-    Ok(match (&args.tls_cert, &args.tls_key) {
-        _ if args.plain => Tls::Plain,
-        (Some(certificates), Some(key)) => {
-            Tls::Files { certificates: certificates.clone(), key: key.clone() }
-        }
-        _ if args.ephemeral => machine::self_signed(host),
-        _ => identity::certificate("serve", host, args.new_identity)?,
-    })
-}
-
-/// A sender is waited for so long.
+/// Silence of a sender after which an upload ends.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
-/// After that, what was received gets so long to be put in order.
+/// Time to finish uploads at the end.
 const ORDER_WITHIN: Duration = Duration::from_secs(5);
-/// Indexes that nobody uses just now: some millions of entries.
+/// Memory for unused indexes: some millions of entries.
 const IDLE_INDEX_BYTES: usize = 128 << 20;

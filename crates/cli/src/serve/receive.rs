@@ -1,14 +1,13 @@
-//! `swath serve --write`: trees that others send are fetched from them.
+//! `swath serve --write`: fetches uploads from their senders.
 //!
-//! The sender reads lines of JSON: `{"receiving":ID}` first, `{"dial":1}` for each connection that is
-//! wanted, `{"event":…}` as `swath cp --json` prints them, and at the end `{"received":…}` or
-//! `{"failed":…}`.
+//! The sender reads lines of JSON: `{"receiving":ID}` first, `{"dial":1}` for each requested connection,
+//! `{"event":…}` as `swath cp --json` prints them, and at the end `{"received":…}` or `{"failed":…}`.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use swath_serve::{Lines, Order, Receive};
-use swath_transfer::observe::{Event, Observer as _};
+use swath_transfer::observe::Event;
 use swath_transfer::sending::{Failed, InTheWay, Line, Passes, Received, Wishes};
 use swath_transfer::{
     Change, Engine, GetError, Mirror, PartialError, PlanConfig, Stop, TreeRequest, Trust,
@@ -17,26 +16,26 @@ use tokio::sync::watch;
 
 use crate::exit;
 use swath_jobs::KeptRecorder;
-use swath_jobs::copy::Names;
+use swath_jobs::copy::DisplayNames;
 
-/// Fetches from those who send.
+/// Receives uploads.
 pub struct Receiver {
     engine: Engine,
-    /// Trees that are being received.
+    /// The number of active uploads.
     under_way: watch::Sender<usize>,
 }
 
 impl Receiver {
-    /// All trees share this engine.
+    /// Returns a receiver with this engine for all uploads.
     pub fn new(engine: Engine) -> Receiver {
         Receiver { engine, under_way: watch::Sender::new(0) }
     }
 
-    /// Waits until no tree is being received: who is left by a sender puts in order what has come,
-    /// so that the next one goes on from there.
+    /// Waits for the end of all uploads: an upload whose sender is gone still saves its data, so that
+    /// the next one can resume.
     pub async fn idle(&self) {
         let mut under_way = self.under_way.subscribe();
-        // The sender lives as long as this value.
+        // `self` holds the sender, so this does not fail.
         let _ = under_way.wait_for(|&count| count == 0).await;
     }
 }
@@ -46,7 +45,7 @@ impl Receive for Receiver {
         let (engine, under_way) = (self.engine.clone(), self.under_way.clone());
         under_way.send_modify(|count| *count += 1);
         tokio::spawn(async move {
-            // Whatever becomes of it.
+            // A panic must not stop the counting.
             let _ = tokio::spawn(receive(engine, order)).await;
             under_way.send_modify(|count| *count -= 1);
         });
@@ -92,7 +91,7 @@ async fn receive(engine: Engine, order: Order) {
         locked_s: LOCKED_S,
     };
     let on_the_way = lines.clone();
-    // Our own names for the two ends tell a sender nothing.
+    // Internal names mean nothing to the sender.
     let sender = || "the sender".to_owned();
     let mut names = destination.names();
     names.extend([(url.to_string(), sender()), ("the server of the sender".to_owned(), sender())]);
@@ -101,23 +100,21 @@ async fn receive(engine: Engine, order: Order) {
         quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default().to_owned()
     };
     let escaped = names.iter().map(|(own, shown)| (in_json(own), in_json(shown))).collect();
-    let (names, escaped) = (Names::new(names), Names::new(escaped));
+    let (names, escaped) = (DisplayNames::new(names), DisplayNames::new(escaped));
     let of_events = {
         let escaped = escaped.clone();
         move |line: &str| escaped.shown(line)
     };
-    let kept = KeptRecorder::default();
-    let mut keeps = kept.clone();
-    let mut observer = move |event: &Event| {
-        keeps.observe(event);
+    let mut send_event = move |event: &Event| {
         if let Event::Swath(swath) = event {
             received_bytes.fetch_add(swath.end.saturating_sub(swath.start), Ordering::Relaxed);
         }
-        // What ends it is told by the last line.
+        // The last line reports the end.
         if !matches!(event, Event::Finished(_) | Event::Failed { .. }) {
             let _ = on_the_way.send(of_events(&Line::event(event)));
         }
     };
+    let mut observer = KeptRecorder::new(&mut send_event);
     let planned = lines.clone();
     let copying = async {
         if !wishes.dry {
@@ -142,21 +139,23 @@ async fn receive(engine: Engine, order: Order) {
         };
         engine.differences(&request, take).await.map(|planned| Received::planned(&planned))
     };
-    tokio::pin!(copying);
     let mut gone = false;
     let mut pulse = tokio::time::interval(PULSE);
-    let result = loop {
-        tokio::select! {
-            result = &mut copying => break result,
-            true = dialled.is_wanted() => tell(&Line::Dial(1)),
-            Some((stream, peer)) = lanes.recv() => come.take(stream, peer),
-            () = lines.closed(), if !gone => {
-                gone = true;
-                stop.set();
-            }
-            // Giving a million files their names says nothing for long.
-            _ = pulse.tick() => {
-                let _ = lines.send(String::new());
+    let result = {
+        tokio::pin!(copying);
+        loop {
+            tokio::select! {
+                result = &mut copying => break result,
+                true = dialled.is_wanted() => tell(&Line::Dial(1)),
+                Some((stream, peer)) = lanes.recv() => come.take(stream, peer),
+                () = lines.closed(), if !gone => {
+                    gone = true;
+                    stop.set();
+                }
+                // Renaming a million files sends no events for a long time.
+                _ = pulse.tick() => {
+                    let _ = lines.send(String::new());
+                }
             }
         }
     };
@@ -168,7 +167,7 @@ async fn receive(engine: Engine, order: Order) {
             let exit = exit::of(&error, 1) as u8;
             let (words, in_the_way) = match &error {
                 error if !error.reasons().is_empty() => (error.with_reasons(), None),
-                // What to do about it the sender knows better.
+                // The sender adds the advice.
                 GetError::Tree(PartialError::InTheWay { destination, conflicts }) => {
                     let destination = destination.display().to_string();
                     let words = exit::in_the_way(&destination, conflicts);
@@ -181,20 +180,20 @@ async fn receive(engine: Engine, order: Order) {
                 GetError::Tree(PartialError::Locked(_)) => Passes::Held,
                 _ => Passes::No,
             };
-            let (error, kept_bytes) = (names.shown(&words), kept.kept().known_bytes());
+            let (error, kept_bytes) = (names.shown(&words), observer.kept.known_bytes());
             tell(&Line::Failed(Failed { exit, error, kept_bytes, passes, in_the_way }));
         }
     }
 }
 
 fn tell(lines: &Lines, line: &Line) {
-    // A sender that has gone is noticed elsewhere.
+    // A closed channel is handled elsewhere.
     let _ = lines.send(line.to_json());
 }
 
-/// An empty line goes to the sender as often as this.
+/// Interval of the empty lines to the sender.
 const PULSE: Duration = Duration::from_secs(5);
-/// A sender that brings nothing for so long has gone, unless it says that it may be longer.
+/// Silence after which a sender is gone, unless it requests another limit.
 const STALL_S: f64 = 60.0;
-/// A sender that died and is back finds what it began before still being put in order.
+/// A restarted sender may have to wait until its earlier upload is saved.
 const LOCKED_S: f64 = 30.0;

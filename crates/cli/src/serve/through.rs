@@ -1,5 +1,5 @@
-//! `swath serve --through PORT`: one connection to a server on this machine, by standard input and
-//! output. `swath cp` has ssh run it where neither the port can be reached nor sshd forwards.
+//! `swath serve --through PORT`: connects standard input and output to a local port. `swath cp` runs it
+//! by ssh if the port is unreachable and sshd forbids forwarding.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use swath_jobs::ssh::READY;
 
 use crate::exit::{Exit, fail};
 
-/// Carry bytes both ways until the server ends the connection.
+/// Copies bytes both ways until the server closes the connection.
 pub fn run(port: u16) -> Exit {
     match carry(port) {
         Ok(()) => Exit::Done,
@@ -22,7 +22,7 @@ fn carry(port: u16) -> io::Result<()> {
     let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
         .or_else(|_| TcpStream::connect((Ipv6Addr::LOCALHOST, port)))?;
     tcp.set_nodelay(true)?;
-    // Without the buffers of the standard streams: what comes goes on at once.
+    // Unbuffered: data is passed on at once.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     output.write_all(format!("{READY}\n").as_bytes())?;
@@ -31,13 +31,13 @@ fn carry(port: u16) -> io::Result<()> {
         let _ = copy(&mut input, &mut &to);
         let _ = to.shutdown(Shutdown::Write);
     });
-    // Either of the two may leave in the middle, which the other end of each knows best.
+    // Both ends detect a broken connection themselves.
     let _ = copy(&mut &tcp, &mut output);
     Ok(())
 }
 
-/// `io::copy` would have the system splice, and a pipe that is filled that way may call itself
-/// readable with nothing in it: sshd, which reads blocking, then waits in there for ever.
+/// Copies without `io::copy`, which uses splice: a pipe filled by splice may report that it is readable
+/// when it is empty, and sshd, which reads blocking, then hangs.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut part = vec![0; PART_BYTES];
     loop {
@@ -50,5 +50,5 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Carried at a time.
+/// Bytes per read.
 const PART_BYTES: usize = 256 << 10;

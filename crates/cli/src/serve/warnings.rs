@@ -1,5 +1,4 @@
-//! What goes wrong inside while something is served, such as a disk that fails: a line of standard error
-//! each, where whoever runs it looks. Clients are told no more than that it went wrong.
+//! Prints internal warnings of servers, such as disk errors, on standard error. Clients get no details.
 
 use std::io::{self, Write};
 
@@ -8,11 +7,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::say;
 
-/// Tell warnings of ours, and with `SWATH_LOG` (`debug`, `swath_serve=trace`, …) what that asks for.
+/// Prints swath's own warnings, and with `SWATH_LOG` (`debug`, `swath_serve=trace`, …) a debug log.
 pub fn to_standard_error() {
     let wish = std::env::var("SWATH_LOG").ok().filter(|wish| !wish.is_empty());
     let told = tracing_subscriber::fmt().with_ansi(false);
-    // What others have written warns of whatever strangers send.
+    // Libraries warn of every odd request.
     let _ = match wish {
         None => told
             .with_env_filter(EnvFilter::new(OURS))
@@ -28,7 +27,7 @@ pub fn to_standard_error() {
     };
 }
 
-/// All crates of this program.
+/// The crates of this program.
 const OURS: &str = "swath=warn";
 
 /// A line of standard error.
@@ -41,7 +40,7 @@ impl Write for Line {
         // Each event comes in one piece.
         let text = String::from_utf8_lossy(bytes);
         for line in text.lines() {
-            // Addresses of depots open them, whoever tells of one.
+            // Addresses of depots are secret.
             say::err(&depot::redacted(&format!("{}{line}", self.begins_with)));
         }
         Ok(bytes.len())

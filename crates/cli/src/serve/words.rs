@@ -1,7 +1,7 @@
-//! What a user reads when the server stands.
+//! The text that a server prints when it is ready.
 //!
-//! On a terminal that includes a command to paste on the other machine, with the token in it. Where the
-//! words go to the journal of systemd, which others may read and which keeps them, the token is left out.
+//! On a terminal it includes a command for the other machine, with the token. In the journal of
+//! systemd, which others may read, the token is omitted.
 
 use std::io::{self, IsTerminal as _};
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use super::machine;
 use crate::identity::Token;
 use crate::{link, say};
 
-/// All of it.
+/// Returns the text.
 pub fn of(args: &Serve, server: &Server, host: &str, token: Option<&Token>) -> String {
     let folders: Vec<String> = args.folders.iter().map(|path| path.display().to_string()).collect();
     let how = if args.write { "read and write" } else { "read-only" };
@@ -33,7 +33,7 @@ pub fn of(args: &Serve, server: &Server, host: &str, token: Option<&Token>) -> S
             text.push_str(&format!("token        kept in {}\n", path.display()));
         }
         Some(token) => text.push_str(&format!("token        {}\n", token.secret)),
-        None if args.anonymous => text.push_str("token        none is asked for\n"),
+        None if args.anonymous => text.push_str("token        none needed\n"),
         None => {}
     }
     if !io::stdout().is_terminal() {
@@ -50,11 +50,11 @@ pub fn of(args: &Serve, server: &Server, host: &str, token: Option<&Token>) -> S
         None if args.anonymous => {}
         None => command.push_str(" --token TOKEN"),
     }
-    text.push_str(&format!("\nto copy it, paste this on the other machine:\n  {command}\n"));
+    text.push_str(&format!("\nto copy it, run this on the other machine:\n  {command}\n"));
     if fingerprint.is_some() {
         let link = link::link(&url, secret, fingerprint.as_ref());
         text.push_str(&format!(
-            "or give this link to 'swath get', 'cp', 'ls' or 'du':\n  '{link}'\n"
+            "or use this link with 'swath get', 'cp', 'ls' or 'du':\n  '{link}'\n"
         ));
         if args.qr {
             text.push_str(&code(&link));
@@ -63,7 +63,7 @@ pub fn of(args: &Serve, server: &Server, host: &str, token: Option<&Token>) -> S
     text
 }
 
-/// The address that the most others can use: a whole name, an address of this machine, its bare name.
+/// Returns the most widely usable address: a full name, an IP address, or the bare name.
 fn best(urls: &[String]) -> Option<Url> {
     let urls: Vec<Url> = urls.iter().filter_map(|url| Url::parse(url).ok()).collect();
     let is_name = |url: &&Url| url.domain().is_some_and(|name| name.contains('.'));
@@ -75,7 +75,7 @@ fn best(urls: &[String]) -> Option<Url> {
     found.cloned()
 }
 
-/// Where the copy goes: one folder keeps its name; several have theirs already.
+/// Returns the destination for the printed command: one folder keeps its name; several have theirs.
 fn destination(args: &Serve) -> String {
     let [folder] = &args.served()[..] else { return "./".to_owned() };
     let own = || std::fs::canonicalize(&folder.path).ok()?.file_name().map(ToOwned::to_owned);
@@ -85,7 +85,7 @@ fn destination(args: &Serve) -> String {
     }
 }
 
-/// Whether standard output leads to the journal, as systemd says of it.
+/// Whether standard output is the journal of systemd.
 fn is_journal() -> bool {
     use std::os::fd::AsFd as _;
     let Ok(told) = std::env::var("JOURNAL_STREAM") else { return false };
@@ -93,7 +93,7 @@ fn is_journal() -> bool {
     own.is_ok_and(|it| told == format!("{}:{}", it.st_dev, it.st_ino))
 }
 
-/// A QR code of half blocks, dark on light whatever the colours of the terminal.
+/// Returns a QR code of half blocks, dark on light in any terminal colours.
 fn code(link: &str) -> String {
     use qrcodegen::{QrCode, QrCodeEcc};
     let Ok(code) = QrCode::encode_text(link, QrCodeEcc::Low) else { return String::new() };
@@ -102,7 +102,7 @@ fn code(link: &str) -> String {
     let mut text = String::from("\n");
     let mut y = -QUIET;
     while y < size + QUIET {
-        // Black on white, said in so many words: scanners want it that way round.
+        // Scanners need black on white.
         text.push_str("\x1b[30;107m");
         for x in -QUIET..size + QUIET {
             text.push(match (is_light(x, y), is_light(x, y + 1)) {
@@ -118,5 +118,5 @@ fn code(link: &str) -> String {
     text
 }
 
-/// Modules of light around a code: four by the standard, of which scanners need two.
+/// Light border in modules: the standard has four, scanners need two.
 const QUIET: i32 = 2;

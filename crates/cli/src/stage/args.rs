@@ -14,62 +14,62 @@ use crate::units;
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true, subcommand_value_name = "COMMAND", after_long_help = EXAMPLES)]
 pub struct Stage {
-    /// What else to do
+    /// Subcommand
     #[command(subcommand)]
-    pub command: Option<Then>,
-    /// Replicas of one file; or one Metalink of one file (a .meta4 file or its URL)
+    pub command: Option<StageCommand>,
+    /// Replicas of one file, or one Metalink of one file (a .meta4 file or its URL)
     #[arg(value_name = "SRC", required = true, value_hint = ValueHint::Url)]
     pub sources: Vec<String>,
-    /// A relay whose depot is to hold it (repeatable): faster ones take more
+    /// Store the file in the depot of this relay (repeatable); faster relays store more
     #[arg(long, value_name = "URL", required = true, value_parser = config::relay, value_hint = ValueHint::Url)]
     pub at: Vec<Relay>,
-    /// For how long, such as 48h or 7d
+    /// Lease the space for this long: 48h, 7d
     #[arg(long = "for", value_name = "TIME", required = true, value_parser = units::time, value_hint = ValueHint::Other)]
     pub length: Option<Duration>,
-    /// On how many of the depots each byte is to lie
+    /// Store each byte in this many depots
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub replicas: u16,
-    /// Write the Metalink of what is staged to this file [default: the file's name with .meta4]
+    /// Write the Metalink of the staged file to this file [default: the file's name with .meta4]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// What the file must come to: ALGORITHM:HEX; whoever fetches it checks that
+    /// Put this digest into the Metalink: ALGORITHM:HEX; clients check it
     #[arg(long, value_name = "DIGEST", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
-    /// Replace a Metalink that is there already, and the keys beside it
+    /// Replace an existing Metalink and its keys
     #[arg(long)]
     pub overwrite: bool,
     /// The network
     #[command(flatten)]
     pub net: Net,
-    /// Print one JSON event a line on standard output
+    /// Print events as JSON on standard output, one per line
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub json: bool,
-    /// Print warnings and errors only
+    /// Print only warnings and errors
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 }
 
-/// What else `swath stage` does.
+/// Subcommands of `swath stage`.
 #[derive(Debug, Subcommand)]
-pub enum Then {
-    /// Tell what of a staged file lies in each depot, and for how long
+pub enum StageCommand {
+    /// Show how much of a staged file each depot holds, and for how long
     Status(Staged),
-    /// Let the leases of a staged file run for longer
+    /// Extend the leases of a staged file
     Extend(Extend),
-    /// Give up the space that a staged file takes in depots
+    /// Remove a staged file from the depots
     Release(Staged),
 }
 
 /// `swath stage status` and `release`
 #[derive(Args, Debug)]
 pub struct Staged {
-    /// What 'swath stage' wrote, with the keys beside it
+    /// Metalink that 'swath stage' wrote, with the keys next to it
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// One of its relays, with what opens it as any:TOKEN@ before its host (repeatable), where the configuration file does not say that
+    /// Give the token of one of its relays: https://any:TOKEN@HOST (repeatable) [default: from the configuration file]
     #[arg(long, value_name = "URL", value_parser = config::relay, value_hint = ValueHint::Url)]
     pub at: Vec<Relay>,
-    /// Print one JSON object a line, one for each depot
+    /// Print JSON, one object per line and depot
     #[arg(long)]
     pub json: bool,
     /// The network
@@ -80,15 +80,15 @@ pub struct Staged {
 /// `swath stage extend`
 #[derive(Args, Debug)]
 pub struct Extend {
-    /// For how long from now on, such as 48h or 7d
+    /// Lease the space for this long from now: 48h, 7d
     #[arg(long = "for", value_name = "TIME", value_parser = units::time, value_hint = ValueHint::Other)]
     pub length: Duration,
-    /// Which
+    /// The staged file
     #[command(flatten)]
     pub staged: Staged,
 }
 
-/// Below the help of `swath stage`, and in its man page.
+/// Shown below the help of `swath stage` and in its man page.
 const EXAMPLES: &str = "\
 Examples:
   swath stage https://data.example/run7.h5 --at https://r3.example:8471 --for 48h
@@ -99,7 +99,7 @@ Examples:
   swath stage release staged.meta4
 
 Exit codes:
-  0 staged; all depots have answered     6 an input cannot be read
-  2 wrong command line                   7 no source, or too few depots, could be used
-  5 the Metalink cannot be written       8 some depots have not done it
-                                       130 interrupted; what was leased is given up";
+  0 staged; all depots answered          6 cannot read an input
+  2 wrong command line                   7 no usable source, or too few usable depots
+  5 cannot write the Metalink            8 some depots failed
+                                       130 interrupted; the leases are released";

@@ -1,5 +1,5 @@
-//! The two files that tell of what is staged: the Metalink, which anybody reads who fetches, and the
-//! keys beside it. Both hold secrets, so that nobody but their owner may read them.
+//! The two files of a staged file: the Metalink, for everybody who fetches it, and the keys next to it,
+//! for its owner. Both contain secrets, so that only their owner may read them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -18,9 +18,9 @@ use url::Url;
 use super::source::Source;
 use crate::exit::{Exit, chain};
 
-/// Where a staged file's depots are, and what opens them.
+/// The depots of a staged file, and the keys to manage them.
 pub struct Keys {
-    /// What it is about.
+    /// The name of the staged file.
     pub file: String,
     pub size_bytes: u64,
     pub depots: Vec<Key>,
@@ -29,16 +29,16 @@ pub struct Keys {
 /// One depot.
 #[derive(Clone)]
 pub struct Key {
-    /// Its relay.
+    /// The relay.
     pub relay: Url,
-    /// Where the lease is extended and given up.
+    /// The address for extending and releasing the lease.
     pub manage: Option<Url>,
-    /// Where it is read.
+    /// The address for reading.
     pub read: Url,
 }
 
 impl Keys {
-    /// As they stand in their file.
+    /// Returns the text of the key file.
     pub fn text(&self) -> String {
         let key = |key: &Key| {
             let manage = key.manage.as_ref().map(Url::as_str);
@@ -64,15 +64,15 @@ impl Keys {
     }
 }
 
-/// The name of the keys of this Metalink.
+/// Returns the path of the keys of a Metalink.
 pub fn keys_of(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".keys");
     name.into()
 }
 
-/// A file that is being written: it gets its name when it is whole. Until then it has a name of its own,
-/// under which one program at a time writes, and the next one after one that was killed.
+/// A file that is written under a temporary name, and renamed when it is complete. One program at a time
+/// holds the temporary name; after a crash the next one takes it over.
 pub struct Draft {
     file: File,
     path: PathBuf,
@@ -81,7 +81,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begin one; the error is a sentence.
+    /// Creates the temporary file.
     pub fn begin(path: &Path, overwrite: bool) -> Result<Draft, Failure> {
         let target = |text: String| Failure::new(Exit::Target, text);
         let there = path.symlink_metadata();
@@ -97,24 +97,23 @@ impl Draft {
         let file = match own(&draft) {
             Ok(Some(file)) => file,
             Ok(None) => {
-                let text = format!("another 'swath stage' is about to write {}", path.display());
-                return Err(target(text).hint("use -o for another name"));
+                let text = format!("another 'swath stage' is writing {}", path.display());
+                return Err(target(text).hint("choose another name with -o"));
             }
             Err(error) => return Err(target(format!("cannot write {}: {error}", draft.display()))),
         };
         Ok(Draft { file, path: path.to_owned(), draft, overwrite })
     }
 
-    /// Give it its contents, durably.
+    /// Writes and syncs the contents.
     pub fn write(&mut self, text: &str) -> io::Result<()> {
         self.file.write_all(text.as_bytes())?;
         self.file.sync_all()
     }
 
-    /// Give it its name, which outlives a power loss where the file system lets folders be synced.
+    /// Renames the file, durably where the file system can sync folders.
     fn name(&self) -> io::Result<()> {
-        // A link replaces nothing that somebody else has written meanwhile; not every file system has
-        // them.
+        // A hard link does not replace a file that was created meanwhile; not every file system has them.
         match fs::hard_link(&self.draft, &self.path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !self.overwrite => {
                 return Err(io::Error::new(error.kind(), exists(&self.path)));
@@ -124,7 +123,7 @@ impl Draft {
         }
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
-            // Not every file system can; the file has its name all the same.
+            // Not every file system can sync folders.
             let _ = folder.sync_all();
         }
         Ok(())
@@ -132,43 +131,46 @@ impl Draft {
 }
 
 fn exists(path: &Path) -> String {
-    format!("{} exists: use --overwrite to replace it, or -o for another name", path.display())
+    format!(
+        "{} exists: use --overwrite to replace it, or choose another name with -o",
+        path.display()
+    )
 }
 
-/// The empty file of this name, which is ours until it is closed; `None` if it is another's.
+/// Opens and locks an empty file; `None` if another program has it.
 fn own(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     loop {
         let file = options.open(path)?;
-        // What cannot be locked, as on some network drives, is taken for ours.
+        // Files that cannot be locked, as on some network drives, count as locked.
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Ok(None);
         }
-        // Who had it before may have given it its final name, or taken it away …
+        // The previous owner may have renamed or removed it …
         if !is_named(&file, path) {
             continue;
         }
-        // … or was killed between both names: this is what was written then, and stays.
+        // … or was killed between link and removal: its file has its final name, and stays.
         if file.metadata()?.nlink() > 1 {
             fs::remove_file(path)?;
             continue;
         }
-        // It is to hold secrets, whoever made it.
+        // It will contain secrets, whoever created it.
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
         file.set_len(0)?;
         return Ok(Some(file));
     }
 }
 
-/// Whether this file has this name still.
+/// Whether the file still has this name.
 fn is_named(file: &File, path: &Path) -> bool {
     let (Ok(own), Ok(there)) = (file.metadata(), path.symlink_metadata()) else { return false };
     (own.dev(), own.ino()) == (there.dev(), there.ino())
 }
 
-/// Give both files their names, the keys first: whatever happens then, what is leased can be given up.
-/// With an error all is as it was: the keys of an earlier staging open what nothing else does.
+/// Renames both files, the keys first, so that leases can be released in any case. After an error the
+/// keys of an earlier staging are restored.
 pub fn name_both(keys: &Draft, metalink: &Draft) -> io::Result<()> {
     let earlier = keys.draft.with_extension("old");
     let moved =
@@ -192,15 +194,15 @@ pub fn name_both(keys: &Draft, metalink: &Draft) -> io::Result<()> {
     named
 }
 
-/// Keys that stand in a file of their own, beside what is to be written, as long as what they open is not
-/// given up and stands in no other file: whoever is killed leaves them there.
+/// Keys of leases that are neither released nor listed in another file, kept in `OUTPUT.left.keys` so
+/// that they survive a crash.
 pub struct KeyFile {
-    /// By which name they are found: `OUTPUT.left`, whose keys they are.
+    /// `OUTPUT.left`: the name for `swath stage release`.
     pub file: PathBuf,
 }
 
 impl KeyFile {
-    /// Keep these. No other keys are replaced by them.
+    /// Writes the keys to a new file.
     pub fn new(output: &Path, keys: &Keys) -> Result<KeyFile, Failure> {
         let named = |count: u32| {
             let mut name = output.as_os_str().to_owned();
@@ -212,14 +214,14 @@ impl KeyFile {
         KeyFile { file }.write(keys, false)
     }
 
-    /// These are left of them.
+    /// Replaces the keys by the remaining ones.
     pub fn reduced_to(self, keys: &Keys) -> Result<KeyFile, Failure> {
         self.write(keys, true)
     }
 
-    /// None of them is needed any more.
+    /// Removes the file.
     pub fn remove(self) {
-        // What is left of them opens nothing.
+        // The keys are useless now.
         let _ = fs::remove_file(keys_of(&self.file));
     }
 
@@ -235,14 +237,14 @@ impl KeyFile {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // The next one may be writing under that name by now.
+        // Another program may own the name by now.
         if is_named(&self.file, &self.draft) {
             let _ = fs::remove_file(&self.draft);
         }
     }
 }
 
-/// The Metalink of a staged file.
+/// Returns the Metalink of a staged file.
 pub fn metalink(source: &Source, staged: &Staged) -> String {
     let mut file = metalink::File::new(source.name.clone());
     file.size_bytes = Some(staged.size_bytes);
@@ -260,7 +262,7 @@ pub fn metalink(source: &Source, staged: &Staged) -> String {
             file.held.push(metalink::Held { url, ranges, priority: 1 });
         }
     }
-    // Depots are near those who fetch; otherwise there would be no need of them.
+    // Depots are closer to clients than the origin.
     let origin = |url: &Url| metalink::Mirror { priority: 2, ..metalink::Mirror::new(url.clone()) };
     file.mirrors.extend(staged.origins.iter().map(origin));
     let generator = Some(concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned());
@@ -268,8 +270,8 @@ pub fn metalink(source: &Source, staged: &Staged) -> String {
     metalink::to_string(&metalink::Metalink { header, files: vec![file], refused: Vec::new() })
 }
 
-/// Where a depot is read. Where no digest proves the bytes it calls them by what the origin calls its
-/// version, so that they can be told to be the same.
+/// Returns the address for reading from a depot. Without a digest it carries the origin's validators, so
+/// that clients can compare versions.
 fn read_by(depot: &StagedDepot, version: &Validators, is_proved: bool) -> Url {
     let mut url = depot.read.clone();
     if !is_proved {
@@ -283,7 +285,7 @@ fn read_by(depot: &StagedDepot, version: &Validators, is_proved: bool) -> Url {
     url
 }
 
-/// The keys of what lies in these depots of a file.
+/// Returns the keys of these depots.
 pub fn keys<'a>(
     source: &Source,
     size_bytes: u64,
@@ -298,12 +300,12 @@ pub fn keys<'a>(
     Keys { file, size_bytes, depots: depots.collect() }
 }
 
-/// The keys of an earlier staging, if there are any.
+/// Reads the keys of an earlier staging, if there are any.
 pub fn earlier(output: &Path) -> Option<Keys> {
     Keys::of(&fs::read_to_string(keys_of(output)).ok()?)
 }
 
-/// What is known of a staged file: its keys, or what its Metalink says without them.
+/// Reads the keys of a staged file, or without them its Metalink.
 pub fn read(file: &Path) -> Result<Keys, Failure> {
     let input = |path: &Path, text: String| {
         Failure::new(Exit::Input, format!("{}: {text}", path.display()))
@@ -312,7 +314,7 @@ pub fn read(file: &Path) -> Result<Keys, Failure> {
     match fs::read_to_string(&path) {
         Ok(text) => {
             let keys = Keys::of(&text);
-            return keys.ok_or_else(|| input(&path, "'swath stage' did not write this".to_owned()));
+            return keys.ok_or_else(|| input(&path, "not written by 'swath stage'".to_owned()));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(input(&path, error.to_string())),
@@ -320,7 +322,7 @@ pub fn read(file: &Path) -> Result<Keys, Failure> {
     let bytes = fs::read(file).map_err(|error| input(file, error.to_string()))?;
     let read = metalink::parse(&bytes).map_err(|error| input(file, chain(&error)))?;
     let Some(one) = read.files.first() else {
-        return Err(input(file, "it names no file".to_owned()));
+        return Err(input(file, "it lists no file".to_owned()));
     };
     let urls = one.mirrors.iter().map(|it| &it.url).chain(one.held.iter().map(|it| &it.url));
     let depots = urls.filter(|url| swath_formats::depot::is_path(url.path())).map(|url| {
@@ -331,7 +333,7 @@ pub fn read(file: &Path) -> Result<Keys, Failure> {
     });
     let depots: Vec<Key> = depots.collect();
     if depots.is_empty() {
-        return Err(input(file, "it names no depot: 'swath stage' did not write it".to_owned()));
+        return Err(input(file, "it lists no depot: not written by 'swath stage'".to_owned()));
     }
     let (file, size_bytes) = (one.name.as_str().to_owned(), one.size_bytes.unwrap_or(0));
     Ok(Keys { file, size_bytes, depots })
@@ -355,7 +357,7 @@ mod tests {
         let path = folder.path().join("staged.meta4");
         let why = |draft: Result<Draft, Failure>| draft.err().unwrap().what;
         let first = Draft::begin(&path, false).unwrap();
-        assert!(why(Draft::begin(&path, true)).contains("another 'swath stage' is about to write"));
+        assert!(why(Draft::begin(&path, true)).contains("another 'swath stage' is writing"));
         drop(first);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 

@@ -1,4 +1,4 @@
-//! Staging a file: progress as of any transfer, the two files, a table at the end.
+//! Stages a file: progress, the two files, and a table at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -17,11 +17,11 @@ use crate::config::Relay;
 use crate::exit::{Exit, fail};
 use crate::get::log_to;
 use crate::progress::{Mode, Progress, units};
-use crate::{args, say, signals};
+use crate::{say, signals};
 
-/// Run the command.
+/// Runs the command.
 pub async fn run(args: Stage) -> Result<Exit, Failure> {
-    args::one_value_each(&args.digest)?;
+    swath_jobs::one_value_each(&args.digest)?;
     let depots: Vec<Url> = args.at.iter().map(|relay| relay.url.clone()).collect();
     for (at, relay) in args.at.iter().enumerate() {
         if args.at[..at].iter().any(|other| other.site() == relay.site()) {
@@ -31,7 +31,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failure> {
     let replicas = usize::from(args.replicas);
     if replicas > depots.len() {
         let named = depots.len();
-        let text = format!("--replicas {replicas} takes as many depots: --at names {named}");
+        let text = format!("--replicas {replicas} needs as many depots, and --at names {named}");
         return Err(Failure::usage(text));
     }
     let progress = Progress::new(Mode::choose(args.json, args.quiet));
@@ -49,7 +49,8 @@ pub async fn run(args: Stage) -> Result<Exit, Failure> {
         PathBuf::from(format!("{}.meta4", name.rsplit('/').next().unwrap_or(name)))
     });
     if output.as_os_str() == "-" {
-        let text = "two files are written, a Metalink and its keys: -o names the first (./- if it is to be called so)";
+        let text =
+            "-o needs a file name for the Metalink and its keys (use ./- for a file called -)";
         return Err(Failure::usage(text.to_owned()));
     }
     // Before anything is leased.
@@ -65,11 +66,11 @@ pub async fn run(args: Stage) -> Result<Exit, Failure> {
         name: source.name.as_str().to_owned(),
         stall_s: args.net.timeout.as_secs_f64(),
     };
-    // Until they have their own file, or open nothing any more.
+    // Kept until the final key file is written or the leases are released.
     let mut kept = None;
     let mut leased = |size_bytes, depots: Vec<StagedDepot>| {
         let keys = files::keys(&source, size_bytes, &depots);
-        // Where none can be written, that is told in the end.
+        // A failure to write it is reported at the end.
         kept = (!depots.is_empty()).then(|| KeyFile::new(&output, &keys).ok()).flatten();
     };
     let staged = stage(&net, &request, &mut *progress.observer(), &mut leased, &stop).await;
@@ -82,14 +83,14 @@ pub async fn run(args: Stage) -> Result<Exit, Failure> {
             return Ok(exit);
         }
     };
-    // Those that did not answer at the end too: they may be back before their leases end.
+    // With unreachable depots, which may come back before their leases end.
     let leased = || staged.depots.iter().chain(&staged.unreached);
     let keys_text = files::keys(&source, staged.size_bytes, leased()).text();
     let earlier = match replace(&output, keys, &keys_text, metalink, &source, &staged) {
         Ok(earlier) => earlier,
         Err(why) => {
             let unreached = release(&net, leased().cloned()).await;
-            let exit = fail(why.exit, &format!("{why}; nothing is staged"));
+            let exit = fail(why.exit, &format!("{why}; nothing was staged"));
             tell_left(&source, staged.size_bytes, &unreached, &output, kept);
             return Ok(exit);
         }
@@ -109,8 +110,7 @@ pub async fn run(args: Stage) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Write both files; the keys of what was staged before under the same name, which these replace, are
-/// kept in another one first. The error is a sentence.
+/// Writes both files. The replaced keys of an earlier staging are first saved in another file.
 fn replace(
     output: &Path,
     mut keys: Draft,
@@ -142,8 +142,7 @@ fn replace(
     }
 }
 
-/// What was staged before under the same name is no longer read by what stands there now: its leases
-/// are given up.
+/// Releases the leases of an earlier staging with the same name.
 async fn give_up(args: &Stage, earlier: Keys, kept: KeyFile, output: &Path, stop: &Stop) {
     let left = tokio::select! {
         biased;
@@ -157,11 +156,11 @@ async fn give_up(args: &Stage, earlier: Keys, kept: KeyFile, output: &Path, stop
     }
     for (key, why) in &left {
         let name = display_name(&key.relay);
-        say::err(&format!("warning: {name} has not given up what was staged before: {why}"));
+        say::err(&format!("warning: {name} did not release the earlier lease: {why}"));
     }
     let depots = left.into_iter().map(|(key, _)| key).collect();
     let fewer = KeyFile::new(output, &Keys { depots, ..earlier });
-    // Those hold more than is left, but that is better than nothing.
+    // The old file lists released leases too, which is better than nothing.
     tell_kept(match fewer {
         Ok(fewer) => {
             kept.remove();
@@ -171,7 +170,7 @@ async fn give_up(args: &Stage, earlier: Keys, kept: KeyFile, output: &Path, stop
     });
 }
 
-/// For people.
+/// Returns the text for people.
 fn words(name: &str, staged: &Staged, output: &Path) -> String {
     let size_bytes = staged.size_bytes;
     let depots = match staged.depots.len() {
@@ -185,6 +184,7 @@ fn words(name: &str, staged: &Staged, output: &Path) -> String {
     );
     let rows = staged.depots.iter().map(|depot| manage::Row {
         name: display_name(&depot.relay),
+        is_ok: true,
         held_bytes: Some(depot.held.total_bytes()),
         size_bytes,
         left: Some(depot.left),
@@ -199,14 +199,14 @@ fn words(name: &str, staged: &Staged, output: &Path) -> String {
         text += &format!("  {of} holds nothing: {why}\n");
     }
     text += &format!(
-        "'swath get {0}' fetches it; {1} extends and releases it\n",
+        "fetch it with 'swath get {0}'; {1} contains the keys to extend and release it\n",
         say::word(output),
         keys_of(output).display()
     );
     text
 }
 
-/// For programs: the last line.
+/// Returns the last line of JSON.
 fn json(staged: &Staged, output: &Path) -> String {
     let depots: Vec<_> = staged
         .depots
@@ -236,9 +236,9 @@ fn json(staged: &Staged, output: &Path) -> String {
     format!("{line}\n")
 }
 
-/// What happened, and what became of what was leased.
+/// Prints the error, and what happened to the leases.
 fn complain(name: &str, error: &StageError, at: &[Relay]) -> Exit {
-    let released = "what was leased is given up again";
+    let released = "the leases were released";
     let (exit, text, reasons) = match error {
         StageError::NoSource { reasons } => (Exit::Sources, error.to_string(), Some(reasons)),
         StageError::TooFew { reasons, .. } => {
@@ -246,11 +246,12 @@ fn complain(name: &str, error: &StageError, at: &[Relay]) -> Exit {
         }
         StageError::NoRoom { free_bytes, wanted_bytes, reasons } => {
             let [free, wanted] = [*free_bytes, *wanted_bytes].map(units::bytes);
-            let text = format!("depots have room for {free} of {wanted}; nothing was fetched");
+            let text =
+                format!("the depots have room for only {free} of {wanted}; nothing was fetched");
             (Exit::Sources, text, Some(reasons))
         }
         StageError::NoPlace { lacking_bytes, reasons } => {
-            let text = format!("{} found no place; {released}", units::bytes(*lacking_bytes));
+            let text = format!("{} could not be stored; {released}", units::bytes(*lacking_bytes));
             (Exit::Sources, text, Some(reasons))
         }
         StageError::Stalled { reasons, .. } => {
@@ -272,7 +273,7 @@ fn complain(name: &str, error: &StageError, at: &[Relay]) -> Exit {
     exit
 }
 
-/// Which depots were not told to give up what they have, and how that is made up for.
+/// Lists the depots whose leases could not be released, and how to release them later.
 fn tell_left(
     source: &Source,
     size_bytes: u64,
@@ -285,7 +286,7 @@ fn tell_left(
     }
     for depot in unreached {
         say::err(&format!(
-            "  {} has not given it up: {} (its lease ends in {})",
+            "  {} did not release its lease: {} (it expires in {})",
             display_name(&depot.relay),
             depot.reason.as_deref().unwrap_or("no answer"),
             units::duration(depot.left.as_secs_f64())
@@ -298,14 +299,14 @@ fn tell_left(
     });
 }
 
-/// How what has not been given up still can be.
+/// Prints how to release the remaining leases.
 fn tell_kept(kept: Result<KeyFile, Failure>) {
     let last = match kept {
         Ok(kept) => {
             let file = say::word(&kept.file);
-            format!("'swath stage release {file}' has it given up, once that can be")
+            format!("run 'swath stage release {file}' later")
         }
-        Err(error) => format!("it can only be waited for: {error}"),
+        Err(error) => format!("they can only expire: {error}"),
     };
     say::hint(&last);
 }

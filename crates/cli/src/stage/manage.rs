@@ -1,6 +1,6 @@
-//! What becomes of a staged file: how each depot is doing, longer leases, an end.
+//! `swath stage status`, `extend` and `release`.
 //!
-//! All depots are asked at the same time; one that does not answer hides no other.
+//! All depots are queried at the same time.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::failure::Failure;
 use serde_json::json;
 use swath_source::{DepotError, DepotStatus, Net, display_name};
 use tokio::task::JoinSet;
-use unicode_width::UnicodeWidthStr as _;
+use url::Url;
 
 use super::args::{Extend, Staged};
-use super::files::{self, Key, keys_of};
+use super::files::{self, Key, Keys, keys_of};
 use super::hints;
 use crate::config::Relay;
 use crate::exit::Exit;
@@ -23,6 +23,7 @@ use crate::say;
 /// A line of a table of depots.
 pub struct Row {
     pub name: String,
+    pub is_ok: bool,
     pub held_bytes: Option<u64>,
     pub size_bytes: u64,
     pub left: Option<Duration>,
@@ -32,116 +33,95 @@ pub struct Row {
 /// `swath stage status`
 pub async fn status(args: Staged) -> Result<Exit, Failure> {
     let keys = files::read(&args.file)?;
-    let net = net(&args, &keys.depots)?;
     let size_bytes = keys.size_bytes;
-    let asked = each(&net, &keys.depots, move |net, key| async move {
-        net.depot_status(key.manage.as_ref().unwrap_or(&key.read), size_bytes).await
-    });
-    let answers = asked.await;
-    let rows: Vec<Row> = answers
-        .iter()
-        .map(|(key, answer)| {
-            let name = display_name(&key.relay);
-            let size_bytes = keys.size_bytes;
-            match answer {
-                Ok(status) => Row {
-                    held_bytes: Some(status.held.total_bytes()),
-                    left: Some(status.left),
-                    state: state(status),
-                    name,
-                    size_bytes,
-                },
-                Err(error) => {
-                    let state = error.to_string();
-                    Row { held_bytes: None, left: None, state, name, size_bytes }
-                }
-            }
-        })
-        .collect();
-    let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
-    let exit = told(&args, &rows, &is_done);
-    hint(&answers, &args.at);
-    Ok(exit)
+    let ask = move |net: Net, url: Url| async move { net.depot_status(&url, size_bytes).await };
+    query(&args, &keys, ask, |status| {
+        (Some(status.held.total_bytes()), Some(status.left), state(status))
+    })
+    .await
 }
 
 /// `swath stage extend`
 pub async fn extend(args: Extend) -> Result<Exit, Failure> {
     let (length, args) = (args.length, args.staged);
     let keys = files::read(&args.file)?;
-    let depots = managed(&args, keys.depots)?;
-    let net = net(&args, &depots)?;
-    let answers = each(&net, &depots, move |net, key| async move {
-        net.depot_extend(key.manage.as_ref().unwrap_or(&key.read), length).await
-    });
-    let answers = answers.await;
-    let row = |(key, answer): &(Key, Result<Duration, DepotError>)| Row {
-        name: display_name(&key.relay),
-        held_bytes: None,
-        size_bytes: keys.size_bytes,
-        left: answer.as_ref().ok().copied(),
-        state: answer.as_ref().map_or_else(ToString::to_string, |_| "extended".to_owned()),
-    };
-    let rows: Vec<Row> = answers.iter().map(row).collect();
-    let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
-    let exit = told(&args, &rows, &is_done);
-    hint(&answers, &args.at);
-    Ok(exit)
+    check_keys(&args, &keys)?;
+    let ask = move |net: Net, url: Url| async move { net.depot_extend(&url, length).await };
+    query(&args, &keys, ask, |left| (None, Some(*left), "extended".to_owned())).await
 }
 
 /// `swath stage release`
 pub async fn release(args: Staged) -> Result<Exit, Failure> {
     let text = std::fs::read_to_string(keys_of(&args.file)).ok();
     let keys = files::read(&args.file)?;
-    let depots = managed(&args, keys.depots)?;
-    let net = net(&args, &depots)?;
-    let answers = each(&net, &depots, |net, key| async move {
-        net.depot_release(key.manage.as_ref().unwrap_or(&key.read)).await
-    });
-    let answers = answers.await;
-    let words = |was_there: &bool| match was_there {
-        true => "released".to_owned(),
-        false => "its lease had ended".to_owned(),
-    };
-    let row = |(key, answer): &(Key, Result<bool, DepotError>)| Row {
-        name: display_name(&key.relay),
-        held_bytes: None,
-        size_bytes: keys.size_bytes,
-        left: None,
-        state: answer.as_ref().map_or_else(ToString::to_string, words),
-    };
-    let rows: Vec<Row> = answers.iter().map(row).collect();
-    let is_done: Vec<bool> = answers.iter().map(|(_, answer)| answer.is_ok()).collect();
-    let exit = told(&args, &rows, &is_done);
-    hint(&answers, &args.at);
+    check_keys(&args, &keys)?;
+    let exit = query(&args, &keys, release_one, |was_there| {
+        let state = if *was_there { "released" } else { "its lease had expired" };
+        (None, None, state.to_owned())
+    })
+    .await?;
     if exit == Exit::Done && std::fs::read_to_string(keys_of(&args.file)).ok() == text {
-        // They open nothing any more; those of a file that was staged meanwhile do.
+        // The keys are useless now, unless the file was staged again meanwhile.
         let _ = std::fs::remove_file(keys_of(&args.file));
     }
     Ok(exit)
 }
 
-/// Give up what lies in these depots: those that have not done it, and why.
+async fn release_one(net: Net, url: Url) -> Result<bool, DepotError> {
+    net.depot_release(&url).await
+}
+
+/// Queries all depots of a staged file, and prints a row for each: held bytes, lease and state.
+async fn query<T: Send + 'static, F>(
+    args: &Staged,
+    keys: &Keys,
+    ask: impl Fn(Net, Url) -> F,
+    shown: impl Fn(&T) -> (Option<u64>, Option<Duration>, String),
+) -> Result<Exit, Failure>
+where
+    F: Future<Output = Result<T, DepotError>> + Send + 'static,
+{
+    let answers = each(&net(args, &keys.depots)?, &keys.depots, ask).await;
+    let row = |(key, answer): &(Key, Result<T, DepotError>)| {
+        let (held_bytes, left, state) = match answer {
+            Ok(answer) => shown(answer),
+            Err(error) => (None, None, error.to_string()),
+        };
+        let (name, size_bytes) = (display_name(&key.relay), keys.size_bytes);
+        Row { name, is_ok: answer.is_ok(), held_bytes, size_bytes, left, state }
+    };
+    let rows: Vec<Row> = answers.iter().map(row).collect();
+    let exit = match rows.iter().filter(|row| row.is_ok).count() {
+        done if done == rows.len() => Exit::Done,
+        0 => Exit::Sources,
+        _ => Exit::Some,
+    };
+    let text = if args.json { rows.iter().map(line).collect() } else { table(&rows) };
+    let exit = say::out(text.as_bytes(), exit);
+    hint(&answers, &args.at);
+    Ok(exit)
+}
+
+/// Releases these depots; returns those that failed, and why.
 pub async fn give_up(args: &crate::args::Net, at: &[Relay], depots: &[Key]) -> Vec<(Key, String)> {
     let net = match super::net(args, at) {
         Ok(net) => net,
         Err(why) => return depots.iter().map(|key| (key.clone(), why.to_string())).collect(),
     };
-    let answers = each(&net, depots, |net, key| async move {
-        net.depot_release(key.manage.as_ref().unwrap_or(&key.read)).await
-    });
+    let answers = each(&net, depots, release_one);
     let left =
         |(key, answer): (Key, Result<bool, DepotError>)| Some((key, answer.err()?.to_string()));
     answers.await.into_iter().filter_map(left).collect()
 }
 
-/// The depots, if the keys are there.
-fn managed(args: &Staged, depots: Vec<Key>) -> Result<Vec<Key>, Failure> {
-    if depots.iter().all(|key| key.manage.is_some()) {
-        return Ok(depots);
+/// Checks that the keys of all depots are known.
+fn check_keys(args: &Staged, keys: &Keys) -> Result<(), Failure> {
+    if keys.depots.iter().all(|key| key.manage.is_some()) {
+        return Ok(());
     }
-    let keys = keys_of(&args.file);
-    let words = "is not there: who staged the file has it, and nobody else extends or releases it";
-    Err(Failure::new(Exit::Input, format!("{} {words}", keys.display())))
+    let path = keys_of(&args.file);
+    let words = "is missing: only its owner can extend or release the staged file";
+    Err(Failure::input(format!("{} {words}", path.display())))
 }
 
 fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failure> {
@@ -149,13 +129,13 @@ fn net(args: &Staged, depots: &[Key]) -> Result<Net, Failure> {
         let is_there = |key: &Key| key.read.origin() == named.url.origin();
         if !depots.iter().any(is_there) {
             let at = format!("{}://{}", named.url.scheme(), named.site());
-            return Err(Failure::usage(format!("--at: nothing of it lies at {at}")));
+            return Err(Failure::usage(format!("--at: {at} holds nothing of this file")));
         }
     }
     super::net(&args.net, &args.at)
 }
 
-/// What to do about relays that ask for a token, or are not trusted.
+/// Prints hints on relays that need a token or are not trusted.
 fn hint<T>(answers: &[(Key, Result<T, DepotError>)], at: &[Relay]) {
     let mut is_untrusted = false;
     for (key, answer) in answers {
@@ -174,18 +154,18 @@ fn hint<T>(answers: &[(Key, Result<T, DepotError>)], at: &[Relay]) {
     }
 }
 
-/// Ask all depots at once: their answers, in the order of the depots.
+/// Queries all depots at once; returns the answers in their order.
 async fn each<T: Send + 'static, F>(
     net: &Net,
     depots: &[Key],
-    ask: impl Fn(Net, Key) -> F,
+    ask: impl Fn(Net, Url) -> F,
 ) -> Vec<(Key, Result<T, DepotError>)>
 where
     F: Future<Output = Result<T, DepotError>> + Send + 'static,
 {
     let mut asked = JoinSet::new();
     for (at, key) in depots.iter().enumerate() {
-        let answer = ask(net.clone(), key.clone());
+        let answer = ask(net.clone(), key.manage.clone().unwrap_or_else(|| key.read.clone()));
         let key = key.clone();
         asked.spawn(async move { (at, key, answer.await) });
     }
@@ -203,64 +183,44 @@ fn state(status: &DepotStatus) -> String {
     if is_whole { "whole".to_owned() } else { "partial".to_owned() }
 }
 
-/// Tell of all depots; the exit code says whether all have done it.
-fn told(args: &Staged, rows: &[Row], is_done: &[bool]) -> Exit {
-    let done = is_done.iter().filter(|is_done| **is_done).count();
-    let exit = match done {
-        done if done == rows.len() => Exit::Done,
-        0 => Exit::Sources,
-        _ => Exit::Some,
-    };
-    let text = if args.json { lines(rows, is_done) } else { table(rows) };
-    say::out(text.as_bytes(), exit)
+/// Returns a line of JSON.
+fn line(row: &Row) -> String {
+    let line = json!({
+        "depot": row.name,
+        "held_bytes": row.held_bytes,
+        "size_bytes": row.size_bytes,
+        "lease_s": row.left.map(|left| left.as_secs_f64()),
+        "ok": row.is_ok,
+        "state": row.state,
+    });
+    format!("{line}\n")
 }
 
-fn lines(rows: &[Row], is_done: &[bool]) -> String {
-    let line = |(row, is_done): (&Row, &bool)| {
-        let line = json!({
-            "depot": row.name,
-            "held_bytes": row.held_bytes,
-            "size_bytes": row.size_bytes,
-            "lease_s": row.left.map(|left| left.as_secs_f64()),
-            "ok": is_done,
-            "state": row.state,
-        });
-        format!("{line}\n")
-    };
-    rows.iter().zip(is_done).map(line).collect()
-}
-
-/// In columns, for people.
+/// Returns the table for people.
 pub fn table(rows: &[Row]) -> String {
     let look = Look::of_lines();
     let has_held = rows.iter().any(|row| row.held_bytes.is_some());
     let has_left = rows.iter().any(|row| row.left.is_some());
     let none = || "-".to_owned();
-    let mut cells = vec![["DEPOT", "HELD", "", "LEASE", "STATE"].map(str::to_owned)];
-    for row in rows {
+    let cells = |name: String, held: [String; 2], left: String, state: String| {
+        let mut cells = vec![name];
+        cells.extend(held.into_iter().filter(|_| has_held));
+        cells.extend(Some(left).filter(|_| has_left));
+        cells.push(state);
+        cells
+    };
+    let own = str::to_owned;
+    let mut all = vec![cells(own("DEPOT"), [own("HELD"), own("")], own("LEASE"), own("STATE"))];
+    all.extend(rows.iter().map(|row| {
         let part = row.held_bytes.map(|held| units::percent_done(held, row.size_bytes));
-        cells.push([
+        cells(
             row.name.clone(),
-            row.held_bytes.map_or_else(none, units::bytes),
-            part.unwrap_or_default(),
+            [row.held_bytes.map_or_else(none, units::bytes), part.unwrap_or_default()],
             row.left.map_or_else(none, |left| units::duration(left.as_secs_f64())),
             look.safe_words(&row.state),
-        ]);
-    }
-    let shown = [true, has_held, has_held, has_left, true];
-    let width = |column: usize| cells.iter().map(|row| row[column].width()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..shown.len()).map(width).collect();
-    let mut out = String::new();
-    for row in &cells {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate().filter(|(column, _)| shown[*column]) {
-            let pad = " ".repeat(widths[column] - cell.width());
-            // Figures stand to the right.
-            let is_figure = column == 1 || column == 2;
-            line += &if is_figure { format!("{pad}{cell}") } else { format!("{cell}{pad}") };
-            line += "  ";
-        }
-        out += &format!("  {}\n", line.trim_end());
-    }
-    out
+        )
+    }));
+    let right: &[usize] = if has_held { &[1, 2] } else { &[] };
+    let lines = say::columns(&all, right).into_iter();
+    lines.map(|line| format!("  {line}\n")).collect()
 }

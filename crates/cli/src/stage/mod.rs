@@ -1,8 +1,7 @@
-//! `swath stage`: a file is brought to the depots of relays, near those who will need it; and what
-//! becomes of it there.
+//! `swath stage`: copies a file to the depots of relays, and manages it there.
 //!
-//! Two files tell of it. The Metalink names where each range lies: whoever has it may read. The keys
-//! beside it extend and give up: they are for whoever staged it.
+//! It writes two files. The Metalink lists where each range is, and lets its readers fetch the file. The
+//! keys next to it let the owner extend and release the leases.
 
 pub mod args;
 
@@ -18,21 +17,20 @@ use swath_source::{Net, NetOptions};
 use crate::config::{Config, Relay};
 use crate::exit::{Exit, chain};
 use crate::relays::access;
-use args::{Stage, Then};
+use args::{Stage, StageCommand};
 
-/// Run the command.
-pub async fn run(stage: Stage) -> Exit {
-    let done = match stage.command {
-        Some(Then::Status(staged)) => manage::status(staged).await,
-        Some(Then::Extend(extend)) => manage::extend(extend).await,
-        Some(Then::Release(staged)) => manage::release(staged).await,
+/// Runs the command.
+pub async fn run(stage: Stage) -> Result<Exit, Failure> {
+    match stage.command {
+        Some(StageCommand::Status(staged)) => manage::status(staged).await,
+        Some(StageCommand::Extend(extend)) => manage::extend(extend).await,
+        Some(StageCommand::Release(staged)) => manage::release(staged).await,
         None => make::run(stage).await,
-    };
-    done.unwrap_or_else(|failure| failure.tell())
+    }
 }
 
-/// The network, with what opens the relays that were typed, and those of the configuration file. No
-/// others are opened, whatever a Metalink names.
+/// Returns the network with access to the relays of the command line and of the configuration file, and
+/// to no others that a Metalink may list.
 fn net(args: &crate::args::Net, typed: &[Relay]) -> Result<Net, Failure> {
     let input = |error: String| Failure::new(Exit::Input, error);
     let file = Config::load().map_err(|error| input(error.to_string()))?.relays;

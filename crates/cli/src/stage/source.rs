@@ -1,4 +1,4 @@
-//! What is to be staged: addresses of one file, or a Metalink of one.
+//! The file to stage: the addresses of its replicas, or its Metalink.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use swath_source::display_name as shown;
 
 /// One file.
 pub struct Source {
-    /// How it is called.
+    /// Its name.
     pub name: SafePath,
     pub mirrors: Vec<Mirror>,
     pub size_bytes: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Source {
     pub pieces: Option<Pieces>,
 }
 
-/// Read what the command line names.
+/// Reads the sources of the command line.
 pub async fn read(stage: &Stage, net: &Net) -> Result<Source, Failure> {
     let mut source = match stage.sources.as_slice() {
         [text] if !text.contains("://") => of_file(text)?,
@@ -51,7 +51,7 @@ fn of_urls(stage: &Stage, urls: Vec<Url>) -> Result<Source, Failure> {
         SafePath::new(stem).ok()
     };
     let name = urls.iter().find_map(name_of).or_else(stem).ok_or_else(|| {
-        let words = "does not name a file; say with -o NAME.meta4 how it is to be called";
+        let words = "does not name a file; choose a name with -o NAME.meta4";
         Failure::usage(format!("{} {words}", shown(&urls[0])))
     })?;
     let mirror = |url| Mirror { url, priority: 1, trust: Trust::Named, holds: None };
@@ -92,10 +92,10 @@ fn of_metalink(
     }
     let [file] = read.files.as_slice() else {
         let count = read.files.len();
-        return Err(input(format!("it names {count} files, one at a time is staged")));
+        return Err(input(format!("it lists {count} files, and only one can be staged at a time")));
     };
     if file.mirrors.is_empty() {
-        return Err(input("no mirror of it has all of the file".to_owned()));
+        return Err(input("no mirror has the whole file".to_owned()));
     }
     let mirrors = file.mirrors.iter().map(|mirror| Mirror {
         url: mirror.url.clone(),

@@ -23,9 +23,9 @@ fn options_of_curl_wget_aria2_and_rsync_mean_the_same_here() {
         let all = [&["get", from.as_str(), "-d", name], args].concat();
         home.run(all).code_is(0);
     }
-    home.run(["get", &from, "-d", "rsync", "-z"]).code_is(0).says(&["-z is not needed"]);
+    home.run(["get", &from, "-d", "rsync", "-z"]).code_is(0).says(&["-z has no effect: swath does not compress, because for most data compression is slower than the network"]);
     home.write("from/a", b"x");
-    home.run(["cp", "-azP", "from/", "to/"]).code_is(0).says(&["-z is not needed"]);
+    home.run(["cp", "-azP", "from/", "to/"]).code_is(0).says(&["-z has no effect: swath does not compress, because for most data compression is slower than the network"]);
     assert_eq!(home.read("to/a"), b"x");
     home.run(["cp", "-n", "from/", "other/"]).code_is(0);
     assert!(!home.exists("other"));
@@ -42,9 +42,9 @@ fn what_was_meant_is_said_and_no_hidden_option_is_offered() {
         (&["http://u:secret@h/f?key=secret"], "'swath get http://h/f'"),
         (&["get", "--checksum", "sha-256:00", "http://h/f"], "--digest ALGORITHM:HEX"),
         (&["get", "--cacert", "f", "http://h/f"], "--ca FILE"),
-        (&["get", "localhost:8000/file"], "is http://localhost:8000/file meant?"),
-        (&["get", "data.example:8470/run7"], "is https://data.example:8470/run7 meant?"),
-        (&["get", "http://h/f", "-o", "folder"], "-d folder writes into a folder"),
+        (&["get", "localhost:8000/file"], "did you mean http://localhost:8000/file?"),
+        (&["get", "data.example:8470/run7"], "did you mean https://data.example:8470/run7?"),
+        (&["get", "http://h/f", "-o", "folder"], " is a folder: use -d folder to write into it"),
     ] {
         let ran = home.run(args);
         ran.says(&[words]).never_says(&["--resume", "secret"]);
@@ -125,7 +125,7 @@ fn too_few_open_files_are_said_at_once() {
     };
     // SAFETY: nothing but a system call between the fork and the program.
     unsafe { swath.command().pre_exec(limited) };
-    swath.run().code_is(1).says(&["may open 14 files at once", "ulimit -n"]);
+    swath.run().code_is(1).says(&["32 open files are needed, and 14 are allowed", "ulimit -n"]);
     assert!(!home.exists("to"));
 }
 
@@ -141,7 +141,7 @@ fn events_that_cannot_be_written_are_an_error() {
         }
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         swath.command().stdout(full);
-        swath.run().code_is(5).says(&["no more events are told"]);
+        swath.run().code_is(5).says(&["cannot write events any more"]);
     }
     home.holds("file", &content);
     home.holds("copy", &content);
@@ -165,7 +165,10 @@ fn a_file_is_not_written_to_a_terminal_unless_that_is_wanted() {
     let server = honest(&content);
     let from = url(&server);
     let (code, shown) = OnTerminal::start(home.swath(["get", &from, "-o", "-"])).wait();
-    assert!(code == 2 && shown.contains("-o FILE writes to a file"), "{code}: {shown}");
+    assert!(
+        code == 2 && shown.contains("use -o FILE, or a pipe, or --force-terminal"),
+        "{code}: {shown}"
+    );
     let forced = home.swath(["get", &from, "-o", "-", "-q", "--force-terminal"]);
     assert_eq!(OnTerminal::start(forced).wait().0, 0);
 }

@@ -49,7 +49,7 @@ fn nothing_to_paste_and_no_code_go_into_a_pipe() {
     assert!(!served.words.contains("swath cp") && !served.words.contains("swath://"));
     home.run(["serve", "--listen", "127.0.0.1:0", "--qr", "data"])
         .code_is(2)
-        .says(&["standard output is no terminal"]);
+        .says(&["--qr: standard output is not a terminal, and the code contains the token"]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn certificate_and_token_last_until_new_ones_are_wanted() {
         .env("XDG_STATE_HOME", &state)
         .run()
         .code_is(6)
-        .says(&["other users may read", "--new-identity"]);
+        .says(&["other users can read or change it (mode", "--new-identity"]);
 }
 
 /// As ssh does it: a question on a terminal, and no question anywhere else.
@@ -142,7 +142,7 @@ fn a_server_is_trusted_on_first_use_only_by_whoever_says_so() {
     let served = serve(&address, &["--new-identity"]);
     user.run(["get", &url, "-o", "third"]).code_is(7).says(&[
         "HAS CHANGED",
-        "not the one that was trusted",
+        "HAS CHANGED and is not trusted. Someone may be intercepting the connection, or the server has a new identity (swath serve --new-identity",
         "remove the line of",
     ]);
     assert!(!user.exists("third"));

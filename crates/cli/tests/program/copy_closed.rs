@@ -43,11 +43,13 @@ fn a_folder_of_somebody_elses_is_told_of_before_anything_is_fetched() {
         }
         for options in [&["--dry-run"][..], &[], &["--no-resume"]] {
             let ran = way.sync(&home, options);
-            ran.code_is(5).says(&["you may not write into them: d0; ", "--exclude '/d0'"]);
+            ran.code_is(5).says(&[": permission denied: d0; nothing was changed: ask for write permission, or skip them, for example with --exclude '/", "; nothing was changed: ask for write permission, or skip them, for example with --exclude '/d0'"]);
             assert_eq!(ran.out(), "");
             assert_eq!(home.names_in("copy"), ["d0", "d1", "d2"], "{ran}");
         }
-        way.sync(&home, &["--compare", "none", "-n"]).code_is(5).says(&["them: d0, d2; "]);
+        way.sync(&home, &["--compare", "none", "-n"])
+            .code_is(5)
+            .says(&["permission denied: d0, d2; "]);
         way.sync(&home, &["--exclude", "/d0", "--dry-run"]).code_is(0);
         way.sync(&home, &["--exclude", "/d0"]).code_is(0);
         assert_eq!(home.names_in("copy/d1"), ["f1", "old"]);
@@ -72,7 +74,7 @@ fn what_has_come_is_had_when_a_folder_was_closed_meanwhile() {
                 ran.code_is(5).says(&["Permission denied"]);
                 assert!(!home.exists("copy/wide.bin"));
                 // What would be refused in the end loses nothing.
-                way.sync(&home, &[]).code_is(5).says(&["may not write into them: d0; "]);
+                way.sync(&home, &[]).code_is(5).says(&[": permission denied: d0; nothing was changed: ask for write permission, or skip them, for example with --exclude '/"]);
                 home.hand_over();
                 if !options.is_empty() {
                     gives_away(&home.path("copy/d0"));

@@ -40,16 +40,11 @@ fn all_that_is_in_the_way_is_named_before_anything_is_copied() {
             let ran = way.sync(&home, options);
             ran.code_is(5).says(&[
                 "copy",
-                "of another kind in the tree: file (a folder there, a file in the tree), \
-                 folder (a file there, a folder in the tree), \
-                 link (a folder there, a link in the tree), \
-                 name (a folder there, a file in the tree), \
-                 way (a link there, a folder in the tree); \
-                 nothing was copied, and --delete would replace",
+                " has entries of another kind than the source: file (a folder there, a file in the source), folder (a file there, a folder in the source), link (a folder there, a link in the source), name (a folder there, a file in the source), way (a link there, a folder in the source); nothing was copied, and --delete would replace",
             ]);
             assert!(ran.stdout.is_empty(), "{ran}");
             assert_eq!(seen(&home.path("copy")), before, "{}: {options:?}", way.name);
-            let line = ran.stderr.lines().find(|line| line.starts_with("swath: "));
+            let line = ran.stderr.lines().find(|line| line.starts_with("error: "));
             said.push(line.unwrap_or_else(|| panic!("{ran}")).to_owned());
         }
         assert!(said.iter().all(|line| *line == said[0]), "{said:?}");
@@ -107,14 +102,15 @@ fn what_is_left_out_is_not_replaced_either() {
         home.write("copy/other/goes", "goes\n");
         for options in [&["--delete"][..], &["--delete", "-n"]] {
             let ran = way.sync(&home, &[options, &["--exclude", "*.log"]].concat());
-            ran.code_is(5).says(&["file (a folder there, a file in the tree); nothing was copied"]);
+            ran.code_is(5)
+                .says(&["file (a folder there, a file in the source); nothing was copied"]);
             ran.says(&["--exclude"]).never_says(&["other ("]);
             assert_eq!(home.read("copy/file/deep/kept.log"), b"kept\n");
             assert_eq!(home.read("copy/other/goes"), b"goes\n");
         }
         // A folder that is left out by its kind.
         let ran = way.sync(&home, &["--delete", "--exclude", "file/"]);
-        ran.code_is(5).says(&["file (a folder there, a file in the tree)"]);
+        ran.code_is(5).says(&["file (a folder there, a file in the source)"]);
         fs::remove_dir_all(home.path("copy/file")).unwrap();
         way.sync(&home, &["--delete", "--exclude", "*.log"]).code_is(0);
         assert_same(&home.path("tree"), &home.path("copy"));
@@ -139,8 +135,8 @@ fn pipes_and_sockets_are_in_the_way_as_folders_are() {
         let before = seen(&home.path("copy"));
         for options in [&[][..], &["-n"], &["--compare", "none"]] {
             way.sync(&home, options).code_is(5).says(&[
-                "file (a pipe there, a file in the tree), folder (a pipe there, a folder in the tree), \
-                 link (a pipe there, a link in the tree), other (a socket there, a file in the tree); \
+                "file (a pipe there, a file in the source), folder (a pipe there, a folder in the source), \
+                 link (a pipe there, a link in the source), other (a socket there, a file in the source); \
                  nothing was copied, and --delete would replace",
             ]);
         }
@@ -153,6 +149,6 @@ fn pipes_and_sockets_are_in_the_way_as_folders_are() {
         let made = std::process::Command::new("mkfifo").arg(home.path("copy/other")).status();
         assert!(made.unwrap().success());
         let ran = home.run(["cp", "tree/other", "copy/"]);
-        ran.code_is(5).says(&["other (a pipe there, a file in the tree)"]);
+        ran.code_is(5).says(&["other (a pipe there, a file in the source)"]);
     }
 }

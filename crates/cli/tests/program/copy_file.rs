@@ -31,7 +31,7 @@ fn a_file_is_sent_into_a_folder_or_under_a_name() {
         file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
         send("").code_is(0).says(&["\n1 file\n"]);
         // It is seen to be there.
-        send("").code_is(0).says(&["1 file (it was there already)"]);
+        send("").code_is(0).says(&["1 file (already up to date)"]);
         send("folder/").code_is(0);
         send("folder/other").code_is(0);
         send("new/er/").code_is(0);
@@ -101,8 +101,11 @@ fn what_has_no_bytes_of_its_own_to_copy_is_told_by_its_kind() {
     let made = std::process::Command::new("mkfifo").arg(home.path("pipe")).status();
     assert!(made.unwrap().success());
     for (from, words) in [
-        ("/proc/version", "do not say how long they are"),
-        ("/proc/self/", "do not say how long they are"),
+        (
+            "/proc/version",
+            "this file system does not report file sizes: use 'cat' to read its files",
+        ),
+        ("/proc/self/", "this file system does not report file sizes: use 'cat' to read its files"),
         ("/dev/zero", "is a pipe, a socket or a device"),
         ("pipe", "is a pipe, a socket or a device"),
     ] {
@@ -155,19 +158,19 @@ fn refusals_are_told_in_plain_words() {
     let server = home.serve(&["one", "two", "--write", "--plain", "--token-file", "tokens"]);
     for (to, token, code, words) in [
         ("one/", "reader", 5, &["403", "this token opens reading alone"][..]),
-        ("three/", "writer", 5, &["404", "no such place"]),
+        ("three/", "writer", 5, &["404", "; no such folder"]),
         ("one/there/none/", "writer", 5, &["409", "what is on the way there is no folder"]),
     ] {
         let ran = home.run(["cp", "file.bin", &server.at(to), "--bearer-file", token]);
-        ran.code_is(code).says(words).says(&["nothing of the file is there"]);
+        ran.code_is(code).says(words).says(&["nothing was written"]);
     }
     let ran = home.run(["cp", "file.bin", &server.at("one/"), "--bearer-file", "wrong"]);
-    ran.code_is(7).says(&["401", "--token TOKEN gives the token"]);
+    ran.code_is(7).says(&["401", "--token TOKEN sends the token that 'swath serve' prints; --token @FILE (or --bearer-file FILE) reads it from a file"]);
     // Whoever is not known need not read the file first.
     ran.never_says(&["sha-256"]);
     let ran = home.run(["cp", "file.bin", &server.at("one/folder"), "--bearer-file", "writer"]);
-    ran.code_is(5).says(&["folder (a folder there, a file in the tree)", "nothing was copied"]);
-    ran.says(&[&format!("  into that folder: {}\n", server.at("one/folder/"))]);
+    ran.code_is(5).says(&["folder (a folder there, a file in the source)", "nothing was copied"]);
+    ran.says(&[&format!("to copy into that folder: {}\n", server.at("one/folder/"))]);
     ran.never_says(&["--delete"]);
     assert_eq!(home.read("one/there"), b"as it was");
     assert_eq!(fs::read_dir(home.path("one")).unwrap().count(), 2);
@@ -175,7 +178,11 @@ fn refusals_are_told_in_plain_words() {
     for (args, code, words) in [
         (&["cp", "file.bin", &url, "--exclude", "x"][..], 2, "are for folders"),
         (&["cp", "file.bin", &url, "--delete"], 2, "are for folders"),
-        (&["cp", "file.bin", &url, "--keep-index", "kept"], 2, "only sends"),
+        (
+            &["cp", "file.bin", &url, "--keep-index", "kept"],
+            2,
+            "--keep-index is for fetching, and this machine sends ('swath verify --index URL' checks a copy)",
+        ),
         (&["cp", "file.bin", "elsewhere/", "--delete"], 2, "are for folders"),
         (&["cp", "file.bin", "host:there", "--include", "x"], 2, "are for folders"),
     ] {
@@ -276,7 +283,7 @@ fn who_refuses_in_the_middle_is_heard() {
         std::thread::sleep(Duration::from_secs(2));
     });
     let ran = home.run(["cp", "file.bin", &full]);
-    ran.code_is(5).says(&["507", "no room", "nothing of the file is there"]);
+    ran.code_is(5).says(&["507", "no room", "nothing was written"]);
     let supposing = odd(|tcp, _, _| {
         let text = "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n";
         let _ = tcp.write_all(text.as_bytes());
@@ -286,7 +293,7 @@ fn who_refuses_in_the_middle_is_heard() {
         let _ = tcp.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
         take(tcp, 100_000);
     });
-    home.run(["cp", "file.bin", &gone]).code_is(7).says(&["nothing of the file is there"]);
+    home.run(["cp", "file.bin", &gone]).code_is(7).says(&["nothing was written"]);
     let liar = odd(|tcp, _, _| {
         let _ = tcp.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
     });
@@ -313,10 +320,10 @@ fn the_limit_holds_and_what_is_stopped_goes_on() {
     let stopped = limited("2M");
     std::thread::sleep(Duration::from_millis(1500));
     stopped.signal(libc::SIGINT);
-    stopped.wait().code_is(130).says(&["the same command goes on from there"]);
+    stopped.wait().code_is(130).says(&["the same command resumes from there"]);
     assert!(home.read("store/file.bin") == bytes(1, 1_200_000));
     let went_on = limited("4M").wait();
-    went_on.code_is(0).says(&["were there from an earlier run", "were sent now"]);
+    went_on.code_is(0).says(&["already sent by an earlier run", "sent now"]);
     assert!(home.read("store/file.bin") == bytes(2, 12_000_000));
     assert_eq!(home.names_in("store"), ["file.bin", "folder"]);
 }
@@ -339,14 +346,15 @@ fn by_put_what_is_stopped_or_changed_is_not_there() {
     };
     let stopped = begin();
     stopped.signal(libc::SIGINT);
-    stopped.wait().code_is(130).says(&["nothing of the file is there"]);
+    stopped.wait().code_is(130).says(&["nothing was written"]);
     let changed = begin();
     let mut file = fs::File::options().append(true).open(home.path("file.bin")).unwrap();
     file.write_all(b"more").unwrap();
     changed.wait().code_is(8).says(&["changed while it was sent"]);
-    for (option, words) in
-        [("--dry-run", "leave out --dry-run"), ("--preserve=xattr", "attributes")]
-    {
+    for (option, words) in [
+        ("--dry-run", "the server cannot report what it has: omit --dry-run"),
+        ("--preserve=xattr", "attributes"),
+    ] {
         home.run(["cp", "file.bin", &odd(|_, _, _| ()), option]).code_is(2).says(&[words]);
     }
 }

@@ -62,7 +62,10 @@ fn a_folder_of_another_web_server_is_copied_and_not_stored_as_the_page_that_list
 fn replicas_without_a_slash_are_told_what_they_lack() {
     let home = Home::new();
     let ran = home.run(["cp", "https://a/sub", "https://b/sub", "x"]);
-    ran.code_is(2).says(&["two of the sources are called 'sub'", "put '/' at the end of each"]);
+    ran.code_is(2).says(&[
+        "two sources are called 'sub': if they are replicas of one tree, end each with '/'",
+        "': if they are replicas of one tree, end each with '/'",
+    ]);
 }
 
 #[test]

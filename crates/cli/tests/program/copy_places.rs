@@ -25,7 +25,7 @@ fn a_folder_without_a_slash_keeps_its_name() {
     assert_same(&home.path("tree"), &home.path("all/tree"));
     home.run(["cp", &one.at("tree"), &two.at("run%208/"), "copy"])
         .code_is(2)
-        .says(&["not both at once"]);
+        .says(&["either all sources end in '/' (replicas of one tree) or none does (copied one after another)"]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_single_file_is_fetched_from_any_server() {
     for path in ["new/file.bin", "other.bin", "there/file.bin"] {
         assert!(home.read(path) == content.read(0, 3_000_001), "{path}");
     }
-    home.run(["cp", "-n", &url, "there"]).code_is(2).says(&["no folder of a swath server"]);
+    home.run(["cp", "-n", &url, "there"]).code_is(2).says(&["not a folder on a swath server"]);
     home.run(["cp", "other.bin", "there"]).code_is(0);
     assert!(home.read("there/other.bin") == content.read(0, 3_000_001));
 }
@@ -69,7 +69,7 @@ fn between_two_folders_here_all_is_as_with_a_server() {
     ran.code_is(0).says(&["308 files", "verified by the checksum of every block"]);
     assert!(!ran.stderr.contains("dialled"), "{ran}");
     assert_same(&home.path("tree"), &home.path("copy"));
-    home.run(["cp", "tree/", "copy/"]).code_is(0).says(&["308 of the files were there already"]);
+    home.run(["cp", "tree/", "copy/"]).code_is(0).says(&["308 of the files already up to date)"]);
     home.write("copy/surplus", "x\n");
     fs::remove_file(home.path("copy/page.bin")).unwrap();
     let told = home.run(["cp", "-n", "--delete", "tree/", "copy/"]);
@@ -109,9 +109,11 @@ fn a_copy_here_that_was_cut_short_goes_on() {
 fn a_copy_into_itself_is_refused() {
     let home = Home::new();
     home.write("tree/sub/file", "x\n");
-    home.run(["cp", "tree/", "tree/sub/new/"]).code_is(2).says(&["lies in tree"]);
+    home.run(["cp", "tree/", "tree/sub/new/"]).code_is(2).says(&["is inside the source tree"]);
     home.run(["cp", "tree/", "tree/"]).code_is(2);
-    home.run(["cp", "--delete", "tree/sub/", "tree/"]).code_is(2).says(&["would be removed"]);
+    home.run(["cp", "--delete", "tree/sub/", "tree/"])
+        .code_is(2)
+        .says(&["--delete would remove the source"]);
     home.run(["cp", "tree/sub/", "tree/"]).code_is(0);
     assert_eq!(home.read("tree/file"), b"x\n");
 }
@@ -138,7 +140,7 @@ fn one_of_several_that_is_not_there_holds_up_no_other() {
     // Nor does a second one of the same name.
     home.write("three/two", "3\n");
     let ran = home.run(["cp", "two", "three/two", "one", "another"]);
-    ran.code_is(6).says(&["three/two: another one before it is called 'two' too"]);
+    ran.code_is(6).says(&["three/two: an earlier source is also called 'two'"]);
     assert_eq!(home.names_in("another"), ["one", "two"]);
     assert_eq!(home.read("another/two"), b"2\n");
 }

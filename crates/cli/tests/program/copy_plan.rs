@@ -92,7 +92,7 @@ fn what_was_left_alone_is_not_said_to_be_verified() {
         let ran = way.sync(&home, &[]);
         ran.code_is(0).never_says(&["earlier run"]).says(&[
             "verified by the checksum of every block; 2 files were left alone by size and time",
-            "are of files that were there already, ",
+            "in files that already existed",
         ]);
     }
 }
@@ -189,7 +189,7 @@ fn a_single_file_that_would_be_refused_is_refused_in_a_plan_too() {
             ran.code(),
             ran.stderr
                 .lines()
-                .skip_while(|it| !it.starts_with("swath: "))
+                .skip_while(|it| !it.starts_with("error: "))
                 .map(str::to_owned)
                 .collect(),
         )

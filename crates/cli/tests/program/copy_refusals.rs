@@ -85,7 +85,7 @@ fn a_receiver_that_says_nothing_has_kept_nothing() {
     for said in ["", "{\"receiving\":\"abc\"}\n"] {
         let to = answering(format!("{head}{said}").into_bytes());
         let ran = home.run(["cp", "tree/", &format!("{to}new/")]);
-        ran.code_is(7).says(&["ended without a word"]);
+        ran.code_is(7).says(&["the receiver ended without a message"]);
         ran.never_says(&["kept"]);
     }
 }

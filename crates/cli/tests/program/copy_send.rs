@@ -157,7 +157,7 @@ fn what_would_be_sent_and_what_goes() {
     let told = cp(&["-n", "--delete"]);
     let lines = String::from_utf8_lossy(&told.stdout).into_owned();
     assert_eq!(lines.lines().count(), 2, "{lines}");
-    cp(&["--delete"]).code_is(0).says(&["308 of the files were there already", "2 removed"]);
+    cp(&["--delete"]).code_is(0).says(&["308 of the files already up to date)", "2 removed"]);
     assert_same(&home.path("tree"), &home.path("store/new"));
 }
 
@@ -181,7 +181,7 @@ fn folders_above_the_destination_are_made_there_as_they_are_here() {
     assert_eq!(home.names_in("store"), [""; 0]);
     home.run(args("token")).code_is(0);
     assert_same(&home.path("tree"), &home.path("store/a/b c/d"));
-    home.run(args("token")).code_is(0).says(&["308 of the files were there already"]);
+    home.run(args("token")).code_is(0).says(&["308 of the files already up to date)"]);
     assert_eq!(home.names_in("store/a/b c"), ["d"]);
     // Without '/' at its end the folder itself, and the same from a server and here.
     home.run(["cp", "tree", &server.at("x/y"), "--bearer-file", "token"]).code_is(0);

@@ -55,8 +55,8 @@ fn into_a_folder_or_under_a_name() {
     fs::remove_file(home.path("folder/four")).unwrap();
     fs::remove_file(home.path("four")).unwrap();
     // The same again is seen to be there.
-    cp(&["a [1]*.bin", "b.bin"]).code_is(0).says(&["1 file (it was there already)"]);
-    cp(&["a [1]*.bin", "b.bin", "--checksum"]).code_is(0).says(&["it was there already"]);
+    cp(&["a [1]*.bin", "b.bin"]).code_is(0).says(&["1 file (already up to date)"]);
+    cp(&["a [1]*.bin", "b.bin", "--checksum"]).code_is(0).says(&["(already up to date)"]);
     assert_eq!(home.names(), ["a [1]*.bin", "b.bin", "folder", "new"]);
     assert_eq!(home.names_in("folder"), ["a [1]*.bin", "b.bin"]);
     // As with cp: what a link leads to, and several into a folder.
@@ -89,9 +89,9 @@ fn what_makes_no_sense_is_said_and_nothing_is_done() {
     home.write("folder/a/in the way", "");
     symlink("a", home.path("link")).unwrap();
     let cp = |args: &[&str]| -> Ran { home.run(["cp"].iter().chain(args)) };
-    cp(&["a", "a"]).code_is(2).says(&["onto itself"]);
-    cp(&["a", "."]).code_is(2).says(&["onto itself"]);
-    cp(&["a", "folder"]).code_is(5).says(&["a folder there, a file in the tree"]);
+    cp(&["a", "a"]).code_is(2).says(&["is both source and destination"]);
+    cp(&["a", "."]).code_is(2).says(&["is both source and destination"]);
+    cp(&["a", "folder"]).code_is(5).says(&["a folder there, a file in the source"]);
     cp(&["a", "a/b"]).code_is(5);
     cp(&["a", "b", "--delete"]).code_is(2).says(&["are for folders"]);
     cp(&["a", "b", "--exclude", "c"]).code_is(2).says(&["are for folders"]);

@@ -40,7 +40,9 @@ fn both_ways_with_nothing_running_there() {
     // Folders above it are made, as they are here.
     cp("tree/", &format!("box:{}/a/b c/d/", far.display())).code_is(0);
     assert_same(&home.path("tree"), &home.path("far/a/b c/d"));
-    cp("tree/", &format!("box:{}/new/empty/x/", far.display())).code_is(7).says(&["is no folder"]);
+    cp("tree/", &format!("box:{}/new/empty/x/", far.display()))
+        .code_is(7)
+        .says(&["is not a folder"]);
     // Extended attributes go both ways too.
     if xattrs::set(&home.path("tree/large.bin"), "user.run", b"7") {
         let with = |from: &str, to: &str| {
@@ -48,7 +50,7 @@ fn both_ways_with_nothing_running_there() {
                 .env("PATH", "/usr/bin:/bin")
                 .run()
         };
-        with("tree/", &there).code_is(0).says(&["308 of the files were there already"]);
+        with("tree/", &there).code_is(0).says(&["308 of the files already up to date)"]);
         with(&there, "again").code_is(0);
         let all = xattrs::all(&home.path("again/large.bin"));
         assert_eq!(all, [("user.run".to_owned(), b"7".to_vec())]);
@@ -140,7 +142,7 @@ fn single_files_go_both_ways() {
     cp(&[&format!("box:{far}/none"), "here"]).code_is(7).says(&["No such file"]);
     cp(&["two", &format!("box:{far}/none/of/it")]).code_is(0);
     same("two", "far/none/of/it");
-    cp(&["two", &format!("box:{far}/other/it")]).code_is(7).says(&["other is no folder"]);
+    cp(&["two", &format!("box:{far}/other/it")]).code_is(7).says(&["other is not a folder"]);
     assert_eq!(home.names_in("here"), ["it's one.bin", "other"]);
 }
 
@@ -198,8 +200,8 @@ fn ls_and_du_look_there_too() {
     let sum = look(&["du", &file]).code_is(0).out();
     assert!(sum.ends_with("1.23 kB  in 1 file and 0 folders\n"), "{sum}");
     look(&["ls", &format!("box:{far}/none")]).code_is(7).says(&["No such file"]);
-    look(&["ls", "far/"]).code_is(2).says(&["is a place here", "host:path"]);
-    look(&["du", "far"]).code_is(2).says(&["is a place here"]);
+    look(&["ls", "far/"]).code_is(2).says(&["is a local path: give a URL (https://host/path/) or host:path for ssh, or use the system's 'ls' and 'du'", "host:path"]);
+    look(&["du", "far"]).code_is(2).says(&["is a local path: give a URL (https://host/path/) or host:path for ssh, or use the system's 'ls' and 'du'"]);
 }
 
 #[test]
@@ -218,8 +220,8 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
         .run();
     ran.code_is(0).says(&[
         "cannot be reached from here",
-        "through one ssh connection, which is the slower way",
-        "by ssh: ",
+        "through one ssh connection, which is slower",
+        "rate through ssh: ",
         "B/s",
         "behind:",
     ]);
@@ -231,7 +233,7 @@ fn where_only_ssh_leads_it_goes_through_ssh_and_says_so() {
         .swath(["cp", "--ssh", &machine.ssh, "--report", "report.html", "tree/", &back])
         .env("PATH", "/usr/bin:/bin")
         .run();
-    ran.code_is(0).says(&["by ssh: "]).never_says(&["127.0.0.1:"]);
+    ran.code_is(0).says(&["rate through ssh: "]).never_says(&["127.0.0.1:"]);
     assert_same(&home.path("tree"), &home.path("back"));
     let report = String::from_utf8(home.read("report.html")).unwrap();
     assert!(!report.contains("127.0.0.1:"), "the report knows the host too");
@@ -258,9 +260,9 @@ fn where_sshd_forbids_forwarding_it_goes_through_ssh_itself() {
         ssh(&["cp", &there, &here])
             .code_is(0)
             .says(&[
-                "cannot be reached from here, and sshd there forbids forwarding",
-                "through one ssh connection, which is the slower way",
-                "by ssh: ",
+                "cannot be reached from here, and its sshd forbids forwarding",
+                "through one ssh connection, which is slower",
+                "rate through ssh: ",
             ])
             .never_says(&["127.0.0.1:"]);
         assert_same(&home.path(tree), &home.path(&here));
@@ -296,9 +298,9 @@ fn with_no_way_at_all_it_says_what_is_to_be_done() {
     let there = format!("behind:{}/", home.path("tree").display());
     let ran = home.swath(["cp", "--ssh", &machine.ssh, &there, "copy"]);
     ran.env("PATH", "/usr/bin:/bin").run().code_is(7).says(&[
-        "sshd there forbids forwarding",
+        ", and its sshd forbids forwarding",
         "no such option",
-        "Open the port, or allow forwarding there (AllowTcpForwarding)",
+        "Open the port, or allow forwarding (AllowTcpForwarding)",
     ]);
 }
 
@@ -385,25 +387,23 @@ fn what_is_wrong_on_the_other_side_is_said() {
     };
     let there = format!("box:{}/", home.path("tree").display());
     cp(&[], &there).code_is(7).says(&[
-        "swath is not there",
+        "swath is not installed",
         "--bootstrap",
         "scp '/",
         "/swath' box:bin/ ",
     ]);
-    cp(&["--bootstrap"], &there)
-        .code_is(0)
-        .says(&["box: this program was put there, as ~/.cache/"]);
-    cp(&["--bootstrap"], &there).code_is(0).never_says(&["was put there"]);
+    cp(&["--bootstrap"], &there).code_is(0).says(&["box: copied this program to ~/.cache/"]);
+    cp(&["--bootstrap"], &there).code_is(0).never_says(&["copied this program to"]);
     // From then on it is there, also for those who do not ask for it to be put there.
     let ran = cp(&[], &there);
-    ran.code_is(0).never_says(&["swath is not there"]);
+    ran.code_is(0).never_says(&["swath is not installed"]);
     // The shell there complained each time of a swath that is not in its PATH.
     ran.never_says(&["not found"]);
     assert_eq!(cp(&["-q"], &there).code_is(0).all(), "");
     assert_same(&home.path("tree"), &home.path("copy"));
     let put = fs::read_dir(home.home().join("far/.cache/swath")).unwrap().count();
     assert_eq!(put, 1);
-    cp(&["--bootstrap"], "box:/none/of/it/").code_is(7).says(&["ended there with"]);
+    cp(&["--bootstrap"], "box:/none/of/it/").code_is(7).says(&["failed with exit code"]);
     cp(&[], "nobody-here.localhost:/x/").code_is(7).says(&["could not connect"]);
     // Another machine under the same name is none to talk to.
     let known = home.home().join("known");

@@ -20,7 +20,7 @@ fn cp(home: &Home, far: &Shelled, host: &str, more: &[&str]) -> crate::support::
 
 #[test]
 fn what_a_login_shell_prints_is_skipped() {
-    // A profile with `echo Welcome` made every copy fail: "swath serve does not start there".
+    // A profile with `echo Welcome` made every copy fail: "swath serve does not start".
     let home = Home::new();
     let Some(far) = shelled(&home, &own_folder(), "") else { return };
     plant(&home);
@@ -82,7 +82,7 @@ fn an_account_that_runs_no_commands_is_called_that() {
             .run()
             .code_is(7)
             .says(&[
-                "box: its shell runs no commands, and ended with 1; it printed: This account is currently not available.",
+                "box: its shell does not run commands (exit code 1); its output: This account is currently not available.",
                 "nologin",
             ])
             .never_says(&["another kind", "does not start"]);
@@ -91,12 +91,12 @@ fn an_account_that_runs_no_commands_is_called_that() {
     far.becomes("echo \"not allowed: $SSH_ORIGINAL_COMMAND\"; exit 1");
     for more in [&[][..], &["--bootstrap"]] {
         let ran = cp(&home, &far, "box", more).run();
-        ran.code_is(7).says(&["runs no commands", "not allowed: "]);
+        ran.code_is(7).says(&["its shell does not run commands (exit code", "not allowed: "]);
     }
     // What is another machine is still called that.
     far.becomes("echo swath-begins; echo swath-is on Plan9 mips");
     let ran = cp(&home, &far, "box", &["--bootstrap"]).run();
-    ran.code_is(7).says(&["a machine of another kind (Plan9 mips)"]);
+    ran.code_is(7).says(&["a different machine type (Plan9 mips): install swath there by hand"]);
 }
 
 #[test]
@@ -108,9 +108,21 @@ fn silence_after_the_login_has_an_end() {
     let serves_nothing = format!("echo swath-begins\n{SILENT}");
     let prompts = format!("printf 'Accept the terms? '\n{SILENT}");
     for (shell, says) in [
-        (SILENT, &["ssh has logged in", "has not begun within 2 s", "ForceCommand"][..]),
-        (prompts.as_str(), &["has not begun within 2 s; it printed: Accept the terms?"]),
-        (serves_nothing.as_str(), &["begun there, and has not answered for 2 s"]),
+        (
+            SILENT,
+            &[
+                "ssh logged in, but the shell did not run the command within",
+                "ssh logged in, but the shell did not run the command within 2 s",
+                "ForceCommand",
+            ][..],
+        ),
+        (
+            prompts.as_str(),
+            &[
+                "ssh logged in, but the shell did not run the command within 2 s; its output: Accept the terms?",
+            ],
+        ),
+        (serves_nothing.as_str(), &[" did not answer within 2 s"]),
     ] {
         far.becomes(shell);
         for more in [&["--timeout", "2"][..], &["--timeout", "2", "--bootstrap"]] {
@@ -122,7 +134,7 @@ fn silence_after_the_login_has_an_end() {
     cp(&home, &far, "box", &["--timeout", "2"])
         .run()
         .code_is(7)
-        .says(&["has not begun within 2 s"]);
+        .says(&["ssh logged in, but the shell did not run the command within 2 s"]);
     // Neither does it wait for ever for a server that takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
@@ -132,7 +144,10 @@ fn silence_after_the_login_has_an_end() {
     ran.env("PATH", "/usr/bin:/bin").run().code_is(7).says(&["ssh could not connect"]);
     far.becomes(SILENT);
     let ls = home.swath(["ls", "--timeout", "2", "--ssh", &far.machine.ssh, &there]);
-    ls.env("PATH", "/usr/bin:/bin").run().code_is(7).says(&["has not begun within 2 s"]);
+    ls.env("PATH", "/usr/bin:/bin")
+        .run()
+        .code_is(7)
+        .says(&["ssh logged in, but the shell did not run the command within 2 s"]);
 }
 
 #[test]
@@ -154,7 +169,7 @@ fn who_shares_a_connection_is_in_already() {
     let ran = cp(&home, &far, "box", &["--timeout", "2"]).run();
     master.kill().unwrap();
     master.wait().unwrap();
-    ran.code_is(7).says(&["has not begun within 2 s"]);
+    ran.code_is(7).says(&["ssh logged in, but the shell did not run the command within 2 s"]);
 }
 
 #[test]
@@ -226,9 +241,9 @@ fn half_of_the_program_does_not_become_the_program_there() {
     }
     // Where something takes its bytes away, it is said that it is not there.
     let ran = cp(&home, &far, "box", &["--bootstrap"]).run();
-    ran.code_is(7).says(&["this program could not be put there: box: "]);
+    ran.code_is(7).says(&["cannot copy this program to the host: box:"]);
     fs::remove_file(&cat).unwrap();
-    cp(&home, &far, "box", &["--bootstrap"]).run().code_is(0).says(&["was put there"]);
+    cp(&home, &far, "box", &["--bootstrap"]).run().code_is(0).says(&["copied this program to"]);
     assert_same(&home.path("tree"), &home.path("copy"));
     assert_eq!(names().len(), 1, "{:?}", names());
 }

@@ -84,7 +84,7 @@ fn a_second_copy_takes_only_what_differs() {
     let server = serve(&home, "tree");
     home.run(["cp", &server.url, "copy"]).code_is(0);
     let again = home.run(["cp", &server.url, "copy"]);
-    again.code_is(0).says(&["308 of the files were there already"]);
+    again.code_is(0).says(&["308 of the files already up to date)"]);
     assert_same(&home.path("tree"), &home.path("copy"));
     home.write("tree/many/3/3.dat", "changed\n");
     home.write("tree/many/3/new", "new\n");
@@ -104,7 +104,7 @@ fn a_second_copy_takes_only_what_differs() {
     assert_same(&home.path("tree"), &home.path("copy"));
     let all = home.run(["cp", "--compare", "none", &server.url, "copy"]);
     all.code_is(0);
-    assert!(!all.stderr.contains("there already"), "{all}");
+    assert!(!all.stderr.contains("(already up to date)"), "{all}");
 }
 
 #[test]
@@ -114,13 +114,13 @@ fn what_is_in_the_way_is_said_before_it_costs_anything() {
     let server = serve(&home, "tree");
     home.write("copy/large.bin/within", "a folder where a file is to be\n");
     home.run(["cp", &server.url, "copy"]).code_is(5).says(&[
-        "copy holds what is of another kind in the tree: large.bin (a folder there, a file",
+        "copy has entries of another kind than the source: large.bin (a folder there, a file",
     ]);
     fs::remove_dir_all(home.path("copy")).unwrap();
     home.write("copy/many", "a file where a folder is to be\n");
     home.run(["cp", &server.url, "copy"])
         .code_is(5)
-        .says(&["many (a file there, a folder in the tree); nothing was copied"]);
+        .says(&["many (a file there, a folder in the source); nothing was copied"]);
     assert_eq!(home.read("copy/many"), b"a file where a folder is to be\n");
 }
 
@@ -230,7 +230,9 @@ fn what_is_no_swath_server_is_said() {
         .file("/tree/", swath_netlab::faulty::Content::random(1, 1000))
         .start()
         .unwrap();
-    home.run(["cp", &web.url("/tree/"), "copy"]).code_is(7).says(&["no folder of a swath server"]);
+    home.run(["cp", &web.url("/tree/"), "copy"])
+        .code_is(7)
+        .says(&["not a folder on a swath server"]);
     assert_eq!(home.names(), ["file", "tree"]);
 }
 

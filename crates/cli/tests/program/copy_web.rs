@@ -40,12 +40,12 @@ fn what_a_server_lists_is_copied_as_far_as_its_links_go_down() {
     let changed = home.path("copy/a.bin");
     std::fs::write(&changed, b"other").unwrap();
     home.run(["cp", "-n", &one, "copy/"]).code_is(0).says(&["1 entry to copy"]);
-    home.run(["cp", &one, "copy/"]).code_is(0).says(&["4 were there already"]);
+    home.run(["cp", &one, "copy/"]).code_is(0).says(&["4 already existed and were not fetched"]);
     home.holds("copy/a.bin", &tree[0].1);
     let touched = std::fs::File::options().write(true).open(&changed).unwrap();
     touched.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
-    home.run(["cp", &one, "copy/"]).code_is(0).says(&["4 were there already"]);
-    home.run(["cp", &one, "copy/"]).code_is(0).says(&["5 were there already"]);
+    home.run(["cp", &one, "copy/"]).code_is(0).says(&["4 already existed and were not fetched"]);
+    home.run(["cp", &one, "copy/"]).code_is(0).says(&["5 already existed and were not fetched"]);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn they_are_fetched_if_wanted_and_set_right_again_without_the_content() {
     // Again: nothing moves.
     let inode = |name: &str| home.path("copy").join(name).metadata().unwrap().ino();
     let before = inode("large.bin");
-    home.run(args).code_is(0).says(&["308 of the files were there already"]);
+    home.run(args).code_is(0).says(&["308 of the files already up to date)"]);
     assert_same_xattrs(&home.path("copy"), &home.path("tree"));
     // Other values, one more, one less, and one that only the copy has; on files and folders.
     let tree = |name: &str| home.path("tree").join(name);
@@ -106,7 +106,7 @@ fn they_are_fetched_if_wanted_and_set_right_again_without_the_content() {
     assert!(set(&tree("many/4/4.dat"), "user.closed", b"1"));
     let wanted = seen(&home.path("tree"));
     assert_ne!(seen(&home.path("copy")), wanted);
-    home.run(args).code_is(0).says(&["308 of the files were there already"]);
+    home.run(args).code_is(0).says(&["308 of the files already up to date)"]);
     assert_same_xattrs(&home.path("copy"), &home.path("tree"));
     assert_eq!(inode("large.bin"), before);
     assert_same(&home.path("tree"), &home.path("copy"));
@@ -145,9 +145,9 @@ fn they_are_sent_and_copied_here() {
     home.run(&sending).code_is(0);
     assert_same(&home.path("tree"), &home.path("store/new"));
     assert_eq!(seen(&home.path("store/new")), wanted);
-    home.run(&sending).code_is(0).says(&["308 of the files were there already"]);
+    home.run(&sending).code_is(0).says(&["308 of the files already up to date)"]);
     assert!(set(&home.path("tree/empty"), "user.a", b"2"));
-    home.run(&sending).code_is(0).says(&["308 of the files were there already"]);
+    home.run(&sending).code_is(0).says(&["308 of the files already up to date)"]);
     let with = |copy: &str| all(&home.path(copy).join("empty"));
     assert_eq!(with("store/new"), with("tree"));
     home.run([&ALL[..], &["tree/", "here/"]].concat()).code_is(0);
@@ -182,8 +182,8 @@ fn what_a_file_system_has_no_room_for_is_named() {
     for _ in 0..2 {
         let ran = home.run(args);
         ran.code_is(8).says(&[
-            "without its extended attributes: large: the file system has no room for them",
-            "copy: 1 entry lacks extended attributes of the original",
+            "extended attributes not copied: large: the file system has no room for them",
+            "copy: 1 entry without the original extended attributes",
         ]);
         ran.never_says(&["not there", "small:", "nothing was removed"]);
         assert_same(large.path(), &home.path("copy"));
@@ -223,7 +223,7 @@ fn nobody_needs_to_be_root() {
     for name in ["closed", "closed/read only"] {
         assert!(set(&tree(name), "user.name", b"other"));
     }
-    home.run(args).code_is(0).says(&["5 of the files were there already"]);
+    home.run(args).code_is(0).says(&["5 of the files already up to date)"]);
     assert_same_xattrs(&home.path("copy"), &home.path("tree"));
     assert_same(&home.path("tree"), &home.path("copy"));
     // Of what may not be read nobody knows them; that there are none is to be seen all the same.
@@ -235,9 +235,9 @@ fn nobody_needs_to_be_root() {
     let ran = home.run([ALL[0], ALL[1], ALL[2], &server.url, "new"]);
     ran.code_is(8).says(&[
         "not copied: hidden: it may not be read there",
-        "without its extended attributes: hidden and empty: they cannot be read there",
+        "extended attributes not copied: hidden and empty: they cannot be read there",
     ]);
-    ran.never_says(&["bare and empty", "attributes: hidden: "]);
+    ran.never_says(&["bare and empty", "extended attributes not copied: hidden: "]);
     for folder in ["tree/closed", "copy/closed", "new/closed"] {
         fs::set_permissions(home.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -255,11 +255,11 @@ fn an_index_that_was_kept_knows_them() {
     home.run([&verify[..], &["--strict"]].concat()).code_is(0);
     assert!(set(&home.path("copy/empty"), "user.a", b"spoilt"));
     assert!(remove(&home.path("copy/many"), "user.z"));
-    home.run(verify).code_is(0).says(&["2 other modes, times or attributes"]);
+    home.run(verify).code_is(0).says(&["2 modes, times or attributes differ"]);
     home.run([&verify[..], &["--strict"]].concat()).code_is(4).says(&[
-        "empty: it has other extended attributes",
-        "many: it has other extended attributes",
-        "2 things are not as its index says",
+        "empty: different extended attributes",
+        "many: different extended attributes",
+        "2 entries do not match the index",
     ]);
 }
 

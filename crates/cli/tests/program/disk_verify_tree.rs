@@ -28,7 +28,7 @@ fn what_was_copied_is_right_and_what_is_spoilt_is_named() {
         let ran = home.run(verify.iter().chain(&[index]));
         ran.code_is(0);
         let told = String::from_utf8_lossy(&ran.stdout).into_owned();
-        assert!(told.contains("all is as its index says: 308 files"), "{told}");
+        assert!(told.contains(": everything matches the index: 308 files"), "{told}");
     }
     spoil(&home.path("copy/large.bin"), 2_000_000);
     spoil(&home.path("copy/many/3/3.dat"), 1000);
@@ -37,15 +37,16 @@ fn what_was_copied_is_right_and_what_is_spoilt_is_named() {
     std::os::unix::fs::symlink("elsewhere", home.path("copy/link")).unwrap();
     for index in ["kept", &url] {
         let ran = home.run(["verify", "copy", "--index", index]);
-        ran.code_is(4).says(&[" other files share blocks that are wrong", "(--strict names them)"]);
+        ran.code_is(4)
+            .says(&["other files share wrong blocks and may be wrong too", "--strict lists them"]);
         assert!(!ran.stderr.contains("3.dat"), "{ran}");
         let ran = home.run(["verify", "copy", "--index", index, "--strict"]);
         ran.code_is(4).says(&[
-            "large.bin: its content is another one",
-            "many/3/3.dat: its content may be another one",
-            "page.bin: it is not there",
-            "link: it leads elsewhere",
-            "not as its index says",
+            "large.bin: different content",
+            "many/3/3.dat: possibly different content",
+            "page.bin: missing",
+            "link: different link target",
+            "not match the index",
         ]);
         // What shares no block with any of them is not accused.
         assert!(!ran.stderr.contains("many/1/"), "{ran}");
@@ -70,10 +71,10 @@ fn modes_and_times_count_only_if_that_is_wanted() {
         .unwrap();
     home.run(["verify", "copy", "--index", "kept"])
         .code_is(0)
-        .says(&["2 other modes, times or attributes"]);
+        .says(&["2 modes, times or attributes differ"]);
     home.run(["verify", "copy", "--index", "kept", "--strict"])
         .code_is(4)
-        .says(&["a: it has another mode", "b: it has another time"]);
+        .says(&["a: different mode", "b: different modification time"]);
 }
 
 #[test]
@@ -106,9 +107,11 @@ fn a_part_of_a_tree_is_checked_as_one() {
     home.run(["cp", &server.url, "copy", "--keep-index", "kept"].iter().chain(&part)).code_is(0);
     home.run(["verify", "copy", "--index", "kept", "--strict"]).code_is(0);
     home.run(["verify", "copy", "--index", &server.url].iter().chain(&part)).code_is(0);
-    home.run(["verify", "copy", "--index", &server.url]).code_is(4).says(&["large.bin: it is not"]);
+    home.run(["verify", "copy", "--index", &server.url]).code_is(4).says(&["large.bin: missing"]);
     let refused = home.run(["verify", "copy", "--index", "kept"].iter().chain(&part));
-    refused.code_is(2).says(&["a kept index lists what was copied"]);
+    refused.code_is(2).says(&[
+        "--include and --exclude are for --index URL: a kept index lists only what was copied",
+    ]);
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn what_is_no_index_is_refused() {
     home.write("notes", "mine\n");
     home.run(["verify", "tree", "--index", "notes"]).code_is(6).says(&["no kept index"]);
     home.run(["verify", "tree", "--index", "missing"]).code_is(6);
-    home.run(["verify", "missing", "--index", "notes"]).code_is(6).says(&["no folder"]);
+    home.run(["verify", "missing", "--index", "notes"]).code_is(6).says(&["not a folder"]);
     let server = home.serve(&["tree", "--anonymous", "--plain"]);
     home.run(["cp", &server.url, "copy", "--keep-index", "notes"])
         .code_is(5)
@@ -143,14 +146,17 @@ fn of_small_files_that_share_a_block_the_one_that_was_changed_is_named() {
     spoil(&home.path("copy/07"), 100);
     let told = verify(&[]);
     assert_eq!(told.lines().count(), 1, "{told}");
-    assert!(told.contains("50 files share blocks that are wrong, and each may be"), "{told}");
-    assert_eq!(verify(&["--strict"]).matches("may be another one").count(), 50);
+    assert!(told.contains("50 files share wrong blocks and may be wrong too"), "{told}");
+    assert_eq!(verify(&["--strict"]).matches("possibly different content").count(), 50);
     home.write("copy/07", bytes(3, 700));
     fs::remove_file(home.path("copy/08")).unwrap();
     let told = verify(&[]);
     let lines: Vec<&str> = told.lines().collect();
-    assert!(lines[0].starts_with("08: it is not there"), "{told}");
-    assert!(lines[1].starts_with("07: its content is likely another one"), "{told}");
-    assert!(lines[2].starts_with("48 other files share blocks that are wrong"), "{told}");
-    assert!(told.contains("2 things are not as its index says"), "{told}");
+    assert!(lines[0].starts_with("08: missing"), "{told}");
+    assert!(lines[1].starts_with("07: probably different content"), "{told}");
+    assert!(
+        lines[2].starts_with("48 other files share wrong blocks and may be wrong too"),
+        "{told}"
+    );
+    assert!(told.contains("2 entries do not match the index"), "{told}");
 }

@@ -20,7 +20,7 @@ fn a_file_whose_digest_agrees_is_complete_already() {
     let get = ["get", &address, "--digest", &digest];
     home.run(get).code_is(0);
     source.clear_log();
-    home.run(get).code_is(0).says(&["data.bin: complete already, 1.00 MB (its digest agrees)"]);
+    home.run(get).code_is(0).says(&["data.bin: already complete, 1.00 MB (its digest matches)"]);
     assert!(source.log().is_empty(), "the digest is proof, nobody was asked");
     let described = metalink(&[MetalinkFile {
         name: "data.bin",
@@ -30,7 +30,7 @@ fn a_file_whose_digest_agrees_is_complete_already() {
         piece_bytes: Some(100_000),
     }]);
     home.write("one.meta4", described);
-    home.run(["get", "one.meta4"]).code_is(0).says(&["the digests of its pieces agree"]);
+    home.run(["get", "one.meta4"]).code_is(0).says(&["its piece digests match"]);
     let ran = home.run(get.into_iter().chain(["--json"]));
     let event: serde_json::Value = serde_json::from_str(ran.code_is(0).out().trim()).unwrap();
     let told = (&event["event"], &event["same"], &event["size_bytes"]);
@@ -55,7 +55,9 @@ fn without_a_digest_the_size_and_the_servers_time_must_agree() {
     let home = Home::new();
     home.run(get).code_is(0);
     let sent_bytes = source.sent_bytes();
-    home.run(get).code_is(0).says(&["complete already", "size and time are the server's"]);
+    home.run(get)
+        .code_is(0)
+        .says(&["already complete", "its size and time match the server's; no known digest"]);
     assert!(source.sent_bytes() - sent_bytes < 10_000, "nothing was fetched");
 
     // The file at the server changes: to another size, or at another time.
@@ -87,7 +89,7 @@ fn most_mirrors_decide_whether_a_file_is_theirs() {
     let home = Home::new();
     home.run(["get", &url(&one)]).code_is(0);
     let all = [url(&stale), url(&gone), url(&two), url(&one)];
-    home.run(["get", &all[0], &all[1], &all[2], &all[3]]).code_is(0).says(&["complete already"]);
+    home.run(["get", &all[0], &all[1], &all[2], &all[3]]).code_is(0).says(&["already complete"]);
     home.run(["get", &all[0], &all[1]]).code_is(5).says(&["is another file"]);
 }
 
@@ -103,7 +105,7 @@ fn a_digest_that_the_server_tells_decides() {
     let source = server(&content, rule);
     let home = Home::new();
     home.run(["get", &url(&source)]).code_is(0);
-    home.run(["get", &url(&source)]).code_is(0).says(&["its digest agrees with the server's"]);
+    home.run(["get", &url(&source)]).code_is(0).says(&["its digest matches the server's"]);
     let mut changed = content.read(0, SIZE);
     changed[5] ^= 1;
     let path = home.path("data.bin");
@@ -121,6 +123,6 @@ fn a_server_without_head_is_asked_for_a_byte() {
     let home = Home::new();
     home.run(["get", &url(&source)]).code_is(0);
     let sent_bytes = source.sent_bytes();
-    home.run(["get", &url(&source)]).code_is(0).says(&["complete already"]);
+    home.run(["get", &url(&source)]).code_is(0).says(&["already complete"]);
     assert!(source.sent_bytes() - sent_bytes < 10_000, "nothing was fetched");
 }

@@ -65,10 +65,10 @@ fn a_list_that_is_named_must_know_the_file_and_one_that_is_looked_for_need_not()
     let home = Home::new();
     home.write("sums", format!("{}  other.iso\n", hex(&iso)));
     let get = |which: &str| home.swath(["get", "--checksums", which, &server.url("/a.iso")]).run();
-    get("sums").code_is(6).says(&["says nothing of a.iso"]);
+    get("sums").code_is(6).says(&["does not list a.iso"]);
     get(&server.url("/SHA256SUMS")).code_is(7).says(&["cannot fetch the checksum file"]);
     home.lacks("a.iso");
-    get("auto").code_is(0).says(&["no checksum file beside"]);
+    get("auto").code_is(0).says(&["no checksum file next to"]);
     home.holds("a.iso", &iso);
 }
 
@@ -81,12 +81,12 @@ fn files_here_are_checked_against_a_list() {
     home.write("SUMS", format!("{} *one\n\\{}  d/two \\\\ x\n", hex(&one), hex(&two)));
     let verify = |args: &[&str]| home.swath([&["verify"], args].concat()).run();
     let ran = verify(&["-c", "SUMS"]);
-    assert_eq!(ran.code_is(0).out(), "one: sha-256 is right\nd/two \\ x: sha-256 is right\n");
+    assert_eq!(ran.code_is(0).out(), "one: sha-256 matches\nd/two \\ x: sha-256 matches\n");
     assert_eq!(verify(&["-q", "-c", "SUMS"]).code_is(0).all(), "");
-    assert_eq!(verify(&["one", "-c", "SUMS"]).code_is(0).out(), "one: sha-256 is right\n");
+    assert_eq!(verify(&["one", "-c", "SUMS"]).code_is(0).out(), "one: sha-256 matches\n");
     home.write("BSD", format!("SHA256 (one) = {}\nSHA256 (none) = {}\n", hex(&two), hex(&two)));
     verify(&["-c", "BSD"]).code_is(4).says(&["one: sha-256 is", "cannot read none"]);
-    verify(&["none", "-c", "SUMS"]).code_is(6).says(&["says nothing of none"]);
+    verify(&["none", "-c", "SUMS"]).code_is(6).says(&["does not list none"]);
     home.write("one.sha256", hex(&one));
     verify(&["-c", "one.sha256"]).code_is(0);
     home.write("prose", "nothing here\n");

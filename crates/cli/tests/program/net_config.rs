@@ -136,15 +136,21 @@ fn what_is_set_can_be_shown_and_checked() {
         .env("SWATH_LIMT_RATE", "1M")
         .run()
         .code_is(0)
-        .says(&["nothing reads the variable SWATH_LIMT_RATE"]);
+        .says(&["unknown variable SWATH_LIMT_RATE"]);
     for (text, words) in [
-        ("timeout = \"soon\"", "line 1: 'timeout': 'soon' is no time"),
-        ("connections = [1]", "'connections' has to be a text or a number, and is a list"),
-        ("[hosts.\"a/b\"]", "line 1: 'a/b' names no host"),
-        ("[hosts.a]\ntoken = \"x\"", "line 2: there is no 'token' of a host"),
+        ("timeout = \"soon\"", "line 1: 'timeout': 'soon' is not a time (examples: 30, 500ms, 2m)"),
+        ("connections = [1]", "'connections' must be a text or a number, not a list"),
+        (
+            "[hosts.\"a/b\"]",
+            "line 1: 'a/b' is not a host: use HOST, HOST:PORT or *.DOMAIN, optionally after http:// or https://",
+        ),
+        ("[hosts.a]\ntoken = \"x\"", "line 2: unknown key 'token' of a host"),
         ("[hosts.a]\nconnections = 0", "'connections': must be a number from 1 to 256"),
-        ("[hosts.a]\nproxy = \"ftp://u:secret@p\"", "the 'proxy' of this host"),
-        ("[hosts.a]\n[hosts.A]", "the host A is there twice"),
+        (
+            "[hosts.a]\nproxy = \"ftp://u:secret@p\"",
+            "'proxy' of this host must be an address such as http://proxy.example:3128, or 'direct'",
+        ),
+        ("[hosts.a]\n[hosts.A]", "duplicate host A"),
         ("[hosts.a]\ntoken-file = \"none\"", "cannot read the token"),
         ("[hosts.a]\nca = \"none\"", "cannot read the certificates"),
     ] {

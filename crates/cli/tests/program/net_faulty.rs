@@ -235,7 +235,7 @@ fn a_report_is_not_written_over_its_file() {
     for page in ["out.bin", "./out.bin", "out.bin.swath.part"] {
         home.run(["get", &url(&server), "-o", "out.bin", "--report", page])
             .code_is(2)
-            .says(&["give --report another name"]);
+            .says(&["choose another name for --report"]);
         assert!(home.names().is_empty(), "{page}: {:?}", home.names());
     }
 }
@@ -257,7 +257,7 @@ fn an_html_page_with_status_200() {
 fn refused_by_some() {
     for code in [401, 403, 404, 410] {
         let ran = beside(Behaviour::status(code));
-        ran.says(&["is left out", &code.to_string()]);
+        ran.says(&["not using source", &code.to_string()]);
     }
 }
 
@@ -310,7 +310,11 @@ fn silent_in_the_middle_alone_keeps_what_came() {
         .start()
         .unwrap();
     let ran = home.run(["get", &url(&odd), "--timeout", "2s"]);
-    ran.code_is(3).says(&[&url(&odd), "are kept in data.bin.swath.part", "goes on from there"]);
+    ran.code_is(3).says(&[
+        &url(&odd),
+        " in data.bin.swath.part: ",
+        "the same command resumes from there",
+    ]);
     home.lacks("data.bin");
 }
 

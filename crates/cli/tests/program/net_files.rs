@@ -24,13 +24,13 @@ fn a_file_of_this_machine_is_a_mirror_like_others() {
     ran.code_is(0).says(&["2 sources", "verified by sha-256"]);
     home.holds("data.bin", &content);
     // Again it is there, by its size and time.
-    home.run(["get", &here]).code_is(0).says(&["complete already"]);
+    home.run(["get", &here]).code_is(0).says(&["already complete"]);
     // What is wrong with it is its own fault.
     let mut wrong = content.read(0, SIZE);
     wrong[2_000_000] ^= 1;
     fs::write(home.path("kept/data.bin"), wrong).unwrap();
     let args = ["get", &url(&far), &here, "--digest", &sha256(&content), "--overwrite"];
-    home.run(args).code_is(0).says(&["left out: it delivered corrupt data"]);
+    home.run(args).code_is(0).says(&["not used: it delivered corrupt data"]);
     home.holds("data.bin", &content);
 }
 

@@ -73,7 +73,9 @@ fn several_files_of_one_metalink() {
     for (name, content) in names.iter().zip(&contents) {
         home.holds(name, content);
     }
-    home.run(["get", "../x.meta4", "-o", "one"]).code_is(2).says(&["names 4 files"]);
+    home.run(["get", "../x.meta4", "-o", "one"])
+        .code_is(2)
+        .says(&[" lists 4 files: use -d DIR instead of -o"]);
     // One that cannot be had: the others come, and the exit code says so.
     all.set_on("/2", Behaviour::status(404));
     let other = Home::new();
@@ -188,7 +190,7 @@ fn a_metalink_that_a_link_header_names_is_used() {
     );
     // A description that is gone does no harm.
     first.set_on("/d.meta4", Behaviour::status(404));
-    home.run(["get", &url(&first), "-o", "two"]).code_is(0).says(&["going on without it"]);
+    home.run(["get", &url(&first), "-o", "two"]).code_is(0).says(&["continuing without it"]);
     home.holds("two", &content);
 }
 
@@ -227,11 +229,13 @@ fn several_addresses_of_one_metalink_are_alternatives() {
     home.run(["get", &gone.url("/x.meta4"), &gone.url("/y.meta4")]).code_is(7).says(&["y.meta4"]);
     home.run(["get", &good.url("/x.meta4"), &url(&source)])
         .code_is(2)
-        .says(&["is a Metalink: it is given alone"]);
+        .says(&["is a Metalink: give it as the only source"]);
     home.write("x.meta4", &text);
     home.write("y.meta4", &text);
     for other in ["y.meta4", &url(&source)] {
-        home.run(["get", "x.meta4", other]).code_is(2).says(&["x.meta4 is a file, so a Metalink"]);
+        home.run(["get", "x.meta4", other])
+            .code_is(2)
+            .says(&["x.meta4 is a Metalink: give it as the only source"]);
     }
 }
 

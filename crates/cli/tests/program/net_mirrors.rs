@@ -23,7 +23,7 @@ fn mirrors_of_other_sizes_or_versions_are_never_mixed_and_the_majority_wins() {
             other.add(Behaviour::FirstByteDelay(Duration::from_millis(100)));
         }
         let ran = home.run(["get", &url(&odd), &url(&others[0]), &url(&others[1])]);
-        ran.code_is(0).says(&[&format!("({}) is left out", url(&odd))]);
+        ran.code_is(0).says(&[&format!("not using source 1 ({})", url(&odd))]);
         home.holds_only("data.bin", &good);
     }
 }
@@ -41,7 +41,7 @@ fn the_minority_is_left_out_and_named() {
         other.set(Behaviour::rate(3_000_000));
     }
     let ran = home.run(["get", &url(&others[0]), &url(&others[1]), &url(&odd)]);
-    ran.code_is(0).says(&[&url(&odd), "is left out", &format!("{}", SIZE + 9)]);
+    ran.code_is(0).says(&[&url(&odd), "not using source 3", &format!("{}", SIZE + 9)]);
     home.holds_only("data.bin", &good);
     assert_eq!(odd.log().sent_bytes(FILE).min(SIZE), odd.log().sent_bytes(FILE));
 }
@@ -262,8 +262,8 @@ fn all_mirrors_lost_then_another_one_delivers_the_rest() {
         ran.code_is(3).says(&[
             &url(&dying[0]),
             &url(&dying[1]),
-            "are kept in data.bin.swath.part",
-            "the same command goes on from there, also with other mirrors",
+            " in data.bin.swath.part: ",
+            "the same command resumes from there, also with other mirrors",
         ]);
         home.lacks("data.bin");
         let other = honest(&content);
@@ -315,8 +315,8 @@ fn changed_at_the_source_while_it_is_read() {
     assert!(matches!(ran.code(), 3 | 7), "{ran}");
     ran.says(&["changed at the source", &url(&source)]);
     // It was said to go on from there.
-    ran.says(&[" are kept in data.bin.swath.part: they are of the file as it was before"]);
-    ran.never_says(&["goes on from there"]);
+    ran.says(&[" in data.bin.swath.part: they are of the old version"]);
+    ran.never_says(&["the same command resumes from there"]);
     home.lacks("data.bin");
     // The next run takes the new one, and nothing of the old.
     source.clear();

@@ -33,7 +33,7 @@ fn memory_has_bounds() {
     for size in ["1", "1M", "100000G", "9000000T"] {
         home.run(["get", &url(&source), "--memory", size])
             .code_is(2)
-            .says(&["--memory", "it takes at least 4.19 MB", "can spare"])
+            .says(&["--memory", "at least 4.19 MB is needed", "has "])
             .never_says(&["panicked"]);
     }
     assert_eq!(source.sent_bytes(), 0, "nobody was asked");

@@ -51,7 +51,7 @@ fn tokens_and_logins_that_cannot_be_used_are_told() {
         .env("NETRC", "/nowhere/netrc")
         .run()
         .code_is(6)
-        .says(&["the logins in /nowhere/netrc cannot be read"]);
+        .says(&["cannot read the logins in /nowhere/netrc"]);
     std::fs::write(home.home().join(".netrc"), b"machine h login \xff password p\n").unwrap();
     get().run().code_is(0).says(&["warning: the logins in ", "is not UTF-8"]);
 }

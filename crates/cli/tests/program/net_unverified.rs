@@ -24,7 +24,7 @@ fn two_mirrors_that_differ_end_without_a_file() {
         &url(&b),
         "hold different bytes from byte",
         "nothing tells which is right",
-        "nothing of it is kept: give --digest",
+        "nothing is kept: give --digest, or fetch from only one of them",
     ]);
     home.lacks("data.bin");
     // Nothing of the mixture counts later, be it with one of them alone or with the digest.

@@ -391,5 +391,5 @@ fn a_cache_that_was_promised_more_than_its_disk_has_says_so() {
     let home = Home::new();
     let relay = home.relay(&["--cache", "cache", "--cache-size", "900000T"]);
     relay.says("warning: --cache-size ");
-    relay.says("its disk has room for ");
+    relay.says("the disk has room for only ");
 }

@@ -321,7 +321,7 @@ fn a_depot_promises_no_more_than_its_disk_has() {
     // has no room for as if others had filled it.
     let home = Home::new();
     let depot = home.depot("500T", &[]);
-    depot.says("--depot-size 500 TB: its disk has ");
+    depot.says("--depot-size 500 TB: the disk has only ");
     let free = |depot: &Served| {
         let room = depot.ask("GET", "/depot", "", b"").is(200).json();
         room["disk"]["free_bytes"].as_u64().unwrap()
@@ -361,7 +361,7 @@ fn files_that_are_taken_away_from_under_a_depot_are_missed() {
         assert!(told.head.contains("swath-lost: ") && told.text().contains("removed"), "{told:?}");
     }
     depot.put(&lease, 0, SIZE, b"more").is(410);
-    depot.says("files of allocations were removed from its folder");
+    depot.says("depot: files of allocations were removed: their data is lost");
     home.run(["get", "staged.meta4", "-o", "got"])
         .code_is(0)
         .says(&["removed from the depot's disk"]);
@@ -372,7 +372,7 @@ fn files_that_are_taken_away_from_under_a_depot_are_missed() {
     let again = [&stage[..], &["--overwrite"]].concat();
     home.run(&again).code_is(0).says(&["whole"]);
     fs::remove_dir_all(home.path("depot")).unwrap();
-    depot.says("leases: this folder was removed or replaced");
+    depot.says("leases: the folder of the depot was removed or replaced");
     home.run(["stage", "status", "staged.meta4"]).code_is(7);
     depot.ask("POST", "/depot?size=10&lease=60", "", b"").is(500);
     home.run(&again).code_is(7).says(&["the depot's disk"]);
@@ -388,7 +388,7 @@ fn a_cache_without_its_folder_says_so() {
     let origin = honest(&Content::random(6, SIZE));
     let relay = home.relay(&["--cache", "kept"]);
     fs::remove_dir_all(home.path("kept")).unwrap();
-    relay.says("files: this folder was removed or replaced while the cache uses it");
+    relay.says("files: the folder of the cache was removed or replaced");
     home.run(["get", &relay.through(&url(&origin)), "-o", "got"]).code_is(0);
 }
 
@@ -396,5 +396,5 @@ fn a_cache_without_its_folder_says_so() {
 fn more_memory_than_there_is_is_told_at_the_start() {
     let home = Home::new();
     let relay = home.relay(&["--depot-memory", "900000T"]);
-    relay.says("warning: --depot-memory 900 PB: there are ");
+    relay.says("warning: --depot-memory 900 PB: this machine has only ");
 }

@@ -55,7 +55,7 @@ fn a_token_for_an_encrypted_relay_is_not_shown_in_the_clear() {
     let config = format!("relays = [{{ url = \"{encrypted}\", token-file = \"token\" }}]");
     home.write("config.toml", config);
     let source = url(&origin);
-    let said = format!("has the relay {} by https://, not by http://", &relay.url[7..]);
+    let said = format!("has the relay {} with https://, not http://", &relay.url[7..]);
     let get = ["get", &source, "-o", "got"];
     let stage = ["stage", &source, "--for", "1h", "-o", "staged.meta4"];
     for args in [
@@ -199,7 +199,7 @@ fn what_is_sent_to_a_server_goes_by_no_relay_and_that_is_told() {
     let server = home.serve(&["store", "--write", "--plain"]);
     home.write("token", server.token());
     let to = server.at("new/");
-    let words = "warning: what is sent to a server goes there directly";
+    let words = "warning: --relay and --route are ignored when sending to a server";
     let send = |args: &[&str]| {
         let cp = ["cp", "tree/", &to, "--bearer-file", "token"];
         let ran = home.run([&cp[..], args].concat());

@@ -237,7 +237,7 @@ fn a_route_of_eight_hops_passes() {
     home.holds("got", &content);
     let long = format!("{route},http://127.0.0.1:1");
     let ran = home.run(["get", &url(&origin), "-o", "more", "--route", &long]);
-    ran.code_is(2).says(&["a route has 8 relays, and 7 are the most (8 hops)"]);
+    ran.code_is(2).says(&["the route has 8 relays, and the maximum is 7 (8 hops)"]);
 }
 
 #[test]

@@ -101,8 +101,16 @@ fn a_named_route_that_fails_is_told_with_the_relay_and_what_helps() {
     for (route, words, hint) in [
         (closed.clone(), "it lets others in", "--clients"),
         (two(&closed), "it lets others in", "--clients"),
-        (narrow.clone(), "it is not among those that this relay asks", "whom it asks (--upstream)"),
-        (two(&narrow), "it is not among those that this relay asks", "whom it asks (--upstream)"),
+        (
+            narrow.clone(),
+            "it is not among those that this relay asks",
+            "its operator must allow the server (--upstream: the source, or the next relay, with the port)",
+        ),
+        (
+            two(&narrow),
+            "it is not among those that this relay asks",
+            "its operator must allow the server (--upstream: the source, or the next relay, with the port)",
+        ),
     ] {
         for end_to_end in [false, true] {
             let more: &[&str] = if end_to_end { &["--end-to-end"] } else { &[] };
@@ -116,7 +124,7 @@ fn a_named_route_that_fails_is_told_with_the_relay_and_what_helps() {
     let secure = home.tls_relay(&["--clients", "127.0.0.0/8"]);
     let plain = secure.named().replace("https://", "http://");
     let ran = home.run(["get", &from, "-o", "got", "--route", &plain]);
-    let hint = format!("  that relay is named by {}", secure.named());
+    let hint = format!("  the address of that relay is {}", secure.named());
     ran.code_is(7).says(&["this relay speaks HTTPS", &hint]).never_says(&["its address is"]);
     // What opens the source is not entrusted to the one next to it: nothing was even asked.
     home.write("token", "for-the-origin");
@@ -191,12 +199,12 @@ fn a_relay_whose_last_token_was_taken_out_lets_nobody_in_by_one() {
     with().is(200);
     home.write("tokens", "# nobody\n");
     relay.signal(libc::SIGHUP);
-    relay.says("all tokens are revoked: tokens was read again, and has none");
+    relay.says("all tokens are revoked: tokens is empty");
     with().is(401);
     relay.ask("GET", "/relay", "", b"").is(401);
     std::fs::remove_file(home.path("tokens")).unwrap();
     relay.signal(libc::SIGHUP);
-    relay.says("the tokens stay as they were");
+    relay.says("keeping the old tokens: cannot read");
 }
 
 #[test]
@@ -280,8 +288,8 @@ fn options_that_do_nothing_or_get_in_one_anothers_way_are_refused() {
             .code_is(2)
             .says(&[words]);
     };
-    refuse(&["--max-lease", "1h"], "--max-lease is for what a depot leases");
+    refuse(&["--max-lease", "1h"], "--max-lease needs --depot or --depot-memory");
     std::fs::create_dir(home.path("kept")).unwrap();
     let both = ["--cache", "kept", "--depot", "./kept/", "--depot-size", "20M"];
-    refuse(&both, "--cache and --depot name the same folder");
+    refuse(&both, "each needs its own folder");
 }

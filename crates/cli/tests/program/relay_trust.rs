@@ -52,7 +52,7 @@ fn the_configuration_says_by_which_certificate_a_relay_is_known() {
         home.holds("got", &content);
         configure(&home, &[(&named, "")]);
         let ran = get(&home, &from, more);
-        ran.code_is(7).says(&["certificate is not trusted", "  a relay is known by the finger"]);
+        ran.code_is(7).says(&["certificate is not trusted", "to trust a relay, set fingerprint next to its url in the configuration; 'swath relay' prints it"]);
         let other = format!("sha-256:{}", "1f".repeat(32));
         configure(&home, &[(&named, &other)]);
         get(&home, &from, more).code_is(7).says(&["not the one given"]);
@@ -81,7 +81,7 @@ fn what_a_relay_is_known_by_is_trusted_of_nobody_else() {
 
 #[test]
 fn a_relay_that_does_not_trust_the_next_one_is_told_apart_from_us() {
-    // "--ca FILE trusts the authority in it" was said, and did nothing.
+    // "--ca FILE trusts an authority" was said, and did nothing.
     let home = Home::new();
     let content = Content::random(83, SIZE);
     let origin = honest(&content);
@@ -98,10 +98,10 @@ fn a_relay_that_does_not_trust_the_next_one_is_told_apart_from_us() {
     ran.code_is(7).says(&[
         "passes nothing on: ",
         "certificate is not trusted",
-        "  it is that relay which does not trust it: ",
+        "the relay does not trust the next server: its operator must set --fingerprint or --ca of 'swath relay'",
         "--fingerprint or --ca of 'swath relay'",
     ]);
-    ran.never_says(&["--insecure", "--ca FILE", "beside its url"]);
+    ran.never_says(&["--insecure", "--ca FILE", "to trust a relay, set fingerprint next to its url in the configuration; 'swath relay' prints it"]);
 }
 
 #[test]
@@ -117,13 +117,13 @@ fn stage_says_whose_certificate_is_not_trusted_and_by_whom() {
     let (named, own) = (relay.named(), print(&relay));
     let (from, meta4) = (origin.at("data.bin"), "staged.meta4");
     let args = ["stage", &from, "--at", &named, "--for", "1h", "-o", meta4, "--fingerprint"];
-    let known = "  a relay is known by the fingerprint that 'swath relay' prints: --fingerprint";
+    let known = "to trust a relay, use --fingerprint, or set fingerprint next to its url in the configuration; 'swath relay' prints it";
     home.run([&args[..], &[trusts[1]]].concat()).code_is(7).says(&["is not trusted", known]);
     let began = std::time::Instant::now();
     let ran = home.run([&args[..], &[trusts[1], "--fingerprint", &own]].concat());
     ran.code_is(7).says(&[
         "certificate is not trusted",
-        "  it is that relay which does not trust it: ",
+        "the relay does not trust the source: its operator must set --fingerprint or --ca of 'swath relay'",
         "--fingerprint or --ca of 'swath relay'",
     ]);
     assert!(began.elapsed().as_secs() < 10, "it is left at once");

@@ -427,7 +427,7 @@ fn the_question_for_the_digest_is_no_news() {
         let ran = home.run([&["get", &from, "-o", "got", "--overwrite"], more].concat());
         ran.code_is(0).says(&["verified by sha-256"]).never_says(&["Metalink"]);
         assert_eq!(ran.stderr.matches("got from ").count(), 1, "{ran}");
-        assert_eq!(ran.stderr.matches("to be verified").count(), 1, "{ran}");
+        assert_eq!(ran.stderr.matches("verifying by").count(), 1, "{ran}");
     }
 }
 

@@ -58,9 +58,9 @@ fn the_graph_is_shown_with_its_widest_route() {
         "  r1.example:443  answered just now",
     ] {
         // What was used just now may have been a few seconds ago.
-        let is_told = out.lines().any(|told| told == line)
+        let is_reported = out.lines().any(|told| told == line)
             || line.contains("just now") && out.contains(line.split("just now").next().unwrap());
-        assert!(is_told, "{line:?} is missing:\n{out}");
+        assert!(is_reported, "{line:?} is missing:\n{out}");
     }
     // The same without naming the only source.
     assert_eq!(routes(&home, &[]).code_is(0).out().lines().count(), out.lines().count());
@@ -73,15 +73,13 @@ fn the_graph_is_shown_with_its_widest_route() {
         routes(&home, &args).code_is(0).out()
     };
     assert!(over("r1,r2").contains("  20.0 Mbit/s  data.example:443 → r2.example:8471 → r1"));
-    assert!(
-        over("r2,r1").contains("unknown: nobody has measured r1.example:443 → r2.example:8471")
-    );
+    assert!(over("r2,r1").contains("  unknown: r1.example:443 → r2.example:8471"));
     assert!(over("direct").contains("  26.3 Mbit/s  data.example:443 → here\n"));
     assert!(over("multi").contains("  86.2 Mbit/s  over 2 routes at once"));
     let out = routes(&home, &["r1.example", "data.example"]).code_is(0).out();
-    assert!(out.contains("no route is known from r1.example:443 to data.example:443"), "{out}");
-    routes(&home, &["other.example"]).code_is(6).says(&["nothing is known of other.example"]);
-    routes(&home, &["here"]).code_is(2).says(&["where the route begins and where it ends"]);
+    assert!(out.contains("  no known route from r1.example:443 to data.example:443"), "{out}");
+    routes(&home, &["other.example"]).code_is(6).says(&["nothing is known about other.example"]);
+    routes(&home, &["here"]).code_is(2).says(&["the route begins and ends at"]);
 }
 
 #[test]
@@ -128,7 +126,7 @@ fn the_graph_is_drawn() {
 fn what_is_forgotten_is_named() {
     let home = home(SMALL);
     let out = routes(&home, &["forget", "r3.example"]).code_is(0).out();
-    assert_eq!(out, "nothing is remembered of r3.example\n");
+    assert_eq!(out, "nothing is remembered about r3.example\n");
     let out = routes(&home, &["forget", "https://r1.example/"]).code_is(0).out();
     assert_eq!(
         out,
@@ -153,9 +151,14 @@ fn looking_makes_no_file_and_needs_no_home() {
     assert_eq!(routes(&home, &["forget"]).code_is(0).out(), "nothing is remembered\n");
     assert_eq!(fs::read_dir(home.home()).unwrap().count(), 0);
     let homeless = home.swath(["routes"]).env_remove("HOME").run();
-    assert!(homeless.code_is(0).out().contains("neither SWATH_STATE, XDG_STATE_HOME nor HOME"));
+    assert!(
+        homeless
+            .code_is(0)
+            .out()
+            .contains("nothing is remembered: SWATH_STATE, XDG_STATE_HOME and HOME are unset")
+    );
     let off = home.swath(["routes"]).env("SWATH_STATE", "off").run();
-    assert!(off.code_is(0).out().contains("since SWATH_STATE says so"));
+    assert!(off.code_is(0).out().contains("nothing is remembered: SWATH_STATE is off"));
 }
 
 #[test]
@@ -181,13 +184,13 @@ fn the_configuration_names_relays_and_the_command_line_wins() {
     fs::write(&file, text).unwrap();
     let out = routes(&home, &["data.example", "--route", "r1,r2"]).code_is(0).out();
     assert!(out.contains("  20.0 Mbit/s"), "{out}");
-    assert!(out.contains("\n  r2.example:8471  never asked\n"), "{out}");
+    assert!(out.contains("\n  r2.example:8471  never queried\n"), "{out}");
     let relay = ["data.example", "--route", "r1,r2", "--relay", "https://r1.example"];
-    routes(&home, &relay).code_is(2).says(&["'r2', which is none of the relays r1.example:443"]);
+    routes(&home, &relay).code_is(2).says(&["'r2', which is not among the relays r1.example:443"]);
     // Every command that may take a route reads it.
     fs::write(&file, "relays = [\n  \"r1.example\" ]").unwrap();
     for args in [&["routes"][..], &["get", "http://127.0.0.1:9/x"]] {
-        let said = "config.toml, line 2: 'r1.example' cannot be a relay's address: it is no URL";
+        let said = "config.toml, line 2: 'r1.example' is not the address of a relay: not a URL";
         home.run(args).code_is(6).says(&[said]);
     }
     let off = home.swath(["routes"]).env("SWATH_CONFIG", "off").run();
@@ -206,13 +209,13 @@ fn what_is_wrong_in_the_file_is_told_of_the_file() {
         home.swath([&get[..], args].concat()).env("SWATH_CONFIG", &file).run()
     };
     for (text, args, words) in [
-        ("\nroute = \"sideways\"", &[][..], "my.toml, line 2: the route leads over 'sideways'"),
+        ("\nroute = \"sideways\"", &[][..], "my.toml, line 2: the route contains 'sideways'"),
         ("route = \"widest\"", &[], "my.toml, line 1: the route 'widest' needs relays"),
         ("relays = []\nroute = \"multi\"", &[], "my.toml, line 2: the route 'multi' needs relays"),
         (
             "relays = [\"http://r1\"]\nroute = \"r1\"",
             &["--relay", "http://x"],
-            "my.toml, line 2: the route leads over 'r1', which is none of the relays x:80",
+            "my.toml, line 2: the route contains 'r1', which is not among the relays x:80",
         ),
     ] {
         let ran = config(text, args);
@@ -235,10 +238,10 @@ fn a_configuration_that_has_no_end_is_not_read() {
     assert!(made.is_ok_and(|made| made.success()));
     let ran = |file: &std::path::Path| home.swath(["routes"]).env("SWATH_CONFIG", file).run();
     for (file, words) in [
-        ("/dev/zero".as_ref(), "cannot read the configuration in /dev/zero: it is no regular file"),
-        (&*fifo, "it is no regular file"),
-        (&home.work(), "it is no regular file"),
-        (&large, "it is larger than 1 MiB"),
+        ("/dev/zero".as_ref(), "cannot read the configuration in /dev/zero: not a regular file"),
+        (&*fifo, "not a regular file"),
+        (&home.work(), "not a regular file"),
+        (&large, "larger than 1 MiB"),
     ] {
         ran(file).code_is(6).says(&[words]);
     }
@@ -252,10 +255,10 @@ fn what_cannot_be_read_is_not_said_to_be_nothing() {
     let folder = home.path("folder.db");
     fs::create_dir(&folder).unwrap();
     let ran = home.swath(["routes"]).env("SWATH_STATE", &folder).run();
-    ran.code_is(6).says(&["folder.db cannot be read ("]).never_says(&["cannot be written"]);
+    ran.code_is(6).says(&["cannot read "]).never_says(&["cannot be written"]);
     let out = ran.out();
-    assert!(out.contains("what is remembered cannot be read (/") && !out.contains("yet"), "{out}");
-    routes(&home, &[""]).code_is(2).says(&["a site is wanted"]);
+    assert!(out.contains("cannot read the remembered network (/") && !out.contains("yet"), "{out}");
+    routes(&home, &[""]).code_is(2).says(&["a site such as host:port is needed"]);
 }
 
 #[test]
@@ -270,7 +273,7 @@ fn relays_that_answered_are_not_nothing_and_those_that_failed_are_told_at_their_
         let (url, error) = (url.into(), Some(error.to_owned()));
         state.note_relay(RelayNote { url, error, ..RelayNote::default() });
     };
-    let words = "               not now: r1.example:443 has failed: no answer\n";
+    let words = "currently unusable: r1.example:443 failed: no answer\n";
     assert!(!routes(&home, &[]).code_is(0).out().contains("not now"));
     // Nor was a source to blame that somebody had named as a relay: it failed as such alone.
     note("https://data.example", "the server answered 404 Not Found");

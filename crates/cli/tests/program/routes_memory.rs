@@ -223,9 +223,9 @@ fn transfers_at_the_same_time_share_a_memory_while_they_run() {
         .map(crate::support::Swath::start);
     until("a third one sees what both have learnt", || {
         let edges = one.remembered(&memory);
-        let is_told = knows(&edges, &one.origin) && knows(&edges, &other);
-        assert!(is_told || running.iter_mut().all(|it| !it.is_over()), "it came too late");
-        is_told
+        let is_reported = knows(&edges, &one.origin) && knows(&edges, &other);
+        assert!(is_reported || running.iter_mut().all(|it| !it.is_over()), "it came too late");
+        is_reported
     });
     assert!(running.iter_mut().all(|it| !it.is_over()), "while both run");
     for running in running {

@@ -102,13 +102,13 @@ fn what_is_refused_or_down_is_a_line_with_its_reason() {
     says(&format!("{} → {}", site(&down), site(&good.named())));
     // A file that is fetched at once tells no rates, and is not taken to.
     says("\nfetched:\n");
-    says("too soon here to tell a rate");
-    says("a larger file tells more");
+    says("too fast to measure a rate");
+    says("use a larger file to measure more\n");
     // Without a source only distances are measured.
     let out = probe(&[]).code_is(0).out();
-    assert!(out.contains("nothing, so that rates were not measured: name a source"), "{out}");
+    assert!(out.contains("nothing: give a source to measure rates\n"), "{out}");
     let out = probe(&[&source, "--bytes", "0"]).code_is(0).out();
-    assert!(out.contains("--bytes 0 says so"), "{out}");
+    assert!(out.contains("--bytes is 0"), "{out}");
     assert!(origin.log().on(FILE).any(|it| it.header("via").is_some()));
     // Nothing at all can be used.
     let gone = format!("{down}/data.bin");
@@ -116,7 +116,7 @@ fn what_is_refused_or_down_is_a_line_with_its_reason() {
     let out = ran.code_is(7).out();
     assert!(out.contains("Connection refused"), "{out}");
     home.run(["routes", "probe", "--relay", &down]).code_is(7);
-    home.run(["routes", "probe", &source]).code_is(2).says(&["there are no relays to be asked"]);
+    home.run(["routes", "probe", &source]).code_is(2).says(&["there is no relay to query"]);
     home.run(["routes", "probe", "ftp://x/y", "--relay", &down]).code_is(2).says(&["scheme ftp"]);
 }
 
@@ -126,7 +126,6 @@ fn it_works_where_nothing_is_remembered() {
     let relay = home.relay(&[]);
     let named = relay.named();
     let swath = home.swath(["routes", "probe", "--relay", &named]).env("SWATH_STATE", "off").run();
-    let out =
-        swath.code_is(0).says(&["nothing of it is remembered, since SWATH_STATE says so"]).out();
+    let out = swath.code_is(0).says(&["the results are not saved: SWATH_STATE is off"]).out();
     assert!(out.contains(&format!("{}  here", site(&named))), "{out}");
 }

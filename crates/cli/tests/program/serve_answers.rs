@@ -154,7 +154,7 @@ fn a_file_is_sent_into_a_folder_that_is_not_there_yet() {
 fn from_server_to_server_is_refused_with_what_to_do() {
     let home = Home::new();
     let ran = home.run(["cp", "http://127.0.0.1:9/a/", "http://127.0.0.1:9/b/"]);
-    ran.code_is(2).says(&["both places are on other machines", "a folder here first"]);
+    ran.code_is(2).says(&["the source or the destination must be local", "a local folder first"]);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn an_end_says_what_it_waits_for() {
     tcp.write_all(b"GET /big HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     tcp.read_exact(&mut [0; 1000]).unwrap();
     server.signal(libc::SIGTERM);
-    server.says("ending: waiting for 1 connection, 10 s at most");
+    server.says("stopping: waiting up to 10 s for 1 connection");
     tcp.read_to_end(&mut Vec::new()).unwrap();
     drop(tcp);
     assert_eq!(server.wait(), Some(0));
@@ -286,7 +286,7 @@ fn what_everybody_may_write_is_refused_with_the_reason() {
     let home = Home::new();
     home.write("tree/a.txt", "alpha\n");
     let ran = home.run(["serve", "tree", "--anonymous", "--write"]);
-    ran.code_is(2).says(&["everybody could then fill the disk", "without --anonymous"]);
+    ran.code_is(2).says(&["would let everybody fill the disk", "omit --anonymous"]);
     // Several networks may stand in one option.
     let server =
         home.serve(&["tree", "--anonymous", "--plain", "--allow", "192.0.2.0/24,127.0.0.1"]);
@@ -404,7 +404,9 @@ fn folders_are_served_under_the_names_that_they_are_given() {
     home.write("odd=name/c.txt", "gamma\n");
     let twice = home.run(["serve", "x/data", "y/data", "--anonymous"]);
     twice.code_is(2).says(&["two of the folders are called 'data'", "NAME=DIR"]);
-    home.run(["serve", "x=x/data", "x=y/data"]).code_is(2).says(&["are called 'x'"]);
+    home.run(["serve", "x=x/data", "x=y/data"])
+        .code_is(2)
+        .says(&["two of the folders are called 'x'"]);
     home.run(["serve", "x=x/none"]).code_is(6).says(&["cannot serve x/none"]);
     home.run(["serve", "x/none=x/data"]).code_is(6).says(&["cannot serve x/none=x/data"]);
     let folders = ["x/data", "cal ib=y/data", "odd=name"];

@@ -201,7 +201,9 @@ fn fewer_connections_than_asked_for_are_said_to_be() {
         });
     }
     let server = Served::of(swath, &args);
-    server.says("420 connections at once, not 4000: the limit of open files (1024) allows no more");
+    server.says(
+        "420 connections at once instead of 4000: the limit of open files (1024) allows no more",
+    );
 }
 
 /// A page of another site had the browser of whoever was logged in write files.

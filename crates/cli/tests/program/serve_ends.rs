@@ -37,7 +37,7 @@ fn a_tree_that_is_being_fetched_comes_whole_before_the_server_ends() {
         let copy = home.swath(args).start();
         home.wait_for_bytes("copy.swath.part/wide.bin", 4 << 20);
         server.signal(libc::SIGTERM);
-        server.says("ending: waiting for ");
+        server.says("stopping: waiting ");
         copy.wait().code_is(0);
         assert_eq!(server.wait(), Some(0));
         assert_same(&home.path("tree"), &home.path("copy"));
@@ -56,7 +56,7 @@ fn a_tree_under_way_is_answered_on_new_connections_and_nothing_else_is_begun() {
     slow.write_all(all.as_bytes()).unwrap();
     slow.read_exact(&mut [0; 1000]).unwrap();
     server.signal(libc::SIGTERM);
-    server.says("ending: waiting for ");
+    server.says("stopping: waiting ");
     let group_hashes = get(&server, &format!("/?swath=seals&walk={walk}&groups=0-3"));
     assert!(group_hashes.starts_with("HTTP/1.1 200 "), "{group_hashes}");
     for other in ["/small/1", "/?swath=index", "/", "/health", "/metrics"] {
@@ -79,8 +79,8 @@ fn a_second_signal_ends_it_at_once() {
     slow.write_all(b"GET /wide.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     slow.read_exact(&mut [0; 1000]).unwrap();
     server.signal(libc::SIGINT);
-    server.says("ending: waiting for 1 connection, 10 s at most");
+    server.says("stopping: waiting up to 10 s for 1 connection");
     server.signal(libc::SIGTERM);
-    server.says("ended by a second signal");
+    server.says("stopped by a second signal: open transfers were cut off");
     assert_eq!(server.wait(), Some(130));
 }

@@ -41,9 +41,9 @@ fn a_token_that_ends_in_the_middle_ends_the_copy_and_a_new_one_goes_on() {
         let copy = under_way(&home, &server, "one");
         home.write("tokens", without);
         server.signal(libc::SIGHUP);
-        server.says("read again: tokens, ");
+        server.says("reloaded: tokens, ");
         let ended = copy.wait();
-        ended.code_is(3).says(&[words, "--bearer-file", "are kept: the same command goes on"]);
+        ended.code_is(3).says(&[words, "--bearer-file", "the same command resumes"]);
         assert!(!home.exists("copy"));
         let with = |token| home.run(["cp", &server.url, "copy/", "--json", "--bearer-file", token]);
         with("one").code_is(7).says(&[words, "--bearer-file"]);
@@ -66,11 +66,11 @@ fn who_is_not_concerned_notices_nothing_and_bad_files_change_nothing() {
     let ls = |token| home.run(["ls", &server.url, "--bearer-file", token]);
     home.write("tokens", "one\ntwo\n");
     server.signal(libc::SIGHUP);
-    server.says("read again: tokens, 2 tokens\n");
+    server.says("reloaded: tokens, 2 tokens\n");
     ls("two").code_is(0);
     home.write("tokens", "one two three\n");
     server.signal(libc::SIGHUP);
-    server.says("warning: the tokens stay as they were: ");
+    server.says("warning: keeping the old tokens: ");
     std::fs::remove_file(home.path("tokens")).unwrap();
     server.signal(libc::SIGHUP);
     server.says("No such file");
@@ -78,7 +78,7 @@ fn who_is_not_concerned_notices_nothing_and_bad_files_change_nothing() {
     ls("two").code_is(0);
     home.write("tokens", "one");
     server.signal(libc::SIGHUP);
-    server.says("read again: tokens, 1 token\n");
+    server.says("reloaded: tokens, 1 token\n");
     ls("two").code_is(7).says(&["401", "this token is not known here"]);
     copy.wait().code_is(0);
     assert_same(&home.path("tree"), &home.path("copy"));
@@ -102,7 +102,7 @@ fn who_takes_the_last_token_out_lets_nobody_in() {
         home.run(["ls", &server.url]).code_is(7).says(&["401", "a token is needed here"]);
         home.write("tokens", "one");
         server.signal(libc::SIGHUP);
-        server.says("read again: tokens, 1 token\n");
+        server.says("reloaded: tokens, 1 token\n");
     }
 }
 
@@ -124,7 +124,7 @@ fn a_sender_whose_token_ends_goes_on_with_a_new_one() {
     home.wait_for_bytes("store/copy.swath.part/wide.bin", 4 << 20);
     home.write("tokens", "two\n");
     server.signal(libc::SIGHUP);
-    server.says("warning: none of them opens writing");
+    server.says("warning: none of the tokens allows writing");
     // What has begun is brought to its end, and nothing new begins.
     send("one", &[]).wait().code_is(7).says(&["401", "this token is not known here"]);
     send("two", &[]).wait().code_is(5).says(&["403", "this token opens reading alone"]);
@@ -132,7 +132,7 @@ fn a_sender_whose_token_ends_goes_on_with_a_new_one() {
     sending.wait().code_is(130);
     home.write("tokens", "two write\n");
     server.signal(libc::SIGHUP);
-    server.says("read again");
+    server.says("reloaded");
     let ran = send("two", &[]).wait();
     ran.code_is(0);
     assert!(finished(&ran)["resumed_bytes"].as_u64().unwrap() > 1 << 20, "{ran}");
@@ -175,11 +175,11 @@ fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
     // One file was replaced and not yet the other: they do not belong together.
     put("new.pem", "old.key");
     server.signal(libc::SIGHUP);
-    server.says("warning: the certificate stays as it was: ");
+    server.says("warning: keeping the old certificate: ");
     ls(&old).code_is(0);
     put("new.pem", "new.key");
     server.signal(libc::SIGHUP);
-    server.says(&format!("read again: cert.pem, fingerprint {new}\n"));
+    server.says(&format!("reloaded: cert.pem, fingerprint {new}\n"));
     ls(&new).code_is(0);
     ls(&old).code_is(7);
     copy.wait().code_is(0);
@@ -203,8 +203,8 @@ fn a_log_that_was_renamed_is_begun_anew() {
     std::fs::rename(home.path("log"), home.path("log.1")).unwrap();
     ask("second");
     server.signal(libc::SIGHUP);
-    server.says("opened again: log\n");
-    server.says("read again: tokens");
+    server.says("reopened: log\n");
+    server.says("reloaded: tokens");
     ask("third");
     let has = |name: &str| String::from_utf8(home.read(name)).unwrap();
     assert!(has("log.1").contains("/first") && has("log.1").contains("/second"));
@@ -213,7 +213,7 @@ fn a_log_that_was_renamed_is_begun_anew() {
     std::fs::rename(home.path("log"), home.path("log.2")).unwrap();
     std::fs::create_dir(home.path("log")).unwrap();
     server.signal(libc::SIGHUP);
-    server.says("warning: the log goes on where it was: cannot write to log: Is a directory");
+    server.says("warning: continuing with the old log: cannot write to log: Is a directory");
     ask("fourth");
     assert!(has("log.2").contains("/fourth"));
 }
@@ -231,13 +231,13 @@ fn what_is_missing_in_the_log_is_told_once() {
         assert!(answer.starts_with(b"HTTP/1.1 401 "));
     };
     (0..3).for_each(|_| ask());
-    server.says("warning: the log log cannot be written, answers go unnoted: No space left on ");
+    server.says("warning: cannot write the log log: No space left on ");
     std::fs::remove_file(home.path("log")).unwrap();
     server.signal(libc::SIGHUP);
     // Nothing else was said of it in between.
-    server.says("device (os error 28)\nopened again: log\n");
+    server.says("device (os error 28)\nreopened: log\n");
     ask();
-    server.says("read again: tokens, 1 token\nthe log log is written again: 3 answers not noted\n");
+    server.says("reloaded: tokens, 1 token\nwriting the log log again: 3 answers not logged\n");
 }
 
 #[test]
@@ -259,7 +259,9 @@ fn a_service_with_nothing_to_read_again_stays() {
     let server = Served::of(swath, &args);
     for _ in 0..2 {
         server.signal(libc::SIGHUP);
-        server.says("SIGHUP: there is nothing to read again, neither --token-file nor --tls-cert ");
+        server.says(
+            "SIGHUP: nothing to reload: neither --token-file nor --tls-cert nor --log is set",
+        );
     }
     home.run(["ls", &server.url]).code_is(0);
     server.signal(libc::SIGTERM);
@@ -283,13 +285,13 @@ fn the_unit_for_systemd_shows_no_token_and_outlives_a_reload() {
     let args: Vec<&str> = line.split(' ').skip(2).collect();
     let credential = format!("credentials/{credential}");
     assert!(args.ends_with(&["--token-file", &credential]), "{line}");
-    home.run(["serve"].iter().chain(&args)).code_is(6).says(&["cannot take tokens from"]);
+    home.run(["serve"].iter().chain(&args)).code_is(6).says(&["cannot read tokens from"]);
     home.write(&credential, "secret-of-the-file\n");
     let server = home.serve(&args);
     assert!(!server.words.contains("token"), "{}", server.words);
     assert!(!server.words.contains("secret-of-the-file"), "{}", server.words);
     server.signal(libc::SIGHUP);
-    server.says("read again: ");
+    server.says("reloaded: ");
     server.signal(libc::SIGTERM);
     assert_eq!(server.wait(), Some(0));
 }
@@ -348,13 +350,13 @@ fn it_ends_with_its_terminal_and_not_because_of_a_signal() {
     let args = ["--plain", "--token-file", "tokens"];
     let (server, terminal) = in_terminal(&home, false, &args);
     server.signal(libc::SIGHUP);
-    server.says("read again: tokens, 1 token\n");
+    server.says("reloaded: tokens, 1 token\n");
     drop(terminal);
     assert_eq!(server.wait(), Some(0));
     // As by nohup: it is to stay.
     let (server, terminal) = in_terminal(&home, true, &args);
     drop(terminal);
-    server.says("read again: tokens, 1 token\n");
+    server.says("reloaded: tokens, 1 token\n");
     server.signal(libc::SIGTERM);
     assert_eq!(server.wait(), Some(0));
 }

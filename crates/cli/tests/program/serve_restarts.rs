@@ -64,9 +64,9 @@ fn a_server_that_is_killed_and_started_again_is_sent_the_rest() {
         server = home.serve_at(&address, &args);
     }
     let ran = sending.wait();
-    ran.code_is(0).says(&["2 files"]).never_says(&["earlier run", "were there already"]);
-    assert_eq!(count(&ran, "it is asked again, for up to"), 2, "{ran}");
-    assert_eq!(count(&ran, "it is there again after"), 2, "{ran}");
+    ran.code_is(0).says(&["2 files"]).never_says(&["earlier run", "already up to date"]);
+    assert_eq!(count(&ran, "retrying for up to"), 2, "{ran}");
+    assert_eq!(count(&ran, "reconnected after"), 2, "{ran}");
     assert_same(&home.path("tree"), &home.path("store/new"));
     assert_eq!(home.names_in("store"), ["new"]);
 }
@@ -142,8 +142,8 @@ fn a_server_that_stays_away_ends_it_after_the_time_that_was_given() {
     wait_for_some(&home);
     drop(server);
     let ran = sending.wait();
-    let goes_on = "what is there is kept: the same command goes on from there";
-    ran.code_is(3).says(&["it is asked again, for up to", "refused", goes_on]);
+    let goes_on = "the received data is kept: the same command resumes from there";
+    ran.code_is(3).says(&["retrying for up to", "refused", goes_on]);
     assert_eq!(count(&ran, "warning: "), 1, "{ran}");
     let server = home.serve_at(&address, &PLAIN);
     let ran = send(&home, &server, &["--json"]).wait();
@@ -195,13 +195,13 @@ fn what_was_kept_or_sent_is_not_nothing() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(server);
-    sending.wait().code_is(3).says(&["the same command goes on"]);
+    sending.wait().code_is(3).says(&["the same command resumes"]);
     // Where nobody takes anything nothing is asked again.
     let ran = {
         let server = home.serve_at(&address, &["store", "--plain", "--token-file", "tokens"]);
         send(&home, &server, &[]).wait()
     };
-    ran.code_is(5).never_says(&["asked again"]);
+    ran.code_is(5).never_says(&["retrying"]);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_source_that_goes_away_after_bytes_came_is_not_nothing() {
     home.wait_for_bytes("copy.swath.part/wide.bin", 40 << 20);
     fs::remove_dir_all(home.path("tree")).unwrap();
     let ran = copy.wait();
-    ran.code_is(3).says(&["stopped with", "are kept: the same command goes on from there"]);
+    ran.code_is(3).says(&["stopped at", "the same command resumes from there"]);
     assert!(!home.exists("copy"));
 }
 
@@ -245,7 +245,7 @@ fn a_sender_that_was_asleep_goes_on() {
         sending.signal(libc::SIGCONT);
     }
     let ran = sending.wait();
-    ran.code_is(0).says(&["it is asked again, for up to", "it is there again after"]);
+    ran.code_is(0).says(&["retrying for up to", "reconnected after"]);
     assert_same(&home.path("tree"), &home.path("store/new"));
 }
 

@@ -22,7 +22,7 @@ fn why_a_server_does_not_stand_is_seen_by_its_exit_code() {
         (&["tree", "--plain", "--log", "none/log"], 5, "cannot write to none/log"),
         (&["none", "--plain"], 6, "cannot serve none: No such file"),
         (&["file", "--plain"], 6, "cannot serve file: Not a directory"),
-        (&["tree", "--plain", "--token-file", "none"], 6, "cannot take tokens from none"),
+        (&["tree", "--plain", "--token-file", "none"], 6, "cannot read tokens from none"),
         (&["tree", "--plain", "--token-file", "tokens"], 6, "line 1 is no token"),
     ] {
         let ran = home.run(["serve"].iter().chain(&at).chain(args));

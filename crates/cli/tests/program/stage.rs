@@ -171,7 +171,7 @@ fn what_nothing_but_its_version_tells_apart_is_the_same_in_depots() {
     stage(&home, &url(&origin), &depots, &[]).code_is(0);
     let text = String::from_utf8(home.read("staged.meta4")).unwrap();
     assert!(text.contains("?etag=%22"), "{text}");
-    home.run(["get", "staged.meta4", "-o", "got"]).code_is(0).never_says(&["left out"]);
+    home.run(["get", "staged.meta4", "-o", "got"]).code_is(0).never_says(&["not using"]);
     home.holds("got", &content);
     origin.die();
     home.run(["get", "staged.meta4", "-o", "again"]).code_is(0);
@@ -214,7 +214,7 @@ fn with_two_replicas_any_depot_may_die() {
         depots.push(gone);
     }
     let few = stage(&home, &url(&origin), &depots[..1], &["--replicas", "2", "--overwrite"]);
-    few.code_is(2).says(&["takes as many depots"]);
+    few.code_is(2).says(&["needs as many depots, and --at names"]);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn the_part_of_a_depot_that_dies_goes_to_the_others() {
     let address = dead.address().to_string();
     drop(dead);
     let ran = running.wait();
-    ran.code_is(0).says(&["in 2 depots", "is left out"]);
+    ran.code_is(0).says(&["in 2 depots", "not using depot"]);
     origin.die();
     home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
     home.holds("got", &content);
@@ -252,7 +252,7 @@ fn the_part_of_a_depot_that_loses_its_folder_goes_to_the_others() {
     until("it begins", || depots.iter().all(|depot| taken_bytes(depot) > 0));
     fs::remove_dir_all(home.path("depot1")).unwrap();
     running.wait().code_is(0).says(&["in one depot", "holds nothing: "]);
-    depots[1].says("this folder was removed or replaced");
+    depots[1].says("the folder of the depot was removed or replaced: its data is lost, and nothing is stored until the relay is restarted");
     origin.die();
     home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
     home.holds("got", &content);
@@ -290,7 +290,7 @@ fn a_second_copy_without_a_place_is_told_as_that() {
         both[1].ask("POST", &format!("/depot?size={most}&lease=600"), "", b"").status == 201
     });
     running.wait().code_is(7).says(&[
-        "found no place",
+        "could not be stored",
         "it has no room",
         "each further copy of what it holds has to lie at another one",
     ]);
@@ -308,7 +308,7 @@ fn a_lease_that_ended_before_is_told_as_that() {
     home.write("staged.meta4.keys", keys);
     let ran = home.run(release);
     let out = ran.code_is(0).out();
-    assert!(out.contains("its lease had ended") && !out.contains("released"), "{out}");
+    assert!(out.contains("its lease had expired") && !out.contains("released"), "{out}");
 }
 
 #[test]
@@ -319,10 +319,10 @@ fn where_there_is_no_place_nothing_is_left() {
     let all = depots(&home, &["2M", "3M", "20M"]);
     let ran = stage(&home, &url(&origin), &all[..2], &[]);
     // All of it that found room came over the long way, and was given up again.
-    ran.code_is(7).says(&["depots have room for 5.00 MB of 9.00 MB; nothing was fetched"]);
+    ran.code_is(7).says(&["the depots have room for only 5.00 MB of 9.00 MB; nothing was fetched"]);
     ran.says(&["it has 2.00 MB free", "it has 3.00 MB free"]);
     let ran = stage(&home, &url(&origin), &all, &["--replicas", "2"]);
-    ran.code_is(7).says(&["depots have room for 14.0 MB of 18.0 MB"]);
+    ran.code_is(7).says(&["the depots have room for only 14.0 MB of 18.0 MB"]);
     assert_eq!(origin.log().sent_bytes("/data.bin") / 1000, 0, "but for what says what it is");
     assert!(all.iter().all(|depot| taken_bytes(depot) == 0));
     assert!(!home.exists("staged.meta4") && !home.exists("staged.meta4.keys"));
@@ -490,7 +490,7 @@ fn what_opens_a_depots_relay_is_written_nowhere() {
     }
     let hint = format!("--at http://any:TOKEN@{}", depot.address());
     let wrong = depot.named().replace("http://", "http://any:another-one@");
-    for (at, said) in [(depot.named(), "asks for a token: "), (wrong, "does not take the token")] {
+    for (at, said) in [(depot.named(), "needs a token: "), (wrong, "refused the token")] {
         let ran = home.run(["stage", &url(&origin), "--at", &at, "--for", "1h", "-o", "x.meta4"]);
         ran.code_is(7).says(&["answered 401", said, &hint, "token-file"]);
     }
@@ -506,7 +506,7 @@ fn what_opens_a_depots_relay_is_written_nowhere() {
     with(&["status"]).code_is(0);
     with(&["extend", "--for", "2h"]).code_is(0);
     let other = ["stage", "status", "staged.meta4", "--at", "http://127.0.0.1:9"];
-    home.run(other).code_is(2).says(&["nothing of it lies at http://127.0.0.1:9"]);
+    home.run(other).code_is(2).says(&["--at: http://127.0.0.1:9"]);
     origin.die();
     home.run(["get", "staged.meta4", "-o", "got", "--relay", &opened]).code_is(0);
     home.holds("got", &content);
@@ -570,7 +570,9 @@ fn slips_are_told_before_anything_is_leased() {
     stage(&home, &url(&origin), &depots, &[]).code_is(6).says(&["the file is empty"]);
     let origin = honest(&Content::random(1, 1000));
     let stream = ["stage", &url(&origin), "--at", &at, "--for", "1h", "-o", "-"];
-    home.run(stream).code_is(2).says(&["two files are written"]);
+    home.run(stream).code_is(2).says(&[
+        "-o needs a file name for the Metalink and its keys (use ./- for a file called -)",
+    ]);
     let long = ["stage", &url(&origin), "--at", &at, "--for", "400d"];
     home.run(long).code_is(7).says(&["it answered 400: a lease is at most 7 d\n"]);
     assert_eq!(taken_bytes(&depots[0]), 0);

@@ -97,8 +97,12 @@ fn what_cannot_be_given_up_at_the_end_can_be_later() {
     drop(far);
     running.signal(libc::SIGINT);
     let ran = running.wait();
-    let named = format!("http://{address}/ has not given it up: ");
-    ran.code_is(130).says(&[&named, "its lease ends in", "swath stage release staged.meta4.left2"]);
+    let named = format!("http://{address}/ did not release its lease: ");
+    ran.code_is(130).says(&[
+        &named,
+        "it expires in",
+        "run 'swath stage release staged.meta4.left2",
+    ]);
     assert_eq!(room(&near, "allocations"), 0);
     assert_eq!(home.read("staged.meta4.left.keys"), b"of an earlier time");
     let names = home.names();
@@ -128,7 +132,7 @@ fn where_the_files_cannot_be_written_those_of_an_earlier_time_stay() {
         fs::remove_file(home.path(format!("{draft}.swath.new"))).unwrap();
         origin.clear();
         let ran = running.wait();
-        ran.code_is(5).says(&["cannot write staged.meta4: ", "; nothing is staged"]);
+        ran.code_is(5).says(&["cannot write staged.meta4: ", "nothing was staged"]);
         assert_eq!(held(), before, "without {draft}");
         assert_eq!(room(&depots[0], "allocations"), 1);
         let names = home.names();
@@ -162,8 +166,8 @@ fn what_is_staged_again_gives_up_what_was_there_before() {
     drop(far);
     let near = [near];
     let ran = staging(&home, &url(&origin), &near, &["--overwrite", "--quiet"]).run();
-    let named = format!("warning: http://{address}/ has not given up what was staged before: ");
-    ran.code_is(0).says(&[&named, "'swath stage release staged.meta4.left' has it given up"]);
+    let named = format!("warning: http://{address}/ did not release the earlier lease: ");
+    ran.code_is(0).says(&[&named, "run 'swath stage release staged.meta4.left' later"]);
     assert_eq!(room(&near[0], "allocations"), 1);
     let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
     assert_eq!(room(&back, "allocations"), 1);
@@ -280,7 +284,7 @@ fn a_depot_that_holds_more_than_the_file_is_not_believed() {
     });
     let ran = staging(&home, &url(&origin), &[], &["--at", &depot]).run();
     let said = format!("{} bytes, {SIZE} were expected", 2 * SIZE);
-    ran.code_is(7).says(&["found no place", &said]);
+    ran.code_is(7).says(&["could not be stored", &said]);
 }
 
 /// A depot that holds all of `size_bytes`, and tells of what it fetches by `tell`: its address.
@@ -347,7 +351,7 @@ fn keys_stay_where_no_depot_says_that_its_lease_has_ended() {
     home.run(["stage", "release", "staged.meta4"]).code_is(8);
     assert_eq!(home.read("staged.meta4.keys"), keys);
     let ran = staging(&home, &url(&origin), &[near], &["--overwrite"]).run();
-    ran.code_is(0).says(&["has not given up what was staged before", "staged.meta4.left"]);
+    ran.code_is(0).says(&["did not release the earlier lease", "staged.meta4.left"]);
     drop(bare);
     // A server that answers anything with a page, and one that knows no such thing.
     for answer in ["200 OK", "410 Gone"] {
@@ -367,7 +371,7 @@ fn keys_stay_where_no_depot_says_that_its_lease_has_ended() {
             near.write_all(page.as_bytes()).unwrap();
         });
         let ran = home.run(["stage", "release", "staged.meta4.left"]);
-        assert!(!ran.code_is(7).out().contains("lease had ended"), "{ran}");
+        assert!(!ran.code_is(7).out().contains("its lease had expired"), "{ran}");
         answers.join().unwrap();
     }
     let back = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
@@ -381,6 +385,6 @@ fn keys_stay_where_no_depot_says_that_its_lease_has_ended() {
     drop(back);
     let _anew = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
     let ran = home.run(["stage", "release", "staged.meta4.left"]);
-    assert!(ran.code_is(0).out().contains("its lease had ended"), "{ran}");
+    assert!(ran.code_is(0).out().contains("its lease had expired"), "{ran}");
     assert!(!home.exists("staged.meta4.left.keys"));
 }

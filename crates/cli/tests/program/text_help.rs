@@ -143,7 +143,7 @@ fn man_pages_hold_what_a_user_looks_up() {
     // What stands below --help stands there too, and `sync` is another name.
     for (command, words) in [
         ("cp", &["EXAMPLES", "EXIT STATUS", "swath sync is swath cp", "host:/scratch/data/"][..]),
-        ("sync", &[".TH swath-cp 1", "extended attributes that were wanted", "swath-ls(1)"]),
+        ("sync", &[".TH swath-cp 1", "extended attributes were not copied", "swath-ls(1)"]),
         (
             "serve",
             &["EXAMPLES", "SIGNALS", "EXIT STATUS", "5 cannot listen", "--anonymous --plain"],
@@ -197,17 +197,26 @@ fn a_wrong_command_line_says_what_is_wrong_and_ends_with_2() {
             "[possible values: swath, mdtp, fixed, single]",
         ),
         (&["get", "--digest", "sha-256:12", "http://a.example/x"], "--digest"),
-        (&["get", "--limit-rate", "fast", "http://a.example/x"], "'fast' is no rate"),
+        (
+            &["get", "--limit-rate", "fast", "http://a.example/x"],
+            "'fast' is not a rate (examples: 500k, 50M, 1.5GB/s)",
+        ),
         (&["get", "--connections", "0", "http://a.example/x"], "'auto' or a number from 1 to 256"),
         (&["get", "--bogus"], "--bogus"),
-        (&["get", "ftp://a.example/x"], "scheme ftp is not supported"),
+        (
+            &["get", "ftp://a.example/x"],
+            ": unsupported scheme ftp (supported: http, https, dav, davs)",
+        ),
         (&["get", "http://a.example/"], "-o FILE"),
         (&["get", "--json", "-o", "-", "http://a.example/x"], "standard output"),
         (&["verify", "x"], "--metalink"),
-        (&["get", "-o", "dir/", "http://a.example/x"], "names a folder"),
-        (&["get", "http://a.example/..%2fetc"], "in a name that is refused"),
+        (&["get", "-o", "dir/", "http://a.example/x"], "is a folder: use -d"),
+        (&["get", "http://a.example/..%2fetc"], "ends in an invalid name"),
         (&["get", "-i", "l", "--digest", "adler32:00000001"], "cannot be used with"),
-        (&["get", "http://a.example/x.meta4", "http://b.example/x"], "it is given alone"),
+        (
+            &["get", "http://a.example/x.meta4", "http://b.example/x"],
+            "is a Metalink: give it as the only source",
+        ),
         (&["fetch"], "unrecognized subcommand"),
         (&[], "Usage"),
     ] {

@@ -1,4 +1,4 @@
-//! Why a copy ended before its end.
+//! Errors of copies.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,112 +8,84 @@ use swath_source::LaneError;
 use swath_transfer::sending::Failed;
 use swath_transfer::{FilterError, GetError, PutError, Why};
 
-use super::names::Names;
+use super::names::DisplayNames;
 use crate::address::AddressError;
-use crate::kept::Leftover;
+use crate::kept::KeptData;
 use crate::ssh::SshError;
 
-/// Why places cannot be copied from or to.
+/// Why a source or a destination cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlaceError {
-    /// There are fewer than two.
-    #[error("say where from and where to")]
+pub enum LocationError {
+    /// Fewer than two places.
+    #[error("a source and a destination are needed")]
     NoPlaces,
-    /// None of them is on this machine.
+    /// No local place.
     #[error(
-        "both places are on other machines, and one of the two places must be here: run swath cp on one of those machines, or copy to a folder here first and from there"
+        "the source or the destination must be local: run swath cp on one of the other machines, or copy to a local folder first"
     )]
     BothElsewhere,
-    /// An address is none.
+    /// Invalid address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Some sources are replicas of a folder, others are not.
+    /// Sources with and without '/' at the end.
     #[error(
-        "with '/' at their ends sources are replicas of one tree, without they are copied one after another: not both at once"
+        "either all sources end in '/' (replicas of one tree) or none does (copied one after another)"
     )]
     ReplicasAndOthers,
-    /// Only servers can have replicas.
-    #[error(
-        "{place}: only addresses of servers can be replicas; without '/' at their ends folders are copied one after another"
-    )]
-    NoReplica {
-        /// What is none.
-        place: String,
-    },
-    /// Two addresses have one name.
-    #[error(
-        "two of the sources are called '{name}': if they are replicas of one tree, put '/' at the end of each"
-    )]
-    AddressesAlike {
-        /// Their name.
-        name: String,
-    },
-    /// Two sources have one name.
-    #[error("{place}: another one before it is called '{name}' too")]
+    /// A replica that is not on a server.
+    #[error("{0}: only URLs can be replicas; to copy several folders, omit the final '/'")]
+    NoReplica(String),
+    /// Two URLs with the same name.
+    #[error("two sources are called '{0}': if they are replicas of one tree, end each with '/'")]
+    AddressesAlike(String),
+    /// Two sources with the same name.
+    #[error("{place}: an earlier source is also called '{name}'")]
     NameTwice {
-        /// The second one.
+        /// The second source.
         place: String,
         /// Their name.
         name: String,
     },
-    /// It is not there.
+    /// It does not exist.
     #[error("{place}: {error}")]
     Missing {
         /// The place.
         place: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It has no name of its own.
-    #[error("{place} has no name: put '/' behind it to copy what lies in it")]
-    NoName {
-        /// The place.
-        place: String,
-    },
-    /// Its name is no text.
-    #[error("{place}: its name is no text: copy the folder in which it lies ('/' at the end)")]
-    NoText {
-        /// The place.
-        place: String,
-    },
-    /// No file can have its name.
-    #[error("{place}: no file can have that name here")]
-    BadName {
-        /// The place.
-        place: String,
-    },
-    /// It is neither a file nor a folder.
-    #[error("{} is a pipe, a socket or a device: these are not copied", path.display())]
-    Special {
-        /// The place.
-        path: PathBuf,
-    },
-    /// It lies where files have no size.
+    /// It has no name.
+    #[error("{0} has no name: end it with '/' to copy its contents")]
+    NoName(String),
+    /// Its name is not UTF-8.
+    #[error("{0}: the name is not valid UTF-8: copy its folder (with '/' at the end)")]
+    NoText(String),
+    /// Its name is invalid.
+    #[error("{0}: invalid file name")]
+    BadName(String),
+    /// Neither a file nor a folder.
+    #[error("{} is a pipe, a socket or a device, which cannot be copied", .0.display())]
+    Special(PathBuf),
+    /// On a file system without file sizes.
     #[error(
-        "{}: files there do not say how long they are, so they cannot be copied: 'cat' reads them",
-        path.display()
+        "{}: this file system does not report file sizes: use 'cat' to read its files",
+        .0.display()
     )]
-    NoSizes {
-        /// The place.
-        path: PathBuf,
-    },
-    /// It is its own destination.
-    #[error("{} would be copied onto itself", path.display())]
-    OntoItself {
-        /// The place.
-        path: PathBuf,
-    },
-    /// The destination lies in it.
-    #[error("{} lies in {}, which would never end", to.display(), from.display())]
+    NoSizes(PathBuf),
+    /// Source and destination are the same file.
+    #[error("{} is both source and destination", .0.display())]
+    OntoItself(PathBuf),
+    /// The destination is below the source.
+    #[error("the destination {} is inside the source {}", to.display(), from.display())]
     IntoItself {
         /// The source.
         from: PathBuf,
         /// The destination.
         to: PathBuf,
     },
-    /// It lies in the destination, in which it would be removed.
-    #[error("--delete: {} lies in {}, and would be removed", from.display(), to.display())]
+    /// The source is below the destination and would be removed.
+    #[error("--delete would remove the source {}, which is inside the destination {}", from.display(), to.display())]
     WouldRemoveSource {
         /// The source.
         from: PathBuf,
@@ -122,170 +94,170 @@ pub enum PlaceError {
     },
 }
 
-/// One of several sources that cannot be copied, while the others are.
+/// One of several sources that cannot be copied.
 #[derive(Debug)]
-pub struct Missing {
-    /// What is the matter with it.
-    pub why: PlaceError,
-    /// Where it was to go, as it may be shown.
+pub struct MissingSource {
+    /// The error.
+    pub why: LocationError,
+    /// The destination without secrets.
     pub to: String,
 }
 
-/// An option that makes no sense with what is copied.
+/// Options that do not fit every copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyOption {
-    /// Keeping the index.
+    /// `keep_index`.
     KeepIndex,
-    /// Extended attributes.
+    /// `preserve.xattrs`.
     Xattrs,
-    /// Patterns, and removing.
+    /// `include`, `exclude` and `delete`.
     Selection,
-    /// Removing.
+    /// `delete`.
     Delete,
-    /// Comparing contents.
+    /// `compare` by content.
     Checksum,
-    /// Telling what would be done.
+    /// `dry_run`.
     DryRun,
-    /// Whatever is for folders.
+    /// All options for folders.
     OfFolders,
 }
 
-/// What an option makes no sense with.
+/// Copies that an option does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// This machine only sends.
+    /// This machine sends.
     Sending,
     /// A single file.
     SingleFile,
-    /// A server that takes single files by `PUT` alone.
+    /// A server that only accepts single files by `PUT`.
     Put,
     /// A folder of a plain web server.
     WebFolder,
-    /// What has this address is no folder of a swath server.
+    /// The address is not a folder on a swath server.
     NoFolder,
 }
 
-/// Why a copy ended before its end.
+/// Why a copy failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// Its places make no sense.
+    /// Invalid source or destination.
     #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// A pattern is none.
+    Location(#[from] LocationError),
+    /// Invalid pattern.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// An option makes no sense with it.
-    #[error("{option:?} makes no sense here: {unfit:?}")]
+    /// An option does not fit the copy.
+    #[error("{option:?} cannot be used here: {unfit:?}")]
     Option {
         /// The option.
         option: CopyOption,
-        /// What it makes no sense with.
+        /// The kind of copy.
         unfit: Unfit,
-        /// The address that showed that, if one did.
+        /// The address of the source or destination, if it is known.
         address: Option<String>,
     },
-    /// ssh cannot be called without a command.
-    #[error("no command for ssh")]
+    /// The ssh command is empty.
+    #[error("the ssh command is empty")]
     NoSshCommand,
     /// A server could not be started by ssh.
     #[error(transparent)]
     Ssh(#[from] SshError),
-    /// What is here cannot be offered to whoever asks for it.
+    /// The source cannot be served.
     #[error(transparent)]
     Offer(#[from] OfferError),
     /// Fetching failed.
     #[error("{destination}: {error}")]
     Fetch {
-        /// Where it was to go.
+        /// The destination.
         destination: String,
-        /// What happened.
+        /// The error.
         #[source]
         error: Box<GetError>,
-        /// What is kept of it.
-        kept: Leftover,
-        /// Places by the names that their user knows.
-        names: Names,
+        /// The kept data.
+        kept: KeptData,
+        /// The names that the user knows.
+        names: DisplayNames,
     },
-    /// No source of a single file answers.
+    /// The source of a single file does not answer.
     #[error("{destination}: no source could be used: {address}: {error}")]
     Unreachable {
-        /// Where it was to go.
+        /// The destination.
         destination: String,
         /// The source.
         address: String,
-        /// What it says.
+        /// Its error.
         #[source]
         error: Box<LaneError>,
     },
-    /// The receiver says why it ended.
+    /// The receiver failed.
     #[error("{destination}: {}", .failed.error)]
     Receiver {
-        /// Where it was to go.
+        /// The destination.
         destination: String,
-        /// What it says.
+        /// Its error.
         failed: Failed,
         /// It is a single file.
         is_single: bool,
     },
-    /// The connection to the receiver ended.
+    /// The connection to the receiver broke.
     #[error("{destination}: {why}")]
     Broken {
-        /// Where it was to go.
+        /// The destination.
         destination: String,
-        /// Why.
+        /// The error.
         why: Box<Why>,
-        /// How far it had come.
+        /// The progress before.
         progress: SendProgress,
-        /// Places by the names that their user knows.
-        names: Names,
+        /// The names that the user knows.
+        names: DisplayNames,
     },
     /// Sending was cancelled.
     #[error("stopped")]
     SendStopped {
-        /// Where it was to go.
+        /// The destination.
         destination: String,
-        /// The receiver had something by then.
+        /// The receiver had received something.
         has_something: bool,
     },
-    /// A server that takes single files did not take this one.
+    /// A server refused a single file.
     #[error("{address}: {error}")]
     Put {
         /// Its address.
         address: String,
-        /// What happened.
+        /// The error.
         #[source]
         error: Box<PutError>,
     },
-    /// Nobody may write there.
+    /// Writing is forbidden.
     #[error("{address}: {error}")]
     Forbidden {
         /// The address.
         address: String,
-        /// What the server says.
+        /// The server's error.
         #[source]
         error: Box<LaneError>,
     },
-    /// Some files of a web folder cannot be looked at.
-    #[error("some files cannot be looked at")]
+    /// Some files of a web folder cannot be queried.
+    #[error("some files cannot be queried")]
     PlanIncomplete {
-        /// Whether anything takes part.
+        /// Whether the filter selects anything.
         matches: bool,
     },
 }
 
-/// How far a copy had come when the connection to its receiver ended.
+/// The progress of a copy whose connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendProgress {
-    /// The receiver refuses the place.
+    /// The receiver refused the destination.
     Refused,
     /// Nothing was sent.
     Nothing,
-    /// Something was.
+    /// Something was sent.
     Some,
 }
 
-/// Why what is here cannot be offered to whoever asks for it.
+/// Why a local source cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfferError {
@@ -294,13 +266,13 @@ pub enum OfferError {
     Read {
         /// The place.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
     /// It cannot be served.
     #[error(transparent)]
     Serve(#[from] SiteError),
-    /// It cannot be reached from within this process.
+    /// Its address is invalid.
     #[error(transparent)]
     Address(#[from] url::ParseError),
 }

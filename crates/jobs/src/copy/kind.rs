@@ -1,4 +1,4 @@
-//! Which kind of copy it is, by the places that a user names.
+//! Kinds of copies, by source and destination.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,92 +9,92 @@ use swath_source::display_name;
 use swath_store::tells_no_sizes;
 use url::Url;
 
-use super::error::{Missing, PlaceError};
+use super::error::{LocationError, MissingSource};
 use crate::address::{Address, AddressError, parse_url, shown_text};
 use crate::ssh::Remote;
 
-/// What is copied, and where to.
+/// Source and destination of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CopyKind {
-    /// What lies in a folder of servers.
+    /// The contents of a folder on servers.
     Fetch {
-        /// Addresses of its replicas, which end in `/`.
+        /// The addresses of its replicas, which end in `/`.
         from: Vec<Address>,
-        /// The folder in which it is to lie.
+        /// The destination folder.
         to: PathBuf,
     },
-    /// A folder or a file, whichever has this address, under its own name.
+    /// The folder or file at an address, under its own name.
     FetchNamed {
-        /// Its address, without `/` at its end.
+        /// Its address, without final `/`.
         from: Address,
-        /// The folder in which it is to lie.
+        /// The destination folder.
         to: PathBuf,
-        /// A file may have `to` for its name, if no folder has.
+        /// Whether a file may get the name `to`, if that is not a folder.
         is_alone: bool,
     },
-    /// A folder of this machine to a server.
+    /// A local folder to a server.
     Send {
         /// The folder.
         from: PathBuf,
-        /// The address of the folder in which its content is to lie; it ends in `/`.
+        /// The address of the destination folder, which ends in `/`.
         to: Address,
     },
-    /// A file of this machine to a server.
+    /// A local file to a server.
     SendFile {
         /// The file.
         from: PathBuf,
-        /// Its address there.
+        /// Its destination address.
         to: Address,
     },
-    /// A folder or a file of a machine that ssh leads to.
+    /// A folder or a file on a host reached by ssh.
     FetchBySsh {
-        /// Its place there.
+        /// Its location.
         from: Remote,
-        /// The folder in which its content is to lie.
+        /// The destination folder for its contents.
         to: PathBuf,
-        /// Where it goes if it turns out to be a file.
-        file: Option<Landing>,
+        /// The destination if it turns out to be a file.
+        file: Option<FileDestination>,
     },
-    /// A folder or a file of this machine to one that ssh leads to.
+    /// A local folder or file to a host reached by ssh.
     SendBySsh {
         /// The folder or the file.
         from: PathBuf,
-        /// The folder there.
+        /// The destination folder.
         to: Remote,
-        /// What is known of the file, if it is one.
-        file: Option<OwnFile>,
+        /// The name of the file, if it is one.
+        file: Option<LocalFile>,
     },
-    /// From one place of this machine to another.
+    /// A local copy.
     Local {
         /// The folder or the file.
         from: PathBuf,
-        /// The folder in which its content, or the file, is to lie.
+        /// The destination folder for its contents, or for the file.
         to: PathBuf,
-        /// What a single file is called there.
+        /// The destination name of a single file.
         single: Option<String>,
     },
 }
 
-/// Where a single file goes.
+/// The destination of a single file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Landing {
-    /// The folder in which it is to lie.
+pub struct FileDestination {
+    /// Its folder.
     pub folder: PathBuf,
-    /// Its name there.
+    /// Its name.
     pub name: String,
-    /// Which is another one than it has.
+    /// Whether the name differs from that of the source.
     pub is_new_name: bool,
 }
 
-/// A file of this machine that goes where only the other side can look.
+/// A local file that is sent by ssh; only the remote side knows its destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OwnFile {
+pub struct LocalFile {
     /// Its own name.
     pub name: String,
-    /// It is copied alone, and may have the destination for its name.
+    /// Whether it is the only source, and may get the name of the destination.
     pub is_alone: bool,
 }
 
@@ -107,7 +107,7 @@ impl CopyKind {
         )
     }
 
-    /// Whether it goes to a server that is there already.
+    /// Whether it is sent to a running server.
     pub fn sends_to_server(&self) -> bool {
         matches!(self, CopyKind::Send { .. } | CopyKind::SendFile { .. })
     }
@@ -122,7 +122,7 @@ impl CopyKind {
         }
     }
 
-    /// Returns where it goes, as it may be shown.
+    /// Returns the destination without secrets.
     pub fn destination(&self) -> String {
         match self {
             CopyKind::Fetch { to, .. }
@@ -136,11 +136,11 @@ impl CopyKind {
         }
     }
 
-    /// Looks whether what is here can be read as what it is.
+    /// Checks that a local source can be copied.
     ///
     /// # Errors
-    /// [`PlaceError::Special`] or [`PlaceError::NoSizes`].
-    pub fn check_source(&self) -> Result<(), PlaceError> {
+    /// [`LocationError::Special`] or [`LocationError::NoSizes`].
+    pub fn check_source(&self) -> Result<(), LocationError> {
         let (CopyKind::Local { from, .. }
         | CopyKind::Send { from, .. }
         | CopyKind::SendFile { from, .. }
@@ -150,96 +150,95 @@ impl CopyKind {
         };
         let Ok(found) = from.metadata() else { return Ok(()) };
         if !found.is_file() && !found.is_dir() {
-            return Err(PlaceError::Special { path: from.clone() });
+            return Err(LocationError::Special(from.clone()));
         }
         match tells_no_sizes(from) {
-            true => Err(PlaceError::NoSizes { path: from.clone() }),
+            true => Err(LocationError::NoSizes(from.clone())),
             false => Ok(()),
         }
     }
 
-    /// Looks whether a copy between two places of this machine makes sense.
+    /// Checks a local copy.
     ///
     /// # Errors
-    /// [`PlaceError`].
-    pub fn check(&self, deletes: bool) -> Result<(), PlaceError> {
+    /// [`LocationError`].
+    pub fn check(&self, deletes: bool) -> Result<(), LocationError> {
         let CopyKind::Local { from, to, single } = self else { return Ok(()) };
         if let Some(name) = single {
             let same = (from.canonicalize().ok()).zip(to.join(name).canonicalize().ok());
             return match same {
-                Some((own, to)) if own == to => Err(PlaceError::OntoItself { path: from.clone() }),
+                Some((own, to)) if own == to => Err(LocationError::OntoItself(from.clone())),
                 _ => Ok(()),
             };
         }
         let whole = from.canonicalize();
-        let missing = |error| PlaceError::Missing { place: from.display().to_string(), error };
+        let missing = |error| LocationError::Missing { place: from.display().to_string(), error };
         let whole = whole.map_err(missing)?;
         let to_whole = settled(to);
         if to_whole.starts_with(&whole) {
-            return Err(PlaceError::IntoItself { from: from.clone(), to: to.clone() });
+            return Err(LocationError::IntoItself { from: from.clone(), to: to.clone() });
         }
         match deletes && whole.starts_with(&to_whole) {
-            true => Err(PlaceError::WouldRemoveSource { from: from.clone(), to: to.clone() }),
+            true => Err(LocationError::WouldRemoveSource { from: from.clone(), to: to.clone() }),
             false => Ok(()),
         }
     }
 }
 
-/// Reads the places of a command: sources, and last where they go. Several sources make one copy if
-/// they are replicas of one folder, else one copy each; one of several that is not there is an error
-/// of its own.
+/// Reads the sources and the destination of a command. Several sources are one copy if they are replicas
+/// of one folder, else one copy each; one of several that is missing is a separate error.
 ///
 /// # Errors
-/// [`PlaceError`].
-pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, Missing>>, PlaceError> {
+/// [`LocationError`].
+pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, MissingSource>>, LocationError> {
     let Some((destination, sources)) = places.split_last() else {
-        return Err(PlaceError::NoPlaces);
+        return Err(LocationError::NoPlaces);
     };
     if let [source] = sources {
         return Ok(vec![Ok(one(source, destination, true)?)]);
     }
     if sources.is_empty() {
-        return Err(PlaceError::NoPlaces);
+        return Err(LocationError::NoPlaces);
     }
     let contents = sources.iter().filter(|source| means_content(source)).count();
     if contents == 0 {
         return several(sources, destination);
     }
     if contents < sources.len() {
-        return Err(PlaceError::ReplicasAndOthers);
+        return Err(LocationError::ReplicasAndOthers);
     }
     if let Some(place) = sources.iter().find(|source| !source.contains("://")) {
-        return Err(PlaceError::NoReplica { place: place.clone() });
+        return Err(LocationError::NoReplica(place.clone()));
     }
     if !is_here(destination) {
-        return Err(PlaceError::BothElsewhere);
+        return Err(LocationError::BothElsewhere);
     }
     let from = sources.iter().map(|text| address(text)).collect::<Result<_, _>>()?;
     Ok(vec![Ok(CopyKind::Fetch { from, to: PathBuf::from(destination) })])
 }
 
-/// Several things, each under its own name.
+/// Reads several sources, which keep their names.
 fn several(
     sources: &[String],
     destination: &str,
-) -> Result<Vec<Result<CopyKind, Missing>>, PlaceError> {
+) -> Result<Vec<Result<CopyKind, MissingSource>>, LocationError> {
     let are_addresses = sources.iter().all(|source| source.contains("://"));
     let mut names: Vec<String> = Vec::new();
     let mut copies = Vec::new();
     for source in sources {
         let to = shown(destination);
         if let Some(error) = missing(source) {
-            let why = PlaceError::Missing { place: source.clone(), error };
-            copies.push(Err(Missing { why, to }));
+            let why = LocationError::Missing { place: source.clone(), error };
+            copies.push(Err(MissingSource { why, to }));
             continue;
         }
         let name = own_name(source)?;
         if names.contains(&name) {
             if are_addresses {
-                return Err(PlaceError::AddressesAlike { name });
+                return Err(LocationError::AddressesAlike(name));
             }
-            let why = PlaceError::NameTwice { place: source.clone(), name };
-            copies.push(Err(Missing { why, to }));
+            let why = LocationError::NameTwice { place: source.clone(), name };
+            copies.push(Err(MissingSource { why, to }));
             continue;
         }
         names.push(name);
@@ -248,10 +247,10 @@ fn several(
     Ok(copies)
 }
 
-fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, PlaceError> {
+fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, LocationError> {
     if source.contains("://") {
         if !is_here(destination) {
-            return Err(PlaceError::BothElsewhere);
+            return Err(LocationError::BothElsewhere);
         }
         let from = address(source)?;
         let to = PathBuf::from(destination);
@@ -262,7 +261,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Plac
     }
     if let Some(from) = Remote::parse(source) {
         if !is_here(destination) {
-            return Err(PlaceError::BothElsewhere);
+            return Err(LocationError::BothElsewhere);
         }
         let to = PathBuf::from(destination);
         if means_content(source) {
@@ -277,7 +276,7 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Plac
         return file(source, destination, is_alone);
     }
     if let Some(error) = missing(source) {
-        return Err(PlaceError::Missing { place: source.to_owned(), error });
+        return Err(LocationError::Missing { place: source.to_owned(), error });
     }
     let name = if means_content(source) { None } else { Some(own_name(source)?) };
     if destination.contains("://") {
@@ -302,15 +301,16 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Plac
     Ok(CopyKind::Local { from, to, single: None })
 }
 
-/// A single file of this machine: into a folder, or it has that name.
-fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, PlaceError> {
+/// Returns the copy of a local file: into a folder, or to a file name.
+fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, LocationError> {
     let from = PathBuf::from(source);
     if let Some(to) = Remote::parse(destination) {
-        let file = OwnFile { name: own_name(source)?, is_alone };
+        let file = LocalFile { name: own_name(source)?, is_alone };
         return Ok(CopyKind::SendBySsh { from, to, file: Some(file) });
     }
     if is_here(destination) {
-        let Landing { folder, name, .. } = landing(destination, &own_name(source)?, is_alone)?;
+        let FileDestination { folder, name, .. } =
+            landing(destination, &own_name(source)?, is_alone)?;
         return Ok(CopyKind::Local { from, to: folder, single: Some(name) });
     }
     let mut to = parse_url(destination)?;
@@ -320,16 +320,15 @@ fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Pla
     Ok(CopyKind::SendFile { from, to: Address::new(to) })
 }
 
-/// Go from the address of a folder to that of a name in it, whatever characters that has; without a
-/// name the address ends in `/`.
+/// Appends an encoded name to the address of a folder; an empty name adds the final `/`.
 fn go_below(to: &mut Url, name: &str) {
     let path = format!("{}/{}", to.path().trim_end_matches('/'), percent::encode(name.as_bytes()));
     to.set_path(&path);
 }
 
-/// An address as a folder, which a swath server may have, and the name of a file in it.
+/// Splits an address into a folder and the name of a file in it.
 pub fn in_folder(to: &Url) -> Option<(Url, String)> {
-    // Whoever was given an address with a signature can do nothing but what it says.
+    // An address with a query, such as a signature, cannot be changed.
     let last = to.path_segments()?.next_back().filter(|_| to.query().is_none())?;
     let name = String::from_utf8(percent::decode(last)).ok()?;
     let is_name = !matches!(&*name, "" | "." | "..") && !name.contains(['/', '\0']);
@@ -338,21 +337,25 @@ pub fn in_folder(to: &Url) -> Option<(Url, String)> {
     is_name.then_some((folder, name))
 }
 
-/// Where a single file goes here: into a folder, or it has that name.
-fn landing(destination: &str, own: &str, is_alone: bool) -> Result<Landing, PlaceError> {
+/// Returns the local destination of a single file: in a folder, or a file name.
+fn landing(destination: &str, own: &str, is_alone: bool) -> Result<FileDestination, LocationError> {
     let to = Path::new(destination);
     if !is_alone || destination.ends_with('/') || to.is_dir() {
-        return Ok(Landing { folder: to.to_owned(), name: own.to_owned(), is_new_name: false });
+        return Ok(FileDestination {
+            folder: to.to_owned(),
+            name: own.to_owned(),
+            is_new_name: false,
+        });
     }
     let name = last_name(destination)?;
     let folder = match to.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
     };
-    Ok(Landing { folder, is_new_name: name != own, name })
+    Ok(FileDestination { folder, is_new_name: name != own, name })
 }
 
-/// Whether what lies in a folder is meant, and not the folder itself.
+/// Whether a source means the contents of a folder.
 fn means_content(source: &str) -> bool {
     if source.contains("://") {
         let path = parse_url(source).map(|url| url.path().to_owned());
@@ -364,63 +367,64 @@ fn means_content(source: &str) -> bool {
     }
 }
 
-/// A place as it may be shown: without what is secret.
+/// Returns a location without secrets.
 pub fn shown(place: &str) -> String {
     if is_here(place) { place.to_owned() } else { shown_text(place) }
 }
 
-/// What the system says of a place of this machine that is not there.
+/// Returns the error of a missing local path.
 fn missing(source: &str) -> Option<io::Error> {
     is_here(source).then(|| Path::new(source).canonicalize())?.err()
 }
 
-/// Whether a place is one of this machine.
+/// Whether a location is local.
 pub fn is_here(place: &str) -> bool {
     !place.contains("://") && Remote::parse(place).is_none()
 }
 
-/// The name under which a folder is copied.
-fn own_name(source: &str) -> Result<String, PlaceError> {
+/// Returns the name under which a source is copied.
+fn own_name(source: &str) -> Result<String, LocationError> {
     if source.contains("://") {
         return name_there(&parse_url(source)?);
     }
     if let Some(remote) = Remote::parse(source) {
         return last_name(&remote.path);
     }
-    // A link is called as it is itself; of "." and ".." only the system knows the names.
+    // A link keeps its own name; the names of "." and ".." come from the system.
     let whole = Path::new(source).canonicalize();
-    let whole = whole.map_err(|error| PlaceError::Missing { place: source.to_owned(), error })?;
+    let whole =
+        whole.map_err(|error| LocationError::Missing { place: source.to_owned(), error })?;
     last_name(source).or_else(|_| last_name(&whole.to_string_lossy()))
 }
 
-/// What an address calls a thing, with whatever characters its user has written.
-pub fn name_there(url: &Url) -> Result<String, PlaceError> {
+/// Returns the decoded last part of an address.
+pub fn name_there(url: &Url) -> Result<String, LocationError> {
     let place = || display_name(url);
     let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     let Ok(name) = String::from_utf8(percent::decode(last)) else {
-        return Err(PlaceError::NoText { place: place() });
+        return Err(LocationError::NoText(place()));
     };
     match &*name {
-        "" | "." | ".." => Err(PlaceError::NoName { place: place() }),
-        name if name.contains(['/', '\0']) => Err(PlaceError::BadName { place: place() }),
+        "" | "." | ".." => Err(LocationError::NoName(place())),
+        name if name.contains(['/', '\0']) => Err(LocationError::BadName(place())),
         _ => Ok(name),
     }
 }
 
-fn last_name(path: &str) -> Result<String, PlaceError> {
+fn last_name(path: &str) -> Result<String, LocationError> {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     match name {
-        "" | "." | ".." | "~" => Err(PlaceError::NoName { place: format!("'{path}'") }),
+        "" | "." | ".." | "~" => Err(LocationError::NoName(format!("'{path}'"))),
         name => Ok(name.to_owned()),
     }
 }
 
-/// An address that is one.
+/// Checks an address.
 fn address(text: &str) -> Result<Address, AddressError> {
     parse_url(text).map(Address::new)
 }
 
-/// A path without links, as far as it is there.
+/// Resolves the links of a path, as far as it exists.
 fn settled(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
@@ -434,7 +438,7 @@ fn settled(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn of(places: &[&str]) -> Result<Vec<CopyKind>, PlaceError> {
+    fn of(places: &[&str]) -> Result<Vec<CopyKind>, LocationError> {
         let places: Vec<String> = places.iter().map(|&place| place.to_owned()).collect();
         Ok(copies(&places)?.into_iter().map(|copy| copy.unwrap()).collect())
     }
@@ -461,7 +465,7 @@ mod tests {
         let remote = |path: &str| Remote { host: "h".to_owned(), path: path.to_owned() };
         let landing = |folder: &str, name: &str| {
             let (folder, name) = (folder.into(), name.to_owned());
-            Some(Landing { folder, name, is_new_name: false })
+            Some(FileDestination { folder, name, is_new_name: false })
         };
         assert_eq!(
             of(&["h:/x", "h:y", "to"]).unwrap(),
@@ -525,7 +529,7 @@ mod tests {
         assert_eq!(of(&["Cargo.toml", "other"]).unwrap(), here(".", "other"));
         assert_eq!(of(&["Cargo.toml", ".."]).unwrap(), here("..", "Cargo.toml"));
         let remote = |path: &str| Remote { host: "h".to_owned(), path: path.to_owned() };
-        let own = |is_alone| Some(OwnFile { name: "Cargo.toml".to_owned(), is_alone });
+        let own = |is_alone| Some(LocalFile { name: "Cargo.toml".to_owned(), is_alone });
         assert_eq!(
             of(&["Cargo.toml", "h:to"]).unwrap(),
             [CopyKind::SendBySsh { from: "Cargo.toml".into(), to: remote("to"), file: own(true) }]
@@ -545,8 +549,11 @@ mod tests {
         for (to, folder, name) in
             [("src", "src", "b"), ("d/", "d/", "b"), ("d/c", "d", "c"), ("c", ".", "c")]
         {
-            let landing =
-                Landing { folder: folder.into(), name: name.to_owned(), is_new_name: name != "b" };
+            let landing = FileDestination {
+                folder: folder.into(),
+                name: name.to_owned(),
+                is_new_name: name != "b",
+            };
             let to_folder = PathBuf::from(to).join("b");
             assert_eq!(
                 of(&["h:a/b", to]).unwrap(),
@@ -559,25 +566,28 @@ mod tests {
     fn of_two_that_are_called_the_same_the_second_is_left_and_named() {
         let places = ["Cargo.toml", "./Cargo.toml", "src/lib.rs", "to"].map(str::to_owned);
         let all = copies(&places).unwrap();
-        let [Ok(CopyKind::Local { .. }), Err(Missing { why, .. }), Ok(CopyKind::Local { .. })] =
-            &all[..]
+        let [
+            Ok(CopyKind::Local { .. }),
+            Err(MissingSource { why, .. }),
+            Ok(CopyKind::Local { .. }),
+        ] = &all[..]
         else {
             panic!("{all:?}");
         };
-        let is_twice = |why: &PlaceError| matches!(why, PlaceError::NameTwice { place, .. } if place == "./Cargo.toml");
+        let is_twice = |why: &LocationError| matches!(why, LocationError::NameTwice { place, .. } if place == "./Cargo.toml");
         assert!(is_twice(why), "{why}");
     }
 
     #[test]
     fn what_makes_no_sense_is_said() {
         for (places, words) in [
-            (&["https://a/x/", "https://b/y/"][..], "must be here"),
-            (&["h:x/", "https://b/y/"], "must be here"),
-            (&["h:x/", "g:y/"], "must be here"),
-            (&["https://a/x", "https://b/x", "to"], "two of the sources are called 'x'"),
-            (&["https://a/x/", "https://b/y", "to"], "not both at once"),
-            (&["https://a/x/", "./", "to"], "only addresses of servers can be replicas"),
-            (&["https://a", "https://b/y/", "h:to"], "must be here"),
+            (&["https://a/x/", "https://b/y/"][..], "must be local"),
+            (&["h:x/", "https://b/y/"], "must be local"),
+            (&["h:x/", "g:y/"], "must be local"),
+            (&["https://a/x", "https://b/x", "to"], "two sources are called 'x'"),
+            (&["https://a/x/", "https://b/y", "to"], "or none does"),
+            (&["https://a/x/", "./", "to"], "only URLs can be replicas"),
+            (&["https://a", "https://b/y/", "h:to"], "must be local"),
             (&["h:..", "to"], "has no name"),
         ] {
             let refused = of(places).unwrap_err();

@@ -1,12 +1,14 @@
-//! From one folder of ours to another: one side of this process offers, the other fetches, over
-//! connections of the loopback interface that nobody else can use. So all is as with a server.
+//! Local copies: this process serves the source and fetches from itself over private loopback
+//! connections, so that local copies work like those from a server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::Limiter;
 use swath_serve::{Access, Filter, Offer, Only, Reads, Single, SiteOptions};
 use swath_source::Dialled;
 use swath_transfer::Engine;
@@ -16,11 +18,11 @@ use url::Url;
 
 use super::error::OfferError;
 
-/// The folder that is opened for `from`, and what of it is offered: what the filter lets through,
-/// or with a name the file that `from` is, under that name.
+/// Returns the folder to serve for `from`, and its restriction: to the filter, or to the single file
+/// `from` under the name `single`.
 pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<(PathBuf, Only)> {
     let Some(name) = single else { return Ok((from.to_owned(), Only::Part(Box::new(filter)))) };
-    // Whoever names a link means what it leads to.
+    // A link means its target.
     let whole = from.canonicalize()?;
     let (Some(folder), Some(own)) = (whole.parent(), whole.file_name()) else {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -29,7 +31,32 @@ pub fn offered(from: &Path, single: Option<&str>, filter: Filter) -> io::Result<
     Ok((folder.to_owned(), Only::File(Single { path, name })))
 }
 
-/// A folder that is offered to this process alone.
+/// Serves `from` to other processes or to this one, as [`offered`] restricts it.
+pub fn offer(
+    from: &Path,
+    single: Option<&str>,
+    filter: Filter,
+    reads: Reads,
+    limit_bytes_per_s: Option<u64>,
+) -> Result<Offer, OfferError> {
+    let (folder, only) = offered(from, single, filter)
+        .map_err(|error| OfferError::Read { path: from.to_owned(), error })?;
+    Ok(Offer::open(SiteOptions {
+        folders: vec![folder.into()],
+        access: Access::default(),
+        follow_links: false,
+        only: Some(only),
+        name: String::new(),
+        reads,
+        hosts: None,
+        idle_index_bytes: 0,
+        receive: None,
+        send_limit: limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
+        receive_limit: None,
+    })?)
+}
+
+/// A folder served to this process.
 pub struct LocalOffer {
     offer: Offer,
     dialled: Dialled,
@@ -37,7 +64,7 @@ pub struct LocalOffer {
 }
 
 impl LocalOffer {
-    /// Offer [what is to be offered](offered).
+    /// Serves `from`, as [`offered`] restricts it.
     pub fn open(
         engine: &Engine,
         from: &Path,
@@ -45,32 +72,17 @@ impl LocalOffer {
         filter: Filter,
         reads: Reads,
     ) -> Result<LocalOffer, OfferError> {
-        let (folder, only) = offered(from, single, filter)
-            .map_err(|error| OfferError::Read { path: from.to_owned(), error })?;
-        let options = SiteOptions {
-            folders: vec![folder.into()],
-            access: Access::default(),
-            follow_links: false,
-            only: Some(only),
-            name: String::new(),
-            reads,
-            hosts: None,
-            idle_index_bytes: 0,
-            receive: None,
-            send_limit: None,
-            receive_limit: None,
-        };
-        let offer = Offer::open(options)?;
+        let offer = offer(from, single, filter, reads, None)?;
         let (url, dialled) = engine.net().dialled(NAME)?;
         Ok(LocalOffer { offer, dialled, url })
     }
 
-    /// Its address, for the engine that it was opened with.
+    /// Returns its address for the engine.
     pub fn url(&self) -> Url {
         self.url.clone()
     }
 
-    /// Answer for as long as this is polled.
+    /// Answers requests as long as it is polled.
     pub async fn serve(&mut self) {
         let come = self.dialled.come();
         let mut lanes: JoinSet<()> = JoinSet::new();
@@ -88,21 +100,20 @@ impl LocalOffer {
     }
 }
 
-/// A connection to ourselves, as soon as one is to be had: out of descriptors, others have to end
-/// first.
+/// Connects to this process; retries if there are no free descriptors.
 async fn pair() -> (TcpStream, TcpStream, SocketAddr) {
     loop {
         match connect().await {
             Ok(both) => return both,
             Err(error) => {
-                tracing::debug!(%error, "a connection to ourselves could not be had");
+                tracing::debug!(%error, "cannot connect to this process");
                 tokio::time::sleep(CONNECT_AGAIN).await;
             }
         }
     }
 }
 
-/// The two ends of a connection. Whoever else comes to the port while it is open is turned away.
+/// Returns the two ends of a connection; other clients of the port are rejected.
 async fn connect() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let theirs = TcpStream::connect(listener.local_addr()?).await?;
@@ -117,7 +128,7 @@ async fn connect() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
     }
 }
 
-/// For ourselves.
+/// The internal host name.
 const NAME: &str = "here";
-/// After a connection that could not be had.
+/// Pause before the next attempt.
 const CONNECT_AGAIN: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Copying: which kind of copy it is, what leads there, and the copy.
+//! Jobs that copy folders and files.
 
 mod error;
 mod kind;
@@ -16,72 +16,69 @@ use swath_source::{Download, display_name};
 use swath_transfer::observe::{Event, LimitedBy, Observer};
 use swath_transfer::sending::Received;
 use swath_transfer::{
-    Change, Filter, FolderKind, GetError, Mirror, PutError, PutRequest, Reason, Request, Stop,
+    Change, Destination, Filter, FolderKind, GetError, Mirror, PutError, PutRequest, Reason, Stop,
     TreeRequest, Trust, Why,
 };
 use url::Url;
 
-pub use error::{CopyError, CopyOption, Missing, OfferError, PlaceError, SendProgress, Unfit};
-pub use kind::{CopyKind, Landing, OwnFile, copies, is_here, shown};
+pub use error::{
+    CopyError, CopyOption, LocationError, MissingSource, OfferError, SendProgress, Unfit,
+};
+pub use kind::{CopyKind, FileDestination, LocalFile, copies, is_here, shown};
 pub use local::offered;
-pub use names::Names;
+pub use names::DisplayNames;
 
 use crate::address::Address;
 use crate::error::{JobError, SpecError};
 use crate::event::{JobEvent, Note};
-use crate::kept::KeptRecorder;
-use crate::run::{Context, Job, Jobs, Needs, Outcome};
+use crate::get::template::Template;
+use crate::kept::{KeptData, KeptRecorder};
+use crate::run::{EngineNeeds, Job, JobContext, Jobs, Outcome};
 use crate::spec::CopySpec;
 use crate::ssh::{self, Purpose, Session};
 use kind::in_folder;
 use local::LocalOffer;
-use names::Renamed;
-use upload::{Foreign, Outgoing};
+use names::NameReplacer;
+use upload::{NotTreeServer, Upload};
 
-/// A copy that is complete, or would be (`dry_run`).
+/// The result of a copy, or of its plan (`dry_run`).
 #[derive(Debug)]
 pub struct Copied {
-    /// What the destination holds, and what of it is not there.
+    /// What was copied and what was not.
     pub received: Received,
-    /// Where it went, as it may be shown.
+    /// The destination without secrets.
     pub destination: String,
-    /// All of it went through ssh.
+    /// Whether all data went through ssh.
     pub through_ssh: bool,
 }
 
-/// A copy that runs.
-struct Copying<'a> {
+/// A running copy.
+struct CopyJob<'a> {
     job: &'a Job<'a>,
     copy: &'a CopySpec,
     session: Option<&'a Session>,
 }
 
-/// What is copied once the way there is known.
-enum Task {
+/// What an address without final `/` is.
+enum Named {
     /// A folder, or a single file of it.
-    Fetch { from: Vec<Url>, to: PathBuf, single: Option<Single> },
+    Tree { from: Url, to: PathBuf, single: Option<Single> },
     /// A file of a plain server.
-    FetchFile { from: Url, to: PathBuf },
-    /// A folder or a file to a server that takes trees.
-    Send { from: PathBuf, to: Url, single: Option<String>, shown: Option<String> },
-    /// A file to a server.
-    SendFile { from: PathBuf, to: Url },
-    /// From one place of this machine to another.
-    Local { from: PathBuf, to: PathBuf, single: Option<String> },
+    File { to: PathBuf },
 }
 
-/// A single file, fetched as a tree of one.
+/// A single file, fetched as a dataset of one entry.
 struct Single {
-    /// What it is called here.
+    /// Its local name.
     here: String,
-    /// What it is called there, if all of a folder is offered.
+    /// Its remote name, if the server serves a folder.
     there: Option<String>,
 }
 
-/// Does what the specification says.
+/// Runs the job.
 pub(crate) async fn run(
     jobs: &Jobs,
-    context: Context<'_>,
+    context: JobContext<'_>,
     copy: &CopySpec,
 ) -> Result<Outcome, JobError> {
     copy.check()?;
@@ -89,24 +86,18 @@ pub(crate) async fn run(
     let filter = Filter::new(&copy.include, &copy.exclude).map_err(CopyError::from)?;
     let session = by_ssh(jobs, context, copy).await?;
     let session = session.as_ref();
-    // No relay leads to a disk of ours, nor to where ssh does.
+    // Relays are useless for local copies and for ssh.
     let has_routes = session.is_none() && !matches!(copy.kind, CopyKind::Local { .. });
-    let job = context.with(jobs.engine(context.spec, &Needs::of_copy(session, has_routes))?);
-    let copying = Copying { job: &job, copy, session };
-    let task = copying.task().await?;
-    let is_single = match &task {
-        Task::Fetch { single, .. } => single.is_some(),
-        Task::Send { single, .. } | Task::Local { single, .. } => single.is_some(),
-        Task::FetchFile { .. } | Task::SendFile { .. } => true,
-    };
-    context.observer.observe(JobEvent::CopyStarted { is_single });
-    copying.run(task, filter).await
+    let own_server = session.map(|it| (it.bearer.clone(), it.fingerprint));
+    let needs = EngineNeeds { has_routes, own_server, ..EngineNeeds::default() };
+    let job = context.with(jobs.engine(context.spec, needs)?);
+    CopyJob { job: &job, copy, session }.run(filter).await
 }
 
-/// Where ssh leads a server is started first; then it is like any other.
+/// Starts the server of a copy by ssh.
 async fn by_ssh(
     jobs: &Jobs,
-    context: Context<'_>,
+    context: JobContext<'_>,
     copy: &CopySpec,
 ) -> Result<Option<Session>, JobError> {
     let (remote, purpose) = match &copy.kind {
@@ -131,87 +122,93 @@ async fn by_ssh(
     }
 }
 
-impl Copying<'_> {
-    /// What is to be done, now that the way there is known.
-    async fn task(&self) -> Result<Task, JobError> {
-        let at = |session: Option<&Session>| session.map(|session| session.url.clone());
-        let named = |address: &Address| address.url().map_err(JobError::from);
-        Ok(match (self.copy.kind.clone(), at(self.session)) {
-            (CopyKind::Fetch { from, to }, _) => {
-                let from = from.iter().map(named).collect::<Result<_, _>>()?;
-                Task::Fetch { from, to, single: None }
+impl CopyJob<'_> {
+    async fn run(&self, filter: Filter) -> Result<Outcome, JobError> {
+        let observed = Arc::clone(self.job.observer);
+        let mut tell = move |event: &Event| observed.observe(JobEvent::Transfer(event.clone()));
+        let observer = &mut tell;
+        let url = |address: &Address| address.url().map_err(JobError::from);
+        let server = || self.session.map(|it| it.url.clone()).ok_or(SpecError::NoSource);
+        match self.copy.kind.clone() {
+            CopyKind::Fetch { from, to } => {
+                let from = from.iter().map(url).collect::<Result<_, _>>()?;
+                self.fetch(from, to, None, filter, observer).await
             }
-            (CopyKind::FetchNamed { from, to, is_alone }, _) => {
-                let from = named(&from)?;
-                tokio::select! {
+            CopyKind::FetchNamed { from, to, is_alone } => {
+                let from = url(&from)?;
+                let named = tokio::select! {
                     biased;
                     () = self.job.control.cancelled() => return Err(JobError::Stopped),
-                    task = self.named(from, &to, is_alone) => task?,
+                    named = self.named(&from, &to, is_alone) => named?,
+                };
+                match named {
+                    Named::Tree { from, to, single } => {
+                        self.fetch(vec![from], to, single, filter, observer).await
+                    }
+                    Named::File { to } => self.file(from, to, observer).await,
                 }
             }
-            (CopyKind::FetchBySsh { file: Some(file), .. }, Some(url)) if self.is_file_there() => {
+            CopyKind::FetchBySsh { file: Some(file), .. } if self.is_file_there() => {
                 self.copy.check_single()?;
                 let single = Some(Single { here: file.name, there: None });
-                Task::Fetch { from: vec![url], to: file.folder, single }
+                self.fetch(vec![server()?], file.folder, single, filter, observer).await
             }
-            (CopyKind::FetchBySsh { to, .. }, url) => {
-                Task::Fetch { from: url.into_iter().collect(), to, single: None }
+            CopyKind::FetchBySsh { to, .. } => {
+                self.fetch(vec![server()?], to, None, filter, observer).await
             }
-            (CopyKind::SendBySsh { from, to, file }, Some(url)) => {
-                // As its user has named it.
-                let shown = Some(format!("{}:{}", to.host, to.path));
-                let (to, single) = ssh::sent_to(url, &to, file);
-                Task::Send { from, to, single, shown }
+            CopyKind::SendBySsh { from, to, file } => {
+                // As the user typed it.
+                let shown = format!("{}:{}", to.host, to.path);
+                let (to, single) = ssh::sent_to(server()?, &to, file);
+                self.send(Upload { from, to, single, shown }, filter, observer).await
             }
-            (CopyKind::SendBySsh { .. }, None) => return Err(SpecError::NoSource.into()),
-            (CopyKind::Send { from, to }, _) => {
-                Task::Send { from, to: named(&to)?, single: None, shown: None }
+            CopyKind::Send { from, to } => {
+                let to = url(&to)?;
+                let shown = display_name(&to);
+                self.send(Upload { from, to, single: None, shown }, filter, observer).await
             }
-            (CopyKind::SendFile { from, to }, _) => Task::SendFile { from, to: named(&to)? },
-            (CopyKind::Local { from, to, single }, _) => Task::Local { from, to, single },
-        })
-    }
-
-    async fn run(&self, task: Task, filter: Filter) -> Result<Outcome, JobError> {
-        let observed = Arc::clone(self.job.observer);
-        let mut observer = move |event: &Event| observed.observe(JobEvent::Transfer(event.clone()));
-        match task {
-            Task::Local { from, to, single } => {
-                self.local(&from, to, single, filter, &mut observer).await
+            CopyKind::SendFile { from, to } => {
+                self.send_file(from, url(&to)?, filter, observer).await
             }
-            Task::FetchFile { from, to } => self.file(from, to, &mut observer).await,
-            Task::Fetch { from, to, single } => {
-                self.fetch(from, to, single, filter, &mut observer).await
-            }
-            Task::SendFile { from, to } => self.send_file(from, to, filter, &mut observer).await,
-            Task::Send { from, to, single, shown } => {
-                let name = single.as_deref().unwrap_or_default();
-                let shown = shown.unwrap_or_else(|| display_name(&to) + name);
-                let what = Outgoing { from, to, single, shown };
-                let sent = upload::send(self, &what, filter, &mut observer).await;
-                // Of a folder it is never foreign.
-                sent.unwrap_or_else(|Foreign(_)| Err(SpecError::NoSource.into()))
+            CopyKind::Local { from, to, single } => {
+                self.local(&from, to, single, filter, observer).await
             }
         }
     }
 
-    /// What has an address without `/` at its end: a folder, a file of a swath server, or a file.
-    async fn named(&self, from: Url, to: &Path, is_alone: bool) -> Result<Task, JobError> {
+    fn started(&self, is_single: bool) {
+        self.job.observer.observe(JobEvent::CopyStarted { is_single });
+    }
+
+    async fn send(
+        &self,
+        upload: Upload,
+        filter: Filter,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, JobError> {
+        self.started(upload.single.is_some());
+        let sent = upload::send(self, &upload, filter, observer).await;
+        // Only the upload of a single file to a server is foreign.
+        sent.unwrap_or_else(|NotTreeServer(_)| Err(SpecError::NoSource.into()))
+    }
+
+    /// Finds out what an address without final `/` is: a folder, a file of a swath server, or a file.
+    async fn named(&self, from: &Url, to: &Path, is_alone: bool) -> Result<Named, JobError> {
         let (engine, copy) = (&self.job.engine, self.copy);
-        let name = kind::name_there(&from).map_err(CopyError::from)?;
+        let name = kind::name_there(from).map_err(CopyError::from)?;
         let name = PathBuf::from(name);
         let mut folder = from.clone();
         folder.set_path(&format!("{}/", from.path()));
         let is_folder = match engine.folder_kind(&mirror(folder.clone())).await {
             FolderKind::Tree => true,
-            FolderKind::Page => web::is_folder(engine.net(), &from).await,
+            FolderKind::Page => web::is_folder(engine.net(), from).await,
             FolderKind::Nothing => false,
         };
         if is_folder {
-            return Ok(Task::Fetch { from: vec![folder], to: to.join(name), single: None });
+            return Ok(Named::Tree { from: folder, to: to.join(name), single: None });
         }
         let path = file_path(to, &name, is_alone);
-        if let Some((above, there)) = in_folder(&from)
+        if let Some((above, there)) = in_folder(from)
             && engine.is_file(&mirror(above.clone()), &there).await
             && let Some(here) = path.file_name().and_then(|name| name.to_str())
         {
@@ -219,13 +216,13 @@ impl Copying<'_> {
             let folder = path.parent().filter(|folder| *folder != Path::new(""));
             let to = folder.unwrap_or(Path::new(".")).to_owned();
             let single = Some(Single { here: here.to_owned(), there: Some(there) });
-            return Ok(Task::Fetch { from: vec![above], to, single });
+            return Ok(Named::Tree { from: above, to, single });
         }
         let Some(option) = copy.option_of_folders() else {
-            return Ok(Task::FetchFile { from, to: path });
+            return Ok(Named::File { to: path });
         };
-        let address = display_name(&from);
-        let answered = Download::begin(engine.net(), &from, Trust::Named, "*/*").await;
+        let address = display_name(from);
+        let answered = Download::begin(engine.net(), from, Trust::Named, "*/*").await;
         Err(match answered {
             Err(error) => {
                 let (destination, error) = (path.display().to_string(), Box::new(error));
@@ -247,22 +244,23 @@ impl Copying<'_> {
         filter: Filter,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, JobError> {
+        self.started(single.is_some());
         let reads = self.job.spec.disk.io.into();
         let (engine, name) = (&self.job.engine, from.display().to_string());
         let offer = LocalOffer::open(engine, from, single.as_deref(), filter.clone(), reads);
         let mut offer = offer.map_err(CopyError::from)?;
         let url = offer.url();
-        let names = Names::new(vec![(url.to_string(), name.clone())]);
+        let names = DisplayNames::new(vec![(url.to_string(), name.clone())]);
         let limit = Some(LimitedBy::Reading { name });
         let destination = place(&to, single.as_deref());
         let single = single.map(|here| Single { here, there: None });
         let request = self.request(vec![url], to, single, filter);
-        let kept = KeptRecorder::default();
+        let mut observer = KeptRecorder::new(observer);
         let copied = tokio::select! {
-            copied = self.tree(request, &names, limit, &kept, observer) => copied,
+            copied = self.tree(request, &names, limit, &mut observer) => copied,
             () = offer.serve() => Err(GetError::NoSources),
         };
-        self.fetched(copied, destination, &kept, names)
+        self.fetched(copied, destination, observer.kept, names)
     }
 
     async fn fetch(
@@ -273,13 +271,14 @@ impl Copying<'_> {
         filter: Filter,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, JobError> {
+        self.started(single.is_some());
         let destination = place(&to, single.as_ref().map(|single| single.here.as_str()));
         let names = self.session.map(|session| session.names.clone()).unwrap_or_default();
         let limit = self.session.and_then(|session| session.limit.clone());
         let may_be_web = self.session.is_none() && single.is_none();
         let request = self.request(from.clone(), to.clone(), single, filter.clone());
-        let kept = KeptRecorder::default();
-        let mut copied = self.tree(request, &names, limit, &kept, observer).await;
+        let mut observer = KeptRecorder::new(observer);
+        let mut copied = self.tree(request, &names, limit, &mut observer).await;
         if let Err(GetError::NoTree { reasons }) = &mut copied
             && may_be_web
         {
@@ -295,20 +294,20 @@ impl Copying<'_> {
                 }
             }
         }
-        self.fetched(copied, destination, &kept, names)
+        self.fetched(copied, destination, observer.kept, names)
     }
 
     fn fetched(
         &self,
         copied: Result<Received, GetError>,
         destination: String,
-        kept: &KeptRecorder,
-        names: Names,
+        kept: KeptData,
+        names: DisplayNames,
     ) -> Result<Outcome, JobError> {
         match copied {
             Ok(received) => Ok(self.copied(received, destination)),
             Err(error) => {
-                let (error, kept) = (Box::new(error), kept.kept());
+                let error = Box::new(error);
                 Err(CopyError::Fetch { destination, error, kept, names }.into())
             }
         }
@@ -352,13 +351,12 @@ impl Copying<'_> {
         }
     }
 
-    /// Fetches a tree, or tells what would be fetched.
+    /// Fetches a tree, or reports what would be fetched.
     async fn tree(
         &self,
         mut request: TreeRequest,
-        names: &Names,
+        names: &DisplayNames,
         limit: Option<LimitedBy>,
-        kept: &KeptRecorder,
         observer: &mut dyn Observer,
     ) -> Result<Received, GetError> {
         let (engine, control) = (&self.job.engine, self.job.control);
@@ -366,23 +364,18 @@ impl Copying<'_> {
             let planned = engine.differences(&request, self.planned()).await?;
             return Ok(Received::planned(&planned));
         }
-        let mut keeps = kept.clone();
-        let mut both = |event: &Event| {
-            keeps.observe(event);
-            observer.observe(event);
-        };
-        let mut renamed = Renamed { observer: &mut both, names, limit };
+        let mut renamed = NameReplacer { observer, names, limit };
         loop {
             let stop = Stop::default();
-            let copying = engine.copy(request.clone(), &mut renamed, &stop);
-            match control.until_paused(&stop, copying).await {
+            let copy_job = engine.copy(request.clone(), &mut renamed, &stop);
+            match control.until_paused(&stop, copy_job).await {
                 Err(GetError::Stopped) if control.goes_on().await => request.resume = true,
                 copied => return copied.map(|tree| Received::of(&tree)),
             }
         }
     }
 
-    /// Takes what would be done.
+    /// Returns the receiver of planned changes.
     fn planned(&self) -> impl FnMut(Change, &[u8]) + Send + 'static {
         let (observer, deletes) = (Arc::clone(self.job.observer), self.copy.delete);
         move |change: Change, path: &[u8]| {
@@ -402,32 +395,24 @@ impl Copying<'_> {
         path: PathBuf,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, JobError> {
-        let (job, copy) = (self.job, self.copy);
-        let mut request = Request::to_file(&path);
+        self.started(true);
+        let job = self.job;
+        let template = Template::of_web(job.spec, self.copy, PathBuf::new());
+        let mut request = template.request(Destination::File(path.clone()));
         request.mirrors = vec![mirror(from)];
-        request.overwrite = copy.compare.overwrite();
-        request.refuses_folders = true;
-        request.require_digest = copy.require_digest;
-        request.resume = copy.resume;
         request.plan = job.spec.plan.config(u32::MAX);
-        request.stall_s = job.spec.network.stall_s();
-        let kept = KeptRecorder::default();
-        let mut keeps = kept.clone();
-        let mut both = |event: &Event| {
-            keeps.observe(event);
-            observer.observe(event);
-        };
-        match job.control.fetch(&job.engine, request, &mut both).await {
+        let mut observer = KeptRecorder::new(observer);
+        match job.control.fetch(&job.engine, request, &mut observer).await {
             Ok(summary) => Ok(Outcome::File(Box::new(summary))),
             Err(error) => {
-                let (error, kept) = (Box::new(error), kept.kept());
-                let (destination, names) = (path.display().to_string(), Names::default());
+                let (error, kept) = (Box::new(error), observer.kept);
+                let (destination, names) = (path.display().to_string(), DisplayNames::default());
                 Err(CopyError::Fetch { destination, error, kept, names }.into())
             }
         }
     }
 
-    /// Sends a single file: as a tree of one where the server takes trees, else by `PUT`.
+    /// Sends a single file: as a dataset of one entry to a swath server, else by `PUT`.
     async fn send_file(
         &self,
         from: PathBuf,
@@ -435,23 +420,24 @@ impl Copying<'_> {
         filter: Filter,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, JobError> {
+        self.started(true);
         let refusal = match in_folder(&to) {
             None => None,
             Some((folder, name)) => {
                 let (from, single) = (from.clone(), Some(name));
-                let what = Outgoing { from, to: folder, single, shown: display_name(&to) };
-                match upload::send(self, &what, filter, observer).await {
+                let upload = Upload { from, to: folder, single, shown: display_name(&to) };
+                match upload::send(self, &upload, filter, observer).await {
                     Ok(sent) => return sent,
-                    Err(Foreign(refusal)) => refusal,
+                    Err(NotTreeServer(refusal)) => refusal,
                 }
             }
         };
         let address = display_name(&to);
-        // It is no swath server, and may take files all the same.
+        // Not a swath server; it may accept `PUT`.
         let Some(option) = self.copy.option_of_trees() else {
             return self.put(from, to, address, observer).await;
         };
-        // Who may not write there may not send files either.
+        // Without write permission `PUT` fails too.
         Err(match refusal.filter(|error| self.copy.dry_run && error.code() == Some(403)) {
             Some(error) => CopyError::Forbidden { address, error: Box::new(error) },
             None => CopyError::Option { option, unfit: Unfit::Put, address: Some(address) },
@@ -473,7 +459,7 @@ impl Copying<'_> {
             let putting = engine.put(&request, observer, &stop);
             match control.until_paused(&stop, putting).await {
                 Ok(summary) => return Ok(Outcome::File(Box::new(summary))),
-                // Nothing of it is there: it is sent from its beginning.
+                // `PUT` cannot resume: it starts over.
                 Err(PutError::Stopped) if control.goes_on().await => {}
                 Err(error) => {
                     let error = Box::new(error);
@@ -484,7 +470,7 @@ impl Copying<'_> {
     }
 }
 
-/// A folder of ours, or a single file in it.
+/// Returns the path of a folder, or of a single file in it.
 fn place(folder: &Path, single: Option<&str>) -> String {
     match single {
         None => folder.display().to_string(),
@@ -493,12 +479,13 @@ fn place(folder: &Path, single: Option<&str>) -> String {
     }
 }
 
-/// Where a single file goes: into a folder, or it has that name.
+/// Returns the path of a single file: in the folder `to`, or `to` itself.
 fn file_path(to: &Path, name: &Path, is_alone: bool) -> PathBuf {
     let is_folder = to.as_os_str().as_encoded_bytes().ends_with(b"/") || to.is_dir();
     if is_alone && !is_folder { to.to_owned() } else { to.join(name) }
 }
 
-fn mirror(url: Url) -> Mirror {
+/// Returns a mirror that the user named.
+pub(crate) fn mirror(url: Url) -> Mirror {
     Mirror { url, priority: 1, trust: Trust::Named, holds: None }
 }

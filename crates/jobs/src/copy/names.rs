@@ -1,23 +1,23 @@
-//! Places by the names that their user knows, in place of those that they have within this process.
+//! Replaces internal addresses by the names that the user knows.
 
 use swath_transfer::observe::{Event, LimitedBy, Observer};
 
-/// Names within this process and what stands for them.
+/// Internal names and their replacements.
 #[derive(Clone, Debug, Default)]
-pub struct Names(Vec<(String, String)>);
+pub struct DisplayNames(Vec<(String, String)>);
 
-impl Names {
-    /// Each name with what stands for it; longer names come first.
-    pub fn new(names: Vec<(String, String)>) -> Names {
-        Names(names)
+impl DisplayNames {
+    /// Returns these replacements; longer names come first.
+    pub fn new(names: Vec<(String, String)>) -> DisplayNames {
+        DisplayNames(names)
     }
 
-    /// Returns a sentence with the names that its user knows.
+    /// Replaces the names in a text.
     pub fn shown(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (own, shown)| text.replace(own, shown))
     }
 
-    /// The event with those names, if it has any that are to be replaced.
+    /// Replaces the names in an event; `None` if it has none.
     fn of_event(&self, event: &Event) -> Option<Event> {
         if self.0.is_empty() {
             return None;
@@ -34,17 +34,17 @@ impl Names {
     }
 }
 
-/// Tells of places by the names that their user knows.
-pub struct Renamed<'a> {
-    /// What is told.
+/// An observer that replaces names in events.
+pub struct NameReplacer<'a> {
+    /// The observer.
     pub observer: &'a mut dyn Observer,
-    /// The names.
-    pub names: &'a Names,
-    /// What limits where the only source does, if that is no link and no server.
+    /// The replacements.
+    pub names: &'a DisplayNames,
+    /// Replaces the limit "one source".
     pub limit: Option<LimitedBy>,
 }
 
-impl Observer for Renamed<'_> {
+impl Observer for NameReplacer<'_> {
     fn observe(&mut self, event: &Event) {
         let mut event = self.names.of_event(event).unwrap_or_else(|| event.clone());
         if let (Event::Finished(summary) | Event::Failed { summary, .. }, Some(limit)) =

@@ -1,5 +1,4 @@
-//! A receiver that went away is asked again, and goes on from what it has. All that was asked is
-//! told as one copy.
+//! Reconnects to a receiver that went away, which resumes. All attempts are reported as one copy.
 
 use std::time::Duration;
 
@@ -11,34 +10,34 @@ use tokio::time::{Instant, sleep};
 
 use swath_model::units;
 
-/// What is known of a copy over all that was asked.
+/// The state of a copy over all attempts.
 pub struct Retries<'a> {
     observer: &'a mut dyn Observer,
-    /// What its user calls where it goes.
+    /// The destination for the user.
     shown: &'a str,
-    /// The longest silence; none if nothing is to be asked again.
+    /// The longest silence; `None` if there are no retries.
     patience: Option<Duration>,
-    /// When a receiver began, the first one …
+    /// The start of the first attempt …
     first_began: Option<Instant>,
-    /// … and this one.
+    /// … and of this one.
     began: Instant,
-    /// When the last sign of life came.
+    /// The last sign of life.
     alive_at: Instant,
-    /// When the way broke, until it goes on.
+    /// When the connection broke, until it is restored.
     broke_at: Option<Instant>,
-    /// Questions without an answer since then.
+    /// Failed attempts since then.
     unanswered: u32,
-    /// Receivers that began, one after the other, and brought nothing new.
+    /// Consecutive attempts without progress.
     fruitless: u32,
-    /// What had come before this copy, as the first receiver told it …
+    /// Bytes from before this copy, as the first receiver reported them …
     resumed_bytes: Option<u64>,
-    /// … and what is there now.
+    /// … and bytes now.
     done_bytes: u64,
     has_something: bool,
 }
 
 impl<'a> Retries<'a> {
-    /// Nothing has been asked so far.
+    /// Returns the state before the first attempt.
     pub fn new(
         observer: &'a mut dyn Observer,
         shown: &'a str,
@@ -61,46 +60,46 @@ impl<'a> Retries<'a> {
         }
     }
 
-    /// Whether a receiver began before.
+    /// Whether a receiver has begun.
     pub fn has_begun(&self) -> bool {
         self.first_began.is_some()
     }
 
-    /// Whether what lies there unfinished is of this copy.
+    /// Whether the partial data belongs to this copy.
     pub fn is_ours(&self) -> bool {
         self.resumed_bytes.is_some()
     }
 
-    /// Whether the way broke, and nothing went on since.
+    /// Whether the connection is broken.
     pub fn is_waiting(&self) -> bool {
         self.broke_at.is_some()
     }
 
-    /// Whether a receiver's last word is no more than that the way broke.
+    /// Whether a receiver's error only means that the connection broke.
     pub fn is_break(&self, failed: &Failed) -> bool {
         match failed.passes {
             _ if self.patience.is_none() => false,
             Passes::No => false,
-            // A receiver to whom nothing came at all will not hear more the next time.
+            // A receiver that received nothing will not do better next time.
             Passes::Silence => self.fruitless == 0,
-            // The one before it has not ended yet.
+            // The previous receiver has not ended yet.
             Passes::Held => self.is_waiting(),
         }
     }
 
-    /// Whether there is anything for a later run to go on from.
+    /// Whether a later run can resume.
     pub fn has_something(&self) -> bool {
         self.has_something
     }
 
-    /// Until when an answer is waited for; as long as usual for the first one.
+    /// Returns the time limit of an answer; `None` for the first attempt.
     pub fn until(&self) -> Option<Instant> {
         let patience = self.patience.filter(|_| self.has_begun())?;
         let least = if self.unanswered > 1 { LAST_ANSWER } else { FIRST_ANSWER.min(patience) };
         Some((self.alive_at + patience).max(Instant::now() + least))
     }
 
-    /// A receiver has begun.
+    /// Records that a receiver has begun.
     pub fn begins(&mut self) {
         self.began = Instant::now();
         self.first_began.get_or_insert(self.began);
@@ -109,12 +108,12 @@ impl<'a> Retries<'a> {
         self.hears();
     }
 
-    /// It has said something.
+    /// Records a sign of life.
     pub fn hears(&mut self) {
         self.alive_at = Instant::now();
     }
 
-    /// Tell what it said, as of the one copy.
+    /// Passes on an event as one of the whole copy.
     pub fn tell(&mut self, mut event: Event) {
         self.has_something |= match &event {
             Event::Opened { resumed_bytes, kept_bytes, .. } => *resumed_bytes + *kept_bytes > 0,
@@ -145,7 +144,7 @@ impl<'a> Retries<'a> {
         }
     }
 
-    /// All is there: what came before the last receiver is no earlier run's.
+    /// Adjusts the final result: data of earlier attempts does not count as that of an earlier run.
     pub fn sum(&self, received: &mut Received) {
         let (transfer, before_s) = (&mut received.transfer, self.before_s());
         if before_s == 0.0 {
@@ -157,20 +156,18 @@ impl<'a> Retries<'a> {
         transfer.fetched_bytes += before;
         transfer.elapsed_s += before_s;
         transfer.rate_bytes_per_s = transfer.fetched_bytes as f64 / transfer.elapsed_s.max(1e-6);
-        // What the links could have done meanwhile nobody has measured.
+        // The capacity during the breaks is unknown.
         transfer.efficiency = None;
         if let Some(sender) = transfer.sources.first_mut() {
             sender.bytes += before;
         }
     }
 
-    /// The way broke, or is still broken: wait until it may be asked again. `false` if that is of no
-    /// use, or for too long.
-    pub async fn waits(&mut self, why: &Break, stop: &Stop) -> bool {
+    /// Waits for the next attempt after a break; `false` if retrying is useless or took too long.
+    pub async fn waits(&mut self, why: &Interruption, stop: &Stop) -> bool {
         let Some(patience) = self.patience.filter(|_| self.has_begun()) else { return false };
         let mut left = patience.saturating_sub(self.alive_at.elapsed());
-        // Whoever was asleep, or stopped, hears of a break when its time is over: one question is
-        // asked all the same.
+        // After a suspend the time may be over when the break is noticed: allow one attempt.
         if self.broke_at.is_none() {
             left = left.max(FIRST_ANSWER.min(patience));
         }
@@ -180,7 +177,7 @@ impl<'a> Retries<'a> {
         if self.broke_at.is_none() {
             self.broke_at = Some(Instant::now());
             let wait = units::duration(left.as_secs_f64());
-            self.warn(format!("{}: {}; it is asked again, for up to {wait}", self.shown, why.why));
+            self.warn(format!("{}: {}; retrying for up to {wait}", self.shown, why.why));
         }
         let pause = PAUSE * (1 << self.unanswered.min(DOUBLED_MAX));
         self.unanswered += 1;
@@ -194,7 +191,7 @@ impl<'a> Retries<'a> {
     fn goes_on(&mut self) {
         if let Some(broke_at) = self.broke_at.take() {
             let after = units::duration(broke_at.elapsed().as_secs_f64());
-            self.warn(format!("{}: it is there again after {after}, and goes on", self.shown));
+            self.warn(format!("{}: reconnected after {after}", self.shown));
         }
     }
 
@@ -203,39 +200,39 @@ impl<'a> Retries<'a> {
         self.observer.observe(&Event::note(at_s, text, true));
     }
 
-    /// From the first receiver's beginning to this one's.
+    /// Returns the seconds between the start of the first attempt and this one.
     fn before_s(&self) -> f64 {
         self.first_began.map_or(0.0, |first| self.began.duration_since(first).as_secs_f64())
     }
 }
 
-/// How the way to a receiver broke.
-pub struct Break {
-    /// Why.
+/// A broken connection to a receiver.
+pub struct Interruption {
+    /// The error.
     pub why: Why,
-    /// It asks for so much time.
+    /// The pause that the server asks for.
     pause: Duration,
 }
 
-impl Break {
-    /// It broke for this reason.
-    pub fn new(why: impl Into<Why>) -> Break {
-        Break { why: why.into(), pause: Duration::ZERO }
+impl Interruption {
+    /// Returns a break without a pause.
+    pub fn new(why: impl Into<Why>) -> Interruption {
+        Interruption { why: why.into(), pause: Duration::ZERO }
     }
 
-    /// What this error is, if a receiver that is started again would make it, or one on a way that is
-    /// broken.
-    pub fn of(error: &LaneError) -> Option<Break> {
+    /// Returns the break that an error means, if it comes from a restarted receiver or a broken
+    /// connection.
+    pub fn of(error: &LaneError) -> Option<Interruption> {
         let pause = match (error.code(), error.class()) {
             (Some(429 | 503), Class::Busy(wait)) => wait,
             (Some(408 | 425 | 502 | 504) | None, Class::Transient) => Duration::ZERO,
             _ => return None,
         };
-        Some(Break { why: error.clone().into(), pause })
+        Some(Interruption { why: error.clone().into(), pause })
     }
 }
 
-/// Move an event to a later time.
+/// Moves an event to a later time.
 fn later(event: &mut Event, by_s: f64) {
     match event {
         Event::Source { at_s, .. }
@@ -258,13 +255,13 @@ fn later(event: &mut Event, by_s: f64) {
     }
 }
 
-/// Before the first question; a server that is restarted is there again as soon as that …
+/// Pause before the first retry, enough for a restarted server.
 const PAUSE: Duration = Duration::from_millis(250);
-/// … and the next pauses are longer, up to two seconds.
+/// Further pauses double, up to two seconds.
 const DOUBLED_MAX: u32 = 3;
-/// The first question after a break has so long for its answer at least …
+/// Minimum time limit of the first retry.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
-/// … and the last one is answered within this time, or not at all.
+/// Minimum time limit of the last retry.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
-/// A receiver that ends again and again before anything new is there is not waited for.
+/// Most consecutive attempts without progress.
 const FRUITLESS_MAX: u32 = 10;

@@ -1,11 +1,9 @@
-//! A folder of ours to a server that takes trees: it asks, we answer.
+//! Sends a local folder to a swath server, which fetches from this process.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use swath_model::Limiter;
-use swath_serve::{Access, Filter, Offer, Reads, SiteOptions};
+use swath_serve::{Filter, Offer};
 use swath_source::{Class, Download, LaneError, Net, Trust, Tunnel};
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
@@ -14,89 +12,56 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use super::CopyJob;
 use super::error::{OfferError, SendProgress};
-use super::local::offered;
-use super::retry::{Break, Retries};
+use super::local::offer;
+use super::retry::{Interruption, Retries};
+use super::upload::Upload;
 use crate::event::{JobEvent, JobObserver};
 
-/// What became of it.
-pub enum Sent {
-    /// It is there.
+/// Results of sending.
+pub enum SendResult {
+    /// Complete.
     All(Box<Received>),
-    /// The receiver says why not.
+    /// The receiver failed.
     Failed(Failed),
-    /// The way there ended.
+    /// The connection broke.
     Broken(SendProgress, Why),
-    /// What is to be sent cannot be read.
+    /// The source cannot be read.
     Unreadable(OfferError),
-    /// It is a single file, and the server does not take trees, or not from us: with its refusal, if
-    /// that is what it is.
-    Foreign(Option<LaneError>),
-    /// We were told to stop.
+    /// The source is a single file, and the server is not a swath server or refuses uploads of trees; with
+    /// its refusal.
+    NotTreeServer(Option<LaneError>),
+    /// Stopped by the user.
     Stopped {
-        /// Whether the receiver had anything by then.
+        /// Whether the receiver had received something.
         has_something: bool,
     },
 }
 
-/// What is sent.
-pub struct Load<'a> {
-    /// What lies in this folder (or the file that this is, if the wishes say so) …
-    pub from: &'a Path,
-    /// … goes where this is what its user calls it …
-    pub shown_to: &'a str,
-    /// … and is let through here …
-    pub filter: Filter,
-    /// … read in this way …
-    pub reads: Reads,
-    /// … at no more than so many bytes a second.
-    pub limit_bytes_per_s: Option<u64>,
-    /// What would be done, if nothing is to be done, is told to this.
-    pub observer: &'a dyn JobObserver,
-    /// A receiver that went away may come again.
-    pub asks_again: bool,
-}
-
-/// Send it into the folder at `to`.
+/// Sends an upload until its receiver has all of it, or gives up.
 pub async fn send(
-    net: &Net,
-    load: Load<'_>,
-    to: &Url,
+    copy_job: &CopyJob<'_>,
+    upload: &Upload,
+    filter: Filter,
     wishes: &Wishes,
     observer: &mut dyn Observer,
     stop: &Stop,
-) -> Sent {
-    let offered = offered(load.from, wishes.single.as_deref(), load.filter.clone());
-    let (folder, only) = match offered {
-        Ok(offered) => offered,
-        Err(error) => {
-            let path = load.from.to_owned();
-            return Sent::Unreadable(OfferError::Read { path, error });
-        }
-    };
-    let options = SiteOptions {
-        folders: vec![folder.into()],
-        access: Access::default(),
-        hosts: None,
-        follow_links: false,
-        only: Some(only),
-        name: String::new(),
-        reads: load.reads,
-        idle_index_bytes: 0,
-        receive: None,
-        receive_limit: None,
-        send_limit: load.limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
-    };
-    let offer = match Offer::open(options) {
+) -> SendResult {
+    let (job, net) = (copy_job.job, copy_job.job.engine.net());
+    let (reads, limit) = (job.spec.disk.io.into(), job.spec.network.limit_bytes_per_s);
+    let offer = match offer(&upload.from, upload.single.as_deref(), filter, reads, limit) {
         Ok(offer) => offer,
-        Err(error) => return Sent::Unreadable(error.into()),
+        Err(error) => return SendResult::Unreadable(error),
     };
     if wishes.delete {
         offer.keep_first();
     }
-    let patience = load.asks_again.then(|| net.timeout());
-    let mut again = Retries::new(observer, load.shown_to, patience);
-    let sending = Sending { net, load: &load, to, offer, was_asked: Arc::default() };
+    // A server started by ssh ends with its connection; a plan is reported once.
+    let retries = copy_job.session.is_none() && !copy_job.copy.dry_run;
+    let mut again = Retries::new(observer, &upload.shown, retries.then(|| net.timeout()));
+    let events = &**job.observer;
+    let sending = Sending { net, upload, events, offer, was_asked: Arc::default() };
     let mut wishes = wishes.clone();
     loop {
         let broken = match sending.once(&wishes, &mut again, stop).await {
@@ -106,34 +71,34 @@ pub async fn send(
         if !again.waits(&broken, stop).await {
             return sending.ended(&again, SendProgress::Nothing, broken.why);
         }
-        // What lies there now is ours, whatever is to become of what earlier runs left.
+        // Resume this copy, even if earlier runs must not be resumed.
         wishes.resume |= again.is_ours();
         wishes.first_walk = sending.offer.first();
     }
 }
 
-/// Sent to one receiver after the other.
+/// Sends to one receiver after another.
 struct Sending<'a> {
     net: &'a Net,
-    load: &'a Load<'a>,
-    to: &'a Url,
+    upload: &'a Upload,
+    events: &'a dyn JobObserver,
     offer: Offer,
-    /// There was a connection on which we answer.
+    /// Whether the receiver has connected.
     was_asked: Arc<AtomicBool>,
 }
 
 impl Sending<'_> {
-    /// To the receiver that is there now.
+    /// Sends to one receiver.
     async fn once(
         &self,
         wishes: &Wishes,
         again: &mut Retries<'_>,
         stop: &Stop,
-    ) -> Result<Sent, Break> {
-        let Sending { net, load, to, .. } = self;
-        let shown = load.shown_to;
-        let stopped = |again: &Retries<'_>| Sent::Stopped { has_something: again.has_something() };
-        let asked = query_of(to, &format!("swath=receive&{}", wishes.query()));
+    ) -> Result<SendResult, Interruption> {
+        let Sending { net, upload, .. } = self;
+        let stopped =
+            |again: &Retries<'_>| SendResult::Stopped { has_something: again.has_something() };
+        let asked = query_of(&upload.to, &format!("swath=receive&{}", wishes.query()));
         let asking = Download::begin_by_post(net, &asked, Trust::Named, LINES);
         let begun = tokio::select! {
             biased;
@@ -143,16 +108,16 @@ impl Sending<'_> {
         let may_be_foreign = wishes.single.is_some() && !again.has_begun();
         let mut told = match begun {
             Ok(told) if may_be_foreign && told.field("content-type") != Some(LINES) => {
-                return Ok(Sent::Foreign(None));
+                return Ok(SendResult::NotTreeServer(None));
             }
-            // Whoever is not known is not known for files either.
+            // After 401 `PUT` would fail too.
             Err(error) if may_be_foreign && error.code().is_some_and(|code| code != 401) => {
-                return Ok(Sent::Foreign(Some(error)));
+                return Ok(SendResult::NotTreeServer(Some(error)));
             }
             Ok(told) => told,
             Err(error) => {
                 if again.has_begun()
-                    && let Some(broken) = Break::of(&error)
+                    && let Some(broken) = Interruption::of(&error)
                 {
                     return Err(broken);
                 }
@@ -165,7 +130,7 @@ impl Sending<'_> {
             }
         };
         again.begins();
-        // Each ends with what the server said if it let us in no more.
+        // Each ends with the server's error if it refuses access.
         let mut lanes: JoinSet<Option<LaneError>> = JoinSet::new();
         let mut lines = LineReader::default();
         let mut id = String::new();
@@ -174,7 +139,7 @@ impl Sending<'_> {
                 biased;
                 () = stop.wait() => return Ok(stopped(again)),
                 Some(over) = lanes.join_next() => match over {
-                    // The receiver would ask for connections until it gives up.
+                    // The receiver would request connections until it gives up.
                     Ok(Some(refused)) if lanes.is_empty() => {
                         return Ok(self.ended(again, SendProgress::Nothing, refused));
                     }
@@ -184,17 +149,17 @@ impl Sending<'_> {
             };
             match part {
                 Ok(part) if part.is_empty() => {
-                    return Err(Break::new("the receiver ended without a word"));
+                    return Err(Interruption::new("the receiver ended without a message"));
                 }
                 Ok(part) => lines.take_in(&part),
                 Err(error) => {
-                    let broken = Break::of(&error);
-                    return Err(broken.unwrap_or_else(|| Break::new(error)));
+                    let broken = Interruption::of(&error);
+                    return Err(broken.unwrap_or_else(|| Interruption::new(error)));
                 }
             }
             again.hears();
             while let Some(line) = lines.next_line() {
-                // It has nothing to say, and is there.
+                // A sign of life.
                 if line.is_empty() {
                     continue;
                 }
@@ -207,46 +172,49 @@ impl Sending<'_> {
                         }
                     }
                     Ok(Line::Event(mut event)) => {
-                        // The receiver knows neither by the name that they have here.
+                        // The receiver does not know the names that the user sees.
                         if let Event::Started { path, sources } = &mut *event {
-                            *path = super::upload::title(shown);
-                            *sources = vec![load.from.display().to_string()];
+                            *path = super::upload::title(&upload.shown);
+                            *sources = vec![upload.from.display().to_string()];
                         }
                         again.tell(*event);
                     }
                     Ok(Line::Change(bytes, path, further_of)) => {
                         let path = path.as_bytes().to_vec();
                         let further_of = further_of.map(|path| path.as_bytes().to_vec());
-                        load.observer.observe(JobEvent::Planned { bytes, path, further_of });
+                        self.events.observe(JobEvent::Planned { bytes, path, further_of });
                     }
                     Ok(Line::Received(mut received)) => {
                         again.sum(&mut received);
-                        return Ok(Sent::All(received));
+                        return Ok(SendResult::All(received));
                     }
                     Ok(Line::Failed(failed)) => {
                         return match again.is_break(&failed) {
-                            true => Err(Break::new(failed.error)),
-                            false => Ok(Sent::Failed(failed)),
+                            true => Err(Interruption::new(failed.error)),
+                            false => Ok(SendResult::Failed(failed)),
                         };
                     }
                     Err(error) => {
-                        let text = format!("it says what nobody understands: {error}");
+                        let text = format!("invalid message from the receiver: {error}");
                         return Ok(self.ended(again, SendProgress::Nothing, text));
                     }
                 }
             }
             if lines.is_too_long() {
-                return Ok(self.ended(again, SendProgress::Nothing, "it says too much at once"));
+                return Ok(self.ended(
+                    again,
+                    SendProgress::Nothing,
+                    "the receiver sent a message that is too long",
+                ));
             }
         }
     }
 
-    /// Answer on a connection that the receiver wants; ends with what the server said if it lets us
-    /// in no more.
+    /// Serves a connection that the receiver requested; ends with the server's error if it refuses access.
     fn lane(&self, id: &str) -> impl Future<Output = Option<LaneError>> + Send + use<> {
         let (net, offer, was_asked) =
             (self.net.clone(), self.offer.clone(), Arc::clone(&self.was_asked));
-        let lane = query_of(self.to, &format!("swath=lane&of={id}"));
+        let lane = query_of(&self.upload.to, &format!("swath=lane&of={id}"));
         async move {
             match Tunnel::upgraded(&net, &lane, Trust::Named, PROTOCOL).await {
                 Ok(turned) => {
@@ -260,24 +228,29 @@ impl Sending<'_> {
                 {
                     Some(error)
                 }
-                // The receiver asks again while it has need.
+                // The receiver requests another one if necessary.
                 Err(error) => {
-                    tracing::debug!(%error, "a lane could not be dialled");
+                    tracing::debug!(%error, "cannot open a lane");
                     None
                 }
             }
         }
     }
 
-    /// It ends before its end; `progress` is that of a copy of which nothing was sent.
-    fn ended(&self, again: &Retries<'_>, progress: SendProgress, why: impl Into<Why>) -> Sent {
+    /// Returns the broken result; `progress` applies if nothing was sent.
+    fn ended(
+        &self,
+        again: &Retries<'_>,
+        progress: SendProgress,
+        why: impl Into<Why>,
+    ) -> SendResult {
         let was_asked = self.was_asked.load(Ordering::Relaxed);
         let has_some = again.has_something() || was_asked;
-        Sent::Broken(if has_some { SendProgress::Some } else { progress }, why.into())
+        SendResult::Broken(if has_some { SendProgress::Some } else { progress }, why.into())
     }
 }
 
-/// What is asked is answered until then, if there is such a time.
+/// Applies a time limit, if there is one.
 async fn within(
     until: Option<Instant>,
     net: &Net,
@@ -292,7 +265,7 @@ async fn within(
     }
 }
 
-/// Whether a refusal is about where the tree is to lie, and not about the server.
+/// Whether a refusal concerns the destination, not the server.
 fn is_of_the_place(status: u16) -> bool {
     matches!(status, 403 | 404 | 405 | 409 | 413 | 507)
 }
@@ -303,9 +276,9 @@ fn query_of(url: &Url, query: &str) -> Url {
     url
 }
 
-/// What a receiver says.
+/// The media type of a receiver's messages.
 const LINES: &str = "application/x-ndjson";
-/// As `docs/protocol.md` has it.
+/// The protocol name, see `docs/protocol.md`.
 const PROTOCOL: &str = "swath-lane";
-/// Connections at once.
+/// Most connections at once.
 const DIALS_MAX: usize = 64;

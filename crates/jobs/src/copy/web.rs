@@ -1,5 +1,5 @@
-//! Folders of plain web servers: what their pages link to, as far as links go down, and what object
-//! stores list. What is found is fetched as the files of a list are.
+//! Fetches folders of plain web servers, from the links of their pages, and of object stores, from their
+//! listings. The files are fetched like those of a list.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -9,67 +9,67 @@ use swath_formats::listing::{self, Listing};
 use swath_formats::{http_date, percent};
 use swath_model::path::SafePath;
 use swath_source::{Document, LaneError, Net, Trust, display_name, fetch_small, head};
-use swath_transfer::{Destination, Filter, Mirror, Overwrite, PlanConfig, Request, Verdict, Why};
+use swath_transfer::{Destination, Filter, Overwrite, Request, Verdict, Why};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::Copying;
 use super::error::{CopyError, CopyOption, Unfit};
+use super::{CopyJob, mirror};
 use crate::error::{EntryError, JobError};
 use crate::event::JobEvent;
-use crate::get::many::{self, Entry, Many, Refused};
+use crate::get::many::{self, FileList, ListEntry, Refused};
+use crate::get::template::Template;
 use crate::get::{READ_AHEAD, ended};
 use crate::run::Outcome;
 use crate::spec::Compare;
 
-/// Fetches all that the first replica lists, from all of them; the outer error says why it lists
-/// nothing.
+/// Fetches what the first replica lists from all replicas; the outer error says why there is no listing.
 pub async fn copy(
-    copying: &Copying<'_>,
+    copy_job: &CopyJob<'_>,
     filter: Filter,
     replicas: Vec<Url>,
     to: PathBuf,
 ) -> Result<Result<Outcome, JobError>, Why> {
-    let job = copying.job;
+    let job = copy_job.job;
     let first = &replicas[0];
     let looked = tokio::select! {
         biased;
         () = job.control.cancelled() => return Ok(Err(JobError::Stopped)),
         looked = look(job.engine.net(), first) => looked,
     };
-    let (place, page) = looked?;
-    if let Err(error) = check(copying, first) {
+    let (kind, page) = looked?;
+    if let Err(error) = check(copy_job, first) {
         return Ok(Err(error.into()));
     }
     let title = display_name(first);
     let (sender, entries) = mpsc::channel(READ_AHEAD);
     let net = job.engine.net().clone();
-    let template = Template::of(copying, replicas, to);
-    let walking = tokio::spawn(Walk { net, place, filter, template, sender }.run(page));
-    let copied = if copying.copy.dry_run {
+    let template = Template::of_web(job.spec, copy_job.copy, to);
+    let walking = tokio::spawn(Walk { net, kind, filter, replicas, template, sender }.run(page));
+    let copied = if copy_job.copy.dry_run {
         tokio::select! {
             biased;
             () = job.control.cancelled() => Err(JobError::Stopped),
-            told = tell(copying, entries) => told,
+            told = tell(copy_job, entries) => told,
         }
     } else {
-        let many = Many { title, count: None, entries };
+        let many = FileList { title, count: None, entries };
         ended(many::run(None, &job.engine, many, job.observer, job.control).await)
     };
     walking.abort();
     Ok(copied)
 }
 
-/// Whether what has this address leads on to the same with a `/` behind it, as folders do.
+/// Whether an address redirects to itself with a final `/`, as folders do.
 pub async fn is_folder(net: &Net, url: &Url) -> bool {
     let facts = head(net, url, Trust::Named).await;
     let led = facts.ok().and_then(|facts| facts.final_url);
     led.is_some_and(|led| led.path() == format!("{}/", url.path()))
 }
 
-fn check(copying: &Copying<'_>, url: &Url) -> Result<(), CopyError> {
-    let copy = copying.copy;
+fn check(copy_job: &CopyJob<'_>, url: &Url) -> Result<(), CopyError> {
+    let copy = copy_job.copy;
     let option = if copy.delete {
         CopyOption::Delete
     } else if copy.compare == Compare::Content {
@@ -87,19 +87,19 @@ fn check(copying: &Copying<'_>, url: &Url) -> Result<(), CopyError> {
 
 /// How a folder is listed.
 #[derive(Clone, Debug)]
-enum Place {
-    /// By a page for each folder.
+enum ListingKind {
+    /// One page for each folder.
     Pages,
-    /// By an object store, all that lies below in one list of several parts: of keys that begin so.
+    /// An object store's listing of all keys with a prefix, in several parts.
     Bucket { prefix: String },
 }
 
-/// The first part of what lies there, and how it is listed.
-async fn look(net: &Net, folder: &Url) -> Result<(Place, Listing), Why> {
+/// Returns the first part of the listing, and its kind.
+async fn look(net: &Net, folder: &Url) -> Result<(ListingKind, Listing), Why> {
     let failed: Why = match fetch(net, folder).await {
         Ok(document) => match read(&document, folder, "") {
             Some(found) => return Ok(found),
-            None => "its page links to nothing that lies below it".into(),
+            None => "its page has no links to entries below it".into(),
         },
         Err(error) if error.is_no_such_thing() => error.into(),
         Err(error) => return Err(error.into()),
@@ -109,34 +109,34 @@ async fn look(net: &Net, folder: &Url) -> Result<(Place, Listing), Why> {
             && let Some(listing) = Listing::of_bucket(&document.bytes, &asked, &prefix)
             && !listing.entries.is_empty()
         {
-            return Ok((Place::Bucket { prefix }, listing));
+            return Ok((ListingKind::Bucket { prefix }, listing));
         }
     }
     Err(failed)
 }
 
-fn read(document: &Document, asked: &Url, prefix: &str) -> Option<(Place, Listing)> {
+fn read(document: &Document, asked: &Url, prefix: &str) -> Option<(ListingKind, Listing)> {
     if let Some(listing) = Listing::of_bucket(&document.bytes, asked, prefix) {
-        return Some((Place::Bucket { prefix: prefix.to_owned() }, listing));
+        return Some((ListingKind::Bucket { prefix: prefix.to_owned() }, listing));
     }
     let kind = document.content_type.as_deref().unwrap_or_default();
     if !kind.starts_with("text/html") && !kind.starts_with("application/xhtml") {
         return None;
     }
-    // A server may have led on to another scheme or host.
+    // The server may have redirected to another scheme or host.
     let base = &document.final_url;
     let base = if base.path().ends_with('/') { base.clone() } else { base.join(".").ok()? };
     let listing = Listing::of_page(&document.bytes, &base);
     let is_empty = listing.entries.is_empty() && listing.refused.is_empty();
-    (!is_empty).then_some((Place::Pages, listing))
+    (!is_empty).then_some((ListingKind::Pages, listing))
 }
 
 async fn fetch(net: &Net, url: &Url) -> Result<Document, LaneError> {
     fetch_small(net, url, Trust::Named, KINDS, PAGE_BYTES_MAX).await
 }
 
-/// Where an object store lists what lies in a folder: at the top of its host, or of the bucket that is
-/// first in the path. And what its keys begin with.
+/// Returns the possible listings of an object store for a folder, with the prefix of its keys: at the top
+/// of the host, or of the bucket that is first in the path.
 fn buckets(folder: &Url) -> Vec<(Url, String)> {
     let decoded = |path: &str| String::from_utf8(percent::decode(path)).ok();
     let ask = |bucket: &str, prefix: String| {
@@ -152,52 +152,6 @@ fn buckets(folder: &Url) -> Vec<(Url, String)> {
     whole.into_iter().chain(within).collect()
 }
 
-/// What all files of a folder have in common.
-struct Template {
-    replicas: Vec<Url>,
-    to: PathBuf,
-    overwrite: Overwrite,
-    require_digest: bool,
-    resume: bool,
-    plan: PlanConfig,
-    stall_s: f64,
-}
-
-impl Template {
-    fn of(copying: &Copying<'_>, replicas: Vec<Url>, to: PathBuf) -> Template {
-        let (spec, copy) = (copying.job.spec, copying.copy);
-        Template {
-            replicas,
-            to,
-            overwrite: copy.compare.overwrite(),
-            require_digest: copy.require_digest,
-            resume: copy.resume,
-            plan: PlanConfig { eager: false, ..spec.plan.config(u32::MAX) },
-            stall_s: spec.network.stall_s(),
-        }
-    }
-
-    fn request(&self, address: &str, path: &SafePath, size_bytes: Option<u64>) -> Request {
-        let mut request = Request::to_file("");
-        request.destination = Destination::File(self.to.join(path.as_path()));
-        request.beneath = Some(self.to.clone());
-        request.mirrors = self
-            .replicas
-            .iter()
-            .map(|replica| below(replica, address))
-            .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
-            .collect();
-        request.size_bytes = size_bytes;
-        request.overwrite = self.overwrite;
-        request.require_digest = self.require_digest;
-        request.refuses_folders = true;
-        request.resume = self.resume;
-        request.plan = self.plan.clone();
-        request.stall_s = self.stall_s;
-        request
-    }
-}
-
 fn below(folder: &Url, address: &str) -> Url {
     let mut url = folder.clone();
     url.set_path(&format!("{}{address}", folder.path()));
@@ -205,7 +159,7 @@ fn below(folder: &Url, address: &str) -> Url {
     url
 }
 
-/// A folder that is listed by a page of its own.
+/// A folder with its own page.
 struct Folder {
     address: String,
     path: String,
@@ -213,24 +167,25 @@ struct Folder {
 
 struct Walk {
     net: Net,
-    place: Place,
+    kind: ListingKind,
     filter: Filter,
+    replicas: Vec<Url>,
     template: Template,
-    sender: mpsc::Sender<Entry>,
+    sender: mpsc::Sender<ListEntry>,
 }
 
-/// Nobody waits for further files.
-struct Left;
+/// The receiver of files is gone.
+struct ReceiverGone;
 
 impl Walk {
     async fn run(self, page: Listing) {
-        let _ = match self.place.clone() {
-            Place::Pages => self.pages(page).await,
-            Place::Bucket { prefix } => self.bucket(&prefix, page).await,
+        let _ = match self.kind.clone() {
+            ListingKind::Pages => self.pages(page).await,
+            ListingKind::Bucket { prefix } => self.bucket(&prefix, page).await,
         };
     }
 
-    async fn bucket(&self, prefix: &str, mut page: Listing) -> Result<(), Left> {
+    async fn bucket(&self, prefix: &str, mut page: Listing) -> Result<(), ReceiverGone> {
         let mut parts = HashSet::new();
         loop {
             let next = page.next.take();
@@ -250,11 +205,11 @@ impl Walk {
             } else {
                 EntryError::Circle
             };
-            return self.failed("the rest of the list", failed).await;
+            return self.failed("the rest of the listing", failed).await;
         }
     }
 
-    async fn pages(&self, page: Listing) -> Result<(), Left> {
+    async fn pages(&self, page: Listing) -> Result<(), ReceiverGone> {
         let mut due: VecDeque<Folder> = self.files("", "", page).await?.into();
         let mut seen: HashSet<String> = due.iter().map(|folder| folder.path.clone()).collect();
         let mut asked = JoinSet::new();
@@ -262,18 +217,18 @@ impl Walk {
             while asked.len() < PAGES_AT_ONCE
                 && let Some(folder) = due.pop_front()
             {
-                let url = below(&self.template.replicas[0], &format!("{}/", folder.address));
+                let url = below(&self.replicas[0], &format!("{}/", folder.address));
                 let net = self.net.clone();
                 asked.spawn(async move { (fetch(&net, &url).await, url, folder) });
             }
             let Some(answer) = asked.join_next().await else { return Ok(()) };
             let Ok((answer, url, folder)) = answer else { continue };
             match answer.map(|document| (read(&document, &url, ""), document)) {
-                Ok((Some((Place::Pages, page)), _)) => {
+                Ok((Some((ListingKind::Pages, page)), _)) => {
                     let found = self.files(&folder.address, &folder.path, page).await?;
                     due.extend(found.into_iter().filter(|it| seen.insert(it.path.clone())));
                 }
-                // An empty folder, or a page that links to nothing below it.
+                // An empty folder, or a page without links to entries.
                 Ok((None, document)) if document.content_type.is_some() => {}
                 Ok(_) => {
                     self.failed(&folder.path, EntryError::NoListing).await?;
@@ -283,8 +238,13 @@ impl Walk {
         }
     }
 
-    /// Hand on the files of a listing; its folders come back.
-    async fn files(&self, address: &str, path: &str, page: Listing) -> Result<Vec<Folder>, Left> {
+    /// Sends the files of a listing; returns its folders.
+    async fn files(
+        &self,
+        address: &str,
+        path: &str,
+        page: Listing,
+    ) -> Result<Vec<Folder>, ReceiverGone> {
         let join = |above: &str, name: &str| match above {
             "" => name.to_owned(),
             above => format!("{above}/{name}"),
@@ -303,8 +263,8 @@ impl Walk {
                 Verdict::Out => {}
                 _ if is_folder => folders.push(Folder { address, path }),
                 _ => {
-                    let request = self.template.request(&address, &safe, size_bytes);
-                    self.send(Entry::of(request)).await?;
+                    let request = self.request(&address, &safe, size_bytes);
+                    self.send(ListEntry::of(request)).await?;
                 }
             }
         }
@@ -318,21 +278,33 @@ impl Walk {
         Ok(folders)
     }
 
-    async fn failed(&self, name: &str, why: impl Into<EntryError>) -> Result<(), Left> {
-        self.send(Entry::refused(name, why)).await
+    fn request(&self, address: &str, path: &SafePath, size_bytes: Option<u64>) -> Request {
+        let dir = &self.template.dir;
+        let file = Destination::File(dir.join(path.as_path()));
+        let mirrors = self.replicas.iter().map(|replica| mirror(below(replica, address)));
+        Request {
+            beneath: Some(dir.clone()),
+            mirrors: mirrors.collect(),
+            size_bytes,
+            ..self.template.request(file)
+        }
     }
 
-    async fn send(&self, entry: Entry) -> Result<(), Left> {
-        self.sender.send(entry).await.map_err(|_| Left)
+    async fn failed(&self, name: &str, why: impl Into<EntryError>) -> Result<(), ReceiverGone> {
+        self.send(ListEntry::refused(name, why)).await
+    }
+
+    async fn send(&self, entry: ListEntry) -> Result<(), ReceiverGone> {
+        self.sender.send(entry).await.map_err(|_| ReceiverGone)
     }
 }
 
-/// Tells what would be fetched.
+/// Reports what would be fetched.
 async fn tell(
-    copying: &Copying<'_>,
-    mut entries: mpsc::Receiver<Entry>,
+    copy_job: &CopyJob<'_>,
+    mut entries: mpsc::Receiver<ListEntry>,
 ) -> Result<Outcome, JobError> {
-    let job = copying.job;
+    let job = copy_job.job;
     let mut asked: JoinSet<Result<Option<Planned>, Refused>> = JoinSet::new();
     let mut files: u64 = 0;
     let mut is_whole = true;
@@ -370,7 +342,7 @@ async fn tell(
     }
 }
 
-/// A file that would be fetched unless it is there.
+/// A file that would be fetched unless it is up to date.
 struct Planned {
     from: Option<Url>,
     path: PathBuf,
@@ -395,7 +367,7 @@ impl Planned {
         }
     }
 
-    /// The same, if it would be fetched.
+    /// Queries the file; returns it if it would be fetched.
     async fn look(self, net: &Net) -> Result<Option<Planned>, Refused> {
         let Some(from) = &self.from else { return Ok(None) };
         let facts = match head(net, from, Trust::Named).await {
@@ -415,9 +387,9 @@ impl Planned {
 }
 
 const KINDS: &str = "text/html, application/xml;q=0.9, */*;q=0.1";
-/// A page of a hundred thousand files.
+/// Enough for a page of a hundred thousand files.
 const PAGE_BYTES_MAX: usize = 32 << 20;
-/// Pages that are asked for side by side.
+/// Pages that are fetched at the same time.
 const PAGES_AT_ONCE: usize = 4;
-/// Files that are asked about side by side, where nothing is fetched.
+/// Files that are queried at the same time in a dry run.
 const HEADS_AT_ONCE: usize = 8;

@@ -1,4 +1,4 @@
-//! The digest of a file from a checksum file that its publisher has beside it.
+//! Digests from checksum files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,18 +10,17 @@ use swath_source::{Net, Trust, display_name, fetch_small};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-use super::Fetching;
+use super::GetJob;
 use super::inputs::name_of;
 use crate::address::Address;
 use crate::error::{ChecksumsError, JobError, SpecError};
 use crate::event::Note;
 use crate::spec::{ChecksumsFrom, GetFrom};
 
-/// The digests of the one file that the specification names. Beside the file none may be found; where
-/// a checksum file is named, or one that is found says something of the file that cannot be used,
-/// that is an error.
-pub async fn find(fetching: &Fetching<'_>, from: &ChecksumsFrom) -> Result<Vec<Digest>, JobError> {
-    let addresses = match &fetching.get.from {
+/// Returns the digests of the single file of the job. `Beside` may find none; a named checksum file
+/// without the file, and an unusable line, are errors.
+pub async fn find(get_job: &GetJob<'_>, from: &ChecksumsFrom) -> Result<Vec<Digest>, JobError> {
+    let addresses = match &get_job.get.from {
         GetFrom::Replicas(addresses) => addresses.as_slice(),
         _ => &[],
     };
@@ -31,16 +30,16 @@ pub async fn find(fetching: &Fetching<'_>, from: &ChecksumsFrom) -> Result<Vec<D
         return Err(SpecError::ChecksumsOfMetalink.into());
     };
     let name = name.as_str().as_bytes();
-    let net = fetching.job.engine.net();
+    let net = get_job.job.engine.net();
     let (title, bytes) = match from {
         ChecksumsFrom::Beside => {
             for url in of_file.take(SERVERS_ASKED) {
                 if let Some((list, digests)) = beside(net, url, name).await? {
-                    note(fetching, display_name(&list), &digests);
+                    note(get_job, display_name(&list), &digests);
                     return Ok(digests);
                 }
             }
-            fetching.note(Note::NoChecksums { name: display_name(url) });
+            get_job.note(Note::NoChecksums(display_name(url)));
             return Ok(Vec::new());
         }
         ChecksumsFrom::Address(address) => {
@@ -61,11 +60,11 @@ pub async fn find(fetching: &Fetching<'_>, from: &ChecksumsFrom) -> Result<Vec<D
         let file = String::from_utf8_lossy(name).into_owned();
         return Err(ChecksumsError::Silent { name: title, file }.into());
     }
-    note(fetching, title, &digests);
+    note(get_job, title, &digests);
     Ok(digests)
 }
 
-/// The first checksum file beside `url` that names it.
+/// Returns the first checksum file next to `url` that lists it.
 async fn beside(
     net: &Net,
     url: &Url,
@@ -79,7 +78,7 @@ async fn beside(
         let asked = fetch_small(net, &list, Trust::Named, ANY, LIST_BYTES_MAX);
         let document = match timeout_at(due, timeout(ONE_WITHIN, asked)).await {
             Ok(Ok(Ok(document))) => document,
-            // Nothing of that name, or nobody there: the file itself will show.
+            // Not found, or the server does not answer, which the transfer will report.
             Ok(_) => continue,
             Err(_) => return Ok(None),
         };
@@ -91,7 +90,7 @@ async fn beside(
     Ok(None)
 }
 
-/// What a checksum file says of the file called `name`.
+/// Returns the digests of the file called `name` in a checksum file.
 fn read(title: &str, bytes: &[u8], name: &[u8]) -> Result<Vec<Digest>, ChecksumsError> {
     let own = title.rsplit('/').next().unwrap_or(title);
     let checksums = Checksums::parse(bytes, own);
@@ -102,20 +101,20 @@ fn read(title: &str, bytes: &[u8], name: &[u8]) -> Result<Vec<Digest>, Checksums
     })
 }
 
-fn note(fetching: &Fetching<'_>, name: String, digests: &[Digest]) {
+fn note(get_job: &GetJob<'_>, name: String, digests: &[Digest]) {
     let algorithms = digests.iter().map(Digest::algorithm).collect();
-    fetching.note(Note::Checksums { name, algorithms });
+    get_job.note(Note::Checksums { name, algorithms });
 }
 
-/// Returns the name of the file that a checksum file is about, by its own name.
+/// Returns the name of the file that a checksum file such as `FILE.sha256` is for.
 pub fn checked_file(sums: &Path) -> Option<&str> {
     let name = sums.file_name()?.to_str()?;
     ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).filter(|name| !name.is_empty())
 }
 
-/// Behind a file's own name, the stronger first.
+/// Suffixes of checksum files, the strongest first.
 const ENDINGS: [&str; 6] = [".sha256", ".sha256sum", ".sha512", ".sha512sum", ".sha1", ".md5"];
-/// What lists of whole folders are called.
+/// Names of checksum files of folders.
 const LISTS: [&str; 10] = [
     "SHA256SUMS",
     "SHA256SUMS.txt",
@@ -129,10 +128,10 @@ const LISTS: [&str; 10] = [
     "MD5SUMS",
 ];
 const ANY: &str = "text/plain, */*;q=0.5";
-/// A list of a hundred thousand files.
+/// Enough for a hundred thousand files.
 const LIST_BYTES_MAX: usize = 16 << 20;
-/// For one question, and for all of them: nothing else is done meanwhile.
+/// Time limits of one request and of all: the transfer waits for them.
 const ONE_WITHIN: Duration = Duration::from_secs(5);
 const ALL_WITHIN: Duration = Duration::from_secs(15);
-/// Mirrors that are asked for a list.
+/// Mirrors that are queried for a checksum file.
 const SERVERS_ASKED: usize = 3;

@@ -1,4 +1,4 @@
-//! The sources of a specification become requests: addresses or a Metalink here and in `metalink`,
+//! Turns the sources of a specification into requests: addresses and Metalinks here and in `metalink`,
 //! lists in `list`.
 
 use std::fs::File;
@@ -8,29 +8,32 @@ use std::path::{Path, PathBuf};
 use swath_formats::{depot, metalink, percent};
 use swath_model::path::SafePath;
 use swath_source::display_name;
-use swath_transfer::{Destination, Lanes, Mirror, Request, Trust};
+use swath_transfer::{Destination, Lanes, Mirror, Request};
 use tokio::sync::mpsc;
 use url::Url;
 
-use super::many::{Entry, Many};
+use super::many::{FileList, ListEntry};
 use super::metalink::{any_metalink_of, from_metalink};
 use super::template::Template;
-use super::{Fetching, list};
+use super::{GetJob, list};
 use crate::address::Address;
+use crate::copy::mirror;
 use crate::error::{JobError, MetalinkError, NoName, SpecError};
 use crate::spec::{GetFrom, GetTo};
 
-/// What there is to fetch.
+/// The files to fetch.
 pub enum Inputs {
     /// One file.
     One(Box<Request>),
     /// Several.
-    Many(Many),
+    List(FileList),
 }
 
-/// The files of a list. Reading it may block for as long as it likes (a pipe, a terminal), so it has a
-/// thread of its own, which the end of the program does not wait for.
-pub fn read_ahead(list: impl Iterator<Item = Entry> + Send + 'static) -> mpsc::Receiver<Entry> {
+/// Reads the files of a list in its own thread, since a pipe or a terminal may block. The program does
+/// not wait for the thread at its end.
+pub fn read_ahead(
+    list: impl Iterator<Item = ListEntry> + Send + 'static,
+) -> mpsc::Receiver<ListEntry> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     std::thread::spawn(move || {
         for entry in list {
@@ -42,65 +45,62 @@ pub fn read_ahead(list: impl Iterator<Item = Entry> + Send + 'static) -> mpsc::R
     receiver
 }
 
-/// Reads whatever the specification names.
-pub async fn read(fetching: &Fetching<'_>) -> Result<Inputs, JobError> {
-    let get = fetching.get;
-    let template = || Template::of(fetching.job.spec, get);
+/// Reads the sources of the specification.
+pub async fn read(get_job: &GetJob<'_>) -> Result<Inputs, JobError> {
+    let get = get_job.get;
+    let template = || Template::of(get_job.job.spec, get);
     let is_list = matches!(get.from, GetFrom::List(_) | GetFrom::ListStream);
     if is_list && !matches!(get.to, GetTo::Folder(_)) {
         return Err(SpecError::ListToOne.into());
     }
     match &get.from {
-        GetFrom::List(path) => list::open_file(template(), path).await.map(Inputs::Many),
+        GetFrom::List(path) => list::open_file(template(), path).await.map(Inputs::List),
         GetFrom::ListStream => {
-            let open = fetching.job.streams.list.as_ref().ok_or(SpecError::NoStream)?;
+            let open = get_job.job.streams.list.as_ref().ok_or(SpecError::NoStream)?;
             let title = "standard input".to_owned();
-            Ok(Inputs::Many(list::read(template(), title, None, open())))
+            Ok(Inputs::List(list::read(template(), title, None, open())))
         }
-        GetFrom::Metalink(path) => read_file(fetching, path),
-        GetFrom::Replicas(addresses) => of_addresses(fetching, addresses).await,
+        GetFrom::Metalink(path) => read_file(get_job, path),
+        GetFrom::Replicas(addresses) => of_addresses(get_job, addresses).await,
     }
 }
 
-async fn of_addresses(fetching: &Fetching<'_>, addresses: &[Address]) -> Result<Inputs, JobError> {
+async fn of_addresses(get_job: &GetJob<'_>, addresses: &[Address]) -> Result<Inputs, JobError> {
     let urls = addresses.iter().map(Address::source).collect::<Result<Vec<Url>, _>>()?;
     let first = urls.first().ok_or(SpecError::NoSource)?;
     let metalinks = urls.iter().filter(|url| metalink::is_file_name(url.path())).count();
     if metalinks == urls.len() {
-        return any_metalink_of(fetching, &urls).await;
+        return any_metalink_of(get_job, &urls).await;
     }
     if let Some(url) = urls.iter().find(|url| metalink::is_file_name(url.path())) {
-        return Err(SpecError::MetalinkAmongReplicas { name: display_name(url) }.into());
+        return Err(SpecError::MetalinkAmongReplicas(display_name(url)).into());
     }
     let name = urls.iter().find_map(name_of);
-    if name.is_none() && matches!(fetching.get.to, GetTo::Folder(_)) {
+    if name.is_none() && matches!(get_job.get.to, GetTo::Folder(_)) {
         return Err(no_name(first).into());
     }
-    let mut request = request(fetching, destination(fetching, name.as_ref())?);
-    request.mirrors = urls
-        .into_iter()
-        .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
-        .collect();
-    request.digests.clone_from(&fetching.digests);
-    request.metalinks = fetching.get.discover;
+    let mut request = request(get_job, destination(get_job, name.as_ref())?);
+    request.mirrors = urls.into_iter().map(mirror).collect();
+    request.digests.clone_from(&get_job.digests);
+    request.metalinks = get_job.get.discover;
     Ok(Inputs::One(Box::new(request)))
 }
 
-/// A Metalink on the disk.
-fn read_file(fetching: &Fetching<'_>, path: &Path) -> Result<Inputs, JobError> {
+/// Reads a local Metalink.
+fn read_file(get_job: &GetJob<'_>, path: &Path) -> Result<Inputs, JobError> {
     let name = path.display().to_string();
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) => return Err(MetalinkError::Read { name, error }.into()),
     };
-    from_metalink(fetching, &name, BufReader::new(file), None)
+    from_metalink(get_job, &name, BufReader::new(file), None)
 }
 
-fn request(fetching: &Fetching<'_>, destination: Destination) -> Request {
-    let spec = fetching.job.spec;
-    let mut request = Template::of(spec, fetching.get).request(destination);
+fn request(get_job: &GetJob<'_>, destination: Destination) -> Request {
+    let spec = get_job.job.spec;
+    let mut request = Template::of(spec, get_job.get).request(destination);
     if let Some(in_all) = spec.plan.connections_in_all {
-        let sources = match &fetching.get.from {
+        let sources = match &get_job.get.from {
             GetFrom::Replicas(addresses) => addresses.len(),
             _ => 1,
         };
@@ -115,30 +115,30 @@ fn request(fetching: &Fetching<'_>, destination: Destination) -> Request {
     request
 }
 
-/// The same addresses once more, Metalinks left aside.
-pub fn request_again(fetching: &Fetching<'_>, mirrors: Vec<Mirror>) -> Result<Request, SpecError> {
-    let mut request = request(fetching, destination_again(fetching, &mirrors)?);
+/// Returns a request for the same addresses without Metalinks.
+pub fn request_again(get_job: &GetJob<'_>, mirrors: Vec<Mirror>) -> Result<Request, SpecError> {
+    let mut request = request(get_job, destination_again(get_job, &mirrors)?);
     request.mirrors = mirrors;
-    request.digests.clone_from(&fetching.digests);
+    request.digests.clone_from(&get_job.digests);
     Ok(request)
 }
 
-/// Where the one file goes that these addresses name.
+/// Returns the destination of the file with these addresses.
 pub fn destination_again(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     mirrors: &[Mirror],
 ) -> Result<Destination, SpecError> {
-    destination(fetching, mirrors.iter().find_map(|mirror| name_of(&mirror.url)).as_ref())
+    destination(get_job, mirrors.iter().find_map(|mirror| name_of(&mirror.url)).as_ref())
 }
 
-/// Where one file goes.
+/// Returns the destination of a single file.
 pub fn destination(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     name: Option<&SafePath>,
 ) -> Result<Destination, SpecError> {
-    Ok(match &fetching.get.to {
+    Ok(match &get_job.get.to {
         GetTo::Stream => {
-            let open = fetching.job.streams.output.as_ref().ok_or(SpecError::NoStream)?;
+            let open = get_job.job.streams.output.as_ref().ok_or(SpecError::NoStream)?;
             Destination::Writer(open())
         }
         GetTo::File(path) => Destination::File(path.clone()),
@@ -149,8 +149,8 @@ pub fn destination(
     })
 }
 
-/// Returns the last part of a URL's path as a file name; of what lies in a depot, which is read by
-/// whoever knows that part, no more than others may see.
+/// Returns the last part of a URL's path as a file name; of an address in a depot, which is secret, only
+/// a short prefix.
 pub fn name_of(url: &Url) -> Option<SafePath> {
     if let Some(brief) = depot::brief(url.path()) {
         return SafePath::new(&format!("depot-{brief}")).ok();
@@ -160,7 +160,7 @@ pub fn name_of(url: &Url) -> Option<SafePath> {
     SafePath::new(&decoded).ok().filter(|name| !name.as_str().contains('/'))
 }
 
-/// Why a URL gives a file no name.
+/// Returns why a URL has no file name.
 fn no_name(url: &Url) -> SpecError {
     let last = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     let why = match SafePath::new(&percent::decode_text(last)) {
@@ -171,7 +171,7 @@ fn no_name(url: &Url) -> SpecError {
     SpecError::NoName { name: display_name(url), why }
 }
 
-/// Files of a list that are read before their turn.
+/// Files of a list that are read ahead.
 pub const READ_AHEAD: usize = 64;
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(name("http://a/..%2f..%2fetc%2fpasswd"), None);
         assert_eq!(name("http://a/%2e%2e"), None);
         assert_eq!(name("http://a/x%00y"), None);
-        // The name of the file was what opens it, in whatever told of it.
+        // The secret address was used as the name of the file, and shown in every message.
         let secret = "0123456789abcdef".repeat(4);
         for path in ["depot/", "relay/http://r2/depot/", "%64epot/", "depot%2F"] {
             let named = name(&format!("http://a/{path}{secret}?etag=%22x%22"));

@@ -1,4 +1,4 @@
-//! Lists of files (`-i`): opening them, and each file's part of them as a request.
+//! Lists of files (`-i`): opens them and turns their entries into requests.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -7,18 +7,19 @@ use std::path::{Component, Path, PathBuf};
 
 use swath_formats::list::{Item, List};
 use swath_source::display_name;
-use swath_transfer::{Destination, Mirror, Overwrite, Request, Trust};
+use swath_transfer::{Destination, Overwrite, Request};
 
 use super::inputs::{name_of, read_ahead};
-use super::many::{Entry, Many, Refused};
+use super::many::{FileList, ListEntry, Refused};
 use super::template::Template;
+use crate::copy::mirror;
 use crate::error::{EntryError, JobError};
 use crate::event::ListWarning;
 
-/// Opens a list on the disk. Its files are read later, one by one.
-pub async fn open_file(template: Template, path: &Path) -> Result<Many, JobError> {
+/// Opens a local list. Its entries are read later, one by one.
+pub async fn open_file(template: Template, path: &Path) -> Result<FileList, JobError> {
     let owned = path.to_owned();
-    // Opening a named pipe waits for whoever writes into it.
+    // Opening a named pipe waits for its writer.
     let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
     let opened = opened.map_err(io::Error::other).and_then(|opened| opened);
     let unreadable = |error| JobError::List { path: path.to_owned(), error };
@@ -26,29 +27,28 @@ pub async fn open_file(template: Template, path: &Path) -> Result<Many, JobError
     Ok(read(template, path.display().to_string(), count, input))
 }
 
-/// Reads the files of a list, one by one as they are wanted.
+/// Reads the entries of a list as they are needed.
 pub fn read(
     template: Template,
     title: String,
     count: Option<u64>,
     input: Box<dyn BufRead + Send>,
-) -> Many {
+) -> FileList {
     let mut said = HashSet::new();
     let entries = List::new(input).map(move |item| match item {
         Ok(item) => {
             let warnings = warnings(&item, &mut said);
             let headers = item.headers.clone();
-            Entry { request: request(&template, item), headers, warnings }
+            ListEntry { request: request(&template, item), headers, warnings }
         }
-        Err(error) => Entry::refused("the list", error),
+        Err(error) => ListEntry::refused("the list", error),
     });
-    Many { title, count, entries: read_ahead(entries) }
+    FileList { title, count, entries: read_ahead(entries) }
 }
 
 type Opened = (Box<dyn BufRead + Send>, Option<u64>);
 
-/// The list, and how many files it names where that can be found out beforehand: what comes through
-/// a pipe can be read only once.
+/// Opens a list and counts its files, unless it is a pipe, which can be read only once.
 fn open(path: &Path) -> io::Result<Opened> {
     let mut file = File::open(path)?;
     let kind = file.metadata()?;
@@ -69,7 +69,7 @@ fn open(path: &Path) -> io::Result<Opened> {
     Ok((Box::new(BufReader::new(file)), Some(count as u64)))
 }
 
-/// What of a file's entry is passed over; each kind is told once, at the first file that has it.
+/// Returns the ignored parts of an entry; each kind is reported once.
 fn warnings(item: &Item, said: &mut HashSet<String>) -> Vec<ListWarning> {
     let line = item.line;
     let mut is_new = |kind: String| said.len() < KINDS_MAX && said.insert(kind);
@@ -96,11 +96,7 @@ fn request(template: &Template, item: Item) -> Result<Request, Refused> {
     let (dir, beneath) = folders(template, item.dir.as_deref());
     let mut request = template.request(Destination::File(dir.join(name.as_path())));
     request.beneath = Some(beneath);
-    request.mirrors = item
-        .mirrors
-        .into_iter()
-        .map(|url| Mirror { url, priority: 1, trust: Trust::Named, holds: None })
-        .collect();
+    request.mirrors = item.mirrors.into_iter().map(mirror).collect();
     request.digests = item.digests;
     if item.overwrite {
         request.overwrite = Overwrite::Always;
@@ -108,8 +104,8 @@ fn request(template: &Template, item: Item) -> Result<Request, Refused> {
     Ok(request)
 }
 
-/// The folder of a list's file, and the one below which no link is followed: the user's `-d`, or
-/// what the list names in its place (`/data`, `../data`).
+/// Returns the folder of a file, and the folder below which no link is followed: the destination, or a
+/// folder of the list outside it (`/data`, `../data`).
 fn folders(template: &Template, dir: Option<&str>) -> (PathBuf, PathBuf) {
     let Some(dir) = dir.map(Path::new) else {
         return (template.dir.clone(), template.dir.clone());
@@ -121,5 +117,5 @@ fn folders(template: &Template, dir: Option<&str>) -> (PathBuf, PathBuf) {
     (joined, beneath)
 }
 
-/// Kinds of what is passed over that are told apart.
+/// Most kinds of warnings.
 const KINDS_MAX: usize = 100;

@@ -1,60 +1,60 @@
-//! Several files: a stream of requests, some of which run at a time.
+//! Fetches lists of files, some at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_transfer::observe::{Event, Observer};
+use swath_transfer::observe::Event;
 use swath_transfer::{Destination, Engine, GetError, Request};
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
 use url::Url;
 
-use super::names::Names;
+use super::names::TakenNames;
 use crate::control::Control;
-use crate::error::{EntryError, FileError, Files, NameConflict};
+use crate::error::{EntryError, FileCounts, FileError, NameConflict};
 use crate::event::{JobEvent, JobObserver, ListWarning};
 use crate::kept::KeptRecorder;
 
-/// Several files.
-pub struct Many {
-    /// What the list is called.
+/// A list of files.
+pub struct FileList {
+    /// The name of the list.
     pub title: String,
-    /// How many files it has, where that is known beforehand.
+    /// The number of its files, if known.
     pub count: Option<u64>,
-    /// The files; the next one may be long in coming.
-    pub entries: mpsc::Receiver<Entry>,
+    /// The files, as they are read.
+    pub entries: mpsc::Receiver<ListEntry>,
 }
 
-/// One file of several.
-pub struct Entry {
-    /// What to fetch.
+/// An entry of a list.
+pub struct ListEntry {
+    /// The request.
     pub request: Result<Request, Refused>,
-    /// Headers for its own mirrors.
+    /// Headers for its mirrors.
     pub headers: Vec<(String, String)>,
-    /// What is passed over.
+    /// Its ignored parts.
     pub warnings: Vec<ListWarning>,
 }
 
 /// A file that cannot be fetched.
 pub struct Refused {
-    /// Its name, or where it stands.
+    /// Its name, or its position in the list.
     pub name: String,
-    /// Why.
+    /// The error.
     pub error: EntryError,
 }
 
-impl Entry {
-    /// A file that is fetched, without headers of its own.
-    pub fn of(request: Request) -> Entry {
-        Entry { request: Ok(request), headers: Vec::new(), warnings: Vec::new() }
+impl ListEntry {
+    /// Returns an entry without headers.
+    pub fn of(request: Request) -> ListEntry {
+        ListEntry { request: Ok(request), headers: Vec::new(), warnings: Vec::new() }
     }
 
-    /// A file that cannot be fetched.
-    pub fn refused(name: impl Into<String>, error: impl Into<EntryError>) -> Entry {
+    /// Returns an entry that cannot be fetched.
+    pub fn refused(name: impl Into<String>, error: impl Into<EntryError>) -> ListEntry {
         let refused = Refused { name: name.into(), error: error.into() };
-        Entry { request: Err(refused), headers: Vec::new(), warnings: Vec::new() }
+        ListEntry { request: Err(refused), headers: Vec::new(), warnings: Vec::new() }
     }
 }
 
@@ -62,23 +62,23 @@ impl Entry {
 pub async fn run(
     at_once: Option<u16>,
     engine: &Engine,
-    many: Many,
+    many: FileList,
     observer: &Arc<dyn JobObserver>,
     control: &Control,
-) -> Files {
-    let Many { title, count, mut entries } = many;
+) -> FileCounts {
+    let FileList { title, count, mut entries } = many;
     observer.observe(JobEvent::ListStarted { title, count });
-    let mut running: JoinSet<Ended> = JoinSet::new();
-    let mut files = Files::default();
-    let mut names = Names::default();
+    let mut running: JoinSet<FileResult> = JoinSet::new();
+    let mut files = FileCounts::default();
+    let mut names = TakenNames::default();
     let mut number = 0;
     let most = usize::from(at_once.unwrap_or(FILES_AT_ONCE));
-    let mut under_way: HashMap<Id, UnderWay> = HashMap::new();
+    let mut under_way: HashMap<Id, ActiveFile> = HashMap::new();
     let failed = |file: u64, name: String, error: FileError| {
         observer.observe(JobEvent::FileFailed { file, name, error });
     };
     loop {
-        // Files whose hosts are not reached wait aside, and others go first.
+        // Files with unreachable hosts do not count, so that others are fetched meanwhile.
         let aside = under_way.values().filter(|it| is_unreached(engine, &it.urls)).count();
         let has_place = running.len() - aside < most && aside < ASIDE_MAX && !control.is_paused();
         let entry = tokio::select! {
@@ -87,16 +87,16 @@ pub async fn run(
             Some(ended) = running.join_next_with_id(), if !running.is_empty() => {
                 let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
                 let known = under_way.remove(&id);
-                if let (Err(_), Some(UnderWay { file, name, .. })) = (&ended, known) {
+                if let (Err(_), Some(ActiveFile { file, name, .. })) = (&ended, known) {
                     failed(file, name, FileError::Internal);
                 }
-                files.add(ended.map_or(Ended::Failed, |(_, ended)| ended));
+                files.add(ended.map_or(FileResult::Failed, |(_, ended)| ended));
                 continue;
             }
             entry = entries.recv(), if has_place => entry,
             () = sleep(LOOK_AGAIN), if !has_place => continue,
         };
-        let Some(Entry { request, headers, warnings }) = entry else { break };
+        let Some(ListEntry { request, headers, warnings }) = entry else { break };
         let file = number;
         number += 1;
         for warning in warnings {
@@ -106,7 +106,7 @@ pub async fn run(
             Ok(request) => request,
             Err(Refused { name, error }) => {
                 failed(file, name, error.into());
-                files.add(Ended::Failed);
+                files.add(FileResult::Failed);
                 continue;
             }
         };
@@ -119,57 +119,57 @@ pub async fn run(
         match engine {
             Err(error) => {
                 failed(file, name, error);
-                files.add(Ended::Failed);
+                files.add(FileResult::Failed);
             }
             Ok(engine) => {
                 let urls = request.mirrors.iter().map(|it| it.url.clone()).collect();
                 let (observer, control) = (Arc::clone(observer), control.clone());
                 let job = OneFile { engine, file, observer, control };
                 let id = running.spawn(job.run(request)).id();
-                under_way.insert(id, UnderWay { file, name, urls });
+                under_way.insert(id, ActiveFile { file, name, urls });
             }
         }
     }
     while let Some(ended) = running.join_next().await {
-        files.add(ended.unwrap_or(Ended::Failed));
+        files.add(ended.unwrap_or(FileResult::Failed));
     }
     files.is_stopped = control.is_cancelled();
     observer.observe(JobEvent::ListEnded { is_whole: !files.is_stopped });
     files
 }
 
-fn taken(names: &mut Names, request: &Request) -> Result<(), NameConflict> {
+fn taken(names: &mut TakenNames, request: &Request) -> Result<(), NameConflict> {
     match &request.destination {
         Destination::File(path) => names.take(path),
         Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => Ok(()),
     }
 }
 
-/// Whether no host of a file was reached when it was last tried.
+/// Whether all hosts of a file were unreachable at the last attempt.
 fn is_unreached(engine: &Engine, urls: &[Url]) -> bool {
     !urls.is_empty() && urls.iter().all(|url| engine.net().is_down(url))
 }
 
-impl Files {
-    fn add(&mut self, ended: Ended) {
+impl FileCounts {
+    fn add(&mut self, ended: FileResult) {
         match ended {
-            Ended::Complete => self.complete += 1,
-            Ended::Failed => self.failed += 1,
-            Ended::Stopped => {}
+            FileResult::Complete => self.complete += 1,
+            FileResult::Failed => self.failed += 1,
+            FileResult::Stopped => {}
         }
     }
 }
 
-/// How the transfer of a file ended.
+/// Results of single files.
 #[derive(Clone, Copy)]
-enum Ended {
+enum FileResult {
     Complete,
     Failed,
     Stopped,
 }
 
 /// A file that is being fetched.
-struct UnderWay {
+struct ActiveFile {
     file: u64,
     name: String,
     urls: Vec<Url>,
@@ -184,21 +184,18 @@ struct OneFile {
 }
 
 impl OneFile {
-    async fn run(self, request: Request) -> Ended {
+    async fn run(self, request: Request) -> FileResult {
         let OneFile { engine, file, observer, control } = self;
         let name = request.destination_name();
-        let kept = KeptRecorder::default();
-        let mut keeps = kept.clone();
-        let mut of_file = |event: &Event| {
-            keeps.observe(event);
-            observer.observe(JobEvent::File { file, event: event.clone() });
-        };
-        let (event, ended) = match control.fetch(&engine, request, &mut of_file).await {
-            Ok(_) => (JobEvent::FileDone { file }, Ended::Complete),
-            Err(GetError::Stopped) => (JobEvent::FileStopped { file }, Ended::Stopped),
+        let mut tell =
+            |event: &Event| observer.observe(JobEvent::File { file, event: event.clone() });
+        let mut recorder = KeptRecorder::new(&mut tell);
+        let (event, ended) = match control.fetch(&engine, request, &mut recorder).await {
+            Ok(_) => (JobEvent::FileDone(file), FileResult::Complete),
+            Err(GetError::Stopped) => (JobEvent::FileStopped(file), FileResult::Stopped),
             Err(error) => {
-                let error = FileError::Transfer { error: Box::new(error), kept: kept.kept() };
-                (JobEvent::FileFailed { file, name, error }, Ended::Failed)
+                let error = FileError::Transfer { error: Box::new(error), kept: recorder.kept };
+                (JobEvent::FileFailed { file, name, error }, FileResult::Failed)
             }
         };
         observer.observe(event);
@@ -208,7 +205,7 @@ impl OneFile {
 
 /// Files of a list that are fetched at the same time.
 const FILES_AT_ONCE: u16 = 16;
-/// Files whose hosts are not reached and that may wait aside: as many more as are fetched.
+/// Most files that may wait for unreachable hosts.
 const ASIDE_MAX: usize = 1024;
-/// How often that is looked at while there is no place.
+/// Interval of checking for a free place.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Metalinks: fetched with some tries, read, and turned into requests.
+//! Fetches Metalinks, reads them and turns them into requests.
 
 use std::io::{BufRead, Cursor};
 use std::time::Duration;
@@ -9,33 +9,33 @@ use swath_transfer::{Request, Trust};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::Fetching;
+use super::GetJob;
 use super::inputs::{Inputs, destination, read_ahead};
-use super::many::{Entry, Many, Refused};
+use super::many::{FileList, ListEntry, Refused};
 use super::template::Template;
 use crate::error::{JobError, MetalinkError, SpecError};
 use crate::event::Note;
 use crate::spec::GetTo;
 
-/// Where a Metalink that is fetched comes from.
+/// How a Metalink was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MetalinkOrigin {
     /// The user named it.
     Named,
-    /// A server answered with it in place of a file.
+    /// A server sent it instead of the file.
     Instead,
-    /// A server named it in its answer with a file.
+    /// A server named it in its answer with the file.
     Beside,
 }
 
-/// Several addresses of one Metalink: the first that can be had.
-pub async fn any_metalink_of(fetching: &Fetching<'_>, urls: &[Url]) -> Result<Inputs, JobError> {
+/// Fetches a Metalink from the first usable address.
+pub async fn any_metalink_of(get_job: &GetJob<'_>, urls: &[Url]) -> Result<Inputs, JobError> {
     let mut last = None;
     for url in urls {
-        match metalink_of(fetching, url, Place::Named).await {
+        match metalink_of(get_job, url, MetalinkOrigin::Named).await {
             Err(JobError::Metalink(error @ MetalinkError::Fetch { .. })) => {
                 if let Some(error) = last.replace(error) {
-                    fetching.note(Note::MetalinkElsewhere { error });
+                    get_job.note(Note::MetalinkElsewhere(error));
                 }
             }
             other => return other,
@@ -44,40 +44,41 @@ pub async fn any_metalink_of(fetching: &Fetching<'_>, urls: &[Url]) -> Result<In
     Err(last.map_or_else(|| SpecError::NoSource.into(), JobError::Metalink))
 }
 
-/// The Metalink at this address.
+/// Fetches and reads a Metalink.
 pub async fn metalink_of(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     url: &Url,
-    place: Place,
+    origin: MetalinkOrigin,
 ) -> Result<Inputs, JobError> {
     let name = display_name(url);
-    let document = match place {
-        // Nobody asked for it, and the file waits.
-        Place::Beside => {
-            let asked = document_of(fetching, url, Trust::Discovered, 1);
+    let document = match origin {
+        // The user did not ask for it, and the file waits.
+        MetalinkOrigin::Beside => {
+            let asked = document_of(get_job, url, Trust::Discovered, 1);
             let limit_s = BESIDE_WITHIN.as_secs();
             timeout(BESIDE_WITHIN, asked)
                 .await
                 .unwrap_or_else(|_| Err(MetalinkError::Late { name: name.clone(), limit_s }))?
         }
-        Place::Named | Place::Instead => {
-            let trust = if place == Place::Named { Trust::Named } else { Trust::Discovered };
-            let mut coming = std::pin::pin!(document_of(fetching, url, trust, METALINK_TRIES));
+        MetalinkOrigin::Named | MetalinkOrigin::Instead => {
+            let trust =
+                if origin == MetalinkOrigin::Named { Trust::Named } else { Trust::Discovered };
+            let mut coming = std::pin::pin!(document_of(get_job, url, trust, METALINK_TRIES));
             match timeout(SILENCE_MAX, &mut coming).await {
                 Ok(document) => document?,
                 Err(_) => {
-                    fetching.note(Note::WaitingForMetalink { name: name.clone() });
+                    get_job.note(Note::WaitingForMetalink(name.clone()));
                     coming.await?
                 }
             }
         }
     };
-    let found = Some((document.final_url, place));
-    from_metalink(fetching, &name, Cursor::new(document.bytes), found)
+    let found = Some((document.final_url, origin));
+    from_metalink(get_job, &name, Cursor::new(document.bytes), found)
 }
 
 async fn document_of(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     url: &Url,
     trust: Trust,
     tries_max: u32,
@@ -86,7 +87,7 @@ async fn document_of(
         Trust::Discovered => METALINK_FOUND_BYTES_MAX,
         _ => METALINK_BYTES_MAX,
     };
-    let net = fetching.job.engine.net();
+    let net = get_job.job.engine.net();
     let mut tries = 0;
     loop {
         tries += 1;
@@ -106,28 +107,28 @@ async fn document_of(
     }
 }
 
-/// What a Metalink says is to be fetched; `found` tells where it came from, if not from the disk.
+/// Reads the files of a Metalink; `found` is its address and origin, unless it is local.
 pub fn from_metalink(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     name: &str,
     input: impl BufRead + Send + 'static,
-    found: Option<(Url, Place)>,
+    found: Option<(Url, MetalinkOrigin)>,
 ) -> Result<Inputs, JobError> {
     let named = || name.to_owned();
-    let (base, place) = found.unzip();
+    let (base, origin) = found.unzip();
     let options = metalink::Options { base: base.clone(), ..metalink::Options::default() };
     let trust = if base.is_some() { Trust::Discovered } else { Trust::Listed };
     let metalink = metalink::parse_with(input, options)
         .map_err(|error| MetalinkError::Parse { name: named(), error })?;
     for (reason, count) in metalink.skipped_summary() {
         let count = count as u64;
-        fetching.note(Note::MetalinkSkipped { name: named(), count, reason });
+        get_job.note(Note::MetalinkSkipped { name: named(), count, reason });
     }
     let mut files = metalink.files;
     let unusable: Vec<_> = files.iter().filter_map(metalink::File::unusable_pieces).collect();
     if let Some(&first) = unusable.first() {
         let (files, reason) = (unusable.len() as u64, first.clone());
-        fetching.note(Note::MetalinkPieces { name: named(), files, reason });
+        get_job.note(Note::MetalinkPieces { name: named(), files, reason });
     }
     let mut refused = metalink.refused.into_iter().map(|it| Refused {
         name: match it.name.as_str() {
@@ -141,61 +142,61 @@ pub fn from_metalink(
             Some(Refused { name: file, error }) => {
                 MetalinkError::AllRefused { name: named(), file, error: Box::new(error) }
             }
-            None => MetalinkError::Empty { name: named() },
+            None => MetalinkError::Empty(named()),
         }
         .into());
     }
     let count = (files.len() + refused.len()) as u64;
     let mirrors: usize = files.iter().map(|file| file.mirrors.len()).sum();
     let mirrors = mirrors as u64;
-    match place {
-        Some(Place::Named | Place::Instead) => {
-            fetching.note(Note::Metalink { name: named(), files: count, mirrors });
+    match origin {
+        Some(MetalinkOrigin::Named | MetalinkOrigin::Instead) => {
+            get_job.note(Note::Metalink { name: named(), files: count, mirrors });
         }
-        // One that a server has beside each of its files is a digest and no news.
-        Some(Place::Beside) if files.len() > 1 || mirrors > 1 => {
-            fetching.note(Note::MetalinkBeside { files: count, mirrors });
+        // A Metalink of one file with one mirror only adds a digest.
+        Some(MetalinkOrigin::Beside) if files.len() > 1 || mirrors > 1 => {
+            get_job.note(Note::MetalinkBeside { files: count, mirrors });
         }
-        Some(Place::Beside) | None => {}
+        Some(MetalinkOrigin::Beside) | None => {}
     }
     if count == 1 {
-        let request = of_only_file(fetching, files.remove(0), trust);
+        let request = of_only_file(get_job, files.remove(0), trust);
         return match request {
             Ok(request) => Ok(Inputs::One(Box::new(request?))),
             Err(Refused { name: file, error }) => {
-                // A server may have led on from where it was asked for.
+                // The server may have redirected the request.
                 let name = base.as_ref().map_or_else(named, display_name);
                 Err(MetalinkError::File { name, file, error: Box::new(error) }.into())
             }
         };
     }
-    if !matches!(fetching.get.to, GetTo::Folder(_)) {
+    if !matches!(get_job.get.to, GetTo::Folder(_)) {
         return Err(SpecError::SeveralToOne { name: named(), count }.into());
     }
-    if !fetching.digests.is_empty() {
+    if !get_job.digests.is_empty() {
         return Err(SpecError::DigestOfSeveral { name: named(), count }.into());
     }
-    let template = Template::of(fetching.job.spec, fetching.get);
+    let template = Template::of(get_job.job.spec, get_job.get);
     let refused: Vec<_> = refused.collect();
     let entries = files.into_iter().map(move |file| match template.metalink_file(file, trust) {
-        Ok(request) => Entry::of(request),
-        Err(Refused { name, error }) => Entry::refused(name, error),
+        Ok(request) => ListEntry::of(request),
+        Err(Refused { name, error }) => ListEntry::refused(name, error),
     });
-    let refused = refused.into_iter().map(|it| Entry::refused(it.name, it.error));
+    let refused = refused.into_iter().map(|it| ListEntry::refused(it.name, it.error));
     let entries = read_ahead(entries.chain(refused));
-    Ok(Inputs::Many(Many { title: named(), count: Some(count), entries }))
+    Ok(Inputs::List(FileList { title: named(), count: Some(count), entries }))
 }
 
-/// The request for the only file of a Metalink, which may be wanted under another name.
+/// Returns the request for the only file of a Metalink, which may get another name.
 fn of_only_file(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     file: metalink::File,
     trust: Trust,
 ) -> Result<Result<Request, SpecError>, Refused> {
-    let template = Template::of(fetching.job.spec, fetching.get);
+    let template = Template::of(get_job.job.spec, get_job.get);
     let mut request = template.metalink_file(file, trust)?;
-    if !matches!(fetching.get.to, GetTo::Folder(_)) {
-        match destination(fetching, None) {
+    if !matches!(get_job.get.to, GetTo::Folder(_)) {
+        match destination(get_job, None) {
             Ok(destination) => request.destination = destination,
             Err(error) => return Ok(Err(error)),
         }
@@ -203,21 +204,21 @@ fn of_only_file(
     }
     request.plan.eager = true;
     request.ask_if_present = true;
-    request.digests.clone_from(&fetching.digests);
+    request.digests.clone_from(&get_job.digests);
     Ok(Ok(request))
 }
 
-/// A wait that needs no word.
+/// A wait without a message.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-/// A Metalink that is fetched is kept in memory while it is read.
+/// Size limit: a fetched Metalink is kept in memory.
 const METALINK_BYTES_MAX: usize = 64_000_000;
-/// One that nobody asked for by name. What it lists may take ten times as much memory.
+/// Size limit of a discovered Metalink; its content may need ten times as much memory.
 const METALINK_FOUND_BYTES_MAX: usize = 16_000_000;
 const METALINK_WISHES: &str =
     "application/metalink4+xml, application/metalink+xml;q=0.9, */*;q=0.5";
-/// Tries for a Metalink before it is given up.
+/// Attempts to fetch a Metalink.
 const METALINK_TRIES: u32 = 3;
-/// One that nobody asked for is not waited for longer: the file is one request away.
+/// Time limit of a discovered Metalink: the file can be fetched without it.
 const BESIDE_WITHIN: Duration = Duration::from_secs(2);
-/// A server that is busy for longer is not waited for.
+/// Longest wait for a busy server.
 const BUSY_AT_MOST: Duration = Duration::from_secs(30);

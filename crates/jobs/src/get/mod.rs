@@ -1,4 +1,4 @@
-//! Fetching: sources to requests, one transfer or many, the end.
+//! Jobs that fetch files.
 
 mod checksums;
 mod inputs;
@@ -7,78 +7,76 @@ pub mod many;
 mod metalink;
 mod names;
 mod one;
-mod template;
+pub mod template;
 
 use swath_model::digest::Digest;
 
 pub use checksums::checked_file;
 pub use inputs::{READ_AHEAD, name_of};
 
-use crate::error::{Files, JobError, SpecError};
+use crate::error::{FileCounts, JobError, SpecError};
 use crate::event::{JobEvent, Note};
 use crate::run::{Job, Outcome};
 use crate::spec::GetSpec;
 use inputs::Inputs;
 
-/// A job that fetches files.
-struct Fetching<'a> {
+/// A running job that fetches files.
+struct GetJob<'a> {
     job: &'a Job<'a>,
     get: &'a GetSpec,
-    /// What a single file must come to, by the specification and by checksum files.
+    /// Digests of a single file, from the specification and from checksum files.
     digests: Vec<Digest>,
 }
 
-impl Fetching<'_> {
+impl GetJob<'_> {
     fn note(&self, note: Note) {
         self.job.observer.observe(JobEvent::Note(note));
     }
 }
 
-/// Looks for what can be refused before anything is contacted.
-pub fn check(get: &GetSpec) -> Result<(), SpecError> {
-    one_value_each(&get.digests)
-}
-
-/// Does what the specification says.
+/// Runs the job.
 pub async fn run(job: &Job<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
-    let mut fetching = Fetching { job, get, digests: get.digests.clone() };
-    // A server may be silent, and a pipe empty, for as long as they like.
+    let mut get_job = GetJob { job, get, digests: get.digests.clone() };
+    // Servers and pipes may block.
     let inputs = tokio::select! {
         biased;
         () = job.control.cancelled() => return Err(JobError::Stopped),
-        inputs = begin(&mut fetching) => inputs?,
+        inputs = begin(&mut get_job) => inputs?,
     };
     match inputs {
-        Inputs::One(request) => one::run(&fetching, *request).await,
-        Inputs::Many(many) => several(&fetching, many).await,
+        Inputs::One(request) => one::run(&get_job, *request).await,
+        Inputs::List(many) => several(&get_job, many).await,
     }
 }
 
-async fn begin(fetching: &mut Fetching<'_>) -> Result<Inputs, JobError> {
-    if let Some(from) = &fetching.get.checksums {
-        let digests = checksums::find(fetching, from).await?;
-        fetching.digests.extend(digests);
-        one_value_each(&fetching.digests)?;
+async fn begin(get_job: &mut GetJob<'_>) -> Result<Inputs, JobError> {
+    if let Some(from) = &get_job.get.checksums {
+        let digests = checksums::find(get_job, from).await?;
+        get_job.digests.extend(digests);
+        one_value_each(&get_job.digests)?;
     }
-    inputs::read(fetching).await
+    inputs::read(get_job).await
 }
 
-async fn several(fetching: &Fetching<'_>, many: many::Many) -> Result<Outcome, JobError> {
-    let Job { engine, observer, control, .. } = fetching.job;
-    let files = many::run(fetching.get.files_at_once, engine, many, observer, control).await;
+async fn several(get_job: &GetJob<'_>, many: many::FileList) -> Result<Outcome, JobError> {
+    let Job { engine, observer, control, .. } = get_job.job;
+    let files = many::run(get_job.get.files_at_once, engine, many, observer, control).await;
     ended(files)
 }
 
-/// A list is done when all its files are there.
-pub fn ended(files: Files) -> Result<Outcome, JobError> {
+/// Returns the result of a list: an error unless all files are complete.
+pub fn ended(files: FileCounts) -> Result<Outcome, JobError> {
     match files.failed == 0 && !files.is_stopped {
         true => Ok(Outcome::Files(files)),
         false => Err(JobError::Files(files)),
     }
 }
 
-/// Two values of one algorithm cannot both be right.
-fn one_value_each(digests: &[Digest]) -> Result<(), SpecError> {
+/// Refuses two values of one algorithm: both cannot be right.
+///
+/// # Errors
+/// [`SpecError::Contradiction`].
+pub fn one_value_each(digests: &[Digest]) -> Result<(), SpecError> {
     for (at, digest) in digests.iter().enumerate() {
         let rival = |other: &&Digest| other.algorithm() == digest.algorithm() && *other != digest;
         if let Some(other) = digests[..at].iter().find(rival) {

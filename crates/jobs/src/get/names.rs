@@ -1,4 +1,4 @@
-//! The names that the files of one list are given: no two of them may be in each other's way.
+//! Finds name conflicts between the files of a list.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use crate::error::NameConflict;
 
-/// Names taken so far, as hashes: a list may be long. Names beyond [`NAMES_MAX`] are not
-/// remembered; two of them then meet at the disk, where the second finds the first.
+/// Names so far, as hashes, because a list may be long. Names beyond [`NAMES_MAX`] are not recorded; the
+/// second of two such files then finds the first on the disk.
 #[derive(Default)]
-pub struct Names {
+pub struct TakenNames {
     files: HashSet<u64>,
     folders: HashSet<u64>,
 }
 
-impl Names {
-    /// Take a name, or say why it cannot be had.
+impl TakenNames {
+    /// Adds a name, or returns its conflict.
     pub fn take(&mut self, path: &Path) -> Result<(), NameConflict> {
         let file = hash(path);
         if self.files.contains(&file) {
@@ -36,7 +36,7 @@ impl Names {
     }
 }
 
-/// Of the components, so that `a//b` and `a/./b` are one name.
+/// Hashes the components, so that `a//b` and `a/./b` are equal.
 fn hash(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn names_in_each_others_way_are_refused() {
-        let mut names = Names::default();
+        let mut names = TakenNames::default();
         let mut take = |path: &str| names.take(Path::new(path)).is_ok();
         assert!(take("x/a") && take("x/b") && take("/data/x/a") && take("y"));
         assert!(!take("x/a") && !take("x//a") && !take("x/./a"));

@@ -1,71 +1,66 @@
-//! One file, and what a Metalink makes of it.
+//! Fetches one file, with the help of Metalinks.
 
 use std::path::Path;
 
 use swath_source::display_name;
-use swath_transfer::observe::{Event, Observer as _};
+use swath_transfer::observe::Event;
 use swath_transfer::{Destination, GetError, Mirror, Request};
 use url::Url;
 
 use super::inputs::{self, Inputs};
-use super::metalink::{Place, metalink_of};
-use super::{Fetching, several};
+use super::metalink::{MetalinkOrigin, metalink_of};
+use super::{GetJob, several};
 use crate::error::{JobError, SpecError};
 use crate::event::{JobEvent, Note};
 use crate::kept::KeptRecorder;
 use crate::run::Outcome;
 
 /// Fetches one file.
-pub async fn run(fetching: &Fetching<'_>, mut request: Request) -> Result<Outcome, JobError> {
-    let job = fetching.job;
+pub async fn run(get_job: &GetJob<'_>, mut request: Request) -> Result<Outcome, JobError> {
+    let job = get_job.job;
     loop {
         if let Destination::File(target) = &request.destination {
-            reserved(&fetching.get.reserved, target)?;
+            reserved(&get_job.get.reserved, target)?;
         }
         let name = request.destination_name();
         let mirrors = request.mirrors.clone();
-        let kept = KeptRecorder::default();
-        let mut keeps = kept.clone();
-        let mut observer = |event: &Event| {
-            keeps.observe(event);
-            job.observer.observe(JobEvent::Transfer(event.clone()));
-        };
+        let mut tell = |event: &Event| job.observer.observe(JobEvent::Transfer(event.clone()));
+        let mut observer = KeptRecorder::new(&mut tell);
         match job.control.fetch(&job.engine, request, &mut observer).await {
             Ok(summary) => return Ok(Outcome::File(Box::new(summary))),
             Err(GetError::Metalink { url }) => {
                 let next = tokio::select! {
-                    next = with_metalink(fetching, mirrors, &url) => next?,
+                    next = with_metalink(get_job, mirrors, &url) => next?,
                     () = job.control.cancelled() => return Err(JobError::Stopped),
                 };
                 match next {
                     Inputs::One(next) => request = *next,
-                    Inputs::Many(many) => return several(fetching, many).await,
+                    Inputs::List(many) => return several(get_job, many).await,
                 }
             }
             Err(error) => {
-                let (error, kept) = (Box::new(error), kept.kept());
+                let (error, kept) = (Box::new(error), observer.kept);
                 return Err(JobError::Transfer { name, error, kept });
             }
         }
     }
 }
 
-/// A server answered with a Metalink, or named one: what there is to fetch with its help. Without
-/// it, if it is of no use.
+/// Returns what to fetch with a Metalink that a server sent or named, or without it if it is unusable.
 async fn with_metalink(
-    fetching: &Fetching<'_>,
+    get_job: &GetJob<'_>,
     mirrors: Vec<Mirror>,
     url: &Url,
 ) -> Result<Inputs, JobError> {
     let is_instead = mirrors.iter().any(|mirror| mirror.url == *url);
-    let place = if is_instead { Place::Instead } else { Place::Beside };
-    let note = match metalink_of(fetching, url, place).await {
+    let origin = if is_instead { MetalinkOrigin::Instead } else { MetalinkOrigin::Beside };
+    let note = match metalink_of(get_job, url, origin).await {
         Ok(Inputs::One(mut next)) => {
             if !is_instead {
-                next.destination = inputs::destination_again(fetching, &mirrors)?;
+                next.destination = inputs::destination_again(get_job, &mirrors)?;
                 next.beneath = None;
             }
-            // The user's own addresses stay first among equals.
+            // The user's addresses come first among equals.
             let found = std::mem::replace(&mut next.mirrors, mirrors);
             for mirror in found {
                 if !next.mirrors.iter().any(|known| known.url == mirror.url) {
@@ -75,14 +70,14 @@ async fn with_metalink(
             return Ok(Inputs::One(next));
         }
         Ok(many) if is_instead => return Ok(many),
-        Ok(Inputs::Many(_)) => Note::MetalinkOfSeveral { name: display_name(url) },
-        Err(error) => Note::WithoutMetalink { error: Box::new(error) },
+        Ok(Inputs::List(_)) => Note::MetalinkOfSeveral(display_name(url)),
+        Err(error) => Note::WithoutMetalink(Box::new(error)),
     };
-    fetching.note(note);
-    Ok(Inputs::One(Box::new(inputs::request_again(fetching, mirrors)?)))
+    get_job.note(note);
+    Ok(Inputs::One(Box::new(inputs::request_again(get_job, mirrors)?)))
 }
 
-/// Whether a file, or what lies beside it, would take the place of something reserved.
+/// Checks that a file and its partial data do not overwrite a reserved path.
 fn reserved(reserved: &[std::path::PathBuf], target: &Path) -> Result<(), SpecError> {
     let Ok(whole) = std::path::absolute(target) else { return Ok(()) };
     let is_beside = |path: &Path| {

@@ -1,4 +1,4 @@
-//! What all requests of one job have in common.
+//! What all requests of a job share.
 
 use std::path::PathBuf;
 
@@ -8,26 +8,28 @@ use swath_transfer::{Destination, Mirror, Overwrite, PlanConfig, Request, Trust}
 use super::many::Refused;
 use crate::error::EntryError;
 use crate::run::CONNECTIONS_PER_HOST;
-use crate::spec::{GetSpec, GetTo, JobSpec};
+use crate::spec::{CopySpec, GetSpec, GetTo, JobSpec};
 
-/// What all requests of one job have in common.
+/// What all requests of a job share.
 #[derive(Clone)]
 pub struct Template {
-    /// The folder that names are below.
+    /// The destination folder.
     pub dir: PathBuf,
     overwrite: Overwrite,
     resume: bool,
     sparse: bool,
     require_digest: bool,
     discover: bool,
+    ask_if_present: bool,
+    refuses_folders: bool,
     plan: PlanConfig,
     stall_s: f64,
 }
 
 impl Template {
-    /// Takes what a specification says.
+    /// Returns the template of a specification.
     pub fn of(spec: &JobSpec, get: &GetSpec) -> Template {
-        // Lanes that are found by trial: no more than a host is to have.
+        // Automatic lanes stay within the connections per host.
         let lanes_max = spec.plan.connections.map_or(CONNECTIONS_PER_HOST, |_| u32::MAX);
         Template {
             dir: match &get.to {
@@ -39,18 +41,37 @@ impl Template {
             sparse: get.sparse,
             require_digest: get.require_digest,
             discover: get.discover,
+            // A list that runs again does not query servers about existing files.
+            ask_if_present: false,
+            refuses_folders: false,
             plan: PlanConfig { eager: false, ..spec.plan.config(lanes_max) },
             stall_s: spec.network.stall_s(),
         }
     }
 
-    /// A request without mirrors.
+    /// Returns the template of files of plain web servers, copied below `dir`.
+    pub fn of_web(spec: &JobSpec, copy: &CopySpec, dir: PathBuf) -> Template {
+        Template {
+            dir,
+            overwrite: copy.compare.overwrite(),
+            resume: copy.resume,
+            sparse: false,
+            require_digest: copy.require_digest,
+            discover: true,
+            ask_if_present: true,
+            refuses_folders: true,
+            plan: PlanConfig { eager: false, ..spec.plan.config(u32::MAX) },
+            stall_s: spec.network.stall_s(),
+        }
+    }
+
+    /// Returns a request without mirrors.
     pub fn request(&self, destination: Destination) -> Request {
         let mut request = Request::to_file("");
         request.destination = destination;
         request.overwrite = self.overwrite;
-        // A list that is worked off a second time asks nobody about what is there.
-        request.ask_if_present = false;
+        request.ask_if_present = self.ask_if_present;
+        request.refuses_folders = self.refuses_folders;
         request.require_digest = self.require_digest;
         request.resume = self.resume;
         request.sparse = self.sparse;
@@ -60,7 +81,7 @@ impl Template {
         request
     }
 
-    /// The request for a file of a Metalink.
+    /// Returns the request for a file of a Metalink.
     pub fn metalink_file(&self, file: metalink::File, trust: Trust) -> Result<Request, Refused> {
         if let Some(error) = unusable(&file) {
             return Err(Refused { name: file.name.as_str().to_owned(), error });
@@ -85,7 +106,7 @@ impl Template {
     }
 }
 
-/// Why a file of a Metalink cannot be fetched.
+/// Returns why a file of a Metalink cannot be fetched.
 fn unusable(file: &metalink::File) -> Option<EntryError> {
     if file.mirrors.is_empty() && file.held.is_empty() {
         let first = file.skipped.first().map(|skipped| skipped.reason.clone());

@@ -1,4 +1,4 @@
-//! Why a server cannot be started where ssh leads.
+//! Errors of starting a server by ssh.
 
 use std::io;
 use std::process::ExitStatus;
@@ -8,20 +8,20 @@ use swath_model::units;
 use super::listen::HEARD_BYTES_MAX;
 use crate::address::AddressError;
 
-/// Why a server cannot be started on another machine, or not be reached there.
+/// Why a server cannot be started or reached on another machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .fault.words(.host, .command))]
 pub struct SshError {
-    /// The machine, as ssh takes it.
+    /// The host argument of ssh.
     pub host: String,
-    /// How ssh is called.
+    /// The ssh command.
     pub command: String,
-    /// What happened.
+    /// The error.
     #[source]
     pub fault: SshFault,
 }
 
-/// What happened.
+/// Errors of ssh and of the remote host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SshFault {
@@ -34,146 +34,140 @@ pub enum SshFault {
     /// ssh has no standard input.
     #[error("ssh has no input")]
     NoInput,
-    /// The shell there printed a lot, and nothing of swath's.
+    /// The remote shell printed too much.
     #[error(
-        "its shell printed {} and more, and nothing of swath's{}",
+        "its shell printed more than {} and did not run swath{}",
         units::bytes(HEARD_BYTES_MAX as u64),
-        it_printed(.printed)
+        it_printed(.0)
     )]
-    TooMuch {
-        /// The beginning of it.
-        printed: Option<String>,
-    },
-    /// A command began there and has not answered.
-    #[error("{ran} was begun there, and has not answered for {patience_s} s{}", it_printed(.printed))]
+    TooMuch(Option<String>),
+    /// A remote command does not answer.
+    #[error("{ran} did not answer within {patience_s} s{}", it_printed(.printed))]
     Silent {
         /// The command.
         ran: Command,
-        /// How long it was waited for.
+        /// The time limit.
         patience_s: f64,
-        /// What came instead.
+        /// Its output.
         printed: Option<String>,
     },
-    /// ssh is in, and the shell there has run nothing.
-    #[error("ssh has logged in, but what it is to run there has not begun within {patience_s} s{}", it_printed(.printed))]
+    /// The remote shell does not run the command.
+    #[error("ssh logged in, but the shell did not run the command within {patience_s} s{}", it_printed(.printed))]
     NotBegun {
-        /// How long it was waited for.
+        /// The time limit.
         patience_s: f64,
-        /// What came instead.
+        /// Its output.
         printed: Option<String>,
     },
     /// The connection broke.
-    #[error("the ssh connection broke (what ssh said is above)")]
+    #[error("the ssh connection broke (see ssh's message above)")]
     Broke,
-    /// There is no connection.
-    #[error("ssh could not connect (what it said is above)")]
+    /// ssh cannot connect.
+    #[error("ssh could not connect (see its message above)")]
     NoConnection,
-    /// A command ended there before its time.
-    #[error("{ran} ended there with {code} (what it said is above){}", it_printed(.printed))]
+    /// A remote command failed.
+    #[error("{ran} failed with exit code {code} (see its message above){}", it_printed(.printed))]
     Ended {
         /// The command.
         ran: Command,
         /// Its exit code.
         code: i32,
-        /// What came instead of an answer.
+        /// Its output.
         printed: Option<String>,
     },
-    /// The account there runs no commands.
-    #[error("its shell runs no commands, and ended with {code}{}", it_printed(.printed))]
+    /// The remote account runs no commands.
+    #[error("its shell does not run commands (exit code {code}){}", it_printed(.printed))]
     NoShell {
         /// The shell's exit code.
         code: i32,
-        /// What it printed.
+        /// Its output.
         printed: Option<String>,
     },
-    /// A command does not start there.
-    #[error("{ran} does not start there{}", it_printed(.printed))]
+    /// A remote command does not start.
+    #[error("{ran} does not start{}", it_printed(.printed))]
     NoStart {
         /// The command.
         ran: Command,
-        /// What came instead.
+        /// Its output.
         printed: Option<String>,
     },
-    /// There is no swath.
-    #[error("swath is not there")]
+    /// swath is not installed.
+    #[error("swath is not installed")]
     Missing,
-    /// A server there says what nobody understands.
-    #[error("what its server says makes no sense: {0}")]
-    Nonsense(Nonsense),
-    /// The machine is of another kind, and this program does not run there.
-    #[error("a machine of another kind ({kind}): swath must be put there by hand")]
-    OtherMachine {
-        /// Its system and processor.
-        kind: String,
-    },
-    /// The program that is to be put there cannot be read.
+    /// Invalid answer of the remote server.
+    #[error("invalid answer of its server: {0}")]
+    InvalidHello(InvalidHello),
+    /// Another system or processor.
+    #[error("a different machine type ({0}): install swath there by hand")]
+    OtherMachine(String),
+    /// This program cannot be read.
     #[error("cannot read this program: {0}")]
     OwnProgram(io::Error),
-    /// The program cannot be put there.
-    #[error("this program could not be put there: {0}")]
+    /// This program cannot be copied to the host.
+    #[error("cannot copy this program to the host: {0}")]
     NotPut(Box<SshError>),
-    /// There is no folder for a socket here.
-    #[error("no place for a socket: {0}")]
+    /// No folder for a socket.
+    #[error("cannot create a folder for a socket: {0}")]
     NoSocket(io::Error),
-    /// There is no port to be had here.
+    /// No free local port.
     #[error("{0}")]
     OwnPort(io::Error),
-    /// ssh ended before its time.
+    /// ssh ended.
     #[error("ssh ended with {0}")]
     SshEnded(ExitStatus),
     /// ssh forwards no port.
-    #[error("ssh opens no port here")]
+    #[error("ssh does not open its local port")]
     NoPort,
-    /// A server there is not to be reached by ssh's forwarding.
-    #[error("no way to its port {port}, not through ssh either: {}", .error.fault)]
+    /// The port is unreachable, and ssh does not forward it.
+    #[error("cannot reach its port {port}, directly or through ssh: {}", .error.fault)]
     NoTunnel {
         /// Its port.
         port: u16,
-        /// Why.
+        /// The error.
         error: Box<SshError>,
     },
-    /// A server there is not to be reached in any way.
+    /// The port is unreachable in every way.
     #[error(
-        "no way to its port {port}: it cannot be reached from here, sshd there forbids forwarding, and through ssh itself it does not work either: {error}. Open the port, or allow forwarding there (AllowTcpForwarding)"
+        "cannot reach its port {port}: sshd forbids forwarding, and the connection through ssh failed: {error}. Open the port, or allow forwarding (AllowTcpForwarding)"
     )]
     NoWay {
         /// Its port.
         port: u16,
-        /// Why the last way does not lead there.
+        /// The error of the last attempt.
         error: Box<SshError>,
     },
 }
 
-/// What of a server's answer makes no sense.
+/// Invalid parts of a server's answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Nonsense {
-    /// It shows no fingerprint.
+pub enum InvalidHello {
+    /// The fingerprint.
     #[error("the fingerprint")]
     Fingerprint,
-    /// It tells no address.
+    /// The address.
     #[error(transparent)]
     Address(AddressError),
 }
 
-/// A command that is run there.
+/// Commands on the remote host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// The look for swath.
+    /// Looking for swath.
     Look,
-    /// The copy of this program.
+    /// Copying this program.
     Copy,
-    /// A server for one copy.
+    /// Serving one copy.
     Serve,
-    /// A connection to its port.
+    /// Connecting to the server's port.
     Through,
 }
 
 impl std::fmt::Display for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Command::Look => "the look for swath",
-            Command::Copy => "the copy of this program",
+            Command::Look => "looking for swath",
+            Command::Copy => "copying this program",
             Command::Serve => "swath serve",
             Command::Through => "swath serve --through",
         })
@@ -181,16 +175,16 @@ impl std::fmt::Display for Command {
 }
 
 impl SshFault {
-    /// The sentence of the whole error.
+    /// Returns the text of the whole error.
     fn words(&self, host: &str, command: &str) -> String {
         match self {
             SshFault::Start(error) => {
                 let program = command.split(' ').next().unwrap_or_default();
                 format!("cannot run {program}: {error}")
             }
-            SshFault::OtherMachine { .. } => format!("{host} is {self}"),
-            SshFault::NotPut(error) => format!("this program could not be put there: {error}"),
-            // These are about this machine.
+            SshFault::OtherMachine(..) => format!("{host} is {self}"),
+            SshFault::NotPut(error) => format!("cannot copy this program: {error}"),
+            // Errors of this machine.
             SshFault::NoOutput
             | SshFault::NoInput
             | SshFault::OwnProgram(_)
@@ -204,5 +198,5 @@ impl SshFault {
 }
 
 fn it_printed(printed: &Option<String>) -> String {
-    printed.as_ref().map(|printed| format!("; it printed: {printed}")).unwrap_or_default()
+    printed.as_ref().map(|printed| format!("; its output: {printed}")).unwrap_or_default()
 }

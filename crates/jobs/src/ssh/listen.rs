@@ -1,9 +1,8 @@
-//! What comes from a command on the other side, up to the line that is waited for.
+//! Reads the output of a remote command up to an expected line.
 //!
-//! In between stands a login shell, which may print what it likes: greetings, prompts without an
-//! end, or the same line for ever. What is not waited for is skipped, up to a bound. Before ssh has
-//! logged in a user may be typing a password, which takes as long as it takes; from the first byte
-//! on (`machine.rs` has ssh print one when it is in) silence has a limit.
+//! The login shell may print anything: greetings, endless prompts, or the same line forever. Other output
+//! is skipped, up to a limit. Before the login the user may be typing a password, without a time limit;
+//! from the first byte on (`host.rs` makes ssh print one after the login) silence has a limit.
 
 use std::time::Duration;
 use swath_model::path::is_treacherous;
@@ -11,43 +10,43 @@ use swath_model::path::is_treacherous;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 use tokio::time::{Instant, timeout_at};
 
-/// Printed here by ssh, once it is in.
+/// Printed locally by ssh after the login.
 pub const LOGGED_IN: &str = "swath-logged-in";
-/// Printed there by the shell, just before it runs what it was told to.
+/// Printed by the remote shell before it runs the command.
 pub const BEGUN: &str = "swath-begins";
 
-/// Reads what comes.
-pub struct Listener<R> {
+/// Reads the output.
+pub struct OutputReader<R> {
     from: R,
     patience: Duration,
-    /// When silence has lasted for too long; `None` as long as ssh may be asking for a password.
+    /// The time limit of silence; `None` while ssh may ask for a password.
     until: Option<Instant>,
-    /// That the shell runs commands has been seen.
+    /// Whether the shell has begun the command.
     has_begun: bool,
     heard_bytes: usize,
-    /// The first of what was not waited for.
+    /// The beginning of the unexpected output.
     noise: Vec<u8>,
 }
 
-/// Why the line did not come.
+/// Why the expected line did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLine {
-    /// Nothing more comes.
+    /// The output ended.
     Ended,
-    /// So much came that no more is read.
+    /// Too much output.
     TooMuch,
-    /// It has taken too long.
+    /// Too late.
     TooLate,
 }
 
-impl<R: AsyncBufRead + Unpin> Listener<R> {
-    /// Hear what comes `from` there; `is_in` if nobody is asked for a password any more.
-    pub fn new(from: R, patience: Duration, is_in: bool) -> Listener<R> {
+impl<R: AsyncBufRead + Unpin> OutputReader<R> {
+    /// Returns a reader of `from`; `is_in` if ssh is logged in.
+    pub fn new(from: R, patience: Duration, is_in: bool) -> OutputReader<R> {
         let until = is_in.then(|| Instant::now() + patience);
-        Listener { from, patience, until, has_begun: false, heard_bytes: 0, noise: Vec::new() }
+        OutputReader { from, patience, until, has_begun: false, heard_bytes: 0, noise: Vec::new() }
     }
 
-    /// The first line in which something is found. Not a byte behind it is read.
+    /// Returns what `find` finds in the first matching line. Reads nothing after that line.
     pub async fn listen<T>(
         &mut self,
         mut find: impl FnMut(&str) -> Option<T>,
@@ -58,12 +57,12 @@ impl<R: AsyncBufRead + Unpin> Listener<R> {
             let text = String::from_utf8_lossy(&line);
             let is_begun = ends(&text, BEGUN).is_some();
             if is_begun {
-                // That is the last that one has to wait for a shell.
+                // The shell is ready now.
                 self.has_begun = true;
                 self.noise.clear();
                 self.give(self.patience);
             }
-            // The last line may lack its end, but not if more of it may come.
+            // Only the last line may be incomplete.
             let is_whole = matches!(why, None | Some(NoLine::Ended));
             if let Some(found) = find(&text).filter(|_| is_whole) {
                 return Ok(found);
@@ -77,7 +76,7 @@ impl<R: AsyncBufRead + Unpin> Listener<R> {
         }
     }
 
-    /// Read to the end of a line.
+    /// Reads to the end of a line.
     async fn hear(&mut self, line: &mut Vec<u8>) -> Result<(), NoLine> {
         while !line.ends_with(b"\n") {
             let part = self.from.fill_buf();
@@ -103,22 +102,22 @@ impl<R: AsyncBufRead + Unpin> Listener<R> {
         Ok(())
     }
 
-    /// So long from now on.
+    /// Sets the time limit, from now.
     pub fn give(&mut self, patience: Duration) {
         self.until = Some(Instant::now() + patience);
     }
 
-    /// Whether ssh is known to have logged in.
+    /// Whether ssh has logged in.
     pub fn is_in(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Whether the shell there is known to run commands.
+    /// Whether the shell has begun the command.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// What was printed instead, in a few words without control characters; `None` if it is nothing.
+    /// Returns the beginning of the unexpected output without control characters, if there is any.
     pub fn noise(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.noise);
         let visible = |line: &str| -> String {
@@ -131,31 +130,30 @@ impl<R: AsyncBufRead + Unpin> Listener<R> {
         (!short.is_empty()).then(|| short + more)
     }
 
-    /// What comes behind the line that was found.
+    /// Returns the rest of the output.
     pub fn into_inner(self) -> R {
         self.from
     }
 }
 
-/// Whether a line ends with this; what is before it may be a prompt, what shows a whole command is
-/// none.
+/// Whether a line ends with a marker, perhaps after a prompt; an echoed command does not end with it.
 pub fn ends(line: &str, with: &str) -> Option<()> {
     line.trim_end().ends_with(with).then_some(())
 }
 
-/// No greeting is longer; a shell that prints for ever ends here.
+/// More than any greeting; stops a shell that prints forever.
 pub const HEARD_BYTES_MAX: usize = 1 << 20;
-/// More than is shown of it, since control characters are not.
+/// More than is shown, because control characters are removed.
 const NOISE_BYTES_MAX: usize = 4 << 10;
-/// What a line of a message can hold.
+/// Characters that fit into a message.
 const NOISE_CHARS_MAX: usize = 160;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn listener_of(text: &str) -> Listener<&[u8]> {
-        Listener::new(text.as_bytes(), Duration::from_secs(60), false)
+    fn listener_of(text: &str) -> OutputReader<&[u8]> {
+        OutputReader::new(text.as_bytes(), Duration::from_secs(60), false)
     }
 
     fn word(line: &str) -> Option<usize> {
@@ -200,7 +198,7 @@ mod tests {
         use tokio::io::{AsyncWriteExt as _, BufReader, duplex};
         let patience = Duration::from_secs(5);
         let (mut there, here) = duplex(1000);
-        let mut listener = Listener::new(BufReader::new(here), patience, false);
+        let mut listener = OutputReader::new(BufReader::new(here), patience, false);
         // A password is typed slowly; the greetings that follow are no answer.
         let says = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(1000)).await;

@@ -1,14 +1,13 @@
-//! The other side of an ssh connection: a server of ours is started there for this one copy.
+//! Starts a swath server for one copy on a host reached by ssh.
 //!
-//! It tells its port, a token and its certificate's fingerprint through ssh; the data then goes
-//! directly, over TLS, with as many connections as pay. Where the port cannot be reached it goes
-//! through ssh: by its forwarding, or where sshd forbids that as `through.rs` does it. The server
-//! ends with the ssh connection.
+//! It prints its port, a token and its fingerprint through ssh; the data then uses direct TLS
+//! connections. If the port is unreachable, it goes through ssh: by its port forwarding, or if sshd
+//! forbids that by `through.rs`. The server ends with the ssh connection.
 
 mod bootstrap;
 mod error;
+mod host;
 mod listen;
-mod machine;
 mod through;
 
 use std::net::Ipv4Addr;
@@ -25,92 +24,91 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use crate::copy::{Names, OwnFile};
+use crate::copy::{DisplayNames, LocalFile};
 use crate::event::Note;
 use bootstrap::{bootstrap, found};
-pub use error::{Command, Nonsense, SshError, SshFault};
-use machine::Machine;
+pub use error::{Command, InvalidHello, SshError, SshFault};
+use host::SshHost;
 pub use through::READY;
 use through::Through;
 
-/// A place on another machine, as `host:path`.
+/// A location on another machine, as `host:path`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remote {
-    /// As ssh takes it, perhaps with a user.
+    /// The host argument of ssh, optionally with a user.
     pub host: String,
-    /// Below the home folder unless it is absolute.
+    /// The path, relative to the home folder.
     pub path: String,
 }
 
-/// What a server says when it was started for one copy.
+/// The first line of a server that was started for one copy.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// Its version.
     pub swath: String,
-    /// Where it listens.
+    /// Its port.
     pub port: u16,
-    /// Where in it the folder is, as it stands in an address.
+    /// The path of the folder in its address.
     pub path: String,
-    /// What was named is a file, and all that there is.
+    /// Whether it serves only a file.
     #[serde(default)]
     pub is_file: bool,
-    /// What opens it.
+    /// Its token.
     pub token: String,
-    /// `sha-256:…` of its certificate.
+    /// Its fingerprint, `sha-256:…`.
     pub fingerprint: String,
 }
 
-/// A server on the other side; it ends when this is dropped.
+/// A server on a remote host, which ends when this is dropped.
 pub struct Session {
     /// Its address.
     pub url: Url,
-    /// What opens it.
+    /// Its token.
     pub bearer: Bearer,
-    /// What it shows itself with.
+    /// Its fingerprint.
     pub fingerprint: Digest,
-    /// What was named there is a file, and all that it serves.
+    /// Whether it serves only a file.
     pub is_file: bool,
-    /// The data goes through ssh.
+    /// Whether the data goes through ssh.
     pub goes_through: bool,
-    /// Addresses that this server has for us alone, and what people read in their place.
-    pub names: Names,
-    /// What limits where this server does, if that is not its link.
+    /// Internal addresses of this server, and their names for the user.
+    pub names: DisplayNames,
+    /// The limit to report for this server, if it is not its link.
     pub limit: Option<LimitedBy>,
-    /// More connections for data than this would wait for each other.
+    /// Most connections for data, if limited.
     pub lanes_max: Option<u32>,
     _server: Child,
     /// The server ends when this is closed.
     _hold: Option<ChildStdin>,
-    _lead: Option<Lead>,
+    _lead: Option<SshChannel>,
 }
 
-/// What leads through ssh, as long as it is kept.
-enum Lead {
+/// Connections through ssh, which end when this is dropped.
+enum SshChannel {
     /// ssh's own forwarding.
     Forwarded { _ssh: Child },
-    /// A program for each connection.
+    /// A remote command for each connection.
     Through { _through: Through },
 }
 
-/// How the other side is reached.
+/// Options of ssh.
 #[derive(Clone, Debug)]
 pub struct SshOptions {
-    /// The command and what it is given before the host; not empty.
+    /// The command with its arguments before the host; not empty.
     pub command: Vec<String>,
-    /// The swath program to put there if there is none.
+    /// The program to copy to the host if swath is missing.
     pub bootstrap: Option<PathBuf>,
-    /// How long the other side may be silent, once ssh is in.
+    /// The time limit of silence after the login.
     pub patience: Duration,
-    /// A folder of this user alone, for sockets.
+    /// A private folder for sockets.
     pub runtime: PathBuf,
 }
 
 impl Remote {
-    /// Read `host:path`; `None` if it is something else: an address, or a path (which may have a
-    /// colon behind a slash).
+    /// Reads `host:path`; `None` for a URL or a path (which may have a colon after a slash).
     pub fn parse(text: &str) -> Option<Remote> {
-        // An address of IPv6 has colons itself, so it stands in brackets; ssh takes it without.
+        // An IPv6 address is in brackets, which ssh does not accept.
         let (user, rest) = match text.split_once('@') {
             Some((user, rest)) if rest.starts_with('[') => (format!("{user}@"), rest),
             _ => (String::new(), text),
@@ -125,32 +123,32 @@ impl Remote {
     }
 }
 
-/// What a server there is for.
+/// The purpose of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose<'a> {
-    /// To read; a file may be wanted under another name.
+    /// Reading; a file may get another name.
     Read {
-        /// That name.
+        /// The name.
         file_name: Option<&'a str>,
     },
-    /// To write; a file may be sent under another name, and replaces one.
+    /// Writing; a file may get another name, and may replace a file.
     Write {
-        /// That name.
+        /// The name.
         file_name: Option<&'a str>,
     },
 }
 
-/// Start a server there.
+/// Starts a server on the remote host.
 pub async fn start(
     options: &SshOptions,
     remote: &Remote,
     purpose: Purpose<'_>,
     note: &(dyn Fn(Note) + Sync),
 ) -> Result<Session, SshError> {
-    let machine = Machine::of(options, &remote.host).await;
+    let host = SshHost::of(options, &remote.host).await;
     let program = match &options.bootstrap {
-        Some(own) => bootstrap(&machine, own, note).await?,
-        // An earlier copy may have put it there.
+        Some(own) => bootstrap(&host, own, note).await?,
+        // An earlier copy may have installed it.
         None => found(),
     };
     let path = if remote.path.is_empty() { "." } else { &remote.path };
@@ -161,27 +159,27 @@ pub async fn start(
     let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
     let purpose = format!("{write}{}", file_name.unwrap_or_default());
     let line = format!("exec {program} serve --ephemeral{purpose} -- {}", quoted(path));
-    let mut server = machine.run(&line).await?;
+    let mut server = host.run(&line).await?;
     let hello = match server.output.listen(hello_in).await {
         Ok(hello) => hello,
-        // The shell's word for a command that is not there.
+        // The shell found no swath.
         Err(unheard) if options.bootstrap.is_none() && server.is_missing(unheard).await => {
-            return Err(machine.error(SshFault::Missing));
+            return Err(host.error(SshFault::Missing));
         }
-        Err(unheard) => return Err(machine.why(&mut server, unheard, Command::Serve).await),
+        Err(unheard) => return Err(host.why(&mut server, unheard, Command::Serve).await),
     };
-    let bad = |what| machine.error(SshFault::Nonsense(what));
+    let bad = |what| host.error(SshFault::InvalidHello(what));
     let fingerprint = hello.fingerprint.parse();
-    let fingerprint: Digest = fingerprint.map_err(|_| bad(Nonsense::Fingerprint))?;
+    let fingerprint: Digest = fingerprint.map_err(|_| bad(InvalidHello::Fingerprint))?;
     let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
-    let name = machine.name.clone();
+    let name = host.name.clone();
     let direct = timeout(DIRECT_WITHIN, TcpStream::connect((name.as_str(), hello.port))).await;
     let (host, port, lead) = match direct {
         Ok(Ok(_)) => (name, hello.port, None),
         _ => {
-            let (lead, own) = by_ssh_alone(&machine, &program, hello.port, options).await?;
+            let (lead, own) = by_ssh_alone(&host, &program, hello.port, options).await?;
             let (host, port) = (remote.host.clone(), hello.port);
-            let forwards = matches!(lead, Lead::Forwarded { .. });
+            let forwards = matches!(lead, SshChannel::Forwarded { .. });
             note(Note::OnlyBySsh { host, port, forwards });
             let port = own;
             (Ipv4Addr::LOCALHOST.to_string(), port, Some(lead))
@@ -189,12 +187,12 @@ pub async fn start(
     };
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let url = crate::address::parse_url(&format!("https://{host}:{port}{}", hello.path))
-        .map_err(|error| bad(Nonsense::Address(error)))?;
+        .map_err(|error| bad(InvalidHello::Address(error)))?;
     let is_file = hello.is_file;
     let goes_through = lead.is_some();
     let limit = goes_through.then(|| LimitedBy::Ssh { host: remote.host.clone() });
     let names = names(&url, remote, goes_through);
-    let lanes_max = matches!(lead, Some(Lead::Through { .. })).then_some(through::LANES_MAX);
+    let lanes_max = matches!(lead, Some(SshChannel::Through { .. })).then_some(through::LANES_MAX);
     let (_server, _hold, _lead) = (server.ssh, server.input, lead);
     Ok(Session {
         url,
@@ -211,30 +209,29 @@ pub async fn start(
     })
 }
 
-/// A port of ours that leads to `port` there, where swath is called `program`.
+/// Returns a local port that leads through ssh to the remote `port`.
 async fn by_ssh_alone(
-    machine: &Machine,
+    host: &SshHost,
     program: &str,
     port: u16,
     options: &SshOptions,
-) -> Result<(Lead, u16), SshError> {
-    let (ssh, own) = tunnel(machine, port).await?;
+) -> Result<(SshChannel, u16), SshError> {
+    let (ssh, own) = tunnel(host, port).await?;
     if through::carries(own).await {
-        return Ok((Lead::Forwarded { _ssh: ssh }, own));
+        return Ok((SshChannel::Forwarded { _ssh: ssh }, own));
     }
     drop(ssh);
-    let through = Through::open(machine, program, port, &options.runtime).await;
+    let through = Through::open(host, program, port, &options.runtime).await;
     let through = through.map_err(|error| {
         let error = Box::new(error);
-        machine.error(SshFault::NoWay { port, error })
+        host.error(SshFault::NoWay { port, error })
     })?;
     let own = through.port;
-    Ok((Lead::Through { _through: through }, own))
+    Ok((SshChannel::Through { _through: through }, own))
 }
 
-/// What stands for the address of a server that was started for this copy, or for a port of ours that
-/// leads to it through ssh: what the user has typed, longer names first.
-fn names(url: &Url, remote: &Remote, goes_through: bool) -> Names {
+/// Returns the names for the addresses of the server: what the user typed, longer names first.
+fn names(url: &Url, remote: &Remote, goes_through: bool) -> DisplayNames {
     let Remote { host, path } = remote;
     let (place, ssh) = match goes_through {
         true => (format!("{host}:{path} (by ssh)"), format!("the ssh connection to {host}")),
@@ -242,7 +239,7 @@ fn names(url: &Url, remote: &Remote, goes_through: bool) -> Names {
     };
     let own = url[url::Position::BeforeHost..url::Position::AfterPort].to_owned();
     let whole = swath_source::display_name(url);
-    Names::new(vec![
+    DisplayNames::new(vec![
         (whole.clone(), place.clone()),
         (whole.trim_start_matches("https://").to_owned(), place),
         (format!("https://{own}"), ssh.clone()),
@@ -250,9 +247,9 @@ fn names(url: &Url, remote: &Remote, goes_through: bool) -> Names {
     ])
 }
 
-/// Where in the server that was started what is sent goes, and under which name if it is a file. It
-/// is at `url` what was named there; not at the top if that is no folder (yet).
-pub fn sent_to(url: Url, to: &Remote, file: Option<OwnFile>) -> (Url, Option<String>) {
+/// Returns the destination on the server, and the name of a single file. `url` is that of the named path;
+/// it is not the top of the server if that path is not a folder (yet).
+pub fn sent_to(url: Url, to: &Remote, file: Option<LocalFile>) -> (Url, Option<String>) {
     let Some(file) = file else { return (url, None) };
     let Some(name) = new_name(to, &file).filter(|_| url.path() != "/").map(str::to_owned) else {
         return (url, Some(file.name));
@@ -264,13 +261,13 @@ pub fn sent_to(url: Url, to: &Remote, file: Option<OwnFile>) -> (Url, Option<Str
     (above, Some(name))
 }
 
-/// What a file is called there unless that is a folder.
-pub fn new_name<'a>(to: &'a Remote, file: &OwnFile) -> Option<&'a str> {
+/// Returns the destination name of a file, unless the destination is a folder.
+pub fn new_name<'a>(to: &'a Remote, file: &LocalFile) -> Option<&'a str> {
     let means_folder = to.path.is_empty() || to.path.ends_with('/');
     (file.is_alone && !means_folder).then(|| to.path.rsplit('/').next().unwrap_or(&to.path))
 }
 
-/// What a server of ours has said, if this line holds it; a shell may have left a prompt before it.
+/// Finds a server's first line in a line of output, perhaps after a prompt.
 fn hello_in(line: &str) -> Option<Hello> {
     let mut begins = line.match_indices(HELLO_BEGIN);
     begins.find_map(|(at, _)| {
@@ -279,22 +276,22 @@ fn hello_in(line: &str) -> Option<Hello> {
     })
 }
 
-/// A port of ours that leads to the other side's loopback interface.
-async fn tunnel(machine: &Machine, port: u16) -> Result<(Child, u16), SshError> {
+/// Forwards a local port to the remote loopback interface.
+async fn tunnel(host: &SshHost, port: u16) -> Result<(Child, u16), SshError> {
     let failed = |why: SshFault| {
-        let error = Box::new(machine.error(why));
-        machine.error(SshFault::NoTunnel { port, error })
+        let error = Box::new(host.error(why));
+        host.error(SshFault::NoTunnel { port, error })
     };
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let free = free.and_then(|listener| listener.local_addr());
     let own = free.map_err(|error| failed(SshFault::OwnPort(error)))?.port();
-    let mut ssh = machine.ssh();
-    // A forwarding of the user's own may be taken by another ssh, which is nothing to us.
-    let fails = if machine.forwards { "no" } else { "yes" };
+    let mut ssh = host.ssh();
+    // Forwardings of the user's configuration may fail.
+    let fails = if host.forwards { "no" } else { "yes" };
     ssh.args(["-N", "-o", &format!("ExitOnForwardFailure={fails}"), "-L"]);
-    ssh.arg(format!("127.0.0.1:{own}:localhost:{port}")).args(["--", &machine.host]);
+    ssh.arg(format!("127.0.0.1:{own}:localhost:{port}")).args(["--", &host.host]);
     ssh.stdin(Stdio::null());
-    let mut ssh = machine.start(ssh)?;
+    let mut ssh = host.start(ssh)?;
     let began = Instant::now();
     loop {
         if TcpStream::connect((Ipv4Addr::LOCALHOST, own)).await.is_ok() {
@@ -303,14 +300,14 @@ async fn tunnel(machine: &Machine, port: u16) -> Result<(Child, u16), SshError> 
         if let Ok(Some(status)) = ssh.try_wait() {
             return Err(failed(SshFault::SshEnded(status)));
         }
-        if began.elapsed() > machine.patience.max(TUNNEL_WITHIN) {
+        if began.elapsed() > host.patience.max(TUNNEL_WITHIN) {
             return Err(failed(SshFault::NoPort));
         }
         sleep(LOOK_AGAIN).await;
     }
 }
 
-/// As a shell takes it for one word; a leading `~` or `~name` stays somebody's home folder.
+/// Quotes a path for a shell; a leading `~` or `~name` still means a home folder.
 pub fn quoted(path: &str) -> String {
     let whole = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
     let (first, rest) = match path.split_once('/') {
@@ -325,13 +322,13 @@ pub fn quoted(path: &str) -> String {
     }
 }
 
-/// What a server says begins so, since that is the first of its fields.
+/// The beginning of a server's first line.
 const HELLO_BEGIN: &str = "{\"swath\":";
-/// A port that lets nobody in mostly says nothing at all.
+/// A blocked port usually does not answer at all.
 const DIRECT_WITHIN: Duration = Duration::from_secs(3);
-/// ssh has been in once, so no password is asked for for this long.
+/// ssh has logged in before, so that a password prompt is short.
 const TUNNEL_WITHIN: Duration = Duration::from_secs(60);
-/// While ssh builds its tunnel.
+/// Polling interval while ssh sets up its tunnel.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

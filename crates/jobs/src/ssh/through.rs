@@ -1,9 +1,8 @@
-//! The way to a port of the other side where only ssh leads and its sshd forwards nothing: for each
-//! connection ssh runs `swath serve --through PORT` there, and its standard input and output carry
-//! the bytes.
+//! Connections to a remote port through ssh where sshd forbids forwarding: for each connection ssh runs
+//! `swath serve --through PORT`, whose standard input and output carry the bytes.
 //!
-//! All of them share one ssh connection: the user's own where the configuration has such, else one
-//! that is made here and ends with this. So nobody is asked for a password again.
+//! They share one ssh connection, the user's shared one if configured, else a new one, so that no
+//! password is asked for again.
 
 use std::future::pending;
 use std::net::Ipv4Addr;
@@ -23,38 +22,34 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::LOOK_AGAIN;
 use super::error::{Command, SshError, SshFault};
+use super::host::SshHost;
 use super::listen::ends;
-use super::machine::Machine;
 
-/// The way stands as long as this is kept.
+/// A local port that leads to the remote one, as long as this exists.
 pub struct Through {
-    /// The port of ours that leads there.
+    /// The local port.
     pub port: u16,
     _taking: AbortOnDropHandle<()>,
     _shared: Option<Shared>,
 }
 
 impl Through {
-    /// Lead to `port` there, where swath is called `program`; one connection is tried. The error
-    /// says what failed.
+    /// Opens a local port for the remote `port`, and tries one connection. `program` is the remote swath.
     pub async fn open(
-        machine: &Machine,
+        host: &SshHost,
         program: &str,
         port: u16,
         runtime: &Path,
     ) -> Result<Through, SshError> {
-        let shared =
-            if machine.shares { None } else { Some(Shared::open(machine, runtime).await?) };
-        let starts = Arc::new(Starts {
-            machine: shared
-                .as_ref()
-                .map_or_else(|| machine.clone(), |shared| machine.by(shared.options())),
+        let shared = if host.shares { None } else { Some(Shared::open(host, runtime).await?) };
+        let starts = Arc::new(PumpStarter {
+            host: shared.as_ref().map_or_else(|| host.clone(), |shared| host.by(shared.options())),
             line: format!("exec {program} serve --through {port}"),
             ready: Mutex::new(None),
             places: Semaphore::new(PUMPS_MAX),
         });
         *starts.ready.lock().await = Some(starts.pump().await?);
-        let failed = |error| machine.error(SshFault::OwnPort(error));
+        let failed = |error| host.error(SshFault::OwnPort(error));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
@@ -63,8 +58,8 @@ impl Through {
     }
 }
 
-/// Take connections as they come.
-async fn take(listener: TcpListener, starts: Arc<Starts>) {
+/// Accepts local connections.
+async fn take(listener: TcpListener, starts: Arc<PumpStarter>) {
     let mut pumps = JoinSet::new();
     loop {
         tokio::select! {
@@ -80,12 +75,12 @@ async fn take(listener: TcpListener, starts: Arc<Starts>) {
     }
 }
 
-/// Carry one connection to its end.
-async fn carry(ours: TcpStream, starts: Arc<Starts>) {
-    // Who finds no place waits for one, as at a server that serves no more at a time.
+/// Serves one connection.
+async fn carry(ours: TcpStream, starts: Arc<PumpStarter>) {
+    // Connections above the limit wait.
     let Ok(_place) = starts.places.acquire().await else { return };
     let pump = {
-        // One starts at a time: an sshd lets in but a few that it does not know yet.
+        // One starts at a time: sshd limits unauthenticated connections.
         let mut ready = starts.ready.lock().await;
         match ready.take() {
             Some(pump) => Ok(pump),
@@ -111,34 +106,34 @@ async fn carry(ours: TcpStream, starts: Arc<Starts>) {
     }
 }
 
-/// How pumps are started.
-struct Starts {
-    machine: Machine,
+/// Starts pumps.
+struct PumpStarter {
+    host: SshHost,
     line: String,
-    /// The one that was tried first waits for the first connection. Held while another starts.
+    /// The pump of the first attempt. Locked while another one starts.
     ready: Mutex<Option<Pump>>,
     places: Semaphore,
 }
 
-/// One that has its connection there.
+/// A remote command that carries one connection.
 struct Pump {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     _ssh: Child,
 }
 
-impl Starts {
+impl PumpStarter {
     async fn pump(&self) -> Result<Pump, SshError> {
-        let mut run = self.machine.run(&self.line).await?;
+        let mut run = self.host.run(&self.line).await?;
         if let Err(unheard) = run.output.listen(|line| ends(line, READY)).await {
-            return Err(self.machine.why(&mut run, unheard, Command::Through).await);
+            return Err(self.host.why(&mut run, unheard, Command::Through).await);
         }
-        let to = run.input.ok_or_else(|| self.machine.error(SshFault::NoInput))?;
+        let to = run.input.ok_or_else(|| self.host.error(SshFault::NoInput))?;
         Ok(Pump { to, from: run.output.into_inner(), _ssh: run.ssh })
     }
 }
 
-/// An ssh connection that others share.
+/// A shared ssh connection.
 struct Shared {
     ssh: Child,
     folder: PathBuf,
@@ -152,15 +147,15 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    async fn open(machine: &Machine, runtime: &Path) -> Result<Shared, SshError> {
+    async fn open(host: &SshHost, runtime: &Path) -> Result<Shared, SshError> {
         let folder = own_folder(runtime);
-        let folder = folder.map_err(|error| machine.error(SshFault::NoSocket(error)))?;
-        let mut ssh = machine.ssh();
+        let folder = folder.map_err(|error| host.error(SshFault::NoSocket(error)))?;
+        let mut ssh = host.ssh();
         ssh.args(["-o", "ControlMaster=yes", "-o"]);
-        ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", &machine.host]);
-        // It ends with us, however we end.
+        ssh.arg(control_path(&folder)).args(["-o", "ControlPersist=no", "--", &host.host]);
+        // Ends with this process in any case.
         ssh.arg("exec cat >/dev/null").stdin(Stdio::piped());
-        let ssh = machine.start(ssh);
+        let ssh = host.start(ssh);
         let mut shared = match ssh {
             Ok(ssh) => Shared { ssh, folder },
             Err(error) => {
@@ -170,26 +165,26 @@ impl Shared {
         };
         while !shared.folder.join(SOCKET).exists() {
             if let Ok(Some(status)) = shared.ssh.try_wait() {
-                return Err(machine.error(SshFault::SshEnded(status)));
+                return Err(host.error(SshFault::SshEnded(status)));
             }
             sleep(LOOK_AGAIN).await;
         }
         Ok(shared)
     }
 
-    /// What an ssh is given that takes part.
+    /// Returns the options that use it.
     fn options(&self) -> [String; 2] {
         ["ControlMaster=no".to_owned(), control_path(&self.folder)]
     }
 }
 
-/// `%` begins something else for ssh, and a space another word.
+/// Returns the option with the path of the socket, with `%` and spaces escaped.
 fn control_path(folder: &Path) -> String {
     let path = folder.join(SOCKET).display().to_string();
     format!("ControlPath=\"{}\"", path.replace('%', "%%"))
 }
 
-/// A folder that nobody else may look into, with a short name: that of a socket may not be long.
+/// Creates a private folder with a short name, because paths of sockets are limited.
 fn own_folder(runtime: &Path) -> std::io::Result<PathBuf> {
     let fits = runtime.is_dir() && runtime.as_os_str().len() <= FOLDER_LENGTH_MAX;
     let above = if fits { runtime } else { Path::new("/tmp") };
@@ -207,32 +202,32 @@ fn own_folder(runtime: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Whether bytes go to a server of ours through this port of ours, and come back. ssh takes
-/// connections before it knows whether sshd forwards them, and closes them if it does not.
+/// Whether the server answers through a local port. ssh accepts connections before it knows whether sshd
+/// forwards them.
 pub async fn carries(port: u16) -> bool {
     let asked = async {
         let mut tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        // A server that encrypts says to this that it does.
+        // An HTTPS server answers plain HTTP with an error.
         tcp.write_all(b"GET /health HTTP/1.0\r\n\r\n").await?;
         tcp.read(&mut [0]).await
     };
     matches!(timeout(CARRIES_WITHIN, asked).await, Ok(Ok(1)))
 }
 
-/// Said first by `swath serve --through`, once the connection stands.
+/// The first line of `swath serve --through`, when it is connected.
 pub const READY: &str = "swath: connected";
-/// Connections at a time: an sshd lets ten programs run on one ssh connection (`MaxSessions`), and
-/// one of them is the server where that connection is the user's own.
+/// Most connections: sshd allows ten sessions per ssh connection (`MaxSessions`), and one may be the
+/// server.
 const PUMPS_MAX: usize = 9;
-/// So many of these for data; the others are for control.
+/// Connections for data; the others are for control.
 pub const LANES_MAX: u32 = 6;
-/// Connections that are taken, with those that wait for a place.
+/// Most connections, waiting ones included.
 const WAITING_MAX: usize = 64;
-/// Carried at a time.
+/// Bytes per read.
 const PART_BYTES: usize = 256 << 10;
 /// The socket's name within its folder.
 const SOCKET: &str = "s";
-/// The system takes 107 bytes for a socket's whole name, and ssh makes it under a longer one first.
+/// A socket path has at most 107 bytes, and ssh first creates a longer one.
 const FOLDER_LENGTH_MAX: usize = 50;
-/// The answer takes a round trip or two.
+/// An answer takes a few round trips.
 const CARRIES_WITHIN: Duration = Duration::from_secs(20);

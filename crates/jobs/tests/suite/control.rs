@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use swath_jobs::{
-    CannotPause, Files, GetFrom, GetTo, JobError, JobEvent, JobSpec, JobState, Outcome,
+    CannotPause, FileCounts, GetFrom, GetTo, JobError, JobEvent, JobSpec, JobState, Outcome,
 };
 use swath_netlab::faulty::{Behaviour, Content, Handle};
 use swath_transfer::GetError;
@@ -94,7 +94,7 @@ async fn a_paused_list_begins_no_further_file_and_loses_its_place_nowhere() {
     job.resume();
     let ended = job.wait().await;
     let Ok(Outcome::Files(files)) = ended else { panic!("{ended:?}") };
-    assert_eq!(files, Files { complete: 4, ..Files::default() });
+    assert_eq!(files, FileCounts { complete: 4, ..FileCounts::default() });
     assert!((0..4).all(|n| is_whole(&to.join(n.to_string()), &content)));
 }
 

@@ -1,12 +1,12 @@
-//! Files, Metalinks and lists are fetched, and what goes wrong has a type.
+//! FileCounts, Metalinks and lists are fetched, and what goes wrong has a type.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 
 use swath_jobs::{
-    Address, Control, EntryError, Environment, FileError, Files, GetFrom, GetTo, Header, JobError,
-    JobEvent, JobObserver, JobSpec, Jobs, MetalinkError, NameConflict, Note, Outcome, SecretError,
-    SecretRef, SpecError, Streams,
+    Address, Control, EntryError, Environment, FileCounts, FileError, GetFrom, GetTo, Header,
+    JobError, JobEvent, JobObserver, JobSpec, Jobs, MetalinkError, NameConflict, Note, Outcome,
+    SecretError, SecretRef, SpecError, Streams,
 };
 use swath_netlab::faulty::{Behaviour, Server};
 use swath_source::Secret;
@@ -82,7 +82,7 @@ async fn of_a_list_each_file_that_fails_is_told_with_its_reason() {
     });
     let ended = jobs().run(&spec, &streams, &observer, &Control::default()).await;
     let Err(JobError::Files(files)) = ended else { panic!("{ended:?}") };
-    assert_eq!(files, Files { complete: 2, failed: 2, is_stopped: false });
+    assert_eq!(files, FileCounts { complete: 2, failed: 2, is_stopped: false });
     assert!(folder.path().join("to/a").is_file() && folder.path().join("to/b").is_file());
     let mut failed = std::mem::take(&mut *seen.lock().unwrap());
     failed.sort_by_key(|(file, _)| *file);
@@ -106,7 +106,7 @@ async fn a_list_comes_by_a_stream_that_is_handed_over() {
     let streams = Streams { list: Some(list), output: None };
     let observer: Arc<dyn JobObserver> = Arc::new(|_: JobEvent| {});
     let ended = jobs().run(&spec, &streams, &observer, &Control::default()).await;
-    assert!(matches!(ended, Ok(Outcome::Files(Files { complete: 1, .. }))), "{ended:?}");
+    assert!(matches!(ended, Ok(Outcome::Files(FileCounts { complete: 1, .. }))), "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,7 +140,7 @@ async fn a_secret_is_sent_and_shown_nowhere() {
     let value = SecretRef::Name("key".to_owned());
     spec.network.headers.push(Header { name: "X-Key".to_owned(), value });
     let ended = run(spec.clone()).await;
-    let Err(JobError::Secret(SecretError::Unknown { name })) = ended else { panic!("{ended:?}") };
+    let Err(JobError::Secret(SecretError::Unknown(name))) = ended else { panic!("{ended:?}") };
     assert_eq!(name, "key");
     let mut environment = Environment::default();
     environment.secrets.insert("key".to_owned(), Secret::new("hidden"));

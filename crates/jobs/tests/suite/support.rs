@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use swath_jobs::{Events, GetFrom, GetSpec, GetTo, JobEvent, JobSpec, Jobs, Seen, Work};
+use swath_jobs::{Events, GetFrom, GetSpec, GetTo, JobEvent, JobSpec, Jobs, StreamItem, Work};
 use swath_netlab::faulty::{Algorithm, Content, Server};
 use swath_transfer::observe::Event;
 use tempfile::TempDir;
@@ -48,7 +48,7 @@ pub async fn until(events: &mut Events, mut wanted: impl FnMut(&JobEvent) -> boo
     let found = async {
         loop {
             match events.next().await {
-                Some(Seen::Event(event)) if wanted(&event) => return,
+                Some(StreamItem::Event(event)) if wanted(&event) => return,
                 Some(_) => {}
                 None => panic!("the job ended without that event"),
             }

@@ -1,29 +1,29 @@
-//! Where `swath ls` and `swath du` look.
+//! The folder or file that `swath ls` and `swath du` list.
 
 use crate::failure::Failure;
-use swath_transfer::{Engine, Mirror, Trust};
+use swath_transfer::{Engine, Mirror, RouteOptions, Trust};
 use url::Url;
 
 use crate::args::{Net, Ssh};
-use crate::engine::{self, Wishes};
+use crate::engine;
 use crate::progress::{Mode, Progress};
 use swath_jobs::ssh::{self, Purpose, Remote, Session, SshOptions};
 use swath_jobs::{Environment, Note};
 
 /// A folder of a server, or a file.
-pub struct Place {
+pub struct RemoteFolder {
     pub engine: Engine,
     pub folder: Mirror,
-    /// The folder's server has nothing but a file, which is all that its index tells of.
+    /// The server serves only one file, the only entry of its index.
     pub is_file: bool,
-    /// What has this address may be a file.
+    /// The address of a file, if it is one.
     pub file: Option<Url>,
-    /// Ends with this value.
+    /// Kept alive as long as this value.
     session: Option<Session>,
 }
 
-impl Place {
-    /// The same with the place as its user has named it.
+impl RemoteFolder {
+    /// Names the place in a failure as the user typed it.
     pub fn renamed(&self, mut failure: Failure) -> Failure {
         if let Some(session) = &self.session {
             failure.what = session.names.shown(&failure.what);
@@ -31,8 +31,8 @@ impl Place {
         failure
     }
 
-    /// Find the way there.
-    pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<Place, Failure> {
+    /// Connects to the server, started by ssh if necessary.
+    pub async fn reach(net: &Net, ssh: &Ssh, place: &str) -> Result<RemoteFolder, Failure> {
         let session = match Remote::parse(place) {
             Some(remote) => {
                 let progress = Progress::new(Mode::choose(false, false));
@@ -47,8 +47,8 @@ impl Place {
             }
             None if !place.contains("://") => {
                 let text = format!(
-                    "{place} is a place here, and this looks at servers (https://host/path/) and by \
-                     ssh (host:path): 'ls' and 'du' show what is here"
+                    "{place} is a local path: give a URL (https://host/path/) or host:path for ssh, \
+                     or use the system's 'ls' and 'du'"
                 );
                 return Err(Failure::usage(text));
             }
@@ -65,22 +65,22 @@ impl Place {
             url.set_path(&path);
         }
         let own_server = session.as_ref().map(|it| (it.bearer.clone(), it.fingerprint));
-        let engine = engine::start(Wishes { own_server, ..Wishes::reading(net, MEMORY_BYTES) })?;
+        let engine = engine::start(net, MEMORY_BYTES, RouteOptions::default(), own_server)?;
         let folder = Mirror { url, priority: 1, trust: Trust::Named, holds: None };
         let is_file = session.as_ref().is_some_and(|session| session.is_file);
-        Ok(Place { engine, folder, is_file, file, session })
+        Ok(RemoteFolder { engine, folder, is_file, file, session })
     }
 }
 
 fn ssh_options(net: &Net, ssh: &Ssh) -> Result<SshOptions, Failure> {
     let swath_jobs::Ssh { command, bootstrap } = ssh.spec();
     if command.is_empty() {
-        return Err(Failure::usage("--ssh: no command"));
+        return Err(Failure::usage("--ssh: the command is empty"));
     }
     let Environment { program, runtime, .. } = crate::net::around(Environment::default());
     let bootstrap = bootstrap.then_some(program);
     Ok(SshOptions { command, bootstrap, patience: net.timeout, runtime })
 }
 
-/// Nothing is written: the least that an engine works with is enough.
+/// Nothing is written: the minimum of an engine is enough.
 const MEMORY_BYTES: usize = 8 << 20;

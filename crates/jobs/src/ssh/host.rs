@@ -1,8 +1,8 @@
-//! A machine that ssh leads to, and commands that run there.
+//! A host reached by ssh, and commands on it.
 //!
-//! The user's own ssh is run, with the user's own configuration. Where it is OpenSSH (it then knows
-//! `-G`), it is told two things more: how long it may try to connect, and to print a line here once
-//! it is in, so that a command that says nothing is told from a password that is being typed.
+//! It runs the user's ssh with the user's configuration. OpenSSH (which supports `-G`) also gets a time
+//! limit for connecting, and a command to print a line after the login, so that a silent command can be
+//! distinguished from a password prompt.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,49 +13,49 @@ use tokio::time::timeout;
 
 use super::SshOptions;
 use super::error::{Command as Ran, SshError, SshFault};
-use super::listen::{BEGUN, LOGGED_IN, Listener, NoLine};
+use super::listen::{BEGUN, LOGGED_IN, NoLine, OutputReader};
 
-/// How a machine is reached.
+/// How a host is reached.
 #[derive(Clone, Debug)]
-pub struct Machine {
-    /// The command and what it is given before the host.
+pub struct SshHost {
+    /// The ssh command with its arguments before the host.
     ssh: Vec<String>,
-    /// As ssh takes it.
+    /// The host argument of ssh.
     pub host: String,
-    /// Where its ports are; perhaps only ssh knows it by the other name.
+    /// The host name for connections; `host` may be an alias of ssh's configuration.
     pub name: String,
-    /// The user's configuration has ports forwarded.
+    /// Whether the configuration forwards ports.
     pub forwards: bool,
-    /// The user has ssh connections shared.
+    /// Whether ssh connections are shared.
     pub shares: bool,
-    /// How long it may be silent.
+    /// The time limit of silence.
     pub patience: Duration,
-    /// For each ssh that may have to connect.
+    /// Options of every ssh that may connect.
     connects: Vec<String>,
-    /// For each that runs a command there.
+    /// Options of every ssh that runs a command.
     tells: Vec<String>,
 }
 
-/// A command that runs there; it ends when this is dropped.
-pub struct Run {
-    /// The ssh that runs it.
+/// A running remote command, which ends when this is dropped.
+pub struct RemoteCommand {
+    /// The ssh process.
     pub ssh: Child,
-    /// Its input there.
+    /// Its standard input.
     pub input: Option<ChildStdin>,
-    /// What it prints.
-    pub output: Listener<BufReader<ChildStdout>>,
+    /// Its output.
+    pub output: OutputReader<BufReader<ChildStdout>>,
 }
 
-impl Machine {
-    /// Ask ssh what it knows of this host.
-    pub async fn of(options: &SshOptions, host: &str) -> Machine {
+impl SshHost {
+    /// Reads the configuration of ssh for this host.
+    pub async fn of(options: &SshOptions, host: &str) -> SshHost {
         let known = known(&options.command, host).await;
         let value = |name: &str| {
             let mut values = known.lines().filter_map(|line| line.split_once(' '));
             values.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
         };
         let alone = host.rsplit('@').next().unwrap_or(host);
-        let mut machine = Machine {
+        let mut host = SshHost {
             ssh: options.command.clone(),
             host: host.to_owned(),
             name: value("hostname").unwrap_or_else(|| alone.to_owned()),
@@ -69,46 +69,46 @@ impl Machine {
         };
         if value("connecttimeout").as_deref() == Some("none") {
             let limit_s = options.patience.as_secs_f64().ceil() as u64;
-            machine.connects = with_o([format!("ConnectTimeout={}", limit_s.max(1))]);
+            host.connects = with_o([format!("ConnectTimeout={}", limit_s.max(1))]);
         }
-        // What the user has for sessions of their own: of an ssh that is to run our command none of it
-        // may hold. Options that this ssh does not know would end it.
+        // Overrides options for interactive sessions, if set: an option that this ssh does not know
+        // would be an error.
         let has = |key: &str, wanted: &str| value(key).is_some_and(|value| value != wanted);
         if has("remotecommand", "none") {
-            machine.connects.extend(with_o(["RemoteCommand=none".to_owned()]));
+            host.connects.extend(with_o(["RemoteCommand=none".to_owned()]));
         }
         if has("stdinnull", "no") {
-            machine.connects.extend(with_o(["StdinNull=no".to_owned()]));
+            host.connects.extend(with_o(["StdinNull=no".to_owned()]));
         }
         if has("forkafterauthentication", "no") {
-            machine.connects.extend(with_o(["ForkAfterAuthentication=no".to_owned()]));
+            host.connects.extend(with_o(["ForkAfterAuthentication=no".to_owned()]));
         }
         if let Some(permits) = value("permitlocalcommand") {
-            // A command that the user has for this runs all the same.
+            // The user's own LocalCommand still runs.
             let own = value("localcommand").filter(|own| permits == "yes" && own != "none");
             let own = own.map(|own| format!("; {own}")).unwrap_or_default();
             let tell = format!("LocalCommand=echo {LOGGED_IN}{own}");
-            machine.tells = with_o(["PermitLocalCommand=yes".to_owned(), tell]);
+            host.tells = with_o(["PermitLocalCommand=yes".to_owned(), tell]);
         }
         if has("sessiontype", "default") {
-            machine.tells.extend(with_o(["SessionType=default".to_owned()]));
+            host.tells.extend(with_o(["SessionType=default".to_owned()]));
         }
-        // Another ssh of the user's may hold the ports already.
-        if machine.forwards {
-            machine.tells.extend(with_o(["ClearAllForwardings=yes".to_owned()]));
+        // Another ssh may have the ports already.
+        if host.forwards {
+            host.tells.extend(with_o(["ClearAllForwardings=yes".to_owned()]));
         }
-        machine
+        host
     }
 
-    /// By a connection that is there already, and that these options lead to.
-    pub fn by(&self, shared: [String; 2]) -> Machine {
-        let mut machine = self.clone();
-        machine.shares = true;
-        machine.connects.extend(with_o(shared));
-        machine
+    /// Returns the host over an existing connection with these options.
+    pub fn by(&self, shared: [String; 2]) -> SshHost {
+        let mut host = self.clone();
+        host.shares = true;
+        host.connects.extend(with_o(shared));
+        host
     }
 
-    /// ssh, to which the rest has yet to be said; what it says itself goes to standard error.
+    /// Returns the common part of an ssh command, whose messages go to standard error.
     pub fn ssh(&self) -> Command {
         let mut ssh = Command::new(&self.ssh[0]);
         ssh.args(&self.ssh[1..]).args(&self.connects).arg("-T");
@@ -116,9 +116,9 @@ impl Machine {
         ssh
     }
 
-    /// Run a line of a shell there.
-    pub async fn run(&self, line: &str) -> Result<Run, SshError> {
-        // Who comes by a connection of others does not log in.
+    /// Runs a shell command on the host.
+    pub async fn run(&self, line: &str) -> Result<RemoteCommand, SshError> {
+        // A shared connection needs no login.
         let is_in = self.shares && self.is_there().await;
         let mut ssh = self.ssh();
         ssh.args(&self.tells).args(["--", &self.host]).arg(format!("echo {BEGUN}; {line}"));
@@ -129,32 +129,32 @@ impl Machine {
             PART_BYTES,
             output.ok_or_else(|| self.error(SshFault::NoOutput))?,
         );
-        Ok(Run { ssh, input, output: Listener::new(output, self.patience, is_in) })
+        Ok(RemoteCommand { ssh, input, output: OutputReader::new(output, self.patience, is_in) })
     }
 
-    /// Start it.
+    /// Starts an ssh command.
     pub fn start(&self, mut ssh: Command) -> Result<Child, SshError> {
         ssh.spawn().map_err(|error| self.error(SshFault::Start(error)))
     }
 
-    /// Whether a connection stands that others may share.
+    /// Whether there is a shared connection.
     async fn is_there(&self) -> bool {
         let mut ask = self.ssh();
         ask.args(["-O", "check", "--", &self.host]).stdin(Stdio::null()).stderr(Stdio::null());
         timeout(END_WITHIN, ask.status()).await.is_ok_and(|it| it.is_ok_and(|it| it.success()))
     }
 
-    /// What went wrong with this machine.
+    /// Returns an error of this host.
     pub fn error(&self, fault: SshFault) -> SshError {
         SshError { host: self.host.clone(), command: self.ssh.join(" "), fault }
     }
 
-    /// Why a command has not answered as it should.
-    pub async fn why(&self, run: &mut Run, unheard: NoLine, ran: Ran) -> SshError {
+    /// Returns why a command did not answer.
+    pub async fn why(&self, run: &mut RemoteCommand, unheard: NoLine, ran: Ran) -> SshError {
         let (printed, has_begun) = (run.output.noise(), run.output.has_begun());
         let patience_s = self.patience.as_secs_f64();
         self.error(match unheard {
-            NoLine::TooMuch => SshFault::TooMuch { printed },
+            NoLine::TooMuch => SshFault::TooMuch(printed),
             NoLine::TooLate if has_begun => SshFault::Silent { ran, patience_s, printed },
             NoLine::TooLate => SshFault::NotBegun { patience_s, printed },
             NoLine::Ended => match run.code().await {
@@ -168,21 +168,21 @@ impl Machine {
     }
 }
 
-impl Run {
-    /// Whether it has ended with the shell's word for a command that is not there.
+impl RemoteCommand {
+    /// Whether it ended with the exit code of a missing command.
     pub async fn is_missing(&mut self, unheard: NoLine) -> bool {
         let has_ended = unheard == NoLine::Ended && self.output.has_begun();
         has_ended && self.code().await == Some(127)
     }
 
-    /// Its exit code, if it has ended with one.
+    /// Returns its exit code, if it has ended with one.
     async fn code(&mut self) -> Option<i32> {
         let status = timeout(END_WITHIN, self.ssh.wait()).await;
         status.ok()?.ok()?.code()
     }
 }
 
-/// What ssh's configuration says of this host; nothing if it is no OpenSSH.
+/// Returns ssh's configuration for a host; empty if it is not OpenSSH.
 async fn known(ssh: &[String], host: &str) -> String {
     let mut ask = Command::new(&ssh[0]);
     ask.args(&ssh[1..]).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
@@ -195,9 +195,9 @@ fn with_o(values: impl IntoIterator<Item = String>) -> Vec<String> {
     values.into_iter().flat_map(|value| ["-o".to_owned(), value]).collect()
 }
 
-/// Read at a time.
+/// Bytes per read.
 const PART_BYTES: usize = 256 << 10;
-/// ssh only reads its configuration, and what that has it run.
+/// ssh only reads its configuration, and runs its `Match exec` commands.
 const ASKS_WITHIN: Duration = Duration::from_secs(20);
-/// ssh ends soon after the command that it has run.
+/// ssh ends soon after its command.
 const END_WITHIN: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! A server from its first signal to its last connection.
+//! Runs a server until a signal ends it.
 
 use std::future::Future;
 use std::io;
@@ -10,56 +10,55 @@ use swath_serve::{Access, Server, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Mutex, oneshot};
 
-use super::log::Lines;
+use super::log::RequestLog;
 use super::reload::Hangups;
 use crate::exit::{Exit, fail};
 
-/// What a server was given in files, which can be read again.
+/// The files that SIGHUP reloads.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
-    /// Tokens …
+pub struct Reloadable {
+    /// The token file …
     pub tokens: Option<PathBuf>,
-    /// … and how the option is called by which they would be named.
+    /// … and the name of its option.
     pub tokens_option: &'static str,
-    /// A certificate and its key.
+    /// The certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Where answers are noted.
+    /// The log.
     pub log: Option<PathBuf>,
-    /// One of the tokens should open writing.
+    /// One of the tokens should allow writing.
     pub writes: bool,
-    /// It ends with whoever started it.
+    /// The server ends with the program that started it.
     pub is_ephemeral: bool,
 }
 
-/// Hears signals from the beginning on.
-pub struct Standing {
-    given: Given,
+/// The signals of a server, received from the start.
+pub struct ServerSignals {
+    reloadable: Reloadable,
     interrupt: Signal,
     terminate: Signal,
     hangups: Hangups,
 }
 
-impl Standing {
-    /// From now on signals are heard.
+impl ServerSignals {
+    /// Starts to listen to signals.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn begin(given: Given) -> io::Result<Standing> {
-        Ok(Standing {
+    /// The error of the system.
+    pub fn begin(reloadable: Reloadable) -> io::Result<ServerSignals> {
+        Ok(ServerSignals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hangups: Hangups::of(&given)?,
-            given,
+            hangups: Hangups::of(&reloadable)?,
+            reloadable,
         })
     }
 
-    /// Serve until a signal ends it, or `abandoned` resolves; `at_last` comes when nobody is connected
-    /// any more.
+    /// Serves until a signal or `abandoned`; runs `at_last` after the last connection.
     pub async fn run(
         self,
         server: Server,
         access: Option<&Access>,
-        log: Option<&Lines>,
+        log: Option<&RequestLog>,
         abandoned: impl Future<Output = ()>,
         at_last: impl Future<Output = ()>,
     ) -> Exit {
@@ -77,7 +76,7 @@ impl Standing {
         let stop = async {
             let stop = tokio::select! {
                 () = signalled() => Stop::Orderly,
-                () = self.hangups.obey(&self.given, access, &renewal, log) => Stop::Orderly,
+                () = self.hangups.obey(&self.reloadable, access, &renewal, log) => Stop::Orderly,
                 () = abandoned => Stop::Abandoned,
             };
             let _ = ends.send(());
@@ -86,26 +85,26 @@ impl Standing {
         let waits = |connections: u64| {
             let connections = counted(connections, "connection");
             let grace_s = GRACE.as_secs();
-            crate::say::err(&format!("ending: waiting for {connections}, {grace_s} s at most"));
+            crate::say::err(&format!("stopping: waiting up to {grace_s} s for {connections}"));
         };
         let ended = async {
             server.run(stop, GRACE, waits).await;
             at_last.await;
         };
         let asked_again = async {
-            // Whoever asks twice does not want to wait.
+            // A second signal stops the server at once.
             let _ = is_ending.await;
             signalled().await;
         };
         tokio::select! {
             () = ended => Exit::Done,
             () = asked_again => {
-                let text = "ended by a second signal: what was under way is cut off";
+                let text = "stopped by a second signal: open transfers were cut off";
                 fail(Exit::Interrupted, text)
             }
         }
     }
 }
 
-/// What is under way when the end comes may take this long.
+/// Time for open transfers to finish.
 const GRACE: Duration = Duration::from_secs(10);
