@@ -137,11 +137,15 @@ impl Ledger {
 
     /// Asks for `range` on a lane.
     pub fn assign(&mut self, id: LaneId, range: Range) {
+        let is_first = self.lanes.get(id).is_some_and(|lane| !lane.has_begun());
         let Some(swath) = self.lanes.push(id, range, self.now) else { return };
         if let Some(key) = self.lanes.get(id).map(|lane| lane.source)
             && let Some(source) = self.sources.get_mut(key)
         {
             source.asked();
+            if is_first {
+                source.tuner.lane_begins(self.now);
+            }
         }
         self.actions.push_back(Action::Fetch { lane: id, swath, range });
     }

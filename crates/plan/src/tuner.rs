@@ -21,6 +21,8 @@ pub(crate) struct Tuner {
     starters: u32,
     /// How much they may have under way together, in bytes.
     shared_bytes: f64,
+    /// When the first of them was asked for something, and how many have been.
+    asked: (Time, u32),
     /// How many lanes there are at first has been decided.
     begun: bool,
     /// So many lanes its server allows, as far as is known, and until when that counts.
@@ -85,6 +87,7 @@ impl Tuner {
             goal,
             starters: 0,
             shared_bytes: 0.0,
+            asked: (Time::ZERO, 0),
             begun: false,
             allowed: (u32::MAX, Time::ZERO),
             trial: None,
@@ -122,7 +125,9 @@ impl Tuner {
         if undelivered_bytes >= LONG_ROUTE_BYTES {
             self.goal = lanes_at_first(rtt_s, sources).min(lanes_max);
             self.starters = starters(rtt_s, sources, most_starters).min(lanes_max);
-            self.shared_bytes = (rtt_s * STARTERS_BYTES_PER_S).min(STARTERS_BYTES_MAX);
+            let few_bytes = f64::from(lanes_at_first(rtt_s, 2)) * LANE_WINDOW_BYTES;
+            let route_bytes = rtt_s * STARTERS_BYTES_PER_S;
+            self.shared_bytes = route_bytes.min(STARTERS_BYTES_MAX).max(few_bytes);
         }
     }
 
@@ -135,6 +140,21 @@ impl Tuner {
     pub fn window_bytes(&self) -> Option<u64> {
         let share = || (self.shared_bytes / f64::from(self.starters)) as u64;
         (self.starters > self.goal).then(share)
+    }
+
+    /// A lane is asked for something for the first time.
+    pub fn lane_begins(&mut self, now: Time) {
+        let (since, lanes) = self.asked;
+        self.asked = (if lanes == 0 { now } else { since }, lanes + 1);
+    }
+
+    /// Returns whether a further lane may begin. Those that begin together would send together, too:
+    /// in each round trip a burst, for which a short queue has no room. So they begin one after the
+    /// other within one round trip.
+    pub fn may_begin(&self, now: Time, rtt_s: f64) -> bool {
+        let (since, lanes) = self.asked;
+        let due = f64::from(self.starters) * now.secs_since(since) / rtt_s.max(1e-3);
+        self.starters <= self.goal || lanes == 0 || f64::from(lanes) < 1.0 + due
     }
 
     /// Returns whether the lanes have as much under way as their windows let them.
@@ -373,8 +393,10 @@ const ALONE_LANE_S: f64 = 0.016;
 /// loss tells their senders, and a short queue drops thousands of packets then. So together they may
 /// have what fills 1 Gbit/s, and a tenth of that in its queue …
 const STARTERS_BYTES_PER_S: f64 = 133e6;
-/// … up to six times what the commonest limit of a sender lets one lane have.
-const STARTERS_BYTES_MAX: f64 = 19.8e6;
+/// … up to what six lanes may have as a rule …
+const STARTERS_BYTES_MAX: f64 = 6.0 * LANE_WINDOW_BYTES;
+/// … which the commonest limit of a sender makes this in packets larger than 1,500 bytes.
+const LANE_WINDOW_BYTES: f64 = 3.3e6;
 /// With this part of it under way they are held up by it: a faster route has its use for more.
 const FULL_WINDOWS: f64 = 0.93;
 /// At least so many, and …

@@ -87,6 +87,11 @@ impl Lane {
         self.pipe.queue.is_empty()
     }
 
+    /// Returns whether it has been asked for something.
+    pub fn has_begun(&self) -> bool {
+        self.pipe.received > 0 || !self.is_idle()
+    }
+
     pub fn connected(&mut self, now: Time, rtt_s: f64, pipelines: bool) {
         self.state = LaneState::Up;
         self.since = now;

@@ -84,11 +84,12 @@ fn windows(bench: &mut Bench) -> Vec<(u32, Option<u64>)> {
 }
 
 #[test]
-fn starters_share_the_windows_of_the_lanes_that_there_would_be() {
+fn starters_share_what_the_route_holds() {
     // Sixteen lanes come up to speed sooner than six; with windows of their own they had more under
-    // way than a queue of 100 ms holds, and a tenth of all packets was sent twice.
+    // way than a queue of 100 ms holds, and a tenth of all packets was sent twice. With those of six
+    // lanes they had more than a queue of 60 ms holds.
     let config = Config { starters: 16, ..Config::default() };
-    for (rtt_ms, lanes, shared) in [(30, 2, 0), (60, 16, 4), (95, 16, 6), (FAR_MS, 16, 8)] {
+    for (rtt_ms, lanes, shared) in [(30, 2, 0), (60, 16, 99), (95, 16, 126), (FAR_MS, 16, 264)] {
         let rtt = Duration::from_millis(rtt_ms);
         assert_eq!(config.lanes_at_first(rtt, 1), lanes);
         let mut bench = Bench::with(config.clone(), 0, 1024 * MIB);
@@ -105,11 +106,7 @@ fn starters_share_the_windows_of_the_lanes_that_there_would_be() {
         }
         assert_eq!(told.len(), 16);
         let all: u64 = told.iter().filter_map(|&(_, bytes)| bytes).sum();
-        assert_eq!(
-            all / 1_000_000,
-            shared * 33 / 10,
-            "as much as {shared} lanes may have under way"
-        );
+        assert_eq!(all / 100_000, shared, "under way at {rtt_ms} ms");
         bench.wait_s(0.1);
         assert_eq!(windows(&mut bench), [], "they are told once");
     }
