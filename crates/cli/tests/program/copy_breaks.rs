@@ -24,7 +24,7 @@ fn fetched(away: Duration, more: &[&str]) -> Ran {
     std::thread::sleep(away);
     let _server = home.serve_at(&address, &SERVE);
     let ran = copying.wait();
-    ran.code_is(0).never_says(&["not using", "410 Gone"]);
+    ran.code_is(0).never_says(&["not using", "left out", "410 Gone"]);
     assert_same(&home.path("tree"), &home.path("copy"));
     ran
 }

@@ -176,7 +176,7 @@ fn a_source_without_a_file_empties_nothing_unless_told_to() {
         let ran = way.sync(&home, &["--delete", "--include", "f*"]);
         // The folder holds nothing that takes part there.
         ran.code_is(8)
-            .says(&["nothing in the source matches, and --delete would remove 2 entries"]);
+            .says(&["no file of the source matches, and --delete would remove 2 entries"]);
         assert_eq!(way.plan(&home, &["--delete", "--allow-empty"]), ["remove sub/file"]);
         way.sync(&home, &["--delete", "--allow-empty"]).code_is(0).says(&["1 removed"]);
         assert_same(&home.path("tree"), &home.path("copy"));

@@ -288,7 +288,9 @@ fn who_refuses_in_the_middle_is_heard() {
         let text = "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n";
         let _ = tcp.write_all(text.as_bytes());
     });
-    home.run(["cp", "small.bin", &supposing]).code_is(5).says(&["412", "as the request supposes"]);
+    home.run(["cp", "small.bin", &supposing])
+        .code_is(5)
+        .says(&["412", "the existing file is not as expected"]);
     let gone = odd(|tcp, _, _| {
         let _ = tcp.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
         take(tcp, 100_000);

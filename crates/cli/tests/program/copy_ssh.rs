@@ -298,7 +298,7 @@ fn with_no_way_at_all_it_says_what_is_to_be_done() {
     let there = format!("behind:{}/", home.path("tree").display());
     let ran = home.swath(["cp", "--ssh", &machine.ssh, &there, "copy"]);
     ran.env("PATH", "/usr/bin:/bin").run().code_is(7).says(&[
-        ", and its sshd forbids forwarding",
+        "sshd forbids forwarding, and the connection through ssh failed",
         "no such option",
         "Open the port, or allow forwarding (AllowTcpForwarding)",
     ]);

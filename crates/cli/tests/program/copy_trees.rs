@@ -230,9 +230,7 @@ fn what_is_no_swath_server_is_said() {
         .file("/tree/", swath_netlab::faulty::Content::random(1, 1000))
         .start()
         .unwrap();
-    home.run(["cp", &web.url("/tree/"), "copy"])
-        .code_is(7)
-        .says(&["not a folder on a swath server"]);
+    home.run(["cp", &web.url("/tree/"), "copy"]).code_is(7).says(&["no folder of a swath server"]);
     assert_eq!(home.names(), ["file", "tree"]);
 }
 

@@ -146,7 +146,7 @@ fn connections_that_are_closed_unanswered_are_tried_ever_more_rarely() {
     home.swath(["get", "-x", "4", &url]).limit(Duration::from_secs(120)).run().code_is(0);
     home.holds_only("f.bin", &content);
     let connections = connections.load(Ordering::SeqCst);
-    assert!((2..=200).contains(&connections), "{connections} connections at once instead of ");
+    assert!((2..=200).contains(&connections), "{connections} connections");
 }
 
 /// Answers one request, for a range or for all, at a megabyte a second.

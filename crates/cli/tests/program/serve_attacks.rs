@@ -201,9 +201,7 @@ fn fewer_connections_than_asked_for_are_said_to_be() {
         });
     }
     let server = Served::of(swath, &args);
-    server.says(
-        "420 connections at once instead of 4000: the limit of open files (1024) allows no more",
-    );
+    server.says("serving 420 connections at once instead of 4000: the limit of open files is 1024");
 }
 
 /// A page of another site had the browser of whoever was logged in write files.

@@ -97,7 +97,7 @@ fn who_takes_the_last_token_out_lets_nobody_in() {
         ls().code_is(0);
         home.write("tokens", empty);
         server.signal(libc::SIGHUP);
-        server.says("warning: all tokens are revoked: tokens was read again, and has none\n");
+        server.says("warning: all tokens are revoked: tokens is empty\n");
         ls().code_is(7).says(&["401", "this token is not known here"]);
         home.run(["ls", &server.url]).code_is(7).says(&["401", "a token is needed here"]);
         home.write("tokens", "one");

@@ -174,7 +174,7 @@ fn whoever_is_let_in_no_more_or_stops_waits_for_nobody() {
     std::thread::sleep(Duration::from_secs(1));
     sending.signal(libc::SIGINT);
     let ran = sending.wait();
-    ran.code_is(130).says(&["stopped; what is there is kept"]);
+    ran.code_is(130).says(&["stopped; the received data is kept"]);
     assert!(ran.elapsed < Duration::from_secs(60), "{ran}");
 }
 

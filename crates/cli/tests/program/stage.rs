@@ -171,7 +171,9 @@ fn what_nothing_but_its_version_tells_apart_is_the_same_in_depots() {
     stage(&home, &url(&origin), &depots, &[]).code_is(0);
     let text = String::from_utf8(home.read("staged.meta4")).unwrap();
     assert!(text.contains("?etag=%22"), "{text}");
-    home.run(["get", "staged.meta4", "-o", "got"]).code_is(0).never_says(&["not using"]);
+    home.run(["get", "staged.meta4", "-o", "got"])
+        .code_is(0)
+        .never_says(&["not using", "left out"]);
     home.holds("got", &content);
     origin.die();
     home.run(["get", "staged.meta4", "-o", "again"]).code_is(0);
@@ -346,7 +348,7 @@ fn whoever_interrupts_it_leaves_nothing_behind() {
     let running = staging(&home, &url(&origin), &depots, &[]).start();
     until("it begins", || depots.iter().all(|depot| taken_bytes(depot) > 0));
     running.signal(libc::SIGINT);
-    running.wait().code_is(130).says(&["stopped; what was leased is given up again"]);
+    running.wait().code_is(130).says(&["stopped; the leases were released"]);
     assert!(depots.iter().all(|depot| taken_bytes(depot) == 0));
     let left: Vec<String> = home.names().into_iter().filter(|it| it.contains("meta4")).collect();
     assert_eq!(left, Vec::<String>::new());
@@ -364,7 +366,7 @@ fn a_depot_that_never_answers_keeps_nobody_who_wants_to_end() {
     let _asked = silent.accept().unwrap();
     let began = Instant::now();
     running.signal(libc::SIGINT);
-    running.wait().code_is(130).says(&["stopped; what was leased is given up again"]);
+    running.wait().code_is(130).says(&["stopped; the leases were released"]);
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     let room = depots[0].ask("GET", "/depot", "", b"").is(200).json();
     assert_eq!(room["allocations"], 0, "{room}");
@@ -431,7 +433,7 @@ fn leases_are_told_extended_and_given_up() {
     let out = told.code_is(0).out();
     assert!(out.contains("5 h 00 min") || out.contains("4 h 59 min"), "{out}");
     let ran = home.run(["stage", "release", "staged.meta4"]);
-    ran.code_is(6).says(&["staged.meta4.keys is not there"]);
+    ran.code_is(6).says(&["staged.meta4.keys is missing"]);
     fs::rename(home.path("kept"), home.path("staged.meta4.keys")).unwrap();
     // One that does not answer hides no other.
     drop(depots.remove(0));
