@@ -219,7 +219,8 @@ impl Database {
 /// half written counts, and the rest is seen when it has been opened.
 fn look(path: &Path) -> Result<(), Fault> {
     // What is shorter than SQLite's header lacks the place where our mark was.
-    if path.metadata().is_ok_and(|it| (1..HEADER_BYTES).contains(&it.len())) {
+    // (A folder has some length, too; it is opened in vain, and stays.)
+    if path.metadata().is_ok_and(|it| it.is_file() && (1..HEADER_BYTES).contains(&it.len())) {
         return Err(Fault::Damaged);
     }
     let marks = || -> Result<(i64, i64), Fault> {

@@ -120,7 +120,7 @@ fn a_place_that_cannot_be_is_said_at_once() {
     home.write("own.swath.part/thesis", "years of work\n");
     home.run(["cp", &server.url, "own"])
         .code_is(5)
-        .says(&["own.swath.part is there", "not made it"]);
+        .says(&["own.swath.part exists", "was not created by swath"]);
     assert_eq!(home.read("own.swath.part/thesis"), b"years of work\n");
     fs::create_dir(home.path("store")).unwrap();
     symlink("nowhere", home.path("store/dead")).unwrap();

@@ -82,7 +82,8 @@ fn a_hosts_section_limits_its_connections() {
     let home = configured(&section);
     home.run(["get", &url(&busy), "-x", "6"]).code_is(0);
     home.holds("data.bin", &content);
-    let connections = busy.log().connections();
+    // On a machine under load a connection is given up now and then, and another one opened.
+    let connections = busy.log().connections_at_once();
     assert!((1..=3).contains(&connections), "{connections}");
 }
 

@@ -98,6 +98,20 @@ impl Log {
         numbers.len()
     }
 
+    /// Returns how many connections had an answer under way at the same time, at most.
+    pub fn connections_at_once(&self) -> usize {
+        let open_at = |at: Duration| {
+            let is_open =
+                |it: &&Record| it.started <= at && it.ended.is_none_or(|ended| at < ended);
+            let mut numbers: Vec<u64> =
+                self.records.iter().filter(is_open).map(|it| it.connection).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers.len()
+        };
+        self.records.iter().map(|record| open_at(record.started)).max().unwrap_or(0)
+    }
+
     /// Returns whether any request carried credentials.
     pub fn has_credentials(&self) -> bool {
         self.records.iter().any(Record::has_credentials)
