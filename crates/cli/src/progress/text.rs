@@ -94,7 +94,7 @@ pub(super) fn cut_name(name: &SourceName, columns: usize, look: Look) -> String 
     }
     let relays: Vec<String> = name.relays.iter().map(|relay| safe(relay, look)).collect();
     let relays: Vec<&str> = relays.iter().map(|relay| without_port(relay)).collect();
-    cut_way(&address, &relays, columns, look)
+    cut_route(&address, &relays, columns, look)
 }
 
 /// How wide a source's name is where nothing is cut.
@@ -132,7 +132,7 @@ pub(super) fn kind(name: &SourceName, is_staging: bool) -> &'static str {
 
 /// A way at most `columns` wide: the file's name goes first, then relays in the middle. The first one
 /// tells ways apart, for it is the one nearest to us; the last one is the one nearest to the source.
-fn cut_way(replica: &str, relays: &[&str], columns: usize, look: Look) -> String {
+fn cut_route(replica: &str, relays: &[&str], columns: usize, look: Look) -> String {
     let least = width(replica.split('/').next().unwrap_or(replica)).min(HOST_LEAST_COLUMNS);
     let cut = |relays: &[&str]| {
         let relays = format!(" by {}", relays.join(", "));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use swath_plan::routes::{self, Graph, SiteId, Way};
+use swath_plan::routes::{self, FlowPath, Graph, SiteId};
 use swath_state::{Grade, HERE, KnownEdge};
 use url::Url;
 
@@ -104,7 +104,7 @@ impl Map {
     /// that rate in bytes per second.
     pub fn together(&self, from: &str, to: &str) -> (Vec<Path>, f64) {
         let (graph, source) = (self.graph(to), self.id(from, to));
-        let ways = graph.flow_ways(&[source], WAYS_MAX, HOPS_MAX);
+        let ways = graph.flow_paths(&[source], WAYS_MAX, HOPS_MAX);
         let paths: Vec<Path> = ways.iter().map(|way| self.path(way, to)).collect();
         let sum = paths.iter().map(|path| path.rate_bytes_per_s).sum();
         (paths, sum)
@@ -170,7 +170,7 @@ impl Map {
         }
     }
 
-    fn path(&self, way: &Way, to: &str) -> Path {
+    fn path(&self, way: &FlowPath, to: &str) -> Path {
         let name = |id: SiteId| {
             let found = self.sites.iter().find(|site| self.id(site, to) == id);
             found.cloned().unwrap_or_default()

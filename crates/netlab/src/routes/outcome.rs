@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use swath_plan::routes::{Reading, RouteAction, WayView};
+use swath_plan::routes::{Reading, RouteAction, RoutedView};
 
 /// One transfer.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct TransferOutcome {
     /// See there.
     pub widest_changes: Option<u32>,
     /// The ways at the end.
-    pub views: Vec<WayView>,
+    pub views: Vec<RoutedView>,
     /// What it learnt: from, to (positions in the map), reading.
     pub learnt: Vec<(usize, usize, Reading)>,
 }
@@ -111,10 +111,11 @@ impl fmt::Display for RouteOutcome {
             for view in &it.views {
                 let rate = mbit(view.rate_bytes_per_s);
                 let promised = mbit(view.promised_bytes_per_s);
-                let (way, route, state, why) = (view.way, &view.route, view.state, view.why);
+                let (routed_id, route, state, why) =
+                    (view.routed_id, &view.route, view.state, view.why);
                 writeln!(
                     f,
-                    "  {way} {route}: {state:?} ({why:?}), {rate:.1} of {promised:.1} Mbit/s"
+                    "  {routed_id} {route}: {state:?} ({why:?}), {rate:.1} of {promised:.1} Mbit/s"
                 )?;
             }
             let seconds = it.rates.chunks(10).map(|it| it.iter().sum::<f64>() / it.len() as f64);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use swath_model::Time;
 use swath_plan::routes::{
-    Fault, HopReport, Reading, ReplicaId, Route, RouteAction, RouteEvent, Router, RouterConfig,
-    SiteId, WayId, WayNow, WayState,
+    Fault, HopReport, Reading, ReplicaId, Route, RouteAction, RouteEvent, RoutedId, RoutedNow,
+    RoutedState, Router, RouterConfig, SiteId,
 };
 
 use super::net::{Mood, Net};
@@ -36,7 +36,7 @@ pub(super) struct Flowing {
 
 pub(super) struct Transfer {
     pub router: Router,
-    pub ways: BTreeMap<WayId, Flowing>,
+    pub routed_sources: BTreeMap<RoutedId, Flowing>,
     pub left: f64,
     pub begins_s: f64,
     pub record: TransferOutcome,
@@ -98,7 +98,7 @@ impl Transfer {
         told.sort_by(|a, b| b.0.total_cmp(&a.0));
         Self {
             router: Router::new(config),
-            ways: BTreeMap::new(),
+            routed_sources: BTreeMap::new(),
             left: size_bytes,
             begins_s,
             record: TransferOutcome::default(),
@@ -175,47 +175,50 @@ impl Transfer {
 
     fn fail(&mut self, net: &Net, now_s: f64, now: Time) {
         let mut failed = Vec::new();
-        for (&id, way) in &mut self.ways {
-            let relays = way.sites.iter().skip(1).rev().skip(1).rev();
+        for (&id, routed_id) in &mut self.routed_sources {
+            let relays = routed_id.sites.iter().skip(1).rev().skip(1).rev();
             if let Some(&site) = relays.clone().find(|&&site| net.moods[site] == Mood::Refuses)
-                && way.fails.is_none()
+                && routed_id.fails.is_none()
             {
-                let at = if way.up_s <= now_s { None } else { Some(site) };
+                let at = if routed_id.up_s <= now_s { None } else { Some(site) };
                 let fault = if at.is_none() { Fault::Broken } else { Fault::Refused };
-                way.fails = Some((now_s + 0.1, fault, at));
+                routed_id.fails = Some((now_s + 0.1, fault, at));
             }
-            if let Some((at_s, fault, at)) = way.fails
+            if let Some((at_s, fault, at)) = routed_id.fails
                 && at_s <= now_s
             {
                 failed.push((id, fault, at));
-            } else if relays.clone().any(|&site| net.corrupts[site]) && way.damage >= DAMAGE {
+            } else if relays.clone().any(|&site| net.corrupts[site]) && routed_id.damage >= DAMAGE {
                 failed.push((id, Fault::Corrupt, None));
             }
         }
-        for (way, fault, at) in failed {
-            if let Some(gone) = self.ways.remove(&way)
+        for (routed_id, fault, at) in failed {
+            if let Some(gone) = self.routed_sources.remove(&routed_id)
                 && fault == Fault::Corrupt
             {
                 self.left += gone.damage;
                 self.record.corrupt_bytes += gone.damage;
             }
             let at = at.map(|site| self.id(site));
-            self.router.handle(RouteEvent::WayFailed { way, fault, at }, now);
+            self.router.handle(RouteEvent::RoutedFailed { routed_id, fault, at }, now);
         }
     }
 
     fn report(&mut self, net: &Net, now_s: f64, now: Time) {
         let mut reports = Vec::new();
-        for (&id, way) in &mut self.ways {
-            if way.rate <= 0.0 || now_s - way.up_s < 0.6 || now_s - way.reported_s < 0.3 {
+        for (&id, routed_id) in &mut self.routed_sources {
+            if routed_id.rate <= 0.0
+                || now_s - routed_id.up_s < 0.6
+                || now_s - routed_id.reported_s < 0.3
+            {
                 continue;
             }
-            way.reported_s = now_s;
-            let rate = way.recent.iter().sum::<f64>() / way.recent.len().max(1) as f64;
+            routed_id.reported_s = now_s;
+            let rate = routed_id.recent.iter().sum::<f64>() / routed_id.recent.len().max(1) as f64;
             let mut hops = Vec::new();
-            for at in 1..way.edges.len() {
-                let edge = &net.edges[way.edges[at]];
-                let is_held = (way.limit < at) != net.misleads[edge.to];
+            for at in 1..routed_id.edges.len() {
+                let edge = &net.edges[routed_id.edges[at]];
+                let is_held = (routed_id.limit < at) != net.misleads[edge.to];
                 let held = if is_held { 0.95 } else { 0.05 };
                 let mut noise = |part: f64| 1.0 + part * (2.0 * self.rng.f64() - 1.0);
                 let lie = net.lies[edge.to];
@@ -224,7 +227,7 @@ impl Transfer {
             }
             reports.push((id, hops));
         }
-        for (way, hops) in reports {
+        for (routed_id, hops) in reports {
             let hops = hops.into_iter().map(|(from, to, rate, held, able)| HopReport {
                 relay: self.id(to),
                 from: self.id(from),
@@ -234,26 +237,26 @@ impl Transfer {
                 able_bytes_per_s: Some(able),
             });
             let hops = hops.collect();
-            self.router.handle(RouteEvent::Reported { way, hops }, now);
+            self.router.handle(RouteEvent::Reported { routed_id, hops }, now);
         }
     }
 
     fn progress(&mut self, net: &Net, now_s: f64, now: Time) {
-        let mut ways = Vec::new();
+        let mut routed_sources = Vec::new();
         let mut total = 0.0;
-        for (&id, way) in &mut self.ways {
-            total += way.rate;
-            way.recent.push_back(way.rate);
-            if way.recent.len() > 10 {
-                way.recent.pop_front();
+        for (&id, routed_id) in &mut self.routed_sources {
+            total += routed_id.rate;
+            routed_id.recent.push_back(routed_id.rate);
+            if routed_id.recent.len() > 10 {
+                routed_id.recent.pop_front();
             }
-            let rtt_s: f64 = way.edges.iter().map(|&at| net.edges[at].rtt_s).sum();
-            let waits_s = now_s - way.brought_at_s.max(way.up_s);
-            ways.push((
+            let rtt_s: f64 = routed_id.edges.iter().map(|&at| net.edges[at].rtt_s).sum();
+            let waits_s = now_s - routed_id.brought_at_s.max(routed_id.up_s);
+            routed_sources.push((
                 id,
-                WayNow {
-                    delivered_bytes: way.delivered as u64,
-                    silent: way.up_s <= now_s && waits_s > (3.0 * rtt_s).max(0.15),
+                RoutedNow {
+                    delivered_bytes: routed_id.delivered as u64,
+                    silent: routed_id.up_s <= now_s && waits_s > (3.0 * rtt_s).max(0.15),
                     busy: true,
                     held: false,
                     awaits_us: false,
@@ -261,7 +264,7 @@ impl Transfer {
             ));
         }
         self.record.rates.push(total);
-        let event = RouteEvent::Progress { ways, left_bytes: Some(self.left as u64) };
+        let event = RouteEvent::Progress { routed_sources, left_bytes: Some(self.left as u64) };
         self.router.handle(event, now);
     }
 
@@ -269,21 +272,22 @@ impl Transfer {
         while let Some(action) = self.router.poll(now) {
             self.record.actions.push((now_s - self.begins_s, action.clone()));
             match action {
-                RouteAction::Open { way, route, replica, .. } => {
+                RouteAction::Open { routed_id, route, replica, .. } => {
                     if self.awaited.as_ref() == Some(&route) {
                         self.record.widest_attempt.get_or_insert(self.router.attempts());
                     }
                     let flowing = self.open(net, &route, replica, now_s);
-                    self.ways.insert(way, flowing);
+                    self.routed_sources.insert(routed_id, flowing);
                 }
                 RouteAction::Use { .. } => {}
                 RouteAction::Ask { site } => self.asked.push((now_s, site)),
-                RouteAction::Close { way } => {
-                    self.ways.remove(&way);
+                RouteAction::Close { routed_id } => {
+                    self.routed_sources.remove(&routed_id);
                 }
             }
         }
-        let relayed = self.ways.values().filter(|way| way.edges.len() > 1).count();
+        let relayed =
+            self.routed_sources.values().filter(|routed_id| routed_id.edges.len() > 1).count();
         self.record.ways_peak = self.record.ways_peak.max(relayed);
         if self.record.widest_used_s.is_none()
             && let Some(route) = &self.awaited
@@ -291,7 +295,7 @@ impl Transfer {
                 .router
                 .views()
                 .iter()
-                .any(|it| it.route == *route && it.state == WayState::InUse)
+                .any(|it| it.route == *route && it.state == RoutedState::InUse)
         {
             self.record.widest_used_s = Some(now_s - self.begins_s);
             self.record.widest_changes = Some(self.router.changes());
@@ -338,19 +342,19 @@ impl Transfer {
 
     /// Lets what the network gave each way flow for a step.
     pub fn flow(&mut self, net: &Net, now_s: f64, step_s: f64) {
-        for way in self.ways.values_mut().filter(|way| way.rate > 0.0) {
-            let bytes = (way.rate * step_s).min(self.left);
+        for routed_id in self.routed_sources.values_mut().filter(|routed_id| routed_id.rate > 0.0) {
+            let bytes = (routed_id.rate * step_s).min(self.left);
             self.left -= bytes;
-            way.delivered += bytes;
-            way.brought_at_s = now_s;
-            if way.sites.iter().any(|&site| net.corrupts[site]) {
-                way.damage += bytes;
+            routed_id.delivered += bytes;
+            routed_id.brought_at_s = now_s;
+            if routed_id.sites.iter().any(|&site| net.corrupts[site]) {
+                routed_id.damage += bytes;
             }
-            if way.edges.len() == 1 {
+            if routed_id.edges.len() == 1 {
                 self.record.direct_bytes += bytes;
             }
-            for (ramp, &at) in way.ramps.iter_mut().zip(&way.edges) {
-                if way.rate > 0.7 * *ramp {
+            for (ramp, &at) in routed_id.ramps.iter_mut().zip(&routed_id.edges) {
+                if routed_id.rate > 0.7 * *ramp {
                     let edge = &net.edges[at];
                     let most = edge.connection.min(4.0 * edge.rate.max(1e3));
                     *ramp = (*ramp * 2f64.powf(step_s / edge.rtt_s)).min(most);

@@ -101,7 +101,8 @@ fn share_memory(transfers: &mut [Transfer], now_s: f64) {
 
 fn share(net: &Net, transfers: &mut [Transfer], now_s: f64) {
     let capacities = net.capacities();
-    let ways = transfers.iter().filter(|it| !it.is_done()).flat_map(|it| it.ways.values());
+    let ways =
+        transfers.iter().filter(|it| !it.is_done()).flat_map(|it| it.routed_sources.values());
     let flows: Vec<Flow> = ways
         .map(|way| Flow { resources: net.resources(&way.edges), most: way.most(net, now_s) })
         .collect();
@@ -117,7 +118,7 @@ fn share(net: &Net, transfers: &mut [Transfer], now_s: f64) {
     };
     let mut given = given.into_iter();
     for transfer in transfers.iter_mut().filter(|it| !it.is_done()) {
-        for way in transfer.ways.values_mut() {
+        for way in transfer.routed_sources.values_mut() {
             way.give(given.next().unwrap_or(0.0), &headroom);
         }
     }
@@ -170,7 +171,7 @@ fn yardsticks(
     let access = net.receives[here].min(sources.iter().map(|&site| net.sends[site]).sum());
     let flow = graph.max_flow_of(&ids).min(access);
     let width = widest.as_ref().map_or(0.0, |way| way.rate_bytes_per_s);
-    let few = graph.flow_ways(&ids, config.ways_max + 1, config.hops_tried_max);
+    let few = graph.flow_paths(&ids, config.ways_max + 1, config.hops_tried_max);
     let few = few.iter().map(|way| way.rate_bytes_per_s).sum::<f64>().max(width).min(access);
     (Yardsticks { direct, widest: width, flow, few }, widest.map(|way| way.route))
 }

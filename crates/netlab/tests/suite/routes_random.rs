@@ -61,14 +61,16 @@ fn each_seed(count: u64, one: impl Fn(u64) -> Result<f64, String> + Sync) -> Vec
 fn manners(outcome: &RouteOutcome) -> Result<(), String> {
     let it = outcome.first();
     let ways = it.actions.iter().filter_map(|(at_s, action)| match action {
-        RouteAction::Open { way, route, .. } if route.is_direct() => Some((*at_s, *way)),
+        RouteAction::Open { routed_id, route, .. } if route.is_direct() => {
+            Some((*at_s, *routed_id))
+        }
         _ => None,
     });
     let direct: Vec<_> = ways.collect();
     if direct.len() != 1 || direct[0].0 > 0.0 {
         return Err(format!("direct was opened at {direct:?}\n{outcome}"));
     }
-    if it.actions.iter().any(|(_, it)| *it == RouteAction::Close { way: direct[0].1 }) {
+    if it.actions.iter().any(|(_, it)| *it == RouteAction::Close { routed_id: direct[0].1 }) {
         return Err(format!("direct was closed\n{outcome}"));
     }
     if it.ways_peak > 11 {

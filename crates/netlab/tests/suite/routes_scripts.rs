@@ -5,7 +5,7 @@
 use swath_netlab::map::{MapEdge, MapSpec};
 use swath_netlab::routes::{RouteOutcome, RouteScript};
 use swath_plan::routes::{
-    Grade, Graph, Mode, Reading, Route, RouteAction, RouterConfig, SiteId, WayState, Why,
+    Grade, Graph, Mode, Reading, Route, RouteAction, RoutedState, RouterConfig, SiteId, Why,
 };
 
 fn seven(seed: u64) -> RouteScript {
@@ -70,7 +70,7 @@ fn one_route_at_a_time_finds_the_widest_within_six_changes() {
         let outcome = seven(seed).mode(Mode::Widest).run();
         outcome.expect(|it| {
             let first = it.first();
-            let used = first.views.iter().filter(|view| view.state == WayState::InUse);
+            let used = first.views.iter().filter(|view| view.state == RoutedState::InUse);
             times_direct(it) >= 2.0
                 && first.widest_attempt.is_some_and(|it| it <= 6)
                 && first.widest_changes.is_some_and(|it| it <= 6)

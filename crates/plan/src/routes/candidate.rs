@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use super::config::Mode;
-use super::graph::Way;
+use super::graph::FlowPath;
 use super::matrix::{Hop, Matrix};
 use super::name::{ReplicaId, Route, SiteId};
 use super::routed_source::RoutedSource;
 use super::routed_sources::Flows;
 use super::router::Router;
 use super::trial::ADDS_WHOLE;
-use super::view::{WayState, Why};
+use super::view::{RoutedState, Why};
 
 impl Router {
     /// Opens the next best route in place of one that was lost, without waiting for anything.
@@ -33,7 +33,7 @@ impl Router {
             None if self.times.first_s.is_none() && self.has_waited() => f64::INFINITY,
             None => return,
         };
-        let total = self.ways.total(self.times.now_s);
+        let total = self.routed_sources.total(self.times.now_s);
         let left_s = left_bytes / total.max(1.0);
         if !urgent && self.direct.awaited > AWAITED {
             // Direct could bring more than we take.
@@ -53,10 +53,10 @@ impl Router {
         let hops_max = self.config.hops_max.min(self.config.hops_tried_max);
         let mut urgent_left = if urgent { INSTEAD } else { 0 };
         for _ in 0..LOOKS {
-            let Some(way) = self.best(&matrix, hops_max) else { break };
-            let worth = way.rate_bytes_per_s;
+            let Some(routed_id) = self.best(&matrix, hops_max) else { break };
+            let worth = routed_id.rate_bytes_per_s;
             // What is known of some of its edges limits all hope.
-            let hoped = (worth * self.beliefs.hope()).min(matrix.known(&way)).max(worth);
+            let hoped = (worth * self.beliefs.hope()).min(matrix.known(&routed_id)).max(worth);
             if hoped < WORTH * ADDS_WHOLE * load.max(total) {
                 break;
             }
@@ -64,18 +64,18 @@ impl Router {
             if !urgent && hoped.is_finite() && hoped * left_bytes < PAYS_S * usual.powi(2) {
                 break;
             }
-            let free = self.replicas_at(way.source).find(|&replica| {
-                !way.route.is_direct()
-                    && !self.ways.is_open(replica, &way.route)
-                    && !self.is_resting(replica, &way.route)
-                    && self.may_open(replica, &way.route)
+            let free = self.replicas_at(routed_id.source).find(|&replica| {
+                !routed_id.route.is_direct()
+                    && !self.routed_sources.is_open(replica, &routed_id.route)
+                    && !self.is_resting(replica, &routed_id.route)
+                    && self.may_open(replica, &routed_id.route)
                     && (urgent || self.is_wider(hoped))
             });
             let Some(replica) = free else {
-                matrix.cut_narrowest(&way);
+                matrix.cut_narrowest(&routed_id);
                 continue;
             };
-            let known = self.is_known(&way, &loads);
+            let known = self.is_known(&routed_id, &loads);
             let open = match () {
                 () if urgent_left > 0 && self.has_place() => true,
                 () if known && self.trials.failures == 0 && self.has_place() => true,
@@ -83,7 +83,7 @@ impl Router {
                 () => guesses && self.trials_now() < self.trials_max(),
             };
             if !open {
-                matrix.cut_narrowest(&way);
+                matrix.cut_narrowest(&routed_id);
                 continue;
             }
             let why = match () {
@@ -93,25 +93,27 @@ impl Router {
             };
             let substitute = urgent_left > 0;
             urgent_left = urgent_left.saturating_sub(1);
-            let id = self.open(replica, way.source, way.route.clone(), why, worth, !known);
-            if let Some(routed) = self.ways.open.get_mut(&id) {
+            let id =
+                self.open(replica, routed_id.source, routed_id.route.clone(), why, worth, !known);
+            if let Some(routed) = self.routed_sources.open.get_mut(&id) {
                 routed.waited = !substitute && (!known || self.trials.failures > 0);
             }
             if self.config.mode == Mode::Widest && urgent_left == 0 {
                 break;
             }
-            matrix.take(&way);
+            matrix.take(&routed_id);
             if urgent {
                 // Which of them is dead nobody knows: the second is to be another one.
-                matrix
-                    .drop_relays(way.route.relays().iter().copied().filter(|&it| self.is_shy(it)));
+                matrix.drop_relays(
+                    routed_id.route.relays().iter().copied().filter(|&it| self.is_shy(it)),
+                );
             }
         }
     }
 
     /// Returns the likeliest route, or the surest if that is nearly as good.
-    fn best(&self, matrix: &Matrix, hops_max: usize) -> Option<Way> {
-        let wider = |one: Way, other: Way| {
+    fn best(&self, matrix: &Matrix, hops_max: usize) -> Option<FlowPath> {
+        let wider = |one: FlowPath, other: FlowPath| {
             if other.rate_bytes_per_s > one.rate_bytes_per_s { other } else { one }
         };
         let parts = matrix.by_source();
@@ -126,8 +128,8 @@ impl Router {
 
     /// Returns whether one more route may be tried, or this one was.
     fn may_open(&self, replica: ReplicaId, route: &Route) -> bool {
-        self.ways.tried.len() < self.config.routes_max
-            || self.ways.tried.contains(&(replica, route.clone()))
+        self.routed_sources.tried.len() < self.config.routes_max
+            || self.routed_sources.tried.contains(&(replica, route.clone()))
     }
 
     fn is_shy(&self, relay: SiteId) -> bool {
@@ -146,7 +148,7 @@ impl Router {
         let now_s = self.times.now_s;
         let shown = |first_s: f64| now_s - first_s >= SHOWN_S;
         let direct_ripe =
-            self.ways.open.values().any(|it| it.route.is_direct() && it.is_ripe(now_s));
+            self.routed_sources.open.values().any(|it| it.route.is_direct() && it.is_ripe(now_s));
         (self.times.first_s.is_some_and(shown) && direct_ripe || self.has_waited())
             && now_s >= self.trials.next_s
             && self.trials_now() < self.trials_max()
@@ -174,10 +176,10 @@ impl Router {
         }
         let now_s = self.times.now_s;
         let current = self
-            .ways
+            .routed_sources
             .open
             .values()
-            .filter(|routed| routed.state == WayState::InUse && !routed.replaced)
+            .filter(|routed| routed.state == RoutedState::InUse && !routed.replaced)
             .map(|routed| routed.rate(routed.window_s(), now_s).max(routed.settled))
             .fold(0.0, f64::max);
         worth > (1.0 + self.config.switch_gain) * current
@@ -185,8 +187,9 @@ impl Router {
 
     /// Returns how many of those on trial had to wait for their turn.
     fn trials_now(&self) -> usize {
-        let young = |it: &RoutedSource| matches!(it.state, WayState::Opening | WayState::OnTrial);
-        self.ways.open.values().filter(|routed| young(routed) && routed.waited).count()
+        let young =
+            |it: &RoutedSource| matches!(it.state, RoutedState::Opening | RoutedState::OnTrial);
+        self.routed_sources.open.values().filter(|routed| young(routed) && routed.waited).count()
     }
 
     /// Few at a time after failures: each disturbs a little.
@@ -203,15 +206,19 @@ impl Router {
 
     /// Returns whether one more route through relays may be open.
     fn has_place(&self) -> bool {
-        self.ways.relayed().count() < self.config.ways_max
+        self.routed_sources.relayed().count() < self.config.ways_max
     }
 
     /// The same, or it promises more than the least of those that are open and may be tried to take
     /// its place.
     fn has_room(&self, worth: f64) -> bool {
-        let least = self.ways.relayed().map(|routed| routed.settled).fold(f64::INFINITY, f64::min);
+        let least = self
+            .routed_sources
+            .relayed()
+            .map(|routed| routed.settled)
+            .fold(f64::INFINITY, f64::min);
         self.has_place()
-            || self.ways.relayed().count() < self.config.ways_max + self.config.trials_max
+            || self.routed_sources.relayed().count() < self.config.ways_max + self.config.trials_max
                 && self.trials_now() == 0
                 && worth > BETTER * least
     }
@@ -221,12 +228,12 @@ impl Router {
     }
 
     /// Returns whether what a route promises was measured on every edge of it.
-    fn is_known(&self, way: &Way, loads: &Flows) -> bool {
-        let known = way.route.edges(way.source).map(|edge| {
+    fn is_known(&self, routed_id: &FlowPath, loads: &Flows) -> bool {
+        let known = routed_id.route.edges(routed_id.source).map(|edge| {
             self.beliefs.known(edge.0, edge.1, self.times.now_s)
                 - loads.get(&edge).copied().unwrap_or(0.0)
         });
-        known.fold(f64::INFINITY, f64::min) >= KNOWN * way.rate_bytes_per_s
+        known.fold(f64::INFINITY, f64::min) >= KNOWN * routed_id.rate_bytes_per_s
     }
 
     /// Returns what routes carry over each edge, or will when they have come up to speed.
@@ -235,7 +242,7 @@ impl Router {
         if self.config.mode == Mode::Widest {
             return loads;
         }
-        for routed in self.ways.open.values() {
+        for routed in self.routed_sources.open.values() {
             let rate = self.load(routed);
             for edge in routed.edges() {
                 *loads.entry(edge).or_default() += rate;
@@ -252,33 +259,33 @@ impl Router {
 
     /// Returns what comes now, or, as long as direct routes are only coming up to speed, what they brought before.
     fn usual(&self) -> f64 {
-        let direct = || self.ways.open.values().filter(|routed| routed.route.is_direct());
+        let direct = || self.routed_sources.open.values().filter(|routed| routed.route.is_direct());
         if direct().any(|routed| routed.is_ripe(self.times.now_s)) {
-            return self.ways.total(self.times.now_s);
+            return self.routed_sources.total(self.times.now_s);
         }
         let sites: BTreeSet<SiteId> = direct().map(|routed| routed.source).collect();
         let edges = sites.iter().filter_map(|&site| self.beliefs.graph.edge(site, SiteId::HERE));
         let before: f64 = edges.filter_map(|edge| edge.reading).map(|noted| noted.rate).sum();
-        before.max(self.ways.total(self.times.now_s))
+        before.max(self.routed_sources.total(self.times.now_s))
     }
 
     fn load_of_all(&self) -> f64 {
-        self.ways.open.values().map(|routed| self.load(routed)).sum()
+        self.routed_sources.open.values().map(|routed| self.load(routed)).sum()
     }
 
     fn matrix(&self, loads: &Flows) -> Matrix {
         let sources: BTreeSet<SiteId> = self.replicas.values().copied().collect();
         let sources: Vec<SiteId> = sources.into_iter().collect();
         // An edge that limits a route has nothing left.
-        let used = |routed: &&RoutedSource| routed.state == WayState::InUse && routed.now.busy;
+        let used = |routed: &&RoutedSource| routed.state == RoutedState::InUse && routed.now.busy;
         let limits: BTreeSet<(SiteId, SiteId)> = match self.config.mode {
             Mode::Widest => BTreeSet::new(),
             _ => self
-                .ways
+                .routed_sources
                 .open
                 .values()
                 .filter(used)
-                .filter_map(|it| Some(self.ways.limit(it.id, self.times.now_s)?.0))
+                .filter_map(|it| Some(self.routed_sources.limit(it.id, self.times.now_s)?.0))
                 .collect(),
         };
         Matrix::new(&self.considered(&sources), &sources, |from, to| {
@@ -321,7 +328,7 @@ impl Router {
         };
         let lists = [ranked(&|it| it.1.min(it.2)), ranked(&|it| it.1), ranked(&|it| it.2)];
         let mut chosen: BTreeSet<SiteId> = BTreeSet::new();
-        for routed in self.ways.open.values() {
+        for routed in self.routed_sources.open.values() {
             chosen.extend(
                 routed.route.relays().iter().filter(|&&relay| self.beliefs.graph.is_relay(relay)),
             );

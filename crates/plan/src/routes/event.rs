@@ -1,7 +1,7 @@
 //! What goes into the router and what comes out of it.
 
 use super::graph::Reading;
-use super::name::{ReplicaId, Route, SiteId, WayId};
+use super::name::{ReplicaId, Route, RoutedId, SiteId};
 
 /// Something that happened, told to [`super::Router::handle`].
 #[derive(Clone, Debug, PartialEq)]
@@ -66,14 +66,14 @@ pub enum RouteEvent {
     /// What the relays of a route said of their hops in the head of an answer.
     Reported {
         /// The route that the answer came over.
-        way: WayId,
+        routed_id: RoutedId,
         /// In any order; of relays that said nothing there is no entry.
         hops: Vec<HopReport>,
     },
     /// A route is gone and need not be closed.
-    WayFailed {
+    RoutedFailed {
         /// Which.
-        way: WayId,
+        routed_id: RoutedId,
         /// How.
         fault: Fault,
         /// At which site, if that is known.
@@ -82,7 +82,7 @@ pub enum RouteEvent {
     /// How the routes are doing; to be told every 0.1 s or so.
     Progress {
         /// Each route that is open.
-        ways: Vec<(WayId, WayNow)>,
+        routed_sources: Vec<(RoutedId, RoutedNow)>,
         /// What is still to be fetched; `None` while that is not known.
         left_bytes: Option<u64>,
     },
@@ -108,7 +108,7 @@ pub struct HopReport {
 
 /// How a route is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WayNow {
+pub struct RoutedNow {
     /// What has come over it since it was opened; what an earlier route over the same relays brought is
     /// not its own. Never decreases.
     pub delivered_bytes: u64,
@@ -141,7 +141,7 @@ pub enum RouteAction {
     /// Fetch over one more route, as from one more source.
     Open {
         /// Its number.
-        way: WayId,
+        routed_id: RoutedId,
         /// From which replica.
         replica: ReplicaId,
         /// Over which relays.
@@ -152,7 +152,7 @@ pub enum RouteAction {
     /// A route has passed its trial: it may have as many lanes as pay.
     Use {
         /// Which.
-        way: WayId,
+        routed_id: RoutedId,
     },
     /// What came by this relay fell silent: ask it whether it is well, again and again until it is, and
     /// tell that ([`RouteEvent::RelayAnswered`]).
@@ -163,6 +163,6 @@ pub enum RouteAction {
     /// Fetch over this route no longer. It is not spoken of again.
     Close {
         /// Which.
-        way: WayId,
+        routed_id: RoutedId,
     },
 }

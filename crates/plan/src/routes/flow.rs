@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::graph::Way;
+use super::graph::FlowPath;
 use super::matrix::{Hop, Matrix};
 
 /// A flow from all sources to us.
@@ -49,18 +49,18 @@ pub(crate) fn max_flow(matrix: &Matrix) -> Flow {
 impl Flow {
     /// Routes that carry it, the widest first: few, because each takes the whole rest of at least
     /// one edge with it.
-    pub fn ways(mut self, ways_max: usize, hops_max: usize) -> Vec<Way> {
-        let mut ways = Vec::new();
-        while ways.len() < ways_max
-            && let Some(way) = self.edges.widest(hops_max)
+    pub fn routed_sources(mut self, ways_max: usize, hops_max: usize) -> Vec<FlowPath> {
+        let mut routed_sources = Vec::new();
+        while routed_sources.len() < ways_max
+            && let Some(routed_id) = self.edges.widest(hops_max)
         {
-            if way.rate_bytes_per_s <= self.rate * NOTHING {
+            if routed_id.rate_bytes_per_s <= self.rate * NOTHING {
                 break;
             }
-            self.edges.take(&way);
-            ways.push(way);
+            self.edges.take(&routed_id);
+            routed_sources.push(routed_id);
         }
-        ways
+        routed_sources
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct Noted {
 
 /// A route to a source and what it is thought to bring.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct FlowPath {
     /// Where the data comes from.
     pub source: SiteId,
     /// The relays.
@@ -148,12 +148,12 @@ impl Graph {
     /// The widest route from a source to us with at most `hops_max` edges: the largest smallest
     /// edge; of equally wide ones that with the fewest hops, of those the one with the smallest
     /// sum of round trips. Unknown edges are infinite, as published. Bytes per second.
-    pub fn widest(&self, source: SiteId, hops_max: usize) -> Option<Way> {
+    pub fn widest(&self, source: SiteId, hops_max: usize) -> Option<FlowPath> {
         self.matrix(&[source], f64::INFINITY).widest(hops_max)
     }
 
     /// The same over edges that somebody has measured, and no others.
-    pub fn widest_known(&self, source: SiteId, hops_max: usize) -> Option<Way> {
+    pub fn widest_known(&self, source: SiteId, hops_max: usize) -> Option<FlowPath> {
         self.matrix(&[source], 0.0).widest(hops_max)
     }
 
@@ -170,8 +170,13 @@ impl Graph {
 
     /// Routes that together carry the maximum flow, the widest first, at most `ways_max` of them
     /// with at most `hops_max` edges each. Bytes per second each.
-    pub fn flow_ways(&self, sources: &[SiteId], ways_max: usize, hops_max: usize) -> Vec<Way> {
-        flow::max_flow(&self.matrix(sources, 0.0)).ways(ways_max, hops_max)
+    pub fn flow_paths(
+        &self,
+        sources: &[SiteId],
+        ways_max: usize,
+        hops_max: usize,
+    ) -> Vec<FlowPath> {
+        flow::max_flow(&self.matrix(sources, 0.0)).routed_sources(ways_max, hops_max)
     }
 
     /// Scale the weight of what is older than the threshold up and stamp it anew, so that it is tried

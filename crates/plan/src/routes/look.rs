@@ -1,10 +1,10 @@
 //! What is looked at every 0.1 s: rates, routes that fall, routes that are not worth it.
 
 use super::config::Mode;
-use super::name::WayId;
+use super::name::RoutedId;
 use super::routed_source::RoutedSource;
 use super::router::Router;
-use super::view::{WayState, Why};
+use super::view::{RoutedState, Why};
 
 impl Router {
     pub(crate) fn look(&mut self) {
@@ -12,7 +12,7 @@ impl Router {
         self.times.next_look_s = self.times.now_s + LOOK_S;
         self.open_named();
         self.refresh((self.times.now_s - last_s).clamp(0.0, 1.0));
-        let flows = self.ways.flows(self.times.now_s);
+        let flows = self.routed_sources.flows(self.times.now_s);
         self.learn(&flows);
         self.watch();
         if matches!(self.config.mode, Mode::Direct | Mode::Fixed(_)) {
@@ -30,21 +30,21 @@ impl Router {
         let now_s = self.times.now_s;
         let keeps = 0.5f64.powf(passed_s / SETTLED_S);
         let rtts: Vec<f64> = self
-            .ways
+            .routed_sources
             .open
             .values()
             .map(|routed| self.beliefs.rtt_s(&routed.route, routed.source))
             .collect();
-        for (routed, rtt_s) in self.ways.open.values_mut().zip(rtts) {
+        for (routed, rtt_s) in self.routed_sources.open.values_mut().zip(rtts) {
             routed.rtt_s = rtt_s;
             let rate = routed.rate(routed.window_s().max(1.0), now_s);
             routed.settled = (routed.settled * keeps).max(rate);
-            if routed.state == WayState::Opening && routed.first_s.is_some() {
-                routed.enter(WayState::OnTrial, routed.why, now_s);
+            if routed.state == RoutedState::Opening && routed.first_s.is_some() {
+                routed.enter(RoutedState::OnTrial, routed.why, now_s);
             }
         }
         let alive = self
-            .ways
+            .routed_sources
             .open
             .values()
             .filter(|routed| routed.low_since_s.is_none() && routed.settled > 0.0);
@@ -54,14 +54,14 @@ impl Router {
             }
         }
         if self
-            .ways
+            .routed_sources
             .open
             .values()
             .all(|routed| routed.route.is_direct() || routed.first_s.is_none())
         {
             // Where packets are lost a rate is never the same for long.
             self.direct.alone =
-                self.ways.open.values().map(|routed| routed.rate(ALONE_S, now_s)).sum();
+                self.routed_sources.open.values().map(|routed| routed.rate(ALONE_S, now_s)).sum();
         }
     }
 
@@ -69,9 +69,9 @@ impl Router {
     /// once, beside them if they may yet recover.
     fn watch(&mut self) {
         let now_s = self.times.now_s;
-        let ids: Vec<WayId> = self.ways.open.keys().copied().collect();
+        let ids: Vec<RoutedId> = self.routed_sources.open.keys().copied().collect();
         for id in ids {
-            let Some(routed) = self.ways.open.get_mut(&id) else { continue };
+            let Some(routed) = self.routed_sources.open.get_mut(&id) else { continue };
             let direct = routed.route.is_direct();
             if routed.first_s.is_none() {
                 let patience_s = OPENING_S + OPENING_TRIPS * routed.rtt_s;
@@ -92,7 +92,7 @@ impl Router {
             let low_s = now_s - since_s;
             let silent = routed.now.silent || routed.rate(STILL_S, now_s) < STILL * routed.settled;
             if !routed.replaced
-                && routed.state == WayState::InUse
+                && routed.state == RoutedState::InUse
                 && routed.settled > 0.0
                 && low_s >= LOW_S.max(routed.rtt_s)
             {
@@ -100,8 +100,8 @@ impl Router {
                 self.suspect_of(id, if silent { 0.0 } else { short });
                 self.open_instead();
             }
-            let gone_s =
-                GONE_S + GONE_TRIPS * self.ways.open.get(&id).map_or(0.0, |routed| routed.rtt_s);
+            let gone_s = GONE_S
+                + GONE_TRIPS * self.routed_sources.open.get(&id).map_or(0.0, |routed| routed.rtt_s);
             // What the user has named is given up by whoever waits for its bytes, and not by us.
             let named = matches!(self.config.mode, Mode::Fixed(_));
             if silent && !direct && !named && low_s >= gone_s {
@@ -111,28 +111,29 @@ impl Router {
     }
 
     /// A route brings nothing: away with it, until later.
-    fn give_up(&mut self, way: WayId) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
-        let (tried, opened_for) = (routed.state != WayState::InUse, routed.why);
+    fn give_up(&mut self, routed_id: RoutedId) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
+        let (tried, opened_for) = (routed.state != RoutedState::InUse, routed.why);
         if !routed.replaced {
-            self.suspect_of(way, 0.0);
+            self.suspect_of(routed_id, 0.0);
         }
-        self.lose(way, Why::Silent, true);
+        self.lose(routed_id, Why::Silent, true);
         if tried {
             self.trial_failed(opened_for);
         }
     }
 
     /// The edges of a route that nobody else shows to be well are suspected.
-    fn suspect_of(&mut self, way: WayId, rate: f64) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
+    fn suspect_of(&mut self, routed_id: RoutedId, rate: f64) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         if routed.route.is_direct() {
             return;
         }
         let edges: Vec<_> = routed.edges().collect();
         if rate <= 0.0 {
             let mut relays = routed.route.relays().to_vec();
-            relays.retain(|&relay| !self.ways.is_alive(way, relay, self.times.now_s));
+            relays
+                .retain(|&relay| !self.routed_sources.is_alive(routed_id, relay, self.times.now_s));
             for &relay in &relays {
                 let standing = self.relays.standings.entry(relay).or_default();
                 standing.shy_until_s =
@@ -144,11 +145,14 @@ impl Router {
             }
         }
         // If the relays tell where it is stuck, the others are well.
-        let limit =
-            self.ways.limit(way, self.times.now_s).map(|(edge, _)| edge).filter(|_| rate > 0.0);
+        let limit = self
+            .routed_sources
+            .limit(routed_id, self.times.now_s)
+            .map(|(edge, _)| edge)
+            .filter(|_| rate > 0.0);
         for edge in edges {
             if limit.is_none_or(|limit| limit == edge)
-                && !self.ways.is_carried_by_others(way, edge, self.times.now_s)
+                && !self.routed_sources.is_carried_by_others(routed_id, edge, self.times.now_s)
             {
                 self.suspect(edge, rate);
             }
@@ -158,63 +162,70 @@ impl Router {
     /// The starvation guard: where trials take more from direct than they bring, they end.
     fn guard(&mut self) {
         let now_s = self.times.now_s;
-        let young = |state| matches!(state, WayState::Opening | WayState::OnTrial);
-        let used =
-            self.ways.open.values().any(|it| !it.route.is_direct() && it.state == WayState::InUse);
-        let trials = self.ways.those(|routed| young(routed.state) && routed.is_ripe(now_s));
-        let total: f64 = self.ways.open.values().map(|routed| routed.rate(1.0, now_s)).sum();
+        let young = |state| matches!(state, RoutedState::Opening | RoutedState::OnTrial);
+        let used = self
+            .routed_sources
+            .open
+            .values()
+            .any(|it| !it.route.is_direct() && it.state == RoutedState::InUse);
+        let trials =
+            self.routed_sources.those(|routed| young(routed.state) && routed.is_ripe(now_s));
+        let total: f64 =
+            self.routed_sources.open.values().map(|routed| routed.rate(1.0, now_s)).sum();
         if used || trials.is_empty() || total >= STARVED * self.direct.alone {
             return;
         }
-        let began_s = trials.iter().filter_map(|id| self.ways.open.get(id)?.first_s);
+        let began_s = trials.iter().filter_map(|id| self.routed_sources.open.get(id)?.first_s);
         let swing = self.swing(began_s.fold(now_s, f64::min), 1.0);
         if total + swing >= STARVED * self.direct.alone {
             // It is up and down by itself.
             return;
         }
-        for way in trials {
-            self.trial_ends(way, Why::AddsNothing);
+        for routed_id in trials {
+            self.trial_ends(routed_id, Why::AddsNothing);
         }
     }
 
     /// Routes that bring next to nothing cost more than they are worth.
     fn prune(&mut self) {
         let now_s = self.times.now_s;
-        let total: f64 = self.ways.open.values().map(|routed| routed.rate(PRUNED_S, now_s)).sum();
-        let little = self.ways.those(|routed| {
+        let total: f64 =
+            self.routed_sources.open.values().map(|routed| routed.rate(PRUNED_S, now_s)).sum();
+        let little = self.routed_sources.those(|routed| {
             !routed.route.is_direct()
-                && routed.state == WayState::InUse
+                && routed.state == RoutedState::InUse
                 && routed.now.busy
                 && now_s - routed.since_s > PRUNED_S
                 && routed.rate(PRUNED_S, now_s) < NEGLIGIBLE * total
         });
-        for way in little {
-            self.prune_one(way, Why::Negligible);
+        for routed_id in little {
+            self.prune_one(routed_id, Why::Negligible);
         }
         let relayed =
-            |routed: &RoutedSource| routed.state == WayState::InUse && !routed.route.is_direct();
-        let twins = self
-            .ways
-            .those(|routed| relayed(routed) && self.ways.has_twin(routed.id, self.times.now_s));
-        for routed in self.ways.open.values_mut() {
+            |routed: &RoutedSource| routed.state == RoutedState::InUse && !routed.route.is_direct();
+        let twins = self.routed_sources.those(|routed| {
+            relayed(routed) && self.routed_sources.has_twin(routed.id, self.times.now_s)
+        });
+        for routed in self.routed_sources.open.values_mut() {
             if twins.contains(&routed.id) {
                 routed.twin_since_s.get_or_insert(now_s);
             } else {
                 routed.twin_since_s = None;
             }
         }
-        let long =
-            self.ways.those(|routed| routed.twin_since_s.is_some_and(|it| now_s - it > PRUNED_S));
+        let long = self
+            .routed_sources
+            .those(|routed| routed.twin_since_s.is_some_and(|it| now_s - it > PRUNED_S));
         if let Some(&newest) = long.last() {
             self.prune_one(newest, Why::AddsNothing);
         }
     }
 
-    fn prune_one(&mut self, way: WayId, why: Why) {
-        if let Some(routed) = self.ways.open.get(&way) {
+    fn prune_one(&mut self, routed_id: RoutedId, why: Why) {
+        if let Some(routed) = self.routed_sources.open.get(&routed_id) {
             let key = (routed.replica, routed.route.clone());
             self.rest(key, PRUNED_REST_S);
-            self.close(way, why);
+            self.close(routed_id, why);
         }
     }
 }

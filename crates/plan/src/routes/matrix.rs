@@ -4,7 +4,7 @@
 //! the published algorithm, `bw = min(bandwidth[v], edge[v][a])`, where that took the vertex of
 //! largest bandwidth next: so a limit on the number of hops can be kept. O(hops · sites²).
 
-use super::graph::Way;
+use super::graph::FlowPath;
 use super::name::{Route, SiteId};
 
 /// An edge in a search.
@@ -84,12 +84,12 @@ impl Matrix {
     }
 
     /// Takes what a route carries from its edges.
-    pub fn take(&mut self, way: &Way) {
-        for at in self.positions(way) {
+    pub fn take(&mut self, routed_id: &FlowPath) {
+        for at in self.positions(routed_id) {
             self.hops[at] = self.hops[at]
                 .map(|hop| Hop {
-                    rate: hop.rate - way.rate_bytes_per_s,
-                    least: hop.least - way.rate_bytes_per_s,
+                    rate: hop.rate - routed_id.rate_bytes_per_s,
+                    least: hop.least - routed_id.rate_bytes_per_s,
                     ..hop
                 })
                 .filter(|hop| hop.rate > 0.0);
@@ -97,17 +97,18 @@ impl Matrix {
     }
 
     /// Leaves out the narrowest edge of a route, so that another route is found.
-    pub fn cut_narrowest(&mut self, way: &Way) {
+    pub fn cut_narrowest(&mut self, routed_id: &FlowPath) {
         let rate = |at: &usize| self.hops[*at].map_or(f64::INFINITY, |hop| hop.rate);
-        let narrowest = self.positions(way).into_iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let narrowest =
+            self.positions(routed_id).into_iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
         if let Some(at) = narrowest {
             self.hops[at] = None;
         }
     }
 
     /// Returns the least of what is known, not guessed, of a route's edges.
-    pub fn known(&self, way: &Way) -> f64 {
-        let hops = self.positions(way).into_iter().filter_map(|at| self.hops[at]);
+    pub fn known(&self, routed_id: &FlowPath) -> f64 {
+        let hops = self.positions(routed_id).into_iter().filter_map(|at| self.hops[at]);
         hops.filter(|hop| !hop.guess).map(|hop| hop.rate).fold(f64::INFINITY, f64::min)
     }
 
@@ -121,23 +122,26 @@ impl Matrix {
         }
     }
 
-    fn positions(&self, way: &Way) -> Vec<usize> {
+    fn positions(&self, routed_id: &FlowPath) -> Vec<usize> {
         let n = self.sites.len();
         let find =
             |site, mut among: std::ops::Range<usize>| among.find(|&at| self.sites[at] == site);
-        let edges = way.route.edges(way.source);
+        let edges = routed_id.route.edges(routed_id.source);
         edges
             .filter_map(|(from, to)| {
                 // A site may be both relay and source: what comes from the source starts there.
-                let among =
-                    if from == way.source { self.first_source..n } else { 1..self.first_source };
+                let among = if from == routed_id.source {
+                    self.first_source..n
+                } else {
+                    1..self.first_source
+                };
                 Some(find(from, among)? * n + find(to, 0..self.first_source)?)
             })
             .collect()
     }
 
     /// The widest route of all sources; ties go to fewer hops, then to smaller round trips.
-    pub fn widest(&self, hops_max: usize) -> Option<Way> {
+    pub fn widest(&self, hops_max: usize) -> Option<FlowPath> {
         let layers = self.layers(hops_max, |rate, hop| rate.min(hop.rate));
         let rate = layers.iter().map(|layer| layer[0].value).fold(0.0, f64::max);
         if rate <= 0.0 {
@@ -162,7 +166,7 @@ impl Matrix {
     /// distribution with this shape, the smallest of them scatters likewise about
     /// `(Σ rate^-shape)^(-1/shape)`. Where guesses are good (a large shape) that prefers several
     /// short hops to a long one, where they are bad it prefers few hops.
-    pub fn likeliest(&self, hops_max: usize, shape: f64) -> Option<Way> {
+    pub fn likeliest(&self, hops_max: usize, shape: f64) -> Option<FlowPath> {
         let layers = self.layers(hops_max, |rate, hop| {
             if hop.guess && rate.is_finite() && hop.rate.is_finite() {
                 (rate.powf(-shape) + hop.rate.powf(-shape)).powf(-1.0 / shape)
@@ -176,7 +180,7 @@ impl Matrix {
     }
 
     /// Returns the widest route by what is certain.
-    pub fn surest(&self, hops_max: usize) -> Option<Way> {
+    pub fn surest(&self, hops_max: usize) -> Option<FlowPath> {
         let sure = |_, _, hop: Hop| (hop.least > 0.0).then_some(Hop { rate: hop.least, ..hop });
         self.map(sure).widest(hops_max)
     }
@@ -210,13 +214,13 @@ impl Matrix {
         layers
     }
 
-    fn trace(&self, layers: &[Vec<Reached>], hops: usize, rate: f64) -> Option<Way> {
+    fn trace(&self, layers: &[Vec<Reached>], hops: usize, rate: f64) -> Option<FlowPath> {
         let (mut at, mut relays) = (0, Vec::new());
         for layer in layers[..hops].iter().rev() {
             at = layer[at].from;
             if at >= self.first_source {
                 let route = Route::through(relays);
-                return Some(Way { source: self.sites[at], route, rate_bytes_per_s: rate });
+                return Some(FlowPath { source: self.sites[at], route, rate_bytes_per_s: rate });
             }
             relays.push(self.sites[at]);
         }
@@ -240,19 +244,19 @@ mod tests {
         let (site, other) = (SiteId(1), SiteId(4));
         let relays = [site, SiteId(2), SiteId(3)];
         let hop = |_, _| Some(Hop { rate: 10.0, rtt_s: 0.01, guess: true, least: 0.0 });
-        let ways = |source| {
+        let routed_sources = |source| {
             let mut all = Matrix::new(&relays, &[source], hop);
             std::iter::from_fn(move || {
                 let [one] = &all.by_source()[..] else { panic!("of one source") };
-                let way = one.likeliest(5, 2.0)?;
-                all.cut_narrowest(&way);
-                Some(way.route)
+                let routed_id = one.likeliest(5, 2.0)?;
+                all.cut_narrowest(&routed_id);
+                Some(routed_id.route)
             })
         };
-        assert!(ways(site).count() > 2);
-        assert!(ways(site).all(|route| !route.contains(site)));
+        assert!(routed_sources(site).count() > 2);
+        assert!(routed_sources(site).all(|route| !route.contains(site)));
         assert!(
-            ways(other).any(|route| route.contains(site)),
+            routed_sources(other).any(|route| route.contains(site)),
             "what lies elsewhere may come by it"
         );
         assert_eq!(Matrix::new(&relays, &[site, other], hop).by_source().len(), 2);

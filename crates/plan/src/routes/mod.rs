@@ -27,8 +27,8 @@ mod verdict;
 mod view;
 
 pub use config::{Mode, RouterConfig};
-pub use event::{Fault, HopReport, RouteAction, RouteEvent, WayNow};
-pub use graph::{Aging, Edge, Grade, Graph, Reading, Way};
-pub use name::{ReplicaId, Route, SiteId, WayId};
+pub use event::{Fault, HopReport, RouteAction, RouteEvent, RoutedNow};
+pub use graph::{Aging, Edge, FlowPath, Grade, Graph, Reading};
+pub use name::{ReplicaId, Route, RoutedId, SiteId};
 pub use router::Router;
-pub use view::{WayState, WayView, Why};
+pub use view::{RoutedState, RoutedView, Why};

@@ -18,7 +18,7 @@ pub struct ReplicaId(pub u32);
 /// One replica reached by one route, numbered from 0 in the order of opening; a number is never
 /// used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WayId(pub u32);
+pub struct RoutedId(pub u32);
 
 /// The relays between a source and us, from us toward the source: `[r1, r2]` is us ← r1 ← r2 ←
 /// source. Direct is the empty route.
@@ -70,7 +70,7 @@ impl fmt::Display for SiteId {
     }
 }
 
-impl fmt::Display for WayId {
+impl fmt::Display for RoutedId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "way {}", self.0)
     }

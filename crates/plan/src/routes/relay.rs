@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::Mode;
 use super::event::{Fault, RouteAction};
-use super::name::{ReplicaId, Route, SiteId, WayId};
+use super::name::{ReplicaId, Route, RoutedId, SiteId};
 use super::routed_source::RoutedSource;
 use super::router::Router;
 use super::verdict::Verdict;
-use super::view::{WayState, Why};
+use super::view::{RoutedState, Why};
 
 /// How a relay stands with us.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,8 +98,8 @@ impl Router {
             // Named routes are left when they fail, and not because of what is heard of a relay.
             return;
         }
-        for way in self.ways.those(|routed| routed.route.contains(site)) {
-            self.lose(way, Why::RelayLost, true);
+        for routed_id in self.routed_sources.those(|routed| routed.route.contains(site)) {
+            self.lose(routed_id, Why::RelayLost, true);
         }
     }
 
@@ -130,7 +130,9 @@ impl Router {
         self.relay_up(site);
         self.beliefs.suspects.retain(|&(from, to), _| from != site && to != site);
         self.rests.retain(|(_, route), rest| !route.contains(site) || rest.until_s.is_infinite());
-        for routed in self.ways.open.values_mut().filter(|routed| routed.route.contains(site)) {
+        for routed in
+            self.routed_sources.open.values_mut().filter(|routed| routed.route.contains(site))
+        {
             // What is open over it still has as long to come back as if it had fallen silent now.
             routed.low_since_s = routed.low_since_s.map(|_| self.times.now_s);
         }
@@ -161,7 +163,8 @@ impl Router {
             routed.mean((now_s - HEARD_S).max(since_s.min(now_s)), now_s) > 0.0
         };
         for (site, asked_s, standing) in asked {
-            let mut over_it = self.ways.open.values().filter(|it| it.route.contains(site));
+            let mut over_it =
+                self.routed_sources.open.values().filter(|it| it.route.contains(site));
             if over_it.any(|routed| comes_since(routed, asked_s)) {
                 self.hear(site);
                 self.relays.standings.entry(site).or_default().asked_s = Some(now_s);
@@ -180,7 +183,7 @@ impl Router {
             }
             let patience_s = ANSWER_S + ANSWER_TRIPS * self.beliefs.rtt_s(&Route::direct(), site);
             let others_are_heard =
-                self.ways.open.values().any(|routed| comes_since(routed, asked_s))
+                self.routed_sources.open.values().any(|routed| comes_since(routed, asked_s))
                     || self.relays.standings.values().any(|it| it.answered_s >= asked_s);
             if now_s - asked_s >= patience_s && others_are_heard {
                 self.leave_out(site);
@@ -195,16 +198,21 @@ impl Router {
         (standing.mute_until_s, standing.mutes) =
             (Some(self.times.now_s + wait_s), standing.mutes + 1);
         self.beliefs.graph.set_relay(site, false);
-        let by_it = self.ways.those(|it| it.route.contains(site));
+        let by_it = self.routed_sources.those(|it| it.route.contains(site));
         if !by_it.is_empty() {
             // What was only tried over it keeps others from being tried, and what is to take the place
             // of the rest waits for nothing.
             self.trials.next_s = self.times.now_s;
             self.trials.next_known_s = self.times.now_s;
         }
-        for way in by_it {
-            if self.ways.open.get(&way).is_some_and(|it| it.state != WayState::InUse) {
-                self.lose(way, Why::Silent, true);
+        for routed_id in by_it {
+            if self
+                .routed_sources
+                .open
+                .get(&routed_id)
+                .is_some_and(|it| it.state != RoutedState::InUse)
+            {
+                self.lose(routed_id, Why::Silent, true);
             }
         }
     }
@@ -234,30 +242,36 @@ impl Router {
     }
 
     /// A route is gone, told by the executor.
-    pub(crate) fn way_failed(&mut self, way: WayId, fault: Fault, at: Option<SiteId>) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
+    pub(crate) fn route_failed(&mut self, routed_id: RoutedId, fault: Fault, at: Option<SiteId>) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let (route, edges) = (routed.route.clone(), routed.edges().collect::<Vec<_>>());
         match fault {
             Fault::Final => {
                 let never = Rest { until_s: f64::INFINITY, times: 0 };
                 self.enter_rest((routed.replica, route), never);
-                self.forget(way, Why::Failed);
+                self.forget(routed_id, Why::Failed);
                 return;
             }
-            Fault::Corrupt => self.bar(way, at),
+            Fault::Corrupt => self.bar(routed_id, at),
             Fault::Broken => {
                 for &(from, to) in &edges {
                     // Nobody knows where: any edge of it, unless another route shows that it is well.
                     let there = at.is_none_or(|at| at == from || at == to);
                     if !route.is_direct()
                         && there
-                        && !self.ways.is_carried_by_others(way, (from, to), self.times.now_s)
+                        && !self.routed_sources.is_carried_by_others(
+                            routed_id,
+                            (from, to),
+                            self.times.now_s,
+                        )
                     {
                         self.suspect((from, to), 0.0);
                     }
                 }
                 let mut relays = route.relays().to_vec();
-                relays.retain(|&relay| !self.ways.is_alive(way, relay, self.times.now_s));
+                relays.retain(|&relay| {
+                    !self.routed_sources.is_alive(routed_id, relay, self.times.now_s)
+                });
                 self.ask(&relays);
             }
             Fault::Refused => {
@@ -271,25 +285,26 @@ impl Router {
             }
         }
         let why = if fault == Fault::Corrupt { Why::Corrupt } else { Why::Failed };
-        let young = |routed: &&RoutedSource| !route.is_direct() && routed.state != WayState::InUse;
-        let tried = self.ways.open.get(&way).filter(young).map(|routed| routed.why);
-        self.lose(way, why, false);
+        let young =
+            |routed: &&RoutedSource| !route.is_direct() && routed.state != RoutedState::InUse;
+        let tried = self.routed_sources.open.get(&routed_id).filter(young).map(|routed| routed.why);
+        self.lose(routed_id, why, false);
         if let Some(opened_for) = tried {
             self.trial_failed(opened_for);
         }
     }
 
     /// Takes a route out of use, lets it rest and opens the next best instead of it.
-    pub(crate) fn lose(&mut self, way: WayId, why: Why, tell: bool) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
+    pub(crate) fn lose(&mut self, routed_id: RoutedId, why: Why, tell: bool) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let key = (routed.replica, routed.route.clone());
-        let missed = routed.state == WayState::InUse && !routed.replaced && routed.settled > 0.0;
+        let missed = routed.state == RoutedState::InUse && !routed.replaced && routed.settled > 0.0;
         let direct = routed.route.is_direct();
         self.rest(key, if direct { DIRECT_REST_S } else { REST_S });
         if tell {
-            self.close(way, why);
+            self.close(routed_id, why);
         } else {
-            self.forget(way, why);
+            self.forget(routed_id, why);
         }
         if missed && !direct {
             self.open_instead();

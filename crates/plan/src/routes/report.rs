@@ -2,14 +2,14 @@
 
 use super::event::HopReport;
 use super::graph::Grade;
-use super::name::{SiteId, WayId};
+use super::name::{RoutedId, SiteId};
 use super::routed_sources::{Flows, TRUTH_S};
 use super::router::Router;
 
 impl Router {
-    pub(crate) fn report(&mut self, way: WayId, hops: Vec<HopReport>) {
+    pub(crate) fn report(&mut self, routed_id: RoutedId, hops: Vec<HopReport>) {
         for report in hops {
-            let Some(routed) = self.ways.open.get(&way) else { return };
+            let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
             // Only about its own hop of this very route.
             let hop = (report.from, report.relay);
             if !routed.edges().any(|edge| edge == hop)
@@ -18,21 +18,21 @@ impl Router {
                 continue;
             }
             if let Some(claimed) = report.rate_bytes_per_s {
-                self.hold_against(way, &report, claimed);
+                self.hold_against(routed_id, &report, claimed);
             }
             if self.relays.standing(report.relay).disbelieved {
                 continue;
             }
             self.beliefs.hint(&report);
-            if let Some(routed) = self.ways.open.get_mut(&way) {
+            if let Some(routed) = self.routed_sources.open.get_mut(&routed_id) {
                 routed.reports.insert(report.relay, (self.times.now_s, report));
             }
         }
     }
 
     /// The same bytes cross all hops of a route: what a relay says must agree with what we received.
-    fn hold_against(&mut self, way: WayId, report: &HopReport, claimed: f64) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
+    fn hold_against(&mut self, routed_id: RoutedId, report: &HopReport, claimed: f64) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let ours = routed.rate(TRUTH_S, self.times.now_s);
         let steady = (0.5 * routed.settled..2.0 * routed.settled + 1.0).contains(&ours);
         if !routed.is_ripe(self.times.now_s)
@@ -44,7 +44,7 @@ impl Router {
         }
         let hop = (report.from, report.relay);
         let all: f64 = self
-            .ways
+            .routed_sources
             .open
             .values()
             .filter(|routed| routed.edges().any(|edge| edge == hop))
@@ -61,7 +61,7 @@ impl Router {
     /// A relay has been found to lie: nothing it ever said counts any more.
     fn disbelieve(&mut self, relay: SiteId) {
         self.relays.standings.entry(relay).or_default().disbelieved = true;
-        for routed in self.ways.open.values_mut() {
+        for routed in self.routed_sources.open.values_mut() {
             routed.reports.remove(&relay);
         }
         self.beliefs.drop_readings(|noted| noted.by == Some(relay));
@@ -81,12 +81,12 @@ impl Router {
     /// it brings.
     pub(crate) fn learn(&mut self, flows: &Flows) {
         let mut notes = Vec::new();
-        for routed in self.ways.open.values() {
+        for routed in self.routed_sources.open.values() {
             if !routed.is_ripe(self.times.now_s) || !routed.now.busy || routed.low_since_s.is_some()
             {
                 continue;
             }
-            let limit = self.ways.limit(routed.id, self.times.now_s);
+            let limit = self.routed_sources.limit(routed.id, self.times.now_s);
             for edge in routed.edges() {
                 let rate = flows.get(&edge).copied().unwrap_or(0.0);
                 match limit {

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::event::{HopReport, WayNow};
-use super::name::{ReplicaId, Route, SiteId, WayId};
-use super::view::{WayState, WayView, Why};
+use super::event::{HopReport, RoutedNow};
+use super::name::{ReplicaId, Route, RoutedId, SiteId};
+use super::view::{RoutedState, RoutedView, Why};
 
 /// One route that is open.
 #[derive(Clone, Debug)]
 pub(crate) struct RoutedSource {
-    pub id: WayId,
+    pub id: RoutedId,
     pub replica: ReplicaId,
     /// Where the replica is.
     pub source: SiteId,
     pub route: Route,
-    pub state: WayState,
+    pub state: RoutedState,
     pub why: Why,
     pub since_s: f64,
     pub opened_s: f64,
@@ -24,7 +24,7 @@ pub(crate) struct RoutedSource {
     pub promised: f64,
     /// Sum of the round trips of its hops, in seconds.
     pub rtt_s: f64,
-    pub now: WayNow,
+    pub now: RoutedNow,
     /// When a limit of our own held it up last.
     held_s: Option<f64>,
     /// What it brings when nothing is the matter: forgotten within some seconds.
@@ -78,20 +78,20 @@ impl Samples {
 }
 
 impl RoutedSource {
-    pub fn new(id: WayId, replica: ReplicaId, source: SiteId, route: Route, now_s: f64) -> Self {
+    pub fn new(id: RoutedId, replica: ReplicaId, source: SiteId, route: Route, now_s: f64) -> Self {
         Self {
             id,
             replica,
             source,
             route,
-            state: WayState::Opening,
+            state: RoutedState::Opening,
             why: Why::Direct,
             since_s: now_s,
             opened_s: now_s,
             first_s: None,
             promised: f64::INFINITY,
             rtt_s: 0.0,
-            now: WayNow::default(),
+            now: RoutedNow::default(),
             held_s: None,
             settled: 0.0,
             low_since_s: None,
@@ -104,11 +104,11 @@ impl RoutedSource {
         }
     }
 
-    pub fn enter(&mut self, state: WayState, why: Why, now_s: f64) {
+    pub fn enter(&mut self, state: RoutedState, why: Why, now_s: f64) {
         (self.state, self.why, self.since_s) = (state, why, now_s);
     }
 
-    pub fn record(&mut self, now: WayNow, now_s: f64) {
+    pub fn record(&mut self, now: RoutedNow, now_s: f64) {
         self.now = now;
         if now.held {
             self.held_s = Some(now_s);
@@ -161,9 +161,9 @@ impl RoutedSource {
         self.route.edges(self.source)
     }
 
-    pub fn view(&self, now_s: f64) -> WayView {
-        WayView {
-            way: self.id,
+    pub fn view(&self, now_s: f64) -> RoutedView {
+        RoutedView {
+            routed_id: self.id,
             replica: self.replica,
             route: self.route.clone(),
             state: self.state,

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::name::{ReplicaId, Route, SiteId, WayId};
+use super::name::{ReplicaId, Route, RoutedId, SiteId};
 use super::routed_source::{RoutedSource, Samples};
-use super::view::{WayState, WayView, Why};
+use super::view::{RoutedState, RoutedView, Why};
 
 /// What flows over each edge, bytes per second.
 pub(crate) type Flows = BTreeMap<(SiteId, SiteId), f64>;
@@ -12,8 +12,8 @@ pub(crate) type Flows = BTreeMap<(SiteId, SiteId), f64>;
 /// What is open, in the order of opening, and what was.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RoutedSources {
-    pub open: BTreeMap<WayId, RoutedSource>,
-    closed: VecDeque<WayView>,
+    pub open: BTreeMap<RoutedId, RoutedSource>,
+    closed: VecDeque<RoutedView>,
     /// Every route through relays that was ever tried.
     pub tried: BTreeSet<(ReplicaId, Route)>,
     /// What came over all routes together, those that are closed included.
@@ -26,8 +26,8 @@ pub(crate) struct RoutedSources {
 
 impl RoutedSources {
     /// A new one; its number.
-    pub fn add(&mut self, new: impl FnOnce(WayId) -> RoutedSource) -> WayId {
-        let id = WayId(self.next);
+    pub fn add(&mut self, new: impl FnOnce(RoutedId) -> RoutedSource) -> RoutedId {
+        let id = RoutedId(self.next);
         self.next += 1;
         let routed = new(id);
         if !routed.route.is_direct() {
@@ -45,7 +45,7 @@ impl RoutedSources {
     }
 
     /// Returns the numbers of the routes for which this is true.
-    pub fn those(&self, is: impl Fn(&RoutedSource) -> bool) -> Vec<WayId> {
+    pub fn those(&self, is: impl Fn(&RoutedSource) -> bool) -> Vec<RoutedId> {
         self.open.values().filter(|routed| is(routed)).map(|routed| routed.id).collect()
     }
 
@@ -78,8 +78,12 @@ impl RoutedSources {
 
     /// Returns the edge that limits a route, and whose word that is. Seen from us, it is the first edge whose
     /// receiver had nothing to wait for downstream while its sender had to wait for it.
-    pub fn limit(&self, way: WayId, now_s: f64) -> Option<((SiteId, SiteId), Option<SiteId>)> {
-        let routed = self.open.get(&way)?;
+    pub fn limit(
+        &self,
+        routed_id: RoutedId,
+        now_s: f64,
+    ) -> Option<((SiteId, SiteId), Option<SiteId>)> {
+        let routed = self.open.get(&routed_id)?;
         let edges: Vec<_> = routed.edges().collect();
         for (at, &(_, to)) in edges.iter().enumerate().skip(1) {
             let (said_s, report) = routed.reports.get(&to)?;
@@ -94,9 +98,9 @@ impl RoutedSources {
         Some((*last, Some(last.1).filter(|&to| to != SiteId::HERE)))
     }
     /// Returns whether another route through this relay brings something.
-    pub fn is_alive(&self, way: WayId, relay: SiteId, now_s: f64) -> bool {
+    pub fn is_alive(&self, routed_id: RoutedId, relay: SiteId, now_s: f64) -> bool {
         self.open.values().any(|routed| {
-            routed.id != way
+            routed.id != routed_id
                 && routed.route.contains(relay)
                 && routed.low_since_s.is_none()
                 && routed.rate(routed.window_s(), now_s) > 0.0
@@ -104,9 +108,14 @@ impl RoutedSources {
     }
 
     /// Returns whether another route brings something over this edge.
-    pub fn is_carried_by_others(&self, way: WayId, edge: (SiteId, SiteId), now_s: f64) -> bool {
+    pub fn is_carried_by_others(
+        &self,
+        routed_id: RoutedId,
+        edge: (SiteId, SiteId),
+        now_s: f64,
+    ) -> bool {
         self.open.values().any(|routed| {
-            routed.id != way
+            routed.id != routed_id
                 && routed.edges().any(|other| other == edge)
                 && routed.low_since_s.is_none()
                 && routed.rate(routed.window_s(), now_s) > 0.0
@@ -115,31 +124,31 @@ impl RoutedSources {
     /// Returns whether an older route in use is limited by the very edge that limits this one. Then this one
     /// adds nothing, or what it takes from others who use that edge: more connections over one edge
     /// are the planner's business, who opens lanes where they pay.
-    pub fn has_twin(&self, way: WayId, now_s: f64) -> bool {
-        let limit = |way| self.limit(way, now_s).map(|(edge, _)| edge);
-        let Some(edge) = limit(way) else { return false };
+    pub fn has_twin(&self, routed_id: RoutedId, now_s: f64) -> bool {
+        let limit = |routed_id| self.limit(routed_id, now_s).map(|(edge, _)| edge);
+        let Some(edge) = limit(routed_id) else { return false };
         self.open.values().any(|other| {
-            other.id < way
-                && other.state == WayState::InUse
+            other.id < routed_id
+                && other.state == RoutedState::InUse
                 && other.low_since_s.is_none()
                 && other.now.busy
                 && limit(other.id) == Some(edge)
         })
     }
     /// Returns all routes that are open, and the latest of those that were closed, in the order of opening.
-    pub fn views(&self, now_s: f64) -> Vec<WayView> {
-        let mut views: Vec<WayView> = self.closed.iter().cloned().collect();
+    pub fn views(&self, now_s: f64) -> Vec<RoutedView> {
+        let mut views: Vec<RoutedView> = self.closed.iter().cloned().collect();
         views.extend(self.open.values().map(|routed| routed.view(now_s)));
-        views.sort_by_key(|view| view.way);
+        views.sort_by_key(|view| view.routed_id);
         views
     }
 
     /// A route is gone.
-    pub fn close(&mut self, way: WayId, why: Why, now_s: f64) -> bool {
-        let Some(mut routed) = self.open.remove(&way) else { return false };
+    pub fn close(&mut self, routed_id: RoutedId, why: Why, now_s: f64) -> bool {
+        let Some(mut routed) = self.open.remove(&routed_id) else { return false };
         self.closed_bytes += routed.now.delivered_bytes as f64;
-        self.changes += u32::from(routed.state == WayState::InUse && !routed.route.is_direct());
-        routed.enter(WayState::Closed, why, now_s);
+        self.changes += u32::from(routed.state == RoutedState::InUse && !routed.route.is_direct());
+        routed.enter(RoutedState::Closed, why, now_s);
         self.closed.push_back(routed.view(now_s));
         if self.closed.len() > CLOSED_MAX {
             self.closed.pop_front();

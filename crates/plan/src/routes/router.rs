@@ -12,11 +12,11 @@ use super::belief::Beliefs;
 use super::config::{Mode, RouterConfig};
 use super::event::{RouteAction, RouteEvent};
 use super::graph::{Grade, Graph, Reading};
-use super::name::{ReplicaId, Route, SiteId, WayId};
+use super::name::{ReplicaId, Route, RoutedId, SiteId};
 use super::relay::{Relays, Rest};
 use super::routed_source::RoutedSource;
 use super::routed_sources::RoutedSources;
-use super::view::{WayState, WayView, Why};
+use super::view::{RoutedState, RoutedView, Why};
 
 /// Decides which routes a transfer uses.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Router {
     pub(crate) left_bytes: Option<u64>,
     pub(crate) beliefs: Beliefs,
     pub(crate) relays: Relays,
-    pub(crate) ways: RoutedSources,
+    pub(crate) routed_sources: RoutedSources,
     pub(crate) rests: BTreeMap<(ReplicaId, Route), Rest>,
     pub(crate) trials: Trials,
     pub(crate) direct: Direct,
@@ -86,7 +86,7 @@ impl Router {
             left_bytes: None,
             beliefs: Beliefs::default(),
             relays: Relays::default(),
-            ways: RoutedSources::default(),
+            routed_sources: RoutedSources::default(),
             rests: BTreeMap::new(),
             trials: Trials::default(),
             direct: Direct::default(),
@@ -113,13 +113,15 @@ impl Router {
                 self.beliefs.remember(from, to, reading, self.times.now_s);
             }
             RouteEvent::Claimed { by, from, reading } => self.claim(by, from, reading),
-            RouteEvent::Reported { way, hops } => self.report(way, hops),
+            RouteEvent::Reported { routed_id, hops } => self.report(routed_id, hops),
             // What counts is its first byte.
-            RouteEvent::WayFailed { way, fault, at } => self.way_failed(way, fault, at),
-            RouteEvent::Progress { ways, left_bytes } => {
+            RouteEvent::RoutedFailed { routed_id, fault, at } => {
+                self.route_failed(routed_id, fault, at)
+            }
+            RouteEvent::Progress { routed_sources, left_bytes } => {
                 self.left_bytes = left_bytes;
-                for (way, now) in ways {
-                    if let Some(routed) = self.ways.open.get_mut(&way) {
+                for (routed_id, now) in routed_sources {
+                    if let Some(routed) = self.routed_sources.open.get_mut(&routed_id) {
                         routed.record(now, self.times.now_s);
                         if routed.first_s.is_some() {
                             self.times.first_s.get_or_insert(self.times.now_s);
@@ -127,7 +129,7 @@ impl Router {
                     }
                 }
                 self.note_waits();
-                self.ways.record(self.times.now_s);
+                self.routed_sources.record(self.times.now_s);
                 self.look();
             }
         }
@@ -137,7 +139,8 @@ impl Router {
     fn note_waits(&mut self) {
         let passed_s =
             self.times.now_s - std::mem::replace(&mut self.direct.awaited_s, self.times.now_s);
-        let mut direct = self.ways.open.values().filter(|it| it.route.is_direct() && it.now.busy);
+        let mut direct =
+            self.routed_sources.open.values().filter(|it| it.route.is_direct() && it.now.busy);
         let is_awaited = direct.any(|routed| routed.now.awaits_us);
         let keeps = 0.5f64.powf(passed_s.clamp(0.0, 1.0) / AWAITED_S);
         self.direct.awaited =
@@ -162,18 +165,18 @@ impl Router {
     }
 
     /// Returns all routes that are open, and the latest of those that were closed, in the order of opening.
-    pub fn views(&self) -> Vec<WayView> {
-        self.ways.views(self.times.now_s)
+    pub fn views(&self) -> Vec<RoutedView> {
+        self.routed_sources.views(self.times.now_s)
     }
 
     /// Returns how many routes through relays have been opened so far.
     pub fn attempts(&self) -> u32 {
-        self.ways.attempts
+        self.routed_sources.attempts
     }
 
     /// How often what is in use has changed: a route through relays taken into use, or out of it.
     pub fn changes(&self) -> u32 {
-        self.ways.changes
+        self.routed_sources.changes
     }
 
     /// Returns what is known of the sites.
@@ -201,8 +204,8 @@ impl Router {
         // Should it come back, what its routes were left for is past.
         self.rests.retain(|(of, _), _| *of != replica);
         let of_it = |routed: &RoutedSource| routed.replica == replica;
-        for way in self.ways.those(of_it) {
-            self.close(way, Why::ReplicaLost);
+        for routed_id in self.routed_sources.those(of_it) {
+            self.close(routed_id, Why::ReplicaLost);
         }
     }
 
@@ -218,11 +221,12 @@ impl Router {
             for route in &routes {
                 let why = if route.is_direct() { Why::Direct } else { why };
                 let rests = self.rests.get(&(replica, route.clone()));
-                if !self.ways.is_open(replica, route)
+                if !self.routed_sources.is_open(replica, route)
                     && rests.is_none_or(|it| it.until_s <= self.times.now_s)
                 {
-                    let way = self.open(replica, source, route.clone(), why, f64::INFINITY, false);
-                    self.enter(way, WayState::InUse, why);
+                    let routed_id =
+                        self.open(replica, source, route.clone(), why, f64::INFINITY, false);
+                    self.enter(routed_id, RoutedState::InUse, why);
                 }
             }
         }
@@ -237,40 +241,40 @@ impl Router {
         why: Why,
         promised: f64,
         on_trial: bool,
-    ) -> WayId {
+    ) -> RoutedId {
         let (now_s, rtt_s) = (self.times.now_s, self.beliefs.rtt_s(&route, source));
-        let id = self.ways.add(|id| {
+        let id = self.routed_sources.add(|id| {
             let mut routed = RoutedSource::new(id, replica, source, route.clone(), now_s);
             (routed.promised, routed.why, routed.rtt_s) = (promised, why, rtt_s);
             routed
         });
-        self.actions.push_back(RouteAction::Open { way: id, replica, route, on_trial });
+        self.actions.push_back(RouteAction::Open { routed_id: id, replica, route, on_trial });
         id
     }
 
-    pub(crate) fn enter(&mut self, way: WayId, state: WayState, why: Why) {
+    pub(crate) fn enter(&mut self, routed_id: RoutedId, state: RoutedState, why: Why) {
         let now_s = self.times.now_s;
-        let Some(routed) = self.ways.open.get_mut(&way) else { return };
-        if state == WayState::InUse && routed.state != state && !routed.route.is_direct() {
-            self.ways.changes += 1;
+        let Some(routed) = self.routed_sources.open.get_mut(&routed_id) else { return };
+        if state == RoutedState::InUse && routed.state != state && !routed.route.is_direct() {
+            self.routed_sources.changes += 1;
         }
-        let tried = routed.state == WayState::OnTrial;
+        let tried = routed.state == RoutedState::OnTrial;
         routed.enter(state, why, now_s);
-        if state == WayState::InUse && tried {
-            self.actions.push_back(RouteAction::Use { way });
+        if state == RoutedState::InUse && tried {
+            self.actions.push_back(RouteAction::Use { routed_id });
         }
     }
 
     /// Closes a route and tells so.
-    pub(crate) fn close(&mut self, way: WayId, why: Why) {
-        if self.forget(way, why) {
-            self.actions.push_back(RouteAction::Close { way });
+    pub(crate) fn close(&mut self, routed_id: RoutedId, why: Why) {
+        if self.forget(routed_id, why) {
+            self.actions.push_back(RouteAction::Close { routed_id });
         }
     }
 
     /// A route is gone.
-    pub(crate) fn forget(&mut self, way: WayId, why: Why) -> bool {
-        self.ways.close(way, why, self.times.now_s)
+    pub(crate) fn forget(&mut self, routed_id: RoutedId, why: Why) -> bool {
+        self.routed_sources.close(routed_id, why, self.times.now_s)
     }
 
     /// What a relay says of itself.

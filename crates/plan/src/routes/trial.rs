@@ -5,20 +5,20 @@
 
 use super::config::Mode;
 use super::graph::Grade;
-use super::name::WayId;
+use super::name::RoutedId;
 use super::router::Router;
-use super::view::{WayState, Why};
+use super::view::{RoutedState, Why};
 
 impl Router {
     pub(crate) fn judge_trials(&mut self) {
-        for way in self.ways.those(|routed| routed.state == WayState::OnTrial) {
-            self.judge(way);
+        for routed_id in self.routed_sources.those(|routed| routed.state == RoutedState::OnTrial) {
+            self.judge(routed_id);
         }
     }
 
-    fn judge(&mut self, way: WayId) {
+    fn judge(&mut self, routed_id: RoutedId) {
         let now_s = self.times.now_s;
-        let Some(routed) = self.ways.open.get(&way) else { return };
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let Some(first_s) = routed.first_s else { return };
         let length_s = (TRIAL_TRIPS * routed.rtt_s).clamp(TRIAL_S, TRIAL_MAX_S);
         let passed_s = now_s - first_s;
@@ -29,11 +29,11 @@ impl Router {
         let own = routed.rate(window_s, now_s);
         let displaced = self.displaced(first_s, window_s);
         let trials: f64 = self
-            .ways
+            .routed_sources
             .open
             .values()
             .filter(|other| {
-                other.state != WayState::Opening && other.first_s >= Some(first_s - 0.5)
+                other.state != RoutedState::Opening && other.first_s >= Some(first_s - 0.5)
             })
             .map(|other| other.rate(window_s, now_s))
             .sum();
@@ -42,7 +42,8 @@ impl Router {
         // if those others were only coming up to speed and did not lose anything yet.
         let before_s = (first_s - window_s).max(self.times.first_s.unwrap_or(first_s));
         let grown = if first_s - before_s >= BEFORE_S {
-            self.ways.whole.mean(now_s - window_s, now_s) - self.ways.whole.mean(before_s, first_s)
+            self.routed_sources.whole.mean(now_s - window_s, now_s)
+                - self.routed_sources.whole.mean(before_s, first_s)
         } else {
             f64::INFINITY
         };
@@ -52,29 +53,29 @@ impl Router {
             routed.promised.is_finite() && own >= KEPT * routed.promised && gain >= CLEAR * own;
         if self.config.mode == Mode::Widest {
             if over {
-                self.judge_widest(way, own, displaced, first_s, window_s);
+                self.judge_widest(routed_id, own, displaced, first_s, window_s);
             }
             return;
         }
-        let twin = self.ways.has_twin(way, self.times.now_s);
+        let twin = self.routed_sources.has_twin(routed_id, self.times.now_s);
         let enough = !twin
             && gain >= ADDS_PART * own
-            && gain >= ADDS_WHOLE * self.ways.total(self.times.now_s);
+            && gain >= ADDS_WHOLE * self.routed_sources.total(self.times.now_s);
         if enough && (over || kept) {
-            self.trial_passed(way);
+            self.trial_passed(routed_id);
         } else if over && !enough {
             let longer = routed.longer;
             let unclear = longer == 0 && gain >= UNCLEAR * own
                 || longer < LONGER_MAX && self.swing(first_s, window_s) > SWINGS * own;
-            if unclear && !twin && own >= ADDS_WHOLE * self.ways.total(self.times.now_s) {
-                if let Some(routed) = self.ways.open.get_mut(&way) {
+            if unclear && !twin && own >= ADDS_WHOLE * self.routed_sources.total(self.times.now_s) {
+                if let Some(routed) = self.routed_sources.open.get_mut(&routed_id) {
                     routed.longer += 1;
                 }
             } else {
                 if !twin && own - gain < 0.5 * own {
-                    self.blame(way, own);
+                    self.blame(routed_id, own);
                 }
-                self.trial_ends(way, Why::AddsNothing);
+                self.trial_ends(routed_id, Why::AddsNothing);
             }
         }
     }
@@ -82,11 +83,11 @@ impl Router {
     /// Returns what the routes that were settled before a trial began have lost since, in bytes per second.
     fn displaced(&self, began_s: f64, window_s: f64) -> f64 {
         let (mut before, mut after) = (0.0, 0.0);
-        for routed in self.ways.open.values() {
+        for routed in self.routed_sources.open.values() {
             // What was still climbing then had less to lose than it has now: its loss is thought
             // too small, never too large.
             let settled =
-                routed.state == WayState::InUse && routed.first_s < Some(began_s - BEFORE_S);
+                routed.state == RoutedState::InUse && routed.first_s < Some(began_s - BEFORE_S);
             if settled && routed.low_since_s.is_none() && routed.now.busy {
                 before += routed.before(began_s, window_s);
                 after += routed.rate(window_s, self.times.now_s);
@@ -99,10 +100,10 @@ impl Router {
     /// lies between its least and its most, in bytes per second. Who is displaced falls once, and stays.
     pub(crate) fn swing(&self, began_s: f64, window_s: f64) -> f64 {
         let settled: Vec<_> = self
-            .ways
+            .routed_sources
             .open
             .values()
-            .filter(|routed| routed.state == WayState::InUse && routed.first_s < Some(began_s))
+            .filter(|routed| routed.state == RoutedState::InUse && routed.first_s < Some(began_s))
             .collect();
         let rate = |part: u32| {
             let from_s = self.times.now_s - window_s * f64::from(part + 1) / f64::from(PARTS);
@@ -114,49 +115,57 @@ impl Router {
     }
 
     /// One route at a time: the new one must be wider than what is in use by more than a little.
-    fn judge_widest(&mut self, way: WayId, own: f64, displaced: f64, began_s: f64, window_s: f64) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
-        let limit = self.ways.limit(way, self.times.now_s).map(|(edge, _)| edge);
-        let shared =
-            self.ways.open.values().filter(|it| {
-                it.state == WayState::InUse && it.edges().any(|edge| Some(edge) == limit)
-            });
+    fn judge_widest(
+        &mut self,
+        routed_id: RoutedId,
+        own: f64,
+        displaced: f64,
+        began_s: f64,
+        window_s: f64,
+    ) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
+        let limit = self.routed_sources.limit(routed_id, self.times.now_s).map(|(edge, _)| edge);
+        let shared = self.routed_sources.open.values().filter(|it| {
+            it.state == RoutedState::InUse && it.edges().any(|edge| Some(edge) == limit)
+        });
         // Where both are limited by one edge, all of it is to be had without the other.
         let both = own + shared.map(|it| it.rate(window_s, self.times.now_s)).sum::<f64>();
         let could = (own + displaced).max(both.min(routed.promised));
         let current = self
-            .ways
+            .routed_sources
             .open
             .values()
-            .filter(|routed| routed.state == WayState::InUse)
+            .filter(|routed| routed.state == RoutedState::InUse)
             .map(|routed| {
                 routed.before(began_s, window_s).max(routed.rate(window_s, self.times.now_s))
             })
             .fold(0.0, f64::max);
         if could < (1.0 + self.config.switch_gain) * current {
-            self.blame(way, could);
-            self.trial_ends(way, Why::AddsNothing);
+            self.blame(routed_id, could);
+            self.trial_ends(routed_id, Why::AddsNothing);
             return;
         }
-        let others = self
-            .ways
-            .those(|it| it.id != way && !it.route.is_direct() && it.state == WayState::InUse);
-        self.trial_passed(way);
+        let others = self.routed_sources.those(|it| {
+            it.id != routed_id && !it.route.is_direct() && it.state == RoutedState::InUse
+        });
+        self.trial_passed(routed_id);
         for other in others {
             self.close(other, Why::Replaced);
         }
     }
 
-    fn trial_passed(&mut self, way: WayId) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
+    fn trial_passed(&mut self, routed_id: RoutedId) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let key = (routed.replica, routed.route.clone());
         self.rests.remove(&key);
         self.trials.begin_anew(self.times.now_s);
-        let in_use = self.ways.those(|it| !it.route.is_direct() && it.state == WayState::InUse);
-        self.enter(way, WayState::InUse, Why::AddsEnough);
+        let in_use =
+            self.routed_sources.those(|it| !it.route.is_direct() && it.state == RoutedState::InUse);
+        self.enter(routed_id, RoutedState::InUse, Why::AddsEnough);
         if in_use.len() >= self.config.ways_max
             && let Some(least) = in_use.into_iter().min_by(|a, b| {
-                let rate = |id| self.ways.open.get(id).map_or(0.0, |routed| routed.settled);
+                let rate =
+                    |id| self.routed_sources.open.get(id).map_or(0.0, |routed| routed.settled);
                 rate(a).total_cmp(&rate(b))
             })
         {
@@ -166,12 +175,12 @@ impl Router {
     }
 
     /// A trial came to nothing.
-    pub(crate) fn trial_ends(&mut self, way: WayId, why: Why) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
+    pub(crate) fn trial_ends(&mut self, routed_id: RoutedId, why: Why) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let key = (routed.replica, routed.route.clone());
         let opened_for = routed.why;
         self.rest(key, TRIED_REST_S);
-        self.close(way, why);
+        self.close(routed_id, why);
         self.trial_failed(opened_for);
     }
 
@@ -188,9 +197,9 @@ impl Router {
 
     /// Nothing else was in the way, and it brought less than was thought: if nobody has said which
     /// edge it was, it was the one of which most was only thought.
-    fn blame(&mut self, way: WayId, rate: f64) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
-        if self.ways.limit(way, self.times.now_s).is_some()
+    fn blame(&mut self, routed_id: RoutedId, rate: f64) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
+        if self.routed_sources.limit(routed_id, self.times.now_s).is_some()
             || routed.is_held(self.times.now_s)
             || rate >= KEPT * routed.promised
         {

@@ -1,9 +1,9 @@
 //! Who changed data: the relays of a route, or the replica that it leads to.
 
-use super::name::{ReplicaId, SiteId, WayId};
+use super::name::{ReplicaId, RoutedId, SiteId};
 use super::relay::Standing;
 use super::router::Router;
-use super::view::{WayState, Why};
+use super::view::{RoutedState, Why};
 
 /// Whom a route was held against that had brought what is not the data.
 #[derive(Clone, Debug)]
@@ -25,8 +25,8 @@ impl Router {
     /// Something that came over this route was not the data. Who did it is known, or it was one of
     /// the relays: the only one that can have been is never asked again, several are left out, and
     /// come back one at a time to show who it was.
-    pub(crate) fn bar(&mut self, way: WayId, at: Option<SiteId>) {
-        let Some(routed) = self.ways.open.get(&way) else { return };
+    pub(crate) fn bar(&mut self, routed_id: RoutedId, at: Option<SiteId>) {
+        let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let (replica, route) = (routed.replica, routed.route.clone());
         if route.is_direct() {
             self.acquit(replica);
@@ -39,7 +39,7 @@ impl Router {
             None => routed.route.relays().to_vec(),
         };
         let clear = |relay: &SiteId| {
-            !self.relays.standing(*relay).suspected && self.is_vouched_for(way, *relay)
+            !self.relays.standing(*relay).suspected && self.is_vouched_for(routed_id, *relay)
         };
         if at.is_none() && !relays.iter().all(clear) {
             relays.retain(|relay| !clear(relay));
@@ -50,7 +50,7 @@ impl Router {
         }
         // If what came from the same replica without them was no better, perhaps it was the replica;
         // unless that has brought much directly, and nobody complained.
-        let is_right = self.ways.open.values().any(|routed| {
+        let is_right = self.routed_sources.open.values().any(|routed| {
             let brought = routed.now.delivered_bytes >= VOUCHED_BYTES;
             routed.replica == replica && routed.route.is_direct() && brought
         });
@@ -78,10 +78,9 @@ impl Router {
             self.relays.verdicts.push(Verdict { replica, relays: relays.clone() });
         }
         self.relays.on_probation = self.relays.on_probation.filter(|relay| !relays.contains(relay));
-        for other in self
-            .ways
-            .those(|routed| routed.id != way && relays.iter().any(|&it| routed.route.contains(it)))
-        {
+        for other in self.routed_sources.those(|routed| {
+            routed.id != routed_id && relays.iter().any(|&it| routed.route.contains(it))
+        }) {
             self.lose(other, Why::Corrupt, true);
         }
     }
@@ -109,7 +108,8 @@ impl Router {
     /// another one.
     pub(crate) fn absolve(&mut self) {
         if let Some(relay) = self.relays.on_probation {
-            let brought = self.ways.open.values().filter(|routed| routed.route.contains(relay));
+            let brought =
+                self.routed_sources.open.values().filter(|routed| routed.route.contains(relay));
             if brought.map(|routed| routed.now.delivered_bytes).sum::<u64>() >= VOUCHED_BYTES {
                 self.relays.standings.entry(relay).or_default().suspected = false;
                 self.relays.on_probation = None;
@@ -136,11 +136,11 @@ impl Router {
     }
 
     /// Returns whether another route through this relay has long brought what nobody complained about.
-    fn is_vouched_for(&self, way: WayId, relay: SiteId) -> bool {
-        self.ways.open.values().any(|routed| {
-            routed.id != way
+    fn is_vouched_for(&self, routed_id: RoutedId, relay: SiteId) -> bool {
+        self.routed_sources.open.values().any(|routed| {
+            routed.id != routed_id
                 && routed.route.contains(relay)
-                && routed.state == WayState::InUse
+                && routed.state == RoutedState::InUse
                 && routed.now.delivered_bytes >= VOUCHED_BYTES
         })
     }

@@ -1,13 +1,13 @@
 //! What observers may see of the router's state.
 
-use super::name::{ReplicaId, Route, WayId};
+use super::name::{ReplicaId, Route, RoutedId};
 
 /// What a route is doing.
 ///
 /// Opening → OnTrial (it brought its first byte) → InUse (it adds enough) → Closed; from each of
 /// them to Closed. Direct routes are in use from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WayState {
+pub enum RoutedState {
     /// Asked for; nothing has come yet.
     Opening,
     /// It brings something; whether that is worth it is being found out.
@@ -53,15 +53,15 @@ pub enum Why {
 
 /// One route, for display.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WayView {
+pub struct RoutedView {
     /// Its number.
-    pub way: WayId,
+    pub routed_id: RoutedId,
     /// From which replica.
     pub replica: ReplicaId,
     /// Over which relays.
     pub route: Route,
     /// What it is doing.
-    pub state: WayState,
+    pub state: RoutedState,
     /// Why.
     pub why: Why,
     /// Since when it has been doing that, in seconds of the transfer's clock.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use swath_plan::routes::{Aging, Grade, Graph, Reading, Route, SiteId, Way};
+use swath_plan::routes::{Aging, FlowPath, Grade, Graph, Reading, Route, SiteId};
 
 const SOURCE: SiteId = SiteId(100);
 const OTHER: SiteId = SiteId(101);
@@ -139,9 +139,9 @@ proptest! {
     #[test]
     fn the_widest_route_is_the_best_of_all_simple_paths(case in case(2), hops_max in 1..7usize) {
         let found = case.graph().widest(SOURCE, hops_max);
-        let judged = found.as_ref().map(|way| case.judge(&way.route, SOURCE));
+        let judged = found.as_ref().map(|routed_id| case.judge(&routed_id.route, SOURCE));
         prop_assert_eq!(judged, case.best(SOURCE, hops_max));
-        prop_assert_eq!(found.map(|way| way.rate_bytes_per_s), judged.map(|it| it.0));
+        prop_assert_eq!(found.map(|routed_id| routed_id.rate_bytes_per_s), judged.map(|it| it.0));
     }
 
     #[test]
@@ -153,11 +153,11 @@ proptest! {
     #[test]
     fn the_ways_of_a_flow_carry_all_of_it_and_overload_no_edge(case in case(1)) {
         let graph = case.graph();
-        let ways = graph.flow_ways(&case.sources, usize::MAX, 8);
-        let sum: f64 = ways.iter().map(|way| way.rate_bytes_per_s).sum();
-        prop_assert!((sum - graph.max_flow_of(&case.sources)).abs() < 1e-6, "{ways:?}");
+        let routed_sources = graph.flow_paths(&case.sources, usize::MAX, 8);
+        let sum: f64 = routed_sources.iter().map(|routed_id| routed_id.rate_bytes_per_s).sum();
+        prop_assert!((sum - graph.max_flow_of(&case.sources)).abs() < 1e-6, "{routed_sources:?}");
         let mut load: BTreeMap<_, f64> = BTreeMap::new();
-        for Way { source, route, rate_bytes_per_s } in &ways {
+        for FlowPath { source, route, rate_bytes_per_s } in &routed_sources {
             for edge in route.edges(*source) {
                 *load.entry(edge).or_default() += rate_bytes_per_s;
             }
@@ -165,9 +165,9 @@ proptest! {
         for (edge, load) in load {
             prop_assert!(load <= case.rate(edge) + 1e-6, "{edge:?} {load}");
         }
-        prop_assert!(ways.len() <= case.edges.len());
-        let few = graph.flow_ways(&case.sources, 2, 8);
-        prop_assert_eq!(&few[..], &ways[..ways.len().min(2)]);
+        prop_assert!(routed_sources.len() <= case.edges.len());
+        let few = graph.flow_paths(&case.sources, 2, 8);
+        prop_assert_eq!(&few[..], &routed_sources[..routed_sources.len().min(2)]);
     }
 
     #[test]
@@ -191,8 +191,8 @@ proptest! {
             let edge = graph.edge(SiteId(1 + at as u32), SiteId::HERE).unwrap();
             let was_aged = age > 50 && per_turn > 0;
             let site = SiteId(1 + at as u32);
-            let way = graph.widest(site, 1).unwrap();
-            prop_assert_eq!(way.rate_bytes_per_s, if was_aged { 125.0 } else { 100.0 });
+            let routed_id = graph.widest(site, 1).unwrap();
+            prop_assert_eq!(routed_id.rate_bytes_per_s, if was_aged { 125.0 } else { 100.0 });
             // What was measured stays what it was: others are told that.
             let reading = edge.reading(0.0).unwrap();
             prop_assert_eq!(reading, Reading { age_s: f64::from(age), ..exactly(100.0) });
@@ -210,12 +210,12 @@ fn the_widest_known_route_leads_over_measured_edges_alone() {
     let reading = |rate_bytes_per_s| Reading { rate_bytes_per_s, grade: Grade::Exact, age_s: 0.0 };
     graph.measured(SOURCE, SiteId::HERE, reading(5.0), 0.0);
     graph.measured(SOURCE, relay, reading(9.0), 0.0);
-    assert_eq!(graph.widest(SOURCE, 8).map(|way| way.rate_bytes_per_s), Some(9.0));
-    let way = graph.widest_known(SOURCE, 8).unwrap();
-    assert_eq!((way.route, way.rate_bytes_per_s), (Route::direct(), 5.0));
+    assert_eq!(graph.widest(SOURCE, 8).map(|routed_id| routed_id.rate_bytes_per_s), Some(9.0));
+    let routed_id = graph.widest_known(SOURCE, 8).unwrap();
+    assert_eq!((routed_id.route, routed_id.rate_bytes_per_s), (Route::direct(), 5.0));
     graph.measured(relay, SiteId::HERE, reading(7.0), 0.0);
-    let way = graph.widest_known(SOURCE, 8).unwrap();
-    assert_eq!((way.route, way.rate_bytes_per_s), (Route::through(vec![relay]), 7.0));
+    let routed_id = graph.widest_known(SOURCE, 8).unwrap();
+    assert_eq!((routed_id.route, routed_id.rate_bytes_per_s), (Route::through(vec![relay]), 7.0));
 }
 
 /// A depot is a source of what lies in it and a relay of all else: its links count once.
@@ -235,6 +235,9 @@ fn what_leaves_a_source_that_is_a_relay_too_leaves_it_once() {
         graph.measured(from, to, exactly(rate), 0.0);
     }
     assert!((graph.max_flow(site) - 13.0).abs() < 1e-6, "{}", graph.max_flow(site));
-    let ways = graph.flow_ways(&[site], 9, 8);
-    assert!(ways.iter().all(|way| !way.route.contains(site)), "{ways:?}");
+    let routed_sources = graph.flow_paths(&[site], 9, 8);
+    assert!(
+        routed_sources.iter().all(|routed_id| !routed_id.route.contains(site)),
+        "{routed_sources:?}"
+    );
 }

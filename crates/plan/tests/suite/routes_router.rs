@@ -2,8 +2,8 @@
 
 use swath_model::Time;
 use swath_plan::routes::{
-    Fault, Grade, Mode, Reading, ReplicaId, Route, RouteAction, RouteEvent, Router, RouterConfig,
-    SiteId, WayId, WayNow,
+    Fault, Grade, Mode, Reading, ReplicaId, Route, RouteAction, RouteEvent, RoutedId, RoutedNow,
+    Router, RouterConfig, SiteId,
 };
 
 const ORIGIN: SiteId = SiteId(1);
@@ -28,29 +28,29 @@ fn actions(router: &mut Router, now_s: f64) -> Vec<RouteAction> {
     std::iter::from_fn(|| router.poll(Time::from_secs_f64(now_s))).collect()
 }
 
-fn opened(actions: &[RouteAction]) -> Vec<(WayId, Route)> {
+fn opened(actions: &[RouteAction]) -> Vec<(RoutedId, Route)> {
     let opened = actions.iter().filter_map(|action| match action {
-        RouteAction::Open { way, route, .. } => Some((*way, route.clone())),
+        RouteAction::Open { routed_id, route, .. } => Some((*routed_id, route.clone())),
         _ => None,
     });
     opened.collect()
 }
 
-fn progress(router: &mut Router, now_s: f64, ways: &[(WayId, f64)], left_bytes: u64) {
-    let ways = ways
+fn progress(router: &mut Router, now_s: f64, routed_sources: &[(RoutedId, f64)], left_bytes: u64) {
+    let routed_sources = routed_sources
         .iter()
-        .map(|&(way, rate)| {
-            let now = WayNow {
+        .map(|&(routed_id, rate)| {
+            let now = RoutedNow {
                 delivered_bytes: (rate * now_s) as u64,
                 silent: rate == 0.0,
                 busy: true,
                 held: false,
                 awaits_us: false,
             };
-            (way, now)
+            (routed_id, now)
         })
         .collect();
-    let event = RouteEvent::Progress { ways, left_bytes: Some(left_bytes) };
+    let event = RouteEvent::Progress { routed_sources, left_bytes: Some(left_bytes) };
     router.handle(event, Time::from_secs_f64(now_s));
 }
 
@@ -59,8 +59,9 @@ fn direct_comes_first_and_comes_back() {
     for mode in [Mode::Auto, Mode::Direct, Mode::Multi, Mode::Widest] {
         let mut router = router(mode);
         let first = opened(&actions(&mut router, 0.0));
-        assert_eq!(first, [(WayId(0), Route::direct())]);
-        let failed = RouteEvent::WayFailed { way: WayId(0), fault: Fault::Broken, at: None };
+        assert_eq!(first, [(RoutedId(0), Route::direct())]);
+        let failed =
+            RouteEvent::RoutedFailed { routed_id: RoutedId(0), fault: Fault::Broken, at: None };
         router.handle(failed, Time::from_millis(100));
         assert!(!opened(&actions(&mut router, 0.2)).iter().any(|(_, route)| route.is_direct()));
         let later = opened(&actions(&mut router, 2.0));
@@ -73,22 +74,24 @@ fn what_is_named_is_opened_and_nothing_else() {
     let named = Route::through(vec![RELAY]);
     let mut router = router(Mode::Fixed(vec![named.clone()]));
     let mut open = opened(&actions(&mut router, 0.0));
-    assert_eq!(open, [(WayId(0), named.clone())]);
+    assert_eq!(open, [(RoutedId(0), named.clone())]);
     for tenth in 1..200 {
         let now_s = f64::from(tenth) / 10.0;
-        progress(&mut router, now_s, &[(WayId(0), 1e6)], 1 << 30);
+        progress(&mut router, now_s, &[(RoutedId(0), 1e6)], 1 << 30);
         open.extend(opened(&actions(&mut router, now_s)));
     }
     assert_eq!(open.len(), 1);
-    let failed = RouteEvent::WayFailed { way: WayId(0), fault: Fault::Broken, at: Some(RELAY) };
+    let failed =
+        RouteEvent::RoutedFailed { routed_id: RoutedId(0), fault: Fault::Broken, at: Some(RELAY) };
     router.handle(failed, Time::from_secs_f64(20.0));
-    assert_eq!(opened(&actions(&mut router, 25.0)), [(WayId(1), named)]);
+    assert_eq!(opened(&actions(&mut router, 25.0)), [(RoutedId(1), named)]);
 }
 
 /// What came over the one way so far, and whether it is silent.
 fn came(router: &mut Router, now_s: f64, delivered_bytes: u64, left_bytes: Option<u64>) {
-    let way = WayNow { delivered_bytes, silent: true, busy: true, held: false, awaits_us: false };
-    let event = RouteEvent::Progress { ways: vec![(WayId(0), way)], left_bytes };
+    let routed_id =
+        RoutedNow { delivered_bytes, silent: true, busy: true, held: false, awaits_us: false };
+    let event = RouteEvent::Progress { routed_sources: vec![(RoutedId(0), routed_id)], left_bytes };
     router.handle(event, Time::from_secs_f64(now_s));
 }
 
@@ -105,7 +108,7 @@ fn a_source_that_only_relays_reach_is_reached_by_them() {
             open.extend(opened(&actions(&mut router, now_s)));
             assert!(now_s >= 1.0 || open.is_empty(), "direct has its time");
         }
-        assert_eq!(open, [(WayId(1), Route::through(vec![RELAY]))]);
+        assert_eq!(open, [(RoutedId(1), Route::through(vec![RELAY]))]);
     }
 }
 
@@ -127,7 +130,7 @@ fn small_transfers_try_nothing() {
     let mut open = 0;
     for tenth in 1..30 {
         let now_s = f64::from(tenth) / 10.0;
-        progress(&mut router, now_s, &[(WayId(0), 1e6)], 3_000_000 - (now_s * 1e6) as u64);
+        progress(&mut router, now_s, &[(RoutedId(0), 1e6)], 3_000_000 - (now_s * 1e6) as u64);
         open += opened(&actions(&mut router, now_s)).len();
     }
     assert_eq!(open, 1);
@@ -137,19 +140,19 @@ fn small_transfers_try_nothing() {
 fn a_relay_that_corrupts_is_not_asked_again() {
     let mut router = router(Mode::Auto);
     actions(&mut router, 0.0);
-    let mut ways = vec![(WayId(0), 1e6)];
+    let mut routed_sources = vec![(RoutedId(0), 1e6)];
     for tenth in 1..600 {
         let now_s = f64::from(tenth) / 10.0;
-        progress(&mut router, now_s, &ways, 1 << 30);
-        for (way, route) in opened(&actions(&mut router, now_s)) {
+        progress(&mut router, now_s, &routed_sources, 1 << 30);
+        for (routed_id, route) in opened(&actions(&mut router, now_s)) {
             assert_eq!(route, Route::through(vec![RELAY]));
-            assert_eq!(ways.len(), 1, "it came back at {now_s} s");
-            ways.push((way, 1e6));
-            let failed = RouteEvent::WayFailed { way, fault: Fault::Corrupt, at: None };
+            assert_eq!(routed_sources.len(), 1, "it came back at {now_s} s");
+            routed_sources.push((routed_id, 1e6));
+            let failed = RouteEvent::RoutedFailed { routed_id, fault: Fault::Corrupt, at: None };
             router.handle(failed, Time::from_secs_f64(now_s));
         }
     }
-    assert_eq!(ways.len(), 2, "it was never tried");
+    assert_eq!(routed_sources.len(), 2, "it was never tried");
 }
 
 /// A second replica, and where it is.
@@ -183,10 +186,10 @@ fn corrupted(router: &mut Router, tenths: u32, relay: SiteId, rate: f64) -> (boo
     let (mut was_out, mut came_back) = (false, false);
     for tenth in 1..tenths {
         let now_s = f64::from(tenth) / 10.0;
-        progress(router, now_s, &[(WayId(0), 1e6), (WayId(1), rate)], 1 << 40);
-        for (way, route) in opened(&actions(router, now_s)) {
+        progress(router, now_s, &[(RoutedId(0), 1e6), (RoutedId(1), rate)], 1 << 40);
+        for (routed_id, route) in opened(&actions(router, now_s)) {
             assert!(!route.is_direct());
-            let failed = RouteEvent::WayFailed { way, fault: Fault::Corrupt, at: None };
+            let failed = RouteEvent::RoutedFailed { routed_id, fault: Fault::Corrupt, at: None };
             router.handle(failed, Time::from_secs_f64(now_s));
         }
         let is_out = !router.graph().is_relay(relay);
@@ -199,12 +202,13 @@ fn corrupted(router: &mut Router, tenths: u32, relay: SiteId, rate: f64) -> (boo
 #[test]
 fn what_a_replica_did_itself_is_not_held_against_relays() {
     // What a mirror had wrong came by a relay first: the relay was barred for the rest of the transfer,
-    // also from ways to mirrors that were right.
+    // also from routes to mirrors that were right.
     let mut router = with_two_replicas(&[RELAY]);
     assert_eq!(corrupted(&mut router, 600, RELAY, 0.0), (true, false));
     // The same comes without it.
     let later = Time::from_millis(60_000);
-    let failed = RouteEvent::WayFailed { way: WayId(1), fault: Fault::Corrupt, at: None };
+    let failed =
+        RouteEvent::RoutedFailed { routed_id: RoutedId(1), fault: Fault::Corrupt, at: None };
     router.handle(failed, later);
     router.handle(RouteEvent::ReplicaLost { replica: OTHER.0 }, later);
     assert!(router.graph().is_relay(RELAY));
@@ -212,15 +216,22 @@ fn what_a_replica_did_itself_is_not_held_against_relays() {
     router.handle(there, later);
     let mut open = Vec::new();
     for tenth in 600..2000 {
-        progress(&mut router, f64::from(tenth) / 10.0, &[(WayId(0), 1e6)], 1 << 40);
+        progress(&mut router, f64::from(tenth) / 10.0, &[(RoutedId(0), 1e6)], 1 << 40);
         open.extend(opened(&actions(&mut router, f64::from(tenth) / 10.0)));
     }
-    assert_eq!(open.first().map(|way| &way.1), Some(&Route::through(vec![RELAY])), "{open:?}");
+    assert_eq!(
+        open.first().map(|routed_id| &routed_id.1),
+        Some(&Route::through(vec![RELAY])),
+        "{open:?}"
+    );
     // A relay that is gone does not come back by that.
     let mut router = with_two_replicas(&[RELAY]);
     corrupted(&mut router, 600, RELAY, 0.0);
     router.handle(RouteEvent::RelayLost { site: RELAY }, later);
-    router.handle(RouteEvent::WayFailed { way: WayId(1), fault: Fault::Corrupt, at: None }, later);
+    router.handle(
+        RouteEvent::RoutedFailed { routed_id: RoutedId(1), fault: Fault::Corrupt, at: None },
+        later,
+    );
     assert!(!router.graph().is_relay(RELAY));
 }
 
@@ -245,7 +256,7 @@ fn a_way_that_is_out_for_good_is_left_alone_and_nobody_is_blamed() {
     let first = actions(&mut router, 0.0);
     assert_eq!(opened(&first).len(), 1);
     let mut tried = Vec::new();
-    let mut ways = vec![(WayId(0), 1e6)];
+    let mut routed_sources = vec![(RoutedId(0), 1e6)];
     for tenth in 1..3000_u32 {
         let now_s = f64::from(tenth) / 10.0;
         if tenth == 600 {
@@ -258,31 +269,31 @@ fn a_way_that_is_out_for_good_is_left_alone_and_nobody_is_blamed() {
             ];
             events.into_iter().for_each(|event| router.handle(event, Time::from_secs_f64(now_s)));
         }
-        progress(&mut router, now_s, &ways, 1 << 40);
-        for (way, route) in opened(&actions(&mut router, now_s)) {
+        progress(&mut router, now_s, &routed_sources, 1 << 40);
+        for (routed_id, route) in opened(&actions(&mut router, now_s)) {
             if route == Route::through(vec![RELAY]) {
                 tried.push(now_s);
-                let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
+                let failed = RouteEvent::RoutedFailed { routed_id, fault: Fault::Final, at: None };
                 router.handle(failed, Time::from_secs_f64(now_s));
             } else {
-                let is_first = ways.len() == 1;
+                let is_first = routed_sources.len() == 1;
                 assert!(!is_first || now_s < 61.0, "the other one had to wait, until {now_s} s");
-                ways.push((way, 1e6));
+                routed_sources.push((routed_id, 1e6));
             }
         }
     }
     assert_eq!(tried.len(), 1, "{tried:?}");
-    assert!(router.graph().is_relay(RELAY) && ways.len() > 1);
+    assert!(router.graph().is_relay(RELAY) && routed_sources.len() > 1);
 }
 
 #[test]
 fn nothing_is_believed_of_ways_that_nobody_opened() {
     let mut router = router(Mode::Auto);
     actions(&mut router, 0.0);
-    let way = WayId(77);
-    let failed = RouteEvent::WayFailed { way, fault: Fault::Corrupt, at: None };
+    let routed_id = RoutedId(77);
+    let failed = RouteEvent::RoutedFailed { routed_id, fault: Fault::Corrupt, at: None };
     router.handle(failed, Time::from_millis(10));
-    progress(&mut router, 0.1, &[(way, 1e9)], 1 << 30);
+    progress(&mut router, 0.1, &[(routed_id, 1e9)], 1 << 30);
     assert_eq!(router.views().len(), 1);
     assert!(router.graph().is_relay(RELAY));
 }
@@ -303,8 +314,8 @@ fn a_relay_that_tells_of_an_endless_round_trip_is_not_waited_for_endlessly() {
     let (mut open, mut closed) = (0, 0);
     for tenth in 1..600 {
         let now_s = f64::from(tenth) / 10.0;
-        // Nothing ever comes over the ways through it.
-        progress(&mut router, now_s, &[(WayId(0), 1e6)], 1 << 32);
+        // Nothing ever comes over the routes through it.
+        progress(&mut router, now_s, &[(RoutedId(0), 1e6)], 1 << 32);
         for action in actions(&mut router, now_s) {
             open += u32::from(matches!(action, RouteAction::Open { .. }));
             closed += u32::from(matches!(action, RouteAction::Close { .. }));
@@ -317,24 +328,24 @@ fn a_relay_that_tells_of_an_endless_round_trip_is_not_waited_for_endlessly() {
 /// second, in MB/s: when it was closed, if it was within five seconds.
 fn closed_s(rate: impl Fn(u32) -> f64) -> Option<f64> {
     let mut router = router(Mode::Auto);
-    let mut ways: Vec<(WayId, bool, f64, f64)> = Vec::new();
+    let mut routed_sources: Vec<(RoutedId, bool, f64, f64)> = Vec::new();
     for tenth in 0..60 {
         let now_s = f64::from(tenth) / 10.0;
         for action in actions(&mut router, now_s) {
             match action {
-                RouteAction::Open { way, route, .. } => {
-                    ways.push((way, route.is_direct(), now_s, 0.0));
+                RouteAction::Open { routed_id, route, .. } => {
+                    routed_sources.push((routed_id, route.is_direct(), now_s, 0.0));
                 }
                 RouteAction::Close { .. } => return Some(now_s),
                 RouteAction::Use { .. } | RouteAction::Ask { .. } => {}
             }
         }
-        let told = ways.iter_mut().map(|(way, is_direct, began_s, bytes)| {
+        let told = routed_sources.iter_mut().map(|(routed_id, is_direct, began_s, bytes)| {
             let begins = now_s >= *began_s + 0.3;
             *bytes += if *is_direct { rate(tenth) * 1e5 } else { f64::from(begins) * 9e4 };
             (
-                *way,
-                WayNow {
+                *routed_id,
+                RoutedNow {
                     delivered_bytes: *bytes as u64,
                     silent: false,
                     busy: true,
@@ -343,7 +354,8 @@ fn closed_s(rate: impl Fn(u32) -> f64) -> Option<f64> {
                 },
             )
         });
-        let event = RouteEvent::Progress { ways: told.collect(), left_bytes: Some(1 << 30) };
+        let event =
+            RouteEvent::Progress { routed_sources: told.collect(), left_bytes: Some(1 << 30) };
         router.handle(event, Time::from_secs_f64(now_s));
     }
     None
@@ -378,8 +390,10 @@ fn what_a_limit_of_our_own_holds_up_is_no_exact_rate() {
             // Looked at now and then, it is not held up at that very moment.
             let held = held && tenth % 4 == 0;
             let delivered_bytes = (1e7 * now_s) as u64;
-            let now = WayNow { delivered_bytes, silent: false, busy: true, held, awaits_us: false };
-            let event = RouteEvent::Progress { ways: vec![(WayId(0), now)], left_bytes: None };
+            let now =
+                RoutedNow { delivered_bytes, silent: false, busy: true, held, awaits_us: false };
+            let event =
+                RouteEvent::Progress { routed_sources: vec![(RoutedId(0), now)], left_bytes: None };
             router.handle(event, Time::from_secs_f64(now_s));
             actions(&mut router, now_s);
         }
@@ -397,12 +411,12 @@ fn two_minutes(router: &mut Router, rate: impl Fn(&Route) -> f64) -> (Vec<Route>
         let now_s = f64::from(tenth) / 10.0;
         for action in actions(router, now_s) {
             match action {
-                RouteAction::Open { way, route, .. } => {
+                RouteAction::Open { routed_id, route, .. } => {
                     routes.push(route.clone());
-                    open.push((way, rate(&route)));
+                    open.push((routed_id, rate(&route)));
                 }
-                RouteAction::Close { way } => {
-                    open.retain(|it| it.0 != way);
+                RouteAction::Close { routed_id } => {
+                    open.retain(|it| it.0 != routed_id);
                     closed += 1;
                 }
                 _ => {}
@@ -434,9 +448,10 @@ fn where_direct_waits_for_us_nothing_is_tried() {
         for tenth in 1..100 {
             let now_s = f64::from(tenth) / 10.0;
             let delivered_bytes = (1e6 * now_s) as u64;
-            let way = WayNow { delivered_bytes, busy: true, awaits_us, ..WayNow::default() };
-            let ways = vec![(WayId(0), way)];
-            let event = RouteEvent::Progress { ways, left_bytes: Some(1 << 40) };
+            let routed_id =
+                RoutedNow { delivered_bytes, busy: true, awaits_us, ..RoutedNow::default() };
+            let routed_sources = vec![(RoutedId(0), routed_id)];
+            let event = RouteEvent::Progress { routed_sources, left_bytes: Some(1 << 40) };
             router.handle(event, Time::from_secs_f64(now_s));
             open.extend(opened(&actions(&mut router, now_s)));
         }
@@ -458,7 +473,7 @@ fn what_is_known_to_save_a_moment_is_not_worth_its_opening() {
         let mut open = opened(&actions(&mut router, 0.0));
         for tenth in 1..4 {
             let now_s = f64::from(tenth) / 10.0;
-            progress(&mut router, now_s, &[(WayId(0), 10e6)], left_bytes);
+            progress(&mut router, now_s, &[(RoutedId(0), 10e6)], left_bytes);
             open.extend(opened(&actions(&mut router, now_s)));
         }
         assert_eq!(open.len() > 1, is_worth_it, "{open:?}");

@@ -100,7 +100,7 @@ impl Run<'_> {
                 return Err(Ended::Restart);
             }
             Action::Exhausted if self.lift_suspicions() => {}
-            Action::Exhausted if self.waits_for_ways() || self.waits_for_holdings() => {}
+            Action::Exhausted if self.waits_for_routes() || self.waits_for_holdings() => {}
             Action::Exhausted => {
                 if let Some(error) = self.persistence.too_large.take() {
                     return Err(error.into());

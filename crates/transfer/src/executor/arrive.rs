@@ -46,7 +46,7 @@ impl Run<'_> {
                     entry.figures.round_trip(rtt);
                 }
                 self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines }, self.now());
-                self.way_up(source, rtt);
+                self.route_up(source, rtt);
             }
             LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,
             LaneEventKind::Hops(hops) => self.hops_told(lane, source, hops),

@@ -40,7 +40,7 @@ use crate::request::{Destination, Overwrite, Request};
 pub(crate) use dataset::{Pass, PassEnd, run_pass};
 pub use integrity::agree::{Agreement, Unlikeness, Version};
 use integrity::samples::Samples;
-use routes::Ways;
+use routes::Routing;
 pub(crate) use sink::TreeSink;
 use state::Run;
 pub(crate) use telemetry::figures::forecast;
@@ -153,8 +153,8 @@ impl Run<'_> {
         loop {
             self.read_meters();
             self.look_at_holdings();
-            self.look_at_ways();
-            if self.waited_for_ways() {
+            self.look_at_routes();
+            if self.waited_for_routes() {
                 self.act(Action::Exhausted)?;
             }
             while let Some(action) = self.planner.poll(self.now()) {
@@ -180,7 +180,7 @@ impl Run<'_> {
                 Some(report) = self.output.reports.recv() => self.stream_report(report)?,
                 answer = Samples::next(&mut self.integrity.samples) => self.sampled(answer)?,
                 news = self.dataset.news() => self.tree_news(news)?,
-                word = Ways::word(&mut self.ways) => self.relay_told(word),
+                word = Routing::word(&mut self.routing) => self.relay_told(word),
                 () = sleep_until(wake) => {}
             }
             if self.is_forgotten() {
@@ -227,7 +227,8 @@ impl Run<'_> {
     fn wake_at(&self) -> Instant {
         let planner = self.planner.poll_timeout().unwrap_or(Time::MAX);
         let snapshot = self.telemetry.shown_at + SNAPSHOT;
-        let routes = self.ways.as_ref().and_then(|ways| ways.wake_at()).unwrap_or(Time::MAX);
+        let routes =
+            self.routing.as_ref().and_then(|routing| routing.wake_at()).unwrap_or(Time::MAX);
         self.clock.began + planner.min(snapshot).min(routes).max(self.now()).since(Time::ZERO)
     }
 

@@ -16,7 +16,7 @@ use super::jobs::Jobs;
 use super::lanes::Lanes;
 use super::persistence::Persistence;
 use super::persistence::deliverer::Deliverer;
-use super::routes::Ways;
+use super::routes::Routing;
 use super::sink::Output;
 use super::sources::{SourceEntry, SourceTable};
 use super::telemetry::Telemetry;
@@ -48,7 +48,7 @@ pub(super) struct Run<'a> {
     pub telemetry: Telemetry,
     pub dataset: Dataset,
     /// By which relays the sources are reached; `None` where there are none.
-    pub ways: Option<Box<Ways>>,
+    pub routing: Option<Box<Routing>>,
 }
 
 impl<'a> Run<'a> {
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
             output: Output::default(),
             telemetry: Telemetry::new(engine, request.destination_name()),
             dataset,
-            ways: engine.routes.clone().map(|routes| Box::new(Ways::new(routes))),
+            routing: engine.routes.clone().map(|routes| Box::new(Routing::new(routes))),
             request,
         };
         run.name_relays();
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
         for range in self.may_not_judge(at) {
             self.planner.handle(PlanEvent::Forbidden { source, range }, now);
         }
-        if self.is_closed_way(at) && !self.is_replacing() {
+        if self.is_closed_route(at) && !self.is_replacing() {
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
         }
     }
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
         entry.asked_again &= !brings;
         let is_news = !entry.asked_again;
         if state == SourceState::Bad {
-            self.way_failed(at);
+            self.route_failed(at);
         }
         if !is_news {
             return;
@@ -229,8 +229,8 @@ impl<'a> Run<'a> {
     pub fn drop_source(&mut self, at: usize, reason: impl Into<Why>) {
         let entry = self.sources.get_mut(at);
         if entry.is_some_and(|entry| std::mem::take(&mut entry.given_up)) {
-            // Its way is closed already; this may hold over all ways.
-            self.way_failed(at);
+            // Its route is closed already; this may hold over all routes.
+            self.route_failed(at);
         }
         self.set_state(at, SourceState::Bad, Some(reason.into()));
         let source = SourceId(at as u32);

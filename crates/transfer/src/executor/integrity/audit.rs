@@ -2,7 +2,7 @@
 //!
 //! Nothing is fetched into the file again at first. Every range is asked for from a source that
 //! did not deliver it and compared with what lies on the disk. Where the two differ, one of the
-//! two sources is wrong. Ways over a relay in common cannot judge each other: the one that changes
+//! two sources is wrong. Routes over a relay in common cannot judge each other: the one that changes
 //! bytes may be that relay. What could explain that is tried in turn, the likeliest first: that one
 //! source alone lied, then, with more than two in dispute, that one alone told the truth. Disputed
 //! ranges that the explanation calls wrong are replaced, wherever they came from by then, and the
@@ -322,7 +322,7 @@ impl Run<'_> {
 
     /// What this source may not be asked for while sources are compared, or a liar's bytes replaced:
     /// what it brought itself, and what came by a relay that it is reached by too, if somebody has it
-    /// who is not. For ways that the router opens meanwhile that holds as well.
+    /// who is not. For routes that the router opens meanwhile that holds as well.
     pub(crate) fn may_not_judge(&self, at: usize) -> Vec<Range> {
         let own = self.persistence.id_of(at);
         let mut strangers: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -379,7 +379,7 @@ impl Run<'_> {
     /// Those who may be asked, and by no relay by which the deliverer of this number is reached.
     fn strangers_to(&self, id: u32) -> Vec<usize> {
         let is_one = |&at: &usize| {
-            let may_be_asked = self.sources.is_usable(at) && !self.is_closed_way(at);
+            let may_be_asked = self.sources.is_usable(at) && !self.is_closed_route(at);
             may_be_asked && self.persistence.id_of(at) != id && !self.is_kin(at, id)
         };
         (0..self.sources.len()).filter(is_one).collect()

@@ -244,7 +244,7 @@ impl Run<'_> {
         }
     }
 
-    /// This mirror stands alone, by whatever way it is reached.
+    /// This mirror stands alone, by whatever route it is reached.
     fn leave_mirror(&mut self, alone: usize, dispute: &Dispute) -> Result<(), Ended> {
         let url = self.sources[alone].source.url().clone();
         for at in 0..self.sources.len() {

@@ -1,9 +1,9 @@
 //! Samples of what relays passed on, held against the source itself, where nothing else proves it.
 //!
 //! Most servers tell no digest of their files. So of what comes by relays, blocks at random places are
-//! asked for once more without them: one of 64 KiB for each of the first 8 MiB of a way, later one for
+//! asked for once more without them: one of 64 KiB for each of the first 8 MiB of a route, later one for
 //! each 4 MiB (2 KiB each where a route is named). A relay that changes what it passes on does not know
-//! which. Where a block differs, the way is left, and what came by any of its relays is fetched again
+//! which. Where a block differs, the route is left, and what came by any of its relays is fetched again
 //! without it. That proves nothing (`witness` says so at the end), but whoever changes more than a
 //! little is found out, and soon.
 //!
@@ -35,7 +35,7 @@ use swath_model::units;
 #[derive(Default)]
 pub(crate) struct Samples {
     /// By the source's number.
-    ways: BTreeMap<usize, Way>,
+    routing: BTreeMap<usize, Way>,
     /// Dropped with the transfer.
     pub(crate) asked: JoinSet<Answer>,
     /// Blocks of what came in earlier runs that are to be asked for, by the journal's number of who
@@ -50,7 +50,7 @@ pub(crate) struct Samples {
     /// How many were right, and what they come to.
     pub right: u64,
     pub right_bytes: u64,
-    /// On its way to the disk: it must have arrived there before it is fetched again.
+    /// On its route to the disk: it must have arrived there before it is fetched again.
     pub(crate) writing: RangeSet,
     /// Whose bytes are to be fetched again, by the journal's numbers.
     condemned: BTreeSet<u32>,
@@ -170,10 +170,10 @@ impl Run<'_> {
         {
             return;
         }
-        // Whoever named a route wants little to go another way.
+        // Whoever named a route wants little to go another route.
         let is_named = self.named_relays().is_some();
         let block_bytes = if is_named { BLOCK_NAMED_BYTES } else { BLOCK_BYTES };
-        self.integrity.samples.ways.entry(source).or_default().see(at, bytes, block_bytes);
+        self.integrity.samples.routing.entry(source).or_default().see(at, bytes, block_bytes);
         self.ask_for_samples(source, false);
     }
 
@@ -183,8 +183,10 @@ impl Run<'_> {
         }
         // What is asked for takes from what the source sends directly.
         let asked_max = if self.integrity.samples.asked.len() < CROWD { ASKED_MAX } else { 1 };
-        let way = self.integrity.samples.ways.get_mut(&source);
-        let Some(block) = way.and_then(|way| way.due(is_end, asked_max)) else { return };
+        let routed_id = self.integrity.samples.routing.get_mut(&source);
+        let Some(block) = routed_id.and_then(|routed_id| routed_id.due(is_end, asked_max)) else {
+            return;
+        };
         let origin = Arc::clone(&self.sources[source].source);
         self.integrity.samples.asked.spawn(async move {
             let range = Range::of_len(block.at, block.bytes.len() as u64);
@@ -198,8 +200,8 @@ impl Run<'_> {
         let Answer { of, block, told } = answer;
         let source = match of {
             Of::Way(source) => {
-                if let Some(way) = self.integrity.samples.ways.get_mut(&source) {
-                    way.asked = way.asked.saturating_sub(1);
+                if let Some(routed_id) = self.integrity.samples.routing.get_mut(&source) {
+                    routed_id.asked = routed_id.asked.saturating_sub(1);
                 }
                 source
             }
@@ -248,7 +250,7 @@ impl Run<'_> {
         }
     }
 
-    /// The bytes of an answer, if it is about the version that is fetched. What the way said of its
+    /// The bytes of an answer, if it is about the version that is fetched. What the route said of its
     /// version is not asked: a relay that forges it would not be looked at.
     pub(crate) fn comparable(
         &self,
@@ -264,13 +266,13 @@ impl Run<'_> {
     /// Whether the origin of this source has not answered lately.
     pub(crate) fn is_mute(&self, source: usize) -> bool {
         let url = self.sources[source].source.url();
-        self.ways.as_ref().is_some_and(|ways| ways.routes.is_mute(url))
+        self.routing.as_ref().is_some_and(|routing| routing.routes.is_mute(url))
     }
 
     /// The origin of this source does not answer without relays: nobody is to wait for that again soon.
     pub(crate) fn note_mute(&self, source: usize) {
-        if let Some(ways) = &self.ways {
-            ways.routes.note_mute(self.sources[source].source.url());
+        if let Some(routing) = &self.routing {
+            routing.routes.note_mute(self.sources[source].source.url());
         }
     }
 
@@ -343,10 +345,10 @@ impl Run<'_> {
         self.integrity.samples.left.retain(|(other, _)| !suspects.contains(other));
         for &suspect in &suspects {
             let source = self.persistence.source_of(suspect);
-            if let Some(way) =
-                source.and_then(|source| self.integrity.samples.ways.get_mut(&source))
+            if let Some(routed_id) =
+                source.and_then(|source| self.integrity.samples.routing.get_mut(&source))
             {
-                way.kept = None;
+                routed_id.kept = None;
             }
             if let Some(source) = source.filter(|&source| !self.sources.is_bad(source)) {
                 self.cut_off(source);
@@ -415,8 +417,8 @@ impl Run<'_> {
             return true;
         }
         if self.integrity.samples.waits_since.is_none() {
-            let ways: Vec<usize> = self.integrity.samples.ways.keys().copied().collect();
-            for source in ways {
+            let routing: Vec<usize> = self.integrity.samples.routing.keys().copied().collect();
+            for source in routing {
                 self.ask_for_samples(source, true);
             }
             self.look_at_open_tails();
@@ -450,7 +452,7 @@ pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 /// … and where a route is named: ten clients of a relay that keeps what passes are to fetch one copy and
 /// not much more.
 const BLOCK_NAMED_BYTES: usize = 2 << 10;
-/// For so much of a way a block is asked for often …
+/// For so much of a route a block is asked for often …
 pub(crate) const OFTEN_BYTES: u64 = 8 << 20;
 /// … which is once in these bytes …
 pub(crate) const EVERY_OFTEN_BYTES: u64 = 1 << 20;
@@ -479,11 +481,11 @@ mod tests {
         let file: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 4096) as u8).collect();
         let mut hits = [0; 16];
         for _ in 0..1600 {
-            let mut way = Way::default();
+            let mut routed_id = Way::default();
             for (number, part) in file.chunks(1 << 17).enumerate() {
-                way.see((number as u64) << 17, part, BLOCK_BYTES);
+                routed_id.see((number as u64) << 17, part, BLOCK_BYTES);
             }
-            let block = way.due(true, ASKED_MAX).unwrap();
+            let block = routed_id.due(true, ASKED_MAX).unwrap();
             assert_eq!(block.bytes, file[block.at as usize..][..BLOCK_BYTES]);
             hits[(block.at >> 16) as usize] += 1;
         }
@@ -494,26 +496,29 @@ mod tests {
 
     #[test]
     fn the_first_of_a_way_is_looked_at_closely() {
-        let mut way = Way::default();
+        let mut routed_id = Way::default();
         let part = vec![0; 1 << 18];
         let mut asked = Vec::new();
         for number in 0..256 {
-            way.see(number << 18, &part, BLOCK_BYTES);
-            if way.due(false, ASKED_MAX).is_some() {
-                asked.push(way.bytes >> 20);
-                way.asked = 0;
+            routed_id.see(number << 18, &part, BLOCK_BYTES);
+            if routed_id.due(false, ASKED_MAX).is_some() {
+                asked.push(routed_id.bytes >> 20);
+                routed_id.asked = 0;
             }
         }
         assert_eq!(asked[..10], [1, 2, 3, 4, 5, 6, 7, 8, 12, 16]);
         assert_eq!(asked.last(), Some(&64));
         // A few at a time, and none without anything new.
         for _ in 0..ASKED_MAX {
-            way.see(0, &part, BLOCK_BYTES);
-            assert!(way.due(true, ASKED_MAX).is_some() && way.due(true, ASKED_MAX).is_none());
+            routed_id.see(0, &part, BLOCK_BYTES);
+            assert!(
+                routed_id.due(true, ASKED_MAX).is_some()
+                    && routed_id.due(true, ASKED_MAX).is_none()
+            );
         }
-        way.see(0, &part, BLOCK_BYTES);
-        assert!(way.due(true, ASKED_MAX).is_none());
-        way.asked -= 1;
-        assert!(way.due(true, ASKED_MAX).is_some());
+        routed_id.see(0, &part, BLOCK_BYTES);
+        assert!(routed_id.due(true, ASKED_MAX).is_none());
+        routed_id.asked -= 1;
+        assert!(routed_id.due(true, ASKED_MAX).is_some());
     }
 }

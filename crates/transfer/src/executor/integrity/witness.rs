@@ -117,7 +117,7 @@ impl Run<'_> {
     }
 
     /// A relay of a route that was named has brought what is not the data: what is wrong is worse than
-    /// another way, so the source itself may be asked.
+    /// another route, so the source itself may be asked.
     pub(crate) fn wake_beside(&mut self) {
         let now = self.now();
         for at in 0..self.sources.len() {

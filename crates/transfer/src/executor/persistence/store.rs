@@ -23,7 +23,7 @@ impl Run<'_> {
         let Some(sink) = self.persistence.sink.clone() else { return };
         let range = block.range();
         if sink.reads_back() {
-            if self.ways.is_some() {
+            if self.routing.is_some() {
                 self.integrity.samples.begin(range);
             }
             if let Some(in_order) = &mut self.integrity.in_order {
@@ -75,7 +75,7 @@ impl Run<'_> {
     /// A block lies where it belongs: it may be journaled, and hashed.
     fn written(&mut self, range: Range, buffer: Buffer) {
         self.persistence.written(range, &self.coverage);
-        if self.ways.is_some() {
+        if self.routing.is_some() {
             self.integrity.samples.end(range);
             self.fetch_condemned_again();
         }

@@ -1,11 +1,11 @@
-//! What the router hears of the ways: what relays report of their hops, and what each way brings; and
-//! what of a way outlives its planner, or a failure of its source.
+//! What the router hears of the routes: what relays report of their hops, and what each route brings; and
+//! what of a route outlives its planner, or a failure of its source.
 
 use std::time::Duration;
 
 use swath_formats::Hop;
 use swath_model::{SourceId, Time};
-use swath_plan::routes::{HopReport, RouteEvent, SiteId, WayId, WayNow};
+use swath_plan::routes::{HopReport, RouteEvent, RoutedId, RoutedNow, SiteId};
 use swath_plan::{Config, Event as PlanEvent, Planner, SourceStatus};
 
 use crate::executor::integrity::audit::Audit;
@@ -14,23 +14,23 @@ use crate::executor::state::Run;
 use crate::observe::SourceState;
 
 impl Run<'_> {
-    /// The hops of each way: what its lanes report together.
+    /// The hops of each route: what its lanes report together.
     pub(crate) fn report_hops(&mut self, now: Time) {
-        let Some(ways) = &mut self.ways else { return };
+        let Some(routing) = &mut self.routing else { return };
         let lanes = &self.lanes.open;
-        ways.hops.retain(|lane, (_, at, _)| lanes.contains_key(lane) && now.since(*at) < FRESH);
-        let open: Vec<(WayId, usize)> =
-            ways.routed.open.iter().map(|(&way, &at)| (way, at)).collect();
-        for (way, source) in open {
+        routing.hops.retain(|lane, (_, at, _)| lanes.contains_key(lane) && now.since(*at) < FRESH);
+        let open: Vec<(RoutedId, usize)> =
+            routing.routed.open.iter().map(|(&routed_id, &at)| (routed_id, at)).collect();
+        for (routed_id, source) in open {
             let Some(own) = self.sources.get(source).and_then(|it| it.on_route.clone()) else {
                 continue;
             };
             if own.route.is_direct() {
                 continue;
             }
-            let origin = ways.sites.number_of(self.sources[source].source.url());
+            let origin = routing.sites.number_of(self.sources[source].source.url());
             let sites: Vec<SiteId> = own.route.relays().iter().copied().chain([origin]).collect();
-            let told: Vec<&[Hop]> = ways
+            let told: Vec<&[Hop]> = routing
                 .hops
                 .values()
                 .filter(|(of, ..)| *of == source)
@@ -38,7 +38,8 @@ impl Run<'_> {
                 .collect();
             let mut reports = Vec::new();
             for (relay, from) in sites.iter().zip(&sites[1..]) {
-                let name = ways.sites.get(*from).map(|site| site.name.as_str()).unwrap_or_default();
+                let name =
+                    routing.sites.get(*from).map(|site| site.name.as_str()).unwrap_or_default();
                 // Each lane's report of just this hop.
                 let of_hop =
                     told.iter().filter_map(|hops| hops.iter().find(|hop| hop.upstream == name));
@@ -48,7 +49,7 @@ impl Run<'_> {
                 }
             }
             if !reports.is_empty() {
-                ways.router.handle(RouteEvent::Reported { way, hops: reports }, now);
+                routing.router.handle(RouteEvent::Reported { routed_id, hops: reports }, now);
             }
         }
     }
@@ -58,24 +59,26 @@ impl Run<'_> {
         let compared = self.comparison.running.as_ref().map(Audit::compared_bytes);
         let done_bytes = compared.unwrap_or_else(|| self.coverage.have.total_bytes());
         let left_bytes = self.coverage.size_bytes.map(|size| size.saturating_sub(done_bytes));
-        let Some(ways) = &self.ways else { return };
-        let now_of = |(&way, &source): (&WayId, &usize)| Some((way, self.way_now(way, source)?));
-        let all = ways.routed.open.iter().filter_map(now_of).collect();
-        if let Some(ways) = &mut self.ways {
-            ways.router.handle(RouteEvent::Progress { ways: all, left_bytes }, now);
+        let Some(routing) = &self.routing else { return };
+        let now_of = |(&routed_id, &source): (&RoutedId, &usize)| {
+            Some((routed_id, self.way_now(routed_id, source)?))
+        };
+        let all = routing.routed.open.iter().filter_map(now_of).collect();
+        if let Some(routing) = &mut self.routing {
+            routing.router.handle(RouteEvent::Progress { routed_sources: all, left_bytes }, now);
         }
     }
 
-    /// How a way is doing. Its source may have brought something before, by a way that was closed.
-    fn way_now(&self, way: WayId, source: usize) -> Option<WayNow> {
+    /// How a route is doing. Its source may have brought something before, by a route that was closed.
+    fn way_now(&self, routed_id: RoutedId, source: usize) -> Option<RoutedNow> {
         let view = self.planner.source(SourceId(source as u32))?;
-        let begun_bytes = self.ways.as_ref()?.routed.begun.get(&way).copied().unwrap_or(0);
+        let begun_bytes = self.routing.as_ref()?.routed.begun.get(&routed_id).copied().unwrap_or(0);
         let is_limited = self.engine.limit_bytes_per_s.is_some();
         let is_held = self.lanes.of_source(source).any(|(_, lane)| lane.held_up);
         let delivered_bytes = self.brought_bytes(source).saturating_sub(begun_bytes);
         // It brought something, and cannot even be asked any more: its relay is gone, say.
         let is_out = delivered_bytes > 0 && view.failing;
-        Some(WayNow {
+        Some(RoutedNow {
             delivered_bytes,
             silent: is_out || view.status == SourceStatus::Silent,
             busy: is_out || view.busy,
@@ -93,8 +96,8 @@ impl Run<'_> {
 
     pub(crate) fn tell_router(&mut self, event: RouteEvent) {
         let now = self.now();
-        if let Some(ways) = &mut self.ways {
-            ways.router.handle(event, now);
+        if let Some(routing) = &mut self.routing {
+            routing.router.handle(event, now);
         }
     }
 
@@ -107,7 +110,7 @@ impl Run<'_> {
         self.planner.handle(PlanEvent::LaneLimit { source, lanes }, now);
     }
 
-    /// The router wants to use a way once more whose source is out. Where nothing came of it for long
+    /// The router wants to use a route once more whose source is out. Where nothing came of it for long
     /// that may have passed, and it is asked as any other. What it said or did has not; then false.
     pub(crate) fn ask_again(&mut self, at: usize) -> bool {
         let (source, now) = (SourceId(at as u32), self.now());
@@ -124,13 +127,14 @@ impl Run<'_> {
     pub(crate) fn replica_is_back(&mut self, at: usize) {
         let direct = |own: &&OnRoute| own.route.is_direct();
         let own = self.sources[at].on_route.as_ref().filter(direct);
-        let site = self.ways.as_ref().and_then(|ways| ways.routed.origins.get(&at).copied());
+        let site =
+            self.routing.as_ref().and_then(|routing| routing.routed.origins.get(&at).copied());
         if let (Some(replica), Some(site)) = (own.map(|own| own.replica), site) {
             self.tell_router(RouteEvent::ReplicaAdded { replica, site });
         }
     }
 
-    /// Another planner takes over, and knows no source yet. What the ways have brought goes on from
+    /// Another planner takes over, and knows no source yet. What the routes have brought goes on from
     /// where it was.
     pub(crate) fn change_planner(&mut self, config: Config) {
         for (at, entry) in self.sources.iter_mut().enumerate() {
@@ -140,13 +144,13 @@ impl Run<'_> {
         self.planner = Planner::new(config);
     }
 
-    /// Whether the router has closed the way that this source is, and the replica is reached by
+    /// Whether the router has closed the route that this source is, and the replica is reached by
     /// another one: then nothing is asked of it, whichever planner asks.
-    pub(crate) fn is_closed_way(&self, at: usize) -> bool {
-        let (Some(ways), Some(own)) = (&self.ways, &self.sources[at].on_route) else {
+    pub(crate) fn is_closed_route(&self, at: usize) -> bool {
+        let (Some(routing), Some(own)) = (&self.routing, &self.sources[at].on_route) else {
             return false;
         };
-        let is_open = |at: usize| ways.routed.open.values().any(|&open| open == at);
+        let is_open = |at: usize| routing.routed.open.values().any(|&open| open == at);
         !own.route.is_direct()
             && !is_open(at)
             && self.sources.iter().enumerate().any(|(other, entry)| {
@@ -263,24 +267,24 @@ mod tests {
 
     #[tokio::test]
     async fn another_planner_leaves_the_ways_as_they_are() {
-        // After a restart, and while mirrors were compared, ways that the router had closed were used
+        // After a restart, and while mirrors were compared, routes that the router had closed were used
         // again, those on trial without a limit, and what all of them had brought began at nothing:
         // their rates were negative, and the best of them were closed for that.
         let engine = engine();
         let mut observer = |_: &Event| {};
         let mut run = run(&engine, &mut observer);
         run.route();
-        run.open_way(WayId(100), ReplicaId(0), by(1), true);
-        run.open_way(WayId(101), ReplicaId(0), by(2), false);
+        run.open_routed(RoutedId(100), ReplicaId(0), by(1), true);
+        run.open_routed(RoutedId(101), ReplicaId(0), by(2), false);
         let (opened, swaths) = planned(&mut run);
         assert_eq!(opened, [4, 1, 4]);
         let (swath, range) = swaths[&0];
         let now = run.now().plus_secs(1.0);
         run.planner.handle(PlanEvent::Delivered { swath, range }, now);
-        run.ways.as_mut().unwrap().routed.open.remove(&WayId(101));
+        run.routing.as_mut().unwrap().routed.open.remove(&RoutedId(101));
         let told = |run: &mut Run<'_>| {
             run.report_progress(now);
-            run.ways.as_ref().unwrap().router.views()[0].delivered_bytes
+            run.routing.as_ref().unwrap().router.views()[0].delivered_bytes
         };
         assert_eq!(told(&mut run), range.len());
         run.reset_books();
@@ -292,14 +296,14 @@ mod tests {
     #[tokio::test]
     async fn a_way_that_was_given_up_is_asked_again_when_the_router_wants_it() {
         // Once given up it was out for good. The router went on trying it, was told at once that it
-        // had failed, and held that against other ways: a relay that was away for minutes never came
+        // had failed, and held that against other routes: a relay that was away for minutes never came
         // back, nor did direct.
         let engine = engine();
         let mut observer = |_: &Event| {};
         let mut run = run(&engine, &mut observer);
         run.route();
-        run.open_way(WayId(100), ReplicaId(0), by(1), true);
-        run.open_way(WayId(101), ReplicaId(0), by(2), true);
+        run.open_routed(RoutedId(100), ReplicaId(0), by(1), true);
+        run.open_routed(RoutedId(101), ReplicaId(0), by(2), true);
         let mut now = run.now();
         for at in 0..10_000 {
             now = now.plus_secs(0.1);
@@ -315,11 +319,12 @@ mod tests {
         }
         run.drop_source(2, "it brought something else");
         run.take_figures(now);
-        let open =
-            |run: &Run<'_>, way| run.ways.as_ref().unwrap().routed.open.contains_key(&WayId(way));
+        let open = |run: &Run<'_>, routed_id| {
+            run.routing.as_ref().unwrap().routed.open.contains_key(&RoutedId(routed_id))
+        };
         assert!(run.sources.is_bad(1) && !open(&run, 100) && !open(&run, 101));
-        run.open_way(WayId(102), ReplicaId(0), by(1), true);
-        run.open_way(WayId(103), ReplicaId(0), by(2), true);
+        run.open_routed(RoutedId(102), ReplicaId(0), by(1), true);
+        run.open_routed(RoutedId(103), ReplicaId(0), by(2), true);
         assert!(!run.sources.is_bad(1) && open(&run, 102), "it may have been started again");
         assert!(run.sources.is_bad(2) && !open(&run, 103), "what it did was no accident");
         assert_eq!(planned(&mut run).0, [0, 1, 0]);
@@ -330,7 +335,7 @@ mod tests {
         assert!(run.sources.is_bad(1) && run.sources[1].accepted.is_none());
         // What it is found to have done while it is away is no accident either.
         run.drop_source(1, "it brought something else");
-        run.open_way(WayId(104), ReplicaId(0), by(1), true);
+        run.open_routed(RoutedId(104), ReplicaId(0), by(1), true);
         assert!(run.sources.is_bad(1) && !open(&run, 104));
     }
 
@@ -341,9 +346,14 @@ mod tests {
         let mut observer = |_: &Event| {};
         let mut run = run(&engine, &mut observer);
         run.route();
-        run.open_way(WayId(100), ReplicaId(0), by(1), false);
-        run.open_way(WayId(101), ReplicaId(0), by(2), false);
-        run.open_way(WayId(102), ReplicaId(0), Route::through(vec![SiteId(2), SiteId(1)]), false);
+        run.open_routed(RoutedId(100), ReplicaId(0), by(1), false);
+        run.open_routed(RoutedId(101), ReplicaId(0), by(2), false);
+        run.open_routed(
+            RoutedId(102),
+            ReplicaId(0),
+            Route::through(vec![SiteId(2), SiteId(1)]),
+            false,
+        );
         let names = ["", " by r1", " by r2", " by r2, r1"];
         let deliverers = names.map(|by| Deliverer::parse(&format!("http://a.example/f{by}")));
         run.persistence.adopt(&[], deliverers.into_iter());
@@ -367,14 +377,14 @@ mod tests {
 
     #[tokio::test]
     async fn no_way_leads_to_a_replica_of_another_version() {
-        // Ways to a stale mirror were tried on, and what came of that was held against the relays on
+        // Routes to a stale mirror were tried on, and what came of that was held against the relays on
         // them. Should most others turn out to agree with it, it is as good as any again.
         let engine = engine();
         let mut observer = |_: &Event| {};
         let mut run = run(&engine, &mut observer);
         run.route();
         let wanted = |run: &mut Run<'_>| {
-            let router = &mut run.ways.as_mut().unwrap().router;
+            let router = &mut run.routing.as_mut().unwrap().router;
             let later = Time::from_millis(100_000);
             let opens = |action| matches!(action, RouteAction::Open { .. });
             std::iter::from_fn(|| router.poll(later)).filter(|action| opens(action.clone())).count()
@@ -389,18 +399,19 @@ mod tests {
 
     #[tokio::test]
     async fn what_an_earlier_way_brought_is_not_that_of_the_one_in_its_place() {
-        // A way that was opened again began with all that its source had ever brought: the whole seemed
+        // A route that was opened again began with all that its source had ever brought: the whole seemed
         // to have been faster before it than with it, so that it was closed again and again.
         let engine = engine();
         let mut observer = |_: &Event| {};
         let mut run = run(&engine, &mut observer);
         run.route();
-        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.open_routed(RoutedId(100), ReplicaId(0), by(1), false);
         run.sources[1].planned_bytes = 5 << 20;
-        let brought = |run: &Run<'_>, way| run.way_now(WayId(way), 1).unwrap().delivered_bytes;
+        let brought =
+            |run: &Run<'_>, routed_id| run.way_now(RoutedId(routed_id), 1).unwrap().delivered_bytes;
         assert_eq!(brought(&run, 100), 5 << 20);
-        run.close_way(WayId(100));
-        run.open_way(WayId(101), ReplicaId(0), by(1), false);
+        run.close_routed(RoutedId(100));
+        run.open_routed(RoutedId(101), ReplicaId(0), by(1), false);
         run.sources[1].planned_bytes += 7;
         assert_eq!(brought(&run, 101), 7);
     }
@@ -408,14 +419,19 @@ mod tests {
     #[tokio::test]
     async fn who_judges_what_a_relay_brought_is_not_reached_by_it() {
         // Where all came by one relay and did not come to the digest, the router was told that nothing
-        // was left to fetch, so it opened no other way and direct alone was asked for all of it. And
-        // another way by the same relay was taken for somebody else: if that relay lied, both agreed.
+        // was left to fetch, so it opened no other route and direct alone was asked for all of it. And
+        // another route by the same relay was taken for somebody else: if that relay lied, both agreed.
         let engine = engine();
         let mut observer = |_: &Event| {};
         let mut run = run(&engine, &mut observer);
         run.route();
-        run.open_way(WayId(100), ReplicaId(0), by(1), false);
-        run.open_way(WayId(101), ReplicaId(0), Route::through(vec![SiteId(1), SiteId(2)]), false);
+        run.open_routed(RoutedId(100), ReplicaId(0), by(1), false);
+        run.open_routed(
+            RoutedId(101),
+            ReplicaId(0),
+            Route::through(vec![SiteId(1), SiteId(2)]),
+            false,
+        );
         let all = Range::new(0, 1 << 30);
         let id = run.persistence.id_of(1);
         run.coverage.size_bytes = Some(all.len());
@@ -430,7 +446,7 @@ mod tests {
             now = now.plus_secs(0.1);
             run.report_progress(now);
         }
-        let router = &mut run.ways.as_mut().unwrap().router;
+        let router = &mut run.routing.as_mut().unwrap().router;
         let opened: Vec<Route> = std::iter::from_fn(|| router.poll(now))
             .filter_map(|action| match action {
                 RouteAction::Open { route, .. } => Some(route),
@@ -439,7 +455,7 @@ mod tests {
             .collect();
         assert_eq!(opened, [by(2)]);
         // It takes part as soon as it is open; if nobody else is left, those are asked who are.
-        run.open_way(WayId(102), ReplicaId(0), by(2), false);
+        run.open_routed(RoutedId(102), ReplicaId(0), by(2), false);
         assert_eq!(planned(&mut run).0[3], 4);
         run.drop_source(0, "it is away");
         run.drop_source(3, "it is away");
@@ -450,18 +466,18 @@ mod tests {
     #[tokio::test]
     async fn a_way_that_is_closed_brings_what_nobody_else_may() {
         // With two in dispute each is suspected in turn. While what direct had brought was fetched
-        // again over a relay, the router closed that way, which brought next to nothing: the transfer
+        // again over a relay, the router closed that route, which brought next to nothing: the transfer
         // ended, for nobody was left, though the next turn would have put it right.
         let engine = engine();
         let mut observer = |_: &Event| {};
         let mut run = run(&engine, &mut observer);
         run.route();
-        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.open_routed(RoutedId(100), ReplicaId(0), by(1), false);
         run.comparison.hypotheses.push_back(Hypothesis::Liar(run.persistence.id_of(0)));
         run.comparison.replaced.push(Range::new(0, 1 << 30));
         run.comparison.mismatch = true;
         run.reset_planner();
-        run.close_way(WayId(100));
+        run.close_routed(RoutedId(100));
         assert_eq!(planned(&mut run).0, [0, 4]);
         run.reset_planner();
         assert_eq!(planned(&mut run).0, [0, 4]);
@@ -477,7 +493,7 @@ mod tests {
         let mut observer = |_: &Event| {};
         let mut run = run(&engine, &mut observer);
         run.route();
-        run.open_way(WayId(100), ReplicaId(0), by(1), false);
+        run.open_routed(RoutedId(100), ReplicaId(0), by(1), false);
         run.drop_source(0, "nobody is there");
         for version in 0..4 {
             let actual = Hasher::digest(Algorithm::Blake3, &[version]);

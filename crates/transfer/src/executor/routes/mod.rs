@@ -1,8 +1,8 @@
-//! The ways of a transfer: by which relays its replicas are reached.
+//! The routes of a transfer: by which relays its replicas are reached.
 //!
-//! Each way is one more source to the planner. Which ways there are is decided by the router
+//! Each route is one more source to the planner. Which routes there are is decided by the router
 //! (`swath_plan::routes`); here it hears what relays tell of themselves and of their hops and what each
-//! way brings, and what it decides is done. What is learnt goes to the memory that all transfers of
+//! route brings, and what it decides is done. What is learnt goes to the memory that all transfers of
 //! this machine share.
 
 pub(super) mod hops;
@@ -15,7 +15,7 @@ use swath_formats::{Hop, relay};
 use swath_model::{LaneId, SourceId, Time};
 use swath_plan::Event as PlanEvent;
 use swath_plan::routes::{
-    Fault, ReplicaId, Route, RouteAction, RouteEvent, Router, SiteId, WayId, WayState,
+    Fault, ReplicaId, Route, RouteAction, RouteEvent, RoutedId, RoutedState, Router, SiteId,
 };
 use swath_source::{CanEncrypt, RelayMode};
 use url::Url;
@@ -27,7 +27,7 @@ use crate::observe::Event;
 use crate::routes::{Known, Learnt, Memory, RouteChoice, Routes};
 
 /// The routes of one transfer.
-pub(crate) struct Ways {
+pub(crate) struct Routing {
     pub(crate) router: Router,
     pub(crate) routes: Routes,
     pub(crate) sites: Sites,
@@ -37,7 +37,7 @@ pub(crate) struct Ways {
     pub(crate) hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
     pub(crate) looked_at: Time,
     pub(crate) saved_at: Time,
-    /// Nobody can deliver anything, unless a way comes yet.
+    /// Nobody can deliver anything, unless a route comes yet.
     pub(crate) is_exhausted: bool,
     pub(crate) changes: u32,
 }
@@ -58,13 +58,13 @@ pub(crate) struct Routed {
     pub(crate) replicas: Vec<usize>,
     /// Where each of these is.
     pub(crate) origins: HashMap<usize, SiteId>,
-    pub(crate) open: BTreeMap<WayId, usize>,
+    pub(crate) open: BTreeMap<RoutedId, usize>,
     /// What the sources of these had brought already when they were opened.
-    pub(crate) begun: HashMap<WayId, u64>,
-    /// Every source that a way ever led to.
+    pub(crate) begun: HashMap<RoutedId, u64>,
+    /// Every source that a route ever led to.
     pub(crate) known: HashMap<(ReplicaId, Route), usize>,
-    /// Ways that wait until their last relay has told its key.
-    pub(crate) deferred: Vec<(WayId, ReplicaId, Route, bool)>,
+    /// Those that wait until their last relay has told its key.
+    pub(crate) deferred: Vec<(RoutedId, ReplicaId, Route, bool)>,
 }
 
 /// A vertex of the graph.
@@ -118,9 +118,9 @@ impl Sites {
     }
 }
 
-impl Ways {
-    pub fn new(routes: Routes) -> Ways {
-        Ways {
+impl Routing {
+    pub fn new(routes: Routes) -> Routing {
+        Routing {
             router: Router::new(routes.config()),
             sites: Sites { list: Vec::new(), unknown: Vec::new(), memory: routes.memory() },
             routes,
@@ -135,9 +135,9 @@ impl Ways {
     }
 
     /// The next word of a relay; for ever none if there are no relays.
-    pub async fn word(ways: &mut Option<Box<Ways>>) -> RelayReport {
-        match ways {
-            Some(ways) => match ways.relays.words.recv().await {
+    pub async fn word(routing: &mut Option<Box<Routing>>) -> RelayReport {
+        match routing {
+            Some(routing) => match routing.relays.words.recv().await {
                 Some(word) => word,
                 None => std::future::pending().await,
             },
@@ -150,7 +150,7 @@ impl Ways {
         self.router.poll_timeout()
     }
 
-    /// Whether relays have yet to tell of themselves, or ways wait for that, or for the router.
+    /// Whether relays have yet to tell of themselves, or routes wait for that, or for the router.
     pub(crate) fn may_bring_more(&self, now: Time) -> bool {
         self.relays.may_bring_more(now) || !self.routed.deferred.is_empty()
     }
@@ -194,7 +194,7 @@ impl Ways {
         };
         let mut used: Vec<(SiteId, SiteId)> = Vec::new();
         for view in self.router.views() {
-            if view.state == WayState::InUse {
+            if view.state == RoutedState::InUse {
                 let at = self.routed.replicas.get(view.replica.0 as usize);
                 let origin = at.and_then(|at| self.routed.origins.get(at));
                 used.extend(origin.into_iter().flat_map(|&site| view.route.edges(site)));
@@ -216,9 +216,9 @@ impl Ways {
 impl Run<'_> {
     /// The relays get their numbers, before all else.
     pub(crate) fn name_relays(&mut self) {
-        if let Some(ways) = &mut self.ways {
-            for relay in ways.routes.relays() {
-                ways.sites.number_of(&relay);
+        if let Some(routing) = &mut self.routing {
+            for relay in routing.routes.relays() {
+                routing.sites.number_of(&relay);
             }
         }
     }
@@ -226,25 +226,25 @@ impl Run<'_> {
     /// A replica is known: the router hears of it.
     pub(crate) fn route_replica(&mut self, at: usize) {
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
+        let Some(routing) = &mut self.routing else { return };
         let Some(entry) = self.sources.get_mut(at) else { return };
         // Relays lead to hosts.
         if entry.source.url().host().is_none() {
             return;
         }
-        let replica = ReplicaId(ways.routed.replicas.len() as u32);
-        ways.routed.replicas.push(at);
-        ways.routed.known.insert((replica, Route::direct()), at);
+        let replica = ReplicaId(routing.routed.replicas.len() as u32);
+        routing.routed.replicas.push(at);
+        routing.routed.known.insert((replica, Route::direct()), at);
         entry.on_route = Some(OnRoute { replica, route: Route::direct() });
-        let site = ways.sites.number_of(entry.source.url());
-        ways.routed.origins.insert(at, site);
-        if matches!(ways.routes.choice(), RouteChoice::Fixed(_)) {
+        let site = routing.sites.number_of(entry.source.url());
+        routing.routed.origins.insert(at, site);
+        if matches!(routing.routes.choice(), RouteChoice::Fixed(_)) {
             // Until the router opens it.
             let source = SourceId(at as u32);
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
         }
-        ways.router.handle(RouteEvent::ReplicaAdded { replica, site }, now);
-        ways.remember(now);
+        routing.router.handle(RouteEvent::ReplicaAdded { replica, site }, now);
+        routing.remember(now);
         self.ask_about(site);
     }
 
@@ -254,14 +254,14 @@ impl Run<'_> {
         facts.is_some_and(|facts| !facts.ranges && facts.size_bytes != Some(0))
     }
 
-    /// What comes in one piece is cut over no ways: each would begin it anew, and nothing of it could be
-    /// compared with the source. Where the source itself sends it, ways by relays are left; whether this
+    /// What comes in one piece is cut over no routes: each would begin it anew, and nothing of it could be
+    /// compared with the source. Where the source itself sends it, routes by relays are left; whether this
     /// source is one of them.
-    pub(crate) fn leave_further_ways(&mut self, source: usize) -> bool {
-        let Some(ways) = &self.ways else { return false };
+    pub(crate) fn leave_further_routes(&mut self, source: usize) -> bool {
+        let Some(routing) = &self.routing else { return false };
         let own = self.sources[source].on_route.as_ref().map(|own| own.replica);
-        let direct = own.and_then(|own| ways.routed.replicas.get(own.0 as usize).copied());
-        let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
+        let direct = own.and_then(|own| routing.routed.replicas.get(own.0 as usize).copied());
+        let is_named = matches!(routing.routes.choice(), RouteChoice::Fixed(_));
         let Some(direct) = direct.filter(|&it| !is_named && !self.sources.is_bad(it)) else {
             return false;
         };
@@ -283,78 +283,83 @@ impl Run<'_> {
     }
 
     /// A lane of this source is connected.
-    pub(crate) fn way_up(&mut self, at: usize, rtt: Duration) {
+    pub(crate) fn route_up(&mut self, at: usize, rtt: Duration) {
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
+        let Some(routing) = &mut self.routing else { return };
         let entry = &self.sources[at];
-        if ways.routed.open.values().any(|&source| source == at)
+        if routing.routed.open.values().any(|&source| source == at)
             && entry.on_route.as_ref().is_some_and(|own| own.route.is_direct())
         {
-            let from = ways.sites.number_of(entry.source.url());
+            let from = routing.sites.number_of(entry.source.url());
             let rtt_s = Some(rtt.as_secs_f64());
-            ways.router.handle(RouteEvent::RoundTrip { from, to: SiteId::HERE, rtt_s }, now);
+            routing.router.handle(RouteEvent::RoundTrip { from, to: SiteId::HERE, rtt_s }, now);
         }
     }
 
     /// What relays reported with an answer.
     pub(crate) fn hops_told(&mut self, lane: LaneId, at: usize, hops: Vec<Hop>) {
         let now = self.now();
-        if let Some(ways) = &mut self.ways {
-            ways.hops.insert(lane, (at, now, hops));
+        if let Some(routing) = &mut self.routing {
+            routing.hops.insert(lane, (at, now, hops));
         }
     }
 
-    /// A source is out: so is its way.
-    pub(crate) fn way_failed(&mut self, at: usize) {
+    /// A source is out: so is its route.
+    pub(crate) fn route_failed(&mut self, at: usize) {
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
+        let Some(routing) = &mut self.routing else { return };
         let Some(entry) = self.sources.get(at) else { return };
-        let way = ways.routed.open.iter().find(|(_, source)| **source == at).map(|(&way, _)| way);
+        let routed_id = routing
+            .routed
+            .open
+            .iter()
+            .find(|(_, source)| **source == at)
+            .map(|(&routed_id, _)| routed_id);
         // If it is another file, no hop is any worse for that.
         let is_other = entry.accepted == Some(false);
         let fault = match entry.fault {
             Fault::Broken if is_other => Fault::Refused,
             fault => fault,
         };
-        if let Some(way) = way {
-            ways.routed.open.remove(&way);
-            ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+        if let Some(routed_id) = routed_id {
+            routing.routed.open.remove(&routed_id);
+            routing.router.handle(RouteEvent::RoutedFailed { routed_id, fault, at: None }, now);
         }
-        // What the origin itself says of its file holds over all ways; whom it lets in does not.
+        // What the origin itself says of its file holds over all routes; whom it lets in does not.
         let own = entry.on_route.as_ref().filter(|own| own.route.is_direct());
         if let Some(own) = own
             && (is_other || entry.is_gone || entry.fault == Fault::Corrupt)
         {
             let replica = own.replica;
-            ways.router.handle(RouteEvent::ReplicaLost { replica }, now);
+            routing.router.handle(RouteEvent::ReplicaLost { replica }, now);
         }
     }
 
-    /// Tell the router how the ways are doing, and do what it decides.
-    pub(crate) fn look_at_ways(&mut self) {
+    /// Tell the router how the routes are doing, and do what it decides.
+    pub(crate) fn look_at_routes(&mut self) {
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
+        let Some(routing) = &mut self.routing else { return };
         if self.coverage.size_bytes.is_none()
             && now.as_secs_f64() >= UNREACHED_S
-            && ways.is_seeking()
+            && routing.is_seeking()
         {
             // Perhaps relays reach what we do not.
             self.ask_relays();
         }
-        let Some(ways) = &mut self.ways else { return };
-        let is_due = now.since(ways.looked_at) >= LOOK || ways.looked_at == Time::ZERO;
+        let Some(routing) = &mut self.routing else { return };
+        let is_due = now.since(routing.looked_at) >= LOOK || routing.looked_at == Time::ZERO;
         if is_due {
-            ways.looked_at = now;
+            routing.looked_at = now;
             self.report_hops(now);
             self.report_progress(now);
         }
         self.route();
-        let Some(ways) = &mut self.ways else { return };
-        if now.since(ways.saved_at) >= SAVE {
-            ways.saved_at = now;
-            ways.save();
-            ways.remember(now);
-            for warning in ways.sites.memory.warnings() {
+        let Some(routing) = &mut self.routing else { return };
+        if now.since(routing.saved_at) >= SAVE {
+            routing.saved_at = now;
+            routing.save();
+            routing.remember(now);
+            for warning in routing.sites.memory.warnings() {
                 self.note(warning, true);
             }
             self.ask_lost_relays();
@@ -363,8 +368,8 @@ impl Run<'_> {
 
     /// What is learnt is kept, at the end of a transfer.
     pub(crate) fn keep_routes(&mut self) {
-        if let Some(ways) = &mut self.ways {
-            ways.save();
+        if let Some(routing) = &mut self.routing {
+            routing.save();
         }
     }
 
@@ -372,39 +377,40 @@ impl Run<'_> {
     pub(crate) fn route(&mut self) {
         let now = self.now();
         loop {
-            let Some(ways) = &mut self.ways else { return };
-            let Some(action) = ways.router.poll(now) else { break };
+            let Some(routing) = &mut self.routing else { return };
+            let Some(action) = routing.router.poll(now) else { break };
             tracing::debug!(at_s = now.as_secs_f64(), ?action, "routed");
             match action {
-                RouteAction::Open { way, replica, route, on_trial } => {
-                    self.open_way(way, replica, route, on_trial);
+                RouteAction::Open { routed_id, replica, route, on_trial } => {
+                    self.open_routed(routed_id, replica, route, on_trial);
                 }
-                RouteAction::Use { way } => {
-                    if let Some(&at) = ways.routed.open.get(&way) {
+                RouteAction::Use { routed_id } => {
+                    if let Some(&at) = routing.routed.open.get(&routed_id) {
                         self.limit_lanes(at, None);
                     }
                 }
                 RouteAction::Ask { site } => self.ask_until_well(site),
-                RouteAction::Close { way } => self.close_way(way),
+                RouteAction::Close { routed_id } => self.close_routed(routed_id),
             }
         }
         self.tell_changes();
     }
 
-    /// Nothing more is asked of a way; but where a liar's bytes are replaced, whoever may bring them is
+    /// Nothing more is asked of a route; but where a liar's bytes are replaced, whoever may bring them is
     /// needed, for however little that is.
-    pub(crate) fn close_way(&mut self, way: WayId) {
+    pub(crate) fn close_routed(&mut self, routed_id: RoutedId) {
         let (now, is_replacing) = (self.now(), self.is_replacing());
-        let closed = self.ways.as_mut().and_then(|ways| ways.routed.open.remove(&way));
+        let closed =
+            self.routing.as_mut().and_then(|routing| routing.routed.open.remove(&routed_id));
         if let Some(at) = closed.filter(|_| !is_replacing) {
             let source = SourceId(at as u32);
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
         }
     }
 
-    pub(crate) fn open_way(
+    pub(crate) fn open_routed(
         &mut self,
-        way: WayId,
+        routed_id: RoutedId,
         replica: ReplicaId,
         route: Route,
         on_trial: bool,
@@ -412,11 +418,11 @@ impl Run<'_> {
         // Until it has shown that it is worth more.
         let lanes = on_trial.then_some(1);
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
+        let Some(routing) = &mut self.routing else { return };
         let key = (replica, route.clone());
-        if let Some(&at) = ways.routed.known.get(&key) {
+        if let Some(&at) = routing.routed.known.get(&key) {
             if self.sources.is_bad(at) && !self.ask_again(at) {
-                let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
+                let failed = RouteEvent::RoutedFailed { routed_id, fault: Fault::Final, at: None };
                 self.tell_router(failed);
                 return;
             }
@@ -426,31 +432,31 @@ impl Run<'_> {
                 self.planner.handle(PlanEvent::SourceAgain { source }, now);
             }
             let begun_bytes = self.brought_bytes(at);
-            let Some(ways) = &mut self.ways else { return };
-            ways.routed.open.insert(way, at);
-            ways.routed.begun.retain(|way, _| ways.routed.open.contains_key(way));
-            ways.routed.begun.insert(way, begun_bytes);
+            let Some(routing) = &mut self.routing else { return };
+            routing.routed.open.insert(routed_id, at);
+            routing.routed.begun.retain(|routed_id, _| routing.routed.open.contains_key(routed_id));
+            routing.routed.begun.insert(routed_id, begun_bytes);
             self.limit_lanes(at, lanes);
             self.planner.handle(PlanEvent::SourceRests { source, rests: false }, now);
             return;
         }
-        let Some(&direct) = ways.routed.replicas.get(replica.0 as usize) else { return };
-        let is_named = matches!(ways.routes.choice(), RouteChoice::Fixed(_));
+        let Some(&direct) = routing.routed.replicas.get(replica.0 as usize) else { return };
+        let is_named = matches!(routing.routes.choice(), RouteChoice::Fixed(_));
         if !is_named && !self.sources.is_bad(direct) && self.comes_in_one_piece(direct) {
-            self.tell_router(RouteEvent::WayFailed { way, fault: Fault::Final, at: None });
+            self.tell_router(RouteEvent::RoutedFailed { routed_id, fault: Fault::Final, at: None });
             return;
         }
-        let Some(ways) = &mut self.ways else { return };
+        let Some(routing) = &mut self.routing else { return };
         let urls: Option<Vec<Url>> = route
             .relays()
             .iter()
-            .map(|&site| ways.sites.get(site).map(|site| site.url.clone()))
+            .map(|&site| routing.sites.get(site).map(|site| site.url.clone()))
             .collect();
         let Some(urls) = urls else { return };
-        let relay_mode = ways.routes.relay_mode();
+        let relay_mode = routing.routes.relay_mode();
         let end = self.sources[direct].source.url();
         if self.engine.net.awaits_keys(&urls, end, relay_mode) {
-            self.defer(way, replica, route, on_trial);
+            self.defer(routed_id, replica, route, on_trial);
             return;
         }
         if relay_mode == RelayMode::Forward
@@ -460,17 +466,19 @@ impl Run<'_> {
             match self.engine.net.can_encrypt_for(last) {
                 CanEncrypt::Yes => {}
                 CanEncrypt::NotYet => {
-                    self.defer(way, replica, route, on_trial);
+                    self.defer(routed_id, replica, route, on_trial);
                     return;
                 }
                 CanEncrypt::Never => {
                     let fault = Fault::Refused;
-                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: None }, now);
+                    routing
+                        .router
+                        .handle(RouteEvent::RoutedFailed { routed_id, fault, at: None }, now);
                     let name = relay::site(last).unwrap_or_default();
                     if let Some(&site) = route.relays().last() {
-                        ways.relays.lost.insert(site, "its key came unencrypted".into());
+                        routing.relays.lost.insert(site, "its key came unencrypted".into());
                     }
-                    if ways.routes.note_lost(&format!("{name} unsealed")) {
+                    if routing.routes.note_lost(&format!("{name} unsealed")) {
                         let text = format!(
                             "what opens the source is not sent by way of {name}, whose key came unencrypted (--end-to-end carries it past relays)"
                         );
@@ -481,25 +489,25 @@ impl Run<'_> {
             }
         }
         let is_bare = relay_mode == RelayMode::Tunnel && !urls.is_empty() && end.scheme() == "http";
-        let origin = ways.sites.number_of(end);
-        let name = ways.sites.get(origin).map(|site| site.name.clone()).unwrap_or_default();
-        let is_news = is_bare && ways.routes.note_lost(&format!("{name} bare"));
+        let origin = routing.sites.number_of(end);
+        let name = routing.sites.get(origin).map(|site| site.name.clone()).unwrap_or_default();
+        let is_news = is_bare && routing.routes.note_lost(&format!("{name} bare"));
         // What lies behind the first relay.
         let far_s: f64 = route
             .edges(origin)
             .skip(1)
-            .filter_map(|(from, to)| ways.router.graph().edge(from, to)?.rtt_s)
+            .filter_map(|(from, to)| routing.router.graph().edge(from, to)?.rtt_s)
             .sum();
         let id = SourceId(self.sources.len() as u32);
         let far = Duration::from_secs_f64(far_s.clamp(0.0, 60.0));
         let source = self.sources[direct].source.by_way_of(&urls, relay_mode, far);
         let Some(source) = source else {
-            let failed = RouteEvent::WayFailed { way, fault: Fault::Final, at: None };
-            ways.router.handle(failed, now);
+            let failed = RouteEvent::RoutedFailed { routed_id, fault: Fault::Final, at: None };
+            routing.router.handle(failed, now);
             return;
         };
-        ways.routed.open.insert(way, id.index());
-        ways.routed.known.insert(key, id.index());
+        routing.routed.open.insert(routed_id, id.index());
+        routing.routed.known.insert(key, id.index());
         let mut entry = SourceEntry::new(source);
         entry.lacks = self.sources[direct].lacks.clone();
         entry.lanes_max = lanes;
@@ -511,16 +519,16 @@ impl Run<'_> {
             self.note(text, true);
         }
         self.enter_source(entry);
-        self.tree_way(direct, id.index());
+        self.enter_tree_route(direct, id.index());
     }
 
-    /// A way to a replica of a tree has of it what the replica has.
-    fn tree_way(&mut self, direct: usize, at: usize) {
+    /// A route to a replica of a tree has of it what the replica has.
+    fn enter_tree_route(&mut self, direct: usize, at: usize) {
         let Some(tree) = self.dataset.tree_mut() else { return };
         let own = tree.source(direct);
         let (changed, void) = (own.changed.clone(), own.void.clone());
-        let way = tree.source(at);
-        (way.changed, way.void) = (changed, void.clone());
+        let routed_id = tree.source(at);
+        (routed_id.changed, routed_id.void) = (changed, void.clone());
         self.sources[at].accepted = Some(true);
         let (source, now) = (SourceId(at as u32), self.now());
         for range in void.iter() {
@@ -530,24 +538,24 @@ impl Run<'_> {
 
     /// Whoever watches hears when the routes that are in use change.
     fn tell_changes(&mut self) {
-        let Some(ways) = &mut self.ways else { return };
-        let changes = ways.router.changes();
-        if changes == ways.changes {
+        let Some(routing) = &mut self.routing else { return };
+        let changes = routing.router.changes();
+        if changes == routing.changes {
             return;
         }
-        ways.changes = changes;
-        let views = ways.router.views();
+        routing.changes = changes;
+        let views = routing.router.views();
         let in_use: Vec<u32> = views
             .iter()
-            .filter(|view| view.state == WayState::InUse)
-            .filter_map(|view| ways.routed.open.get(&view.way).map(|&at| at as u32))
+            .filter(|view| view.state == RoutedState::InUse)
+            .filter_map(|view| routing.routed.open.get(&view.routed_id).map(|&at| at as u32))
             .collect();
         let at_s = self.at_s();
         self.observer.observe(&Event::Routes { at_s, sources: in_use });
     }
 }
 
-/// How often the router hears of the ways.
+/// How often the router hears of the routes.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often what is learnt is saved.
 const SAVE: Duration = Duration::from_secs(1);

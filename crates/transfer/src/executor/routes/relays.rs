@@ -1,6 +1,6 @@
 //! What relays tell of themselves while a transfer runs.
 //!
-//! They are asked once it is known that it may pay, or where a way needs the key of one: what they
+//! They are asked once it is known that it may pay, or where a route needs the key of one: what they
 //! are, and how far they are from everybody else. A replica that is found later is asked about then,
 //! and a relay that did not answer is asked again from time to time.
 
@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::reason::Why;
 use swath_model::{SourceId, Time, counted};
 use swath_plan::Event as PlanEvent;
-use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, SiteId, WayId};
+use swath_plan::routes::{Fault, ReplicaId, Route, RouteEvent, RoutedId, SiteId};
 use swath_source::AboutRelay;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
-use crate::executor::routes::Ways;
+use crate::executor::routes::Routing;
 use crate::executor::state::Run;
 use crate::observe::SourceState;
 
@@ -55,7 +55,7 @@ pub(crate) struct Relays {
     pub(crate) lost: BTreeMap<SiteId, Why>,
     /// What relays (first) said of others: why they do not reach them, if so.
     said: BTreeMap<(SiteId, SiteId), Option<String>>,
-    /// Until when the router may find a way by those that have told of themselves lately.
+    /// Until when the router may find a route by those that have told of themselves lately.
     hope_until: Time,
 }
 
@@ -88,33 +88,37 @@ impl Run<'_> {
     /// Ask all relays what they are and how far they are from everybody else.
     pub(crate) fn ask_relays(&mut self) {
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
-        if std::mem::replace(&mut ways.relays.has_asked, true) {
+        let Some(routing) = &mut self.routing else { return };
+        if std::mem::replace(&mut routing.relays.has_asked, true) {
             return;
         }
-        ways.relays.asked_at = now;
+        routing.relays.asked_at = now;
         let relays: Vec<SiteId> =
-            ways.routes.relays().iter().map(|url| ways.sites.number_of(url)).collect();
-        ways.relays.asked_sites = ways.sites.len();
+            routing.routes.relays().iter().map(|url| routing.sites.number_of(url)).collect();
+        routing.relays.asked_sites = routing.sites.len();
         for relay in relays {
             self.ask_relay(relay, None);
         }
-        if let Some(ways) = &mut self.ways {
-            ways.remember(now);
+        if let Some(routing) = &mut self.routing {
+            routing.remember(now);
         }
     }
 
     /// A replica is at `site`: relays that were asked before that are asked about it.
     pub(crate) fn ask_about(&mut self, site: SiteId) {
-        let Some(ways) = &mut self.ways else { return };
-        if !ways.relays.has_asked || site.0 as usize <= ways.relays.asked_sites {
+        let Some(routing) = &mut self.routing else { return };
+        if !routing.relays.has_asked || site.0 as usize <= routing.relays.asked_sites {
             return;
         }
-        ways.relays.asked_sites = ways.sites.len();
+        routing.relays.asked_sites = routing.sites.len();
         let relays: Vec<SiteId> =
-            ways.routes.relays().iter().map(|url| ways.sites.number_of(url)).collect();
+            routing.routes.relays().iter().map(|url| routing.sites.number_of(url)).collect();
         for relay in relays {
-            if self.ways.as_ref().is_some_and(|ways| !ways.relays.unreached.contains(&relay)) {
+            if self
+                .routing
+                .as_ref()
+                .is_some_and(|routing| !routing.relays.unreached.contains(&relay))
+            {
                 self.ask_relay(relay, Some(site));
             }
         }
@@ -123,38 +127,39 @@ impl Run<'_> {
     /// Relays that did not answer are asked again.
     pub(crate) fn ask_lost_relays(&mut self) {
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
-        if ways.relays.unreached.is_empty()
-            || ways.relays.unheard > 0
-            || now.since(ways.relays.asked_at) < ASK_AGAIN
+        let Some(routing) = &mut self.routing else { return };
+        if routing.relays.unreached.is_empty()
+            || routing.relays.unheard > 0
+            || now.since(routing.relays.asked_at) < ASK_AGAIN
         {
             return;
         }
-        ways.relays.asked_at = now;
-        for relay in ways.relays.unreached.clone() {
+        routing.relays.asked_at = now;
+        for relay in routing.relays.unreached.clone() {
             self.ask_relay(relay, None);
         }
     }
 
     /// Ask a relay about one site, or about all and itself.
     fn ask_relay(&mut self, relay: SiteId, about: Option<SiteId>) {
-        let Some(ways) = &mut self.ways else { return };
-        let Some(url) = ways.sites.get(relay).map(|site| site.url.clone()) else { return };
+        let Some(routing) = &mut self.routing else { return };
+        let Some(url) = routing.sites.get(relay).map(|site| site.url.clone()) else { return };
         let is_further = about.is_some();
         let mut about = match about {
             Some(site) => vec![site],
-            None => {
-                (1..=ways.sites.len() as u32).map(SiteId).filter(|other| *other != relay).collect()
-            }
+            None => (1..=routing.sites.len() as u32)
+                .map(SiteId)
+                .filter(|other| *other != relay)
+                .collect(),
         };
-        about.retain(|&other| ways.routes.may_tell(relay, other));
+        about.retain(|&other| routing.routes.may_tell(relay, other));
         if is_further && about.is_empty() {
             return;
         }
         let to: Vec<Url> =
-            about.iter().filter_map(|&site| Some(ways.sites.get(site)?.url.clone())).collect();
-        let (net, words) = (self.engine.net.clone(), ways.relays.sender.clone());
-        ways.relays.unheard += 1;
+            about.iter().filter_map(|&site| Some(routing.sites.get(site)?.url.clone())).collect();
+        let (net, words) = (self.engine.net.clone(), routing.relays.sender.clone());
+        routing.relays.unheard += 1;
         tokio::spawn(async move {
             let told = net.about_relay(&url, &to).await;
             let names_port = url.port().is_some();
@@ -166,9 +171,9 @@ impl Run<'_> {
     /// What came by a relay fell silent: it is asked until it answers, or the transfer is over. One that
     /// was stopped has the question in its hands when it goes on.
     pub(crate) fn ask_until_well(&mut self, relay: SiteId) {
-        let Some(ways) = &mut self.ways else { return };
-        let Some(url) = ways.sites.get(relay).map(|site| site.url.clone()) else { return };
-        let (net, words) = (self.engine.net.clone(), ways.relays.sender.clone());
+        let Some(routing) = &mut self.routing else { return };
+        let Some(url) = routing.sites.get(relay).map(|site| site.url.clone()) else { return };
+        let (net, words) = (self.engine.net.clone(), routing.relays.sender.clone());
         tokio::spawn(async move {
             let began = Instant::now();
             let mut has_failed = false;
@@ -187,15 +192,15 @@ impl Run<'_> {
         });
     }
 
-    /// A relay is well: ways over it that failed, and are open still, need not wait for their time.
-    fn retry_ways_over(&mut self, relay: SiteId) {
+    /// A relay is well: routes over it that failed, and are open still, need not wait for their time.
+    fn retry_routes_over(&mut self, relay: SiteId) {
         let now = self.now();
-        let Some(ways) = &self.ways else { return };
+        let Some(routing) = &self.routing else { return };
         let over_it = |at: &&usize| {
             let own = self.sources.get(**at).and_then(|entry| entry.on_route.as_ref());
             own.is_some_and(|own| own.route.contains(relay))
         };
-        let sources: Vec<usize> = ways.routed.open.values().filter(over_it).copied().collect();
+        let sources: Vec<usize> = routing.routed.open.values().filter(over_it).copied().collect();
         for at in sources {
             let source = SourceId(at as u32);
             if !self.sources.is_bad(at)
@@ -212,67 +217,69 @@ impl Run<'_> {
         let About { relay: site, about, told, is_further } = match word {
             RelayReport::About(about) => about,
             RelayReport::Well { relay: site, was_silent } => {
-                if was_silent && let Some(ways) = &mut self.ways {
-                    ways.relays.unreached.remove(&site);
-                    ways.relays.lost.remove(&site);
+                if was_silent && let Some(routing) = &mut self.routing {
+                    routing.relays.unreached.remove(&site);
+                    routing.relays.lost.remove(&site);
                 }
                 self.tell_router(RouteEvent::RelayAnswered { site, was_silent });
-                self.retry_ways_over(site);
+                self.retry_routes_over(site);
                 return;
             }
         };
-        let Some(ways) = &mut self.ways else { return };
-        ways.relays.unheard = ways.relays.unheard.saturating_sub(1);
-        let name = ways.sites.name(site).to_owned();
-        let url = ways.sites.get(site).map(|site| site.url.clone());
+        let Some(routing) = &mut self.routing else { return };
+        routing.relays.unheard = routing.relays.unheard.saturating_sub(1);
+        let name = routing.sites.name(site).to_owned();
+        let url = routing.sites.get(site).map(|site| site.url.clone());
         if let Some(url) = url.filter(|_| !is_further) {
-            ways.sites.memory.met(&url, told.as_ref().err().map(Why::to_string));
+            routing.sites.memory.met(&url, told.as_ref().err().map(Why::to_string));
         }
         let told = match told {
             Ok(told) => told,
             Err(_) if is_further => return,
             Err(why) => {
-                ways.router.handle(RouteEvent::RelayLost { site }, now);
-                ways.relays.unreached.insert(site);
-                ways.relays.lost.insert(site, why.clone());
-                let (lost, others): (Vec<_>, Vec<_>) = std::mem::take(&mut ways.routed.deferred)
+                routing.router.handle(RouteEvent::RelayLost { site }, now);
+                routing.relays.unreached.insert(site);
+                routing.relays.lost.insert(site, why.clone());
+                let (lost, others): (Vec<_>, Vec<_>) = std::mem::take(&mut routing.routed.deferred)
                     .into_iter()
                     .partition(|(_, _, route, _)| route.contains(site));
-                for (way, ..) in lost {
+                for (routed_id, ..) in lost {
                     let fault = Fault::Broken;
-                    ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
+                    routing
+                        .router
+                        .handle(RouteEvent::RoutedFailed { routed_id, fault, at: Some(site) }, now);
                 }
-                let is_news = ways.routes.note_lost(&name);
+                let is_news = routing.routes.note_lost(&name);
                 if is_news {
                     self.note(format!("the relay {name} is not used: {why}"), false);
                 }
                 self.tell_unreached();
                 // Those still wait for other relays' keys, or have waited for this one's in vain.
-                for (way, replica, route, on_trial) in others {
-                    self.open_way(way, replica, route, on_trial);
+                for (routed_id, replica, route, on_trial) in others {
+                    self.open_routed(routed_id, replica, route, on_trial);
                 }
                 return;
             }
         };
         let rtt_s = Some(told.rtt.as_secs_f64());
         let here = RouteEvent::RoundTrip { from: site, to: SiteId::HERE, rtt_s };
-        ways.router.handle(here, now);
+        routing.router.handle(here, now);
         for (&other, rtt) in about.iter().zip(&told.hops) {
             let rtt_s = rtt.as_ref().ok().map(Duration::as_secs_f64);
-            ways.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
-            ways.relays.said.insert((site, other), rtt.as_ref().err().cloned());
+            routing.router.handle(RouteEvent::RoundTrip { from: other, to: site, rtt_s }, now);
+            routing.relays.said.insert((site, other), rtt.as_ref().err().cloned());
         }
         if !is_further {
-            if ways.relays.unreached.remove(&site) {
-                ways.relays.lost.remove(&site);
+            if routing.relays.unreached.remove(&site) {
+                routing.relays.lost.remove(&site);
             }
-            ways.router.handle(RouteEvent::RelayUp { site }, now);
+            routing.router.handle(RouteEvent::RelayUp { site }, now);
         }
-        if ways.is_seeking() {
-            ways.relays.hope_until = now.plus_secs(ROUTER_WITHIN_S);
+        if routing.is_seeking() {
+            routing.relays.hope_until = now.plus_secs(ROUTER_WITHIN_S);
         }
-        for (way, replica, route, on_trial) in std::mem::take(&mut ways.routed.deferred) {
-            self.open_way(way, replica, route, on_trial);
+        for (routed_id, replica, route, on_trial) in std::mem::take(&mut routing.routed.deferred) {
+            self.open_routed(routed_id, replica, route, on_trial);
         }
         self.tell_unreached();
         self.route();
@@ -280,24 +287,31 @@ impl Run<'_> {
 
     /// Relays that reach no source, by others neither, are told of: once for each source.
     fn tell_unreached(&mut self) {
-        let Some(ways) = &self.ways else { return };
-        if !ways.is_seeking() {
+        let Some(routing) = &self.routing else { return };
+        if !routing.is_seeking() {
             return;
         }
-        let relays: Vec<SiteId> = (1..=ways.routes.relays().len() as u32).map(SiteId).collect();
+        let relays: Vec<SiteId> = (1..=routing.routes.relays().len() as u32).map(SiteId).collect();
         // What lies in depots comes from relays, which need not lead to one another.
-        let sources: BTreeSet<SiteId> =
-            ways.routed.origins.values().copied().filter(|site| !relays.contains(site)).collect();
+        let sources: BTreeSet<SiteId> = routing
+            .routed
+            .origins
+            .values()
+            .copied()
+            .filter(|site| !relays.contains(site))
+            .collect();
         let mut notes = Vec::new();
         for &relay in &relays {
             let whys: Option<Vec<(SiteId, &str)>> = sources
                 .iter()
-                .map(|&source| Some((source, ways.why_unreached(relay, source)?)))
+                .map(|&source| Some((source, routing.why_unreached(relay, source)?)))
                 .collect();
-            let names = |site| ways.sites.name(site);
+            let names = |site| routing.sites.name(site);
             let name = names(relay);
             let mut news = whys.unwrap_or_default();
-            news.retain(|(site, _)| ways.routes.note_lost(&format!("{name} for {}", names(*site))));
+            news.retain(|(site, _)| {
+                routing.routes.note_lost(&format!("{name} for {}", names(*site)))
+            });
             if let Some((source, why)) = news.first() {
                 let others = match news.len() - 1 {
                     0 => String::new(),
@@ -312,46 +326,54 @@ impl Run<'_> {
         }
     }
 
-    /// A way waits until its relays have told their keys, for which they are asked if nobody has.
-    pub(crate) fn defer(&mut self, way: WayId, replica: ReplicaId, route: Route, on_trial: bool) {
+    /// A route waits until its relays have told their keys, for which they are asked if nobody has.
+    pub(crate) fn defer(
+        &mut self,
+        routed_id: RoutedId,
+        replica: ReplicaId,
+        route: Route,
+        on_trial: bool,
+    ) {
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return };
+        let Some(routing) = &mut self.routing else { return };
         let silent =
-            route.relays().iter().find(|relay| ways.relays.unreached.contains(relay)).copied();
+            route.relays().iter().find(|relay| routing.relays.unreached.contains(relay)).copied();
         if let Some(site) = silent {
             let fault = Fault::Broken;
-            ways.router.handle(RouteEvent::WayFailed { way, fault, at: Some(site) }, now);
+            routing
+                .router
+                .handle(RouteEvent::RoutedFailed { routed_id, fault, at: Some(site) }, now);
             return;
         }
-        ways.routed.deferred.push((way, replica, route, on_trial));
+        routing.routed.deferred.push((routed_id, replica, route, on_trial));
         self.ask_relays();
     }
 
-    /// No source that is open can deliver what is missing: whether a way may come that can.
-    pub(crate) fn waits_for_ways(&mut self) -> bool {
+    /// No source that is open can deliver what is missing: whether a route may come that can.
+    pub(crate) fn waits_for_routes(&mut self) -> bool {
         let now = self.now();
-        if self.ways.as_ref().is_some_and(|ways| ways.is_seeking()) {
+        if self.routing.as_ref().is_some_and(|routing| routing.is_seeking()) {
             self.ask_relays();
         }
-        let Some(ways) = &mut self.ways else { return false };
-        ways.is_exhausted = ways.may_bring_more(now);
-        ways.is_exhausted
+        let Some(routing) = &mut self.routing else { return false };
+        routing.is_exhausted = routing.may_bring_more(now);
+        routing.is_exhausted
     }
 
     /// Whether that was waited for and came to nothing.
-    pub(crate) fn waited_for_ways(&mut self) -> bool {
+    pub(crate) fn waited_for_routes(&mut self) -> bool {
         let now = self.now();
-        let Some(ways) = &mut self.ways else { return false };
-        let is_over = ways.is_exhausted && !ways.may_bring_more(now);
-        ways.is_exhausted &= !is_over;
+        let Some(routing) = &mut self.routing else { return false };
+        let is_over = routing.is_exhausted && !routing.may_bring_more(now);
+        routing.is_exhausted &= !is_over;
         let is_bad = |at: &usize| {
             self.sources.get(*at).is_none_or(|source| source.state == SourceState::Bad)
         };
-        is_over && ways.routed.open.values().all(is_bad)
+        is_over && routing.routed.open.values().all(is_bad)
     }
 }
 
-impl Ways {
+impl Routing {
     /// Why nothing of this source comes by this relay and those behind it, as far as they have said;
     /// `None` if it does, or may.
     fn why_unreached(&self, relay: SiteId, source: SiteId) -> Option<&str> {

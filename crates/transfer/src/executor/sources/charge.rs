@@ -45,7 +45,7 @@ impl Run<'_> {
             && entry.figures.bytes > 0
             && entry.failures <= REFUSALS_BORNE;
         let pause = SHORT_LANE_PAUSE * (2 << entry.failures.min(8));
-        entry.blame_way(error);
+        entry.blame_route(error);
         tracing::debug!(source = %entry.source.name(), %error, "a source failed");
         // A server may be starting; a name that is never known is a wrong one.
         let never_there = matches!(error, LaneError::Dns { .. })

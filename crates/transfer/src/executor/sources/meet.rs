@@ -73,7 +73,7 @@ impl Run<'_> {
         }
         let accepted = self.sources[source].accepted;
         self.sources[source].facts = Some(facts.clone());
-        if self.leave_further_ways(source) {
+        if self.leave_further_routes(source) {
             return Ok(());
         }
         if again && accepted == Some(true) {

@@ -146,15 +146,15 @@ pub(crate) struct SourceEntry {
     pub figures: Figures,
     /// Where it belongs in the graph of routes.
     pub on_route: Option<OnRoute>,
-    /// Most lanes that it may have while its way is on trial.
+    /// Most lanes that it may have while its route is on trial.
     pub lanes_max: Option<u32>,
     /// So many connections its host serves, as the planner was told.
     pub host_serves: Option<u32>,
     /// What it has delivered by the books of planners before the one in use.
     pub planned_bytes: u64,
-    /// What its last error says of the way that it is reached by.
+    /// What its last error says of the route that it is reached by.
     pub fault: Fault,
-    /// That error is about the file there, by whatever way it is reached.
+    /// That error is about the file there, by whatever route it is reached.
     pub is_gone: bool,
     /// It is out because nothing came of it for long, and for nothing else.
     pub given_up: bool,

@@ -1,4 +1,4 @@
-//! Why nothing more comes: of each source, of the way that it is reached by, and of relays.
+//! Why nothing more comes: of each source, of the route that it is reached by, and of relays.
 
 use swath_model::Range;
 use swath_plan::routes::{Fault, SiteId};
@@ -50,7 +50,7 @@ impl Run<'_> {
 
     /// The relays of the route that the user has named.
     pub(crate) fn named_relays(&self) -> Option<&[usize]> {
-        match self.ways.as_ref()?.routes.choice() {
+        match self.routing.as_ref()?.routes.choice() {
             RouteChoice::Fixed(relays) if !relays.is_empty() => Some(relays),
             _ => None,
         }
@@ -58,21 +58,21 @@ impl Run<'_> {
 
     /// Of the route that the user has named, what is known to be wrong with its relays.
     fn lost_relays(&self) -> Vec<Reason> {
-        let (Some(ways), Some(named)) = (&self.ways, self.named_relays()) else {
+        let (Some(routing), Some(named)) = (&self.routing, self.named_relays()) else {
             return Vec::new();
         };
         let sites = named.iter().map(|&at| SiteId(at as u32 + 1));
         let reason = |site| {
-            let of = Party::Relay(ways.sites.get(site)?.name.clone());
-            Some(Reason { of, why: ways.relays.lost.get(&site)?.clone() })
+            let of = Party::Relay(routing.sites.get(site)?.name.clone());
+            Some(Reason { of, why: routing.relays.lost.get(&site)?.clone() })
         };
         sites.filter_map(reason).collect()
     }
 }
 
 impl SourceEntry {
-    /// What an error says of the way that a source is reached by.
-    pub fn blame_way(&mut self, error: &LaneError) {
+    /// What an error says of the route that a source is reached by.
+    pub fn blame_route(&mut self, error: &LaneError) {
         self.is_gone = matches!(error.class(), Class::Missing | Class::Gone | Class::Lying);
         self.fault = if error.is_refusal() { Fault::Refused } else { Fault::Broken };
     }

@@ -1,7 +1,7 @@
-//! The way to a tree breaks while it comes, and goes on: both are told, in the words in which
+//! The route to a tree breaks while it comes, and goes on: both are told, in the words in which
 //! whoever sends a tree is told of its receiver.
 //!
-//! The way is broken when the last connection that worked has ended badly, and it is there again with
+//! The route is broken when the last connection that worked has ended badly, and it is there again with
 //! the first bytes, or when a server answers that it does not know the walk any more: it was started
 //! again. What takes no longer than a moment is not told, unless it is that.
 
@@ -13,7 +13,7 @@ use swath_source::LaneError;
 use crate::executor::state::Run;
 use swath_model::units;
 
-/// How the way broke.
+/// How the route broke.
 pub(crate) struct Broken {
     at: Time,
     /// Why.
