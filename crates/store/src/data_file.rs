@@ -43,6 +43,14 @@ struct Direct {
     align_bytes: u64,
 }
 
+impl Drop for DataFile {
+    /// Lets go of the lock. To close the file is not enough: a program that is just being started has
+    /// it open too, until it begins.
+    fn drop(&mut self) {
+        sys::unlock(&self.plain);
+    }
+}
+
 impl DataFile {
     /// Wraps the part file; `path` is where it lies, `direct` whether direct I/O is wanted.
     pub(crate) fn new(plain: File, path: &Path, direct: bool) -> DataFile {

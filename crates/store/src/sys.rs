@@ -58,6 +58,11 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Gives the lock of an open file back, whoever else has this open file.
+pub(crate) fn unlock(file: &File) {
+    let _ = retry_on_intr(|| flock(file, FlockOperation::Unlock));
+}
+
 /// Opens, or makes, and locks a file that is there to be locked; `None` if another process holds it.
 pub(crate) fn lock_file(path: &Path) -> io::Result<Option<File>> {
     let lock = no_follow().write(true).create(true).truncate(false).mode(0o600).open(path)?;
