@@ -267,7 +267,7 @@ impl CopySpec {
     /// Checks the options, as far as possible before the copy.
     ///
     /// # Errors
-    /// [`CopyError::Option`] or [`CopyError::Place`].
+    /// [`CopyError::Option`] or [`CopyError::Location`].
     pub fn check(&self) -> Result<(), CopyError> {
         if self.ssh.command.is_empty() {
             return Err(CopyError::NoSshCommand);
