@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::support::Home;
-use crate::support::net::{honest, url};
-use swath_netlab::faulty::Content;
+use crate::support::net::{honest, server, url};
+use swath_netlab::faulty::{Behaviour, Content, Scope};
 
 #[test]
 fn a_reader_that_pauses_is_no_stall() {
@@ -21,4 +21,17 @@ fn a_reader_that_pauses_is_no_stall() {
     std::io::Read::read_to_end(&mut child.stdout.take().unwrap(), &mut out).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(out, content.read(0, content.size_bytes()));
+}
+
+#[test]
+fn a_comparison_that_is_not_answered_fails_nothing() {
+    // All had come from the other mirror; as the silent one did not answer what a few blocks of it are
+    // there, the transfer ended with "nothing arrived from any source".
+    let content = Content::random(2, 3_000_017);
+    let home = Home::new();
+    let lasts = Duration::from_secs(600);
+    let stall = Behaviour::Stall { after_bytes: 400_000, lasts, scope: Scope::Server };
+    let (hung, honest) = (server(&content, stall), honest(&content));
+    home.run(["get", &url(&hung), &url(&honest), "--timeout", "1s"]).code_is(0);
+    home.holds("data.bin", &content);
 }

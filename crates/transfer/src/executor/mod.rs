@@ -258,7 +258,7 @@ impl Run<'_> {
             if self.clock.silence_s() > stall_s {
                 self.joins_ended();
             }
-        } else if waits_for_sources && self.clock.silence_s() > stall_s {
+        } else if waits_for_sources && !self.planner_done && self.clock.silence_s() > stall_s {
             // Those who have another version than an earlier run began are there; those who may have
             // this one say nothing.
             if self.give_up_left() {

@@ -90,6 +90,8 @@ impl Run<'_> {
         }
         self.persistence.records.push(Record::Bad { range });
         self.planner_done = false;
+        // Whoever is to bring it has the usual time for that.
+        self.clock.last_arrival = self.now();
         self.planner.handle(PlanEvent::Reopened { range }, self.now());
     }
 }
