@@ -31,7 +31,9 @@ fn a_comparison_that_is_not_answered_fails_nothing() {
     let home = Home::new();
     let lasts = Duration::from_secs(600);
     let stall = Behaviour::Stall { after_bytes: 400_000, lasts, scope: Scope::Server };
-    let (hung, honest) = (server(&content, stall), honest(&content));
-    home.run(["get", &url(&hung), &url(&honest), "--timeout", "1s"]).code_is(0);
+    // Slow enough that the silent one has its part in it.
+    let slow = Behaviour::ConnectionRate { bytes_per_s: 3_000_000 };
+    let (hung, slow) = (server(&content, stall), server(&content, slow));
+    home.run(["get", &url(&hung), &url(&slow), "--timeout", "1s"]).code_is(0);
     home.holds("data.bin", &content);
 }
