@@ -26,7 +26,7 @@ pub enum JobEvent {
         bytes: Option<u64>,
         /// The path below the destination, as bytes.
         path: Vec<u8>,
-        /// The file of which this is another hard link.
+        /// The path that this is another hard link to.
         further_of: Option<Vec<u8>>,
     },
     /// A list has begun.

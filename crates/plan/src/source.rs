@@ -74,7 +74,7 @@ pub(crate) struct Answers {
 }
 
 impl Source {
-    /// Returns a source that is asked for so many lanes at first, of which it allows `max_lanes`.
+    /// Returns a source that begins with `goal` lanes and allows `max_lanes`.
     pub fn new(key: SourceKey, max_lanes: u32, goal: u32) -> Self {
         let max_lanes = max_lanes.max(1);
         Self {

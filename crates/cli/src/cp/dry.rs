@@ -37,7 +37,7 @@ enum Line<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         address: Option<String>,
         bytes: u64,
-        /// The file of which this is another hard link.
+        /// The path that this is another hard link to.
         #[serde(skip_serializing_if = "Option::is_none")]
         same_as: Option<&'a str>,
     },

@@ -36,7 +36,7 @@ struct Line {
     size: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    /// The file of which this is another hard link.
+    /// The path that this is another hard link to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     same_as: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -39,7 +39,7 @@ pub(crate) struct Duty {
     pub parked: bool,
     /// It will be given up at the end of a trimmed swath: gets nothing more.
     pub dropping: bool,
-    /// What its sender may have under way, as it was told.
+    /// The receive window that was announced to its sender, in bytes; `None`: no limit.
     pub window_bytes: Option<u64>,
 }
 

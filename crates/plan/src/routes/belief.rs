@@ -66,8 +66,8 @@ impl Beliefs {
         }
     }
 
-    /// Enters what was measured in this transfer. What an edge brought at least does not take away
-    /// from what it is known to bring. Answers whether that shows our memory to be wrong.
+    /// Records a rate measured in this transfer. A lower bound never lowers a known rate. Returns
+    /// whether the measurement contradicts what was remembered.
     pub fn note(
         &mut self,
         (from, to): (SiteId, SiteId),

@@ -1,4 +1,4 @@
-//! The routes that are open, and what is told of those that were.
+//! The open routed sources, and the displayed state of closed ones.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -95,7 +95,7 @@ impl Router {
         }
     }
 
-    /// Enters what happened. Of sites and routes that it does not know, nothing is believed.
+    /// Handles an event. Events about unknown sites and routes are ignored.
     pub fn handle(&mut self, event: RouteEvent, now: Time) {
         self.times.now_s = self.times.now_s.max(now.as_secs_f64());
         match event {
@@ -285,7 +285,7 @@ impl Router {
         }
     }
 
-    /// Enters what was measured in this transfer.
+    /// Records a rate measured in this transfer.
     pub(crate) fn note(
         &mut self,
         edge: (SiteId, SiteId),

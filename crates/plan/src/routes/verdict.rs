@@ -22,9 +22,9 @@ impl Verdict {
 }
 
 impl Router {
-    /// Something that came over this route was not the data. Who did it is known, or it was one of
-    /// the relays: the only one that can have been is never asked again, several are left out, and
-    /// come back one at a time to show who it was.
+    /// Handles wrong data from this route. If only one relay can have changed it, that relay is never
+    /// used again. If several can, all of them are skipped and return one at a time, which shows the
+    /// culprit.
     pub(crate) fn bar(&mut self, routed_id: RoutedId, at: Option<SiteId>) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let (replica, route) = (routed.replica, routed.route.clone());

@@ -115,6 +115,26 @@ fn starters_share_what_the_route_holds() {
 }
 
 #[test]
+fn starters_begin_one_after_the_other_within_a_round_trip() {
+    // When all began at once, 50,000 files behind a queue of 20 ms took 6.19 s instead of 5.89 s.
+    let config = Config { starters: 16, ..Config::default() };
+    let mut bench = Bench::with(config, 0, 1024 * MIB);
+    bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
+    bench.wait_s(0.02);
+    for lane in 0..16 {
+        far_up(&mut bench, lane);
+    }
+    let begun = |bench: &mut Bench| (0..16).filter(|&lane| !bench.fetches(lane).is_empty()).count();
+    let first = begun(&mut bench);
+    assert!((1..=3).contains(&first), "{first} begin at once");
+    bench.wait_s(0.25);
+    let half = first + begun(&mut bench);
+    assert!((7..=11).contains(&half), "{half} have begun after half a round trip");
+    bench.wait_s(0.3);
+    assert!(half + begun(&mut bench) >= 16, "all have begun after one round trip");
+}
+
+#[test]
 fn starters_get_windows_of_their_own_where_those_hold_them_up() {
     // 400 ms at 1 GB/s: what is under way is a whole window of each.
     let config = Config { starters: 16, ..Config::default() };

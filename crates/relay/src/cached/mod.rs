@@ -5,7 +5,7 @@
 //! finds the current version of the file (`addresses` asks its server once for all clients, `facts`
 //! reads what the answer says about caching) and opens a `reader` on what the store has of it. The
 //! connection's `fetcher`s fetch what is missing, by requests of `ask`, as long as somebody wants
-//! it (`version`). What cannot be cached is forwarded as if there were no cache.
+//! it (`version`). Answers that may not be cached are forwarded as without a cache.
 //!
 //! Always holds: nothing is cached that was requested with credentials, or with fields to which a
 //! server might answer differently; one answer never mixes two versions.

@@ -1,8 +1,8 @@
 //! What proves the blocks of a file: a digest of the whole, a digest of each piece, the groups of
 //! a BLAKE3 tree.
 //!
-//! A block is hashed from its start to its end; different blocks in any order. Who calls keeps
-//! that order ([`super::track`]); what is here knows digests and nothing of where bytes are.
+//! A block is hashed from its start to its end; different blocks in any order. The caller
+//! ([`super::track`]) keeps that order. This file knows digests, not where bytes are.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +30,8 @@ pub(super) trait BlockVerifier: Send {
     /// Forgets what was taken in of a block.
     fn forget(&mut self, block: u64);
 
-    /// Takes over what an earlier run left and is still there, as `has` says; answers which bytes
-    /// need not be hashed again.
+    /// Resumes from an earlier run, as far as `has` finds the bytes still there. Returns the ranges
+    /// that need not be hashed again.
     fn resume(&mut self, left: &Hashed, has: &dyn Fn(Range) -> bool) -> Vec<Range>;
 
     /// The state of a hash that goes from the first byte to the last.
@@ -51,7 +51,7 @@ pub(crate) struct Hashed {
     pub groups: Vec<(u64, [u8; 32])>,
 }
 
-/// The verifiers of a proof of a file of `size_bytes` (`u64::MAX` while that is unknown). Pieces
+/// Returns the verifiers for a file of `size_bytes` (`u64::MAX` while that is unknown). Pieces
 /// come first: what they prove opens the gate for the whole.
 pub(super) fn verifiers(proof: &Proof, size_bytes: u64) -> Vec<Box<dyn BlockVerifier>> {
     let mut all: Vec<Box<dyn BlockVerifier>> = Vec::new();

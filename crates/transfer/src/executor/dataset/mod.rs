@@ -1,10 +1,9 @@
 //! What is fetched: a file, or the virtual file of a tree, whose index may still be growing.
 //!
-//! A tree comes in passes. What comes is whole groups with their group hashes, and goes to the
-//! tree's stage.
+//! A tree is fetched in passes, in whole groups with their hashes.
 //!
-//! The executor counts in bytes of the sealed file, as planner and lanes do; the stage and the index
-//! count in bytes of the plain one.
+//! The executor, the planner and the lanes count in bytes of the sealed file, which holds the group
+//! hashes too. The partial folder and the index count in bytes of the plain virtual file.
 
 pub(super) mod joins;
 pub(super) mod lacking;
@@ -38,14 +37,14 @@ use crate::tree::{Growth, Joined, Taking, units_around};
 
 /// What is fetched.
 pub(crate) enum Dataset {
-    /// Its sources tell size and version, digests prove it where there are some.
+    /// One file. Its sources tell size and version; digests prove it if any are known.
     File,
-    /// The index tells everything, and each group comes with its hash.
+    /// A tree. Its index tells sizes and names, and each group comes with its hash.
     Tree(Box<Tree>),
 }
 
 impl Dataset {
-    /// Whether every block can be checked by itself when it comes.
+    /// Returns whether every block can be checked when it arrives.
     pub fn proves_blocks(&self) -> bool {
         matches!(self, Dataset::Tree(_))
     }
@@ -64,12 +63,12 @@ impl Dataset {
         }
     }
 
-    /// For sources that deliver group hashes beside the bytes: how long the sealed file is.
+    /// Returns the length of the sealed file, for sources that deliver group hashes.
     pub fn length(&self) -> Option<Arc<SealedLength>> {
         self.tree().map(|tree| Arc::clone(&tree.pass.length))
     }
 
-    /// Where bytes of the dataset lie as planner and sources count.
+    /// Converts a range of the dataset to the range that planner and sources use.
     pub fn counted(&self, bytes: Range) -> Range {
         match self {
             Dataset::File => bytes,
@@ -77,7 +76,7 @@ impl Dataset {
         }
     }
 
-    /// Whether the journal may vouch for what was written.
+    /// Returns whether written bytes may be journaled: those of a tree only with its whole index.
     pub fn may_commit(&self) -> bool {
         self.tree().is_none_or(|tree| tree.is_complete)
     }

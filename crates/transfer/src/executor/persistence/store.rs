@@ -40,7 +40,7 @@ impl Run<'_> {
             JobDone::Written { source, range, result } => match result? {
                 Written::Unproved(buffer) => self.written(range, buffer),
                 Written::Checked(checked) => self.checked(source, checked),
-                Written::Told => {}
+                Written::HandedOver => {}
             },
             JobDone::ReadBack { read, range, result } => {
                 let buffer = result?;

@@ -1,8 +1,8 @@
 //! Where the blocks of a dataset go: a file, a tree, a stream.
 //!
-//! A sink gets every block once, in any order. Blocks that come with their own group hashes it checks
-//! before it lays them down; the bytes of others it gives back, to be hashed. What it has laid down is
-//! durable when [`Sink::commit`] has returned, and gets its final name by [`Sink::finish`] alone.
+//! A sink gets every block once, in any order. It checks blocks that come with group hashes before it
+//! writes them. It returns the bytes of other blocks, so that the verifier can hash them. Written bytes
+//! are durable when [`Sink::commit`] has returned. Only [`Sink::finish`] gives them their final name.
 
 mod file;
 mod output;
@@ -25,7 +25,7 @@ pub(crate) use tree::TreeSink;
 
 /// A destination. To add one: implement this, and choose it in `arrive` (`open`).
 pub(crate) trait Sink: Send + Sync {
-    /// Lays a block down.
+    /// Writes a block.
     fn write(self: Arc<Self>, block: Block) -> Pending<'static, Result<Written, GetError>>;
 
     /// Reads up to `bytes` bytes at `offset` back into a buffer.
@@ -40,34 +40,34 @@ pub(crate) trait Sink: Send + Sync {
         Box::pin(async move { Err(ReadError { path, offset, source }) })
     }
 
-    /// Whether what was laid down can be read back.
+    /// Returns whether written bytes can be read back.
     fn reads_back(&self) -> bool {
         false
     }
 
-    /// These bytes turned out wrong: until they are written again nothing vouches for them.
+    /// Marks bytes as wrong: they do not count as written until they are written again.
     fn distrust(&self, _: Range) {}
 
-    /// The size became known only now.
+    /// Sets the size, which was unknown so far.
     ///
     /// # Errors
     /// More than that was written already.
     fn end_at(&self, size_bytes: u64) -> Result<(), GetError>;
 
-    /// Makes what was laid down durable, then writes these records down.
+    /// Makes all written bytes durable, then appends these records to the journal.
     fn commit(&self, _: Vec<Record>) -> Pending<'_, Result<(), GetError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// How many bytes a later run need not fetch.
+    /// Returns how many bytes a later run need not fetch.
     fn durable_bytes(&self) -> Pending<'_, u64> {
         Box::pin(async { 0 })
     }
 
-    /// Everything is there and right: gives it its final name, and the time of its last change.
+    /// Gives the complete and verified data its final name and modification time.
     fn finish(&self, modified: Option<SystemTime>) -> Pending<'_, Result<(), GetError>>;
 
-    /// Nothing of it is of use.
+    /// Removes everything that was written.
     fn discard(&self) -> Pending<'_, ()> {
         Box::pin(async {})
     }
@@ -106,8 +106,8 @@ pub(crate) enum Written {
     Unproved(Buffer),
     /// Its groups were checked, and those that are right are written.
     Checked(Checked),
-    /// The sink tells by itself when it has been written and proved.
-    Told,
+    /// The sink reports later, by itself, when it has been written and proved.
+    HandedOver,
 }
 
 /// Groups that were checked.

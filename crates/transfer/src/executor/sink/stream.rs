@@ -121,7 +121,7 @@ impl Stream {
 impl Sink for Stream {
     fn write(self: Arc<Self>, block: Block) -> Pending<'static, Result<Written, GetError>> {
         let _ = self.orders.send(Order::Accept(block.offset, block.buffer));
-        Box::pin(async { Ok(Written::Told) })
+        Box::pin(async { Ok(Written::HandedOver) })
     }
 
     fn end_at(&self, size_bytes: u64) -> Result<(), GetError> {

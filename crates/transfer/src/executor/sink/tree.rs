@@ -1,6 +1,6 @@
-//! A tree: each group is checked on its way, and only what is right is written into its files.
+//! A tree: every group is checked before it is written, and wrong groups are not written.
 //!
-//! Files get their names when no pass over the tree is left to be made, so that is done elsewhere.
+//! Files get their final names after the last pass over the tree (`crate::tree`), not here.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,13 +18,13 @@ use crate::executor::dataset::sealed_of;
 /// The files of a tree in the making.
 pub(crate) struct TreeSink {
     pub stage: Arc<PartialTree>,
-    /// Takes down the group hashes of what is right.
+    /// Saves the hashes of correct groups.
     pub keeper: Option<Arc<KeptIndexWriter>>,
     pub disk: Disk,
 }
 
 impl TreeSink {
-    /// Does work with the files beside this task.
+    /// Runs work on the files on a disk thread.
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&PartialTree) -> Result<T, PartialError> + Send + 'static,
