@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use crate::net_events::fit;
 use crate::support::serve::Served;
 use crate::support::trees::{assert_same, bytes};
 use crate::support::ways::Way;
@@ -218,7 +219,9 @@ fn what_may_not_be_removed_is_named_and_the_rest_goes() {
         assert_eq!(home.names_in("copy"), ["mine", "theirs"], "{ran}");
         assert_eq!(home.names_in("copy/mine"), ["new"]);
         assert_eq!(home.names_in("copy/theirs"), ["deep", "two"]);
-        let out = way.sync(&home, &["--delete", "--json"]).code_is(8).out();
+        let ran = way.sync(&home, &["--delete", "--json"]);
+        assert_eq!(fit(ran.code_is(8)).last().map(String::as_str), Some("not_removed"), "{ran}");
+        let out = ran.out();
         let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
         assert_eq!(
             (&last["event"], &last["entries"]),

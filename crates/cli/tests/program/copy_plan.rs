@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use crate::net_events::fit;
 use crate::support::Home;
 use crate::support::small::Small;
 use crate::support::trees::bytes;
@@ -22,7 +23,7 @@ fn further_names_are_told_with_the_bytes_that_they_take_and_of_which_file_they_a
         home.write("copy/old", "old\n");
         let lines = |more: &[&str]| -> Vec<Value> {
             let ran = way.sync(&home, &[&["--dry-run", "--json", "--delete"], more].concat());
-            ran.code_is(0);
+            fit(ran.code_is(0));
             ran.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
         };
         let expected = |bytes: u64| {

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::net_events::fit;
 use crate::support::Home;
 use crate::support::trees::{assert_same, bytes, plant, top};
 
@@ -63,6 +64,7 @@ fn what_may_not_be_read_is_told_as_that() {
     }
     // Programs hear of each: of an incomplete copy they were told that all of it was proved.
     let ran = home.run(["cp", &server.url, "copy too", "--json"]);
+    fit(&ran);
     let events: Vec<serde_json::Value> =
         ran.code_is(8).out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind: &str| -> Vec<&serde_json::Value> {

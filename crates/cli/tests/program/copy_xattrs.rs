@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::net_events::fit;
 use crate::support::Home;
 use crate::support::trees::{assert_same, bytes, plant};
 use crate::support::xattrs::{all, remove, set};
@@ -238,6 +239,9 @@ fn nobody_needs_to_be_root() {
         "extended attributes not copied: hidden and empty: they cannot be read there",
     ]);
     ran.never_says(&["bare and empty", "extended attributes not copied: hidden: "]);
+    let ran = home.run([ALL[0], ALL[1], ALL[2], &server.url, "json", "--json"]);
+    let events = fit(ran.code_is(8));
+    assert!(events.contains(&"without_xattrs".to_owned()), "{ran}");
     for folder in ["tree/closed", "copy/closed", "new/closed"] {
         fs::set_permissions(home.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
     }
