@@ -1,4 +1,4 @@
-//! What the planner decided is done.
+//! Carries out the planner's decisions.
 
 use std::sync::Arc;
 use swath_plan::{Action, Event as PlanEvent, Loss};
@@ -12,7 +12,7 @@ use crate::error::GetError;
 use crate::observe::{Outcome, SourceState};
 
 impl Run<'_> {
-    /// Carry out one action of the planner.
+    /// Carries out one action of the planner.
     pub(super) fn act(&mut self, action: Action) -> Result<(), Ended> {
         let now = self.now();
         tracing::trace!(at_s = now.as_secs_f64(), ?action, "planned");
@@ -53,8 +53,8 @@ impl Run<'_> {
                 if let Some(source) = self.sources.get_mut(source) {
                     source.figures.asked(now);
                 }
-                // A lane that has just ended says so by its last event; the planner then gives
-                // the range to another.
+                // A lane that has just ended reports that in its last event; the planner then gives
+                // the range to another lane.
                 entry.lane.fetch(swath, range);
             }
             Action::Trim { lane, swath, end, drop_lane } => {
@@ -84,7 +84,7 @@ impl Run<'_> {
                 self.planner_done = true;
                 self.telemetry.fetch_ended_at.get_or_insert(now);
             }
-            // In a comparison, what nobody else can deliver stays uncompared.
+            // In a comparison, bytes that no other source can deliver stay uncompared.
             Action::Exhausted if self.comparison.running.is_some() => self.planner_done = true,
             Action::Exhausted
                 if self.persistence.readable().is_some()
@@ -112,12 +112,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Begin again: everything so far came from mirrors that are in the minority.
+    /// Starts again: the received bytes are not of the version to fetch.
     pub(super) async fn restart(&mut self) {
         self.close_lanes();
         self.jobs.forget();
         if let Some(sink) = self.persistence.sink.take() {
-            // Nothing of it may be taken for the other content.
+            // None of its bytes may be taken for the other content.
             sink.discard().await;
         }
         self.reset_books();

@@ -1,34 +1,34 @@
-//! What of the file is here, which source delivered it, and what of it is proved.
+//! Which bytes of the file are here, which source delivered them, and which are proved.
 //!
-//! Every byte that is here has a deliverer, by the number that the journal knows it by.
+//! Every byte that is here has a deliverer, identified by its number in the journal.
 
 use swath_model::{Range, RangeMap, RangeSet};
 
-/// What of the file is here.
+/// The bytes of the file that are here.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     /// Size of the file, once it is known.
     pub size_bytes: Option<u64>,
-    /// In our hands, whether written yet or not.
+    /// Bytes received, whether written yet or not.
     pub have: RangeSet,
-    /// Who delivered each byte that is here.
+    /// The deliverer of each byte that is here.
     pub deliverers: RangeMap<u32>,
-    /// What an earlier run left, less what proved bad.
+    /// Bytes kept from an earlier run, without those that proved bad.
     pub resumed: RangeSet,
-    /// How much of that counts for this run.
+    /// How many of those bytes count for this run.
     pub resumed_bytes: u64,
     /// Bytes of a tree that are at the destination already and stay as they are.
     pub kept_bytes: u64,
-    /// What digests of pieces have proved.
+    /// Bytes that piece digests have proved.
     pub verified: RangeSet,
     /// Bytes that are proved.
     pub verified_bytes: u64,
-    /// Bytes that came for nothing.
+    /// Bytes received in vain.
     pub wasted_bytes: u64,
 }
 
 impl Coverage {
-    /// An earlier run left `durable`, by whom it came, and had `verified` some of it.
+    /// Takes over the `durable` bytes of an earlier run, of which it had `verified` some.
     pub fn resume(&mut self, durable: &RangeMap<u32>, verified: &RangeSet) {
         for (range, deliverer) in durable.iter() {
             self.take_in(range, deliverer);
@@ -39,19 +39,19 @@ impl Coverage {
         self.verified_bytes = self.verified.total_bytes();
     }
 
-    /// `deliverer` has brought these bytes.
+    /// Enters bytes that `deliverer` brought.
     pub fn take_in(&mut self, range: Range, deliverer: u32) {
         self.have.insert(range);
         self.deliverers.set(range, deliverer);
     }
 
-    /// A digest has proved these bytes.
+    /// Marks bytes as proved by a digest.
     pub fn prove(&mut self, range: Range) {
         self.verified.insert(range);
         self.verified_bytes = self.verified.total_bytes();
     }
 
-    /// These bytes are void. Returns how many bytes of this run each deliverer brought for nothing.
+    /// Marks bytes as missing again. Returns how many of them each deliverer brought in this run.
     pub fn reopen(&mut self, range: Range) -> Vec<(u32, u64)> {
         let earlier_bytes = self.resumed.bytes_within(range);
         self.resumed_bytes = self.resumed_bytes.saturating_sub(earlier_bytes);
@@ -67,12 +67,12 @@ impl Coverage {
         wasted
     }
 
-    /// What this source delivered, in this run and in earlier ones.
+    /// Returns the bytes that this source delivered, in this run and in earlier ones.
     pub fn of_deliverer(&self, deliverer: u32) -> Vec<Range> {
         self.deliverers.iter().filter(|&(_, by)| by == deliverer).map(|(range, _)| range).collect()
     }
 
-    /// Who delivered something of these bytes, in ascending order.
+    /// Returns the deliverers of these bytes, in ascending order.
     pub fn deliverers_of(&self, range: Range) -> Vec<u32> {
         let mut deliverers: Vec<u32> =
             self.deliverers.within(range).into_iter().map(|(_, by)| by).collect();
@@ -81,7 +81,7 @@ impl Coverage {
         deliverers
     }
 
-    /// Nothing of the content counts any more; what was wasted stays counted.
+    /// Forgets the content; wasted and kept bytes stay counted.
     pub fn reset(&mut self) {
         let (kept_bytes, wasted_bytes) = (self.kept_bytes, self.wasted_bytes);
         *self = Coverage { kept_bytes, wasted_bytes, ..Coverage::default() };

@@ -1,7 +1,7 @@
 //! Disk work that is under way for one transfer.
 //!
-//! Its futures run within the executor's own task: what they do themselves is little (hand a
-//! buffer to the disk, take it back), and a task each would cost more than that.
+//! Its futures run within the executor's own task: they do little themselves (hand a buffer to the
+//! disk, take it back), and a task each would cost more than that.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,15 +20,15 @@ use super::sink::Written;
 use crate::error::GetError;
 use crate::verify::ReadNumber;
 
-/// The work that is under way. It goes on only while somebody asks for what has ended; what the
-/// disk was given already arrives there all the same.
+/// The work under way. It advances only while the executor polls it; buffers that the disk already
+/// has are written all the same.
 #[derive(Default)]
 pub(super) struct Jobs {
     running: FuturesUnordered<Pin<Box<dyn Future<Output = JobDone> + Send>>>,
 }
 
 impl Jobs {
-    /// Begin with the next call of [`Jobs::ended`] or [`Jobs::next`].
+    /// Adds a job, which begins with the next call of [`Jobs::ended`] or [`Jobs::next`].
     pub fn add(&self, job: impl Future<Output = JobDone> + Send + 'static) {
         self.running.push(Box::pin(job));
     }
@@ -37,12 +37,12 @@ impl Jobs {
         self.running.is_empty()
     }
 
-    /// What has ended already; begins what was added.
+    /// Returns a job that has ended already, and begins added jobs.
     pub fn ended(&mut self) -> Option<JobDone> {
         self.running.next().now_or_never().flatten()
     }
 
-    /// Waits for the next one to end; for ever if there is none.
+    /// Waits for the next job to end; for ever if there is none.
     pub async fn next(&mut self) -> JobDone {
         match self.running.next().await {
             Some(done) => done,
@@ -50,7 +50,7 @@ impl Jobs {
         }
     }
 
-    /// Wait for nothing that is under way.
+    /// Drops all work under way.
     pub fn forget(&mut self) {
         self.running.clear();
     }
@@ -63,16 +63,16 @@ pub(super) enum JobDone {
     Written { source: usize, range: Range, result: Result<Written, GetError> },
     /// A block was read back for hashing.
     ReadBack { read: ReadNumber, range: Range, result: Result<Buffer, ReadError> },
-    /// A block was compared for the audit: the ranges in which the two sources differ.
+    /// A block was compared for the audit; the result has the ranges in which the sources differ.
     Compared { source: usize, result: Result<Vec<Range>, ReadError> },
     /// Records are in the journal.
     Committed { result: Result<(), GetError> },
-    /// The destination has room for a tree, or not.
+    /// The free space for a tree was checked.
     RoomChecked { result: Result<(), GetError> },
-    /// The source has told the group hashes of groups that relays passed on, or why it has not.
+    /// The source was asked for the hashes of groups that relays forwarded.
     Proved { batch: BTreeMap<u64, Group>, told: Result<Vec<GroupHash>, String> },
-    /// What a source says of its file without relays, where it has said it.
+    /// The source was asked about its file without relays; `told` is its answer, if it gave one.
     Witnessed { source: usize, is_mute: bool, told: Option<Box<Facts>> },
-    /// The parts of a suspect piece were hashed: of a piece that came to `bad`, or that is good now.
+    /// The parts of a suspect piece were hashed. It has the wrong digest `bad`, or is good now.
     Printed { piece: Range, prints: Vec<PartPrint>, bad: Option<Digest> },
 }

@@ -1,4 +1,4 @@
-//! The open lanes of a transfer, and the swaths that they were asked for.
+//! The open lanes of a transfer, and the swaths requested on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use crate::observe::Outcome;
 /// The open lanes.
 pub(super) struct Lanes {
     pub open: BTreeMap<LaneId, LaneEntry>,
-    /// What they were asked for and is not over.
+    /// Requested swaths that have not ended.
     pub swaths: BTreeMap<SwathId, SwathEntry>,
-    /// What they report.
+    /// Receives their events.
     pub events: UnboundedReceiver<LaneEvent>,
-    /// By which they report.
+    /// Sends their events.
     pub sender: UnboundedSender<LaneEvent>,
-    /// When their counters were read last.
+    /// When their counters were last read.
     pub read_at: Time,
 }
 
@@ -30,23 +30,23 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// The source of an open lane.
+    /// Returns the source of an open lane.
     pub fn source_of(&self, lane: LaneId) -> Option<usize> {
         self.open.get(&lane).map(|entry| entry.source)
     }
 
-    /// The lanes of this source.
+    /// Returns the lanes of a source.
     pub fn of_source(&self, source: usize) -> impl Iterator<Item = (LaneId, &LaneEntry)> {
         self.open.iter().filter(move |(_, lane)| lane.source == source).map(|(&id, it)| (id, it))
     }
 
-    /// The swaths that this lane was asked for.
+    /// Returns the swaths requested on a lane.
     pub fn swaths_of(&self, lane: LaneId) -> Vec<SwathId> {
         self.swaths.iter().filter(|(_, swath)| swath.lane == lane).map(|(&id, _)| id).collect()
     }
 
-    /// The foremost swath of each of these lanes has had its first byte by now. A slow lane hands
-    /// its first buffer over much later.
+    /// Notes that the first swath of each of these lanes has its first byte. A slow lane hands its
+    /// first buffer over much later.
     pub fn begun(&mut self, lanes: &BTreeSet<LaneId>, now: Time) {
         let mut foremost: BTreeMap<LaneId, SwathId> = BTreeMap::new();
         for (&id, swath) in self.swaths.iter().filter(|(_, swath)| lanes.contains(&swath.lane)) {
@@ -60,7 +60,7 @@ impl Lanes {
         }
     }
 
-    /// Late events of the lanes so far must not be taken for those of lanes to come.
+    /// Drops late events of closed lanes, so that they are not taken for those of later lanes.
     pub fn forget_events(&mut self) {
         (self.sender, self.events) = unbounded_channel();
     }
@@ -70,18 +70,18 @@ impl Lanes {
 pub(super) struct LaneEntry {
     pub lane: Box<dyn Lane>,
     pub source: usize,
-    /// It is connected, or was.
+    /// Whether it is connected, or was.
     pub up: bool,
     pub seen_bytes: u64,
     pub seen_holds: u64,
-    /// We held it up ourselves at the last look, or since the one before.
+    /// Whether this side held it up at the last look, or since the look before.
     pub held_up: bool,
     pub opened_at: Time,
-    /// When the last of its bytes were seen.
+    /// When its last bytes were seen.
     pub heard_at: Time,
-    /// Something of use came of it.
+    /// Whether it brought anything useful.
     pub brought: bool,
-    /// Nothing that still comes of it counts.
+    /// Whether bytes that still come on it are ignored.
     pub is_void: bool,
 }
 
@@ -101,7 +101,7 @@ impl LaneEntry {
         }
     }
 
-    /// Look whether we hold it up; a hold in progress has an odd count.
+    /// Looks whether this side holds it up; a hold in progress has an odd count.
     pub fn look_for_holds(&mut self) -> bool {
         let holds = self.lane.meter().holds();
         self.held_up = holds != self.seen_holds || holds % 2 == 1;
@@ -110,7 +110,7 @@ impl LaneEntry {
     }
 }
 
-/// One swath that is asked for.
+/// One requested swath.
 #[derive(Clone)]
 pub(super) struct SwathEntry {
     pub lane: LaneId,

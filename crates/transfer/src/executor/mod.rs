@@ -1,13 +1,13 @@
 //! The executor of one transfer: carries messages between planner, lanes, store and verifier.
 //!
-//! One task owns all state ([`Run`]); lanes and hashing run elsewhere and report by channels, the
-//! disk does its work elsewhere too and is waited for here (`jobs`). The planner decides, this module
-//! obeys: it chooses no size, no source and no retry.
+//! One task owns all state ([`Run`]). Lanes and hashing run elsewhere and report by channels. The
+//! disk also works elsewhere; `jobs` waits for it. The planner decides and this module obeys: it
+//! chooses no size, no source and no retry.
 //!
-//! Each room is one part of [`Run`] and what is done with it: `sources` (what they say, which of them
-//! agree and fail), `dataset` (what is fetched), `sink` (where it goes), `persistence` (what a later
-//! run finds), `integrity` (what proves it, who is to blame), `routes` (by which relays), `telemetry`
-//! (what observers hear).
+//! Each folder is one part of [`Run`] with its methods: `sources` (their answers, agreement and
+//! failures), `dataset` (what is fetched), `sink` (where it goes), `persistence` (what a later run
+//! finds), `integrity` (proof and blame), `routes` (relays in use), `telemetry` (what observers
+//! get).
 
 mod act;
 mod arrive;
@@ -45,7 +45,7 @@ pub(crate) use sink::TreeSink;
 use state::Run;
 pub(crate) use telemetry::figures::forecast;
 
-/// Fetch one file.
+/// Fetches one file.
 pub(crate) async fn run(
     engine: &Engine,
     mut request: Request,
@@ -109,7 +109,7 @@ pub(crate) async fn run(
             Ok(summary)
         }
         Err(GetError::Metalink { url }) => {
-            // Nothing was opened yet.
+            // No target was opened yet.
             run.close_lanes();
             let (at_s, shown) = (run.at_s(), swath_source::display_name(&url));
             run.observer.observe(&Event::Metalink { at_s, url: shown });
@@ -117,9 +117,9 @@ pub(crate) async fn run(
         }
         Err(error) => {
             let kept_bytes = match (run.keep().await, &run.request.destination, &error) {
-                // Another one is writing there, or what is there is in the way.
+                // Another process is writing there, or an existing file is in the way.
                 (0, _, GetError::Open(_)) => 0,
-                // The target was not even opened: what an earlier run left is there still.
+                // The target was not even opened: the data of an earlier run is still there.
                 (0, Destination::File(path), _) => swath_store::kept_bytes(path),
                 (kept_bytes, ..) => kept_bytes,
             };
@@ -133,11 +133,11 @@ pub(crate) async fn run(
 /// Why the main loop ended early.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// What was fetched so far belongs to a minority of the mirrors: begin again without it.
+    /// The fetched data belongs to a minority of the mirrors: start again without it.
     Restart,
-    /// Of a tree: its source does not know any more what it walked; what came counts.
+    /// The source of a tree has forgotten its walk; received data counts.
     Again,
-    /// For good.
+    /// The transfer failed.
     Error(GetError),
 }
 
@@ -148,7 +148,7 @@ impl<E: Into<GetError>> From<E> for Ended {
 }
 
 impl Run<'_> {
-    /// The main loop: until every byte is fetched, written and, piece by piece, verified.
+    /// Runs the main loop until every byte is fetched, written and, piece by piece, verified.
     async fn drive(&mut self, stop: &Stop) -> Result<(), Ended> {
         loop {
             self.read_meters();
@@ -169,7 +169,7 @@ impl Run<'_> {
                 () = stop.wait() => return Err(GetError::Stopped.into()),
                 Some(event) = self.lanes.events.recv() => {
                     self.lane_event(event).await?;
-                    // What else is there already is handled before the planner is asked again.
+                    // Events that are already queued are handled before the planner runs again.
                     for _ in 0..EVENTS_PER_TURN {
                         let Ok(event) = self.lanes.events.try_recv() else { break };
                         self.lane_event(event).await?;
@@ -186,7 +186,7 @@ impl Run<'_> {
             if self.is_forgotten() {
                 return Err(Ended::Again);
             }
-            // Blocks that came in this turn are on their way to the disk before the next one.
+            // Blocks that came in this turn go to the disk before the next turn.
             while let Some(done) = self.jobs.ended() {
                 self.job_done(done)?;
             }
@@ -194,7 +194,7 @@ impl Run<'_> {
         }
     }
 
-    /// Everything is fetched and written; wait for the last hashes and settle what they say.
+    /// Waits for the last hashes once everything is written, and acts on their results.
     async fn judge(&mut self, stop: &Stop) -> Result<(), Ended> {
         self.phase = Phase::Verifying;
         self.close_lanes();
@@ -223,7 +223,7 @@ impl Run<'_> {
         }
     }
 
-    /// When the loop must turn again even if nothing happens.
+    /// Returns when the loop must turn again even if nothing happens.
     fn wake_at(&self) -> Instant {
         let planner = self.planner.poll_timeout().unwrap_or(Time::MAX);
         let snapshot = self.telemetry.shown_at + SNAPSHOT;
@@ -232,14 +232,14 @@ impl Run<'_> {
         self.clock.began + planner.min(snapshot).min(routes).max(self.now()).since(Time::ZERO)
     }
 
-    /// What is due by time: snapshots, commits, the stall limit.
+    /// Does what is due by time: snapshots, commits, the stall limit.
     fn housekeeping(&mut self) -> Result<(), Ended> {
         let now = self.now();
         if now.since(self.telemetry.shown_at) >= SNAPSHOT {
             self.telemetry.shown_at = now;
             self.take_figures(now);
         }
-        // What must be known to a later run at once is not put off for a commit that is under way.
+        // An urgent commit (`committed_at` is zero) stays due until the running commit has ended.
         let waits = self.persistence.committing && self.persistence.committed_at == Time::ZERO;
         if now.since(self.persistence.committed_at) >= self.persistence.commit_every && !waits {
             self.persistence.committed_at = now;
@@ -259,8 +259,8 @@ impl Run<'_> {
                 self.joins_ended();
             }
         } else if waits_for_sources && !self.planner_done && self.clock.silence_s() > stall_s {
-            // Those who have another version than an earlier run began are there; those who may have
-            // this one say nothing.
+            // Sources with another version than the kept one have answered; those that may have the
+            // kept one are silent.
             if self.give_up_left() {
                 self.clock.last_arrival = now;
                 return Err(Ended::Restart);
@@ -270,7 +270,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// If we were asleep, what had failed before has its time once more.
+    /// Tells the planner if this machine was asleep: sources that failed get another chance.
     fn look_awake(&mut self, now: Time) {
         let since = self.engine.net.awake_since();
         if since > self.clock.awake_since {
@@ -279,8 +279,8 @@ impl Run<'_> {
         }
     }
 
-    /// If what waits for its turn in an ordered stream holds all buffers, what comes first has none
-    /// to come in.
+    /// Frees buffers if those waiting in an ordered stream are all there are, so that the next
+    /// bytes in order can come in.
     fn relieve(&mut self, now: Time) {
         let full = self.engine.pool.free_slots() == 0;
         let Some(stream) = self.output.stream.as_ref().filter(|_| {
@@ -296,21 +296,21 @@ impl Run<'_> {
         }
     }
 
-    /// Whether nothing comes because of us: the rate limit, the disk, or whoever reads the ordered
-    /// stream. However long that lasts, no source is to blame for it.
+    /// Returns whether nothing comes because of this side: the rate limit, the disk, or the reader
+    /// of the ordered stream. However long that lasts, no source is to blame for it.
     fn holds_sources_up(&self) -> bool {
         if self.output.reader_is_behind(&self.coverage, &self.integrity.proof)
             || (self.planner_done && !self.jobs.is_empty())
         {
             return true;
         }
-        // The buffers of an ordered stream come back when its reader takes something; if it has
-        // nothing to take, waiting for them must end like any other wait.
+        // The buffers of an ordered stream come back when its reader takes bytes. If there are none
+        // to take, the wait must end like any other.
         let may_last = self.output.stream.is_none() || self.engine.limit_bytes_per_s.is_some();
         may_last && self.lanes.open.values().any(|lane| lane.held_up)
     }
 
-    /// Tell the planner how far every lane has come.
+    /// Tells the planner how far every lane has come.
     fn read_meters(&mut self) {
         let now = self.now();
         if now.since(self.lanes.read_at) < METERS && now.since(self.lanes.read_at) != Duration::ZERO
@@ -347,7 +347,7 @@ impl Run<'_> {
         self.lanes.begun(&moved, now);
     }
 
-    /// Whether there is nothing more to wait for in the main loop.
+    /// Returns whether the main loop has nothing more to wait for.
     fn is_complete(&mut self) -> bool {
         self.are_proved()
             && self.are_sampled()
@@ -359,18 +359,18 @@ impl Run<'_> {
     }
 }
 
-/// An ordered stream may wait so long for a buffer …
+/// Longest wait of an ordered stream for a buffer.
 const STARVED_MAX: Duration = Duration::from_millis(500);
-/// … until this part of all of them is taken from what comes last.
+/// One of this many buffers is freed after that wait, from the end of the stream.
 const SHED_PART: usize = 8;
 /// How often observers get a snapshot.
 const SNAPSHOT: Duration = Duration::from_millis(200);
-/// How often what is durable is journaled; what a crash can cost.
+/// Interval of journal commits: the time of work that a crash can cost.
 const COMMIT_EVERY: Duration = Duration::from_millis(1000);
-/// The first commit of a large file, whose journal is there already. Each one after it waits twice
-/// as long as the one before, up to [`COMMIT_EVERY`].
+/// Time to the first commit of a large file, whose journal exists already. Each further wait is
+/// twice as long, up to [`COMMIT_EVERY`].
 const COMMIT_FIRST: Duration = Duration::from_millis(125);
-/// Meters are read at most this often: finer steps would cost more than they tell.
+/// Shortest interval between readings of the meters: finer steps would cost more than they show.
 const METERS: Duration = Duration::from_millis(4);
-/// Lane events handled in one turn of the loop.
+/// Most further lane events handled in one turn of the loop.
 const EVENTS_PER_TURN: usize = 64;

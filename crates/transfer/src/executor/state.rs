@@ -25,8 +25,8 @@ use crate::observe::{Event, Observer, Outcome, Phase, SourceState, SwathRecord};
 use crate::reason::{Reason, Why};
 use crate::request::{Destination, Mirror, Request};
 
-/// One transfer, composed of its parts: they know nothing of one another, and what concerns several
-/// of them is done here.
+/// One transfer, composed of its parts. The parts do not know one another; whatever concerns
+/// several of them is done here.
 pub(super) struct Run<'a> {
     pub engine: &'a Engine,
     pub request: Request,
@@ -47,7 +47,7 @@ pub(super) struct Run<'a> {
     pub output: Output,
     pub telemetry: Telemetry,
     pub dataset: Dataset,
-    /// By which relays the sources are reached; `None` where there are none.
+    /// The relays by which sources are reached; `None` if there are none.
     pub routing: Option<Box<Routing>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
         Self::with(engine, request, observer, Dataset::File)
     }
 
-    /// For a tree: the replicas of the request are sealed files.
+    /// Makes the run of a tree: the replicas of the request are sealed files.
     pub fn of_tree(
         engine: &'a Engine,
         request: Request,
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Make a mirror known to the planner, unless its address is already.
+    /// Adds a mirror, unless its address is known already. Returns whether it was added.
     pub fn add_source(&mut self, mirror: &Mirror) -> bool {
         let is_it = |entry: &SourceEntry| !entry.is_relayed() && entry.source.url() == &mirror.url;
         if self.sources.iter().any(is_it) {
@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// One more replica, which holds no more than this of the file if that is known.
+    /// Adds a replica; `holds` is the part of the file that it has, if known.
     fn enter_replica(&mut self, source: Arc<dyn Source>, holds: Option<&RangeSet>) {
         self.promise_proof(&*source);
         let mut entry = SourceEntry::new(source);
@@ -148,14 +148,14 @@ impl<'a> Run<'a> {
         self.route_replica(number);
     }
 
-    /// A digest of the user's will prove what comes, so that the versions that answers name may differ.
+    /// Tells the source if the user's digests will prove its bytes: its versions may differ then.
     pub fn promise_proof(&self, source: &dyn Source) {
         let wanted = self.request.known_digests().next().is_some();
         let proved = !self.dataset.proves_blocks() && (wanted || self.request.pieces.is_some());
         source.expect(Expected { size_bytes: None, proved });
     }
 
-    /// One more source, with the next number.
+    /// Adds a source, with the next number.
     pub fn enter_source(&mut self, entry: SourceEntry) {
         let at = self.sources.len();
         self.persistence.enter(Deliverer::of(&*entry.source));
@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
         self.plan_source(at);
     }
 
-    /// The planner hears of a source, and of what it does not have before it is asked for anything.
+    /// Adds a source to the planner, with the ranges that it lacks or may not be asked for.
     pub fn plan_source(&mut self, at: usize) {
         let (source, now) = (SourceId(at as u32), self.now());
         let entry = &self.sources[at];
@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
         self.observer.observe(&Event::note(at_s, text, warning));
     }
 
-    /// Change a source's state as shown to a user.
+    /// Changes a source's state as shown to the user.
     pub fn set_state(&mut self, at: usize, state: SourceState, reason: Option<Why>) {
         let at_s = self.at_s();
         let Some(entry) = self.sources.get_mut(at) else { return };
@@ -225,11 +225,11 @@ impl<'a> Run<'a> {
         self.observer.observe(&Event::Source { at_s, source: at as u32, name, state, reason });
     }
 
-    /// A source is out for good.
+    /// Drops a source for good.
     pub fn drop_source(&mut self, at: usize, reason: impl Into<Why>) {
         let entry = self.sources.get_mut(at);
         if entry.is_some_and(|entry| std::mem::take(&mut entry.given_up)) {
-            // Its route is closed already; this may hold over all routes.
+            // Its route is closed already, but this reason may apply to all routes.
             self.route_failed(at);
         }
         self.set_state(at, SourceState::Bad, Some(reason.into()));
@@ -237,13 +237,13 @@ impl<'a> Run<'a> {
         self.planner.handle(PlanEvent::SourceBad { source }, self.now());
     }
 
-    /// A swath is over: tell the observer what became of it.
+    /// Ends a swath and reports its outcome to the observer.
     pub fn close_swath(&mut self, id: SwathId, outcome: Outcome) {
         let Some(swath) = self.lanes.swaths.remove(&id) else { return };
         self.look_at_tail(&swath);
         let ended_at_s = self.at_s();
         let outcome = match swath.outcome.unwrap_or(outcome) {
-            // What came for a comparison is not what the file is made of.
+            // Bytes fetched for a comparison do not go into the file.
             Outcome::Done | Outcome::Trimmed if self.phase == Phase::Disputing => Outcome::Lost,
             other => other,
         };
@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
         }));
     }
 
-    /// End every lane; connections in good order are kept for the next file.
+    /// Ends every lane; healthy connections are kept for the next file.
     pub fn close_lanes(&mut self) {
         for (_, entry) in std::mem::take(&mut self.lanes.open) {
             entry.lane.close();
@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
         self.lanes.forget_events();
     }
 
-    /// Keep a chunk's buffer out of the pool's free list no longer than needed.
+    /// Counts a chunk as wasted and returns its buffer to the pool.
     pub fn discard(&mut self, source: usize, buffer: Buffer) {
         let bytes = buffer.len() as u64;
         self.coverage.wasted_bytes += bytes;
@@ -286,8 +286,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How far an ordered transfer may run ahead of its consumer: what the pool holds, less a sixth
-/// for the buffers that lanes are filling and for those that broken lanes leave half full.
+/// Returns how far an ordered transfer may run ahead of its consumer: the size of the pool, less a
+/// sixth for the buffers that lanes are filling and for those that broken lanes leave half full.
 pub(super) fn window_bytes(pool: &Pool) -> u64 {
     let slots = pool.slots().saturating_sub(pool.slots() / 6).max(2) - 1;
     (slots * pool.slot_bytes()) as u64

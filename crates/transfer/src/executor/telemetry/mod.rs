@@ -1,4 +1,4 @@
-//! What is measured of a run for those who watch it.
+//! Figures of a run for its observers.
 
 pub(super) mod broken;
 pub(super) mod figures;
@@ -19,22 +19,22 @@ pub(crate) struct Telemetry {
     pub name: String,
     /// When the last snapshot was shown.
     pub shown_at: Time,
-    /// When the last byte was fetched.
+    /// When the last missing byte was fetched.
     pub fetch_ended_at: Option<Time>,
     /// Total rates of the last snapshots.
     pub rates: VecDeque<f64>,
-    /// Connections with limited answers at the last snapshot.
+    /// Connections that were rate limited at the last snapshot.
     pub paced_lanes: usize,
-    /// The connection to a tree's source broke, and nothing went on since.
+    /// The broken connection to a tree's source, until bytes come again.
     pub broken: Option<Broken>,
-    /// What the process had used when the run began.
+    /// Processor time that the process had used when the run began.
     pub cpu_began_s: f64,
     pub disk_began: DiskStats,
     pub hash_began: Duration,
 }
 
 impl Telemetry {
-    /// A run begins, to this destination.
+    /// Starts the figures of a run to this destination.
     pub fn new(engine: &Engine, name: String) -> Telemetry {
         Telemetry {
             name,
