@@ -39,8 +39,8 @@ fn whoever_fetches_is_told_that_a_server_went_and_came_back() {
     // which then brought all the rest, and nothing while it was away.
     for away in [Duration::ZERO, Duration::from_secs(4)] {
         let ran = fetched(away, &[]);
-        assert_eq!(count(&ran, "it is asked again, for up to"), 1, "{ran}");
-        assert_eq!(count(&ran, "it is there again after"), 1, "{ran}");
+        assert_eq!(count(&ran, "retrying for up to"), 1, "{ran}");
+        assert_eq!(count(&ran, "reconnected after"), 1, "{ran}");
     }
 }
 
@@ -48,7 +48,7 @@ fn whoever_fetches_is_told_that_a_server_went_and_came_back() {
 fn programs_hear_of_no_source_that_is_lost() {
     let ran = fetched(Duration::from_secs(2), &["--json"]);
     assert!(!ran.out().contains("\"state\":\"bad\""), "{ran}");
-    assert!(ran.out().contains("it is there again after"), "{ran}");
+    assert!(ran.out().contains("reconnected after"), "{ran}");
 }
 
 #[test]

@@ -1,29 +1,29 @@
-//! Whom the journal knows as having brought bytes, in this run and in earlier ones.
+//! Sources as the journal records them: those that brought bytes in this run or in earlier ones.
 
 use std::fmt;
 
 use swath_model::SourceName;
 use swath_source::Source;
 
-/// A source by whom bytes came, as the journal keeps it.
+/// A source that brought bytes, as the journal keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deliverer {
     /// Its name.
     pub name: SourceName,
-    /// Names do without queries, so that two sources may have the same one: these are counted from 1.
+    /// Number, from 1, among sources of one name: names have no queries, so two may be equal.
     pub number: usize,
-    /// Relays could have changed what came of it.
+    /// Whether relays could have changed its bytes.
     pub is_exposed: bool,
 }
 
 impl Deliverer {
-    /// What the journal keeps of `source`.
+    /// Returns the journal's form of `source`.
     pub fn of(source: &dyn Source) -> Deliverer {
         let is_exposed = source.relaying().is_some_and(|relaying| relaying.is_exposed);
         Deliverer { name: source.name().clone(), number: 1, is_exposed }
     }
 
-    /// As [`Deliverer::text`] wrote it.
+    /// Parses what [`Deliverer::text`] wrote.
     pub fn parse(text: &str) -> Deliverer {
         // Addresses and sites have no spaces.
         let (text, is_carried) = match text.strip_suffix(CARRIED) {
@@ -41,7 +41,7 @@ impl Deliverer {
         Deliverer { number, is_exposed: name.is_relayed() && !is_carried, name }
     }
 
-    /// What stands in the journal.
+    /// Returns the text for the journal.
     pub fn text(&self) -> String {
         let is_carried = self.name.is_relayed() && !self.is_exposed;
         format!("{self}{}", if is_carried { CARRIED } else { "" })
@@ -58,7 +58,7 @@ impl fmt::Display for Deliverer {
     }
 }
 
-/// Follows the name of a source whose bytes relays carried unseen.
+/// Follows the name of a source whose bytes relays tunnelled and could not read.
 const CARRIED: &str = ", carried";
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! What an earlier run left, until the target is open: the reference that mirrors are held to.
+//! The data that an earlier run left. Until the target is open, mirrors must match it.
 //!
-//! The rule between two runs is the one between two mirrors of one run. Whoever contradicts what
-//! an earlier run began is put aside while others may yet have that version. If nobody has it:
-//! where a digest says that it is the version wanted, the transfer ends and keeps what there is,
-//! since a captive portal or a broken mirror must not cost a download; else the file has changed,
-//! and it is begun again.
+//! The same rule holds between two runs as between two mirrors of one run. A mirror that
+//! contradicts the kept data is put aside while others may yet have that version. If no mirror has
+//! it and a digest proves that it is the wanted version, the transfer ends and keeps the data,
+//! since a captive portal or a broken mirror must not cost a download. Without such a digest the
+//! file has changed, and the transfer starts again.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +24,8 @@ use crate::executor::state::Run;
 use crate::observe::{Phase, SourceState};
 
 impl Run<'_> {
-    /// What relays brought in an earlier run is taken up: blocks at random places of it are to be held
-    /// against the source, as those of this run are.
+    /// Chooses random blocks of the bytes that relays brought in an earlier run, to compare them
+    /// with the source like those of this run.
     pub(crate) fn choose_samples_of_left(&mut self, source: usize) {
         if self.is_proved() {
             return;
@@ -55,9 +55,9 @@ impl Run<'_> {
         self.integrity.samples.left_by = source;
     }
 
-    /// Size and time say that the file is the one that an earlier run began, and nothing proves it: both
-    /// can be the same for other bytes, as where a file was written anew and given its old time. A few
-    /// blocks of what is kept are held against the source, too.
+    /// Chooses a few blocks of the other kept bytes to compare with the source. Only size and time
+    /// say that they are of the same file; both can be equal for other bytes, as when a file was
+    /// rewritten and given its old time.
     fn choose_samples_unexposed(&mut self) {
         let kept: Vec<(Range, u32)> = self
             .coverage
@@ -79,7 +79,7 @@ impl Run<'_> {
         }
     }
 
-    /// What an earlier run left is not what the source has, though size and time are the same.
+    /// Starts again, as the kept bytes differ from the source's, though size and time are equal.
     pub(crate) fn left_is_of_another(&mut self, by: usize, at: u64) -> Result<(), Ended> {
         let name = self.sources[by].source.name().clone();
         self.note(
@@ -90,8 +90,8 @@ impl Run<'_> {
         Err(Ended::Restart)
     }
 
-    /// What came of a swath that ended before its end: where a byte was lost on the way, all behind it
-    /// has moved, to the last one that came, and nothing else may show that.
+    /// Chooses the last bytes of a swath that ended early for comparison. If a byte was lost on the
+    /// way, all bytes after it have moved, and perhaps only these show it.
     pub(crate) fn look_at_tail(&mut self, swath: &SwathEntry) {
         let came = Range::new(swath.range.start, swath.delivered_to.max(swath.range.start));
         let is_whole = came.is_empty() || came.end >= swath.range.end;
@@ -106,7 +106,7 @@ impl Run<'_> {
         self.integrity.samples.left.push((self.persistence.id_of(swath.source), tail));
     }
 
-    /// The same of those that are open when everything has come.
+    /// Does the same for swaths that are still open when everything has come.
     pub(crate) fn look_at_open_tails(&mut self) {
         let open: Vec<SwathEntry> = self.lanes.swaths.values().cloned().collect();
         for swath in &open {
@@ -114,7 +114,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ask for some of these blocks.
+    /// Asks the source for some of the chosen blocks.
     pub(crate) fn ask_for_left(&mut self) {
         if self.integrity.samples.left.is_empty() || self.integrity.samples.waits_for_digest {
             return;
@@ -129,7 +129,7 @@ impl Run<'_> {
             && let Some((id, range)) = self.integrity.samples.left.pop()
         {
             if self.integrity.samples.writing.within(range).next().is_some() {
-                // What lies there is not what came.
+                // The bytes on the disk are not yet those that came.
                 self.integrity.samples.left.insert(0, (id, range));
                 break;
             }
@@ -139,7 +139,7 @@ impl Run<'_> {
                 .iter()
                 .any(|brought| brought.intersect(range) == Some(range))
             {
-                // Somebody else has brought it since.
+                // Another source has brought it since.
                 continue;
             }
             self.integrity.samples.left_asked += 1;
@@ -155,21 +155,21 @@ impl Run<'_> {
         }
     }
 
-    /// Take up what was found at the target's place, if it can be of what is wanted.
+    /// Takes over the data found at the target, if it can be of the wanted file.
     pub fn hold_to(&mut self, left: Left) {
         if !matches!(
             left.compare(&self.identity(None), self.request.size_bytes),
             Verdict::Different(_)
         ) {
             if let Some(gap) = left.first_missing() {
-                // What is there already is not asked for while the mirrors are looked at.
+                // The first requests to the mirrors skip the kept bytes.
                 self.planner.begin_within(gap);
             }
             self.persistence.left = Some(left);
         }
     }
 
-    /// Whether a digest says that what is left is of the file that is wanted.
+    /// Returns whether a digest proves that the kept data is of the wanted file.
     pub(crate) fn left_is_proved(&self) -> bool {
         let identity = self.identity(None);
         identity.proves()
@@ -180,7 +180,7 @@ impl Run<'_> {
                 .is_some_and(|left| left.compare(&identity, None) == Verdict::Same)
     }
 
-    /// Why a source's file cannot be the one that an earlier run began.
+    /// Returns why a source's file cannot be the one that an earlier run began.
     pub(crate) fn contradicts_left(&self, source: usize, version: &Version) -> Option<String> {
         let left = self.persistence.left.as_ref()?;
         let identity = self.identity(Some(source));
@@ -200,7 +200,7 @@ impl Run<'_> {
         }
     }
 
-    /// A source contradicts what an earlier run began: wait for what others say, if there are any.
+    /// Puts a source aside that contradicts the kept data, and waits for the answers of others.
     pub(crate) fn put_aside(&mut self, source: usize, reason: String) -> Result<(), Ended> {
         self.sources[source].accepted = Some(false);
         self.sources[source].left_out_for_version = true;
@@ -211,10 +211,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Nobody has the version that an earlier run began: do without. False if there is none, or if
-    /// that would throw away what a digest vouches for.
+    /// Gives up the kept data, as no source has its version. Returns false if there is none, or if
+    /// a digest proves it.
     pub(crate) fn give_up_left(&mut self) -> bool {
-        // Of a stream whose end nobody knew, and nobody knows now, nothing can be gone on with.
+        // A file of unknown size cannot be resumed.
         let endless = self.persistence.left.as_ref().is_some_and(|left| left.size_bytes.is_none());
         if self.persistence.left.is_none()
             || (self.left_is_proved() && !endless)
@@ -231,8 +231,8 @@ impl Run<'_> {
         true
     }
 
-    /// The target could not be opened. Where the size is to blame and others may tell another one,
-    /// whoever told this one is put aside.
+    /// Handles a target that could not be opened. If the reported size is to blame and other
+    /// sources may report another one, this source is dropped.
     pub(crate) fn not_opened(&mut self, source: usize, error: Ended) -> Result<(), Ended> {
         let Ended::Error(GetError::Open(error)) = error else { return Err(error) };
         let is_too_large = match &error {
@@ -254,13 +254,13 @@ impl Run<'_> {
     }
 }
 
-/// So much of the end of what came by an answer that was left.
+/// Bytes compared at the end of a swath that ended early.
 const TAIL_BYTES: u64 = 2 << 10;
-/// So many blocks of one source of earlier runs are looked at: 16 MiB of them.
+/// Most blocks compared of one source of earlier runs: 16 MiB.
 const LEFT_MAX: u64 = 256;
-/// So many blocks of what an earlier run left are compared …
+/// Blocks compared of the kept bytes that relays could not change.
 const KEPT_BLOCKS: usize = 4;
-/// … each of so many bytes: little beside what is kept, and two files rarely agree in all of them.
+/// Size of each: little beside the kept bytes, and two files rarely agree in all of them.
 const KEPT_BLOCK_BYTES: u64 = 16 << 10;
-/// So many at a time.
+/// Most of these questions in flight.
 const LEFT_AT_ONCE: u32 = 4;

@@ -1,6 +1,6 @@
-//! What outlives the run: the file in the making and its journal.
+//! The data that outlives the run: the partial file and its journal.
 //!
-//! The journal numbers all sources that ever delivered something of the file, so that a byte of an
+//! The journal numbers all sources that ever delivered bytes of the file, so that a byte of an
 //! earlier run still has its deliverer.
 
 pub(super) mod deliverer;
@@ -19,30 +19,30 @@ use crate::executor::persistence::deliverer::Deliverer;
 use crate::executor::sink::Sink;
 use crate::verify::Saved;
 
-/// The file in the making and its journal.
+/// The partial file and its journal.
 pub(crate) struct Persistence {
-    /// Where bytes go, once that is open; nowhere without one.
+    /// The destination of bytes, once it is open.
     pub sink: Option<Arc<dyn Sink>>,
-    /// What an earlier run left, until the target is open or nobody has that version.
+    /// The data of an earlier run, until the target is open or no source has that version.
     pub left: Option<Left>,
-    /// What was taken over from an earlier run is, by its digest, of the version wanted.
+    /// Whether a digest proves that the data of an earlier run is of the wanted version.
     pub resumed_by_digest: bool,
-    /// The target could not be opened for a size that was told.
+    /// The error of a target that was too large for the disk, by the size that a source reported.
     pub too_large: Option<OpenError>,
     /// Journal records whose bytes are written but not yet committed.
     pub records: Vec<Record>,
-    /// A commit is under way.
+    /// Whether a commit is under way.
     pub committing: bool,
     pub committed_at: Time,
     pub commit_every: Duration,
-    /// Number in the journal of each source, by our own number.
+    /// Journal number of each source, by its number in this run.
     ids: Vec<u32>,
-    /// All sources that the journal knows, earlier runs included.
+    /// All sources in the journal, earlier runs included.
     names: BTreeMap<u32, Deliverer>,
 }
 
 impl Persistence {
-    /// Nothing is open yet.
+    /// Creates the state before a target is open.
     pub fn new(commit_every: Duration) -> Persistence {
         Persistence {
             sink: None,
@@ -58,12 +58,12 @@ impl Persistence {
         }
     }
 
-    /// The sink, if what lies there can be read back.
+    /// Returns the sink, if written bytes can be read back.
     pub fn readable(&self) -> Option<Arc<dyn Sink>> {
         self.sink.clone().filter(|sink| sink.reads_back())
     }
 
-    /// Bytes lie in the part file: they may be journaled after the next sync.
+    /// Records that bytes are in the part file: they may be journaled after the next sync.
     pub fn written(&mut self, range: Range, coverage: &Coverage) {
         for (part, source) in coverage.deliverers.within(range) {
             if let Some(Record::Durable { range: last, source: same }) = self.records.last_mut()
@@ -77,7 +77,7 @@ impl Persistence {
         }
     }
 
-    /// A digest has proved these bytes.
+    /// Records that a digest has proved these bytes.
     pub fn verified(&mut self, range: Range) {
         match self.records.last_mut() {
             Some(Record::Verified { range: last }) if last.end == range.start => {
@@ -87,34 +87,34 @@ impl Persistence {
         }
     }
 
-    /// The number of our source `at` in the journal.
+    /// Returns the journal number of source `at`.
     pub fn id_of(&self, at: usize) -> u32 {
         self.ids[at]
     }
 
-    /// Which of our sources (if any) has this number in the journal.
+    /// Returns the source of this run with this journal number, if any.
     pub fn source_of(&self, id: u32) -> Option<usize> {
         self.ids.iter().position(|&known| known == id)
     }
 
-    /// How people are told of the source with this number.
+    /// Returns the name that users see of the source with this journal number.
     pub fn name_of(&self, id: u32) -> String {
         self.names.get(&id).map_or_else(|| "an earlier source".to_owned(), ToString::to_string)
     }
 
-    /// Whom the journal knows by this number.
+    /// Returns the deliverer with this journal number.
     pub fn deliverer(&self, id: u32) -> Option<&Deliverer> {
         self.names.get(&id)
     }
 
-    /// Whether relays could have changed what the journal says came of this source, be it ours or
-    /// one of an earlier run.
+    /// Returns whether relays could have changed the bytes of this source, in this run or an
+    /// earlier one.
     pub fn is_exposed(&self, id: u32) -> bool {
         self.names.get(&id).is_some_and(|deliverer| deliverer.is_exposed)
     }
 
-    /// The sources that the journal knows whose bytes passed by a relay of this one: it, and its
-    /// kin. Where one of its relays is known to be `guilty`, nothing is said of those beside it.
+    /// Returns this source and all others in the journal that share a relay with it. If some of its
+    /// relays are known to be `guilty`, only those count.
     pub fn kin(&self, id: u32, guilty: &BTreeSet<String>) -> BTreeSet<u32> {
         let relays = self.names.get(&id).map_or(&[][..], |own| &own.name.relays);
         let mut relays: Vec<&String> = relays.iter().collect();
@@ -128,7 +128,7 @@ impl Persistence {
         kin.chain([id]).collect()
     }
 
-    /// The next of our sources gets a number of its own.
+    /// Gives the next source of this run a journal number of its own.
     pub fn enter(&mut self, mut deliverer: Deliverer) {
         let known = |names: &BTreeMap<u32, Deliverer>, wanted: &Deliverer| {
             names.iter().find(|(_, known)| *known == wanted).map(|(&id, _)| id)
@@ -145,8 +145,8 @@ impl Persistence {
         self.ids.push(id);
     }
 
-    /// The journal was read: its numbers hold for the sources that it knows; `ours` follow in their
-    /// order.
+    /// Takes over the numbers of a journal that was read, then numbers the sources of this run,
+    /// `ours`, in their order.
     pub fn adopt(&mut self, known: &[(u32, String)], ours: impl Iterator<Item = Deliverer>) {
         self.names = known.iter().map(|(id, text)| (*id, Deliverer::parse(text))).collect();
         self.records.clear();
@@ -155,7 +155,7 @@ impl Persistence {
     }
 }
 
-/// The journal's record of a hash that has come so far.
+/// Returns the journal record of a partial hash.
 pub(crate) fn hash_record(saved: Saved) -> Record {
     Record::HashState(HashState {
         algorithm: saved.algorithm.to_string(),

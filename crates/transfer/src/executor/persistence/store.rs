@@ -1,7 +1,7 @@
-//! What is done with the sink: writes, read-backs, commits, the end.
+//! Work with the sink: writes, read-backs, commits, the end.
 //!
-//! A buffer is written first, then hashed, then returned to the pool; it is never copied. What is
-//! written and synced is journaled, in that order, about once a second.
+//! A buffer is written first, then hashed, then returned to the pool; it is never copied. About
+//! once a second the written bytes are synced and then journaled.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::observe::Phase;
 use crate::verify::Report;
 
 impl Run<'_> {
-    /// Send a block that `source` brought to its destination.
+    /// Sends a block that `source` brought to its destination.
     pub(crate) fn store(&mut self, source: usize, block: Block) {
         let Some(sink) = self.persistence.sink.clone() else { return };
         let range = block.range();
@@ -45,7 +45,7 @@ impl Run<'_> {
             JobDone::ReadBack { read, range, result } => {
                 let buffer = result?;
                 if (buffer.len() as u64) < range.len() {
-                    // To ask again would not bring back what somebody cut off.
+                    // Another read would not bring back bytes that were cut off.
                     return Err(Ended::from(ReadError {
                         path: self.request.destination_name().into(),
                         offset: range.start,
@@ -72,7 +72,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A block lies where it belongs: it may be journaled, and hashed.
+    /// Handles a written block: it may be journaled and hashed.
     fn written(&mut self, range: Range, buffer: Buffer) {
         self.persistence.written(range, &self.coverage);
         if self.routing.is_some() {
@@ -90,7 +90,7 @@ impl Run<'_> {
         }
     }
 
-    /// The verifier has something to say.
+    /// Handles a report of the verifier.
     pub(crate) fn hash_report(&mut self, report: Report) -> Result<(), Ended> {
         for (read, range) in report.wants {
             let Some(sink) = self.persistence.readable() else { break };
@@ -104,7 +104,7 @@ impl Run<'_> {
         self.verdicts(report.verdicts)
     }
 
-    /// Journal what has been written and hashed since the last time.
+    /// Journals bytes written and hashed since the last commit.
     pub(crate) fn commit(&mut self) {
         let Some(sink) = self.persistence.sink.clone() else { return };
         if self.persistence.committing
@@ -130,22 +130,22 @@ impl Run<'_> {
         });
     }
 
-    /// Everything is right: give the file its name.
+    /// Gives the verified file its final name.
     pub(crate) async fn finish(&mut self) -> Result<(), GetError> {
         self.phase = Phase::Finishing;
         self.close_lanes();
         let Some(sink) = self.persistence.sink.take() else { return Ok(()) };
-        // The sink waits for whoever is under way in it; here nobody would go on.
+        // The sink waits for its running jobs, and nothing would poll these any more.
         self.jobs.forget();
         let modified = self.request.modified.or_else(|| self.newest_modified());
         sink.finish(modified).await
     }
 
-    /// Stopped early: journal what there is; returns the bytes kept for the next run.
+    /// Journals the received bytes of a transfer that ended early. Returns how many are kept.
     pub(crate) async fn keep(&mut self) -> u64 {
         self.close_lanes();
         let Some(sink) = self.persistence.sink.take() else { return 0 };
-        // What is on its way to the disk may still arrive there.
+        // Writes under way may still finish.
         let deadline = tokio::time::Instant::now() + KEEP_WITHIN;
         while !self.jobs.is_empty() {
             match tokio::time::timeout_at(deadline, self.jobs.next()).await {
@@ -185,5 +185,6 @@ impl Run<'_> {
     }
 }
 
-/// Ctrl-C must end the program within a second: what is not on the disk by then is fetched again.
+/// Longest wait for the disk: Ctrl-C must end the program within a second. Bytes that are not on
+/// the disk by then are fetched again.
 const KEEP_WITHIN: std::time::Duration = std::time::Duration::from_millis(600);

@@ -1,9 +1,9 @@
-//! The route to a tree breaks while it comes, and goes on: both are told, in the words in which
-//! whoever sends a tree is told of its receiver.
+//! Notes about a broken and restored connection to a tree's source, in the words that a sender gets
+//! about its receiver.
 //!
-//! The route is broken when the last connection that worked has ended badly, and it is there again with
-//! the first bytes, or when a server answers that it does not know the walk any more: it was started
-//! again. What takes no longer than a moment is not told, unless it is that.
+//! The connection is broken when the last working lane has ended badly. It is restored with the
+//! first bytes, or when the server answers that it has forgotten the walk, because it was
+//! restarted. Short breaks cause no note, except a restart of the server.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use swath_source::LaneError;
 use crate::executor::state::Run;
 use swath_model::units;
 
-/// How the route broke.
+/// A break of the connection.
 pub(crate) struct Broken {
     at: Time,
-    /// Why.
+    /// The error.
     words: String,
-    /// Whose it is.
+    /// The source.
     name: String,
     is_told: bool,
 }
 
 impl Run<'_> {
-    /// A lane of this source ended before its end, perhaps with an error.
+    /// Notes that a lane of this source ended early, perhaps with an error.
     pub(crate) fn note_break(&mut self, source: usize, error: Option<&LaneError>) {
         let is_left = self.lanes.open.values().any(|entry| entry.up);
         let Some(entry) = self.sources.get(source).filter(|entry| entry.ever_up) else { return };
@@ -34,7 +34,7 @@ impl Run<'_> {
         let name = entry.source.name().to_string();
         let words = error.map_or(ENDED.to_owned(), ToString::to_string);
         match &mut self.telemetry.broken {
-            // The last error tells more than the first one, which at times is none.
+            // The last error tells more than the first one, which may be missing.
             Some(broken) if error.is_some() => broken.words = words,
             Some(_) => {}
             None => {
@@ -43,7 +43,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tell what is due of it.
+    /// Reports the break or its end if that is due.
     pub(crate) fn tell_break(&mut self) {
         let Some(broken) = &self.telemetry.broken else { return };
         if self.clock.last_arrival > broken.at {
@@ -56,13 +56,13 @@ impl Run<'_> {
         }
     }
 
-    /// The server of this source does not know the walk any more.
+    /// Reports that the server of this source has forgotten the walk.
     pub(crate) fn tell_forgotten(&mut self, source: usize) {
         match &self.telemetry.broken {
             None => {
                 let Some(entry) = self.sources.get(source) else { return };
                 let name = entry.source.name().to_string();
-                let text = format!("{name}: it has forgotten what it listed, and is asked again");
+                let text = format!("{name}: it restarted and forgot its file list; asking again");
                 self.note(text, true);
             }
             Some(broken) => {
@@ -81,19 +81,19 @@ impl Run<'_> {
         let Some(broken) = &mut self.telemetry.broken else { return };
         broken.is_told = true;
         let text =
-            format!("{}: {}; it is asked again, for up to {wait}", broken.name, broken.words);
+            format!("{}: {}; retrying for up to {wait}", broken.name, broken.words);
         self.note(text, true);
     }
 
     fn tell_return(&mut self) {
         let Some(broken) = &self.telemetry.broken else { return };
         let after = units::duration(self.now().secs_since(broken.at));
-        let text = format!("{}: it is there again after {after}, and goes on", broken.name);
+        let text = format!("{}: reconnected after {after}", broken.name);
         self.note(text, true);
     }
 }
 
-/// What is said of a connection that ended without an error.
+/// Stands in for the error of a connection that ended without one.
 const ENDED: &str = "the connection ended";
-/// Connections break and are made anew.
+/// Shortest break that is reported: connections often break and are made anew at once.
 const WORTH_TELLING: Duration = Duration::from_secs(1);

@@ -24,7 +24,7 @@ use swath_model::units;
 /// One source's figures.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// Bytes that counted.
+    /// Useful bytes.
     pub bytes: u64,
     pub wasted_bytes: u64,
     pub corrupt: u32,
@@ -34,15 +34,15 @@ pub(crate) struct Figures {
     rtt: Option<Duration>,
     busy_since: Option<Time>,
     busy_s: f64,
-    /// (time, body bytes) of the last second, to find the highest rate held for one.
+    /// (time, body bytes) of the last second, to find the highest rate over one second.
     recent: VecDeque<(Time, u64)>,
     capacity: f64,
     last_heard: Time,
     /// Body bytes of lanes that have ended.
     ended_bytes: u64,
-    /// (time, body bytes) of the last few seconds, for the rate that is shown.
+    /// (time, body bytes) of the last few seconds, for the displayed rate.
     shown: VecDeque<(Time, u64)>,
-    /// The highest rate that was shown for what is there now.
+    /// The highest displayed rate.
     best_shown: f64,
 }
 
@@ -52,7 +52,7 @@ impl Figures {
         self.lanes_max = self.lanes_max.max(self.lanes);
     }
 
-    /// `was_up` tells whether the lane ever was connected.
+    /// Notes the end of a lane; `was_up` tells whether it was ever connected.
     pub fn lane_ended(&mut self, was_up: bool, meter: &Meter) {
         self.lanes -= u32::from(was_up).min(self.lanes);
         self.requests_ended += meter.requests();
@@ -82,7 +82,7 @@ impl Figures {
         self.busy_s + self.busy_since.map_or(0.0, |since| now.secs_since(since))
     }
 
-    /// Note how far the source is; keeps the highest rate held for a second.
+    /// Notes how far the source is, and keeps the highest rate over one second.
     fn sample(&mut self, now: Time, body_bytes: u64) {
         self.recent.push_back((now, body_bytes));
         while self.recent.len() > 2 && now.secs_since(self.recent[1].0) >= 1.0 {
@@ -96,7 +96,7 @@ impl Figures {
         }
     }
 
-    /// All its lanes have brought `body_bytes` so far.
+    /// Notes that all its lanes together have brought `body_bytes` so far.
     fn show(&mut self, now: Time, body_bytes: u64) {
         self.shown.push_back((now, body_bytes));
         while self.shown.len() > 2 && now.secs_since(self.shown[1].0) >= SHOWN_S {
@@ -108,20 +108,20 @@ impl Figures {
         }
     }
 
-    /// Whether it brings much less than it did.
+    /// Returns whether it brings much less than before.
     fn is_slow(&self, now: Time) -> bool {
         self.shown_rate(now).is_some_and(|rate| rate < 0.25 * self.best_shown)
     }
 
-    /// What it brought per second over the last few seconds; `None` where there was hardly any time.
+    /// Returns its rate over the last few seconds; `None` after too little time.
     fn shown_rate(&self, now: Time) -> Option<f64> {
         let (&(from, before), &(_, bytes)) = (self.shown.front()?, self.shown.back()?);
         let span_s = now.secs_since(from);
         (span_s >= SHOWN_MIN_S).then(|| bytes.saturating_sub(before) as f64 / span_s)
     }
 
-    /// What it can do: the highest rate over a few seconds, or over one where there were no more. (What
-    /// comes in a burst at the beginning it cannot keep up.)
+    /// Returns its capacity: the highest rate over a few seconds, else over one second, which may
+    /// be an initial burst that it cannot sustain.
     fn capacity(&self) -> f64 {
         if self.best_shown > 0.0 { self.best_shown } else { self.capacity }
     }
@@ -133,7 +133,7 @@ impl Figures {
 }
 
 impl Run<'_> {
-    /// So many bytes as users are told of them: without the group hashes, which are not theirs.
+    /// Returns how many of these bytes users see: all but the group hashes of a tree.
     pub(crate) fn told(&self, bytes: u64) -> u64 {
         match self.dataset {
             Dataset::Tree(_) => plain_bytes(bytes),
@@ -141,7 +141,7 @@ impl Run<'_> {
         }
     }
 
-    /// Take the state of everything, about five times a second, and show it.
+    /// Takes a snapshot of all figures and reports it, about five times a second.
     pub(crate) fn take_figures(&mut self, now: Time) {
         let mut body = vec![0u64; self.sources.len()];
         let mut requests = vec![0u64; self.sources.len()];
@@ -200,7 +200,7 @@ impl Run<'_> {
         self.observer.observe(&Event::Progress(snapshot));
     }
 
-    /// The time left.
+    /// Returns the estimated time left.
     fn eta(&mut self, rate: f64) -> Option<Eta> {
         let compared = self.comparison.running.as_ref().map(Audit::compared_bytes);
         let done_bytes = compared.unwrap_or_else(|| self.coverage.have.total_bytes());
@@ -213,7 +213,7 @@ impl Run<'_> {
         eta.filter(|_| matches!(self.phase, Phase::Fetching | Phase::Disputing))
     }
 
-    /// Bring the states that users see up to what the planner sees.
+    /// Updates the states that users see from the planner's view.
     fn follow_states(&mut self) {
         let now = self.now();
         let is_ending = self.planner.time_left_s(now).is_none_or(|left_s| left_s < ENDING_S);
@@ -234,12 +234,12 @@ impl Run<'_> {
                 }
                 SourceStatus::Silent => old,
                 SourceStatus::Bad => SourceState::Bad,
-                // Its connection was lost, and it is tried again now and then.
+                // Its connection was lost; it is retried now and then.
                 SourceStatus::Running if !view.busy && self.sources[at].failures > 0 => {
                     SourceState::Probing
                 }
                 SourceStatus::Running if !view.busy => SourceState::Idle,
-                // Under a rate limit of ours a low rate says nothing about the source.
+                // With a rate limit here, a low rate says nothing about the source.
                 SourceStatus::Running
                     if self.sources[at].figures.is_slow(now)
                         && !is_ending
@@ -265,7 +265,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn summary(&mut self) -> Summary {
-        // A transfer may be over before anybody has looked at its sources once.
+        // A short transfer may end before the first look at its sources.
         self.follow_states();
         let now = self.now();
         let elapsed_s = now.as_secs_f64().max(1e-6);
@@ -338,13 +338,13 @@ impl Run<'_> {
         }
     }
 
-    /// Whether digests prove every byte.
+    /// Returns whether digests prove every byte.
     pub(crate) fn is_proved(&self) -> bool {
         !self.integrity.proof.is_empty() && !self.integrity.word_of_relays
             || self.dataset.proves_blocks()
     }
 
-    /// What the file was verified by, in words.
+    /// Returns what verified the file, in words.
     pub(crate) fn verified_by(&self) -> String {
         if !self.is_proved()
             && let Some(words) = self.word_of_relays()
@@ -356,7 +356,7 @@ impl Run<'_> {
         }
         let accepted = self.sources.accepted().count();
         if !self.is_proved() && accepted == 1 && !self.integrity.verification.is_empty() {
-            // A single one agrees with nobody.
+            // A single source has no other to agree with.
             return without_digest(None).to_owned();
         }
         let mut words = self.integrity.verification.clone();
@@ -369,7 +369,7 @@ impl Run<'_> {
         words
     }
 
-    /// The same as a type.
+    /// Returns what verified the data, as a type.
     pub(crate) fn verified(&self) -> Verified {
         match self.dataset {
             Dataset::Tree(_) if self.takes_relays_word() => Verified::None,
@@ -380,7 +380,7 @@ impl Run<'_> {
         }
     }
 
-    /// What was measured, to judge what limited the transfer.
+    /// Returns the measurements that tell what limited the transfer.
     fn measured(&self, fetch_s: f64, elapsed_s: f64, fetched_bytes: u64) -> Measured {
         let disk = self.engine.disk.stats();
         Measured {
@@ -407,7 +407,7 @@ impl Run<'_> {
         }
     }
 
-    /// The sources that delivered something.
+    /// Returns the sources that delivered something.
     fn used(&self) -> Vec<Used> {
         let delivered = |(_, entry): &(usize, &SourceEntry)| entry.figures.bytes > 0;
         let used = self.sources.iter().enumerate().filter(delivered);
@@ -421,7 +421,7 @@ impl Run<'_> {
         .collect()
     }
 
-    /// The newest modification time that an accepted source tells.
+    /// Returns the newest modification time reported by an accepted source.
     pub(crate) fn newest_modified(&self) -> Option<std::time::SystemTime> {
         self.sources
             .accepted()
@@ -432,7 +432,7 @@ impl Run<'_> {
     }
 }
 
-/// Processor time of this process so far, in seconds.
+/// Returns the processor time of this process so far, in seconds.
 pub(crate) fn process_cpu_s() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists on every Linux, and `time` lives across the call.
@@ -440,8 +440,8 @@ pub(crate) fn process_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// The time left at the rates told so far, of which `rate` is the last: what is left over their mean,
-/// with the spread of those seen lately.
+/// Adds `rate` to the recent rates and returns the time left: the bytes left over their mean, with
+/// their spread.
 pub(crate) fn forecast(rates: &mut VecDeque<f64>, rate: f64, left_bytes: u64) -> Option<Eta> {
     rates.push_back(rate);
     if rates.len() > RATES_KEPT {
@@ -454,7 +454,7 @@ pub(crate) fn forecast(rates: &mut VecDeque<f64>, rate: f64, left_bytes: u64) ->
     if rates.len() < RATES_MIN || mean <= 0.0 {
         return None;
     }
-    // Where it goes on for as long as what was seen so far, the spread averages out.
+    // Over a time much longer than the observed one, the spread averages out.
     let seen_s = count * 0.2;
     let likely_s = left / mean;
     let spread = DECILE * spread / (1.0 + likely_s / seen_s).sqrt().max(1.0) + 0.02 * mean;
@@ -463,17 +463,17 @@ pub(crate) fn forecast(rates: &mut VecDeque<f64>, rate: f64, left_bytes: u64) ->
     Some(Eta { likely_s, low_s, high_s })
 }
 
-/// Snapshots over which the spread of the rate is taken: 6 s.
+/// Snapshots over which the mean and spread of the rate are taken: 6 s.
 const RATES_KEPT: usize = 30;
-/// So many are enough.
+/// Fewest rates for a forecast.
 const RATES_MIN: usize = 5;
-/// Rates are shown over this time: limits, losses and schedulers have them swing within seconds.
+/// Displayed rates are means over this time: limits, losses and schedulers make them swing.
 const SHOWN_S: f64 = 3.0;
-/// Less than this is no time to tell a rate.
+/// Shortest time over which a rate is shown.
 const SHOWN_MIN_S: f64 = 0.5;
-/// A source from which nothing has come for so long is waited for.
+/// A source that was silent for this long is shown as waiting.
 const WAITS_S: f64 = 1.5;
-/// With less than this to go lanes are closed that are not needed any more.
+/// In the last seconds unneeded lanes close, so a low rate does not make a source slow.
 const ENDING_S: f64 = 3.0;
 /// The 10th and 90th percentile of a normal distribution lie this many deviations from its mean.
 const DECILE: f64 = 1.28;
