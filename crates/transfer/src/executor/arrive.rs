@@ -1,4 +1,4 @@
-//! What lanes report is entered into the books.
+//! Handles the events of lanes.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Run<'_> {
         }
         match event.kind {
             LaneEventKind::Up { rtt, pipelines, .. } => {
-                // A connection is no arrival: a server may accept them for ever and say nothing.
+                // A connection does not end the silence: a server may accept many and send nothing.
                 let was_up = self
                     .lanes
                     .open
@@ -113,11 +113,11 @@ impl Run<'_> {
         {
             let meter = entry.lane.meter();
             source.figures.lane_ended(entry.up, meter);
-            // A lane that lived shorter than a look at the meters has not been heard of yet.
+            // The planner has not seen the bytes since the last look at the meters.
             let total_bytes = meter.body_bytes();
             let now = Time::ZERO + self.clock.began.elapsed();
             self.planner.handle(PlanEvent::Arrived { lane, total_bytes }, now);
-            // A limit that turned out to be none must be forgotten there too.
+            // If the limit turned out to be none, the planner must forget it too.
             let requests = source.source.limits().requests_per_connection.unwrap_or(u64::MAX);
             let requests = u32::try_from(requests).unwrap_or(u32::MAX);
             self.planner.handle(PlanEvent::RequestLimit { source: id, requests }, now);
@@ -133,8 +133,8 @@ impl Run<'_> {
         self.planner.handle(PlanEvent::LaneLost { lane, loss }, self.now());
     }
 
-    /// A source whose connections break again and again after a few bytes is asked less and less
-    /// often: each of these bytes makes the planner forget the failures before it.
+    /// Returns a growing pause for a source whose connections keep breaking after a few bytes: each
+    /// of these bytes makes the planner forget the failures before it.
     fn patience_with(&mut self, source: usize, loss: Loss, brought_bytes: u64) -> Loss {
         let Some(entry) = self.sources.get_mut(source) else { return loss };
         if brought_bytes >= WORTH_A_CONNECTION_BYTES {
@@ -149,7 +149,7 @@ impl Run<'_> {
         Loss::Busy(SHORT_LANE_PAUSE * (1 << doublings))
     }
 
-    /// The file is known: open the target, take up what an earlier run left, tell the planner.
+    /// Opens the target of the file, takes over the data of an earlier run, and tells the planner.
     pub(super) async fn open(
         &mut self,
         source: usize,
@@ -166,7 +166,7 @@ impl Run<'_> {
             self.call_witness(source);
         }
         self.integrity.proof.wholes = self.request.checked_digests();
-        // Where relays brought this answer, the source itself may yet tell a digest.
+        // If relays brought this answer, the source itself may still send a digest.
         if self.request.require_digest
             && self.integrity.proof.is_empty()
             && !self.sources[source].is_exposed()
@@ -257,7 +257,7 @@ impl Run<'_> {
         if size >= ROUTES_FROM_BYTES {
             self.ask_relays();
         }
-        // Where nothing proves the file, that is said at its end.
+        // If nothing proves the file, the end of the transfer says so.
         let is_proved = !self.integrity.proof.is_empty();
         let verification =
             if is_proved { self.integrity.verification.clone() } else { String::new() };
@@ -279,7 +279,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The file goes to a writer, in order.
+    /// Starts to send the file to a writer, in order.
     fn start_stream(&mut self, writer: Box<dyn AsyncWrite + Send + Unpin>, size: Option<u64>) {
         let window_bytes = window_bytes(&self.engine.pool);
         let reports = self.output.sender.clone();
@@ -299,7 +299,7 @@ impl Run<'_> {
         self.output.stream = Some(stream);
     }
 
-    /// What is known of the content, for the journal; `also` is a source not accepted yet.
+    /// Returns the identity of the content for the journal; `also` is a source not accepted yet.
     pub(super) fn identity(&self, also: Option<usize>) -> Identity {
         let told =
             |at: usize| self.sources[at].facts.as_ref().map(|facts| facts.digests.as_slice());
@@ -316,7 +316,7 @@ impl Run<'_> {
                 let entry = &self.sources[at];
                 let facts = entry.facts.as_ref()?;
                 let version = validators(facts);
-                // Who made the tag is whoever answered, not whoever led there.
+                // The tag is from the server that answered, not from one that redirected there.
                 let address = facts
                     .final_url
                     .as_ref()
@@ -337,7 +337,7 @@ impl Run<'_> {
         }
     }
 
-    /// Bytes came, where blocks are checked by themselves with the hashes of their groups.
+    /// Handles received bytes; those of a tree come with group hashes.
     fn chunk(&mut self, source: usize, swath: SwathId, block: Block, hashes: Vec<GroupHash>) {
         let now = self.now();
         self.clock.last_arrival = now;
@@ -362,7 +362,7 @@ impl Run<'_> {
             [whole] if *whole == range => self.take_in(source, swath, range, block.buffer),
             [parts @ .., last] => {
                 let Block { offset, mut buffer, .. } = block;
-                // Another lane was first with a part of it: only the rest is new.
+                // Another lane brought a part of it first: only the rest is new.
                 let mut new_bytes = last.len();
                 for &part in parts {
                     new_bytes += self.take_in_copy(source, swath, part, offset, &buffer);
@@ -377,8 +377,8 @@ impl Run<'_> {
         }
     }
 
-    /// Take in a `part` of the block at `offset` as far as there are buffers for it; answers how
-    /// many bytes that is. The planner has the rest fetched again when the lane goes on behind it.
+    /// Takes in a `part` of the block at `offset` as far as there are buffers, and returns how many
+    /// bytes that is. The planner has the rest fetched again when the lane goes on behind it.
     fn take_in_copy(
         &mut self,
         source: usize,
@@ -399,7 +399,7 @@ impl Run<'_> {
         part.len() - rest.len()
     }
 
-    /// New bytes in our hands: enter them and send them on their way to the disk.
+    /// Enters new bytes and sends them to the disk.
     fn take_in(&mut self, source: usize, swath: SwathId, range: Range, buffer: Buffer) {
         self.coverage.take_in(range, self.persistence.id_of(source));
         if let Some(entry) = self.sources.get_mut(source) {
@@ -441,7 +441,7 @@ impl Run<'_> {
                 .as_ref()
                 .filter(|_| self.integrity.proof.wholes.is_empty())
             {
-                // Fewer pieces than there are digests: each is right, and the end is missing.
+                // Fewer pieces came than there are digests: each is right, but the end is missing.
                 pieces.check(size_bytes).map_err(GetError::Pieces)?;
             }
             self.coverage.size_bytes = Some(size_bytes);
@@ -459,16 +459,16 @@ impl Run<'_> {
     }
 }
 
-/// Of a list, files smaller than this are not worth a look at relays.
+/// Smallest file for which relays are asked: smaller ones of a list are not worth it.
 const ROUTES_FROM_BYTES: u64 = 8 << 20;
-/// From this size on what came in the first second is worth syncing by itself; the store has a
+/// From this size on, the bytes of the first second are worth a sync of their own; the store has a
 /// journal for such files from the beginning.
 const EARLY_COMMITS_FROM_BYTES: u64 = 16 << 20;
-/// Stands for the size of a stream that does not tell it.
+/// Stands for the unknown size of a stream.
 const UNKNOWN_SIZE: u64 = u64::MAX / 2;
 /// A connection that brings less than this was not worth opening.
 const WORTH_A_CONNECTION_BYTES: u64 = 64 * 1024;
-/// So many of them in a row may break at the planner's own pace …
+/// This many such connections in a row may break before the source has to pause.
 const SHORT_LANES_BORNE: u32 = 4;
-/// … before the next one waits this long, and each further one twice as long, up to 16 s.
+/// First such pause. Each further one is twice as long, up to 16 s.
 pub(super) const SHORT_LANE_PAUSE: std::time::Duration = std::time::Duration::from_millis(250);

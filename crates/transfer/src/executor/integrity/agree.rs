@@ -5,22 +5,22 @@
 //! | a digest of the whole or of the pieces | the size; bytes are proved, so validators may differ |
 //! | nothing | the size, and validators as [`swath_model::validators`] compares them |
 //!
-//! What the agreement rests on is told to the user: equal times are weaker than equal tags, and a
-//! size alone is weak.
+//! The user sees the basis of the agreement: equal times are weaker than equal tags, and a size
+//! alone is weak.
 
 use swath_model::{Likeness, Validators};
 use swath_source::Facts;
 
-/// What identifies a mirror's version of the file.
+/// A mirror's version of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Size in bytes.
     pub size_bytes: u64,
-    /// What tells versions of one size apart.
+    /// Validators, which distinguish versions of one size.
     pub validators: Validators,
 }
 
-/// What two mirrors' agreement rests on, the strongest first.
+/// The basis of two mirrors' agreement, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Agreement {
     /// A digest will prove the bytes, or strong entity tags are equal.
@@ -53,7 +53,7 @@ pub enum Unlikeness {
 }
 
 impl Unlikeness {
-    /// The same with what lets the mirror be used all the same, if anything does.
+    /// Returns the reason with advice on how to use the mirror all the same, if there is a way.
     pub fn with_advice(&self) -> String {
         match self {
             Self::Size { .. } => self.to_string(),
@@ -65,12 +65,12 @@ impl Unlikeness {
 }
 
 impl Version {
-    /// The version that an answer speaks of, `None` if it does not tell the size.
+    /// Returns the version of an answer, `None` if it has no size.
     pub fn of(facts: &Facts) -> Option<Self> {
         Some(Self { size_bytes: facts.size_bytes?, validators: validators(facts) })
     }
 
-    /// Whether a mirror with `other` may be used beside one with this, where `proved` says that a
+    /// Returns whether a mirror with `other` may be used beside one with this; `proved` says that a
     /// digest will prove the bytes.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Version {
     }
 }
 
-/// The validators of an answer that can prove anything: weak tags prove nothing.
+/// Returns the validators of an answer without weak tags, which prove nothing.
 pub(crate) fn validators(facts: &Facts) -> Validators {
     Validators {
         etag: facts.etag.clone().filter(|tag| !tag.starts_with("W/")),
@@ -100,7 +100,7 @@ pub(crate) fn validators(facts: &Facts) -> Validators {
     }
 }
 
-/// What there is to go by where no digest is known.
+/// Returns what supports the file if no digest is known.
 pub(crate) fn without_digest(agreement: Option<Agreement>) -> &'static str {
     match agreement {
         None => "no digest of it is known",

@@ -1,12 +1,12 @@
-//! Only a digest of the whole is known, and it does not match: somebody lied.
+//! Finds the source to blame when only a digest of the whole is known and does not match.
 //!
-//! Nothing is fetched into the file again at first. Every range is asked for from a source that
-//! did not deliver it and compared with what lies on the disk. Where the two differ, one of the
-//! two sources is wrong. Routes over a relay in common cannot judge each other: the one that changes
-//! bytes may be that relay. What could explain that is tried in turn, the likeliest first: that one
-//! source alone lied, then, with more than two in dispute, that one alone told the truth. Disputed
-//! ranges that the explanation calls wrong are replaced, wherever they came from by then, and the
-//! file is hashed again. If that is right, whoever was contradicted is convicted and named.
+//! At first nothing is fetched into the file again. Every range is fetched from a source that did
+//! not deliver it and compared with the disk. Where they differ, one of the two sources is wrong.
+//! Routes over a common relay cannot judge each other: that relay may be the one that changes
+//! bytes. Then hypotheses are tried in turn, the likeliest first: that one source alone is wrong,
+//! then, with more than two in dispute, that one alone is right. Disputed ranges that are wrong by
+//! the hypothesis are replaced, wherever they came from by then, and the file is hashed again. If
+//! the digest matches, the contradicted sources are convicted and reported.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,53 +22,53 @@ use crate::executor::jobs::JobDone;
 use crate::executor::state::Run;
 use crate::observe::Phase;
 
-/// A comparison of what lies on the disk with what other sources deliver.
+/// A comparison of the bytes on the disk with those of other sources.
 pub(crate) struct Audit {
     compared: RangeSet,
-    /// (who delivered what is on the disk, who says otherwise), journal numbers.
+    /// (deliverer of the bytes on the disk, source that contradicts it), journal numbers.
     disputes: RangeMap<(u32, u32)>,
 }
 
 impl Audit {
-    /// How much of the file has been compared so far.
+    /// Returns how many bytes have been compared so far.
     pub(crate) fn compared_bytes(&self) -> u64 {
         self.compared.total_bytes()
     }
 
-    /// Nothing has been compared yet.
+    /// Starts a comparison.
     pub(crate) fn new() -> Audit {
         Audit { compared: RangeSet::new(), disputes: RangeMap::new() }
     }
 }
 
-/// What comparisons have found.
+/// The results of comparisons.
 #[derive(Default)]
 pub(crate) struct Comparison {
-    /// The one that is running.
+    /// The running comparison.
     pub running: Option<Audit>,
     /// (deliverer, contradicted by), in journal numbers.
     pub disputed: RangeMap<(u32, u32)>,
-    /// What no second source could be asked for.
+    /// Bytes that no second source could deliver.
     pub uncompared_bytes: u64,
-    /// What is still to be tried of what could explain the disputes; the first is being tried.
+    /// Hypotheses still to try; the first is being tried.
     pub hypotheses: VecDeque<Hypothesis>,
-    /// What is fetched again for it.
+    /// Ranges fetched again for it.
     pub replaced: Vec<Range>,
-    /// All bytes are there and do not come to the digest wanted.
+    /// Whether all bytes are there but do not match the digest.
     pub mismatch: bool,
 }
 
-/// What could explain all disputes; sources by their numbers in the journal.
+/// A hypothesis that could explain all disputes; sources by their journal numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hypothesis {
-    /// This one is wrong wherever it contradicts, everybody else is right.
+    /// This source is wrong in all its disputes, all others are right.
     Liar(u32),
-    /// This one is right, whoever contradicts it is wrong.
+    /// This source is right, and those that contradict it are wrong.
     Honest(u32),
 }
 
 impl Hypothesis {
-    /// Whether it takes what this source delivered for wrong.
+    /// Returns whether it considers the bytes of this source wrong.
     fn blames(self, deliverer: u32) -> bool {
         match self {
             Hypothesis::Liar(liar) => deliverer == liar,
@@ -77,8 +77,8 @@ impl Hypothesis {
     }
 }
 
-/// Everything that could explain these disputes, the likeliest first. Whoever delivered nothing of
-/// what is on the disk and is disputed cannot alone be to blame for the digest.
+/// Returns all hypotheses for these disputes, the likeliest first. A source that delivered none of
+/// the disputed bytes on the disk cannot alone be to blame for the digest.
 fn hypotheses(disputes: &RangeMap<(u32, u32)>) -> VecDeque<Hypothesis> {
     let mut bytes: BTreeMap<u32, (u64, bool)> = BTreeMap::new();
     for (range, (deliverer, other)) in disputes.iter() {
@@ -95,7 +95,7 @@ fn hypotheses(disputes: &RangeMap<(u32, u32)>) -> VecDeque<Hypothesis> {
         .filter(|&&(_, _, delivered)| delivered)
         .map(|&(id, _, _)| Hypothesis::Liar(id))
         .collect();
-    // Of two, one being the liar and the other being honest are the same.
+    // With two sources, "one is the liar" and "the other is honest" are the same.
     if by_bytes.len() > 2 {
         all.truncate(HYPOTHESES_MAX / 2);
         all.extend(by_bytes.iter().rev().map(|&(id, _, _)| Hypothesis::Honest(id)));
@@ -104,8 +104,8 @@ fn hypotheses(disputes: &RangeMap<(u32, u32)>) -> VecDeque<Hypothesis> {
     all
 }
 
-/// Where two readings of the same range, which begin at `at`, differ: from byte to byte, with less
-/// than a page of agreement in each.
+/// Finds where two readings of a range that begins at `at` differ, to the byte. Differences less
+/// than a page apart are joined.
 fn differences(at: u64, one: &[u8], other: &[u8], found: &mut Vec<Range>) {
     let blocks = one.len().max(other.len()).div_ceil(NEAR_BYTES);
     for block in 0..blocks {
@@ -134,7 +134,7 @@ fn differences(at: u64, one: &[u8], other: &[u8], found: &mut Vec<Range>) {
 }
 
 impl Run<'_> {
-    /// Find who lied and put it right; returns when the file is ready to be hashed again.
+    /// Finds the wrong source and replaces its bytes; returns when the file can be hashed again.
     pub(crate) async fn audit(
         &mut self,
         wanted: Digest,
@@ -171,7 +171,7 @@ impl Run<'_> {
             return Err(Ended::Restart);
         }
         if self.comparison.mismatch {
-            // What was tried last did not help.
+            // The last hypothesis was wrong.
             self.comparison.hypotheses.pop_front();
         } else {
             if self.nobody_to_compare_with() {
@@ -213,7 +213,7 @@ impl Run<'_> {
         failed(&hint)
     }
 
-    /// Whether no source is left that did not itself deliver all that there is.
+    /// Returns whether every usable source could be compared only with itself.
     fn nobody_to_compare_with(&self) -> bool {
         let whole = Range::new(0, self.coverage.size_bytes.unwrap_or(0));
         let parts = self.coverage.deliverers.within(whole);
@@ -223,7 +223,7 @@ impl Run<'_> {
         })
     }
 
-    /// Whether somebody is left who can deliver what the hypothesis takes for right.
+    /// Returns whether the sources that the hypothesis trusts can deliver all these ranges.
     fn can_try(&self, hypothesis: Hypothesis, ranges: &[Range]) -> bool {
         let mut left: RangeSet = ranges.iter().copied().collect();
         for at in 0..self.sources.len() {
@@ -234,9 +234,9 @@ impl Run<'_> {
         left.is_empty()
     }
 
-    /// What of the file is wrong if the hypothesis is right. Earlier tries have replaced some: what
-    /// counts is who delivered what is there now. If only one is honest, others may have agreed on
-    /// what is wrong, so nothing that they delivered counts, in dispute or not.
+    /// Returns the ranges that are wrong under the hypothesis. Earlier tries have replaced some
+    /// bytes, so the present deliverers count. If only one source is honest, others may have agreed
+    /// on wrong bytes, so none of their bytes count, in dispute or not.
     fn wrong_under(&self, hypothesis: Hypothesis) -> Vec<Range> {
         let within: Vec<Range> = match hypothesis {
             Hypothesis::Liar(_) => {
@@ -252,9 +252,9 @@ impl Run<'_> {
             .collect()
     }
 
-    /// Fetch these bytes again from whoever the hypothesis trusts.
+    /// Fetches these ranges again from the sources that the hypothesis trusts.
     async fn replace(&mut self, ranges: Vec<Range>, stop: &Stop) -> Result<(), Ended> {
-        // The whole file is fetched already; only these ranges are, from whoever is trusted.
+        // The whole file is fetched already; only these ranges are fetched, from trusted sources.
         self.comparison.replaced.clone_from(&ranges);
         self.new_planner(RangeSet::new());
         for range in ranges {
@@ -267,8 +267,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The version fetched is no good. Where mirrors were left out because theirs is another one,
-    /// those in use are dropped in their favour.
+    /// Drops the sources of the wrong version in favour of mirrors that were left out because they
+    /// have another version. Returns whether there are any.
     pub(crate) fn other_version(&mut self, reason: &str) -> bool {
         let others: Vec<usize> = (0..self.sources.len())
             .filter(|&at| {
@@ -298,7 +298,7 @@ impl Run<'_> {
         true
     }
 
-    /// Ask for every range from somebody who did not deliver it, and compare.
+    /// Fetches every range from a source that did not deliver it, and compares.
     async fn compare_all(&mut self, stop: &Stop) -> Result<(), Ended> {
         let Some(size_bytes) = self.coverage.size_bytes else { return Ok(()) };
         self.phase = Phase::Disputing;
@@ -314,15 +314,15 @@ impl Run<'_> {
             self.comparison.disputed = audit.disputes;
         }
         match result {
-            // Who could compare the rest has fallen silent; what was compared may be enough.
+            // The sources for the rest are silent; the compared part may be enough.
             Err(Ended::Error(GetError::Stalled { .. })) if has_compared => Ok(()),
             result => result,
         }
     }
 
-    /// What this source may not be asked for while sources are compared, or a liar's bytes replaced:
-    /// what it brought itself, and what came by a relay that it is reached by too, if somebody has it
-    /// who is not. For routes that the router opens meanwhile that holds as well.
+    /// Returns the ranges that this source may not deliver while sources are compared or a liar's
+    /// bytes replaced: its own, and those that came by a relay on its own route, if another source
+    /// has them. That also holds for routes that the router opens meanwhile.
     pub(crate) fn may_not_judge(&self, at: usize) -> Vec<Range> {
         let own = self.persistence.id_of(at);
         let mut strangers: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -350,14 +350,14 @@ impl Run<'_> {
         }
     }
 
-    /// Whether what a hypothesis takes for wrong is being fetched again.
+    /// Returns whether bytes that a hypothesis calls wrong are being replaced.
     pub(crate) fn is_replacing(&self) -> bool {
         self.comparison.mismatch
             && self.comparison.running.is_none()
             && !self.comparison.hypotheses.is_empty()
     }
 
-    /// Whether this source and the deliverer of this number are reached by a relay in common.
+    /// Returns whether the routes of this source and of the deliverer `id` share a relay.
     pub(crate) fn is_kin(&self, at: usize, id: u32) -> bool {
         let route = |at: usize| self.sources[at].on_route.as_ref().map(|own| &own.route);
         match self.persistence.source_of(id) {
@@ -365,7 +365,7 @@ impl Run<'_> {
                 let (Some(own), Some(other)) = (route(at), route(other)) else { return false };
                 other.relays().iter().any(|&relay| own.contains(relay))
             }
-            // Of an earlier run, it has its name alone.
+            // A deliverer of an earlier run is known by its name alone.
             None => {
                 self.persistence.id_of(at) != id
                     && self
@@ -376,7 +376,7 @@ impl Run<'_> {
         }
     }
 
-    /// Those who may be asked, and by no relay by which the deliverer of this number is reached.
+    /// Returns the sources that may be asked and share no relay with the deliverer `id`.
     fn strangers_to(&self, id: u32) -> Vec<usize> {
         let is_one = |&at: &usize| {
             let may_be_asked = self.sources.is_usable(at) && !self.is_closed_route(at);
@@ -385,14 +385,14 @@ impl Run<'_> {
         (0..self.sources.len()).filter(is_one).collect()
     }
 
-    /// A fresh planner that knows all sources and has `missing` to fetch.
+    /// Starts a new planner that knows all sources and has `missing` to fetch.
     fn new_planner(&mut self, missing: RangeSet) {
         self.reset_planner();
         let size_bytes = self.coverage.size_bytes.unwrap_or(0);
         self.planner.handle(PlanEvent::Layout { size_bytes, missing }, self.now());
     }
 
-    /// A fresh planner that knows all sources, and not yet what there is to fetch.
+    /// Starts a new planner that knows all sources, but not yet the missing bytes.
     pub(crate) fn reset_planner(&mut self) {
         let config =
             Config { policy: PolicyKind::Swath, window_bytes: None, ..self.request.plan.clone() };
@@ -409,7 +409,7 @@ impl Run<'_> {
         }
     }
 
-    /// Bytes came for comparison.
+    /// Compares received bytes with those on the disk.
     pub(crate) fn audit_chunk(
         &mut self,
         source: usize,
@@ -445,7 +445,7 @@ impl Run<'_> {
     pub(crate) fn compared(&mut self, source: usize, differing: &[Range]) {
         let other = self.persistence.id_of(source);
         let Some(audit) = &mut self.comparison.running else { return };
-        // With many already, a block in which there are some is one.
+        // With many disputes already, all those of a block are joined.
         let span = match differing {
             [first, .., last] if audit.disputes.count() >= DISPUTES_MAX / 2 => {
                 &[Range::new(first.start, last.end)]
@@ -462,7 +462,7 @@ impl Run<'_> {
         }
     }
 
-    /// The digest is right now: whoever was contradicted by what is right is convicted.
+    /// Convicts the sources that the right bytes contradict, once the digest matches.
     pub(crate) fn convict_contradicted(&mut self) {
         let Some(&hypothesis) =
             self.comparison.hypotheses.front().filter(|_| self.comparison.mismatch)
@@ -472,7 +472,7 @@ impl Run<'_> {
         self.comparison.mismatch = false;
         let mut liars: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for (range, (deliverer, other)) in self.comparison.disputed.iter() {
-            // Of two who are both to blame, this does not tell which was wrong here.
+            // If both are blamed, this dispute does not show which was wrong here.
             let liar = match (hypothesis.blames(deliverer), hypothesis.blames(other)) {
                 (true, false) => deliverer,
                 (false, true) => other,
@@ -499,11 +499,11 @@ impl Run<'_> {
     }
 }
 
-/// Most tries to put a file right.
+/// Most hypotheses tried.
 const HYPOTHESES_MAX: usize = 8;
-/// What differs nearer than this to what differs is one difference.
+/// Differences nearer to each other than this are joined: a page.
 const NEAR_BYTES: usize = 4096;
-/// Most differences noted; a file that differs in more places has other troubles.
+/// Most disputes recorded; a file with more has other troubles.
 const DISPUTES_MAX: usize = 100_000;
 
 #[cfg(test)]

@@ -1,31 +1,30 @@
 //! Buffers on their way from the disk to a hash that goes from front to back.
 //!
-//! Writes end in any order, and one that the disk is slow with would leave a gap before all that
-//! came after it: the verifier would have to let go of it and read it back. So what follows a
-//! write that is still under way waits for it here, which keeps its buffers from the lanes: the
-//! disk holds the network up, as it should. Nothing waits here for bytes that are still to come
-//! from a source.
+//! Writes end in any order. A slow one would leave a gap before the buffers after it: the verifier
+//! would have to drop them and read them back. So buffers that follow a write under way wait for it
+//! here. That keeps them from the lanes, so a slow disk slows the network down, as it should.
+//! Nothing waits here for bytes that are still to come from a source.
 
 use std::collections::BTreeMap;
 
 use swath_model::{Buffer, Range};
 
-/// Writes under way, and what is written but follows one of them.
+/// Writes under way, and written buffers that follow one of them.
 #[derive(Default)]
 pub(crate) struct InOrder {
     /// Start and end of each write under way.
     writing: BTreeMap<u64, u64>,
-    /// What waits, by where it begins.
+    /// Waiting buffers, by their offset.
     written: BTreeMap<u64, Buffer>,
 }
 
 impl InOrder {
-    /// A write begins.
+    /// Notes that a write begins.
     pub fn begin(&mut self, range: Range) {
         self.writing.insert(range.start, range.end);
     }
 
-    /// A write has ended: what may be hashed now, with where it begins.
+    /// Ends a write. Returns the buffers that may be hashed now, with their offsets.
     pub fn end(&mut self, range: Range, buffer: Buffer) -> Vec<(u64, Buffer)> {
         self.writing.remove(&range.start);
         if self.follows(range.start) {
@@ -42,7 +41,7 @@ impl InOrder {
         ready
     }
 
-    /// Whether something that is not handed over yet ends where `start` is.
+    /// Returns whether a write or a waiting buffer ends at `start`.
     fn follows(&self, start: u64) -> bool {
         let writing = self.writing.range(..start).next_back().map(|(_, &end)| end);
         let written =

@@ -1,4 +1,4 @@
-//! What is to prove the file, and what it has come to.
+//! The proof of the file, and its results.
 
 pub(super) mod agree;
 pub(super) mod audit;
@@ -21,32 +21,32 @@ use crate::verify::{Proof, Report, VerifierHandle};
 
 /// The proof of the file.
 pub(crate) struct Integrity {
-    /// The digests that the file must come to.
+    /// The expected digests.
     pub proof: Proof,
-    /// They came from a source's answer.
+    /// Whether they came from a source's answer.
     pub digests_offered: bool,
-    /// They came by relays, which could have changed them with the bytes, and the source itself has
-    /// not told them.
+    /// Whether they came by relays, which could have changed them with the bytes, and the source
+    /// itself has not confirmed them.
     pub word_of_relays: bool,
-    /// What a user reads about the proof.
+    /// The proof in words for the user.
     pub verification: String,
     pub verifier: Option<VerifierHandle>,
-    /// Written and not hashed yet, for a hash that goes from front to back.
+    /// Written buffers that wait for a hash from front to back.
     pub in_order: Option<InOrder>,
-    /// What the verifier reports.
+    /// Receives the verifier's reports.
     pub reports: UnboundedReceiver<Report>,
-    /// By which it reports.
+    /// Sends the verifier's reports.
     pub report_sender: UnboundedSender<Report>,
-    /// What digests of the whole came to: (wanted, actual).
+    /// Digests of the whole: (wanted, actual).
     pub wholes: Vec<(Digest, Digest)>,
-    /// The digest of the whole, once it is right.
+    /// The digest of the whole, once it matches.
     pub digest: Option<Digest>,
-    /// What is compared of what relays passed on.
+    /// Comparisons of samples of what relays forwarded.
     pub samples: Samples,
 }
 
 impl Integrity {
-    /// Nothing has been told by sources yet.
+    /// Starts with the proof that the request brings; sources add theirs later.
     pub fn new(request: &Request) -> Integrity {
         let (report_sender, reports) = unbounded_channel();
         Integrity {
@@ -64,7 +64,7 @@ impl Integrity {
         }
     }
 
-    /// What is to prove the file, without what one source offered for that.
+    /// Drops the digests that a source offered as proof.
     pub fn forget_offers(&mut self, request: &mut Request) {
         if std::mem::take(&mut self.digests_offered) {
             request.told_digests.clear();
@@ -73,20 +73,20 @@ impl Integrity {
         self.proof = Proof { wholes: Vec::new(), pieces: request.pieces.clone() };
     }
 
-    /// Begin with the content anew. What the old verifier still has to say is about other bytes.
+    /// Starts again. Late reports of the old verifier are dropped: they are about other bytes.
     pub fn reset(&mut self, request: &mut Request) {
         self.forget_offers(request);
         *self = Integrity::new(request);
     }
 
-    /// A digest of the whole came to `actual`; what an earlier try came to is forgotten.
+    /// Stores the `actual` digest of the whole in place of that of an earlier try.
     pub fn whole_told(&mut self, wanted: Digest, actual: Digest) {
         self.wholes.retain(|&(known, _)| known != wanted);
         self.wholes.push((wanted, actual));
     }
 
-    /// When each digest of the whole has been told: one that is not as wanted, else the first,
-    /// with what it came to.
+    /// Takes (wanted, actual) of a wrong digest, else of the first, once every digest of the whole
+    /// is there.
     pub fn take_whole(&mut self) -> Option<(Digest, Digest)> {
         if self.wholes.is_empty() || self.wholes.len() < self.proof.wholes.len() {
             return None;
@@ -97,12 +97,12 @@ impl Integrity {
         wrong.or_else(|| told.iter().find(|(wanted, _)| Some(wanted) == first)).copied()
     }
 
-    /// Whether the digest of the whole is still to come.
+    /// Returns whether the digest of the whole is still to come.
     pub fn awaits_whole(&self) -> bool {
         !self.proof.wholes.is_empty() && self.digest.is_none()
     }
 
-    /// Bytes that piece digests have yet to prove.
+    /// Returns how many bytes piece digests have yet to prove.
     pub fn unproved_pieces(&self, coverage: &Coverage) -> u64 {
         match (&self.proof.pieces, coverage.size_bytes) {
             (Some(_), Some(size)) => size.saturating_sub(coverage.verified.total_bytes()),
@@ -111,7 +111,7 @@ impl Integrity {
     }
 }
 
-/// What a user reads about how the file is proved.
+/// Returns the words for the user on how the file is proved.
 pub(crate) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
     let wholes: Vec<&str> = proof.wholes.iter().map(|whole| whole.algorithm().name()).collect();
     let wholes = wholes.join(" and ");

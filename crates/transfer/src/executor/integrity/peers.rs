@@ -1,15 +1,14 @@
-//! Mirrors held against each other where no digest of the file is known.
+//! Compares mirrors with each other if no digest of the file is known.
 //!
 //! Mirrors that agree on size and version can still hold different bytes: one of them is damaged.
-//! So of what each mirror delivers a few blocks at random places are kept, and when everything has
-//! come each is asked for once more, of another mirror. Where two differ a third one decides: the
-//! mirror that stands alone is left and named, and what came of it is fetched again. Where no third
-//! one can be asked the transfer ends without its file, since nothing tells which of the two is
-//! right.
+//! So swath keeps a few random blocks of each mirror, and when everything has come it requests each
+//! of them from another mirror. If two differ, a third one decides: the mirror that stands alone is
+//! dropped and reported, and its bytes are fetched again. Without a third one the transfer ends
+//! without its file, since nothing shows which of the two is right.
 //!
-//! The questions wait for the end since each takes a connection of its own, and servers that limit
-//! connections are to be used for data until then. What they cost is bounded: at most
-//! [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES`] of each mirror, and a 64th of what it delivered.
+//! The questions wait for the end because each takes a connection of its own, and servers that
+//! limit connections should send data until then. Their cost is limited: at most [`BLOCKS_MAX`]
+//! blocks of [`BLOCK_BYTES`] for each mirror, and a 64th of what it delivered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,31 +28,31 @@ use crate::request::Destination;
 /// The comparisons of one transfer.
 #[derive(Default)]
 pub(crate) struct Peers {
-    /// Blocks of what came, by the number of the source.
+    /// Blocks kept of each source, by its number.
     kept: BTreeMap<usize, SeenBlocks>,
-    /// Questions under way.
+    /// Questions in flight.
     asked: u32,
-    /// Those of each mirror that may be under way.
+    /// Limits of questions in flight to each mirror.
     seats: BTreeMap<usize, Arc<Semaphore>>,
-    /// Two versions of a block, by number; decided ones are gone.
+    /// Undecided disputes, by number.
     disputes: BTreeMap<u32, Dispute>,
     disputes_begun: u32,
-    /// Mirrors that did not answer such a question.
+    /// Mirrors that did not answer a question.
     mute: BTreeSet<usize>,
-    /// Since when everything has come and answers are waited for.
+    /// Since when everything has come and only answers are missing.
     waits_since: Option<Time>,
-    /// What was equal, in bytes.
+    /// Bytes that were equal.
     pub right_bytes: u64,
 }
 
-/// Blocks of what one source delivered, each of its bytes as likely as any other.
+/// Random blocks of one source; each of its bytes is equally likely.
 #[derive(Default)]
 struct SeenBlocks {
     seen_bytes: u64,
     blocks: Vec<Block>,
 }
 
-/// A block of which two mirrors hold different versions.
+/// A block that differs between two mirrors.
 struct Dispute {
     source: usize,
     peer: usize,
@@ -63,7 +62,7 @@ struct Dispute {
 }
 
 impl SeenBlocks {
-    /// Takes in that `bytes` came at `at`.
+    /// Takes in the `bytes` that came at `at`.
     fn see(&mut self, at: u64, bytes: &[u8]) {
         let len = bytes.len() as u64;
         if len == 0 {
@@ -86,7 +85,7 @@ impl SeenBlocks {
         }
     }
 
-    /// The blocks to be compared: one for each MiB that came, and together a 64th of it.
+    /// Takes the blocks to compare: one for each MiB received, and together about a 64th of it.
     fn take(&mut self) -> Vec<Block> {
         let count = self.seen_bytes.div_ceil(1 << 20).clamp(1, BLOCKS_MAX as u64);
         let most = (self.seen_bytes / (64 * count)).max(BLOCK_LEAST_BYTES) as usize;
@@ -101,7 +100,7 @@ impl SeenBlocks {
 }
 
 impl Run<'_> {
-    /// Bytes of this source count: perhaps some are kept to be compared.
+    /// Keeps random blocks of useful bytes of this source, to compare them.
     pub(crate) fn look_at_peers(&mut self, source: usize, at: u64, bytes: &[u8]) {
         let is_wanted = self.sources.len() > 1
             && self.integrity.proof.is_empty()
@@ -112,7 +111,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether answers of other mirrors are waited for. Everything has come.
+    /// Returns whether answers of other mirrors are missing, now that everything has come.
     pub(crate) fn waits_for_peers(&mut self) -> bool {
         if !self.integrity.proof.is_empty() {
             return false;
@@ -126,7 +125,7 @@ impl Run<'_> {
         self.integrity.samples.peers.asked > 0 && now.since(since) < WAITS
     }
 
-    /// Something is missing again.
+    /// Notes that bytes are missing again.
     pub(crate) fn goes_on_beside_peers(&mut self) {
         self.integrity.samples.peers.waits_since = None;
     }
@@ -147,7 +146,7 @@ impl Run<'_> {
         }
     }
 
-    /// Another mirror than these, the next one by number: so each is asked about one other.
+    /// Returns the next mirror by number that is none of these: so each is asked about one other.
     fn peer_of(&self, others: &[usize]) -> Option<usize> {
         let count = self.sources.len();
         let first = others.last().copied().unwrap_or(0);
@@ -166,7 +165,7 @@ impl Run<'_> {
     fn ask_peer(&mut self, peer: usize, of: Of, block: Block) {
         self.integrity.samples.peers.asked += 1;
         let origin = Arc::clone(&self.sources[peer].source);
-        // Comparing is to be a small matter for a mirror, also for one that counts connections.
+        // Comparisons must cost a mirror little, even one that limits connections.
         let seats = self.integrity.samples.peers.seats.entry(peer);
         let seats = seats.or_insert_with(|| Arc::new(Semaphore::new(QUESTIONS_AT_ONCE))).clone();
         self.integrity.samples.asked.spawn(async move {
@@ -177,7 +176,7 @@ impl Run<'_> {
         });
     }
 
-    /// A mirror has answered what another one's block is with it, or has not.
+    /// Compares a mirror's version of a block with another's, if it has answered.
     pub(crate) fn peer_answered(
         &mut self,
         source: usize,
@@ -215,7 +214,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A third mirror has said what it holds, or has not.
+    /// Decides a dispute by a third mirror's version, if it has answered.
     pub(crate) fn third_answered(
         &mut self,
         number: u32,
@@ -244,7 +243,7 @@ impl Run<'_> {
         }
     }
 
-    /// This mirror stands alone, by whatever route it is reached.
+    /// Drops the mirror that stands alone, on all its routes.
     fn leave_mirror(&mut self, alone: usize, dispute: &Dispute) -> Result<(), Ended> {
         let url = self.sources[alone].source.url().clone();
         for at in 0..self.sources.len() {
@@ -259,7 +258,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Two mirrors differ, and nothing tells which is right: neither's bytes are kept.
+    /// Ends the transfer because two mirrors differ and nothing shows which is right. The bytes of
+    /// both are void.
     fn undecided(&mut self, dispute: &Dispute) -> Result<(), Ended> {
         let name = |at: usize| self.sources[at].source.name().to_string();
         let (one, other) = (name(dispute.source), name(dispute.peer));
@@ -280,23 +280,23 @@ impl Run<'_> {
 }
 
 impl Dispute {
-    /// The first byte that differs.
+    /// Returns the first byte that differs.
     fn place(&self) -> u64 {
         let pairs = self.theirs.iter().zip(&self.block.bytes);
         self.block.at + pairs.take_while(|(one, other)| one == other).count() as u64
     }
 }
 
-/// Blocks of one mirror that are compared: what is damaged in a tenth of its bytes is found with a
-/// probability of more than one half, other content for certain.
+/// Most blocks compared of one mirror: damage in a tenth of its bytes is found with a probability
+/// of more than one half, other content for certain.
 const BLOCKS_MAX: usize = 8;
-/// So many questions are put to one mirror at once.
+/// Most questions in flight to one mirror.
 const QUESTIONS_AT_ONCE: usize = 2;
-/// What one question asks for at most …
+/// Most bytes of one question.
 const BLOCK_BYTES: usize = 8 << 10;
-/// … and at least.
+/// Fewest bytes of one question.
 const BLOCK_LEAST_BYTES: u64 = 512;
-/// For so long the end waits for answers.
+/// Longest wait for answers at the end.
 const WAITS: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Samples of what relays passed on, held against the source itself, where nothing else proves it.
+//! Compares samples of forwarded bytes with the source itself, if nothing else proves them.
 //!
-//! Most servers tell no digest of their files. So of what comes by relays, blocks at random places are
-//! asked for once more without them: one of 64 KiB for each of the first 8 MiB of a route, later one for
-//! each 4 MiB (2 KiB each where a route is named). A relay that changes what it passes on does not know
-//! which. Where a block differs, the route is left, and what came by any of its relays is fetched again
-//! without it. That proves nothing (`witness` says so at the end), but whoever changes more than a
-//! little is found out, and soon.
+//! Most servers send no digest of their files. So swath requests random blocks of forwarded bytes
+//! once more without relays: one of 64 KiB for each of the first 8 MiB of a route, later one for
+//! each 4 MiB (2 KiB each on a route that the user chose). A relay cannot know which blocks. If a
+//! block differs, the route is dropped, and all bytes that came by any of its relays are fetched
+//! again without it. That proves nothing (`witness` says so at the end), but a relay that changes
+//! more than a little is soon found out.
 //!
-//! A block is kept from what arrived, before the disk has it, so that nothing is read back, and a
-//! stream is looked at like a file.
+//! Samples are copied when bytes arrive, before they are written, so that nothing is read back, and
+//! streams are sampled like files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,43 +34,43 @@ use swath_model::units;
 /// The samples of one transfer.
 #[derive(Default)]
 pub(crate) struct Samples {
-    /// By the source's number.
+    /// Sampled routes, by the number of their source.
     routing: BTreeMap<usize, Way>,
-    /// Dropped with the transfer.
+    /// Questions in flight, dropped with the transfer.
     pub(crate) asked: JoinSet<Answer>,
-    /// Blocks of what came in earlier runs that are to be asked for, by the journal's number of who
-    /// brought them; of which of our sources' origin; how many are being asked for.
+    /// Blocks of earlier runs to ask for, with the journal number of their deliverer; the source
+    /// whose origin is asked; the number of these questions in flight.
     pub(crate) left: Vec<(u32, Range)>,
     pub(crate) left_by: usize,
     pub(crate) left_asked: u32,
-    /// Questions without an answer since the last one that had one.
+    /// Questions without an answer since the last answer.
     unanswered: u32,
-    /// The source is being asked for its digest, which may prove all.
+    /// Whether the source is being asked for its digest, which may prove all.
     pub waits_for_digest: bool,
-    /// How many were right, and what they come to.
+    /// Number and bytes of blocks that were equal.
     pub right: u64,
     pub right_bytes: u64,
-    /// On its route to the disk: it must have arrived there before it is fetched again.
+    /// Bytes on their way to the disk: they must be written before they are fetched again.
     pub(crate) writing: RangeSet,
-    /// Whose bytes are to be fetched again, by the journal's numbers.
+    /// Journal numbers of sources whose bytes are to be fetched again.
     condemned: BTreeSet<u32>,
-    /// Relays that changed bytes for certain, as nobody else was on the way.
+    /// Relays that certainly changed bytes, as no other was on the route.
     pub(crate) guilty: BTreeSet<String>,
-    /// Since when nothing but answers is waited for.
+    /// Since when only answers are missing.
     waits_since: Option<Time>,
-    /// The same between mirrors.
+    /// Comparisons between mirrors.
     pub peers: Peers,
 }
 
-/// What is looked at of one source.
+/// The samples of one source.
 #[derive(Default)]
 struct Way {
-    /// A random block of what came since the last question.
+    /// A random block of the bytes since the last question.
     kept: Option<Block>,
-    /// What came since then, and in all.
+    /// Bytes received since then, and in all.
     since_bytes: u64,
     bytes: u64,
-    /// How many questions are under way.
+    /// Questions in flight.
     asked: u32,
 }
 
@@ -80,20 +80,20 @@ pub(crate) struct Block {
     pub bytes: Vec<u8>,
 }
 
-/// Who brought a block.
+/// The deliverer of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Of {
     /// A source.
     Way(usize),
-    /// One that the journal knows by this number, in an earlier run; this source's origin is asked.
+    /// A source with this journal number, in an earlier run; the origin of source `by` is asked.
     Left { id: u32, by: usize },
-    /// A mirror, of which another one is asked.
+    /// A mirror; another one is asked.
     Peer { source: usize, peer: usize },
-    /// Two mirrors that differ, of which a third one is asked.
+    /// Two mirrors that differ; a third one is asked.
     Third { dispute: u32, third: usize },
 }
 
-/// What the source itself says of a block.
+/// The source's own version of a block.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub of: Of,
@@ -102,43 +102,43 @@ pub(crate) struct Answer {
 }
 
 impl Samples {
-    /// The next answer; for ever none while nothing is asked.
+    /// Waits for the next answer; for ever if nothing is asked.
     pub async fn next(samples: &mut Samples) -> Answer {
         match samples.asked.join_next().await {
             Some(Ok(answer)) => answer,
-            // None of them panics; if one did, it is not waited for.
+            // None of them panics; if one did, it is ignored.
             Some(Err(_)) | None => std::future::pending().await,
         }
     }
 
-    /// A block is on its way to the disk.
+    /// Notes that the write of a block begins.
     pub fn begin(&mut self, range: Range) {
         self.writing.insert(range);
     }
 
-    /// It is there.
+    /// Notes that the write has ended.
     pub fn end(&mut self, range: Range) {
         self.writing.remove(range);
     }
 
-    /// What came of the source that the journal knows by this number counts no more.
+    /// Marks all bytes of the source with this journal number as void.
     pub(crate) fn void(&mut self, id: u32) {
         self.condemned.insert(id);
     }
 
-    /// Whether the source does not speak with us.
+    /// Returns whether the source has stopped answering.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.unanswered >= UNANSWERED_MAX
     }
 }
 
 impl Way {
-    /// Bytes at `at` arrived: perhaps a block of them is the one that is kept.
+    /// Takes in the bytes that arrived at `at`, and perhaps keeps a block of them.
     fn see(&mut self, at: u64, bytes: &[u8], block_bytes: usize) {
         let len = bytes.len() as u64;
         self.since_bytes += len;
         self.bytes += len;
-        // Each byte since the last question is as likely as any other.
+        // Each byte since the last question is equally likely.
         if len == 0 || fastrand::u64(..self.since_bytes) >= len {
             return;
         }
@@ -148,7 +148,7 @@ impl Way {
         self.kept = Some(Block { at: at + from as u64, bytes });
     }
 
-    /// The block to be asked for, if it is time; at the end it is.
+    /// Takes the block to ask for if it is time; at the end it always is.
     fn due(&mut self, is_end: bool, asked_max: u32) -> Option<Block> {
         let every = if self.bytes <= OFTEN_BYTES { EVERY_OFTEN_BYTES } else { EVERY_BYTES };
         if self.asked >= asked_max || !is_end && self.since_bytes < every {
@@ -162,7 +162,7 @@ impl Way {
 }
 
 impl Run<'_> {
-    /// Bytes that count came of this source.
+    /// Samples useful bytes that came from this source.
     pub(crate) fn look_at_sample(&mut self, source: usize, at: u64, bytes: &[u8]) {
         let is_wanted =
             !self.is_proved() && !matches!(self.request.destination, Destination::Nowhere { .. });
@@ -170,7 +170,7 @@ impl Run<'_> {
         {
             return;
         }
-        // Whoever named a route wants little to go another route.
+        // A user who chose a route wants little traffic on another.
         let is_named = self.named_relays().is_some();
         let block_bytes = if is_named { BLOCK_NAMED_BYTES } else { BLOCK_BYTES };
         self.integrity.samples.routing.entry(source).or_default().see(at, bytes, block_bytes);
@@ -181,7 +181,7 @@ impl Run<'_> {
         if self.integrity.samples.waits_for_digest || self.is_proved() || self.is_mute(source) {
             return;
         }
-        // What is asked for takes from what the source sends directly.
+        // Questions compete with what the source sends directly.
         let asked_max = if self.integrity.samples.asked.len() < CROWD { ASKED_MAX } else { 1 };
         let routed_id = self.integrity.samples.routing.get_mut(&source);
         let Some(block) = routed_id.and_then(|routed_id| routed_id.due(is_end, asked_max)) else {
@@ -195,7 +195,7 @@ impl Run<'_> {
         });
     }
 
-    /// The source has answered, or has not.
+    /// Handles an answer of the source, or its absence.
     pub(crate) fn sampled(&mut self, answer: Answer) -> Result<(), Ended> {
         let Answer { of, block, told } = answer;
         let source = match of {
@@ -209,7 +209,7 @@ impl Run<'_> {
                 self.integrity.samples.left_asked =
                     self.integrity.samples.left_asked.saturating_sub(1);
                 if block.bytes.is_empty() {
-                    // It could not be read, which whoever needs it will find out.
+                    // It could not be read; the code that needs it will report that.
                     return Ok(());
                 }
                 by
@@ -250,8 +250,8 @@ impl Run<'_> {
         }
     }
 
-    /// The bytes of an answer, if it is about the version that is fetched. What the route said of its
-    /// version is not asked: a relay that forges it would not be looked at.
+    /// Returns the bytes of an answer if it is about the fetched version. The version that the
+    /// route reported does not count: a relay that forges it would escape the check.
     pub(crate) fn comparable(
         &self,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
@@ -263,21 +263,21 @@ impl Run<'_> {
         ours.admits(&theirs, false).is_ok().then_some(bytes)
     }
 
-    /// Whether the origin of this source has not answered lately.
+    /// Returns whether the origin of this source has not answered lately.
     pub(crate) fn is_mute(&self, source: usize) -> bool {
         let url = self.sources[source].source.url();
         self.routing.as_ref().is_some_and(|routing| routing.routes.is_mute(url))
     }
 
-    /// The origin of this source does not answer without relays: nobody is to wait for that again soon.
+    /// Remembers that this source's origin does not answer without relays, to save waits.
     pub(crate) fn note_mute(&self, source: usize) {
         if let Some(routing) = &self.routing {
             routing.routes.note_mute(self.sources[source].source.url());
         }
     }
 
-    /// What a relay sent is no HTTP. Each answers by itself, so it has lost its place, and perhaps in
-    /// the middle of what counted as data before.
+    /// Handles bytes from a relay that are no HTTP. A relay writes its own answers, so it has lost
+    /// its place, perhaps in the middle of bytes that counted as data.
     pub(crate) fn garbled(&mut self, source: usize) -> Result<(), Ended> {
         let is_passed = self.sources[source].is_passed();
         if !is_passed
@@ -293,11 +293,11 @@ impl Run<'_> {
         )
     }
 
-    /// What came of the source that the journal knows by this number is not what its origin has: it is
-    /// left if it is one of this run, and nothing counts that came by its relays, in this run or before.
+    /// Drops a source, by its journal number, that delivered other bytes than its origin has. All
+    /// bytes that came by its relays are void, in this run or before.
     pub(crate) fn condemn(&mut self, id: u32, what: String) -> Result<(), Ended> {
         if !self.integrity.proof.is_empty() {
-            // They forged a digest, too.
+            // The relays forged a digest, too.
             return self.leave_relays();
         }
         let now = self.persistence.source_of(id).filter(|&source| !self.sources.is_out(source));
@@ -356,12 +356,12 @@ impl Run<'_> {
         }
         self.integrity.samples.condemned.extend(suspects);
         self.fetch_condemned_again();
-        // Whoever is killed now is not to find them again.
+        // If the process is killed now, the next run must not use these bytes.
         self.persistence.committed_at = Time::ZERO;
         Ok(())
     }
 
-    /// What a source still owes is not waited for: it would count.
+    /// Cuts off the requests in flight of a source: their bytes would count.
     fn cut_off(&mut self, source: usize) {
         for lane in self.lanes.open.values_mut().filter(|lane| lane.source == source) {
             lane.is_void = true;
@@ -371,8 +371,8 @@ impl Run<'_> {
         self.planner.handle(PlanEvent::SourceAgain { source }, now);
     }
 
-    /// What condemned sources have brought is fetched again, as soon as all of it lies on the disk: a
-    /// block that is written late must not hide the right one.
+    /// Fetches the bytes of condemned sources again, once all of them are on the disk: a late write
+    /// must not overwrite the right bytes.
     pub(crate) fn fetch_condemned_again(&mut self) {
         for id in std::mem::take(&mut self.integrity.samples.condemned) {
             let brought = self.coverage.of_deliverer(id);
@@ -389,8 +389,8 @@ impl Run<'_> {
         }
     }
 
-    /// The transfer ends before what condemned sources have brought could be fetched again: no later run
-    /// is to find it.
+    /// Voids the bytes of condemned sources in the journal when the transfer ends before they were
+    /// fetched again.
     pub(crate) fn void_condemned(&mut self) {
         for id in std::mem::take(&mut self.integrity.samples.condemned) {
             let brought = self.coverage.of_deliverer(id);
@@ -398,8 +398,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether no answer is waited for any more. At the end what is left is asked for, and waited for
-    /// a moment.
+    /// Returns whether no answer is missing. At the end it asks for the remaining samples and waits
+    /// for a moment.
     pub(crate) fn are_sampled(&mut self) -> bool {
         if !self.integrity.samples.condemned.is_empty() {
             return false;
@@ -430,7 +430,7 @@ impl Run<'_> {
         self.integrity.samples.asked.is_empty() || now.since(since) >= waits
     }
 
-    /// What the samples say, for who is told that nothing else proves it.
+    /// Returns the result of the samples, for the warning that nothing else proves the file.
     pub(crate) fn word_of_samples(&self) -> Option<String> {
         let samples = &self.integrity.samples;
         (samples.right > 0).then(|| {
@@ -442,33 +442,33 @@ impl Run<'_> {
     }
 }
 
-/// Whether somebody answered, whatever it was.
+/// Returns whether there was any answer.
 pub(crate) fn is_answer<T>(told: Option<&Result<T, LaneError>>) -> bool {
     told.is_some_and(|told| told.as_ref().err().is_none_or(LaneError::is_answer))
 }
 
-/// What is asked for at a time …
+/// Bytes of a sample.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
-/// … and where a route is named: ten clients of a relay that keeps what passes are to fetch one copy and
-/// not much more.
+/// Bytes of a sample on a route that the user chose: ten clients of a caching relay should fetch
+/// little more than one copy from the source.
 const BLOCK_NAMED_BYTES: usize = 2 << 10;
-/// For so much of a route a block is asked for often …
+/// The first bytes of a route, which are sampled more often.
 pub(crate) const OFTEN_BYTES: u64 = 8 << 20;
-/// … which is once in these bytes …
+/// Bytes for each sample there.
 pub(crate) const EVERY_OFTEN_BYTES: u64 = 1 << 20;
-/// … and later once in these.
+/// Bytes for each later sample.
 pub(crate) const EVERY_BYTES: u64 = 4 << 20;
-/// So many questions of a way may be under way: a source that is far away takes its time for each.
+/// Most questions in flight for a route: a distant source takes its time for each.
 const ASKED_MAX: u32 = 4;
-/// Where so many are under way of all ways together, each has one at a time.
+/// From this many questions in flight for all routes together, each route has one at a time.
 const CROWD: usize = 6;
-/// A slow source that has much to do may take so long.
+/// Longest wait for one answer, for slow and busy sources.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
-/// After so many questions without an answer one after the other no more are asked.
+/// Unanswered questions in a row after which swath asks no more.
 const UNANSWERED_MAX: u32 = 4;
-/// For so long the end waits for answers.
+/// Longest wait for answers at the end.
 const WAITS: Duration = Duration::from_millis(1500);
-/// The same where what came in earlier runs is looked at: all of it at the end, if nothing was missing.
+/// The same with blocks of earlier runs: all are asked for at the end if nothing was missing.
 const LEFT_WAITS: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

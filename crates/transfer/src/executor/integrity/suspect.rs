@@ -1,13 +1,13 @@
-//! A piece is not what its digest says: whose fault is it?
+//! Finds out which source delivered a piece that does not match its digest.
 //!
-//! The piece is fetched again from somebody who had no part in it. When it proves good, every
-//! earlier version of it was wrong, and whoever delivered one is convicted: dropped and named. Of
-//! a version that several delivered the parts are compared with the good piece. If nobody is left
-//! who has not delivered the piece alone, and the same bytes came more than once, then it is the
-//! digest that is wrong (or all hold the same wrong file), and the transfer ends.
+//! The piece is fetched again from a source that had no part in it. When it proves good, every
+//! earlier version was wrong, and a source that delivered one is convicted: dropped and reported.
+//! If several sources delivered a version, their parts are compared with the good piece. If every
+//! source has delivered the piece alone, and the same bytes came more than once, then the digest is
+//! wrong (or all sources hold the same wrong file), and the transfer ends.
 //!
-//! A source that is the only one may try again a few times: a bad cable corrupts now and then, a
-//! bad copy does it every time.
+//! An only source may try again a few times: a bad cable corrupts now and then, a bad copy does it
+//! every time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use crate::executor::state::Run;
 #[derive(Clone, Debug)]
 pub(crate) struct PartPrint {
     pub range: Range,
-    /// In the journal's numbering.
+    /// Its journal number.
     pub deliverer: u32,
     pub print: Digest,
 }
@@ -33,36 +33,36 @@ pub(crate) struct PartPrint {
 /// One version of a piece that proved bad.
 #[derive(Clone, Debug)]
 pub(crate) struct Try {
-    /// Whose bytes it was made of, in the journal's numbering.
+    /// Journal numbers of the sources of its bytes.
     pub deliverers: Vec<u32>,
-    /// What it came to.
+    /// Its actual digest.
     pub actual: Digest,
-    /// Whose bytes these were, where they were several's and could be read back.
+    /// The parts of its deliverers, if there were several and they could be read back.
     pub parts: Vec<PartPrint>,
 }
 
-/// A bad piece, until it comes right.
+/// A bad piece, until a good version comes.
 #[derive(Clone, Debug)]
 pub(crate) struct Suspicion {
     pub piece: Range,
     pub tries: Vec<Try>,
-    /// Its sources may all be asked again, since nobody else was left.
+    /// Whether all its sources may be asked again, since no other was left.
     pub lifted: bool,
 }
 
-/// Whose fault bad pieces are.
+/// The blame for bad pieces.
 #[derive(Default)]
 pub(crate) struct Blame {
-    /// Bad pieces until they come right, by where they begin.
+    /// Bad pieces until good versions come, by their offset.
     pub suspicions: BTreeMap<u64, Suspicion>,
-    /// Who was named for corrupt data, in the journal's numbering.
+    /// Journal numbers of the sources reported for corrupt data.
     pub convicted: BTreeSet<u32>,
-    /// How often a piece was bad.
+    /// Number of bad pieces so far.
     pub bad_pieces: u64,
 }
 
 impl Blame {
-    /// The content is begun anew.
+    /// Forgets all blame, as the content starts again.
     pub fn reset(&mut self) {
         self.suspicions.clear();
         self.convicted.clear();
@@ -70,7 +70,7 @@ impl Blame {
 }
 
 impl Run<'_> {
-    /// A version of a piece proved bad: fetch it again, from somebody else if there is anybody.
+    /// Fetches a bad piece again, from another source if there is one.
     pub(crate) fn suspect(&mut self, piece: Range, bad: Try) -> Result<(), Ended> {
         let last: Vec<usize> =
             bad.deliverers.iter().filter_map(|&id| self.persistence.source_of(id)).collect();
@@ -96,7 +96,7 @@ impl Run<'_> {
         let usable = |at: &usize| self.sources.is_usable(*at) && self.sources.has_some(*at, piece);
         let usable: Vec<usize> = (0..self.sources.len()).filter(usable).collect();
         let untouched = usable.iter().any(|at| !involved.contains(at));
-        // Who has not shown yet what it delivers when nobody else has a part in it.
+        // Sources that have not yet delivered the piece alone.
         let fresh: Vec<usize> = usable.iter().copied().filter(|at| !alone.contains(at)).collect();
         if fresh.is_empty() && (repeated || tries.len() >= TRIES_MAX) {
             let hint = match (repeated, usable.len()) {
@@ -115,7 +115,7 @@ impl Run<'_> {
             let source = SourceId(at as u32);
             let again = match (untouched, fresh.first()) {
                 (true, _) => !involved.contains(&at),
-                // All had a part in it, so one delivers it alone; the next one if that is bad too.
+                // All had a part in it, so one delivers it alone; if that is bad too, the next one.
                 (false, Some(&first)) => at == first,
                 (false, None) => usable.len() == 1 || !last.contains(&at),
             };
@@ -153,7 +153,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The transfer ends because of a piece.
+    /// Returns the error that ends the transfer because of a piece.
     pub(crate) fn wrong_piece(&self, piece: Range, actual: Digest, hint: String) -> Ended {
         let wanted = self
             .integrity
@@ -162,14 +162,14 @@ impl Run<'_> {
             .as_ref()
             .and_then(|pieces| pieces.digest(pieces.piece_at(piece.start)));
         Ended::Error(GetError::Digest {
-            // There is one: by what else would it be wrong?
+            // A bad piece has a digest.
             wanted: Box::new(wanted.unwrap_or(actual)),
             actual: Box::new(actual),
             hint,
         })
     }
 
-    /// These bytes proved good: earlier versions of their pieces were wrong.
+    /// Convicts the deliverers of earlier versions of pieces that proved good.
     pub(crate) fn healed(&mut self, range: Range) {
         let pieces: Vec<u64> =
             self.blame.suspicions.range(range.start..range.end).map(|(&start, _)| start).collect();
@@ -195,7 +195,7 @@ impl Run<'_> {
         }
     }
 
-    /// A source is proved to have delivered corrupt data.
+    /// Reports a source that delivered corrupt data, and drops it unless it is the last.
     fn convict(&mut self, deliverer: u32, range: Range) {
         let source = self.persistence.source_of(deliverer);
         if source.is_some_and(|at| self.sources.is_out(at)) {
@@ -216,8 +216,8 @@ impl Run<'_> {
         }
     }
 
-    /// Hash each deliverer's part of a piece as it lies on the disk: of a piece that came to
-    /// `bad`, or of one that is good now, the parts of its earlier versions.
+    /// Hashes each deliverer's part of a piece as it lies on the disk. For a piece that is good
+    /// now, these are the parts of its earlier versions; otherwise it has the wrong digest `bad`.
     pub(crate) fn print_parts(&mut self, piece: Range, bad: Option<Digest>) {
         let parts: Vec<(Range, u32)> = match (bad, self.blame.suspicions.get(&piece.start)) {
             (Some(_), _) => self.coverage.deliverers.within(piece),
@@ -241,7 +241,7 @@ impl Run<'_> {
                     let buffer = pool.take().await;
                     match sink.read(at, bytes as usize, buffer).await {
                         Ok(read) => hasher.update(&read),
-                        // Without its print a part can neither be convicted nor cleared.
+                        // Without its print a part neither convicts nor clears its source.
                         Err(_) => continue 'parts,
                     }
                     at += bytes;
@@ -252,7 +252,7 @@ impl Run<'_> {
         });
     }
 
-    /// The parts of a piece have been hashed: remember them (it was bad) or compare (it is good).
+    /// Stores the hashed parts of a bad piece, or compares those of a good one.
     pub(crate) fn printed(
         &mut self,
         piece: Range,
@@ -273,9 +273,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Nobody may be asked for what is left, perhaps because those who may deliver a suspect
-    /// piece are gone: then those who had a part in it may be asked again. Returns whether that
-    /// helps; it does once for each version.
+    /// Allows sources that had a part in a suspect piece to be asked again, as no other may deliver
+    /// the missing bytes. Returns whether that helps: it does once for each version.
     pub(crate) fn lift_suspicions(&mut self) -> bool {
         let usable: Vec<usize> =
             (0..self.sources.len()).filter(|&at| self.sources.is_usable(at)).collect();
@@ -295,11 +294,11 @@ impl Run<'_> {
     }
 }
 
-/// So many versions of one piece, each another one, and it is given up.
+/// Most versions of one piece, all different, before it is given up.
 const TRIES_MAX: usize = 8;
-/// The only source may send so many corrupt pieces before it is given up.
+/// Most corrupt pieces of an only source before it is given up.
 const ALONE_TRIES: u32 = 4;
-/// Further bad pieces are not told one by one; whoever delivered them is, in the end.
+/// Most notes on single bad pieces; the sources of further ones are reported in the end.
 const NOTES_MAX: u64 = 16;
 
 #[cfg(test)]

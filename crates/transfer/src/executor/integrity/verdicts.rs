@@ -1,5 +1,5 @@
-//! Verdicts are entered into the books: what proved good counts as done and goes into the
-//! journal, what proved bad is fetched again (`suspect` finds out whose fault it was).
+//! Handles verdicts: good bytes count as done and go into the journal, bad ones are fetched again
+//! (`suspect` finds out whose fault it was).
 
 use swath_model::Range;
 use swath_model::digest::{Blake3Tree, Digest};
@@ -32,7 +32,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The ordered stream has something to say.
+    /// Handles a report of the ordered stream.
     pub(crate) fn stream_report(&mut self, report: StreamReport) -> Result<(), Ended> {
         match report {
             StreamReport::Written(up_to) => {
@@ -73,7 +73,7 @@ impl Run<'_> {
         self.suspect(piece, Try { deliverers, actual, parts: Vec::new() })
     }
 
-    /// These bytes are void: fetch them again.
+    /// Marks bytes as missing, to fetch them again.
     pub(crate) fn reopen(&mut self, range: Range) {
         for (deliverer, bytes) in self.coverage.reopen(range) {
             if let Some(at) = self.persistence.source_of(deliverer) {
@@ -90,13 +90,13 @@ impl Run<'_> {
         }
         self.persistence.records.push(Record::Bad { range });
         self.planner_done = false;
-        // Whoever is to bring it has the usual time for that.
+        // The next source has the usual time to bring it.
         self.clock.last_arrival = self.now();
         self.planner.handle(PlanEvent::Reopened { range }, self.now());
     }
 }
 
-/// The bytes of a group of the BLAKE3 tree of a file of `size_bytes`.
+/// Returns the bytes of a group of the BLAKE3 tree of a file of `size_bytes`.
 fn group_range(index: u64, size_bytes: u64) -> Option<Range> {
     Blake3Tree::new(0).ok().map(|tree| {
         let start = index.saturating_mul(tree.group_bytes());

@@ -1,11 +1,10 @@
-//! What relays say of a single file, held against what its source says itself.
+//! Compares the facts of a single file that came by relays with those of its source.
 //!
-//! Whoever passes bytes on can change them, and with them their size, their version and their digest.
-//! So where the first word of a file that nobody gave us a digest of came by relays (by a route that
-//! was named, or where the source has not answered in time), the source is asked once more without
-//! them: one request. What the source itself says counts, and relays that say
-//! otherwise are left. Where it says nothing, that is told at the end: a digest that came by relays
-//! proves no more than that nothing broke by accident.
+//! A relay can change the bytes that it forwards, and with them their size, version and digest. So
+//! if the user gave no digest and the first answer came by relays (by a route that the user chose,
+//! or because the source was too slow), one more request asks the source directly. Its answer
+//! counts, and relays that contradict it are dropped. If it does not answer, swath warns at the
+//! end: a digest that came by relays proves only that nothing broke by accident.
 
 use std::time::Duration;
 
@@ -26,8 +25,8 @@ use crate::request::Destination;
 use swath_model::units;
 
 impl Run<'_> {
-    /// The first answer, by which the file is known, is that of this source: if it came by relays, its
-    /// origin is asked.
+    /// Asks the origin about the file if the first answer, which is from this source, came by
+    /// relays.
     pub(crate) fn call_witness(&mut self, source: usize) {
         let entry = &self.sources[source];
         let is_wanted = !matches!(self.request.destination, Destination::Nowhere { .. });
@@ -49,7 +48,7 @@ impl Run<'_> {
         });
     }
 
-    /// The origin has said this of its file without relays, or nothing.
+    /// Handles the origin's own answer about its file, or that there is none.
     pub(crate) fn witnessed(
         &mut self,
         source: usize,
@@ -77,14 +76,14 @@ impl Run<'_> {
         }
         let is_withheld = self.integrity.proof.is_empty() && !told.digests.is_empty();
         if is_withheld && self.output.stream.is_none() && self.coverage.resumed_bytes == 0 {
-            // What has come was not hashed, and is little yet.
+            // The bytes so far are few and were not hashed.
             self.request.told_digests.clone_from(&told.digests);
             return Err(Ended::Restart);
         }
         Ok(())
     }
 
-    /// What came by relays is not what the source itself has: begin again without them.
+    /// Starts again without relays: they did not deliver what the source itself has.
     pub(crate) fn leave_relays(&mut self) -> Result<(), Ended> {
         let said = "what relays passed on is not what the source has";
         for at in 0..self.sources.len() {
@@ -97,14 +96,14 @@ impl Run<'_> {
             }
         }
         if self.output.stream.is_some() {
-            // What is written cannot be taken back.
+            // Written bytes cannot be taken back.
             let reasons = self.reasons();
             return Err(crate::GetError::Exhausted { has_some: true, reasons }.into());
         }
         Err(Ended::Restart)
     }
 
-    /// Whether nothing is to be fetched from this source as long as a route that was named leads to it.
+    /// Returns whether this source rests because a route that the user chose leads to it.
     pub(crate) fn rests_beside(&self, source: usize) -> bool {
         let replica = |at: usize| self.sources[at].on_route.as_ref().map(|own| own.replica);
         self.named_relays().is_some()
@@ -116,8 +115,8 @@ impl Run<'_> {
             })
     }
 
-    /// A relay of a route that was named has brought what is not the data: what is wrong is worse than
-    /// another route, so the source itself may be asked.
+    /// Lets direct sources work again after the relays of the user's route delivered wrong data,
+    /// which is worse than another route.
     pub(crate) fn wake_beside(&mut self) {
         let now = self.now();
         for at in 0..self.sources.len() {
@@ -129,8 +128,8 @@ impl Run<'_> {
         }
     }
 
-    /// At the end: that nothing proves what relays passed on is a warning, for a summary is not shown
-    /// to everybody and holds no more than half a sentence on it.
+    /// Warns at the end that nothing proves what relays forwarded: not everybody sees the summary,
+    /// which has only half a sentence on it.
     pub(crate) fn warn_of_relays(&mut self) {
         if self.is_proved() {
             return;
@@ -144,7 +143,7 @@ impl Run<'_> {
         }
     }
 
-    /// At the end: that nothing proves a file, with which relays had nothing to do, is a warning too.
+    /// Warns at the end that nothing proves a file that came without relays.
     pub(crate) fn warn_unverified(&mut self) {
         let is_file = !matches!(self.request.destination, Destination::Nowhere { .. });
         if is_file && !self.is_proved() && self.exposed_bytes() == 0 {
@@ -154,19 +153,19 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a digest is required and nothing proves the file.
+    /// Returns whether a digest is required and nothing proves the file.
     pub(crate) fn lacks_digest(&self) -> bool {
         self.request.require_digest && !self.is_proved()
     }
 
-    /// What came by relays that could have changed it, in an earlier run too.
+    /// Returns how many bytes relays could have changed, in this run or an earlier one.
     fn exposed_bytes(&self) -> u64 {
         let brought =
             self.coverage.deliverers.iter().filter(|&(_, id)| self.persistence.is_exposed(id));
         brought.map(|(range, _)| range.len()).sum()
     }
 
-    /// What is said where nothing but the word of relays speaks for what they passed on.
+    /// Returns the words for the user if nothing proves what relays forwarded.
     pub(crate) fn word_of_relays(&self) -> Option<String> {
         let bytes = self.exposed_bytes();
         if bytes == 0 {
@@ -189,5 +188,5 @@ impl Run<'_> {
     }
 }
 
-/// A source that takes longer is not waited for, nor is one that only relays reach.
+/// Longest wait for the source: it may be slow, or only relays may reach it.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);

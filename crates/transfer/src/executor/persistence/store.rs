@@ -185,6 +185,5 @@ impl Run<'_> {
     }
 }
 
-/// Longest wait for the disk: Ctrl-C must end the program within a second. Bytes that are not on
-/// the disk by then are fetched again.
+/// Ctrl-C must end the program within a second: bytes not on the disk by then are fetched again.
 const KEEP_WITHIN: std::time::Duration = std::time::Duration::from_millis(600);

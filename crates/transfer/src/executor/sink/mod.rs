@@ -73,51 +73,51 @@ pub(crate) trait Sink: Send + Sync {
     }
 }
 
-/// Bytes that came.
+/// A block of received bytes.
 pub(crate) struct Block {
     /// Where they belong, in bytes of the dataset.
     pub offset: u64,
     pub buffer: Buffer,
-    /// How they can be checked on their way.
+    /// How they can be checked before they are written.
     pub checks: Option<Checks>,
 }
 
 impl Block {
-    /// The bytes of the dataset that it has.
+    /// Returns the range of the dataset that it holds.
     pub fn range(&self) -> Range {
         Range::of_len(self.offset, self.buffer.len() as u64)
     }
 }
 
-/// Of a block that comes with group hashes.
+/// How to check a block that comes with group hashes.
 pub(crate) struct Checks {
-    /// One for each group.
+    /// One hash for each group.
     pub hashes: Vec<GroupHash>,
-    /// What of the block is wanted, as sources count.
+    /// The wanted parts of the block, in bytes of the sealed file.
     pub wanted: Vec<Range>,
-    /// What is laid down even where its source says that it is not as the index has it.
+    /// Bytes that are written even if their source says that they differ from the index.
     pub takes_void: RangeSet,
 }
 
-/// What became of a block.
+/// The result of writing a block.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// It is written (not synced), and its bytes are still to be proved.
+    /// Written (not synced); its bytes are still to be proved.
     Unproved(Buffer),
-    /// Its groups were checked, and those that are right are written.
+    /// Its groups were checked, and the correct ones written.
     Checked(Checked),
-    /// The sink reports later, by itself, when it has been written and proved.
+    /// The sink reports later when the block is written and proved.
     HandedOver,
 }
 
-/// Groups that were checked.
+/// The result of checking groups.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
-    /// Whole groups that are written and right: in bytes of the dataset, their numbers and hashes.
+    /// Correct groups, which are written: their bytes of the dataset, numbers and hashes.
     pub good: Vec<(Range, u64, GroupHash)>,
-    /// With bytes in them that the source says are not as in its index, and whether they are written
-    /// all the same.
+    /// Groups with bytes that differ from the index, as their source says, and whether they are
+    /// written all the same.
     pub void: Vec<(Range, bool)>,
-    /// Not what their group hashes say.
+    /// Groups that do not match their hashes.
     pub bad: Vec<Range>,
 }

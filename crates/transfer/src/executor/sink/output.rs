@@ -1,4 +1,4 @@
-//! The ordered stream that bytes go to instead of a file, if there is one.
+//! The ordered stream that replaces the file, if there is one.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,15 +13,15 @@ use crate::verify::Proof;
 /// The ordered stream.
 pub(crate) struct Output {
     pub stream: Option<Arc<Stream>>,
-    /// What it has written.
+    /// Bytes that it has written.
     pub consumed: u64,
-    /// Time that whoever reads it has let us wait.
+    /// Time spent waiting for its reader.
     pub nanos: Arc<AtomicU64>,
-    /// Since when it waits for bytes for which there is no buffer.
+    /// Since when it waits for bytes that have no buffer.
     pub starved_since: Option<Time>,
-    /// What it reports.
+    /// Receives its reports.
     pub reports: UnboundedReceiver<StreamReport>,
-    /// By which it reports.
+    /// Sends its reports.
     pub sender: UnboundedSender<StreamReport>,
 }
 
@@ -40,13 +40,13 @@ impl Default for Output {
 }
 
 impl Output {
-    /// Whether the stream (if there is one) has been written to the end of the file.
+    /// Returns whether the stream (if there is one) has been written to the end of the file.
     pub fn is_done(&self, size_bytes: Option<u64>) -> bool {
         self.stream.is_none() || Some(self.consumed) == size_bytes
     }
 
-    /// Whether the reader has yet to take what could be written out. A piece with a digest is
-    /// written when all of it is here.
+    /// Returns whether bytes wait only for the reader. A piece with a digest can be written when
+    /// all of it is here.
     pub fn reader_is_behind(&self, coverage: &Coverage, proof: &Proof) -> bool {
         let Some(stream) = &self.stream else { return false };
         let size = coverage.size_bytes.unwrap_or(u64::MAX);

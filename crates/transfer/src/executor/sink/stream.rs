@@ -1,12 +1,12 @@
-//! A stream: blocks go to a writer one behind the other.
+//! A stream: blocks go to a writer in order.
 //!
-//! Blocks wait in pool buffers until their turn. The planner's window counts bytes, so that what
-//! waits fits into the pool; parts of a block (of connections that broke) are put together for the
-//! same reason, and if the pool is full all the same the farthest are let go of. Every byte is
-//! hashed once, when its turn has come. Where piece digests are known and a piece fits into half of
-//! the window, it is written only after it proved good. Larger pieces are written as they come:
-//! what is written cannot be taken back, so a wrong one ends the transfer. The same holds for a
-//! digest of the whole.
+//! Blocks wait in pool buffers until their turn. The planner's window limits their bytes, so that
+//! they fit into the pool. Parts of a block (of connections that broke) are put together for the
+//! same reason. If the pool is full all the same, the farthest blocks are dropped. Every byte is
+//! hashed once, when its turn has come. If piece digests are known and a piece fits into half of
+//! the window, it is written only after it proved good. Larger pieces are written as they come.
+//! Written bytes cannot be taken back, so a wrong piece ends the transfer, as does a wrong digest
+//! of the whole.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,25 +26,25 @@ use super::{Block, Sink, Written};
 use crate::error::GetError;
 use crate::verify::Proof;
 
-/// What the writing task tells.
+/// A report of the writing task.
 #[derive(Debug)]
 pub(crate) enum StreamReport {
     /// Everything before this offset is written.
     Written(u64),
-    /// This piece is bad and came to this digest; it is wanted again.
+    /// This piece is bad, with this digest; it must be fetched again.
     Bad(Range, Digest),
-    /// This piece is bad, came to this digest, and its beginning is written already.
+    /// This piece is bad, with this digest, and its beginning is written already.
     TooLate(Range, Digest),
     /// This piece proved good.
     Good(Range),
     /// The digest of the whole.
     Whole {
-        /// The one that is wanted.
+        /// The expected digest.
         wanted: Digest,
-        /// What it came to.
+        /// The digest of the written bytes.
         actual: Digest,
     },
-    /// These bytes were let go of: they are wanted again.
+    /// These bytes were dropped to free buffers; they must be fetched again.
     Shed(Range),
     /// The writer failed (a closed pipe, a full disk).
     Failed(io::Error),
@@ -65,7 +65,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Start writing; at most `window_bytes` are handed over before they are written.
+    /// Starts writing; at most `window_bytes` are handed over before they are written.
     pub fn start(
         writer: Box<dyn AsyncWrite + Send + Unpin>,
         proof: &Proof,
@@ -102,17 +102,17 @@ impl Stream {
         Self { orders, task: Mutex::new(Some(task)), holds_pieces, writing_nanos }
     }
 
-    /// How long the writer took for what it was given, so far; goes on counting after the end.
+    /// Returns the counter of the time spent in the writer; it goes on counting after the end.
     pub fn writing_nanos(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.writing_nanos)
     }
 
-    /// Whether a piece is written only when all of it has come and proved good.
+    /// Returns whether a piece is written only when all of it has come and proved good.
     pub fn holds_pieces(&self) -> bool {
         self.holds_pieces
     }
 
-    /// Buffers are wanted for what comes first: let go of about so many slots of what comes last.
+    /// Drops about `slots` slots of the last blocks, for the next bytes in order.
     pub fn shed(&self, slots: usize) {
         let _ = self.orders.send(Order::Shed(slots));
     }
@@ -151,10 +151,10 @@ struct State {
     /// Everything before is written.
     front: u64,
     size_bytes: Option<u64>,
-    /// Of everything before `front`, by the digest that each must come to.
+    /// Hashes of everything before `front`, with the expected digests.
     hashers: Vec<(Digest, Hasher)>,
     pieces: Option<Pieces>,
-    /// The first piece that is not proved yet, hashed as far as its bytes are here.
+    /// The first unproved piece, hashed as far as its bytes are here.
     piece: Option<Piece>,
     /// Everything before lies in pieces that proved good.
     proved_to: u64,
@@ -198,7 +198,7 @@ impl State {
         self.writer.flush().await
     }
 
-    /// Keep a block until its turn. One that fits into the buffer before it moves there.
+    /// Keeps a block until its turn. If it fits into the buffer before it, it moves there.
     fn keep(&mut self, offset: u64, buffer: Buffer) {
         let mut start = offset;
         match self.waiting.range_mut(..offset).next_back() {
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    /// Let go of what comes last, but of nothing that a piece's hash has taken in already.
+    /// Drops the last blocks, except bytes that the hash of a piece already includes.
     fn shed(&mut self, slots: usize, reports: &UnboundedSender<StreamReport>) {
         let hashed_to = self.piece.as_ref().map_or(self.proved_to, |piece| piece.hashed_to);
         let from = self.front.max(hashed_to);
@@ -231,7 +231,7 @@ impl State {
         }
     }
 
-    /// Judge and write whatever has its turn.
+    /// Verifies and writes the blocks whose turn it is.
     async fn advance(&mut self, reports: &UnboundedSender<StreamReport>) -> io::Result<()> {
         loop {
             let verdict = self.hash_piece();
@@ -264,8 +264,8 @@ impl State {
         }
     }
 
-    /// Hash the first piece that is not proved as far as its bytes have come; its verdict if that
-    /// was all of it: what it came to instead if it is bad.
+    /// Hashes the first unproved piece as far as its bytes have come. Returns its verdict if it is
+    /// complete, with the actual digest if it is bad.
     fn hash_piece(&mut self) -> Option<Result<Range, (Range, Digest)>> {
         let pieces = self.pieces.as_ref()?;
         if self.piece.is_none() {
@@ -276,7 +276,7 @@ impl State {
             self.piece = Some(Piece { range, wanted, hasher, hashed_to: range.start });
         }
         let piece = self.piece.as_mut()?;
-        // Of a stream without a size the last piece ends where the stream does.
+        // The last piece of a stream of unknown size ends where the stream does.
         piece.range.end = piece.range.end.min(self.size_bytes.unwrap_or(u64::MAX));
         while piece.hashed_to < piece.range.end {
             let at = piece.hashed_to;
@@ -297,7 +297,7 @@ impl State {
         })
     }
 
-    /// Write what has come, up to `limit` at most.
+    /// Writes the bytes that have come, up to `limit` at most.
     async fn write_to(
         &mut self,
         limit: u64,
@@ -328,7 +328,7 @@ impl State {
         Ok(())
     }
 
-    /// Let go of a bad piece, but not of its neighbours' bytes.
+    /// Drops a bad piece, but keeps the bytes of its neighbours.
     fn drop_piece(&mut self, piece: Range) {
         let around: Vec<u64> = self
             .waiting
@@ -340,7 +340,7 @@ impl State {
             let Some(mut buffer) = self.waiting.remove(&at) else { continue };
             let end = at + buffer.len() as u64;
             if end > piece.end {
-                // What follows the piece stays where it is wanted: at the buffer's start.
+                // The bytes after the piece move to the start of the buffer.
                 let from = (piece.end - at) as usize;
                 let rest = buffer.len() - from;
                 buffer.copy_within(from.., 0);
@@ -351,7 +351,7 @@ impl State {
     }
 }
 
-/// Whether the block at `offset` follows the one at `at` and fits behind it in its buffer.
+/// Returns whether the block at `offset` follows the one at `at` and fits behind it in its buffer.
 fn fits(at: u64, before: &Buffer, offset: u64, block: &Buffer) -> bool {
     at + before.len() as u64 == offset && before.capacity() - before.filled() >= block.len()
 }

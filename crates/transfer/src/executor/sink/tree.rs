@@ -81,8 +81,8 @@ impl Sink for TreeSink {
     }
 }
 
-/// Checks groups against their hashes and writes those of them that are right, if they are wanted; of
-/// those that are void, those that are to be taken. Blocks.
+/// Checks the wanted groups against their hashes and writes the correct ones, and those void ones
+/// that `takes_void` covers. Blocks.
 fn place(
     stage: &PartialTree,
     offset: u64,
@@ -137,7 +137,7 @@ fn place(
     Ok(checked)
 }
 
-/// Takes down the group hashes of groups that are right.
+/// Saves the hashes of correct groups.
 fn keep(
     keeper: Option<&KeptIndexWriter>,
     good: &[(Range, u64, GroupHash)],

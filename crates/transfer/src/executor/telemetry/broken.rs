@@ -80,8 +80,7 @@ impl Run<'_> {
         let wait = units::duration((self.request.stall_s - silent_s).max(0.0));
         let Some(broken) = &mut self.telemetry.broken else { return };
         broken.is_told = true;
-        let text =
-            format!("{}: {}; retrying for up to {wait}", broken.name, broken.words);
+        let text = format!("{}: {}; retrying for up to {wait}", broken.name, broken.words);
         self.note(text, true);
     }
 
