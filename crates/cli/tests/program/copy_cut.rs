@@ -110,7 +110,7 @@ fn answers_that_never_hold_a_block_are_no_progress() {
                     let ran = home.run(["cp", &url, "copy", "--timeout", "12"]);
                     let words = "each answer ends before a block is complete: ";
                     ran.code_is(7).says(&[&format!("  {url}: {words}")]);
-                    let told = ran.stderr.matches("nothing of them is of use").count();
+                    let told = ran.stderr.matches("they are useless").count();
                     assert_eq!(told, 1, "{ran}");
                     assert!(!home.exists("copy"));
                 });

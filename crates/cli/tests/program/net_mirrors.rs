@@ -182,7 +182,7 @@ fn a_single_source_that_corrupts_gets_no_file_into_place() {
     home.write("../data.meta4", text);
     let ran = home.run(["get", "../data.meta4"]);
     assert!(matches!(ran.code(), 3 | 4), "{ran}");
-    ran.says(&[&url(&liar), "is not what its digest says", "no second source"]);
+    ran.says(&[&url(&liar), "does not match its digest", "no second source"]);
     home.lacks("data.bin");
     // Another mirror puts it right, and only what is missing is fetched from it.
     let right = honest(&good);

@@ -142,7 +142,7 @@ fn what_end_to_end_cannot_do_is_told() {
     let relay = home.relay(&[]);
     let args = ["get", &url(&origin), "-o", "got", "--end-to-end", "--route", &relay.named()];
     let ran = home.run(args);
-    ran.code_is(0).says(&["--end-to-end hides nothing of 127.0.0.1:", "begins with http://"]);
+    ran.code_is(0).says(&["--end-to-end does not protect 127.0.0.1:", "begins with http://"]);
     home.holds("got", &content);
     let plain = ["get", &url(&origin), "-o", "plain", "--route", &relay.named()];
     home.run(plain).code_is(0).never_says(&["--end-to-end hides"]);

@@ -90,7 +90,7 @@ fn a_digest_counts_when_the_source_itself_tells_it() {
     let told = summary(home.run(args).code_is(0));
     assert_eq!(
         (&told["proved"], &told["verified_by"]),
-        (&true.into(), &"sha-256 as its server told it".into())
+        (&true.into(), &"sha-256 from its server".into())
     );
     assert_eq!(asked_directly(&origin), ["HEAD"]);
 }
@@ -111,7 +111,7 @@ fn a_relay_that_passes_on_another_file_with_its_digest_is_found_out_by_the_sourc
     let liar = Liar::about(&home, &other, &origin);
     let args = ["get", &url(&origin), "-o", "got", "--route", &liar.ear.url()];
     let ran = home.run(args);
-    ran.code_is(0).says(&["what relays passed on is not what the source has"]);
+    ran.code_is(0).says(&["relays delivered other bytes than the source has"]);
     home.holds("got", &content);
 }
 
@@ -271,7 +271,7 @@ fn a_relay_that_changes_what_it_passes_on_is_found_out_by_samples() {
     let relay = home.relay(&[]);
     let ear = Ear::before(relay.address(), spoil);
     let from = url(&origin);
-    let found = "passed on what its source does not have, at byte ";
+    let found = "delivered other bytes than its source has, at byte ";
     for more in [&["--route", &ear.url()][..], &["--relay", &ear.url(), "--route", "multi"]] {
         let ran = home.run([&["get", &from, "-o", "got", "--overwrite"], more].concat());
         ran.code_is(0).says(&[found, "are fetched again"]);
@@ -310,7 +310,7 @@ fn what_a_relay_changed_in_an_earlier_run_is_found_out_too() {
         part.write_all_at(&[byte[0] ^ 1], at).unwrap();
     }
     let ran = home.run(["get", &url(&origin), "-o", "got"]);
-    ran.code_is(0).says(&["in an earlier run, what its source does not have", "fetched again"]);
+    ran.code_is(0).says(&["in an earlier run, other bytes than its source has", "fetched again"]);
     home.holds("got", &content);
     // Of an honest one it is told that it could have.
     fs::remove_file(home.path("got")).unwrap();
@@ -355,7 +355,7 @@ fn what_came_by_the_same_relay_on_another_way_is_fetched_again_too() {
     let later = (0..second.len()).filter(|&at| second[at] && !first.get(at).is_some_and(|it| *it));
     later.step_by(3).for_each(spoil);
     let ran = home.run(["get", &url(&origin), "-o", "got", "--route", "direct"]);
-    ran.code_is(0).says(&["in an earlier run, what its source does not have", "fetched again"]);
+    ran.code_is(0).says(&["in an earlier run, other bytes than its source has", "fetched again"]);
     home.holds("got", &content);
 }
 
@@ -370,7 +370,7 @@ fn a_relay_that_loses_its_place_is_left() {
     let leaky = leaky(relay.address(), 512 << 10);
     let args = ["get", &url(&origin), "-o", "got", "--relay", &leaky, "--route", "multi"];
     let ran = home.run(args);
-    ran.code_is(0).says(&["it is left, and the"]);
+    ran.code_is(0).says(&["it is dropped, and the"]);
     home.holds("got", &content);
 }
 
@@ -384,7 +384,7 @@ fn a_byte_lost_in_the_last_answer_is_noticed() {
     for at in [100_000, 250_000, 290_000] {
         let leaky = leaky(relay.address(), at);
         let ran = home.run(["get", &url(&origin), "-o", "got", "--overwrite", "--route", &leaky]);
-        ran.code_is(0).says(&["passed on what its source does not have", "fetched again"]);
+        ran.code_is(0).says(&["delivered other bytes than its source has", "fetched again"]);
         home.holds("got", &content);
     }
 }

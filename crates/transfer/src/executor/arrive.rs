@@ -188,7 +188,7 @@ impl Run<'_> {
         }
         self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
         if self.integrity.digests_offered {
-            self.integrity.verification.push_str(" as its server told it");
+            self.integrity.verification.push_str(" from its server");
         }
         let size = size_bytes.unwrap_or(UNKNOWN_SIZE);
         let mut resumed = swath_store::Resumed::default();

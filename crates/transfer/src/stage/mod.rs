@@ -400,7 +400,7 @@ impl Staging<'_> {
                 let about = net.about_relay(relay, origins).await?;
                 let open: Vec<bool> = replicas.iter().map(|it| can_show(net, relay, it)).collect();
                 if !open.contains(&true) {
-                    let text = "what opens the source is not sent to it, as its key came unencrypted (https:// lets it)";
+                    let text = "credentials for the source are not sent to it, as its key came unencrypted (use https://)";
                     return Err(text.into());
                 }
                 let lease = net.depot_allocate(relay, size_bytes, length).await;
@@ -527,7 +527,7 @@ impl Staging<'_> {
 /// What a replica has, if depots can fetch ranges of it.
 fn usable(mirror: &Mirror, found: Result<Facts, LaneError>) -> Result<(Version, Facts), Why> {
     let facts = found?;
-    let version = Version::of(&facts).ok_or("it does not tell the size of its file")?;
+    let version = Version::of(&facts).ok_or("it does not report the file size")?;
     let name = mirror.url.path().rsplit('/').next().unwrap_or_default();
     if facts.is_web_page() && !facts.ranges && !Facts::names_web_page(name) {
         return Err(LaneError::Html.into());

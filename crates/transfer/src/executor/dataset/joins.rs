@@ -32,7 +32,7 @@ impl Run<'_> {
                 let is_first = tree.undecided.is_empty();
                 tree.undecided.push(Undecided { source, range });
                 if is_first && !std::mem::replace(&mut tree.told_waiting, true) {
-                    let text = "not all can be read there: waiting for the other replicas";
+                    let text = "some files cannot be read there: waiting for the other replicas";
                     self.note(text.to_owned(), false);
                 }
             }
@@ -71,7 +71,7 @@ impl Run<'_> {
         }
         self.sources[at].accepted = Some(true);
         let name = self.sources[at].source.name().to_string();
-        self.note(format!("{name} has the same tree, and takes part"), false);
+        self.note(format!("{name} has the same tree and is used too"), false);
         if let Some(tree) = self.dataset.tree_mut() {
             let source = tree.source(at);
             source.changed = Some(changed);

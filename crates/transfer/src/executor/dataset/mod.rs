@@ -429,13 +429,13 @@ impl Run<'_> {
         if is_corrupt {
             let name = self.sources[source].source.name().to_string();
             self.note(
-                format!("{name} sent bytes that do not fit their checksum; they are fetched again"),
+                format!("{name} sent bytes that do not match their checksum; fetching them again"),
                 true,
             );
         }
         if is_out && !self.sources.is_bad(source) {
             self.sources[source].fault = Fault::Corrupt;
-            self.drop_source(source, "it sends bytes that do not fit their checksums");
+            self.drop_source(source, "it sends bytes that do not match their checksums");
         }
     }
 

@@ -134,7 +134,7 @@ impl Run<'_> {
                 if !std::mem::replace(&mut tree.passed_on.is_hopeless, true) {
                     let name = tree.pass.taking.name.clone();
                     let text = format!(
-                        "{name} does not tell us itself what the relays should have brought ({why}): what comes by them is taken on their word"
+                        "{name} does not answer without relays ({why}), so it cannot confirm what they deliver"
                     );
                     self.note(text, true);
                 }
@@ -155,14 +155,14 @@ impl Run<'_> {
             let name = self.sources[source].source.name().to_string();
             let bytes = swath_model::units::bytes(bytes);
             self.note(
-                format!("{name} brought {bytes} that are not what the source has; they are fetched again"),
+                format!("{name} delivered {bytes} that differ from the source; fetching again"),
                 true,
             );
             if !self.sources.is_out(source) {
                 self.sources[source].fault = Fault::Corrupt;
                 self.drop_source(
                     source,
-                    "what relays passed on is not what the source has".to_owned(),
+                    "relays delivered other bytes than the source has".to_owned(),
                 );
             }
         }

@@ -141,8 +141,7 @@ impl Run<'_> {
         actual: Digest,
         stop: &Stop,
     ) -> Result<(), Ended> {
-        let by =
-            if self.integrity.digests_offered { "; the digest is what a server told" } else { "" };
+        let by = if self.integrity.digests_offered { "; a server sent this digest" } else { "" };
         let failed = |hint: &str| {
             Err(Ended::Error(GetError::Digest {
                 wanted: Box::new(wanted),
@@ -181,7 +180,7 @@ impl Run<'_> {
                 self.comparison.mismatch = true;
                 return failed("; there is no second source to compare with");
             }
-            let text = "the digest does not match: all is fetched once more, each part from another source, to compare";
+            let text = "the digest does not match: fetching everything once more, each part from another source, to compare";
             self.note(text.to_owned(), true);
             self.compare_all(stop).await?;
             self.comparison.hypotheses = hypotheses(&self.comparison.disputed);

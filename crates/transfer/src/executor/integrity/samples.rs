@@ -240,11 +240,11 @@ impl Run<'_> {
             Of::Left { id, .. } => {
                 let when =
                     if self.coverage.resumed.contains(at) { ", in an earlier run," } else { "" };
-                let what = format!("passed on{when} what its source does not have");
+                let what = format!("delivered{when} other bytes than its source has");
                 self.condemn(id, format!("{what}, at byte {at}"))
             }
             Of::Way(source) => {
-                let what = "passed on what its source does not have";
+                let what = "delivered other bytes than its source has";
                 self.condemn(self.persistence.id_of(source), format!("{what}, at byte {at}"))
             }
         }
@@ -289,7 +289,7 @@ impl Run<'_> {
         }
         self.condemn(
             self.persistence.id_of(source),
-            "lost its place between two answers".to_owned(),
+            "sent bytes that are no HTTP between two answers".to_owned(),
         )
     }
 
@@ -307,17 +307,15 @@ impl Run<'_> {
         }
         let is_exposed = self.persistence.is_exposed(id);
         let reason = match is_exposed {
-            true => "what it passed on is not what the source has",
+            true => "it delivered other bytes than the source has",
             false => "it holds other bytes than the other mirrors",
         };
         let suspects = self.persistence.kin(id, &self.integrity.samples.guilty);
         let brought = suspects.iter().flat_map(|&id| self.coverage.of_deliverer(id));
         let bytes: u64 = brought.map(|range| range.len()).sum();
-        let is_left = if now.is_some() { "it is left" } else { "it is not asked again" };
+        let is_left = if now.is_some() { "it is dropped" } else { "it is not used again" };
         let again = match bytes {
-            _ if self.output.stream.is_some() => {
-                "; what is written cannot be taken back".to_owned()
-            }
+            _ if self.output.stream.is_some() => "; written bytes cannot be taken back".to_owned(),
             0 => String::new(),
             _ => {
                 let from = if is_exposed { "by its relays" } else { "from it" };

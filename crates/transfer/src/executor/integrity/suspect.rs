@@ -100,7 +100,7 @@ impl Run<'_> {
         let fresh: Vec<usize> = usable.iter().copied().filter(|at| !alone.contains(at)).collect();
         if fresh.is_empty() && (repeated || tries.len() >= TRIES_MAX) {
             let hint = match (repeated, usable.len()) {
-                (false, _) => "; it is another one each time",
+                (false, _) => "; it differs each time",
                 (true, 0 | 1) => {
                     "; it came like this more than once, and there is no second source to compare with: either the digest is wrong, or the file at the source is"
                 }
@@ -133,7 +133,7 @@ impl Run<'_> {
             };
             let from = if untouched || fresh.len() + alone.len() > 1 { "elsewhere" } else { "" };
             let text = format!(
-                "a piece from {whose} is not what its digest says (bytes {}–{}); fetched again {from}",
+                "a piece from {whose} does not match its digest (bytes {}–{}); fetching it again {from}",
                 piece.start, piece.end
             );
             self.note(text.trim_end().to_owned(), true);

@@ -85,11 +85,11 @@ impl Run<'_> {
 
     /// Starts again without relays: they did not deliver what the source itself has.
     pub(crate) fn leave_relays(&mut self) -> Result<(), Ended> {
-        let said = "what relays passed on is not what the source has";
+        let said = "relays delivered other bytes than the source has";
         for at in 0..self.sources.len() {
             if self.sources[at].accepted == Some(true) && self.sources[at].is_exposed() {
                 let name = self.sources[at].source.name().to_string();
-                self.note(format!("{name}: {said}; it is fetched without it"), true);
+                self.note(format!("{name}: {said}; fetching without it"), true);
                 self.sources[at].accepted = Some(false);
                 self.sources[at].fault = Fault::Corrupt;
                 self.drop_source(at, said);

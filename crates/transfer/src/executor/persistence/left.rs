@@ -83,7 +83,7 @@ impl Run<'_> {
     pub(crate) fn left_is_of_another(&mut self, by: usize, at: u64) -> Result<(), Ended> {
         let name = self.sources[by].source.name().clone();
         self.note(
-            format!("what an earlier run left differs from what {name} has, at byte {at}, though size and version are the same: starting again"),
+            format!("the data of an earlier run differs from {name} at byte {at}, though size and version are equal: starting again"),
             true,
         );
         self.persistence.left = None;

@@ -276,7 +276,7 @@ impl Run<'_> {
             .collect();
         for &at in &further {
             self.sources[at].fault = Fault::Final;
-            let words = "the file comes in one piece, which is asked for directly";
+            let words = "the source sends no ranges, so the file is fetched directly";
             self.drop_source(at, words);
         }
         further.contains(&source)
@@ -480,7 +480,7 @@ impl Run<'_> {
                     }
                     if routing.routes.note_lost(&format!("{name} unsealed")) {
                         let text = format!(
-                            "what opens the source is not sent by way of {name}, whose key came unencrypted (--end-to-end carries it past relays)"
+                            "credentials for the source are not sent through {name}, whose key came unencrypted (--end-to-end hides them from relays)"
                         );
                         self.note(text, true);
                     }
@@ -514,7 +514,7 @@ impl Run<'_> {
         entry.on_route = Some(OnRoute { replica, route });
         if is_news {
             let text = format!(
-                "--end-to-end hides nothing of {name}, and proves nothing: its address begins with http://, so that relays read what they carry, and could change it"
+                "--end-to-end does not protect {name}: its address begins with http://, so relays can read and change the data"
             );
             self.note(text, true);
         }

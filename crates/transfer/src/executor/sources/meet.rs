@@ -53,7 +53,7 @@ impl Run<'_> {
         }
         if self.is_folder_instead(source, &facts) {
             self.sources[source].accepted = Some(false);
-            let reason = "it is a folder there, and its server is no swath server: only the page that lists the folder would come";
+            let reason = "it is a folder, and its server is no swath server: only its listing page would come";
             self.drop_source(source, reason);
             return Ok(());
         }
@@ -81,11 +81,11 @@ impl Run<'_> {
         }
         let Some(version) = Version::of(&facts) else {
             if self.sources.accepted().next().is_some() {
-                self.drop_source(source, "it does not tell the size of its file");
+                self.drop_source(source, "it does not report the file size");
                 return Ok(());
             }
             if self.persistence.left.is_some() {
-                return self.put_aside(source, "it does not tell the size of its file".to_owned());
+                return self.put_aside(source, "it does not report the file size".to_owned());
             }
             self.sources[source].accepted = Some(true);
             return self.open(source, None).await;
@@ -96,7 +96,7 @@ impl Run<'_> {
         if version.size_bytes > SIZE_BYTES_MAX {
             self.sources[source].accepted = Some(false);
             let reason =
-                format!("no file has {} bytes, as it says its own has", version.size_bytes);
+                format!("it reports a size of {} bytes, which no file has", version.size_bytes);
             self.drop_source(source, reason);
             return Ok(());
         }
@@ -162,16 +162,13 @@ impl Run<'_> {
         for at in 0..self.sources.len() {
             if self.sources[at].accepted == Some(true) {
                 self.sources[at].accepted = Some(false);
-                self.drop_source(
-                    at,
-                    "it does not tell the size of its file, as others do".to_owned(),
-                );
+                self.drop_source(at, "it does not report the file size, as others do".to_owned());
             }
         }
         let name = self.sources[source].source.name().to_string();
         let size = swath_model::units::bytes(facts.size_bytes.unwrap_or_default());
         self.note(
-            format!("{name} tells the size of the file ({size}): starting again with it"),
+            format!("{name} reports the size of the file ({size}): starting again with it"),
             true,
         );
         Err(Ended::Restart)
@@ -300,10 +297,10 @@ impl Run<'_> {
         let name = entry.source.name();
         let text = match entry.one_answers {
             1 => format!(
-                "{name} names another version of the file in each answer: the file is fetched in one answer, from the start"
+                "{name} reports another version of the file in each answer: fetching it in one answer, from the start"
             ),
             _ => format!(
-                "{name}: the answer ended early, and the next one names another version: starting again"
+                "{name}: the answer ended early, and the next one has another version: starting again"
             ),
         };
         self.note(text, true);

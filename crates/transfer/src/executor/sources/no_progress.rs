@@ -66,12 +66,12 @@ impl Run<'_> {
         entry.no_progress.last_at = now;
         let what =
             if self.dataset.proves_blocks() { "a block is complete" } else { "anything new comes" };
-        let how = error.map_or_else(|| "it falls silent".to_owned(), ToString::to_string);
+        let how = error.map_or_else(|| "the data stops".to_owned(), ToString::to_string);
         let words = format!("each answer ends before {what}: {how}");
         entry.no_progress.why = Some(words.clone().into());
         if entry.no_progress.count == BORNE {
             let name = entry.source.name().to_string();
-            self.note(format!("{name}: {words}; nothing of them is of use"), true);
+            self.note(format!("{name}: {words}; they are useless"), true);
         }
     }
 }

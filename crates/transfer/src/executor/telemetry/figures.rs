@@ -352,7 +352,8 @@ impl Run<'_> {
             return words;
         }
         if self.takes_relays_word() {
-            return "the checksums of its blocks came by relays like the blocks, and they could have changed both".to_owned();
+            return "relays brought its blocks and checksums and could have changed both"
+                .to_owned();
         }
         let accepted = self.sources.accepted().count();
         if !self.is_proved() && accepted == 1 && !self.integrity.verification.is_empty() {
