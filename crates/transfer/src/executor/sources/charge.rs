@@ -1,4 +1,4 @@
-//! What an error of a lane means for its source and for the planner.
+//! The effect of a lane's error on its source and on the planner.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::observe::{Phase, SourceState};
 use swath_model::units;
 
 impl Run<'_> {
-    /// Its host may have refused a connection, of this file or of another one.
+    /// Tells the planner if the host's connection limit has changed, for this file or another.
     fn follow_host(&mut self, at: usize) {
         let now = self.now();
         let Some(entry) = self.sources.get_mut(at).filter(|it| it.on_route.is_none()) else {
@@ -26,28 +26,28 @@ impl Run<'_> {
         }
     }
 
-    /// What an error means for the planner; the source's state and reason follow.
+    /// Returns the planner's view of an error, and updates the source's state and reason.
     pub(crate) fn charge(&mut self, source: usize, lane: LaneId, error: &LaneError) -> Loss {
         if self.is_of_forgotten(source, error) {
-            // It is no worse for that: another pass begins.
+            // The source is no worse for that: another pass begins.
             return Loss::Broken;
         }
         if let LaneError::NotHeld { lacking, .. } = error {
             return self.lacks(source, lacking);
         }
-        // Some servers say 403 to a connection beyond those they allow.
+        // Some servers answer 403 to a connection over their limit.
         let one_too_many = is_denial(error) && self.others_deliver(source, lane);
         self.follow_host(source);
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
         entry.failures += 1;
-        // What was allowed a moment ago is refused: a connection that the server still counts, perhaps.
+        // A refusal after success: perhaps the server still counts a closed connection.
         let allowed_before = error.class() == Class::Forbidden
             && entry.figures.bytes > 0
             && entry.failures <= REFUSALS_BORNE;
         let pause = SHORT_LANE_PAUSE * (2 << entry.failures.min(8));
         entry.blame_route(error);
         tracing::debug!(source = %entry.source.name(), %error, "a source failed");
-        // A server may be starting; a name that is never known is a wrong one.
+        // A server may be starting, but a name that never resolves is wrong.
         let never_there = matches!(error, LaneError::Dns { .. })
             && !entry.ever_up
             && entry.failures >= UNKNOWN_TRIES;
@@ -62,7 +62,7 @@ impl Run<'_> {
             Class::Transient => Loss::Broken,
             Class::Unauthenticated | Class::Forbidden if one_too_many => Loss::Broken,
             Class::Forbidden if allowed_before => Loss::Busy(pause),
-            // The size is told by such an answer; if it is the wrong one that is judged there.
+            // Such an answer reports the size; the code that handles it judges a wrong one.
             Class::Lying
                 if matches!(error, LaneError::BeyondEnd { .. })
                     && self.coverage.size_bytes.is_none() =>
@@ -79,15 +79,15 @@ impl Run<'_> {
         if loss == Loss::Final && !self.sources.is_bad(source) {
             self.set_state(source, SourceState::Bad, Some(error.clone().into()));
         } else if is_news && loss != Loss::Clean && self.phase == Phase::Probing {
-            // While nothing comes, whoever waits wants to know what is being waited for.
+            // While nothing comes, the user wants to know why.
             let name = self.sources[source].source.name();
             self.note(format!("{name}: {error}; trying again"), false);
         }
         loss
     }
 
-    /// A depot does not hold what it was asked for, as where a disk has spoilt it: the rest of it is as
-    /// good as before.
+    /// Handles a depot that lacks the requested bytes, perhaps because its disk damaged them: the
+    /// rest of it is as good as before.
     fn lacks(&mut self, source: usize, lacking: &[Range]) -> Loss {
         let all = Range::new(0, self.coverage.size_bytes.unwrap_or(u64::MAX));
         let (id, now) = (SourceId(source as u32), self.now());
@@ -112,8 +112,8 @@ impl Run<'_> {
         Loss::Clean
     }
 
-    /// Whether other lanes of this source have brought something. (Some servers count requests,
-    /// not connections, so even a lane that has delivered may be refused beside another one.)
+    /// Returns whether other lanes of this source have brought something. (Some servers limit
+    /// requests, not connections, so even a lane that has delivered may be refused.)
     fn others_deliver(&self, source: usize, lane: LaneId) -> bool {
         self.lanes
             .of_source(source)
@@ -121,14 +121,14 @@ impl Run<'_> {
     }
 }
 
-/// Whether we are not let in.
+/// Returns whether the server denies access.
 fn is_denial(error: &LaneError) -> bool {
     matches!(error.class(), Class::Unauthenticated | Class::Forbidden)
 }
 
-/// Who has delivered and then answers 403 is asked again so often: for a quarter of a minute.
+/// Retries of a source that has delivered and then answers 403: they take a quarter of a minute.
 const REFUSALS_BORNE: u32 = 4;
-/// A source whose name cannot be resolved is given up after so many tries.
+/// Tries before a source whose name cannot be resolved is given up.
 const UNKNOWN_TRIES: u32 = 3;
-/// Longest time that a server may put us off in one go.
+/// Longest pause that a server may ask for.
 const PATIENCE_MAX: Duration = Duration::from_secs(120);

@@ -1,6 +1,6 @@
-//! Sources whose holdings change: what they gain and lose, and that they leave.
+//! Sources whose holdings change: bytes that they gain and lose, and sources that leave.
 //!
-//! The value is looked at in each turn of the main loop, so several changes count as one.
+//! Each turn of the main loop reads the latest value, so several changes count as one.
 
 use swath_model::{Range, SourceId};
 use swath_plan::Event as PlanEvent;
@@ -9,7 +9,7 @@ use crate::executor::state::Run;
 use crate::observe::SourceState;
 
 impl Run<'_> {
-    /// The planner hears what sources have gained and lost since the last look, and who has left.
+    /// Tells the planner what sources gained and lost since the last look, and which have left.
     pub(crate) fn look_at_holdings(&mut self) {
         let all = Range::new(0, u64::MAX);
         for at in 0..self.sources.len() {
@@ -47,7 +47,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether some source may yet come to hold what is missing.
+    /// Returns whether some source may yet get the missing bytes.
     pub(crate) fn waits_for_holdings(&self) -> bool {
         let may_grow = |at: usize| self.sources[at].holdings.is_some() && !self.sources.is_bad(at);
         (0..self.sources.len()).any(may_grow)

@@ -1,5 +1,5 @@
-//! What a source says of its file: whether it is the file that the others have, where more of it
-//! is to be had, and what happens when most say otherwise.
+//! A source's facts about its file: whether the others have the same file, which other mirrors it
+//! names, and what happens if most sources disagree.
 
 use swath_formats::metalink;
 use swath_model::SourceId;
@@ -17,8 +17,8 @@ use crate::observe::{Phase, SourceState};
 use crate::request::Destination;
 
 impl Run<'_> {
-    /// A login page, perhaps: a web page comes, and the file is to have the name of something else.
-    /// (An address that names something else was judged by its lane already.)
+    /// Returns whether a web page came although the file has another type's name: perhaps a login
+    /// page. (The lane has already judged an address with another type's name.)
     fn is_page_instead(&self, facts: &Facts) -> bool {
         let Destination::File(path) = &self.request.destination else { return false };
         let fits = self.request.size_bytes.is_some() && self.request.size_bytes == facts.size_bytes;
@@ -26,8 +26,8 @@ impl Run<'_> {
         facts.is_web_page() && !facts.ranges && !fits && !Facts::names_web_page(&name)
     }
 
-    /// A folder: web servers lead whoever asks for it without a `/` to the address with one, where
-    /// they list it.
+    /// Returns whether the address is a folder: web servers redirect it to the address with a `/`,
+    /// where they list it.
     fn is_folder_instead(&self, source: usize, facts: &Facts) -> bool {
         let Some(mirror) = self.request.mirrors.get(source) else { return false };
         let (asked, found) = (mirror.url.path(), facts.final_url.as_ref().map(url::Url::path));
@@ -36,7 +36,7 @@ impl Run<'_> {
         self.request.refuses_folders && leads_on && (bare == Some(asked) || facts.is_web_page())
     }
 
-    /// A source said what its file is.
+    /// Handles a source's facts about its file.
     pub(crate) async fn facts(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
         if self.sources.is_bad(source) {
             return Ok(());
@@ -107,7 +107,7 @@ impl Run<'_> {
             && self.request.known_digests().next().is_none()
             && let Err(error) = pieces.check(version.size_bytes)
         {
-            // Without its pieces nothing would prove the file.
+            // Without the piece digests nothing would prove the file.
             return self
                 .reject(source, format!("its file does not fit the piece digests: {error}"));
         }
@@ -141,7 +141,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A mirror is used beside others: what that rests on belongs into the summary.
+    /// Notes the basis of using a mirror beside others, for the summary.
     fn agreed(&mut self, agreement: Agreement) {
         self.sources.agreement = self.sources.agreement.max(Some(agreement));
         if self.persistence.sink.is_some() {
@@ -149,8 +149,8 @@ impl Run<'_> {
         }
     }
 
-    /// A source tells the size of its file while another one, which does not, delivers already.
-    /// Whether the two hold the same cannot be known, and the one that tells more is worth more.
+    /// Handles a source that reports its size after one that does not has begun to deliver. Nothing
+    /// shows whether they hold the same file, and the one that reports more is worth more.
     fn size_told_late(&mut self, source: usize, facts: Facts) -> Result<(), Ended> {
         if self.output.stream.is_some() {
             self.sources[source].accepted = Some(false);
@@ -174,17 +174,17 @@ impl Run<'_> {
         Err(Ended::Restart)
     }
 
-    /// Leave a mirror out. If the mirrors left out so far agree with one another and outnumber
-    /// those in use, and nothing else says who is right, the majority is.
+    /// Leaves a mirror out. If the mirrors left out so far agree with one another and outnumber
+    /// those in use, and nothing else decides, swath starts again with that majority.
     fn reject(&mut self, source: usize, reason: String) -> Result<(), Ended> {
         self.sources[source].accepted = Some(false);
-        // Without a word from the user on the size, a digest may yet decide for it.
+        // If the user gave no size, a digest may yet decide for this mirror.
         self.sources[source].left_out_for_version =
             self.request.size_bytes.is_none() && self.contradicts_digest_given(source).is_none();
         let own = self.sources[source].facts.clone().unwrap_or_default();
         let fits_own =
             |facts: &Option<Facts>| facts.as_ref().is_some_and(|facts| fits(&own, facts));
-        // A digest does not tell which of two sizes is right before all of it is there; if the
+        // A digest does not show which of two sizes is right before the whole file is here. If the
         // majority turns out wrong, the others have their turn.
         let known = self.request.size_bytes.is_some()
             || self.integrity.proof.pieces.is_some()
@@ -192,7 +192,7 @@ impl Run<'_> {
             || self.contradicts_digest_given(source).is_some();
         if !known && self.persistence.readable().is_some() {
             let mut in_use = self.sources.accepted().count();
-            // What an earlier run was told counts like a mirror.
+            // The kept data of an earlier run counts like a mirror.
             in_use += usize::from(self.coverage.resumed_bytes > 0);
             let left_out = self
                 .sources
@@ -229,14 +229,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether a source's own digest contradicts the one that was asked for.
+    /// Returns how a source's own digest contradicts the user's, if it does.
     fn contradicts_digest_given(&self, source: usize) -> Option<String> {
         let facts =
             self.sources[source].facts.as_ref().filter(|_| !self.integrity.digests_offered)?;
         self.contradicts_digest(facts)
     }
 
-    /// Whether a source's own digest of its file contradicts what is known.
+    /// Returns how a source's own digest contradicts the known ones, if it does.
     pub(crate) fn contradicts_digest(&self, facts: &Facts) -> Option<String> {
         for known in self.request.known_digests() {
             for theirs in
@@ -250,12 +250,12 @@ impl Run<'_> {
         None
     }
 
-    /// Whether the answer is a Metalink and not the file. Ends the transfer where the caller wants
-    /// to know of Metalinks, be it in place of the file or beside it.
+    /// Returns whether the answer is a Metalink and not the file. Ends the transfer if the caller
+    /// wants Metalinks, be it in place of the file or beside it.
     fn is_metalink_instead(&mut self, source: usize, facts: &Facts) -> Result<bool, Ended> {
         let is_metalink = facts.content_type.as_deref().is_some_and(metalink::is_media_type);
         let entry = &mut self.sources[source];
-        // Whoever names a Metalink by its usual name wants it as it is.
+        // An address with the usual name of a Metalink asks for the Metalink itself.
         let instead = is_metalink && !metalink::is_file_name(entry.source.url().path());
         let own = || facts.final_url.clone().unwrap_or_else(|| entry.source.url().clone());
         let beside = || {
@@ -274,8 +274,8 @@ impl Run<'_> {
         Ok(instead)
     }
 
-    /// No two answers of a source are of one version: of its file nothing can come but what one answer
-    /// holds, from the start to its end. Whether that is begun now.
+    /// Starts to fetch the file of a source in one answer, because no two of its answers have the
+    /// same version. Returns whether that is done.
     pub(crate) fn begins_in_one_answer(&mut self, source: usize) -> bool {
         let others = self.sources.iter().enumerate();
         let is_alone = !others.into_iter().any(|(at, entry)| {
@@ -307,7 +307,7 @@ impl Run<'_> {
         true
     }
 
-    /// More mirrors are found by themselves: `Link: rel=duplicate` (RFC 6249).
+    /// Adds the mirrors named by `Link: rel=duplicate` (RFC 6249).
     fn discover(&mut self, source: usize, facts: &Facts) {
         if !self.request.discover {
             return;
@@ -341,7 +341,7 @@ impl Run<'_> {
         }
     }
 
-    /// Forget everything about the content, keep what is known about the sources.
+    /// Forgets everything about the content, but not about the sources.
     pub(crate) fn reset_books(&mut self) {
         self.integrity.reset(&mut self.request);
         self.coverage.reset();
@@ -369,7 +369,7 @@ impl Run<'_> {
                 self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
             }
             if !self.sources.is_out(at) {
-                // As new, so that it tells again what it offers and is held to nothing old.
+                // Renewed, so that it sends its facts again and old ones do not count.
                 let entry = &mut self.sources[at];
                 entry.source = entry.source.renewed();
                 let source = std::sync::Arc::clone(&entry.source);
@@ -384,7 +384,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether two answers can be about the same content.
+/// Returns whether two answers can be about the same content.
 fn fits(ours: &Facts, theirs: &Facts) -> bool {
     let contradicts = |digest: &Digest| {
         ours.digests.iter().any(|known| known.algorithm() == digest.algorithm() && known != digest)
@@ -399,9 +399,9 @@ fn fits(ours: &Facts, theirs: &Facts) -> bool {
 
 /// The kernel's offsets are signed; no file system has larger files.
 const SIZE_BYTES_MAX: u64 = i64::MAX as u64 - (1 << 20);
-/// A file that is made anew for each answer is begun so often.
+/// Most attempts to fetch a file that the server generates for each answer.
 const ONE_ANSWERS_MAX: u32 = 5;
-/// Most mirrors taken over from answers.
+/// Most mirrors added from answers.
 const DISCOVERED_MAX: usize = 32;
-/// Order of mirrors that an answer names without saying how good they are.
+/// Priority of mirrors that an answer names without one.
 const DISCOVERED_PRIORITY: u32 = 10;

@@ -1,4 +1,4 @@
-//! The sources of a transfer, with what is known of each.
+//! The sources of a transfer, and the state of each.
 
 pub(super) mod charge;
 pub(super) mod holdings;
@@ -22,25 +22,25 @@ use crate::executor::telemetry::figures::Figures;
 use crate::observe::SourceState;
 use crate::reason::{Reason, Why};
 
-/// All sources, by their numbers; none is ever taken away.
+/// All sources, by their numbers; none is ever removed.
 #[derive(Default)]
 pub(crate) struct SourceTable {
     entries: Vec<SourceEntry>,
-    /// Replicas that are no source at all, and why.
+    /// Replicas that could not be opened, and why.
     pub unopened: Vec<Reason>,
-    /// How many were found by themselves.
+    /// Number of sources found in answers.
     pub discovered: usize,
     /// The weakest agreement between the mirrors in use; `None` with one mirror.
     pub agreement: Option<Agreement>,
 }
 
 impl SourceTable {
-    /// How many there are.
+    /// Returns the number of sources.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// One more, with the next number.
+    /// Adds a source, with the next number.
     pub fn push(&mut self, entry: SourceEntry) {
         self.entries.push(entry);
     }
@@ -61,42 +61,42 @@ impl SourceTable {
         self.entries.iter_mut()
     }
 
-    /// Whether this one is out; what is no source is too.
+    /// Returns whether this source is out, or does not exist.
     pub fn is_bad(&self, at: usize) -> bool {
         self.get(at).is_none_or(|entry| entry.state == SourceState::Bad)
     }
 
-    /// Out for what it said or did, and not only because nothing came of it for long.
+    /// Returns whether this source is out for its answers, not only for long silence.
     pub fn is_out(&self, at: usize) -> bool {
         self.is_bad(at) && self.get(at).is_none_or(|entry| !entry.given_up)
     }
 
-    /// Accepted, or not asked yet; not out.
+    /// Returns whether this source is not out, and accepted or not asked yet.
     pub fn is_usable(&self, at: usize) -> bool {
         !self.is_bad(at) && self[at].accepted != Some(false)
     }
 
-    /// Whether this one has any of these bytes.
+    /// Returns whether this source has any of these bytes.
     pub fn has_some(&self, at: usize, range: Range) -> bool {
         self.get(at).is_some_and(|entry| !entry.lacks.covers(range))
     }
 
-    /// Whether a source other than this one has yet to say what its file is.
+    /// Returns whether another source has yet to report its file.
     pub fn others_to_hear(&self, source: usize) -> bool {
         (0..self.len()).any(|at| at != source && !self.is_bad(at) && self[at].accepted.is_none())
     }
 
-    /// As the journal knows them.
+    /// Returns the sources in their journal form.
     pub fn deliverers(&self) -> impl Iterator<Item = Deliverer> {
         self.iter().map(|entry| Deliverer::of(&*entry.source))
     }
 
-    /// Those whose file is the one that is fetched.
+    /// Returns the sources whose file is the fetched one.
     pub fn accepted(&self) -> impl Iterator<Item = &SourceEntry> {
         self.iter().filter(|entry| entry.accepted == Some(true))
     }
 
-    /// The version of the file that is fetched.
+    /// Returns the fetched version of the file.
     pub fn version(&self) -> Option<Version> {
         self.accepted().find_map(|entry| entry.facts.as_ref().and_then(Version::of))
     }
@@ -120,65 +120,65 @@ impl IndexMut<usize> for SourceTable {
 pub(crate) struct SourceEntry {
     pub source: Arc<dyn Source>,
     pub facts: Option<Facts>,
-    /// What of the file it does not have.
+    /// Bytes of the file that it does not have.
     pub lacks: RangeSet,
-    /// What it holds, where that changes.
+    /// The bytes that it holds, if they change.
     pub holdings: Option<watch::Receiver<RangeSet>>,
-    /// Whether its file is the one that we fetch; `None` while it has not said.
+    /// Whether its file is the fetched one; `None` until it has answered.
     pub accepted: Option<bool>,
     pub state: SourceState,
     pub reason: Option<Why>,
     pub ever_up: bool,
-    /// It has answered with a Metalink in place of the file once.
+    /// Whether it once answered with a Metalink in place of the file.
     pub metalink_passed: bool,
-    /// How often it was begun anew, because no two of its answers are of one version.
+    /// How often it was started again, because no two of its answers have the same version.
     pub one_answers: u32,
-    /// Left out because its file is another version than the one being fetched.
+    /// Whether it was left out because its file is another version.
     pub left_out_for_version: bool,
-    /// It contradicted itself.
+    /// Whether it contradicted itself.
     pub lied: bool,
     pub failures: u32,
     /// Connections in a row that broke after a few bytes.
     pub short_lanes: u32,
-    /// It turned out not to hold all that it was to hold.
+    /// Whether it lacked bytes that it should hold.
     pub was_short: bool,
     pub no_progress: NoProgress,
     pub figures: Figures,
-    /// Where it belongs in the graph of routes.
+    /// Its place in the graph of routes.
     pub on_route: Option<OnRoute>,
-    /// Most lanes that it may have while its route is on trial.
+    /// Most lanes while its route is on trial.
     pub lanes_max: Option<u32>,
-    /// So many connections its host serves, as the planner was told.
+    /// Connection limit of its host, as the planner knows it.
     pub host_serves: Option<u32>,
-    /// What it has delivered by the books of planners before the one in use.
+    /// Bytes that it delivered under earlier planners.
     pub planned_bytes: u64,
-    /// What its last error says of the route that it is reached by.
+    /// What its last error shows about its route.
     pub fault: Fault,
-    /// That error is about the file there, by whatever route it is reached.
+    /// Whether that error is about the file there, on any route.
     pub is_gone: bool,
-    /// It is out because nothing came of it for long, and for nothing else.
+    /// Whether it is out only because nothing came from it for long.
     pub given_up: bool,
-    /// It was given up before, is asked once more, and has brought nothing yet: no news.
+    /// Whether it is retried after it was given up, with no bytes yet: not worth an event.
     pub asked_again: bool,
 }
 
 impl SourceEntry {
-    /// Whether relays lead to it.
+    /// Returns whether relays lead to it.
     pub fn is_relayed(&self) -> bool {
         self.source.relaying().is_some()
     }
 
-    /// Whether relays could change what comes of it.
+    /// Returns whether relays could change its bytes.
     pub fn is_exposed(&self) -> bool {
         self.source.relaying().is_some_and(|relaying| relaying.is_exposed)
     }
 
-    /// Whether relays answer its requests, and see what they pass on.
+    /// Returns whether relays forward its answers and can read them.
     pub fn is_passed(&self) -> bool {
         self.source.relaying().is_some_and(|it| it.relay_mode == RelayMode::Forward)
     }
 
-    /// Of which nothing is known yet.
+    /// Makes the entry of a source that has not been asked yet.
     pub fn new(source: Arc<dyn Source>) -> Self {
         let holdings = source.holdings();
         let held = holdings.as_ref().map(|holdings| holdings.borrow().clone());

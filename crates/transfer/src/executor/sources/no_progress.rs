@@ -1,10 +1,10 @@
-//! Sources whose connections end before anything of use has come.
+//! Sources whose connections end before anything useful has come.
 //!
-//! What comes of a block is of use only with all of it: a server, or something on the way, that cuts
-//! each answer short, or falls silent in the middle of it, brings bytes for ever and nothing else. A
-//! connection may break, and all of them at once where a network does; after a few in a row, each of
-//! them opened after the one before had ended, what such a source sends is no sign of progress any
-//! more, until it brings something.
+//! A block is useful only when all of it has come. If a server, or something on the route, cuts
+//! each answer short or stops in the middle of it, bytes come for ever without progress. One
+//! connection may break, or all of them at once if the network does. But after a few in a row, each
+//! opened after the one before had ended, bytes from such a source no longer count as progress,
+//! until it brings something useful.
 
 use std::time::Duration;
 
@@ -15,38 +15,38 @@ use swath_source::LaneError;
 use crate::executor::lanes::LaneEntry;
 use crate::executor::state::Run;
 
-/// How often in a row a source was of no use.
+/// Useless connections of a source in a row.
 #[derive(Debug, Default)]
 pub(crate) struct NoProgress {
-    /// Connections.
+    /// Their number.
     count: u32,
-    /// When the last of them ended.
+    /// When the last one ended.
     last_at: Time,
-    /// And how.
+    /// How it ended.
     why: Option<Why>,
 }
 
 impl NoProgress {
-    /// What this source sends is no progress as long as nothing of use comes of it.
+    /// Returns whether bytes from this source do not count as progress.
     pub fn is_it(&self) -> bool {
         self.count >= BORNE
     }
 
-    /// Why it is not.
+    /// Returns why they do not.
     pub fn why(&self) -> Option<&Why> {
         self.why.as_ref().filter(|_| self.is_it())
     }
 }
 
 impl Run<'_> {
-    /// A lane of this source has brought something of use.
+    /// Notes that a lane of this source has brought something useful.
     pub(crate) fn made_progress(&mut self, source: usize) {
         if let Some(entry) = self.sources.get_mut(source) {
             entry.no_progress = NoProgress::default();
         }
     }
 
-    /// A lane of this source has ended, with this error if it was not we who closed it.
+    /// Counts an ended lane if it was useless. It has an error unless swath closed it.
     pub(crate) fn ended_without_progress(
         &mut self,
         source: usize,
@@ -54,7 +54,7 @@ impl Run<'_> {
         error: Option<&LaneError>,
     ) {
         let now = self.now();
-        // Whom we leave because others are faster may well have been in the middle of something.
+        // A lane closed because others are faster may have been in the middle of a block.
         let broke = error.is_some() || now.since(lane.heard_at) >= SILENT;
         let came = lane.lane.meter().body_bytes() > 0;
         let Some(entry) = self.sources.get_mut(source) else { return };
@@ -76,7 +76,7 @@ impl Run<'_> {
     }
 }
 
-/// So many may be bad luck, as blocks that do not fit their group hashes may.
+/// From this many on it is not bad luck, as with blocks that do not match their group hashes.
 const BORNE: u32 = 3;
-/// A connection that has brought nothing for so long when we close it is closed for that.
+/// A connection that swath closes after this much silence is closed because of the silence.
 const SILENT: Duration = Duration::from_secs(1);

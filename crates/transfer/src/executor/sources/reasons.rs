@@ -1,4 +1,4 @@
-//! Why nothing more comes: of each source, of the route that it is reached by, and of relays.
+//! The reasons why nothing more comes: of each source, its route, and the relays.
 
 use swath_model::Range;
 use swath_plan::routes::{Fault, SiteId};
@@ -11,7 +11,7 @@ use crate::reason::{Party, Reason};
 use crate::routes::RouteChoice;
 
 impl Run<'_> {
-    /// Why each source is out that was to be asked.
+    /// Returns why each source that should deliver is out.
     pub(crate) fn reasons(&self) -> Vec<Reason> {
         let asked = self.sources.iter().filter(|source| !self.is_unasked(source));
         let reasons: Vec<Reason> = asked
@@ -30,7 +30,7 @@ impl Run<'_> {
         if reasons.is_empty() { self.lost_relays() } else { reasons }
     }
 
-    /// Whether this source has some of the file alone, and nothing of that is missing.
+    /// Returns whether this source holds only a part of the file, which has all come.
     fn has_given_all(&self, entry: &SourceEntry) -> bool {
         let missing = self
             .coverage
@@ -40,15 +40,15 @@ impl Run<'_> {
             && missing.is_some_and(|missing| missing.iter().all(|&range| entry.lacks.covers(range)))
     }
 
-    /// Whether nobody wanted anything of this source: the user has named the route that is taken, and
-    /// this is the source without it.
+    /// Returns whether this source was not used: the user chose a route, and this is the source
+    /// without it.
     fn is_unasked(&self, entry: &SourceEntry) -> bool {
         let is_named = self.named_relays().is_some();
         let is_direct = entry.on_route.as_ref().is_some_and(|own| own.route.is_direct());
         is_named && is_direct && entry.state == SourceState::Waiting && entry.reason.is_none()
     }
 
-    /// The relays of the route that the user has named.
+    /// Returns the relays of the route that the user chose.
     pub(crate) fn named_relays(&self) -> Option<&[usize]> {
         match self.routing.as_ref()?.routes.choice() {
             RouteChoice::Fixed(relays) if !relays.is_empty() => Some(relays),
@@ -56,7 +56,7 @@ impl Run<'_> {
         }
     }
 
-    /// Of the route that the user has named, what is known to be wrong with its relays.
+    /// Returns the known failures of relays on the route that the user chose.
     fn lost_relays(&self) -> Vec<Reason> {
         let (Some(routing), Some(named)) = (&self.routing, self.named_relays()) else {
             return Vec::new();
@@ -71,7 +71,7 @@ impl Run<'_> {
 }
 
 impl SourceEntry {
-    /// What an error says of the route that a source is reached by.
+    /// Stores what an error shows about the source's route.
     pub fn blame_route(&mut self, error: &LaneError) {
         self.is_gone = matches!(error.class(), Class::Missing | Class::Gone | Class::Lying);
         self.fault = if error.is_refusal() { Fault::Refused } else { Fault::Broken };

@@ -352,8 +352,7 @@ impl Run<'_> {
             return words;
         }
         if self.takes_relays_word() {
-            return "relays brought its blocks and checksums and could have changed both"
-                .to_owned();
+            return "relays brought blocks and checksums and could have changed both".to_owned();
         }
         let accepted = self.sources.accepted().count();
         if !self.is_proved() && accepted == 1 && !self.integrity.verification.is_empty() {
