@@ -1,9 +1,9 @@
-//! Further replicas of a tree: how they join, and what waits for them.
+//! Further replicas of a tree: how they join, and which blocks wait for them.
 //!
-//! A block that a source could not read as its index said is laid down with what it has of it once
-//! nobody else may bring it. As long as the index of a further replica is on its way that is
-//! undecided: the planner takes the block for delivered, and it is opened again when the replica
-//! joins, or, for whoever had it, when there is none left to wait for.
+//! A block that differs from the index at its source is written as that source has it once no other
+//! source may bring it. While the index of a further replica is on its way, that is undecided: the
+//! planner counts the block as delivered. It is fetched again when the replica joins, or from the
+//! first source when no replica is left to wait for.
 
 use swath_model::{Range, RangeSet, SourceId};
 use swath_plan::Event as PlanEvent;
@@ -13,7 +13,7 @@ use crate::executor::state::Run;
 use crate::request::Mirror;
 use crate::tree::Joined;
 
-/// A block of the sealed file, and the source that could not read it.
+/// A block of the sealed file, and the source that could not read it as its index said.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Undecided {
     source: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Undecided {
 }
 
 impl Run<'_> {
-    /// A source could not read this block as promised, and it was not laid down.
+    /// Handles a block that its source could not read as its index said, and that was not written.
     pub(crate) fn void_came(&mut self, source: usize, range: Range) {
         let is_elsewhere = (0..self.sources.len()).any(|at| {
             let is_void = |void: &RangeSet| void.covers(range);
@@ -36,12 +36,12 @@ impl Run<'_> {
                     self.note(text.to_owned(), false);
                 }
             }
-            // With nobody else it is laid down the next time.
+            // If no other source is left, it is written the next time.
             _ => self.open_again(source, range, is_elsewhere),
         }
     }
 
-    /// A further replica is here, or is not coming.
+    /// Handles a further replica that joins, or is left out.
     pub(crate) fn joined(&mut self, joined: Joined) {
         match joined {
             Joined::Out { name, reason } => {
@@ -63,7 +63,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether it is a source now.
+    /// Adds a replica as a source. Returns whether it is one now.
     fn tree_joined(&mut self, mirror: &Mirror, changed: Url, doubtful: &RangeSet) -> bool {
         let at = self.sources.len();
         if !self.add_source(mirror) {
@@ -75,7 +75,7 @@ impl Run<'_> {
         if let Some(tree) = self.dataset.tree_mut() {
             let source = tree.source(at);
             source.changed = Some(changed);
-            // As good as void: nothing of it is taken from there.
+            // These count as void: they are not taken from there.
             source.void = doubtful.clone();
         }
         let (source, now) = (SourceId(at as u32), self.now());
@@ -85,7 +85,7 @@ impl Run<'_> {
         true
     }
 
-    /// No more replicas are to be waited for: what is undecided is laid down as it is.
+    /// Ends the wait for replicas: undecided blocks are written as they are.
     pub(crate) fn joins_ended(&mut self) {
         let Some(tree) = self.dataset.tree_mut() else { return };
         tree.joins_ended = true;
@@ -94,13 +94,13 @@ impl Run<'_> {
         }
     }
 
-    /// Whether there is nothing to do but to wait for further replicas.
+    /// Returns whether the only thing left is to wait for further replicas.
     pub(crate) fn waits_for_joins(&self) -> bool {
         let undecided = self.dataset.tree().is_some_and(|tree| !tree.undecided.is_empty());
         undecided && self.planner_done && self.jobs.is_empty()
     }
 
-    /// A block that came is to come once more, from another source if `elsewhere`.
+    /// Fetches a block once more, from another source if `elsewhere`.
     pub(crate) fn open_again(&mut self, source: usize, range: Range, elsewhere: bool) {
         let (id, now) = (SourceId(source as u32), self.now());
         let range =
@@ -116,7 +116,7 @@ impl Run<'_> {
         }
         self.planner.handle(PlanEvent::Reopened { range }, now);
         self.planner_done = false;
-        // Whoever is to bring it has the usual time for that.
+        // The next source has the usual time to bring it.
         self.clock.last_arrival = now;
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are not as the index says.
+//! Files that differ from the index.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::executor::state::Run;
 use crate::tree::{read, units_around};
 
 impl Run<'_> {
-    /// Have the journal vouch for nothing of these files.
+    /// Removes these files from the journal.
     pub(crate) async fn forget(&mut self, changed: &[(u64, Lack)]) -> Result<(), GetError> {
         let Some(tree) = self.dataset.tree().filter(|_| !changed.is_empty()) else { return Ok(()) };
         let files: Vec<u64> = changed.iter().map(|&(number, _)| number).collect();
         tree.pass.sink.work(move |stage| stage.forget(&files)).await
     }
 
-    /// In a group that its source disowned in part, all but the files that have changed is right: what
-    /// it sent with the others came as it was sent. Were they to come once more, they might be of
-    /// another version than what they have in other groups.
+    /// Journals groups that their source disowned in part, except the changed files: the other
+    /// bytes in them are as the source sent them. If they were fetched once more, they might be of
+    /// another version than the same files' bytes in other groups.
     pub(crate) fn vouch_for_laid(&mut self, changed: &[(u64, Lack)]) {
         let Some(tree) = self.dataset.tree_mut() else { return };
         let index = read(&tree.pass.index);
@@ -43,8 +43,8 @@ impl Run<'_> {
         self.persistence.records.extend(right.iter().map(in_tree));
     }
 
-    /// Which files are not as the index says, by what the sources tell whose groups said so and were
-    /// laid down.
+    /// Asks the sources of void groups that were written which files differ from the index, and
+    /// returns these files.
     pub(crate) async fn changed_files(&mut self) -> Result<Vec<(u64, Lack)>, GetError> {
         let Some(tree) = self.dataset.tree() else { return Ok(Vec::new()) };
         let mut changed = BTreeMap::new();
@@ -61,7 +61,7 @@ impl Run<'_> {
             let text = String::from_utf8_lossy(&list.bytes).into_owned();
             let index = read(&tree.pass.index);
             for (number, lack) in text.lines().filter_map(lacking_file) {
-                // What this source lacks another one may have brought.
+                // Another source may have brought what this one lacks.
                 let mut cursor = index.cursor_from(number);
                 let plain = cursor.next().map(|item| item.range());
                 let here = plain.map(|plain| units_around(plain, index.size_bytes()));
@@ -69,7 +69,7 @@ impl Run<'_> {
                     changed.entry(number).or_insert(lack);
                 }
             }
-            // Whoever disowns a block and no file in it is taken at its first word.
+            // If a source disowns a block but no file in it, all files in it count as changed.
             let void = source.void_laid.iter();
             for group in
                 void.flat_map(|void| void.start / UNIT_BYTES..void.end.div_ceil(UNIT_BYTES))
@@ -84,7 +84,7 @@ impl Run<'_> {
     }
 }
 
-/// The numbers of the files that have bytes in a group.
+/// Returns the numbers of the files that have bytes in a group.
 fn files_in(index: &Index, group: u64) -> Vec<u64> {
     let range = Range::of_len(group * GROUP_BYTES, GROUP_BYTES);
     let mut cursor = index.cursor_at(range.start);
@@ -97,12 +97,12 @@ fn files_in(index: &Index, group: u64) -> Vec<u64> {
     files
 }
 
-/// A line of what a source tells of files that are not as its index says.
+/// Parses a line of a source's list of files that differ from its index.
 fn lacking_file(line: &str) -> Option<(u64, Lack)> {
     let mut words = line.split_ascii_whitespace();
     let number = words.next()?.parse().ok()?;
     Some((number, Lack::of_word(words.next().unwrap_or_default())))
 }
 
-/// Numbers of some million files.
+/// Longest such list: numbers of some million files.
 const LIST_BYTES_MAX: usize = 64 << 20;

@@ -90,62 +90,61 @@ impl Dataset {
     }
 }
 
-/// What one pass has to do with.
+/// The parts of one pass.
 pub(crate) struct Pass {
-    /// The first replica's index, as far as it has come.
+    /// The part of the first replica's index that has come.
     pub index: Arc<RwLock<Index>>,
-    /// Where the files go.
+    /// The destination of the files.
     pub sink: Arc<TreeSink>,
     /// For the lanes.
     pub length: Arc<SealedLength>,
-    /// The index on its way.
+    /// The transfer of the index.
     pub taking: Taking,
-    /// Further replicas as they turn out to be of use.
+    /// Receives further replicas.
     pub joins: UnboundedReceiver<Joined>,
-    /// What passes of this run before this one have fetched.
+    /// Bytes that earlier passes of this run fetched.
     pub fetched_before_bytes: u64,
 }
 
 /// How a pass ended.
 pub(crate) enum PassEnd {
-    /// Everything is in the stage, but for the files of these numbers (ascending), which are not as
-    /// the index says.
+    /// Everything is in the partial folder, except the `changed` files, which differ from the
+    /// index.
     Whole {
-        /// Numbers in the index, and what each one lacks.
+        /// Numbers in the index, ascending, and what each file lacks.
         changed: Vec<(u64, Lack)>,
         /// The figures.
         summary: Summary,
     },
-    /// The source does not know any more what it walked; what came is kept.
+    /// The source has forgotten its walk; received data is kept.
     Forgotten {
-        /// What the journal vouches for now, in bytes.
+        /// Bytes in the journal now.
         kept_bytes: u64,
         /// The figures.
         summary: Summary,
     },
-    /// For good; what came is kept.
+    /// The pass failed; received data is kept.
     Failed(GetError),
 }
 
 /// The tree in a [`Run`].
 pub(crate) struct Tree {
     pub(crate) pass: Pass,
-    /// What the planner was told of, in bytes of the sealed file.
+    /// Bytes of the sealed file that the planner knows.
     told_bytes: u64,
-    /// All of the index is there.
+    /// Whether all of the index is here.
     is_complete: bool,
-    /// Of each source: where it tells which files changed, and how often it sent what its group hash
-    /// does not fit.
+    /// State of each source.
     pub(crate) sources: Vec<TreeSource>,
-    /// A source does not know the walk any more.
+    /// Whether a source has forgotten the walk.
     is_forgotten: bool,
-    /// No more replicas are being looked at.
+    /// Whether no further replica can join.
     pub(crate) joins_ended: bool,
-    /// What nobody could read so far.
+    /// Blocks that no source could read as the index says so far.
     pub(crate) undecided: Vec<Undecided>,
-    /// That this is waited for was told.
+    /// Whether the user was told that these blocks wait.
     pub(crate) told_waiting: bool,
-    /// What relays passed on, until the source itself has proved it.
+    /// Groups that relays forwarded, until the source itself has proved them.
     pub(crate) passed_on: PassedOn,
 }
 
@@ -153,13 +152,13 @@ pub(crate) struct Tree {
 pub(crate) struct TreeSource {
     pub(crate) changed: Option<Url>,
     strikes: u32,
-    /// Of the sealed file: what it could not read as its index said …
+    /// Bytes of the sealed file that it could not read as its index said.
     pub(crate) void: RangeSet,
-    /// … and of that, what was laid down all the same, for nobody has anything better.
+    /// Those of them that were written all the same, because no source has better ones.
     pub(crate) void_laid: RangeSet,
 }
 
-/// What the rest of the program tells a tree.
+/// News about a tree from the rest of the program.
 pub(crate) enum TreeNews {
     Grown(Growth),
     Joined(Joined),
@@ -210,7 +209,7 @@ impl Tree {
     }
 }
 
-/// Fetch what one walk saw into its stage.
+/// Fetches the files of one walk into the partial folder.
 pub(crate) async fn run_pass(
     engine: &Engine,
     request: Request,
@@ -237,11 +236,11 @@ pub(crate) async fn run_pass(
             run.phase = Phase::Finishing;
             run.close_lanes();
             run.vouch_for_laid(&changed);
-            // For another pass; and should the last steps be cut short, for another run.
+            // For another pass, or for another run if the last steps are interrupted.
             if let Err(error) = run.keep_tree().await {
                 return run.failed(error);
             }
-            // Of what was another version of it nothing goes into a later one.
+            // Later versions of changed files must not reuse bytes of this one.
             if let Err(error) = run.forget(&changed).await {
                 return run.failed(error);
             }
@@ -262,13 +261,13 @@ pub(crate) async fn run_pass(
 impl Run<'_> {
     fn failed(&mut self, error: GetError) -> PassEnd {
         let summary = self.summary();
-        // What has come is of use to a later run only where the journal vouches for it.
+        // A later run can use only journaled bytes.
         let durable = self.dataset.tree().map(|tree| tree.pass.sink.stage.durable_bytes());
         self.observer.observe(&error.event(durable.unwrap_or(0), summary));
         PassEnd::Failed(error)
     }
 
-    /// Everything is ready: tell the planner of what is known so far.
+    /// Tells the planner what is known so far, once everything is ready.
     fn begin_tree(&mut self) {
         let Some(tree) = self.dataset.tree() else { return };
         let growth = tree.pass.taking.growth.borrow().clone();
@@ -281,7 +280,7 @@ impl Run<'_> {
         for range in tree.pass.sink.stage.resumed().iter() {
             left.insert(units_around(range, size_bytes));
         }
-        // What this run has fetched itself is from no earlier one.
+        // Bytes that this run fetched itself do not count as resumed.
         self.coverage.resumed_bytes =
             left.total_bytes().saturating_sub(tree.pass.fetched_before_bytes);
         self.coverage.kept_bytes =
@@ -304,7 +303,7 @@ impl Run<'_> {
         self.observer.observe(&opened);
     }
 
-    /// The first news is what is there already.
+    /// Handles news; the first is about the part of the index that is here already.
     pub(crate) fn tree_news(&mut self, news: TreeNews) -> Result<(), Ended> {
         match news {
             TreeNews::Grown(growth) => self.tree_grown(growth),
@@ -319,7 +318,7 @@ impl Run<'_> {
         }
     }
 
-    /// Of the sealed file what a source could not read.
+    /// Returns the bytes of the sealed file that a source could not read as its index said.
     pub(crate) fn tree_void(&self, at: usize) -> Option<&RangeSet> {
         self.dataset.tree().and_then(|tree| tree.sources.get(at)).map(|source| &source.void)
     }
@@ -336,7 +335,7 @@ impl Run<'_> {
                 let whose = tree.pass.taking.name.clone();
                 return Err(GetError::Index { whose, reason }.into());
             }
-            // Of a group that may yet grow nobody can say where its group hash is.
+            // The place of a group's hash is unknown while the group may grow.
             None => growth.size_bytes - growth.size_bytes % GROUP_BYTES,
         };
         let size_bytes = sealed_bytes(plain_bytes);
@@ -352,7 +351,7 @@ impl Run<'_> {
                 JobDone::RoomChecked { result }
             });
         }
-        // Something arrives, if no bytes of files.
+        // A growing index counts as progress, too.
         self.clock.last_arrival = self.now();
         let missing: RangeSet = self.coverage.have.gaps_within(new).into_iter().collect();
         let grown = PlanEvent::Grown { size_bytes, missing, more };
@@ -360,7 +359,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Groups came with their hashes, and some of the block is `new`, as sources count.
+    /// Takes in groups with their hashes; `new` is in bytes of the sealed file.
     pub(crate) fn take_in_groups(
         &mut self,
         source: usize,
@@ -382,7 +381,7 @@ impl Run<'_> {
             self.coverage.have.insert(range);
             self.planner.handle(PlanEvent::Delivered { swath, range }, now);
         }
-        // What a source could not read as promised is laid down only where nobody else may have it.
+        // Bytes that differ from the index are written only if no other source may have them.
         let mut takes_void: RangeSet = new.iter().copied().filter(|_| tree.joins_ended).collect();
         for at in (0..self.sources.len()).filter(|&at| at != source && !self.sources.is_bad(at)) {
             let void = tree.sources.get(at).map(|other| &other.void);
@@ -394,7 +393,7 @@ impl Run<'_> {
         self.store(source, block);
     }
 
-    /// The groups of a block are where they belong, or are no good.
+    /// Handles the checked groups of a block.
     pub(crate) fn checked(&mut self, source: usize, checked: Checked) {
         let Checked { good, void, bad } = checked;
         let waits = self.waits_for_proof(source, &good);
@@ -439,7 +438,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether this says that a source has forgotten what it walked.
+    /// Returns whether the error says that a source has forgotten its walk.
     pub(crate) fn is_of_forgotten(&mut self, source: usize, error: &LaneError) -> bool {
         let Some(tree) = self.dataset.tree_mut() else { return false };
         if error.refusal().is_none_or(|refusal| refusal.class != Class::Gone) {
@@ -455,7 +454,7 @@ impl Run<'_> {
         self.dataset.tree().is_some_and(|tree| tree.is_forgotten)
     }
 
-    /// The pass is over: journal what there is. Answers how many bytes that makes in all.
+    /// Journals what has come at the end of a pass. Returns how many bytes that makes in all.
     async fn keep_tree(&mut self) -> Result<u64, GetError> {
         self.close_lanes();
         while !self.jobs.is_empty() {
@@ -482,17 +481,17 @@ impl Run<'_> {
     }
 }
 
-/// The journal's record of bytes of a tree, in which nobody's part is told from another's.
+/// Returns the journal record of bytes of a tree, which does not tell sources apart.
 pub(crate) fn in_tree(range: Range) -> Record {
     Record::Durable { range, source: 0 }
 }
 
-/// Where whole groups lie in the sealed file.
+/// Returns the place of whole groups in the sealed file.
 pub(crate) fn sealed_of(plain: Range) -> Range {
     debug_assert_eq!(plain.start % GROUP_BYTES, 0);
     debug_assert_eq!(to_sealed(plain.start) % UNIT_BYTES, 0);
     Range::new(to_sealed(plain.start), sealed_bytes(plain.end))
 }
 
-/// A source that sends so many groups that do not fit their group hashes is not asked any more.
+/// Groups that do not match their hashes, after which a source is dropped.
 const STRIKES_MAX: u32 = 3;

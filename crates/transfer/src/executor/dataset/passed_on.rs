@@ -1,8 +1,7 @@
-//! Groups of a tree that relays passed on: proved by the source itself before anything vouches for
-//! them.
+//! Groups of a tree that relays forwarded: the source itself proves them before they count.
 //!
-//! A group comes with its group hash, and whoever can change the one on the way can change the other. So
-//! the group hashes of what came through relays are asked for once more, of the source without relays: 32
+//! A group comes with its group hash, and a relay that can change one can change the other. So
+//! swath requests the group hashes of forwarded groups once more from the source without relays: 32
 //! bytes for each group of 256 KiB. Until then such groups are written, but neither journaled nor
 //! counted as proved.
 
@@ -20,20 +19,20 @@ use crate::executor::state::Run;
 use crate::tree::group_hashes_of;
 use swath_plan::routes::Fault;
 
-/// What relays passed on, and is not proved.
+/// Forwarded groups that are not proved yet.
 #[derive(Debug, Default)]
 pub(crate) struct PassedOn {
-    /// By the groups' numbers.
+    /// Groups by their numbers.
     groups: BTreeMap<u64, Group>,
-    /// Questions that are under way.
+    /// Questions in flight.
     asked: u32,
-    /// The source has answered.
+    /// Whether the source has answered.
     has_told: bool,
-    /// The source does not answer without relays: nothing can be proved.
+    /// Whether the source does not answer without relays, so nothing can be proved.
     is_hopeless: bool,
 }
 
-/// A group.
+/// A forwarded group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     group_hash: GroupHash,
@@ -49,7 +48,7 @@ impl PassedOn {
 }
 
 impl Run<'_> {
-    /// Groups that `source` brought are written; whether they wait for a proof.
+    /// Takes in written groups from `source`. Returns whether they wait for a proof.
     pub(crate) fn waits_for_proof(
         &mut self,
         source: usize,
@@ -69,7 +68,7 @@ impl Run<'_> {
         true
     }
 
-    /// Whether nothing waits for a proof any more. At the end what is left is asked for.
+    /// Returns whether nothing waits for a proof. At the end it asks for the remaining hashes.
     pub(crate) fn are_proved(&mut self) -> bool {
         if self.planner_done {
             self.prove_some(1);
@@ -77,7 +76,7 @@ impl Run<'_> {
         self.dataset.tree().is_none_or(|tree| tree.passed_on.is_empty())
     }
 
-    /// Ask the source for group hashes, if so many wait for that.
+    /// Asks the source for group hashes, if at least `least` are wanted.
     fn prove_some(&mut self, least: usize) {
         let Some(tree) = self.dataset.tree_mut() else { return };
         let passed_on = &mut tree.passed_on;
@@ -92,8 +91,7 @@ impl Run<'_> {
         passed_on.asked += 1;
         let (url, trust) = (tree.pass.taking.group_hashes.clone(), tree.pass.taking.trust);
         let net = self.engine.net.clone();
-        // One that has answered before is waited for; one that never has is perhaps reached by relays
-        // alone.
+        // One retry if the source has never answered: perhaps only relays reach it.
         let waits = if passed_on.has_told { &WAITS_S[..] } else { &WAITS_S[..1] };
         self.jobs.add(async move {
             let numbers: RangeSet = batch.keys().map(|&number| Range::of_len(number, 1)).collect();
@@ -109,12 +107,12 @@ impl Run<'_> {
         });
     }
 
-    /// Whether blocks of a tree were taken on the word of relays, since the source did not answer.
+    /// Returns whether blocks of a tree are unconfirmed, since the source did not answer directly.
     pub(crate) fn takes_relays_word(&self) -> bool {
         self.dataset.tree().is_some_and(|tree| tree.passed_on.is_hopeless)
     }
 
-    /// The source has told the group hashes of these groups, or has not.
+    /// Handles the source's own hashes of these groups, or that there was no answer.
     pub(crate) fn proved(
         &mut self,
         batch: BTreeMap<u64, Group>,
@@ -170,9 +168,9 @@ impl Run<'_> {
     }
 }
 
-/// Groups of one question: 64 MiB of files …
+/// Most groups of one question: 64 MiB of files.
 const AT_ONCE: usize = 256;
-/// … and so many questions at a time.
+/// Most questions in flight.
 const ASKED_MAX: u32 = 2;
-/// What was not answered is asked again after these, in seconds.
+/// Pauses before each retry of a question, in seconds.
 const WAITS_S: [u64; 6] = [1, 2, 5, 10, 20, 30];

@@ -1,5 +1,5 @@
-//! What the router hears of the routes: what relays report of their hops, and what each route brings; and
-//! what of a route outlives its planner, or a failure of its source.
+//! Reports to the router: the hops that relays measure and what each route delivers. Also the state
+//! of a route that outlives its planner or a failure of its source.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::executor::state::Run;
 use crate::observe::SourceState;
 
 impl Run<'_> {
-    /// The hops of each route: what its lanes report together.
+    /// Reports the hops of each route, added up over its lanes.
     pub(crate) fn report_hops(&mut self, now: Time) {
         let Some(routing) = &mut self.routing else { return };
         let lanes = &self.lanes.open;
@@ -40,7 +40,7 @@ impl Run<'_> {
             for (relay, from) in sites.iter().zip(&sites[1..]) {
                 let name =
                     routing.sites.get(*from).map(|site| site.name.as_str()).unwrap_or_default();
-                // Each lane's report of just this hop.
+                // Each lane's report of this hop.
                 let of_hop =
                     told.iter().filter_map(|hops| hops.iter().find(|hop| hop.upstream == name));
                 let sum = together(of_hop);
@@ -55,7 +55,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn report_progress(&mut self, now: Time) {
-        // In a comparison all is asked for once more, by whoever did not bring it.
+        // In a comparison everything is fetched once more, from other sources.
         let compared = self.comparison.running.as_ref().map(Audit::compared_bytes);
         let done_bytes = compared.unwrap_or_else(|| self.coverage.have.total_bytes());
         let left_bytes = self.coverage.size_bytes.map(|size| size.saturating_sub(done_bytes));
@@ -69,14 +69,14 @@ impl Run<'_> {
         }
     }
 
-    /// How a route is doing. Its source may have brought something before, by a route that was closed.
+    /// Returns how a route is doing, without what its source delivered under a closed route.
     fn way_now(&self, routed_id: RoutedId, source: usize) -> Option<RoutedNow> {
         let view = self.planner.source(SourceId(source as u32))?;
         let begun_bytes = self.routing.as_ref()?.routed.begun.get(&routed_id).copied().unwrap_or(0);
         let is_limited = self.engine.limit_bytes_per_s.is_some();
         let is_held = self.lanes.of_source(source).any(|(_, lane)| lane.held_up);
         let delivered_bytes = self.brought_bytes(source).saturating_sub(begun_bytes);
-        // It brought something, and cannot even be asked any more: its relay is gone, say.
+        // It delivered something, and now requests fail: its relay may be gone.
         let is_out = delivered_bytes > 0 && view.failing;
         Some(RoutedNow {
             delivered_bytes,
@@ -87,7 +87,7 @@ impl Run<'_> {
         })
     }
 
-    /// What a source has brought in all, by the books of all planners.
+    /// Returns the bytes that a source has delivered, under all planners.
     pub(crate) fn brought_bytes(&self, source: usize) -> u64 {
         let view = self.planner.source(SourceId(source as u32));
         let before_bytes = self.sources.get(source).map_or(0, |entry| entry.planned_bytes);
@@ -101,7 +101,7 @@ impl Run<'_> {
         }
     }
 
-    /// So many lanes a source may have from now on.
+    /// Limits the lanes of a source.
     pub(crate) fn limit_lanes(&mut self, at: usize, lanes: Option<u32>) {
         let (source, now) = (SourceId(at as u32), self.now());
         if let Some(entry) = self.sources.get_mut(at) {
@@ -110,8 +110,8 @@ impl Run<'_> {
         self.planner.handle(PlanEvent::LaneLimit { source, lanes }, now);
     }
 
-    /// The router wants to use a route once more whose source is out. Where nothing came of it for long
-    /// that may have passed, and it is asked as any other. What it said or did has not; then false.
+    /// Retries a source that is out, because the router wants its route. Returns false, without a
+    /// retry, if it is out for more than long silence.
     pub(crate) fn ask_again(&mut self, at: usize) -> bool {
         let (source, now) = (SourceId(at as u32), self.now());
         let Some(entry) = self.sources.get_mut(at).filter(|entry| entry.given_up) else {
@@ -123,7 +123,7 @@ impl Run<'_> {
         true
     }
 
-    /// A replica is looked at anew, for what it was left out for is not held against it any more.
+    /// Tells the router that a replica is usable again.
     pub(crate) fn replica_is_back(&mut self, at: usize) {
         let direct = |own: &&OnRoute| own.route.is_direct();
         let own = self.sources[at].on_route.as_ref().filter(direct);
@@ -134,8 +134,8 @@ impl Run<'_> {
         }
     }
 
-    /// Another planner takes over, and knows no source yet. What the routes have brought goes on from
-    /// where it was.
+    /// Replaces the planner; the new one knows no source yet. The delivered bytes of routes count
+    /// on.
     pub(crate) fn change_planner(&mut self, config: Config) {
         for (at, entry) in self.sources.iter_mut().enumerate() {
             let view = self.planner.source(SourceId(at as u32));
@@ -144,8 +144,8 @@ impl Run<'_> {
         self.planner = Planner::new(config);
     }
 
-    /// Whether the router has closed the route that this source is, and the replica is reached by
-    /// another one: then nothing is asked of it, whichever planner asks.
+    /// Returns whether the router has closed the route of this source and the replica has another
+    /// one. Then no planner may use it.
     pub(crate) fn is_closed_route(&self, at: usize) -> bool {
         let (Some(routing), Some(own)) = (&self.routing, &self.sources[at].on_route) else {
             return false;
@@ -161,7 +161,7 @@ impl Run<'_> {
     }
 }
 
-/// What several lanes report of one hop, together.
+/// Adds up what several lanes report of one hop.
 fn together<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<HopReport> {
     let (mut rate, mut held, mut able, mut rtt_ms) = (0.0, 0.0, 0.0, f64::INFINITY);
     let (mut lanes, mut rated) = (0u32, 0u32);
@@ -193,7 +193,7 @@ fn together<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<HopReport> {
     })
 }
 
-/// A report older than this says nothing of now.
+/// Age from which a report is outdated.
 const FRESH: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

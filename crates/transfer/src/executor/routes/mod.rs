@@ -1,9 +1,9 @@
-//! The routes of a transfer: by which relays its replicas are reached.
+//! The routes of a transfer: the relays by which its replicas are reached.
 //!
-//! Each route is one more source to the planner. Which routes there are is decided by the router
-//! (`swath_plan::routes`); here it hears what relays tell of themselves and of their hops and what each
-//! route brings, and what it decides is done. What is learnt goes to the memory that all transfers of
-//! this machine share.
+//! Each route is one more source to the planner. The router (`swath_plan::routes`) chooses the
+//! routes. This module tells it what relays report of themselves and of their hops, and what each
+//! route delivers, and carries out its decisions. Measurements go to the memory that all transfers
+//! of this machine share.
 
 pub(super) mod hops;
 pub(super) mod relays;
@@ -33,37 +33,37 @@ pub(crate) struct Routing {
     pub(crate) sites: Sites,
     pub(crate) relays: Relays,
     pub(crate) routed: Routed,
-    /// What was reported last on each lane.
+    /// The last report on each lane.
     pub(crate) hops: HashMap<LaneId, (usize, Time, Vec<Hop>)>,
     pub(crate) looked_at: Time,
     pub(crate) saved_at: Time,
-    /// Nobody can deliver anything, unless a route comes yet.
+    /// Whether no source can deliver anything unless a new route opens.
     pub(crate) is_exhausted: bool,
     pub(crate) changes: u32,
 }
 
-/// The vertices of the graph, and what is remembered of its edges.
+/// The vertices of the graph, and remembered measurements of its edges.
 pub(crate) struct Sites {
-    /// By their numbers, less one: `SiteId(0)` is us.
+    /// Sites by their numbers, less one: `SiteId(0)` is this machine.
     list: Vec<Site>,
-    /// What is remembered of sites that are not known yet.
+    /// Remembered edges of sites that have no number yet.
     unknown: Vec<Known>,
     pub(crate) memory: Memory,
 }
 
-/// Sources by routes: what leads where.
+/// Sources by routes.
 #[derive(Default)]
 pub(crate) struct Routed {
-    /// By their numbers: the source that is the replica itself, without relays.
+    /// The direct source of each replica, by the replica's number.
     pub(crate) replicas: Vec<usize>,
-    /// Where each of these is.
+    /// The site of each of these sources.
     pub(crate) origins: HashMap<usize, SiteId>,
     pub(crate) open: BTreeMap<RoutedId, usize>,
-    /// What the sources of these had brought already when they were opened.
+    /// Bytes that the source of a route had delivered when the route was opened.
     pub(crate) begun: HashMap<RoutedId, u64>,
-    /// Every source that a route ever led to.
+    /// Every source that ever had a route.
     pub(crate) known: HashMap<(ReplicaId, Route), usize>,
-    /// Those that wait until their last relay has told its key.
+    /// Routes that wait for the keys of their relays.
     pub(crate) deferred: Vec<(RoutedId, ReplicaId, Route, bool)>,
 }
 
@@ -71,11 +71,11 @@ pub(crate) struct Routed {
 pub(crate) struct Site {
     /// Host and port.
     pub name: String,
-    /// Where it is asked, with its scheme.
+    /// Its address, with scheme.
     pub(crate) url: Url,
 }
 
-/// What a source is to the routes.
+/// A source's place among the routes.
 #[derive(Clone, Debug)]
 pub(crate) struct OnRoute {
     pub replica: ReplicaId,
@@ -83,12 +83,12 @@ pub(crate) struct OnRoute {
 }
 
 impl Sites {
-    /// How many there are.
+    /// Returns the number of sites.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// The number of the site with this address.
+    /// Returns the number of the site with this address, which is added if it is new.
     pub(crate) fn number_of(&mut self, url: &Url) -> SiteId {
         let name = relay::site(url).unwrap_or_default();
         if let Some(known) = self.named(&name) {
@@ -102,12 +102,12 @@ impl Sites {
         SiteId(self.list.len() as u32)
     }
 
-    /// The site with this number; none for us.
+    /// Returns the site with this number; none for this machine.
     pub(crate) fn get(&self, id: SiteId) -> Option<&Site> {
         self.list.get((id.0 as usize).checked_sub(1)?)
     }
 
-    /// Host and port of a site; empty if there is none with this number.
+    /// Returns host and port of a site; empty if there is none with this number.
     pub(crate) fn name(&self, id: SiteId) -> &str {
         self.get(id).map_or("", |site| &site.name)
     }
@@ -134,7 +134,7 @@ impl Routing {
         }
     }
 
-    /// The next word of a relay; for ever none if there are no relays.
+    /// Waits for the next report of a relay; for ever if there are no relays.
     pub async fn word(routing: &mut Option<Box<Routing>>) -> RelayReport {
         match routing {
             Some(routing) => match routing.relays.words.recv().await {
@@ -145,22 +145,22 @@ impl Routing {
         }
     }
 
-    /// When the router wants to be asked again.
+    /// Returns when the router must be polled again.
     pub fn wake_at(&self) -> Option<Time> {
         self.router.poll_timeout()
     }
 
-    /// Whether relays have yet to tell of themselves, or routes wait for that, or for the router.
+    /// Returns whether routes may still open: relays have yet to answer, or the router to decide.
     pub(crate) fn may_bring_more(&self, now: Time) -> bool {
         self.relays.may_bring_more(now) || !self.routed.deferred.is_empty()
     }
 
-    /// Whether relays are found that nobody has named for this transfer.
+    /// Returns whether the router looks for routes by itself.
     pub(crate) fn is_seeking(&self) -> bool {
         !matches!(self.routes.choice(), RouteChoice::Direct | RouteChoice::Fixed(_))
     }
 
-    /// What is remembered of the hops between the sites that are known by now, and what others measure.
+    /// Tells the router what is remembered of hops between known sites, and what others measured.
     pub(crate) fn remember(&mut self, now: Time) {
         let mut known = std::mem::take(&mut self.sites.unknown);
         known.extend(self.sites.memory.news());
@@ -171,7 +171,7 @@ impl Routing {
         let mut unknown = Vec::new();
         for known in known {
             let (Some(from), Some(to)) = (number(&known.from), number(&known.to)) else {
-                // One of them may become known later.
+                // These sites may become known later.
                 unknown.push(known);
                 continue;
             };
@@ -186,7 +186,7 @@ impl Routing {
         self.sites.unknown = unknown;
     }
 
-    /// What was measured goes to the memory.
+    /// Saves measurements to the memory.
     fn save(&mut self) {
         let name = |id: SiteId| match id {
             SiteId::HERE => Some(Routes::HERE.to_owned()),
@@ -214,7 +214,7 @@ impl Routing {
 }
 
 impl Run<'_> {
-    /// The relays get their numbers, before all else.
+    /// Gives the relays their numbers, before any other site.
     pub(crate) fn name_relays(&mut self) {
         if let Some(routing) = &mut self.routing {
             for relay in routing.routes.relays() {
@@ -223,12 +223,12 @@ impl Run<'_> {
         }
     }
 
-    /// A replica is known: the router hears of it.
+    /// Tells the router of a new replica.
     pub(crate) fn route_replica(&mut self, at: usize) {
         let now = self.now();
         let Some(routing) = &mut self.routing else { return };
         let Some(entry) = self.sources.get_mut(at) else { return };
-        // Relays lead to hosts.
+        // Relays reach only addresses with a host.
         if entry.source.url().host().is_none() {
             return;
         }
@@ -239,7 +239,7 @@ impl Run<'_> {
         let site = routing.sites.number_of(entry.source.url());
         routing.routed.origins.insert(at, site);
         if matches!(routing.routes.choice(), RouteChoice::Fixed(_)) {
-            // Until the router opens it.
+            // It rests until the router opens it.
             let source = SourceId(at as u32);
             self.planner.handle(PlanEvent::SourceRests { source, rests: true }, now);
         }
@@ -248,15 +248,15 @@ impl Run<'_> {
         self.ask_about(site);
     }
 
-    /// Whether a source has answered that it sends no ranges.
+    /// Returns whether a source has answered that it sends no ranges.
     fn comes_in_one_piece(&self, at: usize) -> bool {
         let facts = self.sources.get(at).and_then(|entry| entry.facts.as_ref());
         facts.is_some_and(|facts| !facts.ranges && facts.size_bytes != Some(0))
     }
 
-    /// What comes in one piece is cut over no routes: each would begin it anew, and nothing of it could be
-    /// compared with the source. Where the source itself sends it, routes by relays are left; whether this
-    /// source is one of them.
+    /// Drops the routes by relays if neither this source nor the direct one sends ranges: each
+    /// route would start from the first byte, and no sample could be compared with the source.
+    /// Returns whether this source was dropped.
     pub(crate) fn leave_further_routes(&mut self, source: usize) -> bool {
         let Some(routing) = &self.routing else { return false };
         let own = self.sources[source].on_route.as_ref().map(|own| own.replica);
@@ -282,7 +282,7 @@ impl Run<'_> {
         further.contains(&source)
     }
 
-    /// A lane of this source is connected.
+    /// Notes that a lane of this source is connected.
     pub(crate) fn route_up(&mut self, at: usize, rtt: Duration) {
         let now = self.now();
         let Some(routing) = &mut self.routing else { return };
@@ -296,7 +296,7 @@ impl Run<'_> {
         }
     }
 
-    /// What relays reported with an answer.
+    /// Stores the hops that relays reported with an answer.
     pub(crate) fn hops_told(&mut self, lane: LaneId, at: usize, hops: Vec<Hop>) {
         let now = self.now();
         if let Some(routing) = &mut self.routing {
@@ -304,7 +304,7 @@ impl Run<'_> {
         }
     }
 
-    /// A source is out: so is its route.
+    /// Closes the route of a source that is out.
     pub(crate) fn route_failed(&mut self, at: usize) {
         let now = self.now();
         let Some(routing) = &mut self.routing else { return };
@@ -315,7 +315,7 @@ impl Run<'_> {
             .iter()
             .find(|(_, source)| **source == at)
             .map(|(&routed_id, _)| routed_id);
-        // If it is another file, no hop is any worse for that.
+        // Another version of the file does not make a hop worse.
         let is_other = entry.accepted == Some(false);
         let fault = match entry.fault {
             Fault::Broken if is_other => Fault::Refused,
@@ -325,7 +325,7 @@ impl Run<'_> {
             routing.routed.open.remove(&routed_id);
             routing.router.handle(RouteEvent::RoutedFailed { routed_id, fault, at: None }, now);
         }
-        // What the origin itself says of its file holds over all routes; whom it lets in does not.
+        // The origin's answer about its file holds on all routes, its access rules do not.
         let own = entry.on_route.as_ref().filter(|own| own.route.is_direct());
         if let Some(own) = own
             && (is_other || entry.is_gone || entry.fault == Fault::Corrupt)
@@ -335,7 +335,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tell the router how the routes are doing, and do what it decides.
+    /// Tells the router how the routes are doing, and carries out its decisions.
     pub(crate) fn look_at_routes(&mut self) {
         let now = self.now();
         let Some(routing) = &mut self.routing else { return };
@@ -343,7 +343,7 @@ impl Run<'_> {
             && now.as_secs_f64() >= UNREACHED_S
             && routing.is_seeking()
         {
-            // Perhaps relays reach what we do not.
+            // Perhaps relays reach the source.
             self.ask_relays();
         }
         let Some(routing) = &mut self.routing else { return };
@@ -366,14 +366,14 @@ impl Run<'_> {
         }
     }
 
-    /// What is learnt is kept, at the end of a transfer.
+    /// Saves measurements at the end of a transfer.
     pub(crate) fn keep_routes(&mut self) {
         if let Some(routing) = &mut self.routing {
             routing.save();
         }
     }
 
-    /// Do what the router decides.
+    /// Carries out the router's decisions.
     pub(crate) fn route(&mut self) {
         let now = self.now();
         loop {
@@ -396,8 +396,8 @@ impl Run<'_> {
         self.tell_changes();
     }
 
-    /// Nothing more is asked of a route; but where a liar's bytes are replaced, whoever may bring them is
-    /// needed, for however little that is.
+    /// Stops requests over a route. But while a liar's bytes are replaced, every source that may
+    /// deliver them is needed, however little it brings.
     pub(crate) fn close_routed(&mut self, routed_id: RoutedId) {
         let (now, is_replacing) = (self.now(), self.is_replacing());
         let closed =
@@ -415,7 +415,7 @@ impl Run<'_> {
         route: Route,
         on_trial: bool,
     ) {
-        // Until it has shown that it is worth more.
+        // One lane until the trial is over.
         let lanes = on_trial.then_some(1);
         let now = self.now();
         let Some(routing) = &mut self.routing else { return };
@@ -428,7 +428,7 @@ impl Run<'_> {
             }
             let source = SourceId(at as u32);
             if self.planner.source(source).is_some_and(|view| view.failing) {
-                // That the router wants it says that it may be well by now.
+                // The router wants it, so it may work again.
                 self.planner.handle(PlanEvent::SourceAgain { source }, now);
             }
             let begun_bytes = self.brought_bytes(at);
@@ -492,7 +492,7 @@ impl Run<'_> {
         let origin = routing.sites.number_of(end);
         let name = routing.sites.get(origin).map(|site| site.name.clone()).unwrap_or_default();
         let is_news = is_bare && routing.routes.note_lost(&format!("{name} bare"));
-        // What lies behind the first relay.
+        // The round trips behind the first relay.
         let far_s: f64 = route
             .edges(origin)
             .skip(1)
@@ -522,7 +522,7 @@ impl Run<'_> {
         self.enter_tree_route(direct, id.index());
     }
 
-    /// A route to a replica of a tree has of it what the replica has.
+    /// Copies to a route of a tree what its replica lacks.
     fn enter_tree_route(&mut self, direct: usize, at: usize) {
         let Some(tree) = self.dataset.tree_mut() else { return };
         let own = tree.source(direct);
@@ -536,7 +536,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whoever watches hears when the routes that are in use change.
+    /// Tells the observer when the routes in use change.
     fn tell_changes(&mut self) {
         let Some(routing) = &mut self.routing else { return };
         let changes = routing.router.changes();
@@ -555,11 +555,11 @@ impl Run<'_> {
     }
 }
 
-/// How often the router hears of the routes.
+/// Interval of the router's updates.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often what is learnt is saved.
+/// Interval of saving measurements.
 const SAVE: Duration = Duration::from_secs(1);
-/// If no source has answered by then, relays are asked whether they reach it.
+/// Time without an answer of any source after which relays are asked whether they reach it.
 const UNREACHED_S: f64 = 1.0;
-/// Edges of sites that do not take part are not kept in mind without end.
+/// Most remembered edges of sites without a number, to limit memory.
 const UNKNOWN_MAX: usize = 4096;

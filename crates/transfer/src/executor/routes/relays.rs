@@ -1,8 +1,8 @@
-//! What relays tell of themselves while a transfer runs.
+//! Asks relays about themselves while a transfer runs.
 //!
-//! They are asked once it is known that it may pay, or where a route needs the key of one: what they
-//! are, and how far they are from everybody else. A replica that is found later is asked about then,
-//! and a relay that did not answer is asked again from time to time.
+//! When routes may be worth it, or a route needs a relay's key, swath asks each relay what it is
+//! and for its round trips to all other sites. For a replica found later swath asks again, and it
+//! retries relays that did not answer from time to time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,42 +20,42 @@ use crate::executor::routes::Routing;
 use crate::executor::state::Run;
 use crate::observe::SourceState;
 
-/// What is heard of a relay.
+/// A report about a relay.
 pub(crate) enum RelayReport {
-    /// What it told, or why it did not.
+    /// Its answer, or why there was none.
     About(About),
-    /// It is well: from the beginning, or by now.
+    /// It works, again if it `was_silent`.
     Well { relay: SiteId, was_silent: bool },
 }
 
-/// What a relay told, or why it did not.
+/// A relay's answer, or why there was none.
 pub(crate) struct About {
     relay: SiteId,
-    /// How far these are from it, in the order of its hops.
+    /// The sites that it was asked about, in the order of its hops.
     about: Vec<SiteId>,
     told: Result<AboutRelay, Why>,
-    /// Something was found out about others; that it does not answer says nothing of itself.
+    /// Whether the question was only about another site: no answer says nothing about the relay.
     is_further: bool,
 }
 
-/// What relays have told of themselves.
+/// What relays have reported.
 pub(crate) struct Relays {
     pub(crate) words: UnboundedReceiver<RelayReport>,
     sender: UnboundedSender<RelayReport>,
     has_asked: bool,
     /// When relays were last asked what they are.
     asked_at: Time,
-    /// How many sites there were when they were last asked about all that are.
+    /// Number of sites when relays were last asked about all of them.
     asked_sites: usize,
-    /// Those that have not told of themselves yet.
+    /// Questions without an answer yet.
     unheard: usize,
-    /// Those that did not answer.
+    /// Relays that did not answer.
     unreached: BTreeSet<SiteId>,
-    /// Those that nothing can be had by, and why.
+    /// Relays that cannot be used, and why.
     pub(crate) lost: BTreeMap<SiteId, Why>,
-    /// What relays (first) said of others: why they do not reach them, if so.
+    /// Why a relay (first) does not reach another site; `None` if it does.
     said: BTreeMap<(SiteId, SiteId), Option<String>>,
-    /// Until when the router may find a route by those that have told of themselves lately.
+    /// Until when the router may still find a route over relays that answered lately.
     hope_until: Time,
 }
 
@@ -78,14 +78,14 @@ impl Default for Relays {
 }
 
 impl Relays {
-    /// Whether some have yet to tell of themselves, or the router has yet to make use of what was told.
+    /// Returns whether relays have yet to answer, or the router has yet to use their answers.
     pub(crate) fn may_bring_more(&self, now: Time) -> bool {
         self.unheard > 0 || now < self.hope_until
     }
 }
 
 impl Run<'_> {
-    /// Ask all relays what they are and how far they are from everybody else.
+    /// Asks all relays what they are and for their round trips to all other sites.
     pub(crate) fn ask_relays(&mut self) {
         let now = self.now();
         let Some(routing) = &mut self.routing else { return };
@@ -104,7 +104,7 @@ impl Run<'_> {
         }
     }
 
-    /// A replica is at `site`: relays that were asked before that are asked about it.
+    /// Asks the relays that were asked before about a new replica at `site`.
     pub(crate) fn ask_about(&mut self, site: SiteId) {
         let Some(routing) = &mut self.routing else { return };
         if !routing.relays.has_asked || site.0 as usize <= routing.relays.asked_sites {
@@ -124,7 +124,7 @@ impl Run<'_> {
         }
     }
 
-    /// Relays that did not answer are asked again.
+    /// Asks relays again that did not answer.
     pub(crate) fn ask_lost_relays(&mut self) {
         let now = self.now();
         let Some(routing) = &mut self.routing else { return };
@@ -140,7 +140,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ask a relay about one site, or about all and itself.
+    /// Asks a relay about one site, or about itself and all sites.
     fn ask_relay(&mut self, relay: SiteId, about: Option<SiteId>) {
         let Some(routing) = &mut self.routing else { return };
         let Some(url) = routing.sites.get(relay).map(|site| site.url.clone()) else { return };
@@ -168,8 +168,8 @@ impl Run<'_> {
         });
     }
 
-    /// What came by a relay fell silent: it is asked until it answers, or the transfer is over. One that
-    /// was stopped has the question in its hands when it goes on.
+    /// Asks a relay until it answers or the transfer is over, because its route fell silent. A
+    /// relay that was suspended finds the question when it continues.
     pub(crate) fn ask_until_well(&mut self, relay: SiteId) {
         let Some(routing) = &mut self.routing else { return };
         let Some(url) = routing.sites.get(relay).map(|site| site.url.clone()) else { return };
@@ -192,7 +192,7 @@ impl Run<'_> {
         });
     }
 
-    /// A relay is well: routes over it that failed, and are open still, need not wait for their time.
+    /// Retries failed open routes over a relay at once, because it works again.
     fn retry_routes_over(&mut self, relay: SiteId) {
         let now = self.now();
         let Some(routing) = &self.routing else { return };
@@ -211,7 +211,7 @@ impl Run<'_> {
         }
     }
 
-    /// A relay has told of itself, or has not.
+    /// Handles a report about a relay.
     pub(crate) fn relay_told(&mut self, word: RelayReport) {
         let now = self.now();
         let About { relay: site, about, told, is_further } = match word {
@@ -254,7 +254,7 @@ impl Run<'_> {
                     self.note(format!("the relay {name} is not used: {why}"), false);
                 }
                 self.tell_unreached();
-                // Those still wait for other relays' keys, or have waited for this one's in vain.
+                // These still wait for other relays' keys.
                 for (routed_id, replica, route, on_trial) in others {
                     self.open_routed(routed_id, replica, route, on_trial);
                 }
@@ -285,14 +285,14 @@ impl Run<'_> {
         self.route();
     }
 
-    /// Relays that reach no source, by others neither, are told of: once for each source.
+    /// Reports relays that reach no source, not even by other relays, once for each source.
     fn tell_unreached(&mut self) {
         let Some(routing) = &self.routing else { return };
         if !routing.is_seeking() {
             return;
         }
         let relays: Vec<SiteId> = (1..=routing.routes.relays().len() as u32).map(SiteId).collect();
-        // What lies in depots comes from relays, which need not lead to one another.
+        // Depots are on relays, which need not reach one another.
         let sources: BTreeSet<SiteId> = routing
             .routed
             .origins
@@ -326,7 +326,7 @@ impl Run<'_> {
         }
     }
 
-    /// A route waits until its relays have told their keys, for which they are asked if nobody has.
+    /// Makes a route wait for the keys of its relays, and asks for them if that was not done.
     pub(crate) fn defer(
         &mut self,
         routed_id: RoutedId,
@@ -349,7 +349,7 @@ impl Run<'_> {
         self.ask_relays();
     }
 
-    /// No source that is open can deliver what is missing: whether a route may come that can.
+    /// Returns whether a new route may yet deliver the missing bytes, which no open source can.
     pub(crate) fn waits_for_routes(&mut self) -> bool {
         let now = self.now();
         if self.routing.as_ref().is_some_and(|routing| routing.is_seeking()) {
@@ -360,7 +360,7 @@ impl Run<'_> {
         routing.is_exhausted
     }
 
-    /// Whether that was waited for and came to nothing.
+    /// Returns whether that wait ended in vain.
     pub(crate) fn waited_for_routes(&mut self) -> bool {
         let now = self.now();
         let Some(routing) = &mut self.routing else { return false };
@@ -374,8 +374,8 @@ impl Run<'_> {
 }
 
 impl Routing {
-    /// Why nothing of this source comes by this relay and those behind it, as far as they have said;
-    /// `None` if it does, or may.
+    /// Returns why this relay does not reach the source, not even by other relays, as far as they
+    /// reported; `None` if it does or may.
     fn why_unreached(&self, relay: SiteId, source: SiteId) -> Option<&str> {
         let why = self.relays.said.get(&(relay, source))?.as_deref()?;
         let (mut known, mut at) = (vec![relay], 0);
@@ -400,13 +400,13 @@ impl Routing {
     }
 }
 
-/// The router waits this long for direct at most (`STUCK_S`, 1.2 s), and looks ten times a second.
+/// Covers the router's longest wait for direct (`STUCK_S`, 1.2 s) and its interval of 0.1 s.
 const ROUTER_WITHIN_S: f64 = 1.5;
-/// One that takes longer to say that it is well was silent.
+/// A relay that takes longer to answer was silent.
 const SILENT: Duration = Duration::from_secs(1);
-/// It is asked anew after this …
+/// Wait for an answer before the next question.
 const WELL_WITHIN: Duration = Duration::from_secs(3);
-/// … or, if it cannot be asked, this.
+/// Pause after a question that failed.
 const WELL_AGAIN: Duration = Duration::from_millis(500);
-/// A relay that did not answer is asked again so much later.
+/// Pause before a relay that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
