@@ -23,8 +23,7 @@
 //! # }
 //! ```
 //!
-//! Whatever appears in the signatures here is to be had from here, so that no other crate of
-//! swath's need be named.
+//! This crate re-exports every type in its signatures, so that users need no other crate of swath.
 
 pub mod check;
 mod engine;

@@ -1,7 +1,7 @@
-//! A single file of ours to a server, by `PUT`.
+//! Sends a single file to a server, by `PUT`.
 //!
-//! It is read twice: for its digest, which goes ahead so that the server checks what came, and
-//! then to be sent. Nothing there has the file's name before all of it has come.
+//! The file is read twice: for its digest, which goes ahead so that the server can check the data,
+//! and to send it. The server gives it its name only when all of it has come.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -28,7 +28,7 @@ use crate::observe::{
 pub struct PutRequest {
     /// The file.
     pub file: PathBuf,
-    /// Its address there.
+    /// Its address on the server.
     pub to: Url,
 }
 
@@ -41,19 +41,19 @@ pub enum PutError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It became another one while it was sent.
+    /// It changed while it was sent.
     #[error("{} changed while it was sent", .path.display())]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// The server refuses it, or is not to be had.
+    /// The server refuses it, or cannot be reached.
     #[error(transparent)]
     Server(#[from] LaneError),
-    /// It was told to stop.
+    /// The user stopped it.
     #[error("stopped")]
     Stopped,
 }
@@ -106,8 +106,8 @@ async fn send(
     Ok(told.finished(stored.is_checked, &digest))
 }
 
-/// One try. Nothing of the file is there if it fails, so that another one does no harm: what PUT
-/// stores is the same however often it is sent (RFC 9110, section 9.2.2).
+/// Tries once to send the file. If that fails, the server has none of it, so that another try does
+/// no harm: PUT is idempotent (RFC 9110, section 9.2.2).
 async fn send_once(
     engine: &Engine,
     request: &PutRequest,
@@ -124,7 +124,7 @@ async fn send_once(
     told.running();
     let mut parts = read_ahead(Arc::clone(file), state);
     'sending: while let Some(part) = parts.recv().await {
-        // The connection ends with this, and what came there has no name.
+        // An error here ends the connection, and the server drops the data.
         let part = part.map_err(failed)?.ok_or_else(changed)?;
         let mut rest = part.as_slice();
         while !rest.is_empty() {
@@ -147,7 +147,7 @@ async fn send_once(
     Ok(upload.finish().await?)
 }
 
-/// How long a gateway that is busy, or fails for a moment, is tried again.
+/// Limits the retries with a busy gateway, or one that fails for a moment.
 struct Patience {
     began: Instant,
     limit: Duration,
@@ -159,24 +159,24 @@ impl Patience {
         Patience { began: Instant::now(), limit, tries: 0 }
     }
 
-    /// How long to wait before the next try after this error; `None` if it is final.
+    /// Returns the wait before the next try after this error; `None` if it is final.
     fn wait_after(&mut self, error: &LaneError) -> Option<Duration> {
         let wait = match error.class() {
             Class::Busy(wait) => wait,
-            // Whoever cannot be reached at all at first is not there; a status comes from a gateway.
+            // A server that never answered is not there, but a status comes from a gateway.
             Class::Transient if error.refusal().is_some() => Duration::ZERO,
             Class::Transient if self.tries > 0 => Duration::ZERO,
             _ => return None,
         };
         let doubled = TRY_AGAIN_AFTER * 2u32.saturating_pow(self.tries.min(5));
-        // Clients that were refused together must not come back together.
+        // Jitter: clients that were refused together must not retry together.
         let wait = wait.max(doubled).mul_f64(1.0 + fastrand::f64() / 4.0);
         self.tries += 1;
         (self.began.elapsed() + wait <= self.limit).then_some(wait)
     }
 }
 
-/// What shows that a file is still the same one.
+/// Metadata that shows whether a file is still the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     size_bytes: u64,
@@ -194,9 +194,9 @@ impl State {
     }
 }
 
-/// Open a file and compute its digest.
+/// Opens a file and computes its digest.
 fn look(path: &Path, stop: &Stop) -> io::Result<(File, State, Digest)> {
-    // To open a pipe without a writer would wait for one.
+    // Opening a pipe without a writer would wait for one.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
@@ -220,11 +220,11 @@ fn look(path: &Path, stop: &Stop) -> io::Result<(File, State, Digest)> {
     Ok((file, state, hasher.finish()))
 }
 
-/// A part of a file; `None` in its stead if it is not the same file any more.
+/// A part of a file; `None` if the file has changed.
 type Part = io::Result<Option<Vec<u8>>>;
 
-/// Read a file a few parts ahead, for as long as somebody takes them. Whether it is the same is
-/// looked at before the last part is handed over: without that part the server has no file.
+/// Reads a file a few parts ahead, until the receiver is dropped. Checks that it has not changed
+/// before the last part: without that part the server has no file.
 fn read_ahead(file: Arc<File>, state: State) -> mpsc::Receiver<Part> {
     let (give, take) = mpsc::channel(PARTS_AHEAD);
     tokio::task::spawn_blocking(move || {
@@ -255,7 +255,7 @@ fn read_part(file: &File, state: &State, at: u64, bytes: u64) -> Part {
     Ok(Some(part))
 }
 
-/// What the observer is told.
+/// Reports progress to the observer.
 struct PutProgress<'a> {
     observer: &'a mut dyn Observer,
     to: String,
@@ -265,7 +265,7 @@ struct PutProgress<'a> {
     sent_bytes: u64,
     phase: Phase,
     state: SourceState,
-    /// When it was told last, and what was sent by then.
+    /// Time of the last report, and the bytes sent by then.
     last: (Instant, u64),
     rate_bytes_per_s: f64,
 }
@@ -300,7 +300,7 @@ impl PutProgress<'_> {
         });
     }
 
-    /// The server refuses for now.
+    /// Reports that the server refuses for now.
     fn waits(&mut self, error: &LaneError, wait: Duration) {
         (self.sent_bytes, self.last) = (0, (Instant::now(), 0));
         self.state = SourceState::Waiting;
@@ -321,7 +321,7 @@ impl PutProgress<'_> {
         let span_s = now.duration_since(self.last.0).as_secs_f64();
         if span_s >= TOLD_EVERY.as_secs_f64() {
             let rate = (self.sent_bytes - self.last.1) as f64 / span_s;
-            // Smooth enough to be read.
+            // Smoothed, so that it can be read.
             let share = if self.rate_bytes_per_s == 0.0 { 1.0 } else { 0.3 };
             self.rate_bytes_per_s += share * (rate - self.rate_bytes_per_s);
             self.last = (now, self.sent_bytes);
@@ -400,11 +400,11 @@ impl PutProgress<'_> {
     }
 }
 
-/// The first wait before another try; each further one is twice as long.
+/// First wait before another try; each further one is twice as long.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// Read in one go.
+/// Bytes of one read.
 const PART_BYTES: usize = 1 << 20;
-/// So many parts wait to be sent.
+/// Most parts that wait to be sent.
 const PARTS_AHEAD: usize = 4;
-/// Between two snapshots.
+/// Interval of snapshots.
 const TOLD_EVERY: Duration = Duration::from_millis(200);

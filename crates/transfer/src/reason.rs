@@ -1,22 +1,22 @@
-//! Why a source, a relay or a depot is not used (any more), and whose fault that is.
+//! The reasons why a source, a relay or a depot is not used (any more).
 //!
-//! Whoever decides by a reason looks at its type; the words are for people.
+//! Code decides by the type of a reason; the words are for people.
 
 use std::fmt;
 
 use swath_model::SourceName;
 use swath_source::{AboutRelay, DepotError, LaneError};
 
-/// Something that a transfer uses, and why it does not use it any more.
+/// A party of a transfer, and why it is not used any more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reason {
-    /// What it is.
+    /// The party.
     pub of: Party,
     /// Why.
     pub why: Why,
 }
 
-/// What a transfer uses.
+/// A party of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Party {
     /// A source.
@@ -30,42 +30,42 @@ pub enum Party {
 /// Why something is not used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Why {
-    /// A request came to this.
+    /// The error of a request.
     #[error(transparent)]
     Lane(#[from] LaneError),
-    /// A request to a depot came to this.
+    /// The error of a request to a depot.
     #[error(transparent)]
     Depot(#[from] DepotError),
-    /// A relay has told nothing of itself.
+    /// A relay did not report about itself.
     #[error("{}", AboutRelay::why_not(*names_port, error))]
     NoRelay {
-        /// Its address names a port.
+        /// Whether its address names a port.
         names_port: bool,
-        /// What asking it came to.
+        /// The error of the request.
         error: Box<LaneError>,
     },
-    /// For this reason, and because of what is said behind it.
+    /// A reason, and a second one in words.
     #[error("{0}, {1}")]
     And(Box<Why>, String),
-    /// What the transfer found out itself; the words are all there is to know.
+    /// A finding of the transfer itself, in words.
     #[error("{0}")]
     Found(String),
 }
 
 impl Reason {
-    /// The reason why a source is out.
+    /// Returns the reason why a source is out.
     pub fn of_source(name: SourceName, why: impl Into<Why>) -> Reason {
         Reason { of: Party::Source(name), why: why.into() }
     }
 
-    /// The reason why a depot is out.
+    /// Returns the reason why a depot is out.
     pub fn of_depot(address: &str, why: impl Into<Why>) -> Reason {
         Reason { of: Party::Depot(address.to_owned()), why: why.into() }
     }
 }
 
 impl Party {
-    /// The relays that are, or lead to, what is meant.
+    /// Returns the relays that this party is, or that lead to it.
     pub fn relays(&self) -> &[String] {
         match self {
             Party::Source(name) => &name.relays,
@@ -86,7 +86,7 @@ impl fmt::Display for Party {
 }
 
 impl Why {
-    /// What a request came to, of whatever kind it was.
+    /// Returns the error of the request, of whatever kind it was.
     pub fn lane_error(&self) -> Option<&LaneError> {
         match self {
             Why::Lane(error) | Why::Depot(DepotError::Lane(error)) => Some(error.last()),

@@ -1,5 +1,5 @@
-//! What a folder has of a tree, by content: the source tells the group hashes of groups, and we compute
-//! those of the same groups here, both at the same time.
+//! Compares a folder with a tree by content. The source sends its group hashes while those of the
+//! same groups are computed here.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use crate::error::GetError;
 use crate::observe::{Event, Observer};
 use swath_model::units;
 
-/// Who knows the group hashes of a tree.
+/// A provider of the group hashes of a tree.
 #[derive(Clone)]
 pub(super) enum GroupHashes {
     /// A server.
     Of {
-        /// Where to ask, but for which groups.
+        /// Address of the hashes, without the groups.
         url: Url,
-        /// How far it is trusted.
+        /// Trust in the server.
         trust: Trust,
-        /// As shown.
+        /// Name, as shown.
         name: String,
     },
-    /// A file.
+    /// A kept index.
     Kept {
-        /// Open.
+        /// The open file.
         file: Arc<KeptIndex>,
-        /// As shown.
+        /// Name, as shown.
         name: String,
     },
 }
 
 impl GroupHashes {
-    /// Those of the source of an index.
+    /// Returns the provider of an index that is being received.
     pub fn of(taking: &Taking) -> GroupHashes {
         GroupHashes::Of {
             url: taking.group_hashes.clone(),
@@ -74,8 +74,8 @@ impl GroupHashes {
     }
 }
 
-/// Of some groups, in order: its number, the source's value, and the one here if all its files are
-/// there.
+/// Calls `take` for each group, in order, with its number, the source's value, and the value here
+/// if all its files exist.
 pub(super) async fn each(
     engine: &Engine,
     group_hashes: &GroupHashes,
@@ -94,7 +94,7 @@ pub(super) async fn each(
     Ok(())
 }
 
-/// The ranges of the virtual file that the destination has, in whole groups. The index is complete.
+/// Returns the ranges of the virtual file that the destination has. The index must be complete.
 pub(super) async fn same(
     engine: &Engine,
     taking: &Taking,
@@ -136,8 +136,8 @@ pub(super) async fn same(
     Ok(same)
 }
 
-/// A large file shares its ends with others, which may have changed, or be new: where all the rest of
-/// it is the same these blocks are looked at byte by byte, so that nothing is fetched for a neighbour.
+/// Compares the first and last blocks of large files byte by byte if the rest is the same. Those
+/// blocks also hold other files, which may have changed or be new and would cause a fetch.
 async fn ends(
     engine: &Engine,
     taking: &Taking,
@@ -169,7 +169,7 @@ async fn ends(
     Ok(())
 }
 
-/// A block of the source, if it can be had as its group hash says: it is of use, but not needed.
+/// Fetches a block of the source. Returns `None` on any error: the block is useful, but not needed.
 async fn block(net: &Net, taking: &Taking, group: u64, size_bytes: u64) -> Option<Vec<u8>> {
     let start = group * GROUP_BYTES;
     let end = (start + GROUP_BYTES).min(size_bytes);
@@ -181,7 +181,7 @@ async fn block(net: &Net, taking: &Taking, group: u64, size_bytes: u64) -> Optio
     group_hash.then_some(bytes)
 }
 
-/// Take groups for one request off the front.
+/// Takes groups for one request off the front.
 fn next_batch(rest: &mut RangeSet) -> Option<RangeSet> {
     let mut batch = RangeSet::new();
     let mut groups = 0;
@@ -195,7 +195,7 @@ fn next_batch(rest: &mut RangeSet) -> Option<RangeSet> {
     (!batch.is_empty()).then_some(batch)
 }
 
-/// The values of groups here, in order.
+/// Computes the values of groups here, in order.
 async fn values(
     engine: &Engine,
     content: &Content,
@@ -215,7 +215,7 @@ async fn values(
     Ok(values)
 }
 
-/// The group hashes of groups there, in order. The error is a reason.
+/// Fetches the source's group hashes, in order. The error is a reason.
 pub(crate) async fn ask(
     net: &Net,
     url: &Url,
@@ -247,11 +247,11 @@ pub(crate) async fn ask(
     Ok(group_hashes.to_vec())
 }
 
-/// Groups of one request: 1 GiB, some seconds of work for a disk …
+/// Most groups of one request: 1 GiB, some seconds of work for a disk.
 const BATCH_GROUPS: u64 = 4096;
-/// … in so many ranges, which have to find room in an address.
+/// Most ranges of one request: they must fit into an address.
 const BATCH_RANGES: usize = 128;
-/// So many blocks are asked for at a time.
+/// Blocks requested at a time.
 const ENDS_AT_ONCE: usize = 8;
-/// More threads do not read faster.
+/// Most reading threads: more do not read faster.
 const THREADS_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! An index that is taken in while its source still walks.
+//! Receives an index while its source still walks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -19,54 +19,54 @@ use crate::engine::Engine;
 use crate::error::GetError;
 use crate::request::Mirror;
 
-/// What of a tree an index is to tell.
+/// The wanted content of an index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// What takes part.
+    /// Selects the entries.
     pub filter: Filter,
-    /// With extended attributes.
+    /// Whether it has extended attributes.
     pub xattrs: bool,
-    /// Nothing but the file of this name there, which the index is to give another name.
+    /// Only the file of this name at the source, and its name in the index.
     pub file: Option<(String, String)>,
-    /// Nothing new, but what this walk has seen.
+    /// The index of this earlier walk, in place of a new one.
     pub walk: Option<String>,
 }
 
-/// How far an index has come.
+/// The received part of an index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Growth {
-    /// Bytes of the virtual file that it tells of.
+    /// Bytes of the virtual file that it describes so far.
     pub size_bytes: u64,
-    /// Whether that is all, or why no more comes.
+    /// `Ok` if that is all, or why no more comes.
     pub ended: Option<Result<(), String>>,
 }
 
-/// An index that is coming.
+/// An index that is being received.
 pub(crate) struct Taking {
     pub index: Arc<RwLock<Index>>,
     pub growth: watch::Receiver<Growth>,
-    /// What the folder itself is like, where that is told.
+    /// Metadata of the folder itself, if the server sends it.
     pub top: Option<Top>,
-    /// Where the sealed file of this walk is.
+    /// Address of the sealed file of this walk.
     pub sealed: Url,
-    /// Where the group hashes of its groups are to be had without them.
+    /// Address of the group hashes alone.
     pub group_hashes: Url,
-    /// Where the numbers of files that changed since are.
+    /// Address of the list of files that changed since.
     pub changed: Url,
-    /// Which of the replicas it is of.
+    /// Number of its replica.
     pub replica: usize,
-    /// How far it is trusted.
+    /// Trust in the replica.
     pub trust: Trust,
-    /// The replica, as shown.
+    /// Name of the replica, as shown.
     pub name: String,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Taking {
-    /// Wait until all of it is there.
+    /// Waits until all of it has come.
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason, if it does not all come.
     pub async fn wait(&mut self) -> Result<(), GetError> {
         let ended = self.growth.wait_for(|growth| growth.ended.is_some()).await;
         let ended = ended.map_or_else(
@@ -77,11 +77,11 @@ impl Taking {
     }
 }
 
-/// Ask all replicas, and take the index of the one that was named first of those that answer in time:
-/// others are held against it.
+/// Asks all replicas, and takes the index of the first in the user's order that answers in time.
+/// The others are compared with it.
 ///
 /// # Errors
-/// [`GetError::NoTree`] or [`GetError::Exhausted`], with what each one said.
+/// [`GetError::NoTree`] or [`GetError::Exhausted`], with the reason of each.
 pub(crate) async fn take_first(
     engine: &Engine,
     replicas: &[Mirror],
@@ -95,11 +95,11 @@ pub(crate) async fn take_first(
     let mut reasons = Vec::new();
     let mut answered: BTreeMap<usize, Download> = BTreeMap::new();
     let mut failed = BTreeSet::new();
-    // It answered, as whoever has no such folder does.
+    // A server answered that it has no such folder.
     let mut is_other = false;
     let mut waits_until = None;
     loop {
-        // Those before the first that has answered have yet to say something.
+        // Replicas before the first that has answered may still answer.
         let first = answered.first_key_value().map(|(&at, _)| at);
         let waits = first.is_none_or(|first| (0..first).any(|at| !failed.contains(&at)));
         let answer = match waits_until {
@@ -140,7 +140,7 @@ pub(crate) async fn take_first(
     }
 }
 
-/// Ask one replica for its index.
+/// Asks one replica for its index.
 pub(crate) async fn ask(
     net: &Net,
     mirror: &Mirror,
@@ -158,12 +158,12 @@ pub(crate) async fn ask(
     Download::begin(net, &url, mirror.trust, MEDIA_TYPE).await
 }
 
-/// Whether what comes is an index.
+/// Returns whether the answer is an index.
 pub(crate) fn is_index(download: &Download) -> bool {
     download.field("content-type").is_some_and(|it| it.trim() == MEDIA_TYPE)
 }
 
-/// Take an index in, on a task of its own. The error is a reason.
+/// Starts a task that receives an index. The error is a reason.
 pub(crate) fn begin(
     download: Download,
     mirror: &Mirror,
@@ -185,7 +185,7 @@ pub(crate) fn begin(
     if wanted.xattrs && download.field("swath-xattr").is_none() {
         return Err("this server cannot tell extended attributes".to_owned());
     }
-    // What is not understood is as good as nothing.
+    // A value that cannot be parsed is ignored.
     let top = download.field("swath-top").and_then(|top| top.parse().ok());
     let sealed = with_query(&mirror.url, &format!("swath=sealed&walk={walk}"));
     let group_hashes = with_query(&mirror.url, &format!("swath=seals&walk={walk}"));
@@ -242,8 +242,8 @@ async fn take(
     growth.send_replace(Growth { size_bytes, ended: Some(ended) });
 }
 
-/// How fast an index has to come at least. A walk of a cold disk brings hundreds of entries a second
-/// and may pause for long; a byte now and then, for ever, is no walk.
+/// Enforces a least rate of an index. A walk of a cold disk brings hundreds of entries a second and
+/// may pause for long; a byte now and then, for ever, is no walk.
 struct Pace {
     began: Instant,
     bytes: u64,
@@ -255,14 +255,14 @@ impl Pace {
         Pace { began: now, bytes: 0, span: limit * SPAN_LIMITS }
     }
 
-    /// What came before, while we were asleep perhaps, says nothing.
+    /// Ignores the time before the machine woke up.
     fn begin_at(&mut self, awake_since: Instant) {
         if awake_since > self.began {
             (self.began, self.bytes) = (awake_since, 0);
         }
     }
 
-    /// So many bytes came; whether it goes on.
+    /// Takes in received bytes. Returns whether the index is fast enough.
     fn is_kept(&mut self, bytes: u64, now: Instant) -> bool {
         self.bytes += bytes;
         if now.duration_since(self.began) < self.span {
@@ -274,12 +274,12 @@ impl Pace {
     }
 }
 
-/// The index as far as it has come.
+/// Locks the index for reading.
 pub(crate) fn read(index: &RwLock<Index>) -> RwLockReadGuard<'_, Index> {
     index.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An address with this query in place of its own.
+/// Returns the address with this query in place of its own.
 fn with_query(url: &Url, query: &str) -> Url {
     let mut url = url.clone();
     url.set_query(Some(query));
@@ -287,15 +287,15 @@ fn with_query(url: &Url, query: &str) -> Url {
     url
 }
 
-/// Once a replica has answered, those that were named before it have so long to do so too.
+/// Time for replicas earlier in the order to answer, once another has answered.
 const OTHERS_WITHIN: Duration = Duration::from_secs(1);
-/// The pace is measured over so many times the longest silence that is allowed: ten minutes.
+/// The rate is measured over this many times the longest allowed silence: ten minutes.
 const SPAN_LIMITS: u32 = 10;
-/// An entry takes a dozen bytes and more.
+/// Least rate: two entries a second, which take at least a dozen bytes each.
 const PACE_BYTES_PER_S: f64 = 24.0;
-/// What an index is sent as.
+/// Media type of an index.
 const MEDIA_TYPE: &str = "application/vnd.swath.index";
-/// No index is longer: some fifty million entries.
+/// Longest index: some fifty million entries.
 const INDEX_BYTES_MAX: u64 = 2 << 30;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What several passes over a tree come to together.
+//! Adds up several passes over a tree.
 //!
-//! A tree is fetched once more where files changed meanwhile, or where its server forgot it: what each
-//! pass brought, wasted and took counts.
+//! A tree needs another pass if files changed meanwhile or its server forgot the walk. The bytes,
+//! waste and time of each pass count.
 
 use swath_model::index::{Index, Lack};
 
@@ -13,22 +13,22 @@ use swath_model::units;
 pub(super) struct Passes(Option<Summary>);
 
 impl Passes {
-    /// Bytes that they fetched, and that are of use.
+    /// Returns the useful bytes that they fetched.
     pub fn fetched_bytes(&self) -> u64 {
         self.0.as_ref().map_or(0, |before| before.fetched_bytes)
     }
 
-    /// How long they took.
+    /// Returns how long they took.
     pub fn elapsed_s(&self) -> f64 {
         self.0.as_ref().map_or(0.0, |before| before.elapsed_s)
     }
 
-    /// What they come to.
+    /// Returns their sum.
     pub fn summary(&self) -> Option<&Summary> {
         self.0.as_ref()
     }
 
-    /// One more, of which `thrown_bytes` were of no use.
+    /// Adds a pass, of which `thrown_bytes` were useless.
     pub fn add(&mut self, pass: Summary, thrown_bytes: u64) {
         let mut all = self.with(pass);
         let thrown_bytes = thrown_bytes.min(all.fetched_bytes);
@@ -37,7 +37,7 @@ impl Passes {
         self.0 = Some(all);
     }
 
-    /// What they come to together with the last one, whose words count.
+    /// Returns their sum with the last pass, whose texts count.
     pub fn with(&self, mut last: Summary) -> Summary {
         let Some(before) = &self.0 else { return last };
         if before.fetched_bytes > last.fetched_bytes {
@@ -71,7 +71,7 @@ impl Passes {
     }
 }
 
-/// A source's part in two passes.
+/// Adds an earlier pass to the figures of a source.
 fn together(source: &mut SourceSummary, earlier: &SourceSummary) {
     let busy_s = |one: &SourceSummary| match one.rate_bytes_per_s > 0.0 {
         true => one.bytes as f64 / one.rate_bytes_per_s,
@@ -90,7 +90,7 @@ fn together(source: &mut SourceSummary, earlier: &SourceSummary) {
     };
 }
 
-/// What changed while it was copied, and is fetched once more.
+/// Returns the note on files that changed during the copy and are fetched once more.
 pub(super) fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Event {
     let path = |&(number, _): &(u64, Lack)| Some(index.cursor_from(number).next()?.path.to_vec());
     let first: Vec<Vec<u8>> = changed.iter().take(NAMED_MAX).filter_map(path).collect();
@@ -101,14 +101,14 @@ pub(super) fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Ev
     Event::note(at_s, text, true)
 }
 
-/// What had come, and is not at the source any more by the next look.
+/// Returns the note on received files that have disappeared from the source since.
 pub(super) fn no_more((count, first): (usize, &[Vec<u8>])) -> Event {
     let text =
         format!("not at the source any more, and so not in the copy: {}", names(first, count));
     Event::note(0.0, text, true)
 }
 
-/// The first of these paths, and how many more there are.
+/// Returns the first of these paths, and how many more there are.
 fn names(paths: &[Vec<u8>], count: usize) -> String {
     let first = paths.iter().take(NAMED_MAX);
     let mut names: Vec<String> =
@@ -119,7 +119,7 @@ fn names(paths: &[Vec<u8>], count: usize) -> String {
     names.join(", ")
 }
 
-/// So many files are named.
+/// Most files named in a note.
 const NAMED_MAX: usize = 5;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a copy would come to, and whether it would be refused.
+//! Plans a copy: what it would change, and whether it would be refused.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use crate::engine::Engine;
 use crate::error::GetError;
 use crate::observe::Event;
 
-/// What a copy would come to, as far as a walk can tell.
+/// The result that a copy would have, as far as a walk can tell.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// What the tree has.
+    /// The counts of the tree.
     pub counts: Counts,
-    /// What would not be removed though it is not in the tree.
+    /// Entries that would stay although they are not in the tree.
     pub spared: Option<Spared>,
-    /// What could not be, as far as permissions tell.
+    /// Entries that could not be removed, as far as permissions show.
     pub unremoved: Unremoved,
-    /// What the source cannot offer, and why.
+    /// Entries that the source cannot offer, and why.
     pub absent: Vec<(Vec<u8>, Absence)>,
 }
 
 impl Planned {
-    /// Whether all of the tree would be there.
+    /// Returns whether all of the tree would be copied.
     pub fn is_whole(&self) -> bool {
         is_whole(&self.absent)
     }
 }
 
-/// How a destination differs from the tree that it is to hold.
+/// Reports how a destination differs from the tree that it should hold.
 pub(crate) async fn differences(
     engine: &Engine,
     request: &TreeRequest,
@@ -59,7 +59,7 @@ pub(crate) async fn differences(
         let is_whole = is_whole(&absent);
         let mut surplus = Surplus::default();
         let tell = |change, path: &[u8]| match change {
-            // Nothing is removed before all is there.
+            // Nothing is removed before the tree is complete.
             Change::Surplus if !is_whole => {}
             Change::Surplus if refuses => entries += 1,
             Change::Surplus => {

@@ -1,5 +1,6 @@
-//! What `--delete` removes: what was not in the tree when the copy began. A source whose disk is gone
-//! for a moment, or whose server came back without it, is no reason to remove anything.
+//! What `--delete` removes: entries that were not in the tree when the copy began. If a source's
+//! disk is gone for a moment, or missing after a restart of the server, nothing is removed for
+//! that.
 
 use std::sync::{Arc, RwLock};
 
@@ -12,31 +13,31 @@ use super::{TreeRequest, read};
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 
-/// What was not removed although it is not in the tree.
+/// Entries that stay although they are not in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spared {
-    /// How many entries.
+    /// Number of entries.
     pub entries: u64,
     /// Why they stay.
     pub why: Spare,
 }
 
-/// Why something is not removed.
+/// Why entries are not removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spare {
-    /// There is no file in the tree, which nobody has called right.
+    /// There is no file in the tree, and the user did not allow that.
     Empty,
-    /// It was in the tree when the copy began.
+    /// They were in the tree when the copy began.
     Dropped,
 }
 
-/// What could not be removed although it is not in the tree, and nobody wants to keep.
+/// Entries that could not be removed although they should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unremoved {
-    /// How many entries.
+    /// Number of entries.
     pub count: u64,
-    /// The first of them, and what the system says; folders are not among them for what stays in them.
+    /// The first of them, with the error; without folders that stay only for their contents.
     pub first: Vec<(String, String)>,
 }
 
@@ -48,21 +49,21 @@ impl Unremoved {
     }
 }
 
-/// An index that several hold.
+/// A shared index.
 pub(super) type Shared = Arc<RwLock<Index>>;
 
-/// Whether so little is in a tree that all may have gone by mistake: a disk that is not there leaves
-/// a folder, at times with folders in it.
+/// Returns whether a tree has no entries but folders: all may be gone by mistake, since a missing
+/// disk leaves a folder, at times with folders in it.
 fn is_bare(counts: &Counts) -> bool {
     counts.files + counts.links + counts.hard_links == 0
 }
 
-/// Whether nothing may be removed for a tree that holds this.
+/// Returns whether a tree with these counts forbids all removal.
 pub(super) fn refuses(request: &TreeRequest, counts: &Counts) -> bool {
     request.delete && !request.allow_empty && is_bare(counts)
 }
 
-/// The index that the copy began with, where others have begun it.
+/// Returns the index with which the copy began, if another receiver began it.
 pub(super) async fn first(
     engine: &Engine,
     request: &TreeRequest,
@@ -76,8 +77,8 @@ pub(super) async fn first(
     Ok(Some(Arc::clone(&taking.index)))
 }
 
-/// Look whether anything would have to go, because it is of another kind in the tree now, that was in
-/// the tree when the copy began.
+/// Fails if an entry that was in the tree when the copy began would be removed, because its kind
+/// has changed since.
 pub(super) async fn check(
     engine: &Engine,
     request: &TreeRequest,
@@ -93,8 +94,8 @@ pub(super) async fn check(
     }
 }
 
-/// Remove what neither the tree has nor had when the copy began; answers what went and what would not,
-/// and what is to stay.
+/// Removes entries that the tree has neither now nor had when the copy began. Returns removed
+/// entries with those that could not be removed, and those that must stay.
 pub(super) async fn remove(
     engine: &Engine,
     request: &TreeRequest,
@@ -122,7 +123,7 @@ pub(super) async fn remove(
             }
         };
         let (folder, filter) = (&request.destination, &request.filter);
-        // What of the rest is the same is of no interest.
+        // Only surplus entries count here, so nothing is compared.
         swath_store::tree::differences(&now, folder, filter, &Unchanged::default(), false, take)?;
         let spared = |entries, why| (entries > 0).then_some(Spared { entries, why });
         let dropped = spared(dropped, Spare::Dropped);

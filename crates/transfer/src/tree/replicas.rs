@@ -1,4 +1,4 @@
-//! Further replicas of a tree: used once their indexes say that they hold the same.
+//! Further replicas of a tree, used once their indexes show that they hold the same tree.
 
 use std::sync::{Arc, RwLock};
 
@@ -13,20 +13,20 @@ use super::index::{self, Growth, Taking, Wanted};
 use crate::engine::Engine;
 use crate::request::Mirror;
 
-/// What became of a further replica.
+/// The result for a further replica.
 #[derive(Debug)]
 pub(crate) enum Joined {
     /// It holds the same tree.
     Same {
         /// Its sealed file.
         mirror: Box<Mirror>,
-        /// Where it tells which files changed.
+        /// Address of its list of changed files.
         changed: url::Url,
-        /// Of the sealed file, what holds files that were modified at another time than in the
-        /// first replica: they need not be the same.
+        /// Parts of the sealed file with files that have another modification time than in the
+        /// first replica: they may differ.
         doubtful: RangeSet,
     },
-    /// It is of no use.
+    /// It cannot be used.
     Out {
         /// Its name.
         name: String,
@@ -35,7 +35,7 @@ pub(crate) enum Joined {
     },
 }
 
-/// Look at further replicas, all at once. Ends with the first index, or with the receiver.
+/// Checks further replicas, all at once. Ends with the first index, or with the receiver.
 pub(crate) fn join(
     engine: &Engine,
     first: &Taking,
@@ -93,7 +93,7 @@ async fn look(
     let _ = sender.send(joined);
 }
 
-/// What of the sealed file must not be taken from the other one; a reason if it is another tree.
+/// Returns where the sealed file of the other replica may differ; a reason if it is another tree.
 fn compare(first: &Index, other: &Index) -> Result<RangeSet, String> {
     let (ours, theirs) = (first.digests(), other.digests());
     let mut doubtful = RangeSet::new();
@@ -126,7 +126,7 @@ fn other_tree(path: &[u8]) -> String {
     format!("it holds another tree; the first difference is {}", String::from_utf8_lossy(path))
 }
 
-/// The units of the sealed file that hold a range of the plain one.
+/// Returns the units of the sealed file that hold a range of the plain one.
 pub(crate) fn units_around(plain: Range, size_bytes: u64) -> Range {
     let start = plain.start - plain.start % GROUP_BYTES;
     let end = plain.end.next_multiple_of(GROUP_BYTES).min(size_bytes.max(plain.end));

@@ -1,5 +1,5 @@
-//! A copied tree against its index: the one that was kept when it was copied, or the one that a
-//! server has now.
+//! Compares a copied tree with an index: the one kept when it was copied, or the server's present
+//! one.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use crate::engine::Engine;
 use crate::error::GetError;
 use crate::request::Mirror;
 
-/// What a tree is held against.
+/// The reference for a tree.
 #[derive(Clone, Debug)]
 pub enum Against {
-    /// A file that was kept when it was copied.
+    /// The index file kept when it was copied.
     Kept(PathBuf),
-    /// What of a server's folder takes part, as it is now.
+    /// The present content of a server's folder, with a filter.
     Now(Mirror, Box<Filter>),
 }
 
-/// Tell what of `folder` is not as its index says: what can be seen without reading files first,
-/// then their content.
+/// Reports how `folder` differs from its index: first what shows without reading files, then their
+/// content.
 pub(crate) async fn verify(
     engine: &Engine,
     folder: &Path,
@@ -67,7 +67,7 @@ pub(crate) async fn verify(
     for (what, path) in &wrong {
         take(*what, path);
     }
-    // What is told already need not be told again; what shares a block with it is doubtful.
+    // Reported files are not reported again; files that share a block with one are doubtful.
     let lacks = |what: Wrong| matches!(what, Wrong::Missing | Wrong::Kind | Wrong::Size);
     let is_of = |wanted: Wrong| move |(what, _): &&(Wrong, Vec<u8>)| *what == wanted;
     let changed: HashSet<Vec<u8>> =
@@ -84,7 +84,7 @@ pub(crate) async fn verify(
     })
     .await?;
     let mut told: Vec<Vec<u8>> = Vec::new();
-    // Those of which nothing speaks but the block come last.
+    // Files with no other evidence than the block come last.
     let mut doubtful: Vec<Vec<u8>> = Vec::new();
     for group in bad.iter().flat_map(|range| range.start..range.end) {
         let files = content.files_of(group);
@@ -95,7 +95,7 @@ pub(crate) async fn verify(
                 _ => doubtful.push(path.clone()),
             }
         }
-        // A file has groups in a row.
+        // The groups of a file are adjacent.
         told = files;
     }
     for path in &doubtful {
@@ -105,8 +105,8 @@ pub(crate) async fn verify(
     Ok(counts)
 }
 
-/// Write down the index of a tree that was copied, with the group hashes of all its groups: those that
-/// did not come with this copy the source tells.
+/// Writes the index of a copied tree with the hashes of all its groups. The source sends the hashes
+/// that did not come with this copy.
 pub(super) async fn keep(
     engine: &Engine,
     keeper: Arc<KeptIndexWriter>,
@@ -119,7 +119,7 @@ pub(super) async fn keep(
     let content = content.map_err(GetError::Thread)?.map_err(GetError::Keep)?;
     let missing = keeper.missing(content.groups());
     each(engine, group_hashes, &content, missing, |group, theirs, ours| {
-        // Of what changed at the source since, the copy is as the index says.
+        // If a group changed at the source since, the hash of the copy counts.
         let ours = ours.filter(|ours| ours.iter().zip(&theirs).all(|(own, their)| *their == !*own));
         keeper.keep(group, &ours.unwrap_or(theirs))
     })
