@@ -1,4 +1,4 @@
-//! What all transfers of a process share: the network, the disk, the buffers, the hashing threads.
+//! Resources that all transfers of a process share: network, disk, buffers, hashing threads.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,12 @@ use crate::routes::{RouteOptions, Routes};
 use crate::tree::{self, Against, FolderKind, Planned, TreeRequest, TreeSummary};
 use crate::verify::{Allowance, HashThreads};
 
-/// How an [`Engine`] is set up.
+/// Options of an [`Engine`].
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// The network: credentials, certificates, limits.
     pub net: NetOptions,
-    /// The way to the disk.
+    /// How the disk is accessed.
     pub io: IoMode,
     /// Memory for buffers, in bytes: at least eight buffers, and at most three quarters of what
     /// the machine has free.
@@ -56,17 +56,17 @@ pub struct Engine {
     pub(crate) net: Net,
     pub(crate) disk: Disk,
     pub(crate) pool: Pool,
-    /// Buffers for reading back, which lanes cannot take away. They are given in the order of
-    /// asking, and whoever holds one waits for nothing but the disk and for reads that were asked
-    /// for before, so each comes back.
+    /// Buffers for reading back, which lanes cannot use up. They are given out in the order of
+    /// requests, and their holders wait only for the disk and for earlier reads, so each comes
+    /// back.
     pub(crate) read_pool: Pool,
-    /// How much of `pool` verifiers may keep; the rest goes round between lanes and disk.
+    /// The part of `pool` that verifiers may keep; the rest circulates between lanes and disk.
     pub(crate) retained: Allowance,
     pub(crate) hash: HashThreads,
     pub(crate) limit_bytes_per_s: Option<u64>,
-    /// `None` where no relays are used.
+    /// `None` if no relays are used.
     pub(crate) routes: Option<Routes>,
-    /// Processors that this process may use; asking costs a walk through the control groups.
+    /// Processors that this process may use; a query costs a walk through the control groups.
     pub(crate) cores: usize,
 }
 
@@ -74,31 +74,31 @@ pub struct Engine {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The network options are no good.
+    /// The network options are invalid.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The disk cannot be used in the way asked for.
+    /// The disk does not support the requested mode.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// No thread could be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
-    /// So much memory for buffers makes no sense here.
+    /// The memory for buffers is too small or too large for this machine.
     #[error(
         "{wanted_bytes} bytes are no size for the buffers: from {least_bytes} to {most_bytes} are possible here now"
     )]
     Memory {
-        /// What was asked for.
+        /// The requested memory.
         wanted_bytes: usize,
         /// Eight buffers.
         least_bytes: usize,
-        /// What the machine can spare.
+        /// The most that the machine can spare.
         most_bytes: usize,
     },
 }
 
 impl Engine {
-    /// Set everything up; must be called within a tokio runtime.
+    /// Starts an engine; must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`EngineError`], before anything is contacted or written.
@@ -133,8 +133,8 @@ impl Engine {
         })
     }
 
-    /// An engine for simulations, which starts no threads: in a runtime of one thread whose clock is
-    /// paused, what it does depends on its requests alone.
+    /// Makes an engine for simulations, which starts no threads: in a single-threaded runtime with
+    /// a paused clock, its behaviour depends only on its requests.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -160,7 +160,7 @@ impl Engine {
         })
     }
 
-    /// The same engine, with further headers for the user's own sources.
+    /// Returns the same engine, with further headers for the user's own sources.
     ///
     /// # Errors
     /// [`NetError::Header`] if one of them cannot be sent.
@@ -168,15 +168,15 @@ impl Engine {
         Ok(Engine { net: self.net.with_headers(headers)?, ..self.clone() })
     }
 
-    /// Fetch one file.
+    /// Fetches one file.
     ///
     /// # Errors
-    /// [`GetError`]; what was fetched and is durable is kept for the next try.
+    /// [`GetError`]; durable bytes are kept for the next try.
     pub async fn get(&self, request: Request) -> Result<Summary, GetError> {
         self.get_observed(request, &mut |_: &Event| {}, &Stop::default()).await
     }
 
-    /// Fetch one file, telling `observer` what happens, until `stop` is set.
+    /// Fetches one file and reports events to `observer`, until `stop` is set.
     ///
     /// # Errors
     /// As [`Engine::get`].
@@ -189,10 +189,10 @@ impl Engine {
         Box::pin(executor::run(self, request, observer, stop)).await
     }
 
-    /// Fetch a whole tree, telling `observer` what happens, until `stop` is set.
+    /// Fetches a whole tree and reports events to `observer`, until `stop` is set.
     ///
     /// # Errors
-    /// [`GetError`]; what was fetched and is durable is kept for the next try.
+    /// [`GetError`]; durable bytes are kept for the next try.
     pub async fn copy(
         &self,
         request: TreeRequest,
@@ -202,11 +202,11 @@ impl Engine {
         Box::pin(tree::copy(self, request, observer, stop)).await
     }
 
-    /// Send a single file to a server by `PUT`. What has its name there stays until all of it has
-    /// come.
+    /// Sends a single file to a server by `PUT`. An existing file of its name stays until all of
+    /// the new one has come.
     ///
     /// # Errors
-    /// [`PutError`]; nothing of it is there then.
+    /// [`PutError`]; then the server has none of it.
     pub async fn put(
         &self,
         request: &PutRequest,
@@ -216,7 +216,7 @@ impl Engine {
         put::put(self, request, observer, stop).await
     }
 
-    /// Tell how the destination of a tree differs from it now; nothing is changed.
+    /// Reports how the destination of a tree differs from it now; changes nothing.
     ///
     /// # Errors
     /// [`GetError`].
@@ -228,8 +228,8 @@ impl Engine {
         tree::differences(self, request, take).await
     }
 
-    /// Tell what of a folder is not as its index says: what can be seen without reading files first,
-    /// in the index's order, then their content.
+    /// Reports how a folder differs from its index: first what shows without reading files, in the
+    /// index's order, then their content.
     ///
     /// # Errors
     /// [`GetError`].
@@ -242,18 +242,18 @@ impl Engine {
         tree::verify(self, folder, against, take).await
     }
 
-    /// What is there under an address with a `/` at its end.
+    /// Returns the kind of answer at an address with a `/` at its end.
     pub async fn folder_kind(&self, folder: &Mirror) -> FolderKind {
         tree::kind(self, folder).await
     }
 
-    /// Whether a folder belongs to a swath server that offers the file of this name in it as a tree
-    /// of its own. Nothing is fetched but the answer's beginning.
+    /// Returns whether a folder belongs to a swath server that offers the file of this name in it
+    /// as a tree of its own. Fetches only the beginning of the answer.
     pub async fn is_file(&self, folder: &Mirror, name: &str) -> bool {
         tree::is_file(self, folder, name).await
     }
 
-    /// The whole index of a tree, as a swath server walks it now.
+    /// Fetches the whole index of a tree, as a swath server walks it now.
     ///
     /// # Errors
     /// [`GetError`].
@@ -261,24 +261,24 @@ impl Engine {
         tree::index(self, folder).await
     }
 
-    /// The network, for control requests.
+    /// Returns the network, for control requests.
     pub fn net(&self) -> &Net {
         &self.net
     }
 
-    /// How the disk is written (`io_uring`, `threads`, …).
+    /// Returns how the disk is written (`io_uring`, `threads`, …).
     pub fn io_name(&self) -> &'static str {
         self.disk.mode_name()
     }
 }
 
-/// Fewer buffers would leave lanes, disk and hashing waiting for one another.
+/// Fewest buffers: with fewer, lanes, disk and hashing would wait for one another.
 const BUFFERS_MIN: usize = 8;
-/// Read-backs that can be under way at once, over all transfers.
+/// Most read-backs in flight, over all transfers.
 const READ_BUFFERS: usize = 4;
 
-/// How many slots' worth one read-back brings where the pool has `slots`: large ones where they do
-/// not count for much.
+/// Returns the slots of one read-back with a pool of `slots`: large ones if they are a small part
+/// of it.
 fn read_span(slots: usize) -> usize {
     (slots / (READ_BUFFERS * 4)).clamp(1, SPAN_MAX)
 }
@@ -296,18 +296,18 @@ struct StopState {
 }
 
 impl Stop {
-    /// End every transfer that was given this.
+    /// Ends every transfer that has this `Stop`.
     pub fn set(&self) {
         self.shared.set.store(true, Ordering::SeqCst);
         self.shared.notify.notify_waiters();
     }
 
-    /// Whether [`Stop::set`] was called.
+    /// Returns whether [`Stop::set`] was called.
     pub fn is_set(&self) -> bool {
         self.shared.set.load(Ordering::SeqCst)
     }
 
-    /// Waits until it is.
+    /// Waits until it is set.
     pub async fn wait(&self) {
         let notified = self.shared.notify.notified();
         tokio::pin!(notified);

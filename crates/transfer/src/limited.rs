@@ -1,28 +1,27 @@
-//! What limited a transfer, judged by what was measured of it.
+//! Finds what limited a transfer, from its measurements.
 
 use swath_model::observe::LimitedBy;
 
-/// What was measured of a transfer.
+/// Measurements of a transfer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     pub fetched_bytes: u64,
-    /// Until the last byte was here, in seconds.
+    /// Time until the last byte had come, in seconds.
     pub fetch_s: f64,
-    /// Until all was done.
+    /// Time until all was done.
     pub elapsed_s: f64,
-    /// Bytes per second that were allowed.
+    /// The rate limit, in bytes per second.
     pub rate_limit: Option<u64>,
-    /// How long the disk was saturated, the output was waited for, hashing took, and how much
-    /// processor time was used.
+    /// Time with a saturated disk, waiting for the output, and hashing, and processor time used.
     pub disk_s: f64,
     pub output_s: f64,
     pub hashing_s: f64,
     pub cpu_s: f64,
     pub cores: f64,
-    /// Mean rate over what the sources can do, 0 to 1.
+    /// Mean rate as a part of the sources' capacity, 0 to 1.
     pub efficiency: Option<f64>,
     pub is_tree: bool,
-    /// Those that delivered something.
+    /// Sources that delivered something.
     pub sources: Vec<Used>,
 }
 
@@ -30,14 +29,14 @@ pub(crate) struct Measured {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
     pub name: String,
-    /// It is out, or its connections were lost and did not come back.
+    /// Whether it is out, or lost its connections for good.
     pub is_lost: bool,
-    /// Its server limits the rate of each answer.
+    /// Whether its server limits the rate of each answer.
     pub is_paced: bool,
 }
 
 impl Measured {
-    /// What limited it: what is certain comes before what is likely.
+    /// Returns what limited the transfer: certain causes come before likely ones.
     pub fn judge(&self) -> LimitedBy {
         if self.fetched_bytes == 0 {
             return LimitedBy::Nothing;
@@ -79,11 +78,11 @@ impl Measured {
     }
 }
 
-/// So much of a limit counts as all of it.
+/// Part of a limit from which it counts as reached.
 const NEAR: f64 = 0.85;
-/// So much of what the sources can do counts as all of it.
+/// Part of the sources' capacity from which it counts as used.
 const FULL: f64 = 0.75;
-/// Connections need about so long to come up to speed, in seconds.
+/// Time that connections need to come up to speed, in seconds.
 const SHORT_S: f64 = 2.0;
 
 #[cfg(test)]

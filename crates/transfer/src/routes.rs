@@ -1,4 +1,4 @@
-//! What the user chose about routes, and what all transfers of an engine share of them.
+//! The user's choice of routes, and the state of routes that all transfers of an engine share.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,36 +10,36 @@ use swath_source::{RelayAccess, RelayMode};
 use swath_state::{By, EdgeReading, HERE, Measured, NewsCursor, RelayNote, State};
 use url::Url;
 
-/// Which routes a transfer takes.
+/// The routes that a transfer takes.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum RouteChoice {
-    /// Direct, and by relays where that pays.
+    /// Direct, and by relays if that is faster.
     #[default]
     Auto,
     /// Without relays.
     Direct,
-    /// By these relays and no others, the nearest first; each a place in the list of relays.
+    /// By exactly these relays, the nearest first; each is a place in the list of relays.
     Fixed(Vec<usize>),
     /// By the widest route, one at a time.
     Widest,
-    /// By as many routes as pay.
+    /// By as many routes as help.
     Multi,
 }
 
 /// Relays, and how they are used.
 #[derive(Clone, Debug, Default)]
 pub struct RouteOptions {
-    /// The relays that the user named.
+    /// The user's relays.
     pub relays: Vec<RelayAccess>,
-    /// Which routes are taken.
+    /// The routes to take.
     pub choice: RouteChoice,
-    /// Whether relays see what they pass on.
+    /// Whether relays can read the data.
     pub relay_mode: RelayMode,
-    /// What earlier transfers have learnt, and what this one learns; nothing if `None`.
+    /// The memory of measurements; nothing is remembered if `None`.
     pub state: Option<State>,
 }
 
-/// An engine's routes; clones are the same.
+/// An engine's routes; clones share their state.
 #[derive(Clone)]
 pub(crate) struct Routes {
     shared: Arc<Shared>,
@@ -47,13 +47,13 @@ pub(crate) struct Routes {
 
 struct Shared {
     options: RouteOptions,
-    /// Relays of which it was told that they are not used.
+    /// Relays already reported as not used.
     told: Mutex<HashSet<String>>,
-    /// Sources that did not answer without relays, and when.
+    /// Sources that did not answer without relays, and the time of that.
     mute: Mutex<HashMap<String, Instant>>,
 }
 
-/// What is remembered of a hop.
+/// Remembered measurements of a hop.
 pub(crate) struct Known {
     pub from: String,
     pub to: String,
@@ -61,18 +61,18 @@ pub(crate) struct Known {
     pub rtt_s: Option<f64>,
 }
 
-/// What one transfer has measured on a hop.
+/// New measurements of a hop.
 #[derive(Clone)]
 pub(crate) struct Learnt {
     pub from: String,
     pub to: String,
-    /// `None` where only the round trip is known.
+    /// `None` if only the round trip is known.
     pub reading: Option<Reading>,
     pub rtt_s: Option<f64>,
     pub is_used: bool,
 }
 
-/// What one transfer hears and tells of the memory that all share.
+/// One transfer's access to the shared memory.
 #[derive(Default)]
 pub(crate) struct Memory {
     state: Option<State>,
@@ -80,8 +80,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// What earlier transfers have measured, and others of this machine measure now, since the last
-    /// time.
+    /// Returns measurements new since the last call, of earlier transfers and of others on this
+    /// machine.
     pub fn news(&mut self) -> Vec<Known> {
         let Some(state) = &self.state else { return Vec::new() };
         let known = state.changed_since(&mut self.mark).into_iter().map(|edge| Known {
@@ -100,13 +100,13 @@ impl Memory {
         known.collect()
     }
 
-    /// What has gone wrong with the file since the last time: each of it is told to one transfer, once.
+    /// Returns new problems with the file of the memory: each goes to one transfer, once.
     pub fn warnings(&self) -> Vec<String> {
         let warnings = self.state.iter().flat_map(|state| state.warnings());
         warnings.map(|warning| warning.to_string()).collect()
     }
 
-    /// For those to come, and others of this machine.
+    /// Saves measurements for later transfers and for others on this machine.
     pub fn learn(&self, learnt: Vec<Learnt>) {
         let Some(state) = &self.state else { return };
         let readings = learnt.into_iter().map(|it| {
@@ -126,7 +126,7 @@ impl Memory {
         state.note(readings.collect());
     }
 
-    /// A relay has answered, or why it has not.
+    /// Notes that a relay has answered, or why not.
     pub fn met(&self, relay: &Url, error: Option<String>) {
         if let Some(state) = &self.state {
             let url = relay.origin().ascii_serialization();
@@ -136,10 +136,10 @@ impl Memory {
 }
 
 impl Routes {
-    /// What we are called where sites are named.
+    /// The name of this machine among sites.
     pub const HERE: &str = HERE;
 
-    /// `None` where there are no relays to be used.
+    /// Returns the routes; `None` if no relays are used.
     pub fn of(options: &RouteOptions) -> Option<Routes> {
         let has_some = !options.relays.is_empty() && options.choice != RouteChoice::Direct;
         let shared =
@@ -147,7 +147,7 @@ impl Routes {
         has_some.then(|| Routes { shared: Arc::new(shared()) })
     }
 
-    /// The same relays and the same memory, for other routes.
+    /// Returns other routes with the same relays and memory.
     pub fn by(&self, choice: RouteChoice) -> Routes {
         let options = RouteOptions { choice, ..self.shared.options.clone() };
         Routes {
@@ -155,18 +155,18 @@ impl Routes {
         }
     }
 
-    /// The choice.
+    /// Returns the user's choice.
     pub fn choice(&self) -> &RouteChoice {
         &self.shared.options.choice
     }
 
-    /// Whether relays see what they pass on.
+    /// Returns whether relays can read the data.
     pub fn relay_mode(&self) -> RelayMode {
         self.shared.options.relay_mode
     }
 
-    /// Whether a relay may hear of another site. Where relays are only to carry, and the route is named,
-    /// each hears where it is to lead to, and of nobody behind that.
+    /// Returns whether a relay may be told of another site. On a route of tunnels that the user
+    /// chose, each relay is told only the next site.
     pub fn may_tell(&self, relay: SiteId, of: SiteId) -> bool {
         let RouteChoice::Fixed(named) = self.choice() else { return true };
         if self.relay_mode() != RelayMode::Tunnel {
@@ -181,13 +181,13 @@ impl Routes {
         }
     }
 
-    /// The relays' addresses.
+    /// Returns the relays' addresses.
     pub fn relays(&self) -> Vec<Url> {
         self.shared.options.relays.iter().map(|relay| relay.url.clone()).collect()
     }
 
-    /// For the router of one transfer. Relays must have been told to it in their order, before any
-    /// replica, if a route is fixed.
+    /// Returns the configuration of one transfer's router. If a route is fixed, the router must get
+    /// the relays in their order, before any replica.
     pub fn config(&self) -> RouterConfig {
         let mode = match self.choice() {
             RouteChoice::Auto => Mode::Auto,
@@ -202,37 +202,37 @@ impl Routes {
         RouterConfig { mode, seed: seed(), ..RouterConfig::default() }
     }
 
-    /// Whether it is news that a relay is not used.
+    /// Notes that a relay is not used. Returns whether that is news.
     pub fn note_lost(&self, name: &str) -> bool {
         let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.insert(name.to_owned())
     }
 
-    /// The source at `url` does not answer without relays.
+    /// Notes that the source at `url` does not answer without relays.
     pub fn note_mute(&self, url: &Url) {
         let mut mute = self.shared.mute.lock().unwrap_or_else(PoisonError::into_inner);
         mute.retain(|_, since| since.elapsed() < MUTE_FOR);
         mute.insert(relay::site(url).unwrap_or_default(), Instant::now());
     }
 
-    /// Whether that was so a moment ago.
+    /// Returns whether that was noted in the last minute.
     pub fn is_mute(&self, url: &Url) -> bool {
         let mute = self.shared.mute.lock().unwrap_or_else(PoisonError::into_inner);
         let since = relay::site(url).and_then(|site| mute.get(&site).copied());
         since.is_some_and(|since| since.elapsed() < MUTE_FOR)
     }
 
-    /// The memory, for one transfer.
+    /// Returns the memory, for one transfer.
     pub fn memory(&self) -> Memory {
         Memory { state: self.shared.options.state.clone(), mark: NewsCursor::default() }
     }
 }
 
-/// A list of files by a route that was named does not wait for each of them for a source that only
-/// relays reach.
+/// Time to remember that only relays reach a source, so that the files of a list do not wait for it
+/// one by one.
 const MUTE_FOR: Duration = Duration::from_secs(60);
 
-/// Transfers that begin together are not to do the same at the same moments.
+/// Returns a seed of time and process, so that transfers begun together do not act in step.
 fn seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = since.map_or(0, |since| since.as_nanos() as u64);

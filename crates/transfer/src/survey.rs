@@ -1,9 +1,9 @@
-//! Finding out, without a transfer, what a transfer would have to find out first: which sites are
-//! reached from where, how far they are from one another, and what routes bring.
+//! Measures in advance what a transfer would have to find out first: which sites are reached from
+//! where, the round trips between them, and the rates of routes.
 //!
-//! What routes bring is measured by fetching: a transfer like any other whose bytes go nowhere, with
-//! the same planner, the same router and the same memory, until its time or its bytes are spent. So
-//! nothing is learnt here that a transfer would learn otherwise.
+//! Rates are measured by a transfer like any other whose bytes go nowhere, with the same planner,
+//! the same router and the same memory, until its time or its bytes are spent. So the results are
+//! those of a real transfer.
 
 use std::time::{Duration, Instant};
 
@@ -19,18 +19,18 @@ use crate::observe::{Event, SourceState, Summary};
 use crate::request::{Destination, Mirror, Request};
 use crate::routes::{Learnt, RouteChoice, Routes};
 
-/// What is to be found out, and what that may cost.
+/// What to measure, and what that may cost.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Files to be fetched from; also the sites to which distances are measured.
+    /// Files to fetch from; also the sites to which distances are measured.
     pub sources: Vec<Url>,
-    /// How much is fetched of all of them together. 0: nothing.
+    /// Bytes to fetch of all of them together. 0: nothing.
     pub bytes: u64,
-    /// How long that may take. Asking how far sites are from one another comes before it.
+    /// How long that may take, after the measurement of distances.
     pub lasts: Duration,
 }
 
-/// What was found out; the rates are in the memory.
+/// Results of a survey; the rates are in the memory.
 #[derive(Debug)]
 pub struct Surveyed {
     /// The relays, in their order.
@@ -39,23 +39,23 @@ pub struct Surveyed {
     pub sources: Vec<Sampled>,
 }
 
-/// A relay that was asked what it is.
+/// A relay that was asked about itself.
 #[derive(Debug)]
 pub struct Asked {
     /// Host and port.
     pub site: String,
-    /// Why it has not told.
+    /// Why it did not answer.
     pub error: Option<String>,
     /// Sites that it cannot reach or may not, and why, in its words.
     pub unreached: Vec<(String, String)>,
-    /// From us to it and back.
+    /// Round trip to it.
     near: Duration,
-    /// From it to each site that it reaches and back.
+    /// Round trips from it to each site that it reaches.
     reached: Vec<(String, Duration)>,
 }
 
 impl Asked {
-    /// From us to it, from it to that site, and back.
+    /// Returns the round trip to that site over this relay.
     fn far(&self, site: &str) -> Duration {
         let behind = self.reached.iter().find(|(reached, _)| reached == site);
         self.near + behind.map_or(Duration::ZERO, |(_, rtt)| *rtt)
@@ -69,31 +69,31 @@ pub struct Sampled {
     pub site: String,
     /// Why it cannot be reached without relays.
     pub unreached: Option<String>,
-    /// Its size, as soon as anything came of it.
+    /// Its size, if any bytes came.
     pub size_bytes: Option<u64>,
-    /// Each way that was taken, in the order in which they were tried.
+    /// The routes taken, in the order in which they were tried.
     pub ways: Vec<Tried>,
-    /// Relays for which there was no time, or nothing left to be fetched.
+    /// Relays for which no time or bytes were left.
     pub untried: Vec<String>,
-    /// The last error, where nothing came.
+    /// The last error, if nothing came.
     pub error: Option<GetError>,
 }
 
-/// A way that a source was fetched by.
+/// A route by which a source was fetched.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// The source and its relays, as a user reads them.
+    /// The source and its relays, as shown to the user.
     pub name: SourceName,
-    /// What came.
+    /// Bytes that came.
     pub bytes: u64,
-    /// Why it was left, or brought nothing.
+    /// Why it was dropped, or brought nothing.
     pub error: Option<String>,
-    /// What might be fetched by it was here before its rate could be told.
+    /// Whether all allowed bytes came before its rate was known.
     pub was_brief: bool,
 }
 
 impl Sampled {
-    /// Bytes that came.
+    /// Returns the bytes that came.
     pub fn bytes(&self) -> u64 {
         self.ways.iter().map(|way| way.bytes).sum()
     }
@@ -111,18 +111,18 @@ impl Sampled {
     }
 }
 
-/// What may be spent.
+/// The bytes and time that may be spent.
 struct ProbeBudget {
     bytes: u64,
     until: Instant,
-    /// Where of the file it is fetched next: a relay with a cache would answer what came before, in
-    /// this survey or in an earlier one.
+    /// Where in the file the next range starts: a relay's cache may hold earlier ranges, of this
+    /// survey or another.
     next: u64,
 }
 
 impl Engine {
-    /// Ask all relays, measure all distances, and fetch from the sources, one after another with equal
-    /// shares of what may be spent. What fails is told of the one that it failed for.
+    /// Asks all relays, measures all distances, and fetches from the sources, one after another
+    /// with equal shares of the budget. Each failure is reported with its relay or source.
     pub async fn survey(&self, survey: &Survey, stop: &Stop) -> Surveyed {
         let relays = self.routes.as_ref().map(Routes::relays).unwrap_or_default();
         let mut all: Vec<Url> = Vec::new();
@@ -165,7 +165,7 @@ impl Engine {
         Surveyed { relays: asked, sources }
     }
 
-    /// What one relay tells of itself and of its distances to the other sites.
+    /// Asks one relay about itself and its distances to the other sites.
     async fn ask(&self, url: &Url, all: &[Url]) -> (Asked, Vec<Learnt>) {
         let site = relay::site(url).unwrap_or_default();
         let others: Vec<Url> = all
@@ -196,8 +196,8 @@ impl Engine {
         (asked, learnt)
     }
 
-    /// Fetch from a source without relays, then by each of them alone, so that nothing else disturbs
-    /// what is measured; then, with what is left, by whatever routes the router tries.
+    /// Fetches from a source without relays, then by each relay alone, so that nothing disturbs the
+    /// measurement; then, with the rest of the budget, by the router's routes.
     async fn measure(
         &self,
         url: &Url,
@@ -215,7 +215,7 @@ impl Engine {
                 alone.push((RouteChoice::Fixed(vec![at]), Some(relay)));
             }
         }
-        // The nearest first: if the time is short, these are the likeliest to be of use.
+        // The nearest first: if time is short, these are the likeliest to be useful.
         alone.sort_by_key(|(_, relay)| relay.map(|it| it.far(&of.site)));
         let lasts = budget.until.saturating_duration_since(Instant::now());
         let alone_until = budget.until - lasts.mul_f64(ROUTER_PART);
@@ -244,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// Fetch by these routes until so much has come, or so much time is over.
+    /// Fetches by these routes until `bytes` have come or the time `lasts` is over.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is something else that may be spent or said"
@@ -269,8 +269,8 @@ impl Engine {
         request.mirrors =
             vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named, holds: None }];
         (request.discover, request.refuses_folders) = (false, true);
-        // Nothing twice, and next to nothing before it is known what is wanted: what is spent is to be
-        // what was allowed.
+        // Nothing twice, and little before the size is known: the cost must not exceed the allowed
+        // bytes.
         request.plan.initial_chunk_bytes = request.plan.grid_bytes;
         (request.plan.waste_fraction, request.plan.waste_limit_bytes) = (0.0, 0);
         let mut last: Option<Summary> = None;
@@ -302,7 +302,7 @@ impl Engine {
                 None => fastrand::u64(..=summary.size_bytes),
             };
         }
-        // What ends because it has taken long enough has not failed.
+        // The end of the allowed time is no failure.
         let is_over = matches!(result, Err(GetError::Stopped));
         let was_brief = is_single && result.is_ok() && elapsed < BRIEF;
         for way in summary.sources {
@@ -316,7 +316,7 @@ impl Engine {
     }
 }
 
-/// A distance, from where data would come to where it would go.
+/// Makes the record of a distance in the direction of the data.
 fn distance(from: &str, to: &str, rtt: Duration) -> Learnt {
     Learnt {
         from: from.to_owned(),
@@ -327,11 +327,11 @@ fn distance(from: &str, to: &str, rtt: Duration) -> Learnt {
     }
 }
 
-/// How long one route is measured: its rate climbs for a while, and counts from 0.6 s on.
+/// Time to measure one route: its rate climbs for a while, and counts from 0.6 s on.
 const SLICE: Duration = Duration::from_millis(1300);
-/// So many round trips longer for each that it is far: some to connect, eight to climb.
+/// Round trips added to that time: some to connect, eight of slow start.
 const SLICE_TRIPS: u32 = 12;
-/// Which part of the time is left to the router, which tries routes of several relays.
+/// Part of the time for the router, which tries routes of several relays.
 const ROUTER_PART: f64 = 0.4;
-/// What was here within this time has told no rate.
+/// Shortest transfer that shows a rate.
 const BRIEF: Duration = Duration::from_millis(1000);

@@ -1,9 +1,9 @@
-//! A whole tree: its index is taken in while it is walked, its virtual file is fetched like any
-//! other file, and what comes is laid down as files.
+//! Fetches a whole tree: receives its index while the source walks, fetches its virtual file like
+//! any other file, and writes the bytes as files.
 //!
-//! One *pass* fetches what one walk of the source saw. What changed at the source meanwhile is
-//! fetched once more in a second pass, with a new index; all that is right already is taken over.
-//! A source that has forgotten the walk (its server was restarted) leads to another pass too.
+//! One *pass* fetches the files of one walk of the source. Files that changed meanwhile are fetched
+//! once more in a second pass, with a new index; correct data is kept. If the source has forgotten
+//! the walk (its server was restarted), that leads to another pass, too.
 
 mod content;
 mod index;
@@ -48,35 +48,35 @@ pub(crate) use verify::verify;
 pub struct TreeRequest {
     /// Its replicas: addresses of folders, with a `/` at their ends.
     pub replicas: Vec<Mirror>,
-    /// The folder that is to hold what lies in those folders. It may be there already.
+    /// The folder for the contents of those folders. It may exist already.
     pub destination: PathBuf,
-    /// The tree is a single file of this name. So it does not meddle with what other copies into
-    /// that folder have left, nor do they with it.
+    /// The name of the file if the tree is a single file. Then its partial data is separate from
+    /// that of other copies into the folder.
     pub single: Option<String>,
-    /// What that file is called there, if all of a folder is offered.
+    /// The name of that file at the source, if the source offers a whole folder.
     pub single_there: Option<String>,
-    /// What takes part: what it leaves out is neither asked for nor removed.
+    /// Selects the entries: the others are neither fetched nor removed.
     pub filter: Filter,
-    /// What is taken over besides bytes.
+    /// Metadata that is copied besides bytes.
     pub preserve: Preserve,
-    /// Go on from what an earlier run left.
+    /// Resume from the data of an earlier run.
     pub resume: bool,
-    /// What of the destination stays as it is.
+    /// How unchanged files are recognized.
     pub compare: Compare,
-    /// Remove from the destination what is not in the tree, once all of the tree is there.
+    /// Remove entries that are not in the tree from the destination, once the tree is complete.
     pub delete: bool,
-    /// Do so also if there is no file in the tree.
+    /// Do so even if there is no file in the tree.
     pub allow_empty: bool,
-    /// The walk with which the copy began, where another receiver has begun it: what that one has
-    /// listed is not removed.
+    /// The walk with which the copy began, if another receiver began it: entries of that walk are
+    /// not removed.
     pub first_walk: Option<String>,
-    /// Keep the index with the values of all blocks in this file.
+    /// Keep the index with the hashes of all groups in this file.
     pub keep_index: Option<PathBuf>,
-    /// How it is planned.
+    /// The configuration of the planner.
     pub plan: Config,
     /// As [`Request::stall_s`].
     pub stall_s: f64,
-    /// Whoever else writes to the destination has so many seconds to come to an end.
+    /// How many seconds to wait for another writer of the destination.
     pub locked_s: f64,
 }
 
@@ -88,56 +88,56 @@ impl TreeRequest {
     }
 }
 
-/// How it is seen that a file of the destination need not be copied.
+/// How a file of the destination is recognized as unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// It is not looked at: every file is copied.
+    /// Not at all: every file is copied.
     Nothing,
-    /// It has the same size and time of the last change.
+    /// By the same size and modification time.
     SizeAndTime,
-    /// It has the same size and content, whatever its time: both sides read it.
+    /// By the same size and content, whatever its time: both sides read it.
     Content,
 }
 
-/// What became of a tree.
+/// The result of copying a tree.
 #[derive(Clone, Debug)]
 pub struct TreeSummary {
     /// The figures of the last pass, in bytes of the sealed file.
     pub transfer: Summary,
-    /// What the tree holds.
+    /// Counts of the tree.
     pub counts: Counts,
     /// Files that have their final names.
     pub files: u64,
-    /// Those of them that were there already and stayed as they were.
+    /// Those of them that existed already and are unchanged.
     pub kept_files: u64,
-    /// What was removed from the destination.
+    /// Entries removed from the destination.
     pub removed: u64,
-    /// What was not, although it is not in the tree.
+    /// Entries that stay, although they are not in the tree.
     pub spared: Option<Spared>,
-    /// What could not be.
+    /// Entries that could not be removed.
     pub unremoved: Unremoved,
-    /// Files that changed while they were copied, twice: they are not there, and neither are further
-    /// names of theirs. Paths below the folder, not always text.
+    /// Files that changed twice during the copy: they are missing, and so are their hard links.
+    /// Paths below the folder, not always text.
     pub changed: Vec<Vec<u8>>,
-    /// What the source could not offer, in its walk or when it was to be read, and why.
+    /// Entries that the source could not offer, in its walk or when it read them, and why.
     pub absent: Vec<(Vec<u8>, Absence)>,
-    /// Of how many entries the extended attributes are not as in the tree, if they were wanted.
+    /// Number of entries without the extended attributes of the tree, if these were wanted.
     pub xattr_losses: u64,
-    /// The first of these, and why.
+    /// The first of them, and why.
     pub without_xattrs: Vec<(Vec<u8>, XattrLoss)>,
 }
 
 impl TreeSummary {
-    /// Whether all of the tree is there.
+    /// Returns whether all of the tree was copied.
     pub fn is_whole(&self) -> bool {
         self.changed.is_empty() && is_whole(&self.absent)
     }
 
-    /// What was left alone was not proved by the group hashes of what came: say by what it was judged.
+    /// Enters the unchanged files, which no group hash proved, and how they were recognized.
     fn tell_kept(&mut self, compare: Compare, kept_entries: u64) {
         let (kept, transfer) = (self.kept_files, &mut self.transfer);
         transfer.kept_files = kept;
-        // Its index came from there.
+        // The index came from there.
         if let Some(first) = transfer.sources.first_mut()
             && first.state == SourceState::Probing
             && first.reason.is_none()
@@ -176,7 +176,7 @@ impl TreeSummary {
         transfer.verified_by = format!("{count} {files} should be by {by}{made}");
     }
 
-    /// Name the files that are not there, further names among them, each by what its file lacks.
+    /// Enters the missing files and their hard links, each by what its file lacks.
     fn name_lacking(&mut self, index: &Index, why: &[(u64, Lack)], lacking: &[u64]) {
         for &number in lacking {
             let mut cursor = index.cursor_from(number);
@@ -195,7 +195,7 @@ impl TreeSummary {
     }
 }
 
-/// Fetch a tree.
+/// Fetches a tree.
 pub(crate) async fn copy(
     engine: &Engine,
     request: TreeRequest,
@@ -211,7 +211,7 @@ pub(crate) async fn copy(
     let mut kept_before = 0;
     let mut passes = Passes::default();
     let mut is_first = true;
-    // The first index that was complete.
+    // The first complete index.
     let mut planned = None;
     loop {
         let begun = tokio::select! {
@@ -227,18 +227,18 @@ pub(crate) async fn copy(
         pass.fetched_before_bytes = passes.fetched_bytes();
         let (index, stage) = (Arc::clone(&pass.index), Arc::clone(&pass.sink.stage));
         let (keeper, group_hashes) = (pass.sink.keeper.clone(), GroupHashes::of(&pass.taking));
-        // Its state is large, and would be moved on the stack.
+        // Its state is large and would be moved on the stack.
         let ended = executor::run_pass(engine, request_of_pass, pass, observer, stop, is_first);
         let end = Box::pin(ended).await;
         is_first = false;
         if planned.is_none() && read(&index).digests().is_some() {
             planned = Some(Arc::clone(&index));
         }
-        // From now on the stage is ours, whatever the user wanted of what earlier runs left.
+        // The partial folder is from this run now, so it is resumed even with `--no-resume`.
         resume = true;
         match end {
             PassEnd::Failed(error) => {
-                // Nobody waits for what is of no use to go.
+                // An error here does not matter: the pass has failed already.
                 let _ = engine.disk.work(move || stage.give_up()).await;
                 return Err(error);
             }
@@ -295,7 +295,7 @@ pub(crate) async fn copy(
                     verify::keep(engine, keeper, &group_hashes, &index, &request.destination)
                         .await?;
                 }
-                // What is not there is not proved either.
+                // Missing files are not proved either.
                 if !outcome.is_whole() && std::mem::take(&mut outcome.transfer.proved) {
                     outcome.transfer.verified = Verified::Partly;
                 }
@@ -306,29 +306,29 @@ pub(crate) async fn copy(
     }
 }
 
-/// Whether nothing is missing; what is no file, folder or link is no part of a tree.
+/// Returns whether nothing is missing. Special files are no part of a tree.
 fn is_whole(absent: &[(Vec<u8>, Absence)]) -> bool {
     absent.iter().all(|&(_, absence)| absence == Absence::Special)
 }
 
-/// Bytes of these files.
+/// Returns the bytes of these files.
 fn bytes_of(index: &Index, files: &[(u64, Lack)]) -> u64 {
     let bytes = |&(number, _): &(u64, Lack)| index.cursor_from(number).next().map(|it| it.range());
     files.iter().filter_map(bytes).map(|range| range.len()).sum()
 }
 
-/// What is there under the address of a folder.
+/// The kind of answer at the address of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderKind {
     /// A folder of a swath server.
     Tree,
-    /// A page, as web servers show for folders; or for anything.
+    /// A web page, perhaps a listing.
     Page,
-    /// Nothing that could be one.
+    /// No folder.
     Nothing,
 }
 
-/// What is there under the address of a folder.
+/// Returns the kind of answer at the address of a folder.
 pub(crate) async fn kind(engine: &Engine, folder: &Mirror) -> FolderKind {
     let is_page = |download: &Download| {
         let kind = download.field("content-type").unwrap_or_default();
@@ -341,7 +341,7 @@ pub(crate) async fn kind(engine: &Engine, folder: &Mirror) -> FolderKind {
     }
 }
 
-/// Whether the server of this folder offers the file of this name in it as a tree.
+/// Returns whether the server of this folder offers the file of this name in it as a tree.
 pub(crate) async fn is_file(engine: &Engine, folder: &Mirror, name: &str) -> bool {
     let file = Some((name.to_owned(), name.to_owned()));
     let wanted = Wanted { file, ..Wanted::default() };
@@ -351,7 +351,7 @@ pub(crate) async fn is_file(engine: &Engine, folder: &Mirror, name: &str) -> boo
     })
 }
 
-/// Whoever wants a single file wants nothing else to be written into that folder.
+/// Returns whether an index has only the file `name`: nothing else may be written for it.
 fn is_single(index: &Index, name: &str) -> bool {
     let mut cursor = index.cursor_from(0);
     let first = cursor.next().is_some_and(|item| {
@@ -361,7 +361,7 @@ fn is_single(index: &Index, name: &str) -> bool {
     first && cursor.next().is_none()
 }
 
-/// The whole index of a folder.
+/// Fetches the whole index of a folder.
 pub(crate) async fn index(
     engine: &Engine,
     folder: &Mirror,
@@ -372,7 +372,7 @@ pub(crate) async fn index(
     Ok(Arc::clone(&taking.index))
 }
 
-/// Ask for the index, open the stage.
+/// Asks for the index and opens the partial folder.
 async fn begin(
     engine: &Engine,
     request: &TreeRequest,
@@ -382,11 +382,11 @@ async fn begin(
     stop: &Stop,
 ) -> Result<(Pass, Request), GetError> {
     let length = Arc::new(SealedLength::unknown());
-    // While the index is asked for, on one connection, the lanes connect.
+    // The lanes connect while one connection fetches the index.
     for replica in &request.replicas {
         let (plan, replicas) = (plan_of(request), request.replicas.len() as u32);
-        // On a short route that gains nothing, and a server that answers one connection after the
-        // other would be waiting on the wrong one.
+        // On a short route that gains nothing, and a server that serves one connection at a time
+        // would wait on the wrong one.
         let wanted = move |rtt| match plan.lanes_at_first(rtt, replicas) {
             lanes if rtt >= WORTH_CONNECTING_AHEAD => 1 + lanes,
             _ => 1,
@@ -398,7 +398,7 @@ async fn begin(
     }
     let mut taking = index::take_first(engine, &request.replicas, &request.wanted()).await?;
     let first = taking.replica;
-    // What is there is compared, and nothing of it may be in the way.
+    // An existing destination is compared and checked for conflicts.
     let waits = {
         let (destination, single) = (request.destination.clone(), request.single.clone());
         let look = move || {
@@ -422,7 +422,7 @@ async fn begin(
     }
     let same = match waits {
         true => same(engine, request, &taking, observer).await?,
-        // There is nothing to be compared.
+        // There is nothing to compare.
         false => Same::Nothing,
     };
     let stage = {
@@ -454,7 +454,7 @@ async fn begin(
             stage.tell_top(top);
         }
         let stage = Arc::new(stage);
-        // Between two runs what takes part may be another choice.
+        // Only within a run: between runs the filter may change.
         if let (true, (1.., _)) = (planned.is_some(), stage.gone()) {
             observer.observe(&no_more(stage.gone()));
         }
@@ -472,7 +472,7 @@ async fn begin(
             let checked = Arc::clone(&stage);
             let check = move || {
                 checked.check_conflicts().inspect_err(|_| {
-                    // What was begun with is of no use; what an earlier run left stays.
+                    // The new partial data is useless; that of an earlier run stays.
                     let _ = checked.give_up();
                 })
             };
@@ -507,19 +507,19 @@ async fn begin(
     Ok((pass, of_pass))
 }
 
-/// How a pass is planned.
+/// Returns the planner configuration of a pass.
 fn plan_of(request: &TreeRequest) -> Config {
     Config {
-        // Groups and their group hashes come together or not at all.
+        // Groups and their hashes come together or not at all.
         grid_bytes: UNIT_BYTES,
         unit_bytes: UNIT_BYTES,
-        // Our own server does not mind, and on long routes the index takes its time already.
+        // A swath server accepts that, and on long routes the index takes its time already.
         starters: STARTERS,
         ..request.plan.clone()
     }
 }
 
-/// What of the destination is the same as in an index, which is complete.
+/// Returns which parts of the destination equal a complete index.
 async fn same(
     engine: &Engine,
     request: &TreeRequest,
@@ -535,7 +535,7 @@ async fn same(
     }
 }
 
-/// What the source could not offer.
+/// Returns the entries that the source could not offer.
 fn absent(index: &Index) -> Vec<(Vec<u8>, Absence)> {
     let mut all = Vec::new();
     if index.counts().absent == 0 {
@@ -550,7 +550,7 @@ fn absent(index: &Index) -> Vec<(Vec<u8>, Absence)> {
     all
 }
 
-/// The first of those whose extended attributes could not be taken over, by their paths.
+/// Returns the paths of the first entries whose extended attributes could not be copied.
 fn first_losses(index: &Index, losses: &[(u64, XattrLoss)]) -> Vec<(Vec<u8>, XattrLoss)> {
     let first = losses.iter().take(LOSSES_NAMED_MAX);
     let named = first.filter_map(|&(number, loss)| {
@@ -559,13 +559,13 @@ fn first_losses(index: &Index, losses: &[(u64, XattrLoss)]) -> Vec<(Vec<u8>, Xat
     named.collect()
 }
 
-/// On long routes a tree begins on so many lanes.
+/// Starter lanes of a tree on a long route.
 const STARTERS: u32 = 16;
-/// So many times in a row a source may forget what it walked before anything new has come.
+/// Most times in a row that a source may forget its walk before new bytes have come.
 const FORGOTTEN_MAX: u32 = 3;
-/// On routes with this round trip and longer ones, lanes connect before the index is there.
+/// Shortest round trip at which lanes connect before the index has come.
 const WORTH_CONNECTING_AHEAD: Duration = Duration::from_millis(10);
-/// Where a file system takes none, a million files would all have lost them.
+/// Most such entries reported: without support in the file system, a million files would lose them.
 const LOSSES_NAMED_MAX: usize = 50;
-/// How often it is looked whether another writer has ended.
+/// Interval of checks whether another writer has ended.
 const LOCKED_LOOK: Duration = Duration::from_millis(100);

@@ -1,6 +1,5 @@
-//! What `--delete` removes: entries that were not in the tree when the copy began. If a source's
-//! disk is gone for a moment, or missing after a restart of the server, nothing is removed for
-//! that.
+//! What `--delete` removes: entries that were not in the tree when the copy began. A source disk
+//! that is briefly gone, or missing after a restart of the server, is no reason to remove anything.
 
 use std::sync::{Arc, RwLock};
 
