@@ -1,4 +1,4 @@
-//! A file on the disk against what is known of it: its size, its digests, its pieces.
+//! Checks a file on the disk against its known size, digests and pieces.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,33 +7,33 @@ use std::path::Path;
 use swath_model::digest::{Digest, Hasher};
 use swath_model::pieces::Pieces;
 
-/// What a file must come to.
+/// The expected size and digests of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Its size in bytes, where known.
+    /// Its size in bytes, if known.
     pub size_bytes: Option<u64>,
-    /// Digests of the whole; all of them must fit.
+    /// Digests of the whole; all of them must match.
     pub digests: Vec<Digest>,
     /// Digests of its pieces.
     pub pieces: Option<Pieces>,
 }
 
-/// What a file comes to.
+/// The actual digests of a file.
 pub struct Found {
     /// A digest for each one wanted, in the same order.
     pub digests: Vec<Digest>,
-    /// Numbers of the pieces that are wrong or missing.
+    /// Numbers of wrong or missing pieces.
     pub bad_pieces: Vec<u64>,
 }
 
 impl Wanted {
-    /// Whether there is anything by which bytes can be told right.
+    /// Returns whether any digest is known.
     pub fn proves(&self) -> bool {
         !self.digests.is_empty() || self.pieces.is_some()
     }
 
-    /// Why `file` is not what is wanted, in words; `None` if it is, as far as that can be known.
-    /// `stopped` is asked now and then and ends it with [`io::ErrorKind::Interrupted`].
+    /// Returns in words how `file` differs from the wanted one; `None` if it does not, as far as
+    /// known. `stopped` is polled now and then and ends it with [`io::ErrorKind::Interrupted`].
     ///
     /// # Errors
     /// The file cannot be read.
@@ -49,7 +49,7 @@ impl Wanted {
         if !self.proves() {
             return Ok(None);
         }
-        // Where the whole is known, its pieces tell nothing new.
+        // With a digest of the whole, those of the pieces add nothing.
         let pieces = self.pieces.as_ref().filter(|_| self.digests.is_empty());
         let found = hash(file, &self.digests, pieces, stopped)?;
         if let Some((wanted, actual)) =
@@ -69,7 +69,7 @@ impl Wanted {
     }
 }
 
-/// Open a regular file for reading; a device or a pipe, which need not ever end, is refused.
+/// Opens a regular file for reading; refuses devices and pipes, which may never end.
 ///
 /// # Errors
 /// It cannot be opened, or is no regular file.
@@ -84,10 +84,10 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// One pass over the file for all digests.
+/// Computes all digests in one pass over the file.
 ///
 /// # Errors
-/// The file cannot be read, or `stopped` said so ([`io::ErrorKind::Interrupted`]).
+/// The file cannot be read, or `stopped` returned true ([`io::ErrorKind::Interrupted`]).
 pub fn hash(
     mut file: File,
     wanted: &[Digest],
@@ -145,7 +145,7 @@ pub fn hash(
 /// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
 
-/// The size that something has, and the one that it should have.
+/// Returns words for a size and the expected one.
 pub fn other_size(bytes: u64, expected: u64) -> String {
     let are = if expected == 1 { "is" } else { "are" };
     format!("{}, {expected} {are} expected", swath_model::counted(bytes, "byte"))

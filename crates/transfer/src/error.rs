@@ -22,12 +22,12 @@ pub enum GetError {
     /// The target cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A file has the final name already, and it is not known to be the one that is wanted.
+    /// A file has the final name already, and is not known to be the wanted one.
     #[error("{} {unlike}", path.display())]
     Present {
         /// The final name.
         path: PathBuf,
-        /// What tells them apart, or that nothing tells whether they are the same.
+        /// How they differ, or why that is unknown.
         unlike: Unlike,
     },
     /// Bytes could not be written to the disk.
@@ -36,10 +36,10 @@ pub enum GetError {
     /// Bytes could not be read back from the disk.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// What is done could not be journaled.
+    /// The journal could not be written.
     #[error(transparent)]
     Commit(CommitError),
-    /// Whatever takes an ordered stream failed.
+    /// The writer of an ordered stream failed.
     #[error("writing to the output: {0}")]
     Output(#[source] io::Error),
     /// The disk is full, for the data or for the journal.
@@ -48,21 +48,21 @@ pub enum GetError {
         /// The final name of the file.
         path: PathBuf,
     },
-    /// Every source failed before the end; each with its reason.
+    /// Every source failed before the end.
     #[error("{}", if *has_some { "no source is left that could deliver the rest" } else { "no source could be used" })]
     Exhausted {
-        /// Something of it had come by then, in this run or an earlier one.
+        /// Whether some bytes have come, in this run or an earlier one.
         has_some: bool,
         /// Each with its reason.
         reasons: Vec<Reason>,
     },
-    /// Servers answered, and none of the addresses is a folder of a swath server.
+    /// Servers answered, but no address is a folder of a swath server.
     #[error("no source could be used")]
     NoTree {
         /// Each with its reason.
         reasons: Vec<Reason>,
     },
-    /// No byte of the file arrived from any source for a long time, and we did not hold them up.
+    /// No byte of the file arrived for a long time, and this machine did not hold the sources up.
     #[error("nothing arrived from any source for {stall_s} s")]
     Stalled {
         /// How long.
@@ -70,17 +70,17 @@ pub enum GetError {
         /// Each with its reason.
         reasons: Vec<Reason>,
     },
-    /// The file is not what it should be, and no other source has anything better.
+    /// The file does not match its digest, and no other source has a better one.
     #[error("the digest does not match: wanted {wanted}, got {actual}{}", .hint)]
     Digest {
-        /// The digest that was wanted.
+        /// The expected digest.
         wanted: Box<Digest>,
-        /// What the file, or the piece, came to.
+        /// The digest of the file, or of the piece.
         actual: Box<Digest>,
-        /// What was tried.
+        /// Details, and what was tried.
         hint: String,
     },
-    /// A digest is required, and none is known.
+    /// A digest is required, but none is known.
     #[error("no digest of it is known, and --require-digest wants one")]
     NoDigest,
     /// Two mirrors hold different bytes, although they agree on size and version, and no third one
@@ -93,7 +93,7 @@ pub enum GetError {
         one: String,
         /// The other.
         other: String,
-        /// The first byte that is known to differ.
+        /// The first byte known to differ.
         at: u64,
     },
     /// Two digests of one algorithm were given for the file, and they differ.
@@ -104,7 +104,7 @@ pub enum GetError {
         /// The other.
         other: Box<Digest>,
     },
-    /// The file ended somewhere else than its piece digests do, and nothing else would prove it.
+    /// The file and its piece digests have different ends, and nothing else would prove it.
     #[error("the file does not fit the piece digests: {0}")]
     Pieces(PiecesError),
     /// An answer turned out to be a Metalink: the caller should read it and ask again.
@@ -113,10 +113,10 @@ pub enum GetError {
         /// Where it is.
         url: url::Url,
     },
-    /// A tree cannot be laid down.
+    /// A tree cannot be written.
     #[error(transparent)]
     Tree(PartialError),
-    /// The index of a tree cannot be had.
+    /// The index of a tree cannot be used.
     #[error("the index of {whose} cannot be used: {reason}")]
     Index {
         /// Whose.
@@ -124,11 +124,11 @@ pub enum GetError {
         /// Why.
         reason: String,
     },
-    /// What is not in a tree could not be removed from its destination; the tree is there.
+    /// Entries that are not in the tree could not be removed; the tree itself is complete.
     #[error("all is there, but what is not in the tree could not be removed: {0}")]
     Remove(#[source] io::Error),
-    /// What is at the destination was in the tree when the copy began, and is of another kind there
-    /// now: it would have to be removed.
+    /// An entry of the destination would be removed because its kind changed in the tree since the
+    /// copy began.
     #[error(
         "{path} has become something else at the source while it was copied, and nothing is removed for that: the same command again takes the source as it is then"
     )]
@@ -136,13 +136,13 @@ pub enum GetError {
         /// Its path in the tree.
         path: String,
     },
-    /// The index of a tree and the values of its blocks cannot be kept.
+    /// The index of a tree and its group hashes cannot be kept.
     #[error("the index cannot be kept: {0}")]
     Keep(#[source] io::Error),
-    /// A source has forgotten again and again what it walked.
+    /// A source has repeatedly forgotten its walk.
     #[error("the source forgets what it has walked, again and again")]
     Forgotten,
-    /// A disk thread gave up.
+    /// A disk thread failed.
     #[error("the disk: {0}")]
     Thread(#[source] io::Error),
     /// Ended by the user.
@@ -154,7 +154,7 @@ pub enum GetError {
 }
 
 impl GetError {
-    /// What each source said that failed, credentials removed; empty where the error is no source's.
+    /// Returns the reason of each failed source, without credentials; empty if no source failed.
     pub fn reasons(&self) -> &[Reason] {
         match self {
             GetError::Exhausted { reasons, .. }
@@ -164,7 +164,7 @@ impl GetError {
         }
     }
 
-    /// The event that tells observers of it. A transfer that failed proves nothing.
+    /// Returns the event for observers. A transfer that failed proves nothing.
     pub(crate) fn event(&self, kept_bytes: u64, mut summary: Summary) -> Event {
         summary.proved = false;
         summary.verified = Verified::None;
@@ -173,7 +173,7 @@ impl GetError {
         Event::Failed { path, at_s, error: self.with_reasons(), stopped, kept_bytes, summary }
     }
 
-    /// The error as one line, with its causes and with what each source said.
+    /// Returns the error as one line, with its causes and the reason of each source.
     pub fn with_reasons(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -226,5 +226,5 @@ impl From<CommitError> for GetError {
     }
 }
 
-/// Sources that one line has room for.
+/// Most sources in one line.
 const REASONS_SHOWN: usize = 8;

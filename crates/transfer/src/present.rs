@@ -1,13 +1,13 @@
-//! A file that has its final name before the transfer begins: whether it is the file that is wanted.
+//! Decides whether a file that exists before the transfer begins is the wanted one.
 //!
 //! | known | the file is complete if |
 //! | --- | --- |
-//! | digests, or digests of its pieces | they agree; nobody is contacted |
-//! | nothing, but a server tells a digest | that one agrees |
-//! | nothing else | its size, and its time to the second, are the server's: a file takes the server's time as its own when it is complete |
+//! | digests, or digests of its pieces | they match; no server is contacted |
+//! | nothing, but a server sends a digest | it matches |
+//! | nothing else | its size, and its time to the second, are the server's: a complete file gets the server's time |
 //!
-//! Several servers are asked at the same time, and more must agree than disagree. Nothing is
-//! changed here, and nothing is fetched but what servers say of the file.
+//! Several servers are asked at the same time, and at least as many must agree as disagree. This
+//! module changes nothing and fetches only facts about the file.
 
 use std::fs::Metadata;
 use std::io;
@@ -27,11 +27,11 @@ use crate::error::GetError;
 use crate::observe::{Event, Observer, SameBy, Summary};
 use crate::request::{Mirror, Request};
 
-/// Compares the file at `path` with what is known of the one that is wanted, and answers with the
-/// end of the transfer if it is the same.
+/// Compares the file at `path` with what is known of the wanted one, and returns the end of the
+/// transfer if it is the same.
 ///
 /// # Errors
-/// [`GetError::Present`] if it is another file, or nothing tells whether it is this one.
+/// [`GetError::Present`] if it is another file, or nothing shows whether it is this one.
 pub(crate) async fn complete(
     engine: &Engine,
     request: &mut Request,
@@ -90,7 +90,7 @@ pub(crate) async fn complete(
     Ok(Summary { size_bytes, kept_bytes: size_bytes, elapsed_s, ..Summary::of_nothing(path) })
 }
 
-/// Why a file that has the final name is not taken for the one that is wanted.
+/// Why a file that has the final name does not count as the wanted one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unlike {
@@ -99,13 +99,13 @@ pub enum Unlike {
     Size {
         /// Its size in bytes.
         bytes: u64,
-        /// That of the file wanted.
+        /// The size of the wanted file.
         expected: u64,
     },
-    /// A digest, or the digest of a piece, differs; the sentence says which.
+    /// A digest, or the digest of a piece, differs; the text says which.
     #[error("is another file: {0}")]
     Content(String),
-    /// Its size is that of the server's file, its time is not.
+    /// Its size equals that of the server's file, but its time differs.
     #[error(
         "may be another file: it was changed on {}, the server's on {}, and no digest is known", 
         http_date::write(*seconds), http_date::write(*expected)
@@ -113,13 +113,13 @@ pub enum Unlike {
     Time {
         /// Its time of modification, in seconds since 1970.
         seconds: u64,
-        /// That of the server's file.
+        /// The time of the server's file.
         expected: u64,
     },
-    /// Servers answered, and told nothing that can be compared.
+    /// Servers answered, but without anything to compare.
     #[error("may be another file: no server tells a digest of it, or its size and time")]
     Untold,
-    /// No server answered; the sentence is what the first of them said.
+    /// No server answered; the text is the first error.
     #[error("may be another file: no server could be asked ({0})")]
     Unasked(String),
     /// The file cannot be read.
@@ -127,7 +127,7 @@ pub enum Unlike {
     Unreadable(String),
 }
 
-/// Reads the file, beside all else that runs.
+/// Verifies the file on a thread of its own.
 async fn fits(
     path: &Path,
     wanted: Wanted,
@@ -156,7 +156,7 @@ async fn fits(
     }
 }
 
-/// What the servers say of the file, each its own answer; those that take long are not waited for
+/// Asks the servers about the file and returns their answers. Does not wait long for slow servers
 /// once another has answered.
 async fn ask_all(
     engine: &Engine,
@@ -193,7 +193,7 @@ async fn ask_all(
     }
 }
 
-/// A server that knows no HEAD is asked for the first byte.
+/// Asks a server about the file, by HEAD, or for the first byte if that fails.
 async fn ask(engine: &Engine, mirror: &Mirror) -> Result<Facts, LaneError> {
     let (net, url, trust) = (&engine.net, &mirror.url, mirror.trust);
     let source = swath_source::open(Opening { net, url, trust, sealed: None })?;
@@ -206,13 +206,13 @@ async fn ask(engine: &Engine, mirror: &Mirror) -> Result<Facts, LaneError> {
     }
 }
 
-/// A Metalink in place of the file or beside it may know a digest, if the caller wants to read it.
+/// Returns the address of a Metalink in place of the file or beside it, if the caller wants it.
 fn metalink_among(request: &Request, told: &[Result<Facts, LaneError>]) -> Option<url::Url> {
     let facts = told.iter().flatten().filter(|_| request.metalinks);
     facts.into_iter().find_map(|facts| {
         let is_it = facts.content_type.as_deref().is_some_and(metalink::is_media_type);
         let own = facts.final_url.clone();
-        // Whoever names a Metalink by its usual name wants it as it is.
+        // An address with the usual name of a Metalink asks for the Metalink itself.
         let own = own.filter(|url| is_it && !metalink::is_file_name(url.path()));
         own.or_else(|| {
             let link = facts.links.iter().find(|link| link.is_metalink())?;
@@ -221,7 +221,7 @@ fn metalink_among(request: &Request, told: &[Result<Facts, LaneError>]) -> Optio
     })
 }
 
-/// Whether more servers have a file of this size and time than have another one.
+/// Returns `Ok` if at least as many servers agree on size and time as disagree.
 fn by_size_and_time(there: &Metadata, told: &[Result<Facts, LaneError>]) -> Result<(), Unlike> {
     let bytes = there.len();
     let since = there.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -252,11 +252,11 @@ fn by_size_and_time(there: &Metadata, told: &[Result<Facts, LaneError>]) -> Resu
     })
 }
 
-/// Reading a large file takes a while; a wait shorter than this needs no word.
+/// Longest comparison of a file without a note.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-/// Servers asked about a file that is there: enough to outvote one that is wrong.
+/// Most servers asked about an existing file: enough to outvote one that is wrong.
 const ASKED_MAX: usize = 8;
-/// No server is waited for longer than this, however patient the transfer is …
+/// Longest wait for any server, whatever the stall limit of the transfer.
 const LONGEST_S: f64 = 30.0;
-/// … or than this, once one of them has answered.
+/// Longest wait for the others, once one has answered.
 const OTHERS_WITHIN: Duration = Duration::from_secs(3);

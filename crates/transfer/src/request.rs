@@ -1,4 +1,4 @@
-//! What is wanted: one file, its replicas, where it goes, what proves it.
+//! A request for one file: its replicas, its destination, its digests.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,20 +20,20 @@ pub struct Mirror {
     pub url: Url,
     /// Smaller is better (Metalink's order); only a tie-break, speed is measured.
     pub priority: u32,
-    /// Who named it: the user's own sources get the user's credentials, discovered ones do not.
+    /// Its origin: the user's own sources get the user's credentials, discovered ones do not.
     pub trust: Trust,
-    /// What of the file it has, where that is not all.
+    /// The part of the file that it has, if not all.
     pub holds: Option<RangeSet>,
 }
 
 impl Mirror {
-    /// How it is shown to people.
+    /// Returns its name as shown to users.
     pub(crate) fn name(&self) -> SourceName {
         SourceName::direct(display_name(&self.url))
     }
 }
 
-/// Where the bytes go.
+/// The destination of the bytes.
 pub enum Destination {
     /// Into this file, by way of `NAME.swath.part`.
     File(PathBuf),
@@ -41,10 +41,10 @@ pub enum Destination {
     Tree(PathBuf),
     /// In order to this writer, within bounded memory.
     Writer(Box<dyn AsyncWrite + Send + Unpin>),
-    /// Nowhere: what is wanted is to know how fast they come. Nothing is checked.
+    /// Nowhere: only their rate matters. Nothing is checked.
     Nowhere {
-        /// The bytes that are wanted, as far as the file has them. Only a source's first answer may
-        /// bring others.
+        /// The bytes to fetch, as far as the file has them. Only a source's first answer may bring
+        /// others.
         range: Range,
     },
 }
@@ -60,15 +60,15 @@ impl fmt::Debug for Destination {
     }
 }
 
-/// What becomes of a file that has the final name already.
+/// What to do with a file that has the final name already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
-    /// It stays: if it is the file that is wanted, all is done, otherwise that is an error.
+    /// Keep it: if it is the wanted file, all is done, otherwise that is an error.
     #[default]
     Never,
-    /// It stays if it is the file that is wanted, and is replaced otherwise.
+    /// Keep it if it is the wanted file, and replace it otherwise.
     IfOther,
-    /// It is replaced.
+    /// Replace it.
     Always,
 }
 
@@ -77,14 +77,14 @@ pub enum Overwrite {
 pub struct Request {
     /// Its replicas.
     pub mirrors: Vec<Mirror>,
-    /// Further replicas, of kinds that no address leads to.
+    /// Further replicas, of kinds without an address.
     pub sources: Vec<Arc<dyn Source>>,
-    /// Where it goes.
+    /// Its destination.
     pub destination: Destination,
-    /// Its digests as the user gave them: each is checked.
+    /// Its digests from the user: each is checked.
     pub digests: Vec<Digest>,
-    /// Its digests as a Metalink tells them: what a mirror says must agree with each, and the
-    /// strongest is checked. Without any digest or pieces, those that the first server tells.
+    /// Its digests from a Metalink: mirrors must agree with each, and the strongest is checked.
+    /// Without any digest or pieces, those of the first server.
     pub told_digests: Vec<Digest>,
     /// Digests of its pieces.
     pub pieces: Option<Pieces>,
@@ -92,37 +92,37 @@ pub struct Request {
     pub size_bytes: Option<u64>,
     /// The modification time to give it.
     pub modified: Option<SystemTime>,
-    /// What becomes of a file that is there already.
+    /// What to do with an existing file.
     pub overwrite: Overwrite,
-    /// Ask the servers whether a file that is there already is theirs, where no digest of it is
-    /// known. Otherwise its name, and its size where that is known, are enough.
+    /// Ask the servers whether an existing file is theirs, if no digest of it is known. Otherwise
+    /// its name, and its size if known, are enough.
     pub ask_if_present: bool,
-    /// End with [`crate::GetError::NoDigest`] where nothing is known that proves the file.
+    /// End with [`crate::GetError::NoDigest`] if nothing proves the file.
     pub require_digest: bool,
-    /// Go on from what an earlier run left.
+    /// Resume from the data of an earlier run.
     pub resume: bool,
-    /// The folder above the destination that the user named, where others (a Metalink, a list) chose
-    /// the rest of the path: no link below it is followed.
+    /// The user's folder above the destination, if a Metalink or a list chose the rest of the path:
+    /// no link below it is followed.
     pub beneath: Option<PathBuf>,
-    /// Leave blocks of zeros out of the file as holes, and ask for no space in advance.
+    /// Leave blocks of zeros as holes in the file, and allocate no space in advance.
     pub sparse: bool,
     /// Use mirrors that an answer names (`Link: rel=duplicate`).
     pub discover: bool,
-    /// End with [`crate::GetError::Metalink`] when the first answer is a Metalink or names one
-    /// (RFC 6249), so that the caller can read it and ask again. Otherwise they are passed by.
+    /// End with [`crate::GetError::Metalink`] when the first answer is a Metalink or names one (RFC
+    /// 6249), so that the caller can read it and ask again. Otherwise Metalinks are ignored.
     pub metalinks: bool,
-    /// Leave out a source that leads on to the same address with a `/` behind it: a folder is there,
-    /// and what comes is its listing.
+    /// Leave out a source that redirects to the same address with a `/` at its end: it is a folder,
+    /// and only its listing would come.
     pub refuses_folders: bool,
-    /// How it is planned.
+    /// The configuration of the planner.
     pub plan: Config,
     /// End with an error when no source has delivered a byte for this long, in seconds. The clock
-    /// stands still while the sources wait for us: for the rate limit, the disk, or the reader of
+    /// stops while this machine holds the sources up: by the rate limit, the disk, or the reader of
     /// an ordered stream.
     pub stall_s: f64,
 }
 
-/// A request that makes no sense.
+/// An invalid request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -131,7 +131,7 @@ pub enum RequestError {
     Url {
         /// As given.
         text: String,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
     /// Not a digest.
@@ -140,12 +140,12 @@ pub enum RequestError {
 }
 
 impl Request {
-    /// A file to be written to `path`; add at least one replica.
+    /// Requests a file to write to `path`; add at least one replica.
     pub fn to_file(path: impl Into<PathBuf>) -> Self {
         Self::to(Destination::File(path.into()))
     }
 
-    /// A file to be written in order to `writer`.
+    /// Requests a file to write in order to `writer`.
     pub fn to_writer(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self::to(Destination::Writer(Box::new(writer)))
     }
@@ -174,10 +174,10 @@ impl Request {
         }
     }
 
-    /// Add a replica that the user names.
+    /// Adds a replica that the user names.
     ///
     /// # Errors
-    /// [`RequestError::Url`] if it is no URL.
+    /// [`RequestError::Url`] if `text` is no URL.
     pub fn url(mut self, text: &str) -> Result<Self, RequestError> {
         let url = Url::parse(text).map_err(|error| RequestError::Url {
             text: text.to_owned(),
@@ -187,28 +187,28 @@ impl Request {
         Ok(self)
     }
 
-    /// Add a replica of any kind.
+    /// Adds a replica of any kind.
     #[must_use]
     pub fn source(mut self, source: Arc<dyn Source>) -> Self {
         self.sources.push(source);
         self
     }
 
-    /// Add a digest, as `sha-256:HEX`.
+    /// Adds a digest, as `sha-256:HEX`.
     ///
     /// # Errors
-    /// [`RequestError::Digest`] if it is none.
+    /// [`RequestError::Digest`] if `text` is no digest.
     pub fn digest(mut self, text: &str) -> Result<Self, RequestError> {
         self.digests.push(text.parse()?);
         Ok(self)
     }
 
-    /// Every digest that is known of the whole.
+    /// Returns every known digest of the whole.
     pub fn known_digests(&self) -> impl Iterator<Item = Digest> + '_ {
         self.digests.iter().chain(&self.told_digests).copied()
     }
 
-    /// Two digests of one algorithm that cannot both be right.
+    /// Returns two digests of one algorithm that contradict each other, if there are any.
     pub(crate) fn contradiction(&self) -> Option<(Digest, Digest)> {
         let all: Vec<Digest> = self.known_digests().collect();
         all.iter().enumerate().find_map(|(at, one)| {
@@ -219,7 +219,7 @@ impl Request {
         })
     }
 
-    /// The digests of the whole that are checked, the one that counts most first.
+    /// Returns the digests of the whole to check, the preferred one first.
     pub(crate) fn checked_digests(&self) -> Vec<Digest> {
         let told = self.told_digests.iter().max_by_key(|digest| preference(digest.algorithm()));
         let mut checked: Vec<Digest> = self.digests.iter().chain(told).copied().collect();
@@ -228,7 +228,7 @@ impl Request {
         checked
     }
 
-    /// How the destination is shown to a user.
+    /// Returns the destination as shown to users.
     pub fn destination_name(&self) -> String {
         match &self.destination {
             Destination::File(path) | Destination::Tree(path) => path.display().to_string(),
@@ -237,7 +237,7 @@ impl Request {
     }
 }
 
-/// Which of several digests counts most: one that can be computed in any order, then the stronger,
+/// Returns the rank of a digest: one that can be computed in any order first, then the stronger,
 /// then the faster.
 fn preference(algorithm: Algorithm) -> u32 {
     match algorithm {
