@@ -85,7 +85,7 @@ pub enum EngineError {
     Thread(#[from] std::io::Error),
     /// The memory for buffers is too small or too large for this machine.
     #[error(
-        "{wanted_bytes} bytes are no size for the buffers: from {least_bytes} to {most_bytes} are possible here now"
+        "cannot use {wanted_bytes} bytes for buffers: from {least_bytes} to {most_bytes} are possible here now"
     )]
     Memory {
         /// The requested memory.

@@ -81,12 +81,12 @@ pub enum GetError {
         hint: String,
     },
     /// A digest is required, but none is known.
-    #[error("no digest of it is known, and --require-digest wants one")]
+    #[error("no digest of it is known, but --require-digest needs one")]
     NoDigest,
     /// Two mirrors hold different bytes, although they agree on size and version, and no third one
     /// could be asked.
     #[error(
-        "{one} and {other} hold different bytes from byte {at} on, and nothing tells which is right"
+        "{one} and {other} hold different bytes from byte {at} on, and nothing shows which is right"
     )]
     Disagreement {
         /// One of them.
@@ -125,12 +125,12 @@ pub enum GetError {
         reason: String,
     },
     /// Entries that are not in the tree could not be removed; the tree itself is complete.
-    #[error("all is there, but what is not in the tree could not be removed: {0}")]
+    #[error("the copy is complete, but surplus entries could not be removed: {0}")]
     Remove(#[source] io::Error),
     /// An entry of the destination would be removed because its kind changed in the tree since the
     /// copy began.
     #[error(
-        "{path} has become something else at the source while it was copied, and nothing is removed for that: the same command again takes the source as it is then"
+        "{path} changed its kind at the source during the copy, and nothing is removed for that: run the same command again to copy the present state"
     )]
     Turned {
         /// Its path in the tree.
@@ -140,7 +140,7 @@ pub enum GetError {
     #[error("the index cannot be kept: {0}")]
     Keep(#[source] io::Error),
     /// A source has repeatedly forgotten its walk.
-    #[error("the source forgets what it has walked, again and again")]
+    #[error("the source repeatedly forgets its file list")]
     Forgotten,
     /// A disk thread failed.
     #[error("the disk: {0}")]

@@ -117,13 +117,13 @@ pub enum Unlike {
         expected: u64,
     },
     /// Servers answered, but without anything to compare.
-    #[error("may be another file: no server tells a digest of it, or its size and time")]
+    #[error("may be another file: no server reports its digest, or its size and time")]
     Untold,
     /// No server answered; the text is the first error.
     #[error("may be another file: no server could be asked ({0})")]
     Unasked(String),
     /// The file cannot be read.
-    #[error("is there, and cannot be compared: {0}")]
+    #[error("exists and cannot be compared: {0}")]
     Unreadable(String),
 }
 

@@ -364,8 +364,8 @@ impl PutProgress<'_> {
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let rate_bytes_per_s = self.sent_bytes as f64 / elapsed_s.max(f64::EPSILON);
         let verified_by = match is_checked {
-            true => format!("{}, computed there", Algorithm::Sha256.name()),
-            false => "the server tells no digest of what it has".to_owned(),
+            true => format!("{}, computed by the server", Algorithm::Sha256.name()),
+            false => "the server reports no digest of the file".to_owned(),
         };
         let source = SourceSummary {
             source: 0,

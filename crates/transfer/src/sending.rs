@@ -332,7 +332,7 @@ fn lost(loss: XattrLoss) -> &'static str {
 fn why(absence: Absence) -> &'static str {
     match absence {
         Absence::Forbidden => "it may not be read there",
-        Absence::Vanished => "it went away meanwhile",
+        Absence::Vanished => "it disappeared meanwhile",
         Absence::Special => "it is no file, folder or link",
         Absence::Unreadable => "it cannot be read there",
         Absence::Elsewhere => "it is on another file system",

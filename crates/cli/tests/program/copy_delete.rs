@@ -146,7 +146,7 @@ fn a_folder_that_turns_into_a_file_in_the_middle_stays_with_all_that_lies_in_it(
             home.write("tree/wide.bin", bytes(6, 3 << 20));
         };
         let ran = meanwhile(way, &home, happens);
-        ran.code_is(3).says(&["turns has become something else at the source"]);
+        ran.code_is(3).says(&["turns changed its kind at the source"]);
         assert_eq!(home.names_in("copy/turns"), ["inner"]);
         assert!(home.exists("copy/surplus"), "{ran}");
         home.run(["cp", "tree/", "copy/", "--delete"]).code_is(0);

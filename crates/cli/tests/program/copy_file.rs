@@ -264,7 +264,7 @@ fn servers_of_others_are_heard_whatever_they_know_of_waiting() {
     });
     for url in [silent, early, strict, moved] {
         let ran = home.run(["cp", "file.bin", &url]);
-        ran.code_is(0).says(&["NOT VERIFIED: the server tells no digest of what it has"]);
+        ran.code_is(0).says(&["NOT VERIFIED: the server reports no digest of the file"]);
     }
 }
 

@@ -79,20 +79,20 @@ fn what_was_left_alone_is_not_said_to_be_verified() {
         home.write("tree/big", vec![7; 1_500_000]);
         way.sync(&home, &[]).code_is(0).says(&["verified by the checksum of every block"]);
         let (end, told) = again(&way, &home, &[]);
-        let by = "2 files are as they should be by size and time";
+        let by = "2 files are the same by size and time";
         assert!(told.contains(&format!("nothing to copy: {by}")), "{told}");
         assert!(!told.contains("verified"), "{told}");
         assert_eq!((&end["verified"], &end["verified_by"]), (&"none".into(), &by.into()));
         assert_eq!((&end["proved"], &end["kept_files"]), (&false.into(), &2.into()));
         assert_eq!((&end["fetched_bytes"], &end["resumed_bytes"]), (&0.into(), &0.into()));
         let (end, told) = again(&way, &home, &["--checksum"]);
-        assert!(told.contains("nothing to copy: 2 files are as they should be by content"));
+        assert!(told.contains("nothing to copy: 2 files are the same by content"));
         assert_eq!(end["proved"], true);
         // A part comes.
         home.write("tree/new", vec![8; 300_000]);
         let ran = way.sync(&home, &[]);
         ran.code_is(0).never_says(&["earlier run"]).says(&[
-            "verified by the checksum of every block; 2 files were left alone by size and time",
+            "verified by the checksum of every block; 2 files were the same by size and time",
             "in files that already existed",
         ]);
     }

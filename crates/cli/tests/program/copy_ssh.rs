@@ -108,7 +108,7 @@ fn single_files_go_both_ways() {
         same("it's one.bin", &format!("far/{lands}"));
         // It is seen that it is there.
         let again = cp(&["it's one.bin", &format!("box:{far}/{to}")]);
-        again.code_is(0).says(&["nothing to copy: 1 file is as it should be by size and time"]);
+        again.code_is(0).says(&["nothing to copy: 1 file is the same by size and time"]);
     }
     // What has the name is replaced.
     home.write("it's one.bin", bytes(2, 700_001));

@@ -329,5 +329,5 @@ fn a_server_that_knows_nothing_of_them_is_not_taken_for_one_that_has_none() {
     });
     let home = Home::new();
     let ran = home.run([&ALL[..], &[url.as_str(), "copy"]].concat());
-    ran.code_is(7).says(&["this server cannot tell extended attributes"]);
+    ran.code_is(7).says(&["this server does not support extended attributes"]);
 }

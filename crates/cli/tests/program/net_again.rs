@@ -73,7 +73,7 @@ fn without_a_digest_the_size_and_the_servers_time_must_agree() {
 
     // Nothing tells that it is the same where no server does.
     source.add(Behaviour::NoValidators);
-    home.run(get).code_is(5).says(&["no server tells a digest of it, or its size and time"]);
+    home.run(get).code_is(5).says(&["no server reports its digest, or its size and time"]);
     source.die();
     home.run(get).code_is(5).says(&["no server could be asked"]);
     home.holds("data.bin", &other);

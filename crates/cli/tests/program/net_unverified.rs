@@ -23,7 +23,7 @@ fn two_mirrors_that_differ_end_without_a_file() {
         &url(&a),
         &url(&b),
         "hold different bytes from byte",
-        "nothing tells which is right",
+        "nothing shows which is right",
         "nothing is kept: give --digest, or fetch from only one of them",
     ]);
     home.lacks("data.bin");
@@ -85,7 +85,7 @@ fn a_digest_can_be_required() {
     let required = get.into_iter().chain(["--require-digest"]);
     home.run(required.clone())
         .code_is(4)
-        .says(&["no digest of it is known, and --require-digest wants one", "give --digest"]);
+        .says(&["no digest of it is known, but --require-digest needs one", "give --digest"]);
     assert_eq!(home.names(), Vec::<String>::new());
     let path = home.write("swath.toml", "require-digest = true\n");
     home.swath(get).env("SWATH_CONFIG", &path).run().code_is(4);

@@ -352,7 +352,7 @@ fn a_relay_that_forges_seals_too_is_found_out_by_the_source_itself() {
     let forger = crate::support::relay::Forger::start();
     let ran = home.run(["cp", &origin.url, "copy", "--route", &forger.url]);
     assert!(forger.forged() > 0, "{ran}");
-    ran.says(&["not what the source has", " by 127.0.0.1:"]);
+    ran.says(&["that differ from the source", " by 127.0.0.1:"]);
     // Where no other way is allowed nothing is left to come.
     assert!(!home.exists("copy"), "{ran}");
     ran.code_is(7);

@@ -294,7 +294,7 @@ fn a_second_copy_without_a_place_is_told_as_that() {
     running.wait().code_is(7).says(&[
         "could not be stored",
         "it has no room",
-        "each further copy of what it holds has to lie at another one",
+        "further copies of its data must be in other depots",
     ]);
 }
 

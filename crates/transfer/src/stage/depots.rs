@@ -159,7 +159,7 @@ pub(super) fn rooms(depots: &[Depot]) -> Vec<Reason> {
     let why = |depot: &Depot| match (depot.condition.reason(), depot.free_bytes) {
         (Some(reason), _) => reason.clone(),
         (None, Some(free_bytes)) => format!("it has {} free", units::bytes(free_bytes)).into(),
-        (None, None) => "it does not tell how much it has free".into(),
+        (None, None) => "it does not report its free space".into(),
     };
     depots.iter().map(|depot| Reason::of_depot(&depot.name, why(depot))).collect()
 }

@@ -140,7 +140,7 @@ pub enum StageError {
         reasons: Vec<Reason>,
     },
     /// The depots that are left cannot take what is missing.
-    #[error("{lacking_bytes} bytes found no place")]
+    #[error("{lacking_bytes} bytes could not be stored")]
     NoPlace {
         /// How many bytes have too few copies.
         lacking_bytes: u64,
@@ -413,7 +413,7 @@ impl Staging<'_> {
                     () = async {
                         stop.wait().await;
                         sleep(ANSWER_WITHIN).await;
-                    } => Err("it had not answered when all ended".into()),
+                    } => Err("it had not answered by the end".into()),
                 }
             }
         });
@@ -476,7 +476,7 @@ impl Staging<'_> {
                     }
                     // It would be given the same again, and tell the same.
                     let missing = units::bytes(missing.total_bytes());
-                    let why = format!("it told of {missing} more than it has").into();
+                    let why = format!("it reported {missing} more than it has").into();
                     depot.tell(at, Condition::Lost(why), self.began, self.observer);
                     continue;
                 }
@@ -493,7 +493,7 @@ impl Staging<'_> {
         let without = self.depots.iter().filter(|depot| depot.held.is_empty());
         let left_out = without.map(|depot| {
             let reason = depot.condition.reason().cloned();
-            let why = reason.unwrap_or_else(|| "others had it all before".into());
+            let why = reason.unwrap_or_else(|| "others had all of it first".into());
             Reason::of_depot(&depot.name, why)
         });
         Staged {
@@ -512,9 +512,9 @@ impl Staging<'_> {
         depots::reasons(&self.depots, |depot| match depot.held.total_bytes() {
             0 => "it has fetched nothing".to_owned(),
             _ if self.request.replicas > 1 => {
-                "each further copy of what it holds has to lie at another one".to_owned()
+                "further copies of its data must be in other depots".to_owned()
             }
-            bytes => format!("it holds {}, and no more came", units::bytes(bytes)),
+            bytes => format!("it holds {}, but no more came", units::bytes(bytes)),
         })
     }
 

@@ -69,7 +69,7 @@ impl GroupHashes {
         };
         told.map_err(|reason| GetError::Index {
             whose: name.clone(),
-            reason: format!("the values of its blocks cannot be learnt: {reason}"),
+            reason: format!("its group hashes cannot be fetched: {reason}"),
         })
     }
 }
@@ -237,12 +237,12 @@ pub(crate) async fn ask(
         }
         bytes.extend_from_slice(&part);
         if bytes.len() > most {
-            return Err("it tells too many".to_owned());
+            return Err("it sent too many".to_owned());
         }
     }
     let (group_hashes, rest) = bytes.as_chunks::<{ SEAL_BYTES as usize }>();
     if bytes.len() < most || !rest.is_empty() {
-        return Err("it tells too few".to_owned());
+        return Err("it sent too few".to_owned());
     }
     Ok(group_hashes.to_vec())
 }

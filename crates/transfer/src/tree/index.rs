@@ -180,10 +180,10 @@ pub(crate) fn begin(
     };
     let is_part = wanted.file.is_some() || !wanted.filter.is_all();
     if is_part && download.field("swath-filtered").is_none() {
-        return Err("this server cannot leave anything out".to_owned());
+        return Err("this server does not support filters".to_owned());
     }
     if wanted.xattrs && download.field("swath-xattr").is_none() {
-        return Err("this server cannot tell extended attributes".to_owned());
+        return Err("this server does not support extended attributes".to_owned());
     }
     // A value that cannot be parsed is ignored.
     let top = download.field("swath-top").and_then(|top| top.parse().ok());
@@ -223,7 +223,7 @@ async fn take(
         };
         pace.begin_at(net.awake_since());
         if !pace.is_kept(part.len() as u64, Instant::now()) {
-            break Err("it comes so slowly that it would never end".to_owned());
+            break Err("it comes too slowly to ever end".to_owned());
         }
         let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
         let fed = match &mut reader {
@@ -235,7 +235,7 @@ async fn take(
         match fed {
             Ok(false) => growth.send_modify(|growth| growth.size_bytes = size_bytes),
             Ok(true) => break Ok(()),
-            Err(error) => break Err(format!("its index is no good: {error}")),
+            Err(error) => break Err(format!("its index is invalid: {error}")),
         }
     };
     let size_bytes = read(&index).size_bytes();

@@ -160,11 +160,11 @@ impl TreeSummary {
         let count = units::count(kept);
         if transfer.fetched_bytes + transfer.resumed_bytes > 0 {
             let files = if kept == 1 { "file was" } else { "files were" };
-            let text = format!("; {count} {files} left alone by {by}");
+            let text = format!("; {count} {files} the same by {by}");
             transfer.verified_by.push_str(&text);
             return;
         }
-        let files = if kept == 1 { "file is as it" } else { "files are as they" };
+        let files = if kept == 1 { "file is" } else { "files are" };
         let all = self.files + self.counts.links + self.counts.hard_links;
         let made = match all.saturating_sub(kept_entries) {
             0 => String::new(),
@@ -173,7 +173,7 @@ impl TreeSummary {
                 format!(", and {} entries without bytes of their own were made", units::count(more))
             }
         };
-        transfer.verified_by = format!("{count} {files} should be by {by}{made}");
+        transfer.verified_by = format!("{count} {files} the same by {by}{made}");
     }
 
     /// Enters the missing files and their hard links, each by what its file lacks.
@@ -414,7 +414,7 @@ async fn begin(
     if let Some(name) = &request.single
         && !is_single(&read(&taking.index), name)
     {
-        let reason = format!("it is not of the one file {name}");
+        let reason = format!("it does not describe the single file {name}");
         return Err(GetError::Index { whose: taking.name.clone(), reason });
     }
     if waits {
@@ -464,7 +464,7 @@ async fn begin(
                 some => format!(", but for {} where you may not write", units::count(some)),
             };
             let text = format!(
-                "an earlier copy into this folder ended while it gave its files their names: all that it had copied got them now{but_for}, whatever this one is about"
+                "an earlier copy into this folder was interrupted while it renamed its files: all its complete files have their final names now{but_for}"
             );
             observer.observe(&Event::note(0.0, text, false));
         }

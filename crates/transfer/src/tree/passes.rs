@@ -95,7 +95,7 @@ pub(super) fn once_more(index: &Index, changed: &[(u64, Lack)], at_s: f64) -> Ev
     let path = |&(number, _): &(u64, Lack)| Some(index.cursor_from(number).next()?.path.to_vec());
     let first: Vec<Vec<u8>> = changed.iter().take(NAMED_MAX).filter_map(path).collect();
     let text = format!(
-        "changed or gone at the source while it was copied, and looked at once more: {}",
+        "changed or gone at the source during the copy, checking once more: {}",
         names(&first, changed.len())
     );
     Event::note(at_s, text, true)

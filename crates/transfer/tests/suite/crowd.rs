@@ -107,7 +107,7 @@ async fn memory_that_is_not_there_is_refused() {
     };
     for bytes in [0, 1, 1 << 20, usize::MAX / 2, usize::MAX] {
         let words = start(bytes).expect("no such memory");
-        assert!(words.starts_with(&format!("{bytes} bytes are no size")), "{words}");
+        assert!(words.starts_with(&format!("cannot use {bytes} bytes for buffers")), "{words}");
     }
     assert_eq!(start(4 << 20), None);
 }

@@ -56,7 +56,7 @@ impl Run<'_> {
                 fetch_small(&self.engine.net, url, trust, "text/plain", LIST_BYTES_MAX).await;
             let list = list.map_err(|error| GetError::Index {
                 whose: self.sources[at].source.name().to_string(),
-                reason: format!("which files changed cannot be learnt: {error}"),
+                reason: format!("its list of changed files cannot be fetched: {error}"),
             })?;
             let text = String::from_utf8_lossy(&list.bytes).into_owned();
             let index = read(&tree.pass.index);
