@@ -1,7 +1,7 @@
-//! What the two sides of a tree that is sent say to each other, as `docs/protocol.md` has it: the
-//! wishes that a sender adds to its request, and the lines that the receiver answers with.
+//! The messages between sender and receiver of a tree, as `docs/protocol.md` defines them: the
+//! wishes in the sender's request, and the lines of the receiver's answer.
 //!
-//! Nothing here talks; both sides have it from here, so that they mean the same.
+//! Nothing here uses the network; both sides share these types.
 
 use serde::{Deserialize, Serialize};
 use swath_model::index::Absence;
@@ -11,37 +11,37 @@ use swath_store::tree::{Conflict, Filter, FilterError, Preserve, XattrLoss};
 use crate::observe::{Event, Summary};
 use crate::tree::{Compare, Planned, Spared, TreeSummary, Unremoved};
 
-/// What a sender wishes; told as parameters of its request.
+/// A sender's wishes, sent as parameters of its request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
-    /// What is taken over besides bytes.
+    /// Metadata to copy besides bytes.
     pub preserve: Preserve,
-    /// What of the destination stays as it is.
+    /// How unchanged files are recognized.
     pub compare: Compare,
-    /// Go on from what an earlier run left.
+    /// Resume from the data of an earlier run.
     pub resume: bool,
-    /// Remove from the destination what is not in the tree.
+    /// Remove entries that are not in the tree from the destination.
     pub delete: bool,
-    /// Do so also if there is no file in the tree.
+    /// Do so even if there is no file in the tree.
     pub allow_empty: bool,
-    /// The walk with which the copy began, if another receiver has begun it: what it has listed stays.
+    /// The walk with which the copy began, if another receiver began it: its entries stay.
     pub first_walk: Option<String>,
-    /// Change nothing, only tell what would be changed.
+    /// Change nothing, only report what would change.
     pub dry: bool,
-    /// The longest silence, in seconds; as the receiver likes it if there is none. What nobody would
-    /// wait for is not believed.
+    /// The longest silence, in seconds; the receiver's default if `None`. Limited to reasonable
+    /// values.
     pub patience_s: Option<f64>,
-    /// Patterns of what takes part, as [`Filter::new`] takes them …
+    /// Patterns of entries to include, as [`Filter::new`] takes them.
     pub include: Vec<String>,
-    /// … and of what does not.
+    /// Patterns of entries to exclude.
     pub exclude: Vec<String>,
-    /// The tree is a single file of this name.
+    /// The name of the file, if the tree is a single file.
     pub single: Option<String>,
 }
 
 impl Wishes {
-    /// Read them from a request's parameters. What is not known here is passed over, and of what is
-    /// told twice the first counts.
+    /// Reads wishes from a request's parameters. Ignores unknown parameters, and all but the first
+    /// of a repeated one.
     pub fn of(parameters: &[(String, String)]) -> Wishes {
         let all = |name: &str| -> Vec<String> {
             let of_name = parameters.iter().filter(|(known, _)| known == name);
@@ -77,7 +77,7 @@ impl Wishes {
         }
     }
 
-    /// As parameters of a request, ready for its query.
+    /// Returns the wishes as a query string.
     pub fn query(&self) -> String {
         let kept = self.preserve;
         let kept = [
@@ -88,7 +88,7 @@ impl Wishes {
         ];
         let kept: Vec<&str> =
             kept.iter().filter(|(keeps, _)| *keeps).map(|(_, name)| *name).collect();
-        // Commas stand for themselves in a query; the rest are plain words.
+        // Commas need no encoding in a query; the rest are plain words.
         let mut query = format!("preserve={}", kept.join(","));
         query.push_str(match self.compare {
             Compare::SizeAndTime => "",
@@ -115,7 +115,7 @@ impl Wishes {
         query.extend_pairs(patterns).finish()
     }
 
-    /// What takes part.
+    /// Returns the filter of the entries.
     ///
     /// # Errors
     /// [`FilterError`].
@@ -124,102 +124,102 @@ impl Wishes {
     }
 }
 
-/// The longest silence that a receiver is asked to bear, within bounds.
+/// Parses the longest silence, and limits it.
 fn patience_of(text: &str) -> Option<f64> {
     let patience_s: f64 = text.parse().ok()?;
     (patience_s > 0.0).then(|| patience_s.clamp(PATIENCE_MIN_S, PATIENCE_MAX_S))
 }
 
-/// One line of a receiver.
+/// One line of a receiver's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Line {
-    /// It has begun, under this name.
+    /// The receiver has begun, under this name.
     Receiving(String),
-    /// So many further connections are wanted.
+    /// The receiver wants this many further connections.
     Dial(u32),
     /// Something happened.
     Event(Box<Event>),
-    /// Only asked for: what would be copied (its bytes) or removed; and, if it is a further name of
-    /// a file, that file.
+    /// In a dry run, an entry that would be copied (with its bytes) or removed; and, for a hard
+    /// link, its file.
     Change(
         Option<u64>,
         String,
         #[serde(default, skip_serializing_if = "Option::is_none")] Option<String>,
     ),
-    /// All is there that could be.
+    /// The copy is done, as far as possible.
     Received(Box<Received>),
-    /// It ended early.
+    /// The copy ended early.
     Failed(Failed),
 }
 
-/// What became of a tree.
+/// The result of receiving a tree.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Received {
     /// The figures.
     pub transfer: Summary,
     /// Files, folders, links, hard links.
     pub counts: [u64; 4],
-    /// What was removed from the destination.
+    /// Entries removed from the destination.
     pub removed: u64,
-    /// What was not, although it is not in the tree.
+    /// Entries that stay, although they are not in the tree.
     #[serde(default)]
     pub spared: Option<Spared>,
-    /// What could not be removed.
+    /// Entries that could not be removed.
     #[serde(default)]
     pub unremoved: Unremoved,
-    /// Of the files those that were there already.
+    /// Files that existed already and are unchanged.
     pub kept_files: u64,
     /// Paths of files that changed twice while they were read.
     pub changed: Vec<String>,
-    /// What could not be read, and why.
+    /// Entries that could not be read, and why.
     pub absent: Vec<(String, String)>,
-    /// All is there but for what is no file, folder or link.
+    /// Whether the copy is complete, except special files.
     pub is_whole: bool,
-    /// What has not the extended attributes that it has in the tree. A receiver that knows nothing of
-    /// them does not tell.
+    /// Entries without the extended attributes of the tree. Missing from receivers without support
+    /// for them.
     #[serde(default)]
     pub xattrs: Option<XattrLosses>,
 }
 
-/// Entries whose extended attributes could not be taken over.
+/// Entries whose extended attributes could not be copied.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct XattrLosses {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// The first of them, and why.
     pub first: Vec<(String, String)>,
 }
 
-/// Why it ended early.
+/// Why a copy ended early.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Failed {
-    /// The exit code that this makes.
+    /// The exit code for it.
     pub exit: u8,
-    /// A sentence.
+    /// The error in words.
     pub error: String,
-    /// Bytes that are kept for the next run, if the receiver knows.
+    /// Bytes kept for the next run, if the receiver knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_bytes: Option<u64>,
-    /// For now only: another question may find it otherwise.
+    /// Whether a later request may succeed.
     #[serde(default)]
     pub passes: Passes,
-    /// Something of another kind is there.
+    /// Entries of another kind at the destination, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_the_way: Option<InTheWay>,
 }
 
-/// Something at the destination is of another kind than in the tree.
+/// Entries of the destination with another kind than in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InTheWay {
-    /// There is a folder where none is meant.
+    /// Whether there is a folder in place of something else.
     pub is_folder: bool,
-    /// It takes no part in the copy, or holds such: `--delete` does not replace it.
+    /// Whether one is excluded, or holds excluded entries: `--delete` does not replace it.
     pub is_sheltered: bool,
 }
 
 impl InTheWay {
-    /// What these conflicts come to.
+    /// Sums up these conflicts.
     pub fn of(conflicts: &[Conflict]) -> InTheWay {
         InTheWay {
             is_folder: conflicts.iter().any(|it| it.there == FileKind::Folder),
@@ -228,48 +228,48 @@ impl InTheWay {
     }
 }
 
-/// Whether what a receiver ended for may have passed when it is asked again.
+/// Whether the reason of a receiver's end may be over at the next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Passes {
-    /// Nobody knows of a reason why it should.
+    /// Probably not.
     #[default]
     No,
     /// Nothing came from the sender for a while.
     Silence,
-    /// Somebody else is writing there: the receiver before this one, perhaps.
+    /// Another process is writing there, perhaps the receiver before this one.
     Held,
 }
 
 impl Failed {
-    /// Before anybody looked at what is kept.
+    /// Makes a failure from before the kept data was looked at.
     pub fn at_once(exit: u8, error: String) -> Failed {
         Failed { exit, error, kept_bytes: None, passes: Passes::No, in_the_way: None }
     }
 }
 
 impl Line {
-    /// Understand one, without its end.
+    /// Parses a line, without its end.
     ///
     /// # Errors
-    /// A sentence on what is wrong with it.
+    /// The error in words.
     pub fn parse(line: &[u8]) -> Result<Line, String> {
         serde_json::from_slice(line).map_err(|error| error.to_string())
     }
 
-    /// As it travels, without its end.
+    /// Returns the line as JSON, without its end.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// An event as a line.
+    /// Returns an event as a line.
     pub fn event(event: &Event) -> String {
         Line::Event(Box::new(event.clone())).to_json()
     }
 }
 
 impl Received {
-    /// Nothing was done.
+    /// Makes the result of a dry run.
     pub fn planned(planned: &Planned) -> Received {
         let counts = planned.counts;
         let transfer = Summary { size_bytes: counts.file_bytes, ..Summary::default() };
@@ -287,7 +287,7 @@ impl Received {
         }
     }
 
-    /// As others are told.
+    /// Makes the message of a result.
     pub fn of(tree: &TreeSummary) -> Received {
         let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
         Received {
@@ -339,18 +339,18 @@ fn why(absence: Absence) -> &'static str {
     }
 }
 
-/// Takes lines out of what comes in parts. Each byte is looked at once, however long a line is.
+/// Splits parts of a stream into lines. Each byte is looked at once, however long a line is.
 #[derive(Debug, Default)]
 pub struct LineReader {
     bytes: Vec<u8>,
-    /// Where the first line that has not been handed over begins …
+    /// Start of the next line.
     start: usize,
-    /// … and where nobody has looked for its end yet.
+    /// End of the bytes already searched for its end.
     looked_to: usize,
 }
 
 impl LineReader {
-    /// The next part.
+    /// Takes in the next part.
     pub fn take_in(&mut self, part: &[u8]) {
         self.bytes.drain(..self.start);
         self.looked_to -= self.start;
@@ -358,7 +358,7 @@ impl LineReader {
         self.bytes.extend_from_slice(part);
     }
 
-    /// The next whole line, without its end.
+    /// Returns the next whole line, without its end.
     pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let found = self.bytes[self.looked_to..].iter().position(|&byte| byte == b'\n');
         let Some(end) = found.map(|at| self.looked_to + at) else {
@@ -370,7 +370,7 @@ impl LineReader {
         Some(line)
     }
 
-    /// Whether what has come of the next line is more than any line has.
+    /// Returns whether the next line is longer than any valid line.
     pub fn is_too_long(&self) -> bool {
         self.pending_bytes() > LINE_BYTES_MAX
     }
@@ -380,11 +380,11 @@ impl LineReader {
     }
 }
 
-/// Shorter silences than this are in the nature of networks …
+/// Shortest accepted limit of silence: networks have shorter ones.
 const PATIENCE_MIN_S: f64 = 1.0;
-/// … and for no longer than this a receiver is kept busy by somebody who may be gone for good.
+/// Longest accepted limit: the sender may be gone for good.
 const PATIENCE_MAX_S: f64 = 3600.0;
-/// A line is a summary at most.
+/// Longest line: a summary.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One fetch of one depot, and from which replica.
+//! One fetch of one depot, and the choice of its replica.
 
 use swath_model::{LaneId, Range, SwathId};
 use swath_source::{DepotError, DepotWish, Fetched, Net};
@@ -8,7 +8,7 @@ use url::Url;
 
 use super::Replica;
 
-/// What is heard of an errand.
+/// A report on a fetch.
 #[derive(Debug)]
 pub(super) struct DepotReport {
     pub lane: LaneId,
@@ -16,14 +16,14 @@ pub(super) struct DepotReport {
     pub word: Result<Fetched, DepotError>,
 }
 
-/// A fetch that is under way; dropped, it ends.
+/// A fetch under way, which ends when dropped.
 pub(super) struct DepotFetch {
     _task: AbortOnDropHandle<()>,
 }
 
 impl DepotFetch {
-    /// Send a depot to a replica for `range`; what it tells goes to `words`, the last of which is that
-    /// it is done, or an error.
+    /// Has a depot fetch `range` from a replica. Its reports go to `words`; the last one says that
+    /// it is done, or has an error.
     pub fn begin(
         net: &Net,
         write: &Url,
@@ -34,10 +34,10 @@ impl DepotFetch {
     ) -> DepotFetch {
         let (net, write, replica) = (net.clone(), write.clone(), replica.clone());
         let task = tokio::spawn(async move {
-            // A depot that talks without end is not read any faster than it is heard.
+            // The bounded channel slows down a depot that reports without end.
             let say = async |word| {
                 let is_last = !matches!(word, Ok(Fetched::Came(_) | Fetched::Stored(_)));
-                // Nobody hears it where the round is over.
+                // The send fails if the round is over.
                 words.send(DepotReport { lane, swath, word }).await.is_err() || is_last
             };
             let wish = DepotWish {
@@ -70,20 +70,20 @@ impl DepotFetch {
     }
 }
 
-/// The replicas as one depot knows them: it goes on to the next one when the present one fails it. For
-/// how long it may go on so is told by whoever asks: its lanes fail together when a server restarts, so
-/// that a number of failures says nothing.
+/// The replicas that one depot uses: it changes to the next one when the present one fails. The
+/// caller limits how long that goes on by time: all lanes fail together when a server restarts, so
+/// the number of failures means nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mirrors {
-    /// Which may be used.
+    /// Whether each may be used.
     open: Vec<bool>,
     at: usize,
-    /// How many have failed one after another since something came.
+    /// Replicas that failed in a row since bytes last came.
     failed: usize,
 }
 
 impl Mirrors {
-    /// Depots begin with different ones.
+    /// Starts with a replica that depends on the depot, to spread depots over replicas.
     pub fn new(depot: usize, open: Vec<bool>) -> Mirrors {
         let at = depot % open.len().max(1);
         let mut mirrors = Mirrors { open, at, failed: 0 };
@@ -93,28 +93,28 @@ impl Mirrors {
         mirrors
     }
 
-    /// The one to fetch from.
+    /// Returns the replica to fetch from.
     pub fn present(&self) -> Option<usize> {
         self.open.get(self.at).is_some_and(|is_open| *is_open).then_some(self.at)
     }
 
-    /// Whether there is another one than this.
+    /// Returns whether there is another replica than this.
     pub fn has_beside(&self, mirror: usize) -> bool {
         self.open.iter().enumerate().any(|(at, is_open)| *is_open && at != mirror)
     }
 
-    /// Something has come.
+    /// Notes that bytes have come.
     pub fn brought(&mut self) {
         self.failed = 0;
     }
 
-    /// This one could not be had, perhaps only now: whether there is one to ask at once that has not
-    /// failed since.
+    /// Notes that a replica failed, for good unless it `may_pass`. Returns whether another one that
+    /// has not failed since can be tried at once.
     pub fn failed(&mut self, mirror: usize, may_pass: bool) -> bool {
         if !may_pass && let Some(open) = self.open.get_mut(mirror) {
             *open = false;
         }
-        // Otherwise another lane has gone on already.
+        // Otherwise another lane has changed the replica already.
         if mirror == self.at {
             self.failed += usize::from(may_pass);
             self.turn();

@@ -1,4 +1,4 @@
-//! What is known of each depot while a file is staged, and how many copies they hold together.
+//! The state of each depot while a file is staged, and the copies that they hold together.
 
 use std::time::Duration;
 
@@ -16,33 +16,33 @@ use swath_model::units;
 /// A relay's depot.
 pub(super) struct Depot {
     pub relay: Url,
-    /// As users see it.
+    /// Its name as shown to users.
     pub name: String,
     pub lease: Option<DepotLease>,
-    /// How long that runs.
+    /// How long the lease still runs.
     pub left: Duration,
-    /// How much it had to lease before anything was, if it has told.
+    /// Its free space before any lease, if it has reported that.
     pub free_bytes: Option<u64>,
-    /// What it holds, as far as it has told.
+    /// Bytes that it holds, as far as it has reported.
     pub held: RangeSet,
     pub rtt: Duration,
-    /// At which rate its last errand that came to its end went.
+    /// Rate of its last completed fetch.
     pub pace_bytes_per_s: Option<f64>,
     pub mirrors: Mirrors,
     pub condition: Condition,
-    /// Since when nothing but errors comes of it.
+    /// Since when it returns only errors.
     pub failing_since: Option<Instant>,
-    /// The last of them.
+    /// The last error.
     pub failure: Option<DepotError>,
 }
 
-/// Whether a depot takes more.
+/// Whether a depot can take more.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
     Usable,
-    /// It has no room for more; what it holds counts.
+    /// It has no room for more; its bytes count.
     Full(Why),
-    /// It cannot be used; what it holds counts if it says so.
+    /// It cannot be used; its bytes count if it confirms them.
     Lost(Why),
 }
 
@@ -73,7 +73,7 @@ impl Depot {
         }
     }
 
-    /// What lies in it, if anything was leased there.
+    /// Returns its staged bytes, if it has a lease.
     pub fn staged(&self) -> Option<StagedDepot> {
         let lease = self.lease.as_ref()?;
         Some(StagedDepot {
@@ -86,12 +86,12 @@ impl Depot {
         })
     }
 
-    /// Whether it may be asked to fetch.
+    /// Returns whether it may be asked to fetch.
     pub fn is_usable(&self) -> bool {
         self.lease.is_some() && self.condition == Condition::Usable
     }
 
-    /// Its condition is another one from now on, which whoever watches hears.
+    /// Changes its condition, if it was usable, and tells the observer.
     pub fn tell(
         &mut self,
         at: usize,
@@ -110,7 +110,7 @@ impl Depot {
     }
 }
 
-/// The bytes that have at least one copy, at least two, and so on.
+/// Returns the bytes with at least one copy, with at least two, and so on.
 pub(super) fn copies<'a>(
     held: impl Iterator<Item = &'a RangeSet>,
     replicas: usize,
@@ -131,7 +131,7 @@ fn both(set: &RangeSet, range: Range) -> Vec<Range> {
     set.within(range).collect()
 }
 
-/// What has fewer copies than are wanted.
+/// Returns the bytes with fewer than `replicas` copies.
 pub(super) fn lacking(depots: &[Depot], replicas: usize, size_bytes: u64) -> RangeSet {
     let mut lacking = RangeSet::full(size_bytes);
     if let Some(enough) = copies(depots.iter().map(|depot| &depot.held), replicas).last() {
@@ -140,10 +140,10 @@ pub(super) fn lacking(depots: &[Depot], replicas: usize, size_bytes: u64) -> Ran
     lacking
 }
 
-/// How much room depots have together, if that is less than all copies need: each takes the file once at
-/// most. Those that have not told may have enough, and those that cannot be used have none.
+/// Returns the room of all depots, if that is less than all copies need. Each takes the file once
+/// at most. Depots that have not reported may have enough, and unusable ones have none.
 pub(super) fn too_little_room(depots: &[Depot], replicas: usize, size_bytes: u64) -> Option<u64> {
-    // Depots count in blocks, and what they take is cut at whole ones.
+    // Depots count in blocks and take whole ones.
     let wanted_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
     let free = |free: u64| (free - free % BLOCK_BYTES).min(wanted_bytes);
     let room = depots.iter().map(|depot| match depot.condition {
@@ -154,7 +154,7 @@ pub(super) fn too_little_room(depots: &[Depot], replicas: usize, size_bytes: u64
     (room_bytes < wanted_bytes.saturating_mul(replicas as u64)).then_some(room_bytes)
 }
 
-/// Each depot with the room that it has.
+/// Returns the room of each depot, as reasons.
 pub(super) fn rooms(depots: &[Depot]) -> Vec<Reason> {
     let why = |depot: &Depot| match (depot.condition.reason(), depot.free_bytes) {
         (Some(reason), _) => reason.clone(),
@@ -164,7 +164,7 @@ pub(super) fn rooms(depots: &[Depot]) -> Vec<Reason> {
     depots.iter().map(|depot| Reason::of_depot(&depot.name, why(depot))).collect()
 }
 
-/// Each depot with what became of it; `else_` says it of one that nothing is wrong with.
+/// Returns a reason for each depot; `else_` makes that of a depot without a failure.
 pub(super) fn reasons(depots: &[Depot], else_: impl Fn(&Depot) -> String) -> Vec<Reason> {
     let why = |depot: &Depot| match (depot.condition.reason(), &depot.failure) {
         (Some(reason), _) => reason.clone(),
@@ -174,7 +174,7 @@ pub(super) fn reasons(depots: &[Depot], else_: impl Fn(&Depot) -> String) -> Vec
     depots.iter().map(|depot| Reason::of_depot(&depot.name, why(depot))).collect()
 }
 
-/// Depots give space in blocks of this.
+/// Block size of depots.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
 #[cfg(test)]

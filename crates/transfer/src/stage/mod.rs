@@ -1,12 +1,12 @@
-//! Staging: ranges of a file are brought to the depots of relays, near those who will need them.
+//! Staging: the depots of relays fetch ranges of a file, near its later readers.
 //!
-//! To the planner each depot is a source and fetching is what its lanes do, so that faster depots take
-//! more and all end together; the bytes never come here. One round of it adds a copy of whatever has
-//! too few, a depot being forbidden what it holds. What a depot itself says that it holds is what
-//! counts at the end of a round: one that died is asked in vain, and its part goes to others.
+//! To the planner each depot is a source whose lanes fetch, so that faster depots take more and all
+//! end together; the bytes never come here. One round adds a copy of all bytes with too few; a
+//! depot must not fetch bytes that it holds. At the end of a round only the depots' own lists of
+//! their bytes count: a dead depot does not answer, and its part goes to others.
 //!
-//! `depots` keeps what is known of each depot, `round` joins them with the planner, `depot_fetch` is one
-//! fetch of one depot, `watch` notices those that are gone.
+//! `depots` keeps the state of each depot, `round` connects them with the planner, `depot_fetch` is
+//! one fetch of one depot, `watch` detects depots that are gone.
 
 mod depot_fetch;
 mod depots;
@@ -33,22 +33,22 @@ use depots::{Condition, Depot};
 use round::Round;
 use swath_model::units;
 
-/// What is to be staged, where and for how long.
+/// A file to stage, where and for how long.
 #[derive(Clone, Debug)]
 pub struct StageRequest {
     /// Its replicas, from which depots fetch.
     pub mirrors: Vec<Mirror>,
     /// Its size, if known beforehand.
     pub size_bytes: Option<u64>,
-    /// Digests that it must have as far as replicas tell any.
+    /// Digests that replicas must agree with, if they report any.
     pub digests: Vec<Digest>,
-    /// The relays whose depots are to hold it.
+    /// The relays whose depots hold it.
     pub depots: Vec<Url>,
-    /// For how long.
+    /// The time of the leases.
     pub length: Duration,
-    /// On how many of the depots each byte is to lie.
+    /// Number of copies of each byte, in different depots.
     pub replicas: usize,
-    /// How the file is called where progress is told.
+    /// Name of the file in progress reports.
     pub name: String,
     /// End with an error when no depot has fetched a byte for this long, in seconds.
     pub stall_s: f64,
@@ -59,50 +59,49 @@ pub struct StageRequest {
 pub struct Staged {
     /// Its size.
     pub size_bytes: u64,
-    /// Digests that its replicas tell.
+    /// Digests that its replicas report.
     pub digests: Vec<Digest>,
-    /// What its version is called where it came from.
+    /// Validators of its version at the replicas.
     pub version: Validators,
     /// The replicas that have it, without credentials.
     pub origins: Vec<Url>,
     /// The depots that hold some of it.
     pub depots: Vec<StagedDepot>,
-    /// Depots of which nobody knows any more what they hold, and that could not be told to give it
-    /// up: their leases run on.
+    /// Depots whose bytes are unknown and whose leases could not be released: the leases run on.
     pub unreached: Vec<StagedDepot>,
-    /// The depots that do not, and why.
+    /// The depots that hold nothing, and why.
     pub left_out: Vec<Reason>,
-    /// How long that took.
+    /// How long the staging took.
     pub elapsed_s: f64,
 }
 
-/// What lies in one depot.
+/// The staged bytes of one depot.
 #[derive(Clone, Debug)]
 pub struct StagedDepot {
     /// The relay.
     pub relay: Url,
-    /// Where it is read.
+    /// Address to read it.
     pub read: Url,
-    /// Where it is extended and given up: a secret of whoever staged it.
+    /// Address to extend and release the lease: a secret of the client that staged the file.
     pub manage: Url,
-    /// Which bytes it holds.
+    /// Bytes that it holds.
     pub held: RangeSet,
-    /// How long its lease runs from now on.
+    /// How long its lease still runs.
     pub left: Duration,
-    /// Why it did not take more, or give up what it has, if something went wrong with it.
+    /// Why it did not take more, or release its lease, if it failed.
     pub reason: Option<String>,
 }
 
-/// A file that is not staged. Nothing of it is left in depots, but for those that could not be told so.
+/// A failed staging. Depots hold nothing of the file, except `unreached` ones.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct NotStaged {
-    /// Why.
+    /// The error.
     #[source]
     pub error: StageError,
-    /// The size of the file; 0 if that is not known.
+    /// The size of the file; 0 if unknown.
     pub size_bytes: u64,
-    /// Depots that could not be told to give up what was leased there: their leases run on.
+    /// Depots whose leases could not be released: they run on.
     pub unreached: Vec<StagedDepot>,
 }
 
@@ -116,10 +115,10 @@ pub enum StageError {
         /// Each with the reason.
         reasons: Vec<Reason>,
     },
-    /// It has no bytes.
+    /// The file has no bytes.
     #[error("the file is empty: there is nothing to stage")]
     Empty,
-    /// More copies are wanted than there are depots that can be used.
+    /// More copies are wanted than depots can be used.
     #[error("{} needed and {usable} can be used", if *wanted == 1 { "1 depot is".to_owned() } else { format!("{wanted} depots are") })]
     TooFew {
         /// How many are needed at least.
@@ -132,14 +131,14 @@ pub enum StageError {
     /// The depots have less room than all copies need: nothing was fetched.
     #[error("the depots have room for {free_bytes} bytes, and {wanted_bytes} are needed")]
     NoRoom {
-        /// How much they could take of it.
+        /// How much of it they could take.
         free_bytes: u64,
-        /// How much all copies come to.
+        /// Size of all copies.
         wanted_bytes: u64,
-        /// Each depot with the room that it has.
+        /// Each depot with its room.
         reasons: Vec<Reason>,
     },
-    /// The depots that are left cannot take what is missing.
+    /// The remaining depots cannot take the missing bytes.
     #[error("{lacking_bytes} bytes could not be stored")]
     NoPlace {
         /// How many bytes have too few copies.
@@ -155,16 +154,16 @@ pub enum StageError {
         /// Each depot with what became of it.
         reasons: Vec<Reason>,
     },
-    /// It was told to stop.
+    /// The user stopped it.
     #[error("stopped")]
     Stopped,
 }
 
-/// What is told once, with the size of the file, as soon as depots have leased space.
+/// Called once, with the size of the file and the leases, as soon as depots have leased space.
 pub type Leased<'a> = &'a mut (dyn FnMut(u64, Vec<StagedDepot>) + Send);
 
-/// Stage a file. Whatever goes wrong, and when `stop` is set, all that was leased is given up again.
-/// Whoever is killed meanwhile cannot do that: `leased` hears of the leases before anything is fetched.
+/// Stages a file. On any error, and when `stop` is set, all leases are released. A killed process
+/// cannot do that, so `leased` gets the leases before anything is fetched.
 ///
 /// # Errors
 /// [`NotStaged`].
@@ -185,7 +184,7 @@ pub async fn stage(
     };
     let done = staging.all(leased, stop).await;
     let is_done = done.is_ok();
-    // What holds nothing is of no use, and takes a lease.
+    // An empty depot is useless, so its lease is released.
     let leased = staging.depots.iter().filter(|depot| !is_done || depot.held.is_empty());
     let unreached = release(net, leased.filter_map(Depot::staged)).await;
     match done {
@@ -194,7 +193,7 @@ pub async fn stage(
     }
 }
 
-/// Tell depots to give up what is leased there; those that could not be told, with the reason.
+/// Releases leases. Returns the depots where that failed, with the reason.
 pub async fn release(net: &Net, depots: impl IntoIterator<Item = StagedDepot>) -> Vec<StagedDepot> {
     let told = depots.into_iter().map(|depot| async move {
         let reason = match timeout(RELEASE_WITHIN, net.depot_release(&depot.manage)).await {
@@ -207,7 +206,7 @@ pub async fn release(net: &Net, depots: impl IntoIterator<Item = StagedDepot>) -
     join_all(told).await.into_iter().flatten().collect()
 }
 
-/// What is known of the file.
+/// The facts about the file.
 #[derive(Default)]
 struct File {
     size_bytes: u64,
@@ -267,9 +266,9 @@ impl Staging<'_> {
             let (wanted, reasons) = (self.request.replicas, self.reasons());
             return Err(StageError::TooFew { wanted, usable, reasons });
         }
-        // Those that could not be asked before may be lost by now.
+        // Depots that could not report their room before may be lost by now.
         self.must_find_room()?;
-        // Each round adds a copy, or follows the loss of a depot.
+        // Each round adds a copy, or replaces a lost depot.
         for _ in 0..self.request.replicas + self.depots.len() + 1 {
             let lacking =
                 depots::lacking(&self.depots, self.request.replicas, self.file.size_bytes);
@@ -297,7 +296,7 @@ impl Staging<'_> {
         Err(StageError::NoPlace { lacking_bytes: lacking.total_bytes(), reasons: self.reasons() })
     }
 
-    /// Ask the replicas what they have; those that have the same as the first one are used.
+    /// Asks the replicas about their files; those with the same file as the first one are used.
     async fn find(&mut self) -> Result<(), StageError> {
         let (net, request) = (self.net, self.request);
         let asked = request.mirrors.iter().map(|mirror| async move {
@@ -364,7 +363,8 @@ impl Staging<'_> {
         Ok(())
     }
 
-    /// Ask the depots how much they can lease. One that does not answer is heard of when it is to.
+    /// Asks the depots how much they can lease. A depot that does not answer fails later, at its
+    /// lease.
     async fn ask_for_room(&mut self) {
         let net = self.net;
         let asked = self.depots.iter().map(|depot| async move {
@@ -375,7 +375,7 @@ impl Staging<'_> {
         }
     }
 
-    /// What comes over a long way for hours and finds no room at the end has come in vain.
+    /// Fails early if the depots have too little room, before hours of fetching.
     fn must_find_room(&self) -> Result<(), StageError> {
         let (size_bytes, replicas) = (self.file.size_bytes, self.request.replicas);
         let too_little = depots::too_little_room(&self.depots, replicas, size_bytes);
@@ -387,8 +387,8 @@ impl Staging<'_> {
         })
     }
 
-    /// Ask the depots what they are, and for space. Whoever stops it waits a little for what they say:
-    /// what was leased must be known to be given up.
+    /// Asks the depots about themselves, and for leases. A stop waits a little for their answers: a
+    /// lease must be known to be released.
     async fn allocate(&mut self, stop: &Stop) {
         let net = self.net;
         let (size_bytes, length) = (self.file.size_bytes, self.request.length);
@@ -435,13 +435,13 @@ impl Staging<'_> {
         }
     }
 
-    /// Ask every depot that holds something what it holds by now.
+    /// Asks every depot with a lease which bytes it holds now.
     async fn count(&mut self) {
         let (net, size_bytes) = (self.net, self.file.size_bytes);
         let asked = self.depots.iter().map(|depot| async move {
             let lease = depot.lease.as_ref()?;
             let asking = async {
-                // One that is starting again is no lost one.
+                // A depot that restarts is not lost.
                 let mut status = net.depot_status(&lease.manage, size_bytes).await;
                 for wait in STATUS_WAITS {
                     match &status {
@@ -454,7 +454,7 @@ impl Staging<'_> {
                 }
                 status.map_err(Why::from)
             };
-            // One that is lost already may say what it holds, but is not waited for again.
+            // A lost depot may still report its bytes, but gets less time.
             let is_lost = matches!(depot.condition, Condition::Lost(_));
             let within = if is_lost { COUNT_LOST_WITHIN } else { COUNT_WITHIN };
             let none = |_| Err(format!("no answer within {} s", within.as_secs()).into());
@@ -474,7 +474,7 @@ impl Staging<'_> {
                     if missing.total_bytes() < GROUP_BYTES || !depot.is_usable() {
                         continue;
                     }
-                    // It would be given the same again, and tell the same.
+                    // It would get the same bytes again, and fail the same way.
                     let missing = units::bytes(missing.total_bytes());
                     let why = format!("it reported {missing} more than it has").into();
                     depot.tell(at, Condition::Lost(why), self.began, self.observer);
@@ -524,7 +524,7 @@ impl Staging<'_> {
     }
 }
 
-/// What a replica has, if depots can fetch ranges of it.
+/// Returns the version and facts of a replica, if depots can fetch ranges of it.
 fn usable(mirror: &Mirror, found: Result<Facts, LaneError>) -> Result<(Version, Facts), Why> {
     let facts = found?;
     let version = Version::of(&facts).ok_or("it does not report the file size")?;
@@ -538,20 +538,20 @@ fn usable(mirror: &Mirror, found: Result<Facts, LaneError>) -> Result<(Version, 
     Ok((version, facts))
 }
 
-/// Whether the depot of this relay may be shown what opens a replica.
+/// Returns whether the depot of this relay may get the credentials of a replica.
 fn can_show(net: &Net, relay: &Url, replica: &Replica) -> bool {
     let is_open = !net.has_secrets_for(&replica.url, replica.trust);
     is_open || net.can_encrypt_for(relay) == swath_source::CanEncrypt::Yes
 }
 
-/// The longer of the two trips that each request makes: from us to the depot, from there to the
-/// nearest replica.
+/// Returns the longer of a request's two round trips: to the depot, and from there to the nearest
+/// replica.
 fn trip(about: &AboutRelay) -> Duration {
     let nearest = about.hops.iter().flatten().min().copied().unwrap_or_default();
     about.rtt.max(nearest)
 }
 
-/// An address without what opens it.
+/// Returns an address without credentials.
 fn bare(url: &Url) -> Url {
     let mut url = url.clone();
     let _ = url.set_username("");
@@ -564,15 +564,15 @@ fn since(began: Instant) -> Time {
     Time::ZERO + began.elapsed()
 }
 
-/// A depot that is being asked for space when all ends has so long to answer.
+/// Longest wait, after a stop, for depots that were asked for leases.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// For telling how much room there is: nothing is lost where that is not known.
+/// Longest wait for a depot's free space: nothing is lost if that is unknown.
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
-/// For giving up what was leased: whoever waits has decided to end.
+/// Longest wait for a release: the user has decided to end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
-/// For so long a depot is asked what it holds …
+/// Longest wait for a depot's list of its bytes.
 const COUNT_WITHIN: Duration = Duration::from_secs(12);
-/// … or, if it is lost, so long: what it holds lies elsewhere by then, or is fetched once more.
+/// The same for a lost depot: its bytes are elsewhere by then, or are fetched once more.
 const COUNT_LOST_WITHIN: Duration = Duration::from_secs(3);
-/// Before one that does not answer is asked again what it holds.
+/// Pauses before a depot that does not answer is asked again for its bytes.
 const STATUS_WAITS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];

@@ -1,30 +1,30 @@
-//! How fast depots fill: what they tell to be durable, as means over the last seconds. A depot tells
-//! that in pieces, each of which would look like a burst.
+//! Rates at which depots fill: means of their durable bytes over the last seconds. A depot reports
+//! these in steps, each of which would look like a burst.
 
 use std::collections::VecDeque;
 
-/// What each depot held lately. Pure: time is an argument.
+/// Recent bytes of each depot. Pure: time is an argument.
 pub(super) struct Rates {
-    /// When, in seconds, and the bytes of each depot, in their order; the oldest first.
+    /// (time in seconds, bytes of each depot), the oldest first.
     looks: VecDeque<(f64, Vec<u64>)>,
 }
 
 impl Rates {
-    /// It begins with what they hold at `at_s`.
+    /// Starts with the bytes that they hold at `at_s`.
     pub fn new(at_s: f64, held_bytes: Vec<u64>) -> Rates {
         Rates { looks: VecDeque::from([(at_s, held_bytes)]) }
     }
 
-    /// What they hold by now.
+    /// Takes in the bytes that they hold now.
     pub fn look(&mut self, at_s: f64, held_bytes: Vec<u64>) {
         self.looks.push_back((at_s, held_bytes));
-        // The last one before the window is where the window begins.
+        // The last entry before the window is its beginning.
         while self.looks.get(1).is_some_and(|(second_s, _)| at_s - second_s >= WINDOW_S) {
             self.looks.pop_front();
         }
     }
 
-    /// Bytes per second of the depot of this number.
+    /// Returns the bytes per second of the depot of this number.
     pub fn bytes_per_s(&self, depot: usize) -> f64 {
         let (Some((from_s, before)), Some((to_s, after))) = (self.looks.front(), self.looks.back())
         else {
@@ -32,13 +32,13 @@ impl Rates {
         };
         let held = |all: &Vec<u64>| all.get(depot).copied().unwrap_or(0);
         let seconds = to_s - from_s;
-        // One that lost something brings nothing.
+        // A depot that lost bytes has rate 0.
         let came = held(after).saturating_sub(held(before)) as f64;
         if seconds > 0.0 { came / seconds } else { 0.0 }
     }
 }
 
-/// Depots sync and tell twice a second for each fetch, and slow disks take seconds for it.
+/// Depots sync and report twice a second for each fetch, and slow disks take seconds for that.
 const WINDOW_S: f64 = 4.0;
 
 #[cfg(test)]

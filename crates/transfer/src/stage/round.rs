@@ -1,7 +1,7 @@
-//! One round of staging: a copy of what has too few, planned over all depots.
+//! One round of staging: a further copy of bytes with too few, planned over all depots.
 //!
-//! The planner's lanes are requests here: each carries one swath at a time, by which a depot fetches a
-//! range from a replica. What a depot tells to be durable counts as delivered, in whole groups.
+//! The planner's lanes are requests here: each carries one swath at a time, which a depot fetches
+//! from a replica. Durable bytes of a depot count as delivered, in whole groups.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -32,50 +32,50 @@ pub(super) struct Round<'a> {
     lanes: BTreeMap<LaneId, Lane>,
     sender: Sender<DepotReport>,
     words: Receiver<DepotReport>,
-    /// What each depot is given none of in this round: what it held before, and what others took.
+    /// Bytes that each depot must not fetch: those it held before, and those given to others.
     barred: Vec<RangeSet>,
-    /// What each depot has brought in this round.
+    /// Bytes that each depot has fetched in this round.
     brought: Vec<RangeSet>,
-    /// When any depot last had something.
+    /// When any depot last fetched something.
     heard_at: Instant,
-    /// What was told to come, for the forecast.
+    /// Displayed rates, for the forecast.
     told_rates: VecDeque<f64>,
     rates: Rates,
     replicas: usize,
     watch: Watch,
 }
 
-/// What the planner takes for a connection.
+/// A lane of the planner: a series of requests to one depot.
 struct Lane {
     depot: usize,
-    /// What came by all its errands that have ended.
+    /// Bytes of its ended fetches.
     before_bytes: u64,
     task: Option<Task>,
 }
 
-/// A swath that is under way.
+/// A swath under way.
 struct Task {
     swath: SwathId,
-    /// Which replica it comes from.
+    /// The replica that it comes from.
     mirror: usize,
     range: Range,
     began: Instant,
-    /// Where it ends now.
+    /// Its present end.
     end: u64,
     came_bytes: u64,
-    /// Up to where it is durable.
+    /// End of its durable bytes.
     stored_to: u64,
-    /// Up to where it counts as delivered.
+    /// End of its delivered bytes.
     delivered_to: u64,
-    /// When more had come, or had become durable, than before.
+    /// When more bytes last came or became durable.
     heard_at: Instant,
-    /// The lane ends with it.
+    /// Whether the lane ends with it.
     is_last: bool,
     _errand: DepotFetch,
 }
 
 impl Task {
-    /// What has not been delivered of it.
+    /// Returns the part that is not delivered yet.
     fn rest(&self) -> Range {
         Range::new(self.delivered_to, self.end.max(self.delivered_to))
     }
@@ -132,7 +132,7 @@ impl<'a> Round<'a> {
         self.planner.handle(PlanEvent::Layout { size_bytes, missing: lacking }, now);
     }
 
-    /// Until all has its copy, or nobody is left who could take what is missing.
+    /// Runs until every byte has its copy, or no depot is left for the missing ones.
     pub async fn run(
         mut self,
         observer: &mut dyn Observer,
@@ -183,7 +183,7 @@ impl<'a> Round<'a> {
         since(self.began)
     }
 
-    /// A depot that says nothing at all, whatever it is asked, is not waited for.
+    /// Drops depots that do not answer at all.
     fn leave_gone_depots(&mut self, observer: &mut dyn Observer) {
         let fetching: BTreeSet<usize> =
             self.lanes.values().filter(|own| own.task.is_some()).map(|own| own.depot).collect();
@@ -206,14 +206,14 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What a depot holds may be gone with it; if it is not, so much the better.
+    /// Opens the bytes of a lost depot again: they may be lost with it.
     fn reopen_brought(&mut self, at: usize) {
         for range in std::mem::take(&mut self.brought[at]).iter() {
             self.planner.handle(PlanEvent::Reopened { range }, self.now());
         }
     }
 
-    /// A replica that brings nothing is not waited for where there is another one.
+    /// Leaves replicas that deliver nothing, if there is another one.
     fn leave_silent_mirrors(&mut self, observer: &mut dyn Observer) {
         let awake_since = self.net.awake_since();
         let is_silent = |own: &Lane| {
@@ -238,8 +238,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What a slow depot has begun goes to one that has nothing to do, where that is much sooner there:
-    /// a copy is whole when its last group is.
+    /// Moves swaths of slow depots to idle ones that are much faster: the last group decides when a
+    /// copy is complete.
     fn relieve_slow_depots(&mut self) {
         let is_free = |at: usize| {
             let is_busy = self.lanes.values().any(|own| own.depot == at && own.task.is_some());
@@ -272,7 +272,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// A depot tells a few times a second how far it is: that is no silence.
+    /// Keeps lanes alive whose depot reports progress a few times a second: that is no silence.
     fn keep_lanes_awake(&mut self) {
         let now = self.now();
         for (&lane, own) in &self.lanes {
@@ -321,7 +321,7 @@ impl<'a> Round<'a> {
             self.lose(at, Condition::Lost("it can fetch from no source".into()), observer);
             return;
         };
-        // It has nothing to say while it does nothing; but who fails is not there by being asked again.
+        // An idle depot has nothing to report, but a request to a failing one is no sign of life.
         let is_new = depot.failing_since.is_none();
         let at = own.depot;
         let words = self.sender.clone();
@@ -349,13 +349,13 @@ impl<'a> Round<'a> {
     fn hear(&mut self, said: DepotReport, observer: &mut dyn Observer) {
         let DepotReport { lane, swath, word } = said;
         let Some(own) = self.lanes.get_mut(&lane) else { return };
-        // What was given up may have been telling something just then.
+        // A late report of an abandoned fetch is ignored.
         let Some(task) = own.task.as_mut().filter(|task| task.swath == swath) else { return };
         if !matches!(word, Err(DepotError::Lane(_))) {
             self.watch.heard(own.depot);
         }
         let length = task.range.len();
-        // More than was asked for has not come, whatever it tells.
+        // A depot cannot have fetched more than was requested, whatever it reports.
         let (came, stored) = match word {
             Ok(Fetched::Came(bytes)) => (bytes.min(length), 0),
             Ok(Fetched::Stored(bytes)) => (bytes.min(length), bytes.min(length)),
@@ -378,7 +378,7 @@ impl<'a> Round<'a> {
             depot.mirrors.brought();
         }
         let total_bytes = own.before_bytes + task.came_bytes;
-        // Whole groups, so that what is delivered can be cut anywhere that the planner cuts.
+        // Whole groups, since the planner cuts at groups.
         let whole = stored_to - stored_to % GROUP_BYTES;
         let to = if stored_to >= task.end { task.end } else { whole.min(task.end) };
         let new = (to > task.delivered_to).then(|| Range::new(task.delivered_to, to));
@@ -399,7 +399,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What is left of a lane's swath has been delivered.
+    /// Ends a lane's swath, of which everything is delivered.
     fn done(&mut self, lane: LaneId) {
         let now = self.now();
         let Some(own) = self.lanes.get_mut(&lane) else { return };
@@ -414,7 +414,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// A lane that fetched from this replica has come to nothing.
+    /// Handles the failure of a lane that fetched from this replica.
     fn failed(
         &mut self,
         lane: LaneId,
@@ -456,7 +456,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Nothing more is asked of a depot.
+    /// Stops using a depot.
     fn lose(&mut self, at: usize, condition: Condition, observer: &mut dyn Observer) {
         self.depots[at].tell(at, condition, self.began, observer);
         let source = SourceId(at as u32);
@@ -469,7 +469,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Tell how far it is.
+    /// Reports progress to the observer.
     fn show(&mut self, observer: &mut dyn Observer) {
         let size_bytes = self.file.size_bytes;
         let wanted_bytes = size_bytes * self.replicas as u64;
@@ -525,8 +525,8 @@ fn held_bytes(depots: &[Depot]) -> Vec<u64> {
     depots.iter().map(|depot| depot.held.total_bytes()).collect()
 }
 
-/// Cells of which a few hundred make up the file, so that what each depot holds is told in a few words;
-/// nothing is asked for twice, since each copy takes space.
+/// Returns the planner's configuration. A few hundred cells make up the file, so that each depot's
+/// list of ranges is short. Nothing is fetched twice, since each copy takes space.
 fn config(size_bytes: u64, depots: usize) -> Config {
     Config {
         lanes: Lanes::Auto { max: LANES_MAX },
@@ -541,21 +541,21 @@ fn config(size_bytes: u64, depots: usize) -> Config {
 }
 
 const CELLS: u64 = 256;
-/// So many words of depots wait to be heard.
+/// Most reports of depots in the queue.
 const WORDS: usize = 64;
-/// Fetches of one depot at a time.
+/// Most fetches of one depot at a time.
 const LANES_MAX: u32 = 4;
-/// A depot that fails for so long is left.
+/// Time of failures after which a depot is dropped.
 const GIVE_UP: Duration = Duration::from_secs(10);
-/// A depot tells how far it is ten times a second, but for a sync of its disk and its first answer.
+/// A depot reports ten times a second, except during a disk sync and before its first answer.
 const QUIET: Duration = Duration::from_secs(3);
-/// Others take what a depot needs so much longer for than they do: these seconds, and so many times
-/// what it takes them.
+/// A swath moves to another depot if it needs more than `RELIEF_S` plus `RELIEF_TIMES` the time
+/// that the other needs.
 const RELIEF_S: f64 = 2.0;
 const RELIEF_TIMES: f64 = 2.0;
-/// What is taken for that time at a depot that has brought nothing yet.
+/// Assumed time of a depot that has fetched nothing yet.
 const UNTRIED_S: f64 = 5.0;
-/// How often the clock is looked at.
+/// Longest sleep between two turns.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often observers hear how far it is.
+/// Interval of progress reports.
 const SHOW: Duration = Duration::from_millis(200);

@@ -1,18 +1,18 @@
-//! Whether the depots that fetch are there at all.
+//! Detects depots that are gone while they should fetch.
 //!
-//! A depot tells a few times a second how far it is, but not before the source has answered it, nor while
-//! its disk syncs. So one that has told nothing for a while is asked something else, and whoever answers
-//! neither is gone: a machine that hangs still takes connections.
+//! A depot reports its progress a few times a second, but not before the source has answered it,
+//! nor while its disk syncs. So a depot that is silent for a while gets another request. If it
+//! answers neither, it is gone: a machine that hangs still accepts connections.
 
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// When each depot last said anything, and who is being asked whether it is there.
+/// When each depot last answered, and which are being asked.
 pub(super) struct Watch {
     depots: Vec<Heard>,
-    /// Which depot was asked, and whether it has answered. Dropped with the round.
+    /// (depot, whether it has answered). Dropped with the round.
     asked: JoinSet<(usize, bool)>,
 }
 
@@ -28,19 +28,19 @@ impl Watch {
         Watch { depots, asked: JoinSet::new() }
     }
 
-    /// It has said something, or is to say something from now on.
+    /// Notes that a depot has answered, or must answer from now on.
     pub fn heard(&mut self, depot: usize) {
         self.depots[depot].at = Instant::now();
     }
 
-    /// Look at one that fetches, which should have said something since `awake` at least: whether it is
-    /// gone. Where that is doubtful, `ask` finds out whether it answers.
+    /// Returns whether a fetching depot is gone; its silence counts from `awake` at the earliest.
+    /// In doubt, `ask` finds out whether it answers.
     pub fn is_gone<F>(&mut self, depot: usize, awake: Instant, ask: impl FnOnce() -> F) -> bool
     where
         F: Future<Output = bool> + Send + 'static,
     {
         while let Some(answer) = self.asked.try_join_next() {
-            // None of them panics; one that did has not answered.
+            // None of them panics; if one did, it has not answered.
             let Ok((other, has_answered)) = answer else { continue };
             self.depots[other].is_asked = false;
             if has_answered {
@@ -60,9 +60,9 @@ impl Watch {
     }
 }
 
-/// One that has said nothing for so long is asked …
+/// Silence after which a depot is asked.
 const ASK: Duration = Duration::from_secs(3);
-/// … and left after so long without any answer.
+/// Silence after which a depot is gone.
 pub(super) const GONE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
