@@ -1,19 +1,19 @@
-//! How many slots of the pool verifiers may keep, over all files of a process.
+//! Limits the slots of the pool that verifiers keep, over all files of a process.
 //!
-//! Always holds: what is kept is never more than what [`Allowance::new`] was given, so the rest of
-//! the pool goes round and every lane, of whichever file, gets a buffer in time. Nobody waits
-//! here: what may not be kept is on the disk already, and is read back when its turn comes.
+//! Invariant: verifiers never keep more slots than [`Allowance::new`] was given. So the rest of the
+//! pool circulates, and every lane of every file gets a buffer in time. Nothing waits here: buffers
+//! over the limit are on the disk already, and are read back when their turn comes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What all verifiers together may keep; clones are the same allowance.
+/// The slots that all verifiers together may keep; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowance {
     left: Arc<AtomicUsize>,
 }
 
-/// One verifier's part of it, given back when dropped.
+/// One verifier's part of an allowance, returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     left: Arc<AtomicUsize>,
@@ -21,19 +21,19 @@ pub(crate) struct Share {
 }
 
 impl Allowance {
-    /// `slots` may be kept in all.
+    /// Makes an allowance of `slots`.
     pub fn new(slots: usize) -> Self {
         Self { left: Arc::new(AtomicUsize::new(slots)) }
     }
 
-    /// A part of it, empty so far.
+    /// Makes an empty part of it.
     pub fn share(&self) -> Share {
         Share { left: Arc::clone(&self.left), held: 0 }
     }
 }
 
 impl Share {
-    /// Come as near to `wanted` as there is room; returns how many slots may be kept now.
+    /// Changes the part to `wanted` slots, or as near as possible. Returns how many it has now.
     pub fn fit(&mut self, wanted: usize) -> usize {
         if wanted < self.held {
             self.left.fetch_add(self.held - wanted, Ordering::Relaxed);

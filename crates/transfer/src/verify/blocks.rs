@@ -1,5 +1,5 @@
-//! What proves the blocks of a file: a digest of the whole, a digest of each piece, the groups of
-//! a BLAKE3 tree.
+//! Proofs of the blocks of a file: a digest of the whole, digests of pieces, groups of a BLAKE3
+//! tree.
 //!
 //! A block is hashed from its start to its end; different blocks in any order. The caller
 //! ([`super::track`]) keeps that order. This file knows digests, not where bytes are.
@@ -15,35 +15,35 @@ use super::verifier::{Proof, Saved, Verdict};
 
 /// A kind of proof. To add one: implement this, and name it in [`verifiers`].
 pub(super) trait BlockVerifier: Send {
-    /// Length of every block but the last in bytes; `u64::MAX` where all of the file is one.
+    /// Returns the length of all blocks but the last; `u64::MAX` if the file is one block.
     fn block_bytes(&self) -> u64;
 
     /// Takes in the next bytes of a block.
     fn update(&mut self, block: u64, bytes: &[u8]);
 
-    /// Judges a block, which has this place, after its last byte.
+    /// Judges a block, which has this range, after its last byte.
     fn complete(&mut self, block: u64, range: Range) -> Option<Verdict>;
 
     /// Judges the file after its last byte.
     fn finish(&self) -> Option<Verdict>;
 
-    /// Forgets what was taken in of a block.
+    /// Forgets the bytes of a block.
     fn forget(&mut self, block: u64);
 
-    /// Resumes from an earlier run, as far as `has` finds the bytes still there. Returns the ranges
+    /// Resumes from an earlier run, as far as `has` finds the bytes on the disk. Returns the ranges
     /// that need not be hashed again.
     fn resume(&mut self, left: &Hashed, has: &dyn Fn(Range) -> bool) -> Vec<Range>;
 
-    /// The state of a hash that goes from the first byte to the last.
+    /// Returns the state of a hash that goes from the first byte to the last.
     fn save(&self) -> Option<Saved> {
         None
     }
 }
 
-/// What an earlier run has hashed.
+/// Bytes that an earlier run has hashed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hashed {
-    /// Proved by digests of pieces.
+    /// Bytes proved by piece digests.
     pub proved: Vec<Range>,
     /// Hashes that go from the first byte to the last.
     pub saved: Vec<Saved>,
@@ -70,7 +70,7 @@ pub(super) fn verifiers(proof: &Proof, size_bytes: u64) -> Vec<Box<dyn BlockVeri
     all
 }
 
-/// A digest of everything, front to back.
+/// A digest of the whole, front to back.
 struct WholeDigest {
     wanted: Digest,
     hasher: Hasher,
@@ -154,7 +154,7 @@ impl BlockVerifier for PieceDigests {
     }
 }
 
-/// BLAKE3 of everything, in any order of its groups.
+/// BLAKE3 of the whole, in any order of its groups.
 struct Blake3Groups {
     tree: Blake3Tree,
     wanted: Digest,

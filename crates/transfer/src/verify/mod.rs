@@ -1,10 +1,8 @@
 //! Verification while the bytes stream by.
 //!
-//! [`Verifier`] is handed every block of bytes that is on its way to the disk, in any order, and
-//! answers with verdicts. What it can hash at once it hashes from memory; what comes too early
-//! it keeps while there is room ([`Allowance`]), and asks to have read back what had to leave
-//! memory.
-//! [`HashThreads`] runs verifiers beside the executor.
+//! [`Verifier`] gets every written block, in any order, and returns verdicts. If it can, it hashes
+//! a block at once from memory. It keeps early blocks while there is room ([`Allowance`]), and asks
+//! the executor to read back the others. [`HashThreads`] runs verifiers beside the executor.
 
 mod allowance;
 mod blocks;

@@ -13,16 +13,16 @@ use tokio::sync::oneshot;
 
 use super::verifier::{Saved, Verdict, Verifier};
 
-/// What a verifier tells its transfer.
+/// A report of a verifier to its transfer.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// New verdicts.
     pub verdicts: Vec<Verdict>,
-    /// Bytes to read back because hashing waits for them. Each is answered, by its number.
+    /// Bytes to read back because hashing waits for them. Each needs an answer with its number.
     pub wants: Vec<(ReadNumber, Range)>,
 }
 
-/// Tells the read-backs of one verifier apart.
+/// Identifies a read-back of one verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReadNumber(u64);
 
@@ -44,7 +44,7 @@ pub(crate) struct HashThreads {
     busy_nanos: Arc<AtomicU64>,
 }
 
-/// One verifier on its thread; removed from there when dropped.
+/// A handle of a verifier on its thread, which removes it when dropped.
 pub(crate) struct VerifierHandle {
     id: u64,
     hasher: Hasher,
@@ -54,14 +54,14 @@ pub(crate) struct VerifierHandle {
 /// Where verifiers run.
 #[derive(Clone)]
 enum Hasher {
-    /// On a thread of their own.
+    /// On another thread.
     Thread(mpsc::Sender<Command>),
-    /// Where whoever has bytes for them is.
+    /// In the caller.
     Here(Arc<Mutex<Entries>>),
 }
 
 impl HashThreads {
-    /// No threads: whoever has bytes for a verifier hashes them.
+    /// Starts no threads: callers hash the bytes that they hand over.
     pub fn none() -> Self {
         let busy_nanos = Arc::new(AtomicU64::new(0));
         let here = Entries { entries: HashMap::new(), busy_nanos: Arc::clone(&busy_nanos) };
@@ -69,7 +69,7 @@ impl HashThreads {
         Self { hashers, next: Arc::new(AtomicU64::new(0)), busy_nanos }
     }
 
-    /// Start `count` threads.
+    /// Starts `count` threads.
     pub fn start(count: usize) -> std::io::Result<Self> {
         let busy_nanos = Arc::new(AtomicU64::new(0));
         let mut hashers = Vec::new();
@@ -85,8 +85,8 @@ impl HashThreads {
         Ok(Self { hashers: Arc::new(hashers), next: Arc::new(AtomicU64::new(0)), busy_nanos })
     }
 
-    /// Hand a verifier over; its reports go to `reports`, each read-back is at most `most_bytes`,
-    /// which is a multiple of a page.
+    /// Adds a verifier. Its reports go to `reports`; each read-back is at most `most_bytes`, a
+    /// multiple of a page.
     pub fn add(
         &self,
         verifier: Verifier,
@@ -107,7 +107,7 @@ impl HashThreads {
         handle
     }
 
-    /// Time that the threads have spent hashing, summed.
+    /// Returns the total time that the threads have spent hashing.
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.busy_nanos.load(Ordering::Relaxed))
     }
@@ -116,13 +116,13 @@ impl HashThreads {
 impl VerifierHandle {
     fn send(&self, command: Command) {
         match &self.hasher {
-            // A thread only ends with the last sender; a failure means the process is on its way out.
+            // A thread only ends with the last sender; a failure means that the process is ending.
             Hasher::Thread(sender) => drop(sender.send(command)),
             Hasher::Here(own) => own.lock().unwrap_or_else(PoisonError::into_inner).obey(command),
         }
     }
 
-    /// Bytes that every digest has taken in.
+    /// Returns the number of bytes that every digest has taken in.
     pub fn hashed_bytes(&self) -> u64 {
         self.hashed_bytes.load(Ordering::Relaxed)
     }
@@ -132,8 +132,8 @@ impl VerifierHandle {
         self.send(Command::Accept { id: self.id, offset, buffer });
     }
 
-    /// A read that a report asked for has ended: what it brought, with where that begins, if it
-    /// still counts. See [`Verifier::accept_back`].
+    /// Ends a read that a report asked for; `back` has its offset and bytes, if they still count.
+    /// See [`Verifier::accept_back`].
     pub fn accept_back(&self, read: ReadNumber, back: Option<(u64, Buffer)>) {
         self.send(Command::AcceptBack { id: self.id, read, back });
     }
@@ -148,7 +148,7 @@ impl VerifierHandle {
         self.send(Command::EndAt { id: self.id, size_bytes });
     }
 
-    /// See [`Verifier::save`]; the answer comes when everything handed over before is hashed.
+    /// See [`Verifier::save`]; the answer comes when all bytes handed over before are hashed.
     pub fn ask_to_save(&self) -> oneshot::Receiver<Vec<Saved>> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Save { id: self.id, reply });
@@ -178,17 +178,17 @@ impl Entry {
     }
 }
 
-/// Bytes that are being read back for one verifier: several reads at once, taken in in order.
+/// Read-backs for one verifier: several at once, taken in in order.
 struct Backs {
-    /// The most that one read brings.
+    /// Most bytes of one read.
     most_bytes: u64,
-    /// What is still to be asked for.
+    /// Bytes still to read.
     planned: Range,
-    /// What has been asked for and not been taken in, in order.
+    /// Reads not taken in yet, in order.
     asked: VecDeque<ReadNumber>,
-    /// What came before its turn.
+    /// Reads that ended before their turn.
     early: BTreeMap<ReadNumber, (u64, Buffer)>,
-    /// Reads that have not ended, those that were given up included.
+    /// Number of reads that have not ended, including abandoned ones.
     under_way: usize,
     next: u64,
 }
@@ -199,33 +199,33 @@ impl Backs {
         Self { most_bytes, planned, asked, early: BTreeMap::new(), under_way: 0, next: 0 }
     }
 
-    /// A read has ended. Of no use if it was given up meanwhile: what it brought may be old.
+    /// Ends a read. Ignores it if it was abandoned meanwhile: its bytes may be old.
     fn came(&mut self, read: ReadNumber, back: Option<(u64, Buffer)>) {
         self.under_way = self.under_way.saturating_sub(1);
         if let Some(at) = self.asked.iter().position(|&asked| asked == read) {
             match back {
                 Some(back) => drop(self.early.insert(read, back)),
-                // It does not count any more; whoever says so has more to say.
+                // Its bytes are void; the executor will report that.
                 None => drop(self.asked.remove(at)),
             }
         }
     }
 
-    /// The next read to take in, if it has come.
+    /// Takes the next read in order, if it has ended.
     fn next_in_order(&mut self) -> Option<(u64, Buffer)> {
         let back = self.early.remove(self.asked.front()?)?;
         self.asked.pop_front();
         Some(back)
     }
 
-    /// Nothing that was asked for counts any more.
+    /// Abandons all reads.
     fn give_up(&mut self) {
         self.planned = Range::new(0, 0);
         self.asked.clear();
         self.early.clear();
     }
 
-    /// What to read now.
+    /// Returns the reads to start now.
     fn wants(&mut self, verifier: &Verifier) -> Vec<(ReadNumber, Range)> {
         let mut wants = Vec::new();
         if self.under_way < READS_AT_ONCE && self.asked.is_empty() && self.planned.is_empty() {
@@ -236,7 +236,7 @@ impl Backs {
             && self.asked.len() < READS_AT_ONCE
             && !self.planned.is_empty()
         {
-            // All but the first begin at a page, so that the page cache is not needed.
+            // All but the first begin at a page, so that they can bypass the page cache.
             let end = self.planned.start.saturating_add(self.most_bytes);
             let end = end - end % ALIGN_BYTES as u64;
             let range = Range::new(self.planned.start, end.min(self.planned.end));
@@ -251,10 +251,10 @@ impl Backs {
     }
 }
 
-/// So many reads of one verifier are under way at once. The pool they read into serves in the
-/// order of asking, so the first of them always gets its buffer.
+/// Most reads of one verifier at once. Their pool gives out buffers in the order of requests, so
+/// the first read always gets one.
 const READS_AT_ONCE: usize = 3;
-/// For so many reads at once the verifier is asked what it needs.
+/// Reads that one query of the verifier plans.
 const STRETCH_READS: u64 = 32;
 
 /// The verifiers of one thread.
@@ -312,7 +312,7 @@ impl Entries {
             let verdicts = entry.verifier.verdicts();
             let wants = entry.backs.wants(&entry.verifier);
             entry.hashed_bytes.store(entry.verifier.hashed_bytes(), Ordering::Relaxed);
-            // Whoever is told wakes up; most blocks are no news.
+            // A report wakes the executor, and most blocks bring no news.
             if !verdicts.is_empty() || !wants.is_empty() {
                 let _ = entry.reports.send(Report { verdicts, wants });
             }

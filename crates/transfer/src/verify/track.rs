@@ -1,7 +1,7 @@
-//! How far one proof of a file has come.
+//! The progress of one proof of a file.
 //!
-//! `hashed` is what its verifier has taken in, `behind` is what was seen and could not be taken in
-//! yet because bytes before it in its block are missing.
+//! `hashed` are the bytes that its verifier has taken in, `behind` are bytes that were seen but
+//! must wait because bytes before them in their block are missing.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Track {
     verifier: Box<dyn BlockVerifier>,
     block_bytes: u64,
     size_bytes: u64,
-    /// Up to where blocks that are not complete have been hashed.
+    /// End of the hashed bytes of each incomplete block.
     open: BTreeMap<u64, u64>,
     pub hashed: RangeSet,
     pub behind: RangeSet,
@@ -34,12 +34,12 @@ impl Track {
         }
     }
 
-    /// Whether all of the file is one block, so that it is hashed from front to back.
+    /// Returns whether all of the file is one block, which is hashed from front to back.
     pub fn is_whole(&self) -> bool {
         self.block_bytes == u64::MAX
     }
 
-    /// Go on with what an earlier run left: `seen` is on the disk.
+    /// Resumes from the data of an earlier run: `seen` is on the disk.
     pub fn resume(&mut self, left: &Hashed, seen: &RangeSet) {
         for range in self.verifier.resume(left, &|range| seen.covers(range)) {
             self.hashed.insert(range);
@@ -51,12 +51,12 @@ impl Track {
         self.behind.subtract(&self.hashed);
     }
 
-    /// The state of a hash from front to back, for the journal.
+    /// Returns the state of a hash from front to back, for the journal.
     pub fn save(&self) -> Option<Saved> {
         self.verifier.save()
     }
 
-    /// How far a hash from front to back has come.
+    /// Returns how far a hash from front to back has come.
     pub fn front(&self) -> u64 {
         self.open.get(&0).copied().filter(|_| self.is_whole()).unwrap_or(0)
     }
@@ -74,13 +74,13 @@ impl Track {
         Range::new(start, start.saturating_add(self.block_bytes).min(self.size_bytes))
     }
 
-    /// Where hashing of a block stands.
+    /// Returns the end of the hashed bytes of a block.
     fn position(&self, block: u64) -> u64 {
         self.open.get(&block).copied().unwrap_or_else(|| self.range_of(block).start)
     }
 
-    /// Take in as much of `data`, which stands at `offset`, as follows what was taken in before;
-    /// `limit` is the end of what may be taken in at all. Returns whether anything was.
+    /// Takes in the part of `data`, which is at `offset`, that follows the bytes taken in before;
+    /// `limit` is the end of the allowed bytes. Returns whether it took anything.
     pub fn absorb(
         &mut self,
         offset: u64,
@@ -121,7 +121,7 @@ impl Track {
         took
     }
 
-    /// The verdict on the whole file, once, when everything has been taken in.
+    /// Returns the verdict on the whole file, once, when everything has been taken in.
     pub fn finish(&mut self) -> Option<Verdict> {
         if self.ended || self.hashed.total_bytes() < self.size_bytes {
             return None;
@@ -131,7 +131,7 @@ impl Track {
         verdict
     }
 
-    /// These bytes are void and will come again.
+    /// Forgets bytes that are void and will come again.
     pub fn forget(&mut self, range: Range, seen: &RangeSet) {
         self.ended = false;
         let mut at = range.start;
@@ -143,7 +143,7 @@ impl Track {
                 .bytes_within(Range::new(bounds.start.max(range.start), bounds.end.min(range.end)))
                 > 0;
             if touched {
-                // A hasher cannot unlearn: the block starts again, from what is still there.
+                // A hasher cannot remove bytes: the block starts again, from the bytes still there.
                 self.open.remove(&block);
                 self.hashed.remove(bounds);
                 for still in seen.within(bounds) {
@@ -156,9 +156,9 @@ impl Track {
         self.behind.remove(range);
     }
 
-    /// The first bytes, up to `most_bytes`, that were seen, could be taken in now, and are not
-    /// kept; `limit` as in [`Track::absorb`]. `absent` tells how far nothing is kept from a
-    /// position on: not at all if it answers with that position.
+    /// Returns the first bytes, up to `most_bytes`, that were seen, could be taken in now, and are
+    /// not kept in memory; `limit` as in [`Track::absorb`]. `absent` returns where the next kept
+    /// bytes begin, from a position on: that position itself if it is kept.
     pub fn wants(&self, most_bytes: u64, limit: u64, absent: impl Fn(u64) -> u64) -> Option<Range> {
         for run in self.behind.iter() {
             let mut at = run.start;
@@ -177,7 +177,7 @@ impl Track {
         None
     }
 
-    /// Positions at which hashing could go on and `seen` bytes wait.
+    /// Returns positions at which hashing could go on with bytes that wait.
     pub fn continuations(&self, around: Range) -> Vec<u64> {
         if around.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The verifier of one file: tracks, what is kept in memory for them, and verdicts.
+//! The verifier of one file: its tracks, the buffers kept for them, and verdicts.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +10,32 @@ use super::allowance::Share;
 use super::blocks::{Hashed, verifiers};
 use super::track::Track;
 
-/// What proves a file.
+/// The digests that prove a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proof {
-    /// Digests of the whole, the one that counts most first; each is checked.
+    /// Digests of the whole, the preferred one first; each is checked.
     pub wholes: Vec<Digest>,
     /// Digest of each piece.
     pub pieces: Option<Pieces>,
 }
 
 impl Proof {
-    /// Whether nothing proves the file.
+    /// Returns whether nothing proves the file.
     pub fn is_empty(&self) -> bool {
         self.wholes.is_empty() && self.pieces.is_none()
     }
 }
 
-/// What the verifier has to say.
+/// A result of the verifier.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
     /// These bytes are proved.
     Good(Range),
-    /// These bytes, a piece, are not what they should be.
+    /// A piece does not match its digest.
     Bad {
         /// The piece.
         piece: Range,
-        /// What it came to.
+        /// Its actual digest.
         actual: Digest,
     },
     /// The chaining value of a group of the BLAKE3 tree, for the journal.
@@ -47,9 +47,9 @@ pub(crate) enum Verdict {
     },
     /// The whole file was hashed.
     Whole {
-        /// The digest wanted.
+        /// The expected digest.
         wanted: Digest,
-        /// What it came to.
+        /// The actual digest.
         actual: Digest,
     },
 }
@@ -59,9 +59,9 @@ pub(crate) enum Verdict {
 pub(crate) struct Saved {
     /// Which digest.
     pub algorithm: Algorithm,
-    /// Everything before this has been taken in.
+    /// Bytes before this offset have been taken in.
     pub front: u64,
-    /// The hasher's own form.
+    /// The serialized hasher.
     pub state: Vec<u8>,
 }
 
@@ -70,18 +70,18 @@ pub(crate) struct Verifier {
     size_bytes: u64,
     tracks: Vec<Track>,
     seen: RangeSet,
-    /// Proved by pieces; gates the whole-file hash if there is one too.
+    /// Bytes proved by pieces; only these may enter the whole-file hash, if there is one too.
     proved: RangeSet,
     gated: bool,
     retained: BTreeMap<u64, Buffer>,
-    /// How many of the pool's slots they may occupy.
+    /// Slots of the pool that they may occupy.
     share: Share,
     verdicts: Vec<Verdict>,
 }
 
 impl Verifier {
-    /// A verifier for a file of `size_bytes` (`u64::MAX` while that is unknown) that keeps what
-    /// has come too early within `share`.
+    /// Makes a verifier for a file of `size_bytes` (`u64::MAX` while that is unknown) that keeps
+    /// early buffers within `share`.
     pub fn new(proof: &Proof, size_bytes: u64, share: Share) -> Self {
         let tracks = verifiers(proof, size_bytes).into_iter();
         Self {
@@ -96,7 +96,7 @@ impl Verifier {
         }
     }
 
-    /// Bytes that an earlier run left: `seen` is on the disk, `left` is what it had hashed.
+    /// Resumes an earlier run: `seen` is on the disk, `left` are its hashes.
     pub fn resume(&mut self, seen: &RangeSet, left: &Hashed) {
         self.seen = seen.clone();
         self.proved = left.proved.iter().copied().collect();
@@ -105,17 +105,17 @@ impl Verifier {
         }
     }
 
-    /// Whether a digest of the whole takes the bytes in from front to back.
+    /// Returns whether a digest of the whole takes the bytes in from front to back.
     pub fn goes_in_order(&self) -> bool {
         self.tracks.iter().any(Track::is_whole)
     }
 
-    /// Look at what is there before any bytes come: a file without bytes is complete.
+    /// Judges the file before any bytes come: a file without bytes is complete.
     pub fn begin(&mut self) {
         self.judge_whole();
     }
 
-    /// The end is known at last (of a stream that did not say its size).
+    /// Sets the size of a stream that had none.
     pub fn end_at(&mut self, size_bytes: u64) {
         self.size_bytes = size_bytes;
         for track in &mut self.tracks {
@@ -124,10 +124,10 @@ impl Verifier {
         self.judge_whole();
     }
 
-    /// Bytes that are on the disk now. What cannot be hashed yet is kept while there is room.
+    /// Takes in written bytes. Those that cannot be hashed yet are kept while there is room.
     pub fn accept(&mut self, offset: u64, buffer: Buffer) {
         self.take_in(offset, buffer);
-        // The farthest is needed last; it lies on the disk.
+        // The farthest buffer is needed last, and its bytes are on the disk.
         let mut slots = self.retained_slots();
         let kept = self.share.fit(slots);
         while slots > kept
@@ -142,8 +142,8 @@ impl Verifier {
         self.retained.values().map(Buffer::slots).sum()
     }
 
-    /// Bytes read back from the disk because [`Verifier::wants`] asked for them. Never kept: the
-    /// next read-back waits for this buffer.
+    /// Takes in bytes that were read back for [`Verifier::wants`]. Never keeps them: the next
+    /// read-back waits for this buffer.
     pub fn accept_back(&mut self, offset: u64, buffer: Buffer) {
         self.take_in(offset, buffer);
         self.retained.remove(&offset);
@@ -167,7 +167,7 @@ impl Verifier {
     fn advance(&mut self, range: Range) {
         let mut around = range;
         for at in 0..self.tracks.len() {
-            // Pieces come first in the list; what they prove opens the gate for the whole.
+            // Pieces come first in the list: the whole may take in what they prove.
             while let Some((key, position)) = self.next_step(at, around) {
                 let limit = self.limit(at, position);
                 let Some(buffer) = self.retained.get(&key) else { break };
@@ -190,7 +190,7 @@ impl Verifier {
         self.judge_whole();
     }
 
-    /// A retained buffer with which track `at` can go on near `around`: its key and the position.
+    /// Returns key and position of a kept buffer with which track `at` can go on near `around`.
     fn next_step(&self, at: usize, around: Range) -> Option<(u64, u64)> {
         let track = &self.tracks[at];
         track.continuations(around).into_iter().find_map(|position| {
@@ -200,8 +200,8 @@ impl Verifier {
         })
     }
 
-    /// How far track `at` may go from `position`: a whole-file hash takes in only what the pieces
-    /// have proved, because a hasher cannot unlearn a bad one.
+    /// Returns how far track `at` may go from `position`: a whole-file hash takes in only bytes
+    /// that pieces have proved, because a hasher cannot remove bad ones.
     fn limit(&self, at: usize, position: u64) -> u64 {
         if !self.gated || !self.tracks[at].is_whole() {
             return u64::MAX;
@@ -221,12 +221,12 @@ impl Verifier {
         }
     }
 
-    /// What there is to say since the last call.
+    /// Returns the verdicts since the last call.
     pub fn verdicts(&mut self) -> Vec<Verdict> {
         std::mem::take(&mut self.verdicts)
     }
 
-    /// These bytes are void (they proved bad, or are fetched again from somebody else).
+    /// Forgets void bytes (they proved bad, or are fetched again from another source).
     pub fn forget(&mut self, range: Range) {
         self.seen.remove(range);
         self.proved.remove(range);
@@ -238,7 +238,7 @@ impl Verifier {
         }
     }
 
-    /// Bytes, at most `most_bytes`, that have to be read back for hashing to go on.
+    /// Returns bytes, at most `most_bytes`, to read back so that hashing can go on.
     pub fn wants(&self, most_bytes: u64) -> Option<Range> {
         (0..self.tracks.len()).find_map(|at| {
             let track = &self.tracks[at];
@@ -253,12 +253,12 @@ impl Verifier {
         })
     }
 
-    /// Bytes that every track has taken in.
+    /// Returns the number of bytes that every track has taken in.
     pub fn hashed_bytes(&self) -> u64 {
         self.tracks.iter().map(|track| track.hashed.total_bytes()).min().unwrap_or(0)
     }
 
-    /// Whole-file hashes in progress, for the journal.
+    /// Returns the whole-file hashes in progress, for the journal.
     pub fn save(&self) -> Vec<Saved> {
         self.tracks.iter().filter_map(Track::save).collect()
     }
