@@ -119,7 +119,7 @@ pub enum GetError {
     /// The index of a tree cannot be used.
     #[error("the index of {whose} cannot be used: {reason}")]
     Index {
-        /// Whose.
+        /// The name of its source.
         whose: String,
         /// Why.
         reason: String,

@@ -146,7 +146,7 @@ fn what_nobody_can_be_asked_about_is_not_said_to_be_proved() {
     drop(origin);
     let ran = home.run(["get", &from, "-o", "got", "--route", &liar.ear.url()]);
     ran.code_is(0);
-    let words = "NOT VERIFIED: its sha-256 came by relays like 3.00 MB of it";
+    let words = "NOT VERIFIED: its sha-256 and 3.00 MB of its data came by relays";
     assert!(ran.all().contains(words), "{ran}");
 }
 

@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
         request.plan.give_up_s = request.stall_s;
         let mut plan = request.plan.clone();
         if matches!(request.destination, Destination::Writer(_)) {
-            // One grid cell is one slot, so the window can be told in slots.
+            // One grid cell is one slot, so the window is a number of slots.
             plan.grid_bytes = plan.grid_bytes.max(engine.pool.slot_bytes() as u64);
             plan.window_bytes = Some(window_bytes(&engine.pool));
         }

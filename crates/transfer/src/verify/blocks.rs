@@ -52,7 +52,7 @@ pub(crate) struct Hashed {
 }
 
 /// Returns the verifiers for a file of `size_bytes` (`u64::MAX` while that is unknown). Pieces
-/// come first: what they prove opens the gate for the whole.
+/// come first: the whole may take in what they prove.
 pub(super) fn verifiers(proof: &Proof, size_bytes: u64) -> Vec<Box<dyn BlockVerifier>> {
     let mut all: Vec<Box<dyn BlockVerifier>> = Vec::new();
     if let Some(pieces) = &proof.pieces {

@@ -21,7 +21,7 @@ pub(crate) struct Undecided {
 }
 
 impl Run<'_> {
-    /// Handles a block that its source could not read as its index said, and that was not written.
+    /// Handles a block that differs from the index at its source, and was not written.
     pub(crate) fn void_came(&mut self, source: usize, range: Range) {
         let is_elsewhere = (0..self.sources.len()).any(|at| {
             let is_void = |void: &RangeSet| void.covers(range);

@@ -37,9 +37,9 @@ use crate::tree::{Growth, Joined, Taking, units_around};
 
 /// What is fetched.
 pub(crate) enum Dataset {
-    /// One file. Its sources tell size and version; digests prove it if any are known.
+    /// One file. Its sources report size and version; digests prove it if any are known.
     File,
-    /// A tree. Its index tells sizes and names, and each group comes with its hash.
+    /// A tree. Its index has sizes and names, and each group comes with its hash.
     Tree(Box<Tree>),
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct Tree {
     is_forgotten: bool,
     /// Whether no further replica can join.
     pub(crate) joins_ended: bool,
-    /// Blocks that no source could read as the index says so far.
+    /// Blocks that so far no source could read as the index says.
     pub(crate) undecided: Vec<Undecided>,
     /// Whether the user was told that these blocks wait.
     pub(crate) told_waiting: bool,

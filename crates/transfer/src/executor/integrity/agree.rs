@@ -42,7 +42,7 @@ pub enum Unlikeness {
         /// The others'.
         ours: u64,
     },
-    /// Its file is another version. A digest that proves whatever comes would let it be used.
+    /// Its file is another version. With a digest, which proves the bytes, it could be used.
     #[error("its version is {theirs}, the others' {ours}")]
     Version {
         /// The mirror's.
@@ -58,7 +58,7 @@ impl Unlikeness {
         match self {
             Self::Size { .. } => self.to_string(),
             Self::Version { .. } => {
-                format!("{self}; give --digest to prove whatever comes and use it all the same")
+                format!("{self}; to use it all the same, give --digest")
             }
         }
     }

@@ -52,7 +52,7 @@ pub(crate) struct Samples {
     pub right_bytes: u64,
     /// Bytes on their way to the disk: they must be written before they are fetched again.
     pub(crate) writing: RangeSet,
-    /// Journal numbers of sources whose bytes are to be fetched again.
+    /// Journal numbers of sources whose bytes must be fetched again.
     condemned: BTreeSet<u32>,
     /// Relays that certainly changed bytes, as no other was on the route.
     pub(crate) guilty: BTreeSet<String>,

@@ -178,7 +178,7 @@ impl Run<'_> {
         };
         Some(match self.integrity.proof.wholes.first() {
             Some(whole) => format!(
-                "its {} came by relays like {bytes} of it, and they could have changed both{compared}",
+                "its {} and {bytes} of its data came by relays, which could have changed both{compared}",
                 whole.algorithm().name()
             ),
             None => format!(

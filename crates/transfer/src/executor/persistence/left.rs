@@ -187,7 +187,7 @@ impl Run<'_> {
         match left.compare(&identity, Some(version.size_bytes)) {
             Verdict::Different(what) => {
                 let way_on = if self.left_is_proved() {
-                    "; --no-resume starts again without what is kept"
+                    "; --no-resume starts again without the kept data"
                 } else {
                     ""
                 };

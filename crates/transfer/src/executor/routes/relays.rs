@@ -34,7 +34,7 @@ pub(crate) struct About {
     /// The sites that it was asked about, in the order of its hops.
     about: Vec<SiteId>,
     told: Result<AboutRelay, Why>,
-    /// Whether the question was only about another site: no answer says nothing about the relay.
+    /// Whether the question was only about another site: silence then does not count against it.
     is_further: bool,
 }
 

@@ -102,7 +102,7 @@ pub(crate) struct Checks {
 /// The result of writing a block.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// Written (not synced); its bytes are still to be proved.
+    /// Written (not synced); its bytes are not proved yet.
     Unproved(Buffer),
     /// Its groups were checked, and the correct ones written.
     Checked(Checked),

@@ -52,7 +52,7 @@ impl Sink for TreeSink {
     }
 
     fn end_at(&self, _: u64) -> Result<(), GetError> {
-        // The index says it.
+        // The index has the size.
         Ok(())
     }
 

@@ -243,7 +243,7 @@ impl Run<'_> {
                 facts.digests.iter().filter(|theirs| theirs.algorithm() == known.algorithm())
             {
                 if *theirs != known {
-                    return Some(format!("its file has the digest {theirs}, wanted is {known}"));
+                    return Some(format!("its file has the digest {theirs}, not {known}"));
                 }
             }
         }

@@ -94,5 +94,5 @@ impl Run<'_> {
 
 /// Stands in for the error of a connection that ended without one.
 const ENDED: &str = "the connection ended";
-/// Shortest break that is reported: connections often break and are made anew at once.
+/// Shortest break that is reported: many connections break and are replaced at once.
 const WORTH_TELLING: Duration = Duration::from_secs(1);

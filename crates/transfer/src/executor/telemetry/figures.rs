@@ -380,7 +380,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the measurements that tell what limited the transfer.
+    /// Returns the measurements that show what limited the transfer.
     fn measured(&self, fetch_s: f64, elapsed_s: f64, fetched_bytes: u64) -> Measured {
         let disk = self.engine.disk.stats();
         Measured {
