@@ -142,7 +142,7 @@ async fn fits(
     let looked = match timeout(SILENCE_MAX, &mut looking).await {
         Ok(looked) => looked,
         Err(_) => {
-            let text = format!("{} is there already: comparing its digest", path.display());
+            let text = format!("{} exists already: comparing its digest", path.display());
             observer.observe(&Event::note(began.elapsed().as_secs_f64(), text, false));
             looking.await
         }

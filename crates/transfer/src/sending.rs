@@ -322,7 +322,7 @@ fn reasons(absent: &[(Vec<u8>, Absence)]) -> Vec<(String, String)> {
 fn lost(loss: XattrLoss) -> &'static str {
     match loss {
         XattrLoss::Unknown => "they cannot be read there",
-        XattrLoss::Unsupported => "the file system takes none",
+        XattrLoss::Unsupported => "the file system does not support them",
         XattrLoss::NoRoom => "the file system has no room for them",
         XattrLoss::Forbidden => "they may not be set",
         XattrLoss::Refused => "the system refuses them",

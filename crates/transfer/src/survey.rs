@@ -245,10 +245,7 @@ impl Engine {
     }
 
     /// Fetches by these routes until `bytes` have come or the time `lasts` is over.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each is something else that may be spent or said"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "each is a separate limit or result")]
     async fn sample(
         &self,
         url: &Url,

@@ -316,7 +316,7 @@ impl Staging<'_> {
                     known().any(|it| it.algorithm() == theirs.algorithm() && it != *theirs)
                 });
                 if let Some(digest) = rival {
-                    let words = format!("its file has the digest {digest}, which is another one");
+                    let words = format!("its file has another digest, {digest}");
                     return Err(words.into());
                 }
                 let is_proved = known().next().is_some();

@@ -198,7 +198,7 @@ impl<'a> Round<'a> {
             if self.watch.is_gone(at, self.net.awake_since(), ask) {
                 let why = match &self.depots[at].failure {
                     Some(error @ DepotError::Lane(_)) => error.clone().into(),
-                    _ => format!("it has said nothing for {} s", watch::GONE.as_secs()).into(),
+                    _ => format!("it did not answer for {} s", watch::GONE.as_secs()).into(),
                 };
                 self.reopen_brought(at);
                 self.lose(at, Condition::Lost(why), observer);
@@ -263,7 +263,7 @@ impl<'a> Round<'a> {
         });
         let slow: Vec<(LaneId, usize, Range)> = slow.collect();
         for (lane, depot, range) in slow {
-            tracing::debug!(depot = self.depots[depot].name, %range, "others take what is so slow");
+            tracing::debug!(depot = self.depots[depot].name, %range, "others take over from a slow depot");
             self.lanes.remove(&lane);
             self.barred[depot].insert(range);
             let (source, now) = (SourceId(depot as u32), self.now());

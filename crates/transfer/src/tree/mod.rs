@@ -168,9 +168,9 @@ impl TreeSummary {
         let all = self.files + self.counts.links + self.counts.hard_links;
         let made = match all.saturating_sub(kept_entries) {
             0 => String::new(),
-            1 => ", and 1 entry without bytes of its own was made".to_owned(),
+            1 => ", and 1 entry without data was created".to_owned(),
             more => {
-                format!(", and {} entries without bytes of their own were made", units::count(more))
+                format!(", and {} entries without data were created", units::count(more))
             }
         };
         transfer.verified_by = format!("{count} {files} the same by {by}{made}");

@@ -132,7 +132,7 @@ impl Run<'_> {
                 if !std::mem::replace(&mut tree.passed_on.is_hopeless, true) {
                     let name = tree.pass.taking.name.clone();
                     let text = format!(
-                        "{name} does not answer without relays ({why}), so it cannot confirm what they deliver"
+                        "{name} does not answer without relays ({why}), so nothing confirms what relays deliver"
                     );
                     self.note(text, true);
                 }

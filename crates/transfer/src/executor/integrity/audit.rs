@@ -203,7 +203,7 @@ impl Run<'_> {
             ),
             None => "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file".to_owned(),
             Some((range, (one, other))) => format!(
-                "; {} and {} contradict each other, first at byte {}, and neither version comes to the digest",
+                "; {} and {} contradict each other, first at byte {}, and neither version matches the digest",
                 self.persistence.name_of(one),
                 self.persistence.name_of(other),
                 range.start

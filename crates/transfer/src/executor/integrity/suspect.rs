@@ -102,7 +102,7 @@ impl Run<'_> {
             let hint = match (repeated, usable.len()) {
                 (false, _) => "; it differs each time",
                 (true, 0 | 1) => {
-                    "; it came like this more than once, and there is no second source to compare with: either the digest is wrong, or the file at the source is"
+                    "; the same bytes came more than once, and there is no second source to compare with: either the digest is wrong, or the file at the source is"
                 }
                 (true, _) => {
                     "; all sources agree with one another: either the digest is wrong, or all hold the same wrong file"
