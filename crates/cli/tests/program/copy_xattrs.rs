@@ -46,7 +46,7 @@ fn assert_same_xattrs(one: &Path, other: &Path) {
 }
 
 /// A tree with something of everything, of which some has extended attributes; `false`, with a
-/// message, where the file system does not support them.
+/// message, where the file system takes none.
 fn planted(home: &Home) -> bool {
     plant(home);
     fs::hard_link(home.path("tree/page.bin"), home.path("tree/page once more.bin")).unwrap();
