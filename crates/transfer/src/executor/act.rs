@@ -112,7 +112,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Starts again: the received bytes are not of the version to fetch.
+    /// Starts again without the bytes received so far.
     pub(super) async fn restart(&mut self) {
         self.close_lanes();
         self.jobs.forget();

@@ -133,7 +133,7 @@ pub(crate) async fn run(
 /// Why the main loop ended early.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// The fetched data belongs to a minority of the mirrors: start again without it.
+    /// Start again without the fetched data, as when most mirrors hold another version.
     Restart,
     /// The source of a tree has forgotten its walk; received data counts.
     Again,
