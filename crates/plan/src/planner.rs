@@ -1,4 +1,4 @@
-//! The planner's two calls, and its look at everything fifty times a second.
+//! The planner's two calls, and its tick fifty times a second.
 
 use swath_model::{Range, RangeSet, SourceId, SwathId, Time};
 
@@ -24,7 +24,7 @@ pub struct Planner {
     forecast: Forecast,
     hedges: Hedges,
     next_tick: Time,
-    /// Looks in a row at which no lane had work although some was open.
+    /// Ticks in a row at which no lane worked although there was work.
     ticks_at_rest: u32,
     ended: bool,
 }
@@ -44,13 +44,13 @@ impl Planner {
         }
     }
 
-    /// Where the first request lies while the size is unknown: in what an earlier run left missing
-    /// first.
+    /// Sets the range of the first request while the size is unknown: what an earlier run left
+    /// missing comes first.
     pub fn begin_within(&mut self, gap: Range) {
         self.ledger.coverage.first_gap = gap;
     }
 
-    /// Something happened at `now`; times never go backwards.
+    /// Handles an event at `now`; times never go backwards.
     pub fn handle(&mut self, event: Event, now: Time) {
         self.ledger.now = now;
         let ledger = &mut self.ledger;
@@ -59,7 +59,7 @@ impl Planner {
                 let most = lanes_max(&ledger.config, max_lanes);
                 let goal = connections::first_goal(&ledger.config, ledger.capabilities);
                 ledger.sources.add(source, |key| Source::new(key, most, goal));
-                // A new replica may go on where all others have failed.
+                // A new replica may continue where all others failed.
                 self.goes_on();
             }
             Event::SourceLeft { source } => self.source_left(source),
@@ -77,7 +77,7 @@ impl Planner {
             }
             Event::LaneUp { lane, rtt, pipelines } => {
                 if connections::lane_up(ledger, lane, rtt.as_secs_f64(), pipelines) {
-                    // Its source's other lanes are not to wait for the next look.
+                    // Open the source's other lanes at once, not at the next tick.
                     self.next_tick = now;
                 }
             }
@@ -164,7 +164,7 @@ impl Planner {
         }
     }
 
-    /// What to do next at `now`; `None` when there is nothing until the next event or
+    /// Returns what to do next at `now`, or `None` if there is nothing before the next event or
     /// [`Planner::poll_timeout`].
     pub fn poll(&mut self, now: Time) -> Option<Action> {
         self.ledger.now = now;
@@ -195,17 +195,17 @@ impl Planner {
         (!self.ended).then_some(self.next_tick)
     }
 
-    /// Returns bytes that are still to be delivered.
+    /// Returns the bytes still to be delivered.
     pub fn undelivered(&self) -> &RangeSet {
         &self.ledger.coverage.undelivered
     }
 
-    /// Returns seconds until the end if all goes on as now, `None` while that is unknown.
+    /// Returns the seconds until the end at the present rates, `None` while unknown.
     pub fn time_left_s(&self, now: Time) -> Option<f64> {
         self.forecast.time_left_s(now)
     }
 
-    /// Returns bytes asked for a second time to shorten the end, so far.
+    /// Returns how many bytes were requested a second time so far to shorten the end.
     pub fn hedged_bytes(&self) -> u64 {
         self.hedges.bytes
     }
@@ -216,8 +216,8 @@ impl Planner {
         Some(it.view(self.ledger.lanes_of(it).any(|lane| !lane.is_idle())))
     }
 
-    /// How many connections there are whose servers limit the rate of each answer. When that changes,
-    /// rates from before say nothing of what is to come.
+    /// Returns the number of connections whose servers limit the rate of each answer. When it
+    /// changes, earlier rates no longer predict anything.
     pub fn paced_lanes(&self) -> usize {
         let is_paced = |lane: &&Lane| lane.is_up() && lane.speed.pace.found().is_some();
         self.ledger.lanes.iter().filter(is_paced).count()
@@ -229,7 +229,7 @@ impl Planner {
         self.ledger.sources.change(key, how)
     }
 
-    /// Somebody may be of use who was not: it is not over unless nothing is missing.
+    /// Resumes after a source became useful, unless everything is complete.
     fn goes_on(&mut self) {
         let coverage = &self.ledger.coverage;
         self.ended &= coverage.is_complete();
@@ -252,7 +252,7 @@ impl Planner {
         }
         self.ledger.close_all(key);
         self.ledger.sources.leave(key);
-        // Who had been waited for may have been the last.
+        // All others may have been useless, so check now.
         self.goes_on();
     }
 
@@ -277,12 +277,12 @@ impl Planner {
         let Some(slot) = lane.finish(swath) else { return };
         let (source, took_s) = (lane.source.id, ledger.now.secs_since(slot.asked_at));
         self.feeder.policy.swath_ended(source, slot.asked_end - slot.start, took_s);
-        // Bytes of it that are not in our hands after all (a short answer) must not get lost.
+        // Return undelivered bytes of a short answer to the work.
         ledger.give_back(Range::new(slot.delivered_to, slot.end));
         ledger.lanes.make_hungry(id);
     }
 
-    /// Looks at everything.
+    /// Runs the periodic work of all parts.
     fn tick(&mut self) {
         let ledger = &mut self.ledger;
         let now = ledger.now;
@@ -312,9 +312,9 @@ impl Planner {
         self.check_exhausted();
     }
 
-    /// Policies leave a slow lane idle when faster ones will be done sooner. Those may be unable to
-    /// take what is left (it is forbidden to them, or they wait), so when everything has come to
-    /// rest, any lane that may must take it.
+    /// Gives work to any lane that may take it when everything is idle. Policies leave a slow lane
+    /// idle if faster ones finish sooner, but those may be unable to take what is left (it is
+    /// forbidden to them, or they wait).
     fn unstick(&mut self) {
         let ledger = &mut self.ledger;
         let open = ledger.coverage.has_work();
@@ -331,11 +331,11 @@ impl Planner {
             return;
         }
         if lost {
-            // Nobody owes these bytes, and nobody has brought them. The books do not allow that
-            // (see `audit`); if it happens all the same, they are fetched rather than waited for.
+            // No lane owes these bytes and none has brought them. `audit` rules that out; if it
+            // happens anyway, fetch them instead of waiting forever.
             ledger.give_back(Range::new(0, u64::MAX));
         }
-        // A whole-file answer is the last resort: it may be far from what is left.
+        // Use a whole-file answer last: it may be far from what is left.
         let mut ids: Vec<_> =
             ledger.lanes.iter().map(|lane| (lane.pipe.streams, lane.id)).collect();
         ids.sort();
@@ -354,15 +354,15 @@ impl Planner {
         {
             return;
         }
-        // What was asked for before it was forbidden may still come.
+        // Requests from before a range was forbidden may still deliver it.
         if self.ledger.lanes.iter().all(|lane| lane.is_idle()) {
             self.ended = true;
             self.ledger.actions.push_back(Action::Exhausted);
         }
     }
 
-    /// Returns whether any source has something of what is missing. Those that have not are not looked at
-    /// again before that changes.
+    /// Returns whether any source has something of what is missing. Sources that have nothing are
+    /// skipped until that changes.
     fn is_any_of_use(&mut self) -> bool {
         let ledger = &mut self.ledger;
         if ledger.sources.engaged().any(|source| ledger.is_of_use(source)) {
@@ -378,9 +378,9 @@ impl Planner {
     }
 }
 
-/// How often everything is looked at. Also the executor's pace for reading the lanes' meters.
+/// Interval of the planner's tick, and of the executor's readings of the lanes' meters.
 pub(crate) const TICK_S: f64 = 0.02;
-/// When nothing has come from anybody for so long, back-offs are cut short.
+/// Back-offs are cut short if no source has delivered for this long.
 const HASTE_AFTER_S: f64 = 1.0;
-/// So many looks in a row find every lane at rest before one is given work against its policy.
+/// Idle ticks in a row before a lane is given work against the policy.
 const REST_TICKS: u32 = 3;

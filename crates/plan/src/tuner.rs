@@ -1,12 +1,12 @@
 //! How many lanes a source gets: as many as pay.
 //!
-//! One lane keeps its window open and is fair to others. On routes with loss or with a window
-//! limit more lanes bring more; such a sender shows itself by sending in bursts with pauses
-//! between them, or by a whole window under way. Whether more lanes do help is found by trial:
-//! double them (or more where they are held up for sure), wait until the new ones have come up to
-//! speed, keep them if the source as a whole gained enough, else take them away and wait longer
-//! before the next trial. Rates under loss swing by half from one moment to the next, so means
-//! over several round trips are compared, and a trial that is neither won nor lost goes on.
+//! One lane keeps its window open and is fair to others. On routes with loss or a window limit more
+//! lanes bring more. Such a sender sends in bursts with pauses between them, or has a whole window
+//! in flight. A trial shows whether more lanes help: double them (or more if they are surely held
+//! up), wait until the new ones are up to speed, and keep them if the source as a whole gained
+//! enough. Otherwise close them and wait longer before the next trial. Rates under loss swing by
+//! half from one moment to the next, so the tuner compares means over several round trips and
+//! extends unclear trials.
 //!
 //! States: steady → trial → steady, with `goal` lanes wanted in each.
 
@@ -17,31 +17,31 @@ use swath_model::Time;
 pub(crate) struct Tuner {
     /// Lanes wanted now.
     pub goal: u32,
-    /// As long as this is more than that, there are so many lanes, and their windows are narrow.
+    /// Lanes with narrow windows, used instead of `goal` as long as there are more of these.
     starters: u32,
-    /// How much they may have under way together, in bytes.
+    /// Bytes that the starters may have in flight together.
     shared_bytes: f64,
-    /// When the first of them was asked for something, and how many have been.
+    /// When the first starter began, and how many have begun.
     asked: (Time, u32),
-    /// How many lanes there are at first has been decided.
+    /// Whether the first number of lanes has been decided.
     begun: bool,
-    /// So many lanes its server allows, as far as is known, and until when that counts.
+    /// Lanes that the server allows, as far as known, and until when that counts.
     allowed: (u32, Time),
     trial: Option<Trial>,
     next_trial_at: Time,
     pause_s: f64,
-    /// When the present look began, the sum of the rates in it, and of how many.
+    /// The current look: its begin, and the sum and number of its rates.
     look: (Time, f64, u32),
     /// Mean rates of the last looks, newest first.
     looks: [f64; LOOKS],
     /// Looks since the number of lanes last changed.
     looked: usize,
     climbing: bool,
-    /// What the lanes brought when there came to be so many.
+    /// The rate when the number of lanes was last changed.
     worth: f64,
-    /// The last trial paid.
+    /// Whether the last trial paid.
     won: bool,
-    /// When the first bytes came.
+    /// When the first bytes arrived.
     first_at: Time,
     /// Part of the last look that the lanes spent waiting for their senders.
     paused_part: f64,
@@ -52,9 +52,9 @@ pub(crate) struct Tuner {
 struct Trial {
     from: u32,
     rate_before: f64,
-    /// The part of proportional growth that it must bring.
+    /// The part of proportional growth that the new lanes must bring.
     pays: f64,
-    /// Sum of the rates at the looks of its second half, and how many those were.
+    /// Sum and number of the rates in the trial's second half.
     rate_sum: f64,
     looks: u32,
     count_from: Time,
@@ -62,7 +62,7 @@ struct Trial {
     latest_at: Time,
 }
 
-/// What the tuner looks at, once a tick.
+/// What the tuner reads at every tick.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub now: Time,
@@ -74,14 +74,14 @@ pub(crate) struct Reading {
     /// Lanes connected and in use.
     pub lanes_up: u32,
     pub lanes_max: u32,
-    /// Until the end of the transfer.
+    /// Seconds until the end of the transfer.
     pub time_left_s: f64,
-    /// Whether there is work for every lane: at the end some rest.
+    /// Whether there is work for every lane; at the end some are idle.
     pub has_work: bool,
 }
 
 impl Tuner {
-    /// So many lanes are wanted before anything is known.
+    /// Returns a tuner that wants `goal` lanes until more is known.
     pub fn new(goal: u32) -> Self {
         Self {
             goal,
@@ -105,12 +105,11 @@ impl Tuner {
         }
     }
 
-    /// The first lane is up: a long route is given several at once, because finding out by trial
-    /// would take most of a transfer there (each doubling of the window costs a round trip, and
-    /// one lane is capped at the sender's window, commonly 4 MiB, per round trip), and because a
-    /// loss stops one lane for a round trip or more, and not the others.
-    /// Few sources have more each: nobody else fills what they leave.
-    /// And up to `most_starters` come up to speed sooner than a few.
+    /// Sets the number of lanes when the first one is up: a long route gets several at once. Trials
+    /// would take most of a transfer there, because each doubling of the window costs a round trip
+    /// and the sender's window (commonly 4 MiB) caps each lane. Also, a loss stops only one lane
+    /// for a round trip or more. With few sources each gets more, as no other fills the gap. Up to
+    /// `most_starters` lanes come up to speed sooner than a few.
     pub fn first_lane(
         &mut self,
         rtt_s: f64,
@@ -131,33 +130,33 @@ impl Tuner {
         }
     }
 
-    /// So many lanes there are to be.
+    /// Returns the number of lanes wanted.
     pub fn lanes(&self) -> u32 {
         self.goal.max(self.starters)
     }
 
-    /// Returns how much each of them may have under way, in bytes, if not as much as it likes.
+    /// Returns the most bytes that each starter may have in flight; `None`: no limit.
     pub fn window_bytes(&self) -> Option<u64> {
         let share = || (self.shared_bytes / f64::from(self.starters)) as u64;
         (self.starters > self.goal).then(share)
     }
 
-    /// A lane is asked for something for the first time.
+    /// Records the first request on a lane.
     pub fn lane_begins(&mut self, now: Time) {
         let (since, lanes) = self.asked;
         self.asked = (if lanes == 0 { now } else { since }, lanes + 1);
     }
 
-    /// Returns whether a further lane may begin. Those that begin together would send together, too:
-    /// in each round trip a burst, for which a short queue has no room. So they begin one after the
-    /// other within one round trip.
+    /// Returns whether another lane may begin. Lanes that begin together send a burst in each round
+    /// trip, which overflows a short queue. So they begin one after the other within one round
+    /// trip.
     pub fn may_begin(&self, now: Time, rtt_s: f64) -> bool {
         let (since, lanes) = self.asked;
         let due = f64::from(self.starters) * now.secs_since(since) / rtt_s.max(1e-3);
         self.starters <= self.goal || lanes == 0 || f64::from(lanes) < 1.0 + due
     }
 
-    /// Returns whether the lanes have as much under way as their windows let them.
+    /// Returns whether the lanes have nearly as much in flight as their windows allow.
     fn fills_windows(&self, rate: f64, rtt_s: f64, lanes_up: u32) -> bool {
         match self.window_bytes() {
             Some(_) => rate * rtt_s > FULL_WINDOWS * self.shared_bytes,
@@ -168,7 +167,7 @@ impl Tuner {
         }
     }
 
-    /// Judges, tries, or leaves alone.
+    /// Judges the current trial, or begins one if it is time.
     pub fn tick(&mut self, reading: Reading) {
         let Reading { now, rate, rtt_s, lanes_up, lanes_max, time_left_s, .. } = reading;
         if rate > 0.0 {
@@ -215,7 +214,7 @@ impl Tuner {
             self.looked = 0;
         }
         if self.goal > 1 && self.looked >= FALLEN_LOOKS && usual_rate < FALLEN * self.worth {
-            // The link is another one now: what paid then is to be found out anew.
+            // The link has changed: find out anew what pays.
             self.goal = (self.goal / TIMES_HELD_UP).max(1);
             self.starters = 0;
             (self.worth, self.looked) = (usual_rate, 0);
@@ -254,7 +253,7 @@ impl Tuner {
         self.goal = (times * self.goal).min(lanes_max);
     }
 
-    /// Takes note of the rate and the pauses; a look is a few round trips long.
+    /// Records the rate and the pauses. A look lasts a few round trips.
     fn look(&mut self, reading: &Reading) {
         let &Reading { now, rate, paused_s, rtt_s, lanes_up, .. } = reading;
         self.look.1 += rate;
@@ -276,7 +275,7 @@ impl Tuner {
         self.paused_before_s = paused_s;
     }
 
-    /// What the source brings as a rule, with the lanes that it has: the median of the last looks.
+    /// Returns the normal rate with the present lanes: the median of the last looks.
     fn usual_rate(&self) -> f64 {
         let mut looks = self.looks;
         let looks = &mut looks[..self.looked.clamp(1, LOOKS)];
@@ -284,8 +283,8 @@ impl Tuner {
         looks[looks.len() / 2]
     }
 
-    /// The server refuses more than `working` lanes. If it `said` so it is not asked for more again, else
-    /// in a minute.
+    /// Limits the lanes to `working` after the server refused more: for good if it `said` so,
+    /// otherwise for a minute.
     pub fn refused(&mut self, working: u32, said: bool, now: Time) {
         self.reset(now);
         self.goal = self.goal.min(working);
@@ -305,7 +304,7 @@ impl Tuner {
         if now < until { lanes } else { u32::MAX }
     }
 
-    /// A failure or a silence: whatever was on trial is off.
+    /// Ends a trial because of a failure or a silence.
     pub fn reset(&mut self, now: Time) {
         if let Some(trial) = self.trial.take() {
             self.goal = trial.from;
@@ -315,8 +314,8 @@ impl Tuner {
     }
 }
 
-/// So many lanes a source has at first, with a round trip of `rtt_s` seconds and so many `sources`
-/// in all.
+/// Returns how many lanes a source gets at first, with a round trip of `rtt_s` seconds and
+/// `sources` sources in all.
 pub(crate) fn lanes_at_first(rtt_s: f64, sources: u32) -> u32 {
     if rtt_s < LONG_ROUTE_S {
         return if sources > 1 { 1 } else { windows(rtt_s) };
@@ -325,83 +324,83 @@ pub(crate) fn lanes_at_first(rtt_s: f64, sources: u32) -> u32 {
     lanes.max(LONG_LANES_ALONE / sources.max(1)).clamp(LONG_LANES_MIN, LONG_LANES_MAX)
 }
 
-/// So many lanes' windows hold what 1 Gbit/s has under way on such a route, and half as much in its
-/// queue, up to what there is a use for.
+/// Returns how many lanes' windows hold what 1 Gbit/s has in flight on such a route, and half as
+/// much in its queue, up to a useful number.
 fn windows(rtt_s: f64) -> u32 {
     ((rtt_s / ALONE_LANE_S).ceil() as u32).clamp(1, LONG_LANES_ALONE)
 }
 
-/// So many of `most` lanes a source begins with on such a route, the others' windows being theirs.
+/// Returns how many of `most` starters a source gets: all if it is alone on a long route.
 pub(crate) fn starters(rtt_s: f64, sources: u32, most: u32) -> u32 {
     if rtt_s < LONG_ROUTE_S || sources > 1 { 0 } else { most }
 }
 
-/// A trial has so many times the lanes where loss or a window holds them up, else twice as many.
+/// Factor on the lanes in a trial if loss or a window holds them up; otherwise they are doubled.
 const TIMES_HELD_UP: u32 = 4;
-/// When a source brings less than this part of what made it have its lanes …
+/// If a source brings less than this part of what its lanes once brought …
 const FALLEN: f64 = 0.33;
-/// … for so many looks, it gets fewer.
+/// … for this many looks, it gets fewer lanes.
 const FALLEN_LOOKS: usize = 4;
-/// Looks that are remembered.
+/// Looks remembered.
 const LOOKS: usize = 5;
-/// New lanes must bring at least this part of what the same number of old ones brings …
+/// New lanes must bring at least this part of what as many old ones bring …
 const PAYS: f64 = 0.5;
-/// … and this where loss or a window is known to hold the old ones up: their rate swings so much
-/// that more could only be asked for after a longer look.
+/// … or this part if loss or a window holds the old ones up. Their rate swings so much that asking
+/// for more would take a longer look.
 const PAYS_HELD_UP: f64 = 0.15;
 /// A trial is worth its cost only if the transfer goes on for this many times its length, …
 const TRIAL_PART: f64 = 4.0;
-/// … at least this long where the senders seem to be held up (loss that their congestion control
-/// shrugs off looks the same, and then a trial disturbs the lanes there are), …
+/// … and at least this long if the senders seem to be held up. (Loss that their congestion control
+/// shrugs off looks the same; a trial then disturbs the present lanes.) …
 const TRIAL_LEFT_S: f64 = 6.0;
-/// … and this long once lanes have paid there.
+/// … This is enough once more lanes have paid.
 const GROWING_LEFT_S: f64 = 2.0;
-/// A source is left to come up to speed for this many round trips …
+/// A source gets this many round trips to come up to speed …
 const YOUNG_ROUND_TRIPS: f64 = 15.0;
-/// … and at least this long, before anything is tried with it.
+/// … and at least this time, before the first trial.
 const YOUNG_S: f64 = 0.8;
-/// Senders that all pause for more than this part of the time are held up by a window or by loss.
+/// If all senders pause for more than this part of the time, a window or loss holds them up.
 const HELD_UP: f64 = 0.5;
-/// So much under way on one lane is near the commonest limit of a sender's window, 4 MiB.
+/// Bytes in flight on one lane that are near the commonest sender window, 4 MiB.
 const WINDOW_BYTES: f64 = 2.5e6;
-/// Without a sign of being held up, lanes are tried only this long after the last trial …
+/// Without a sign of being held up, a trial waits this long after the last one …
 const PLAIN_PAUSE_S: f64 = 10.0;
-/// … and only if the transfer goes on for this long: a trial disturbs the lanes there are.
+/// … and the transfer must go on for this long: a trial disturbs the present lanes.
 const PLAIN_LEFT_S: f64 = 20.0;
-/// Weight of the newest look in the part of time that senders pause.
+/// Weight of the newest look in the mean part of time that senders pause.
 const SMOOTH: f64 = 0.3;
-/// Growth over two round trips that counts as still climbing.
+/// Growth from one look to the next that counts as still climbing.
 const CLIMB: f64 = 1.08;
-/// Pause after the first trial that did not pay; grows with each further one …
+/// Pause after the first failed trial; it grows with each further one …
 const PAUSE_FIRST_S: f64 = 1.0;
 /// … up to this, …
 const PAUSE_MAX_S: f64 = 60.0;
-/// … or to this where it nearly did.
+/// … or to this after a near success.
 const PAUSE_UNCLEAR_S: f64 = 4.0;
-/// From this round trip on a route counts as long.
+/// Round trip from which a route counts as long.
 const LONG_ROUTE_S: f64 = 0.035;
-/// One lane for so much of it: senders commonly keep buffers of 4 MiB under way at most on one of
-/// them, which hold 2 MB in packets of 1,500 bytes; that comes to 250 Mbit/s then.
+/// Round trip per lane on long routes: senders commonly buffer at most 4 MiB per lane, which holds
+/// 2 MB in packets of 1,500 bytes; that comes to 250 Mbit/s.
 const LONG_LANE_S: f64 = 0.065;
-/// One that is alone has at least so many: together they come up to speed sooner, and have under way
-/// what a route of 1 Gbit/s and 100 ms holds, and its queue too, but hardly more. Several sources
-/// share the number.
+/// Least lanes of a source that is alone: together they come up to speed sooner, and have in flight
+/// what a route of 1 Gbit/s and 100 ms and its queue hold, but hardly more. Several sources share
+/// this number.
 const LONG_LANES_ALONE: u32 = 6;
-/// On shorter routes one that is alone has one for so much.
+/// Round trip per lane on shorter routes for a source that is alone.
 const ALONE_LANE_S: f64 = 0.016;
-/// Lanes that all begin at once would have twice under way what the route holds before the first
-/// loss tells their senders, and a short queue drops thousands of packets then. So together they may
-/// have what fills 1 Gbit/s, and a tenth of that in its queue …
+/// If all lanes began freely, they would have twice what the route holds in flight before the first
+/// loss reached their senders, and a short queue would drop thousands of packets. So together they
+/// may fill 1 Gbit/s and a tenth of that in its queue, …
 const STARTERS_BYTES_PER_S: f64 = 133e6;
-/// … up to what six lanes may have as a rule …
+/// … but no more than six normal lanes have in flight.
 const STARTERS_BYTES_MAX: f64 = 6.0 * LANE_WINDOW_BYTES;
-/// … which the commonest limit of a sender makes this in packets larger than 1,500 bytes.
+/// The commonest sender limit, in payload of packets larger than 1,500 bytes.
 const LANE_WINDOW_BYTES: f64 = 3.3e6;
-/// With this part of it under way they are held up by it: a faster route has its use for more.
+/// Starters that have this part in flight are held up by their windows: the route is faster.
 const FULL_WINDOWS: f64 = 0.93;
-/// At least so many, and …
+/// Least lanes on a long route.
 const LONG_LANES_MIN: u32 = 2;
-/// … at most so many: further ones have to earn their place.
+/// Most lanes on a long route at first; more must pay for themselves.
 const LONG_LANES_MAX: u32 = 8;
-/// Below this much left to fetch, a second lane on a long route would hardly be up in time.
+/// With fewer bytes left, a second lane on a long route would hardly be up in time.
 const LONG_ROUTE_BYTES: u64 = 8 << 20;

@@ -1,8 +1,8 @@
-//! What each edge is thought to bring: measured, remembered, claimed, or guessed by its round trip.
+//! The expected rate of each edge: measured, remembered, claimed, or guessed by its round trip.
 //!
-//! Numbers are only ever what we received ourselves; what relays say of a route decides which of its
-//! edges was the limit, and in which order others are tried. So a relay that lies can waste a
-//! trial and nothing more.
+//! Rates come only from what we received ourselves. Reports of relays decide which edge was the
+//! limit and in which order other routes are tried. So a lying relay can waste a trial and nothing
+//! more.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use super::matrix::Hop;
 use super::name::{Route, SiteId};
 use super::relay::Suspect;
 
-/// What is known and thought of the edges.
+/// What is known and assumed of the edges.
 #[derive(Clone, Debug)]
 pub(crate) struct Beliefs {
     pub graph: Graph,
     /// Edges on which something broke.
     pub suspects: BTreeMap<(SiteId, SiteId), Suspect>,
-    /// Remembered readings that turned out wrong, and right.
+    /// How many remembered readings turned out wrong, and right.
     memory: (u32, u32),
-    /// Rate times round trip of what was measured, in bytes.
+    /// Median of rate × round trip of the measured edges, in bytes.
     yardstick: Option<f64>,
-    /// How far such products scatter: the standard deviation of their logarithms.
+    /// Scatter of these products: the standard deviation of their logarithms.
     scatter: f64,
 }
 
@@ -39,14 +39,14 @@ impl Default for Beliefs {
 }
 
 impl Beliefs {
-    /// Something remembered from before, or measured by others on this machine.
+    /// Enters a reading from an earlier transfer, or from another one on this machine.
     pub fn remember(&mut self, from: SiteId, to: SiteId, reading: Reading, now_s: f64) {
         if !self.memory_is_wrong() || reading.age_s <= now_s {
             self.enter_word(from, to, reading, None, now_s);
         }
     }
 
-    /// What is said of an edge, by a relay or by our memory.
+    /// Enters a reading from a relay or from the memory.
     pub fn enter_word(
         &mut self,
         from: SiteId,
@@ -84,7 +84,7 @@ impl Beliefs {
             return false;
         };
         let stale = old.grade == Grade::AtLeast && !old.remembered && now_s - old.at_s > STALE_S;
-        // A hair's breadth above what is exactly known is noise.
+        // A little above an exact rate is noise.
         let above = if old.grade == Grade::Exact { 1.1 } else { 1.0 };
         if grade == Grade::Exact || stale || rate > above * old.rate {
             edge.reading = Some(new);
@@ -92,14 +92,14 @@ impl Beliefs {
         is_from_before(&old) && self.judge_memory(&old, rate, grade)
     }
 
-    /// What an edge brings now is held against what was remembered of it. (What others measure meanwhile
-    /// is their share of an edge, and no memory.)
+    /// Compares a measured rate with a remembered one. Readings that other transfers take meanwhile
+    /// show their share of an edge, so they do not count as memory.
     fn judge_memory(&mut self, old: &Noted, rate: f64, grade: Grade) -> bool {
         let part = rate / old.rate;
         let (exact, was_exact) = (grade == Grade::Exact, old.grade == Grade::Exact);
-        // More than it brought at least, or than came over it this time, says nothing. Others may share an
-        // edge that brings less than it did, and what is only coming up to speed brings less too; there
-        // is no such excuse for one that brings more.
+        // More than a remembered lower bound, or a new lower bound below the memory, says nothing.
+        // An edge may bring less than before because others share it, or because it is still coming
+        // up to speed. An edge that brings more has no such excuse.
         let refuted = match () {
             () if was_exact && part > REFUTED => 2,
             () if exact && part < 1.0 / REFUTED => 1,
@@ -133,7 +133,7 @@ impl Beliefs {
         }
     }
 
-    /// What a relay says that the hop to it could bring.
+    /// Records a relay's report of the rate and round trip of the hop to it.
     pub fn hint(&mut self, report: &HopReport) {
         if let Some(able) = report.able_bytes_per_s.filter(|able| able.is_finite() && *able > 0.0) {
             self.graph.edge_mut(report.from, report.relay).able = Some((able, report.relay));
@@ -143,7 +143,7 @@ impl Beliefs {
         }
     }
 
-    /// Returns what an edge is thought to bring to a connection that has it for itself.
+    /// Returns the expected rate of an edge for a connection that has it for itself.
     pub fn estimate(&self, from: SiteId, to: SiteId, now_s: f64) -> Option<Hop> {
         let edge = self.graph.edge(from, to);
         if edge.is_some_and(|edge| edge.dead) {
@@ -152,8 +152,8 @@ impl Beliefs {
         let rtt_s = edge.and_then(|edge| edge.rtt_s);
         let guessed = self.yardstick.unwrap_or(YARDSTICK_BYTES)
             / rtt_s.unwrap_or(UNKNOWN_RTT_S).max(SHORTEST_S);
-        // What came by a relay while nothing held it up is, where it soon was held up, what had come up to
-        // speed by then: the least that the edge can bring.
+        // `able` is what arrived at a relay while nothing held it up. If it was soon held up, that
+        // is only what had come up to speed by then: a lower bound.
         let able = edge.and_then(|edge| edge.able).map_or(0.0, |(able, _)| able);
         let more = able.max(guessed);
         let (mut rate, guess) = match edge.and_then(|edge| edge.reading) {
@@ -170,7 +170,7 @@ impl Beliefs {
         Some(Hop { rate, rtt_s: rtt_s.unwrap_or(UNKNOWN_RTT_S), guess, least })
     }
 
-    /// Returns what an edge is known to bring.
+    /// Returns the rate that an edge is known to carry.
     pub fn known(&self, from: SiteId, to: SiteId, now_s: f64) -> f64 {
         if self.suspects.get(&(from, to)).is_some_and(|it| it.until_s > now_s) {
             return 0.0;
@@ -179,8 +179,8 @@ impl Beliefs {
         edge.and_then(|edge| edge.reading).map_or(0.0, |noted| noted.weight)
     }
 
-    /// What the edges measured so far have in common: rate times round trip, the median. It is
-    /// what a window brings, or what losses leave of one. And how far they scatter about it.
+    /// Computes the median of rate × round trip over the measured edges, and their scatter. The
+    /// product is the size of a window, or what losses leave of it.
     pub fn calibrate(&mut self) {
         let products = |grade| {
             let edges = self.graph.edges();
@@ -191,8 +191,8 @@ impl Beliefs {
         };
         let mut products_of: Vec<f64> = products(Grade::Exact).collect();
         let Some(exact) = median(&mut products_of) else { return };
-        // What an edge brings at least says something only if that is much. The exact ones are
-        // those that were a limit: the narrow ones, which this makes up for.
+        // A lower bound says something only if it is high. Exact readings come from edges that were
+        // a limit, so from narrow ones; the high bounds make up for that.
         products_of.extend(products(Grade::AtLeast).filter(|product| *product > exact));
         let median = median(&mut products_of).unwrap_or(exact);
         let products = products_of;
@@ -202,8 +202,8 @@ impl Beliefs {
         self.scatter = ((PRIOR_EDGES * PRIOR_SCATTER.powi(2) + squares) / weight).sqrt();
     }
 
-    /// Sum of the round trips of a route's hops, in seconds, as far as they are known and can be:
-    /// it says how long a route is waited for, and relays tell it.
+    /// Returns the sum of a route's round trips in seconds, with a default for unknown hops and a
+    /// cap. It decides how long to wait for a route, and relays report parts of it.
     pub fn rtt_s(&self, route: &Route, source: SiteId) -> f64 {
         let edges = route.edges(source);
         edges
@@ -212,19 +212,19 @@ impl Beliefs {
             .min(LONGEST_RTT_S)
     }
 
-    /// Returns the shape of the distribution of rates about their guesses.
+    /// Returns the shape of the Weibull distribution of rates about their guesses.
     pub fn shape(&self) -> f64 {
-        // Of Weibull's distribution, by the standard deviation of the logarithm.
+        // Derived from the standard deviation of the logarithm.
         (std::f64::consts::PI / 6f64.sqrt() / self.scatter).clamp(1.0, 4.0)
     }
 
-    /// Returns how many times its guess an edge that nobody knows may well bring.
+    /// Returns by which factor an unknown edge may well exceed its guess.
     pub fn hope(&self) -> f64 {
         self.scatter.min(1.2).exp()
     }
 }
 
-/// Remembered from before this transfer, by us and not by a relay's word.
+/// Returns whether we remembered it from before this transfer, not from a relay's report.
 fn is_from_before(noted: &Noted) -> bool {
     noted.remembered && noted.by.is_none() && noted.at_s <= 0.0
 }
@@ -234,37 +234,37 @@ fn median(of: &mut [f64]) -> Option<f64> {
     of.get(of.len() / 2).copied()
 }
 
-/// What was measured in this transfer and lay below the truth counts for so long, in seconds.
+/// Age in seconds at which a lower bound measured in this transfer may be lowered.
 const STALE_S: f64 = 10.0;
 
-/// Remembered readings that are wrong by this factor are refuted, …
+/// A remembered reading that is wrong by this factor is refuted …
 const REFUTED: f64 = 2.0;
-/// … and such as are right within this one confirmed: a wrong memory has readings that lie near the
-/// truth by chance, and the nearer they must lie the fewer these are.
+/// … and one that is right within this factor is confirmed. A wrong memory has some readings near
+/// the truth by chance; the stricter the factor, the fewer they are.
 const CONFIRMED: f64 = 1.5;
-/// One edge that brings less may have changed; several, or one that brings more, say that the memory is
-/// of another network.
+/// One edge that brings less may have changed. Several such edges, or one that brings more, show
+/// that the memory is of another network.
 const REFUTED_MIN: u32 = 2;
 
-/// Rate times round trip before anything was measured: what the published edges have in common,
-/// at ten times their rates. Only the order of candidates depends on it.
+/// Rate × round trip assumed before any measurement: ten times that of the published edges. Only
+/// the order of candidates depends on it.
 const YARDSTICK_BYTES: f64 = 150e3;
 
-/// The published edges scatter about their mean so far (standard deviation of the logarithm, which
-/// makes a shape of 3) …
+/// Scatter of the published edges about their mean (standard deviation of the logarithm; gives a
+/// shape of 3) …
 const PRIOR_SCATTER: f64 = 0.43;
-/// … which counts as much as so many measurements of our own.
+/// … which weighs as much as this many measurements of our own.
 const PRIOR_EDGES: f64 = 8.0;
 
 /// Round trips below this say nothing about the rate.
 const SHORTEST_S: f64 = 0.005;
 
-/// Edges of which nobody has told the round trip are thought to be long: others go first.
+/// Round trip assumed to guess a rate if nobody has reported one: long, so that others go first.
 const UNKNOWN_RTT_S: f64 = 0.15;
 
-/// Longer round trips there are not, by satellites neither, but in what somebody tells who wants to
-/// be waited for.
+/// Longest round trip believed. Real ones are shorter, even by satellite; a relay that reports more
+/// wants us to wait for it.
 const LONGEST_RTT_S: f64 = 2.0;
 
-/// Of hops whose round trip nobody has told, for how long to wait for them.
+/// Round trip assumed to decide how long to wait for a hop, if nobody has reported one.
 const UNTOLD_RTT_S: f64 = 0.1;

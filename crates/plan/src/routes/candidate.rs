@@ -1,7 +1,7 @@
-//! Which route is opened next: the one that is likely to bring most beside those that are open.
+//! Which route to open next: the one likely to add most to the routes already open.
 //!
-//! What routed sources carry is taken from their edges, and the likeliest route through what is left is the
-//! candidate: augmentation of a flow, with guesses where nothing has been measured.
+//! The load of the open routes is subtracted from their edges. The candidate is the likeliest route
+//! through what is left. This is flow augmentation, with guesses for unmeasured edges.
 
 use std::collections::BTreeSet;
 
@@ -23,13 +23,13 @@ impl Router {
         }
     }
 
-    /// Opens what promises enough. At once what is known, or `urgent`; what is guessed a few at a
-    /// time, when it is time for it.
+    /// Opens routes that promise enough: known ones (or any, if `urgent`) at once, guessed ones a
+    /// few at a time when a trial is due.
     pub(crate) fn seek(&mut self, urgent: bool) {
         let now_s = self.times.now_s;
         let left_bytes = match self.left_bytes {
             Some(left_bytes) => left_bytes as f64,
-            // Nobody can tell how large the file is: perhaps who is reached by relays can.
+            // The size is unknown. A server that only relays reach may report it.
             None if self.times.first_s.is_none() && self.has_waited() => f64::INFINITY,
             None => return,
         };
@@ -55,12 +55,12 @@ impl Router {
         for _ in 0..LOOKS {
             let Some(routed_id) = self.best(&matrix, hops_max) else { break };
             let worth = routed_id.rate_bytes_per_s;
-            // What is known of some of its edges limits all hope.
+            // Known edges limit how much the route can bring.
             let hoped = (worth * self.beliefs.hope()).min(matrix.known(&routed_id)).max(worth);
             if hoped < WORTH * ADDS_WHOLE * load.max(total) {
                 break;
             }
-            // What it saves of what is left.
+            // The time it would save on the remaining bytes is too short.
             if !urgent && hoped.is_finite() && hoped * left_bytes < PAYS_S * usual.powi(2) {
                 break;
             }
@@ -103,7 +103,7 @@ impl Router {
             }
             matrix.take(&routed_id);
             if urgent {
-                // Which of them is dead nobody knows: the second is to be another one.
+                // Nobody knows which relay is dead, so the next route must avoid these.
                 matrix.drop_relays(
                     routed_id.route.relays().iter().copied().filter(|&it| self.is_shy(it)),
                 );
@@ -111,7 +111,7 @@ impl Router {
         }
     }
 
-    /// Returns the likeliest route, or the surest if that is nearly as good.
+    /// Returns the likeliest route, or the surest one if that is nearly as good.
     fn best(&self, matrix: &Matrix, hops_max: usize) -> Option<FlowPath> {
         let wider = |one: FlowPath, other: FlowPath| {
             if other.rate_bytes_per_s > one.rate_bytes_per_s { other } else { one }
@@ -126,7 +126,7 @@ impl Router {
             .or(Some(likeliest))
     }
 
-    /// Returns whether one more route may be tried, or this one was.
+    /// Returns whether the limit on tried routes allows this one, or it was tried before.
     fn may_open(&self, replica: ReplicaId, route: &Route) -> bool {
         self.routed_sources.tried.len() < self.config.routes_max
             || self.routed_sources.tried.contains(&(replica, route.clone()))
@@ -136,14 +136,14 @@ impl Router {
         self.relays.standing(relay).shy_until_s > self.times.now_s
     }
 
-    /// Returns what a relay may be worth that is on a route that fell silent.
+    /// Returns the factor by which a relay's promise is reduced after silence on its routes.
     fn doubt(&self, relay: SiteId) -> f64 {
         let standing = self.relays.standing(relay);
         if self.is_shy(relay) { DOUBT.powi(standing.silences.min(8) as i32) } else { 1.0 }
     }
 
-    /// Whether it is time to try what is only guessed: direct has shown what it brings, or does
-    /// not get anywhere.
+    /// Returns whether guessed routes may be tried now: direct has shown its rate or is stuck, and
+    /// a trial is due.
     fn may_guess(&mut self) -> bool {
         let now_s = self.times.now_s;
         let shown = |first_s: f64| now_s - first_s >= SHOWN_S;
@@ -154,13 +154,13 @@ impl Router {
             && self.trials_now() < self.trials_max()
     }
 
-    /// Returns whether direct had time enough to begin.
+    /// Returns whether direct has had enough time to start.
     fn has_waited(&self) -> bool {
         self.times.began_s.is_some_and(|began_s| self.times.now_s - began_s >= STUCK_S)
     }
 
-    /// Returns whether what is known may have changed since routes were last sought by it. Looking costs
-    /// little, but need not be done ten times a second.
+    /// Returns whether it is time to look for known routes again. A look is cheap, but ten a second
+    /// are not needed.
     fn wants_known(&mut self) -> bool {
         let due = self.times.now_s >= self.trials.next_known_s;
         if due {
@@ -169,7 +169,7 @@ impl Router {
         due
     }
 
-    /// In `Widest` a candidate must promise more than what is in use.
+    /// Returns whether a candidate promises enough more than the route in use (`Widest` only).
     fn is_wider(&self, worth: f64) -> bool {
         if self.config.mode != Mode::Widest {
             return true;
@@ -185,14 +185,14 @@ impl Router {
         worth > (1.0 + self.config.switch_gain) * current
     }
 
-    /// Returns how many of those on trial had to wait for their turn.
+    /// Returns how many routes on trial count toward the limit.
     fn trials_now(&self) -> usize {
         let young =
             |it: &RoutedSource| matches!(it.state, RoutedState::Opening | RoutedState::OnTrial);
         self.routed_sources.open.values().filter(|routed| young(routed) && routed.waited).count()
     }
 
-    /// Few at a time after failures: each disturbs a little.
+    /// Returns the most trials at once: fewer after failures, because each disturbs the transfer.
     fn trials_max(&self) -> usize {
         if self.config.mode == Mode::Widest {
             return 1;
@@ -209,8 +209,8 @@ impl Router {
         self.routed_sources.relayed().count() < self.config.ways_max
     }
 
-    /// The same, or it promises more than the least of those that are open and may be tried to take
-    /// its place.
+    /// Returns whether there is a place, or the candidate promises enough more than the weakest
+    /// open route to be tried in its place.
     fn has_room(&self, worth: f64) -> bool {
         let least = self
             .routed_sources
@@ -227,7 +227,7 @@ impl Router {
         self.replicas.iter().filter(move |(_, at)| **at == site).map(|(&replica, _)| replica)
     }
 
-    /// Returns whether what a route promises was measured on every edge of it.
+    /// Returns whether every edge was measured to carry most of what the route promises.
     fn is_known(&self, routed_id: &FlowPath, loads: &Flows) -> bool {
         let known = routed_id.route.edges(routed_id.source).map(|edge| {
             self.beliefs.known(edge.0, edge.1, self.times.now_s)
@@ -236,7 +236,7 @@ impl Router {
         known.fold(f64::INFINITY, f64::min) >= KNOWN * routed_id.rate_bytes_per_s
     }
 
-    /// Returns what routes carry over each edge, or will when they have come up to speed.
+    /// Returns the load of each edge, including what young routes are expected to reach.
     fn loads(&self) -> Flows {
         let mut loads = Flows::new();
         if self.config.mode == Mode::Widest {
@@ -257,7 +257,7 @@ impl Router {
         if young { rate.max(routed.promised) } else { rate }
     }
 
-    /// Returns what comes now, or, as long as direct routes are only coming up to speed, what they brought before.
+    /// Returns the total rate, or the remembered direct rate while direct comes up to speed.
     fn usual(&self) -> f64 {
         let direct = || self.routed_sources.open.values().filter(|routed| routed.route.is_direct());
         if direct().any(|routed| routed.is_ripe(self.times.now_s)) {
@@ -276,7 +276,7 @@ impl Router {
     fn matrix(&self, loads: &Flows) -> Matrix {
         let sources: BTreeSet<SiteId> = self.replicas.values().copied().collect();
         let sources: Vec<SiteId> = sources.into_iter().collect();
-        // An edge that limits a route has nothing left.
+        // An edge that limits a route has no capacity left.
         let used = |routed: &&RoutedSource| routed.state == RoutedState::InUse && routed.now.busy;
         let limits: BTreeSet<(SiteId, SiteId)> = match self.config.mode {
             Mode::Widest => BTreeSet::new(),
@@ -298,14 +298,14 @@ impl Router {
             let sure = if doubt < 1.0 { 0.0 } else { hop.least };
             let hop =
                 Hop { rate: hop.rate * doubt, guess: hop.guess || doubt < 1.0, least: sure, ..hop };
-            // What is left of an edge that is all but used up is noise.
+            // The rest of a nearly full edge is noise.
             let rate = hop.rate - load;
             (rate > REST * hop.rate).then_some(Hop { rate, least: hop.least - load, ..hop })
         })
     }
 
-    /// The relays that take part in the search: of hundreds, those that promise most with a route
-    /// to themselves, and those that are nearest to either end, where chains of short hops begin.
+    /// Returns the relays to search: of hundreds, those that promise most alone and those nearest
+    /// to either end, where chains of short hops begin.
     fn considered(&self, sources: &[SiteId]) -> Vec<SiteId> {
         let relays: Vec<SiteId> = self.beliefs.graph.relays().collect();
         if relays.len() <= self.config.relays_max {
@@ -344,39 +344,39 @@ impl Router {
     }
 }
 
-/// With less than so much time to go, nothing new is tried: to find out takes a second or two, and
-/// what is gained must pay for it …
+/// With less time left than this, nothing new is tried: a trial takes a second or two, and its gain
+/// must pay for that.
 const LEFT_S: f64 = 4.0;
-/// … also when all routes are wanted.
+/// The same limit in `Multi` mode.
 const LEFT_MULTI_S: f64 = 2.0;
-/// What is known to be good needs less.
+/// The same limit for routes known to be good.
 const LEFT_KNOWN_S: f64 = 1.0;
 
-/// A route is to save so much time, if all of it is gain: to open one takes some of it.
+/// Time that a route must save, if all it brings is gain: opening it costs some of that.
 const PAYS_S: f64 = 0.2;
-/// Where direct waits for us for this part of the time, nothing is gained by other routes.
+/// If direct waits for us this part of the time, other routes gain nothing.
 const AWAITED: f64 = 0.5;
 
-/// So long direct runs alone at first, so that one knows what it brings.
+/// How long direct runs alone at first, so that its rate is known.
 const SHOWN_S: f64 = 0.5;
-/// If direct gets nowhere, others are tried after this.
+/// Other routes are tried this long after the start if direct brings nothing.
 const STUCK_S: f64 = 1.2;
 
-/// A candidate must promise so many times what a route must bring to stay.
+/// A candidate must promise this many times what a route must bring to stay.
 const WORTH: f64 = 1.5;
-/// When all places are taken, a candidate must promise this many times the least route in use.
+/// When all places are taken, a candidate must promise this many times the weakest route.
 const BETTER: f64 = 1.5;
-/// A route is known if its edges are known to bring this part of what it promises.
+/// A route is known if its edges are known to carry this part of its promise.
 const KNOWN: f64 = 0.8;
-/// Less than this part of an edge is not left for another route.
+/// An edge with less than this part left has no room for another route.
 const REST: f64 = 0.1;
-/// Candidates looked at in one turn.
+/// Most candidates examined in one search.
 const LOOKS: usize = 12;
-/// How many are opened instead of one that was lost.
+/// Most routes opened in place of a lost one.
 const INSTEAD: usize = 3;
-/// One of the relays of a route that fell silent is dead: each promises this part of what it did.
+/// Factor on the promises of each relay of a silent route: one is dead, nobody knows which.
 const DOUBT: f64 = 0.7;
-/// What is sure is preferred to what promises not much more than this part of it.
+/// The surest route is preferred if it promises this part of the likeliest one.
 const SURE: f64 = 0.9;
-/// How often known routes are looked for.
+/// Interval between searches for known routes.
 const KNOWN_EVERY_S: f64 = 0.5;

@@ -6,44 +6,44 @@ use super::name::Route;
 /// Which routes may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Direct, and whatever pays beside it, if there is time to find out.
+    /// Direct, and any relay routes that pay, if there is time to find out.
     Auto,
     /// No relays.
     Direct,
     /// These routes to each replica, and no others.
     Fixed(Vec<Route>),
-    /// The widest route, one at a time, with direct beside it to fall back to.
+    /// The widest route, one at a time, with direct as fallback.
     Widest,
-    /// As many routes as pay, tried also where there is little time left.
+    /// As many routes as pay; tried even if little time is left.
     Multi,
 }
 
-/// How a router behaves.
+/// Settings of a router.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
     /// Which routes may be used.
     pub mode: Mode,
-    /// Most edges of a route: relays refuse more than this.
+    /// Most edges of a route; relays refuse longer ones.
     pub hops_max: usize,
-    /// Most edges of a route that is chosen here, not by the user. More relays bring ever less, and
-    /// each is one more that may be slow, or lie, or fail.
+    /// Most edges of a route that the router chooses itself. Further relays gain ever less, and
+    /// each is one more that may be slow, lie or fail.
     pub hops_tried_max: usize,
-    /// Most routes through relays in use at once. Each costs every relay on it buffers and
-    /// connections; more than eight parallel routes have not paid on any map that was tried.
+    /// Most relay routes in use at once. Each costs every relay on it buffers and connections. More
+    /// than eight parallel routes have not paid on any map that was tried.
     pub ways_max: usize,
-    /// Most routes on trial at once. More find out sooner and disturb more.
+    /// Most routes on trial at once. More trials find out sooner but disturb more.
     pub trials_max: usize,
-    /// Most relays that are thought about at once: those nearest to us and the replicas. A decision
-    /// costs the square of it.
+    /// Most relays considered at once: those nearest to us and the replicas. The cost of a decision
+    /// grows with the square of it.
     pub relays_max: usize,
-    /// Most routes through relays that are tried in one transfer: each stays a source of it.
+    /// Most relay routes tried in one transfer; each remains a source of the transfer.
     pub routes_max: usize,
-    /// A change of the widest route needs this part more than what is in use, so that routes whose
-    /// rates swing do not take turns.
+    /// Gain that `Widest` requires before it changes routes, as a part of the current rate. It
+    /// stops routes with swinging rates from taking turns.
     pub switch_gain: f64,
     /// How readings age.
     pub aging: Aging,
-    /// Seed of all jitter: transfers that begin together are not to move at the same moments.
+    /// Seed of all jitter, so that transfers that start together do not act at the same moments.
     pub seed: u64,
 }
 

@@ -1,41 +1,41 @@
-//! What goes into the router and what comes out of it.
+//! Events and actions of the router.
 
 use super::graph::Reading;
 use super::name::{ReplicaId, Route, RoutedId, SiteId};
 
-/// Something that happened, told to [`super::Router::handle`].
+/// An event for [`super::Router::handle`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum RouteEvent {
-    /// A replica is known, and where it is. Several replicas may be at one site.
+    /// A replica was found at a site. Several replicas may be at one site.
     ReplicaAdded {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
         /// Its origin.
         site: SiteId,
     },
-    /// A replica is no use any more, over whatever route: it disagrees with the others, or it lied.
+    /// A replica is of no use over any route: it disagrees with the others, or it lied.
     ReplicaLost {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
     },
     /// A relay answers.
     RelayUp {
-        /// Which.
+        /// The relay.
         site: SiteId,
     },
-    /// A relay does not answer (any more).
+    /// A relay does not answer, or no longer.
     RelayLost {
-        /// Which.
+        /// The relay.
         site: SiteId,
     },
-    /// A relay that was to be asked ([`RouteAction::Ask`]) answers.
+    /// A relay that was asked ([`RouteAction::Ask`]) answers.
     RelayAnswered {
-        /// Which.
+        /// The relay.
         site: SiteId,
-        /// It did not at first: whatever was the matter with it is over.
+        /// It did not answer at first; whatever was wrong is over.
         was_silent: bool,
     },
-    /// How long it takes from `to` to `from` and back, told by `to` (a relay, or us).
+    /// Round trip between `from` and `to`, measured by `to` (a relay, or us).
     RoundTrip {
         /// Where data would come from.
         from: SiteId,
@@ -44,51 +44,50 @@ pub enum RouteEvent {
         /// In seconds; `None`: `to` cannot reach `from`, or may not.
         rtt_s: Option<f64>,
     },
-    /// What an earlier transfer, or another one on this machine, measured.
+    /// Measurement of an earlier transfer, or of another one on this machine.
     Remembered {
         /// Where data came from.
         from: SiteId,
         /// Where it went.
         to: SiteId,
-        /// What was measured, and how long ago.
+        /// The rate and its age.
         reading: Reading,
     },
-    /// What a relay says of itself that it measured lately on its hop from `from`, not on behalf of
-    /// this transfer.
+    /// A relay's own recent measurement of its hop from `from`, not made for this transfer.
     Claimed {
         /// The relay, to which the data came.
         by: SiteId,
         /// Where it came from.
         from: SiteId,
-        /// What it says.
+        /// The reported rate and its age.
         reading: Reading,
     },
-    /// What the relays of a route said of their hops in the head of an answer.
+    /// Reports of a route's relays on their hops, from the head of an answer.
     Reported {
-        /// The route that the answer came over.
+        /// The route of the answer.
         routed_id: RoutedId,
-        /// In any order; of relays that said nothing there is no entry.
+        /// In any order; relays that reported nothing are missing.
         hops: Vec<HopReport>,
     },
     /// A route is gone and need not be closed.
     RoutedFailed {
-        /// Which.
+        /// The route.
         routed_id: RoutedId,
-        /// How.
+        /// The cause.
         fault: Fault,
-        /// At which site, if that is known.
+        /// The site of the fault, if known.
         at: Option<SiteId>,
     },
-    /// How the routes are doing; to be told every 0.1 s or so.
+    /// How the routes are doing; expected every 0.1 s or so.
     Progress {
-        /// Each route that is open.
+        /// Every open route.
         routed_sources: Vec<(RoutedId, RoutedNow)>,
-        /// What is still to be fetched; `None` while that is not known.
+        /// Bytes still to fetch; `None` if unknown.
         left_bytes: Option<u64>,
     },
 }
 
-/// What a relay reports of its upstream hop (one entry of `Server-Timing`). Missing: unknown.
+/// A relay's report on its upstream hop (one entry of `Server-Timing`). `None`: unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HopReport {
     /// The relay that reports.
@@ -99,8 +98,8 @@ pub struct HopReport {
     pub rtt_s: Option<f64>,
     /// Bytes per second that flowed lately, for us.
     pub rate_bytes_per_s: Option<f64>,
-    /// The part of that time in which the relay could take no more, because its own downstream was
-    /// full; 0 to 1.
+    /// Part of that time in which the relay could take no more because its downstream side was
+    /// full, from 0 to 1.
     pub held: Option<f64>,
     /// Bytes per second while it was not held up: what the hop seems able to bring.
     pub able_bytes_per_s: Option<f64>,
@@ -109,60 +108,60 @@ pub struct HopReport {
 /// How a route is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RoutedNow {
-    /// What has come over it since it was opened; what an earlier route over the same relays brought is
-    /// not its own. Never decreases.
+    /// Bytes delivered since the route was opened, without those of an earlier route over the same
+    /// relays. Never decreases.
     pub delivered_bytes: u64,
-    /// Nothing arrives although something was asked for.
+    /// Nothing arrives although something was requested.
     pub silent: bool,
-    /// Something is asked for: if not, it is not to blame for its rate.
+    /// Something is requested. If not, the route is not to blame for its rate.
     pub busy: bool,
-    /// A limit that is our own holds it up: what comes over it is less than it could bring.
+    /// A local limit holds it up: it could bring more than it does.
     pub held: bool,
-    /// It waits for us: for that limit, for our disk, or for whoever takes what came.
+    /// It waits for us: for that limit, for the disk, or for the reader of the output.
     pub awaits_us: bool,
 }
 
 /// Why a route is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A relay, or the origin, does not want to: not allowed, full, too many hops, a loop.
+    /// A relay or the origin refuses: not allowed, full, too many hops, a loop.
     Refused,
-    /// Cannot be reached, reset, timed out, cut short, time and again.
+    /// Unreachable, reset, timed out or cut short, repeatedly.
     Broken,
-    /// What came over it was not what the origin has.
+    /// Its bytes differed from those of the origin.
     Corrupt,
-    /// It was out for good already, for what was told then: nothing new is held against anybody.
+    /// It had already failed for good; this adds no new blame.
     Final,
 }
 
-/// Something to do, answered by [`super::Router::poll`].
+/// An action from [`super::Router::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteAction {
     /// Fetch over one more route, as from one more source.
     Open {
-        /// Its number.
+        /// The new route's number.
         routed_id: RoutedId,
-        /// From which replica.
+        /// The replica.
         replica: ReplicaId,
-        /// Over which relays.
+        /// The relays.
         route: Route,
-        /// Whether one lane is enough for now: it has yet to show that it is worth more.
+        /// Whether one lane is enough for now, because the route is on trial.
         on_trial: bool,
     },
     /// A route has passed its trial: it may have as many lanes as pay.
     Use {
-        /// Which.
+        /// The route.
         routed_id: RoutedId,
     },
-    /// What came by this relay fell silent: ask it whether it is well, again and again until it is, and
-    /// tell that ([`RouteEvent::RelayAnswered`]).
+    /// Data through this relay fell silent: ask whether it is well, repeatedly until it is, then
+    /// report that ([`RouteEvent::RelayAnswered`]).
     Ask {
-        /// Which.
+        /// The relay.
         site: SiteId,
     },
-    /// Fetch over this route no longer. It is not spoken of again.
+    /// Stop fetching over this route. No further action concerns it.
     Close {
-        /// Which.
+        /// The route.
         routed_id: RoutedId,
     },
 }

@@ -39,7 +39,7 @@ pub(crate) fn max_flow(matrix: &Matrix) -> Flow {
         rate += more;
     }
     let edges = matrix.map(|from, to, hop| {
-        // What flows back takes from what flows on.
+        // Backward flow reduces forward flow.
         let used = hop.rate - left[from * n + to];
         (used > nothing).then_some(Hop { rate: used, ..hop })
     });
@@ -47,8 +47,8 @@ pub(crate) fn max_flow(matrix: &Matrix) -> Flow {
 }
 
 impl Flow {
-    /// Routes that carry it, the widest first: few, because each takes the whole rest of at least
-    /// one edge with it.
+    /// Returns routes that carry the flow, the widest first. They are few, because each uses up at
+    /// least one edge.
     pub fn routed_sources(mut self, ways_max: usize, hops_max: usize) -> Vec<FlowPath> {
         let mut routed_sources = Vec::new();
         while routed_sources.len() < ways_max
@@ -64,7 +64,7 @@ impl Flow {
     }
 }
 
-/// Returns the shortest path from any source to us on which something is left, and how much.
+/// Returns the shortest path with capacity left from any source to us, and that capacity.
 fn augmenting(
     left: &[f64],
     n: usize,
@@ -99,5 +99,5 @@ fn augmenting(
     None
 }
 
-/// Rest of an edge, as a part of the widest one, that is rounding and no rest.
+/// Capacity below this part of the widest edge is a rounding error.
 const NOTHING: f64 = 1e-9;

@@ -1,10 +1,9 @@
 //! The sites and what is known of the edges between them.
 //!
-//! The graph of LaBissoniere and Roche ("Adaptive logistical routing"): directed, the weight of an
-//! edge is the throughput that was measured on it, and an edge that nobody has measured counts as
-//! infinite until somebody has. An edge between any two sites is taken to exist unless it is known
-//! that one cannot reach the other. Data flows from origins over relays to us; no route leads
-//! through an origin.
+//! The graph of LaBissoniere and Roche ("Adaptive logistical routing") is directed. The weight of
+//! an edge is its measured throughput; an edge that nobody has measured counts as infinite. An edge
+//! between any two sites is assumed to exist unless one is known not to reach the other. Data flows
+//! from origins over relays to us; no route leads through an origin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +11,7 @@ use super::flow;
 use super::matrix::{Hop, Matrix};
 use super::name::{Route, SiteId};
 
-/// How a rate is to be taken.
+/// The meaning of a measured rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
     /// The edge could bring more: something else on the route was the limit.
@@ -21,12 +20,12 @@ pub enum Grade {
     Exact,
 }
 
-/// What somebody measured on an edge.
+/// A rate measured on an edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
     /// Bytes per second.
     pub rate_bytes_per_s: f64,
-    /// How to take it.
+    /// Whether the rate is exact or a lower bound.
     pub grade: Grade,
     /// Seconds since it was measured.
     pub age_s: f64,
@@ -36,7 +35,7 @@ pub struct Reading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edge {
     pub(crate) reading: Option<Noted>,
-    /// What a relay thinks that the edge could bring, and which relay that is.
+    /// A relay's estimate of what the edge could bring, and that relay.
     pub(crate) able: Option<(f64, SiteId)>,
     /// Smallest round trip seen, in seconds.
     pub rtt_s: Option<f64>,
@@ -44,25 +43,25 @@ pub struct Edge {
     pub dead: bool,
 }
 
-/// A reading with the moment at which it was true, in seconds of the transfer's clock; what is
-/// remembered from earlier lies before zero.
+/// A reading with the time at which it was true, in seconds of the transfer's clock. Readings from
+/// earlier transfers have negative times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Noted {
-    /// As it was measured.
+    /// The measured rate.
     pub rate: f64,
     pub grade: Grade,
     pub at_s: f64,
-    /// What it counts as: the rate, scaled up as the reading ages.
+    /// The rate, scaled up as the reading ages.
     pub weight: f64,
-    /// When that was last set.
+    /// When the weight was last set.
     pub stamped_s: f64,
     /// From before this transfer, not measured in it.
     pub remembered: bool,
-    /// The relay whose word it is; `None`: we saw it ourselves.
+    /// The relay that reported it; `None`: we measured it ourselves.
     pub by: Option<SiteId>,
 }
 
-/// A route to a source and what it is thought to bring.
+/// A route to a source and its expected rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowPath {
     /// Where the data comes from.
@@ -73,14 +72,14 @@ pub struct FlowPath {
     pub rate_bytes_per_s: f64,
 }
 
-/// When weights are scaled up so that they are tried again.
+/// How old weights are scaled up so that their edges are tried again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aging {
-    /// A reading older than this is scaled up, in seconds.
+    /// Age in seconds from which a reading is scaled up.
     pub after_s: f64,
-    /// By this factor.
+    /// Factor by which it is scaled.
     pub factor: f64,
-    /// At most so many a turn, the oldest first.
+    /// Most readings scaled per turn, the oldest first.
     pub per_turn: usize,
 }
 
@@ -92,7 +91,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A site over which data may pass from now on, or not any more.
+    /// Adds a site over which data may pass, or removes it.
     pub fn set_relay(&mut self, site: SiteId, usable: bool) {
         if usable && site != SiteId::HERE {
             self.relays.insert(site);
@@ -101,7 +100,7 @@ impl Graph {
         }
     }
 
-    /// Sites over which data may pass.
+    /// Returns the sites over which data may pass.
     pub fn relays(&self) -> impl Iterator<Item = SiteId> + '_ {
         self.relays.iter().copied()
     }
@@ -111,17 +110,17 @@ impl Graph {
         self.relays.contains(&site)
     }
 
-    /// What is known of an edge; `None`: nothing.
+    /// Returns what is known of an edge; `None` if nothing is.
     pub fn edge(&self, from: SiteId, to: SiteId) -> Option<&Edge> {
         self.edges.get(&(from, to))
     }
 
-    /// Every edge of which something is known.
+    /// Returns every edge of which something is known.
     pub fn edges(&self) -> impl Iterator<Item = (SiteId, SiteId, &Edge)> + '_ {
         self.edges.iter().map(|(&(from, to), edge)| (from, to, edge))
     }
 
-    /// Enters a reading, at `now_s` of the transfer's clock.
+    /// Enters a reading at `now_s` of the transfer's clock.
     pub fn measured(&mut self, from: SiteId, to: SiteId, reading: Reading, now_s: f64) {
         if reading.rate_bytes_per_s.is_finite() && reading.rate_bytes_per_s >= 0.0 {
             self.edge_mut(from, to).reading = Some(Noted::new(reading, now_s, false, None));
@@ -145,30 +144,30 @@ impl Graph {
         self.edges.entry((from, to)).or_default()
     }
 
-    /// The widest route from a source to us with at most `hops_max` edges: the largest smallest
-    /// edge; of equally wide ones that with the fewest hops, of those the one with the smallest
-    /// sum of round trips. Unknown edges are infinite, as published. Bytes per second.
+    /// Returns the widest route from a source to us with at most `hops_max` edges: its smallest
+    /// edge is the largest possible. Ties go to the fewest hops, then to the smallest sum of round
+    /// trips. Unknown edges are infinite, as published. Bytes per second.
     pub fn widest(&self, source: SiteId, hops_max: usize) -> Option<FlowPath> {
         self.matrix(&[source], f64::INFINITY).widest(hops_max)
     }
 
-    /// The same over edges that somebody has measured, and no others.
+    /// Returns the same, but only over measured edges.
     pub fn widest_known(&self, source: SiteId, hops_max: usize) -> Option<FlowPath> {
         self.matrix(&[source], 0.0).widest(hops_max)
     }
 
-    /// Returns what can flow from a source to us over all routes together, over edges that somebody has
-    /// measured, in bytes per second.
+    /// Returns the maximum flow from a source to us over all routes together, over measured edges
+    /// only, in bytes per second.
     pub fn max_flow(&self, source: SiteId) -> f64 {
         self.max_flow_of(&[source])
     }
 
-    /// The same from several sources at once.
+    /// Returns the same for several sources at once.
     pub fn max_flow_of(&self, sources: &[SiteId]) -> f64 {
         flow::max_flow(&self.matrix(sources, 0.0)).rate
     }
 
-    /// Routes that together carry the maximum flow, the widest first, at most `ways_max` of them
+    /// Returns routes that together carry the maximum flow, the widest first: at most `ways_max`,
     /// with at most `hops_max` edges each. Bytes per second each.
     pub fn flow_paths(
         &self,
@@ -179,8 +178,8 @@ impl Graph {
         flow::max_flow(&self.matrix(sources, 0.0)).routed_sources(ways_max, hops_max)
     }
 
-    /// Scale the weight of what is older than the threshold up and stamp it anew, so that it is tried
-    /// again; what was measured, and when, stays as it is. Answers how many that were.
+    /// Scales up the weights of readings older than the threshold and stamps them anew, so that
+    /// their edges are tried again. Keeps the measured rate and its time. Returns their number.
     pub fn age(&mut self, now_s: f64, aging: &Aging) -> usize {
         let mut old: Vec<&mut Noted> = self
             .edges
@@ -198,7 +197,7 @@ impl Graph {
     }
 
     fn matrix(&self, sources: &[SiteId], unknown: f64) -> Matrix {
-        // What could come over a source comes from it as well, and by the same edges.
+        // Data that could pass over a source can also start there, by the same edges.
         let relays: Vec<SiteId> = self.relays().filter(|it| !sources.contains(it)).collect();
         Matrix::new(&relays, sources, |from, to| {
             let edge = self.edge(from, to);
@@ -220,7 +219,7 @@ impl Edge {
 }
 
 impl Noted {
-    /// Returns a reading as it is heard at `now_s`.
+    /// Returns the note of a reading received at `now_s`.
     pub fn new(reading: Reading, now_s: f64, remembered: bool, by: Option<SiteId>) -> Noted {
         let (rate, at_s) = (reading.rate_bytes_per_s, now_s - reading.age_s.max(0.0));
         let (weight, stamped_s) = (rate, at_s);
@@ -233,9 +232,8 @@ impl Noted {
     }
 }
 
-/// A reading counts as no more than so many times what was measured, however old it is: it is tried
-/// again long before.
+/// Most times its measured rate that a reading may count as, however old. It is tried again long
+/// before.
 const AGED_TIMES_MAX: f64 = 1000.0;
-/// Where nobody has answered yet the route is thought to be long, so that edges that are known to be
-/// short are preferred.
+/// Round trip assumed for unmeasured edges: long, so that edges known to be short are preferred.
 const UNKNOWN_RTT_S: f64 = 0.3;

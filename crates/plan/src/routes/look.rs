@@ -1,4 +1,4 @@
-//! What is looked at every 0.1 s: rates, routes that fall, routes that are not worth it.
+//! Looks at all routes every 0.1 s: rates, routes that fell, routes that are not worth it.
 
 use super::config::Mode;
 use super::name::RoutedId;
@@ -59,14 +59,14 @@ impl Router {
             .values()
             .all(|routed| routed.route.is_direct() || routed.first_s.is_none())
         {
-            // Where packets are lost a rate is never the same for long.
+            // A mean, because packet loss makes the rate swing.
             self.direct.alone =
                 self.routed_sources.open.values().map(|routed| routed.rate(ALONE_S, now_s)).sum();
         }
     }
 
-    /// Routes that fall silent, or to a fraction of what they brought: the next best is opened at
-    /// once, beside them if they may yet recover.
+    /// Finds routes that fell silent or to a fraction of their rate. The next best route is opened
+    /// at once, beside a route that may yet recover.
     fn watch(&mut self) {
         let now_s = self.times.now_s;
         let ids: Vec<RoutedId> = self.routed_sources.open.keys().copied().collect();
@@ -102,7 +102,7 @@ impl Router {
             }
             let gone_s = GONE_S
                 + GONE_TRIPS * self.routed_sources.open.get(&id).map_or(0.0, |routed| routed.rtt_s);
-            // What the user has named is given up by whoever waits for its bytes, and not by us.
+            // Routes that the user named are given up by whoever waits for their bytes, not here.
             let named = matches!(self.config.mode, Mode::Fixed(_));
             if silent && !direct && !named && low_s >= gone_s {
                 self.give_up(id);
@@ -110,7 +110,7 @@ impl Router {
         }
     }
 
-    /// A route brings nothing: away with it, until later.
+    /// Closes a route that brings nothing, and backs off from it.
     fn give_up(&mut self, routed_id: RoutedId) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let (tried, opened_for) = (routed.state != RoutedState::InUse, routed.why);
@@ -123,7 +123,7 @@ impl Router {
         }
     }
 
-    /// The edges of a route that nobody else shows to be well are suspected.
+    /// Suspects the edges of a route, except those that another route shows to be well.
     fn suspect_of(&mut self, routed_id: RoutedId, rate: f64) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         if routed.route.is_direct() {
@@ -144,7 +144,7 @@ impl Router {
                 self.ask(&relays);
             }
         }
-        // If the relays tell where it is stuck, the others are well.
+        // If relays report the slow edge, only that one is suspected.
         let limit = self
             .routed_sources
             .limit(routed_id, self.times.now_s)
@@ -159,7 +159,7 @@ impl Router {
         }
     }
 
-    /// The starvation guard: where trials take more from direct than they bring, they end.
+    /// Starvation guard: ends trials that take more from direct than they bring.
     fn guard(&mut self) {
         let now_s = self.times.now_s;
         let young = |state| matches!(state, RoutedState::Opening | RoutedState::OnTrial);
@@ -178,7 +178,7 @@ impl Router {
         let began_s = trials.iter().filter_map(|id| self.routed_sources.open.get(id)?.first_s);
         let swing = self.swing(began_s.fold(now_s, f64::min), 1.0);
         if total + swing >= STARVED * self.direct.alone {
-            // It is up and down by itself.
+            // The rate swings that much by itself.
             return;
         }
         for routed_id in trials {
@@ -186,7 +186,7 @@ impl Router {
         }
     }
 
-    /// Routes that bring next to nothing cost more than they are worth.
+    /// Closes routes that bring too little, and the newest of routes limited by one edge.
     fn prune(&mut self) {
         let now_s = self.times.now_s;
         let total: f64 =
@@ -230,34 +230,34 @@ impl Router {
     }
 }
 
-/// How often everything is looked at.
+/// Interval between looks.
 pub(crate) const LOOK_S: f64 = 0.1;
-/// After so long, half of what a route once brought is forgotten.
+/// Half-life of a route's normal rate.
 const SETTLED_S: f64 = 3.0;
 
-/// A route that falls to this part of what it brought has lost what made it worth its place.
+/// A route has fallen if it brings less than this part of its normal rate …
 const FALLEN: f64 = 0.25;
-/// For so long (and a round trip) it must have: bursts are shorter.
+/// … for this time and a round trip: bursts are shorter.
 const LOW_S: f64 = 0.15;
-/// With less than this part of what it brought for so long it is as good as silent.
+/// It counts as silent with less than this part of its normal rate, over the time below.
 const STILL: f64 = 0.02;
 const STILL_S: f64 = 0.15;
-/// A silent route is closed after this and so many round trips: a loss that is repaired is shorter.
+/// A silent route is closed after this time plus round trips: repairing a loss takes less.
 const GONE_S: f64 = 1.5;
 const GONE_TRIPS: f64 = 6.0;
-/// Relays of a route that fell silent are avoided for so long: one of them is dead, and which one is
-/// not known.
+/// First time for which the relays of a silent route are avoided: one of them is dead, nobody knows
+/// which.
 const SHY_S: f64 = 5.0;
-/// To open a route takes each relay a connection to the next, one after the other.
+/// Time to open a route, plus round trips: each relay in turn connects to the next.
 const OPENING_S: f64 = 2.0;
 const OPENING_TRIPS: f64 = 12.0;
 
-/// With less than this part of what direct brought alone, trials end.
+/// Trials end if the whole falls below this part of what direct brought alone.
 const STARVED: f64 = 0.9;
-/// What direct brought alone is its mean over so long.
+/// Time over which the rate of direct alone is averaged.
 const ALONE_S: f64 = 2.0;
 
-/// A route that brings less than this part of the whole for so long is closed.
+/// A route is closed if it brings less than this part of the whole, over the time below.
 const NEGLIGIBLE: f64 = 0.01;
 const PRUNED_S: f64 = 5.0;
 const PRUNED_REST_S: f64 = 15.0;

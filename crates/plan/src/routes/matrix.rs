@@ -1,8 +1,8 @@
-//! The edges that take part in one search, laid out for it, and the searches for one route.
+//! The edges of one search as a matrix, and the searches for one route.
 //!
-//! Both searches go hop by hop (what is best over at most one edge, two, three …) with the rule of
-//! the published algorithm, `bw = min(bandwidth[v], edge[v][a])`, where that took the vertex of
-//! largest bandwidth next: so a limit on the number of hops can be kept. O(hops · sites²).
+//! Both searches go hop by hop (best over one edge, two, three …) with the published rule, `bw =
+//! min(bandwidth[v], edge[v][a])`. The published search takes the vertex of largest bandwidth next
+//! instead; going by hops allows a limit on their number. O(hops · sites²).
 
 use super::graph::FlowPath;
 use super::name::{Route, SiteId};
@@ -13,16 +13,16 @@ pub(crate) struct Hop {
     /// Bytes per second.
     pub rate: f64,
     pub rtt_s: f64,
-    /// The rate is no more than a guess.
+    /// Whether the rate is only a guess.
     pub guess: bool,
-    /// What it brings for certain, bytes per second.
+    /// The rate it is certain to bring, in bytes per second.
     pub least: f64,
 }
 
-/// Vertex 0 is us, then come the relays, then the sources.
+/// Edges between sites. Vertex 0 is us, then come the relays, then the sources.
 pub(crate) struct Matrix {
     pub sites: Vec<SiteId>,
-    /// Vertices from this one on are sources.
+    /// The first vertex that is a source.
     pub first_source: usize,
     hops: Vec<Option<Hop>>,
 }
@@ -51,7 +51,7 @@ impl Matrix {
         self.hops[from * self.sites.len() + to]
     }
 
-    /// Returns the same sites with other edges.
+    /// Returns a matrix of the same sites with changed edges.
     pub fn map(&self, change: impl Fn(usize, usize, Hop) -> Option<Hop>) -> Self {
         let n = self.sites.len();
         let hops = self.hops.iter().enumerate();
@@ -59,8 +59,8 @@ impl Matrix {
         Self { sites: self.sites.clone(), first_source: self.first_source, hops }
     }
 
-    /// The same edges for one source at a time where its site is a relay as well, so that no route
-    /// leads from it through itself; and for all other sources together.
+    /// Splits the matrix: one part for each source whose site is also a relay, so that no route
+    /// leads from it through itself, and one for all other sources together.
     pub fn by_source(&self) -> Vec<Self> {
         let relay_at = |source: usize| {
             (1..self.first_source).find(|&relay| self.sites[relay] == self.sites[source])
@@ -83,7 +83,7 @@ impl Matrix {
         all
     }
 
-    /// Takes what a route carries from its edges.
+    /// Subtracts what a route carries from its edges.
     pub fn take(&mut self, routed_id: &FlowPath) {
         for at in self.positions(routed_id) {
             self.hops[at] = self.hops[at]
@@ -96,7 +96,7 @@ impl Matrix {
         }
     }
 
-    /// Leaves out the narrowest edge of a route, so that another route is found.
+    /// Removes the narrowest edge of a route, so that another route is found.
     pub fn cut_narrowest(&mut self, routed_id: &FlowPath) {
         let rate = |at: &usize| self.hops[*at].map_or(f64::INFINITY, |hop| hop.rate);
         let narrowest =
@@ -106,13 +106,13 @@ impl Matrix {
         }
     }
 
-    /// Returns the least of what is known, not guessed, of a route's edges.
+    /// Returns the least rate among a route's known (not guessed) edges.
     pub fn known(&self, routed_id: &FlowPath) -> f64 {
         let hops = self.positions(routed_id).into_iter().filter_map(|at| self.hops[at]);
         hops.filter(|hop| !hop.guess).map(|hop| hop.rate).fold(f64::INFINITY, f64::min)
     }
 
-    /// Leaves out these relays.
+    /// Removes the edges from these relays.
     pub fn drop_relays(&mut self, relays: impl Iterator<Item = SiteId>) {
         let n = self.sites.len();
         for relay in relays {
@@ -129,7 +129,7 @@ impl Matrix {
         let edges = routed_id.route.edges(routed_id.source);
         edges
             .filter_map(|(from, to)| {
-                // A site may be both relay and source: what comes from the source starts there.
+                // A site may be both relay and source: data of the source starts at the source.
                 let among = if from == routed_id.source {
                     self.first_source..n
                 } else {
@@ -140,15 +140,15 @@ impl Matrix {
             .collect()
     }
 
-    /// The widest route of all sources; ties go to fewer hops, then to smaller round trips.
+    /// Returns the widest route of all sources. Ties go to fewer hops, then to smaller round trips.
     pub fn widest(&self, hops_max: usize) -> Option<FlowPath> {
         let layers = self.layers(hops_max, |rate, hop| rate.min(hop.rate));
         let rate = layers.iter().map(|layer| layer[0].value).fold(0.0, f64::max);
         if rate <= 0.0 {
             return None;
         }
-        // Of all routes that are as wide, first the number of hops, then the round trips: what is
-        // added up over hops must not be narrower anywhere, and may be as wide as it likes.
+        // Among equally wide routes prefer fewer hops, then smaller round trips: search again over
+        // the edges that are wide enough.
         let hops = 1 + layers.iter().position(|layer| layer[0].value >= rate)?;
         let layers =
             self.layers(
@@ -160,12 +160,11 @@ impl Matrix {
         self.trace(&layers, hops, rate)
     }
 
-    /// The route that is likely to bring most: edges that are known are worth what they bring; a
-    /// guess may be wrong in either direction, and the smallest of several of them is likely to be
-    /// smaller than the smallest guess. If rates scatter about their guesses as Weibull's
-    /// distribution with this shape, the smallest of them scatters likewise about
-    /// `(Σ rate^-shape)^(-1/shape)`. Where guesses are good (a large shape) that prefers several
-    /// short hops to a long one, where they are bad it prefers few hops.
+    /// Returns the route that is likely to bring most. A known edge counts as its rate. A guess may
+    /// be wrong in either direction, and the smallest of several is likely to be below the smallest
+    /// guess. If rates scatter about their guesses as Weibull's distribution with this shape, the
+    /// smallest scatters likewise about `(Σ rate^-shape)^(-1/shape)`. Good guesses (a large shape)
+    /// favour several short hops over a long one; bad guesses favour few hops.
     pub fn likeliest(&self, hops_max: usize, shape: f64) -> Option<FlowPath> {
         let layers = self.layers(hops_max, |rate, hop| {
             if hop.guess && rate.is_finite() && hop.rate.is_finite() {
@@ -179,15 +178,15 @@ impl Matrix {
         self.trace(&layers, hops, rate)
     }
 
-    /// Returns the widest route by what is certain.
+    /// Returns the widest route by certain rates.
     pub fn surest(&self, hops_max: usize) -> Option<FlowPath> {
         let sure = |_, _, hop: Hop| (hop.least > 0.0).then_some(Hop { rate: hop.least, ..hop });
         self.map(sure).widest(hops_max)
     }
 
-    /// `layers[h][v]`: the best value with which `v` is reached over exactly `h + 1` edges.
-    /// `over` must not be better after an edge than before it, and better before must not be worse
-    /// after: then no route is best that visits a vertex twice.
+    /// Returns `layers[h][v]`: the best value with which `v` is reached over exactly `h + 1` edges.
+    /// `over` must never increase the value and must keep the order of values; then no best route
+    /// visits a vertex twice.
     fn layers(&self, hops_max: usize, over: impl Fn(f64, Hop) -> f64) -> Vec<Vec<Reached>> {
         let mut layers: Vec<Vec<Reached>> = Vec::new();
         for _ in 0..hops_max {

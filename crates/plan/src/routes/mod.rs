@@ -1,12 +1,12 @@
-//! Which routes through relays a transfer uses: pure decisions over a graph of measured throughput.
+//! Chooses the relay routes of a transfer: pure decisions over a graph of measured throughput.
 //!
-//! A *site* is us, a relay, or the origin of a replica; an *edge* is directed, as the data flows; a
-//! *route* is the relays between a source and us; a *routed source* is one replica reached by one route,
-//! which to the [`crate::Planner`] is a source like any other. [`Graph`] holds what is known of the
-//! edges and finds the widest route and the maximum flow. [`Router`] decides which routed sources are open:
-//! [`Router::handle`] takes what happened, [`Router::poll`] answers what to do,
-//! [`Router::poll_timeout`] says when to ask again. The algorithm is described in
-//! `docs/route-choice.md`.
+//! A *site* is this machine ("us"), a relay, or the origin of a replica. An *edge* is directed, as
+//! the data flows. A *route* is the relays between a source and us. A *routed source* is one
+//! replica reached by one route; the [`crate::Planner`] treats it like any other source. [`Graph`]
+//! holds what is known of the edges and finds the widest route and the maximum flow. [`Router`]
+//! decides which routed sources are open: [`Router::handle`] takes events, [`Router::poll`] returns
+//! actions, [`Router::poll_timeout`] says when to poll again. `docs/route-choice.md` describes the
+//! algorithm.
 
 mod belief;
 mod candidate;

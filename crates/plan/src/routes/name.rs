@@ -1,4 +1,4 @@
-//! What sites, replicas, routes and routed sources are called.
+//! Names of sites, replicas, routes and routed sources.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct SiteId(pub u32);
 
 impl SiteId {
-    /// Us, who receive.
+    /// This machine, which receives the data.
     pub const HERE: SiteId = SiteId(0);
 }
 
@@ -15,8 +15,8 @@ impl SiteId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReplicaId(pub u32);
 
-/// One replica reached by one route, numbered from 0 in the order of opening; a number is never
-/// used again.
+/// One replica reached by one route, numbered from 0 in the order of opening. Numbers are never
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RoutedId(pub u32);
 
@@ -26,12 +26,12 @@ pub struct RoutedId(pub u32);
 pub struct Route(Vec<SiteId>);
 
 impl Route {
-    /// No relay at all.
+    /// Returns the route without relays.
     pub fn direct() -> Self {
         Self::default()
     }
 
-    /// These relays, from us toward the source.
+    /// Returns the route through these relays, from us toward the source.
     pub fn through(relays: Vec<SiteId>) -> Self {
         Self(relays)
     }
@@ -41,7 +41,7 @@ impl Route {
         self.0.is_empty()
     }
 
-    /// From us toward the source.
+    /// Returns the relays, from us toward the source.
     pub fn relays(&self) -> &[SiteId] {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! What relays have earned: trust in their word, rest after failures, suspicion of their edges.
-//! Whether they change data: `verdict`.
+//! What is known of the relays: trust in their reports, back-off after failures, suspect edges.
+//! `verdict` finds out which relays change data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,71 +11,71 @@ use super::router::Router;
 use super::verdict::Verdict;
 use super::view::{RoutedState, Why};
 
-/// How a relay stands with us.
+/// The state of one relay in this transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Standing {
-    /// It changed data: never again in this transfer.
+    /// It changed data and is never used again in this transfer.
     pub barred: bool,
-    /// It, or another one, changed data.
+    /// It is one of several that may have changed data.
     pub suspected: bool,
     /// It does not answer.
     pub lost: bool,
-    /// What it said of its hops was not true: it is not listened to any more.
+    /// Its reports were false; they are ignored from now on.
     pub disbelieved: bool,
-    /// A route over it fell silent: until then others are preferred.
+    /// A route over it fell silent: other relays are preferred until this time.
     pub shy_until_s: f64,
-    /// How often in a row that was so.
+    /// Silences in a row.
     pub silences: u32,
-    /// How often in a row what it said was not true.
+    /// False reports in a row.
     pub strikes: u32,
-    /// Since when it is being asked whether it is well.
+    /// Since when an answer is awaited; `None`: it was not asked.
     pub asked_s: Option<f64>,
-    /// When it last answered that it is.
+    /// When it last answered that it is well.
     pub answered_s: f64,
-    /// It has not answered in time, although others did or something came meanwhile: it is left out
-    /// until then, or until it answers.
+    /// It did not answer in time although others did or data arrived: it is left out until this
+    /// time, or until it answers.
     pub mute_until_s: Option<f64>,
-    /// How often in a row that was so.
+    /// Missing answers in a row.
     pub mutes: u32,
 }
 
 impl Standing {
-    /// Returns whether data may pass over it.
+    /// Returns whether data may pass through it.
     pub fn is_usable(&self) -> bool {
         !self.barred && !self.suspected && !self.lost && self.mute_until_s.is_none()
     }
 }
 
-/// A route that is left alone for a while.
+/// Back-off of a failed route.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     pub until_s: f64,
-    /// How often in a row it came to nothing.
+    /// Failures in a row.
     pub times: u32,
 }
 
-/// An edge on which something broke: for a while it counts for no more than this.
+/// An edge on which something broke: its rate is capped for a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Suspect {
     pub until_s: f64,
     pub times: u32,
     pub rate: f64,
-    /// Somebody said so.
+    /// A site refused the request.
     pub refused: bool,
 }
 
-/// All relays, and who of them is under suspicion.
+/// All relays, and which of them are under suspicion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relays {
     pub standings: BTreeMap<SiteId, Standing>,
     pub verdicts: Vec<Verdict>,
-    /// The one of those suspected of corruption that may be used.
+    /// The suspect of corruption that may be used at present.
     pub on_probation: Option<SiteId>,
     pub next_probation_s: f64,
 }
 
 impl Relays {
-    /// How a relay stands with us.
+    /// Returns the state of a relay.
     pub fn standing(&self, site: SiteId) -> Standing {
         self.standings.get(&site).copied().unwrap_or_default()
     }
@@ -95,7 +95,7 @@ impl Router {
         self.relays.standings.entry(site).or_default().lost = true;
         self.beliefs.graph.set_relay(site, false);
         if matches!(self.config.mode, Mode::Fixed(_)) {
-            // Named routes are left when they fail, and not because of what is heard of a relay.
+            // Routes that the user named are left only when they fail themselves.
             return;
         }
         for routed_id in self.routed_sources.those(|routed| routed.route.contains(site)) {
@@ -103,7 +103,7 @@ impl Router {
         }
     }
 
-    /// Something that came by these relays is silent: one of them may be.
+    /// Asks the relays of a silent route whether they are well.
     pub(crate) fn ask(&mut self, relays: &[SiteId]) {
         for &site in relays {
             let standing = self.relays.standings.entry(site).or_default();
@@ -114,9 +114,9 @@ impl Router {
         }
     }
 
-    /// A relay answers. If it was silent, what was held against it and against routes over it is past:
-    /// where a whole site was away for some seconds, pauses that grew with each failure would keep
-    /// all of them out of use for minutes.
+    /// Handles a relay's answer. If it was silent before, all back-offs of it and its routes are
+    /// cleared: after a site was away for some seconds, pauses that grew with each failure would
+    /// keep it out of use for minutes.
     pub(crate) fn relay_answered(&mut self, site: SiteId, was_silent: bool) {
         let now_s = self.times.now_s;
         let standing = self.relays.standings.entry(site).or_default();
@@ -133,7 +133,7 @@ impl Router {
         for routed in
             self.routed_sources.open.values_mut().filter(|routed| routed.route.contains(site))
         {
-            // What is open over it still has as long to come back as if it had fallen silent now.
+            // Open routes over it get the full time to come back.
             routed.low_since_s = routed.low_since_s.map(|_| self.times.now_s);
         }
         self.trials.begin_anew(self.times.now_s);
@@ -141,7 +141,7 @@ impl Router {
         self.open_instead();
     }
 
-    /// It is not mute.
+    /// Records that it is not mute.
     fn hear(&mut self, site: SiteId) {
         let standing = self.relays.standings.entry(site).or_default();
         if standing.mute_until_s.take().is_some() {
@@ -151,9 +151,9 @@ impl Router {
         }
     }
 
-    /// Who has not answered in time, and brings nothing, is the one for which the others of its route were
-    /// doubted. It is left out for a while: perhaps it is dead, and perhaps it is only we who do not
-    /// reach it. (Where nobody answers and nothing comes it may be our own network, and nobody is blamed.)
+    /// Leaves out relays that neither answered in time nor bring data, for a while: each is dead,
+    /// or only we cannot reach it. If nobody answers and nothing arrives, our own network may be
+    /// down and no relay is blamed.
     pub(crate) fn tell_mute(&mut self) {
         let now_s = self.times.now_s;
         let asked = |(&site, it): (&SiteId, &Standing)| Some((site, it.asked_s?, *it));
@@ -172,7 +172,7 @@ impl Router {
             }
             if let Some(until_s) = standing.mute_until_s {
                 if now_s >= until_s {
-                    // Others may reach it. It is doubted, and has time to bring something.
+                    // Others may reach it. It stays doubted and gets time to bring something.
                     self.hear(site);
                     let standing = self.relays.standings.entry(site).or_default();
                     standing.asked_s = Some(now_s + MUTE_S);
@@ -200,8 +200,7 @@ impl Router {
         self.beliefs.graph.set_relay(site, false);
         let by_it = self.routed_sources.those(|it| it.route.contains(site));
         if !by_it.is_empty() {
-            // What was only tried over it keeps others from being tried, and what is to take the place
-            // of the rest waits for nothing.
+            // Trials over it would keep others from being tried, and replacements need not wait.
             self.trials.next_s = self.times.now_s;
             self.trials.next_known_s = self.times.now_s;
         }
@@ -217,8 +216,8 @@ impl Router {
         }
     }
 
-    /// Where one of those that were asked is mute, it was that one: who has answered is doubted no more,
-    /// nor are edges between those.
+    /// Clears the relays that answered, and the edges between them, once another relay is known to
+    /// be mute: that one was the cause.
     fn trust_who_answered(&mut self) {
         let mute = self.relays.standings.values().filter(|it| it.mute_until_s.is_some());
         let Some(since_s) = mute.filter_map(|it| it.asked_s).reduce(f64::min) else { return };
@@ -235,13 +234,13 @@ impl Router {
             .chain(self.replicas.values().copied())
             .chain([SiteId::HERE])
             .collect();
-        // What was suspected of a silent route, and not what a relay told, or refused.
+        // Clears suspicion from silence only, not what a relay reported or refused.
         self.beliefs.suspects.retain(|(from, to), it| {
             it.rate > 0.0 || it.refused || !(well.contains(from) && well.contains(to))
         });
     }
 
-    /// A route is gone, told by the executor.
+    /// Handles a route that the executor reported as gone.
     pub(crate) fn route_failed(&mut self, routed_id: RoutedId, fault: Fault, at: Option<SiteId>) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let (route, edges) = (routed.route.clone(), routed.edges().collect::<Vec<_>>());
@@ -255,7 +254,7 @@ impl Router {
             Fault::Corrupt => self.bar(routed_id, at),
             Fault::Broken => {
                 for &(from, to) in &edges {
-                    // Nobody knows where: any edge of it, unless another route shows that it is well.
+                    // If the place is unknown, suspect all edges that no other route uses.
                     let there = at.is_none_or(|at| at == from || at == to);
                     if !route.is_direct()
                         && there
@@ -275,7 +274,7 @@ impl Router {
                 self.ask(&relays);
             }
             Fault::Refused => {
-                // Who refuses this does not refuse every route; the edge to who refused is shut.
+                // A site that refuses this route may accept others: shut only the edge to it.
                 if let Some(&edge) = edges.iter().find(|(from, _)| Some(*from) == at) {
                     self.suspect(edge, 0.0);
                     if let Some(suspect) = self.beliefs.suspects.get_mut(&edge) {
@@ -294,7 +293,7 @@ impl Router {
         }
     }
 
-    /// Takes a route out of use, lets it rest and opens the next best instead of it.
+    /// Takes a route out of use, backs off from it and opens the next best in its place.
     pub(crate) fn lose(&mut self, routed_id: RoutedId, why: Why, tell: bool) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let key = (routed.replica, routed.route.clone());
@@ -311,7 +310,7 @@ impl Router {
         }
     }
 
-    /// Lets a route rest, longer each time.
+    /// Backs off from a route, longer each time.
     pub(crate) fn rest(&mut self, key: (ReplicaId, Route), seconds: f64) {
         let times = self.rests.get(&key).map_or(0, |rest| rest.times);
         let wait_s = (seconds * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
@@ -338,10 +337,10 @@ impl Router {
             .is_some_and(|rest| rest.until_s > self.times.now_s)
     }
 
-    /// An edge is to count for no more than this for a while, longer each time.
+    /// Caps the rate of an edge for a while, longer each time.
     pub(crate) fn suspect(&mut self, edge: (SiteId, SiteId), rate: f64) {
         let times = self.beliefs.suspects.get(&edge).map_or(0, |it| {
-            // What went well for long since is not held against it.
+            // Old failures are forgiven.
             if self.times.now_s - it.until_s > FORGIVEN_S { 0 } else { it.times }
         });
         let wait_s = (SUSPECT_S * 2f64.powi(times.min(10) as i32)).min(REST_MAX_S);
@@ -352,22 +351,22 @@ impl Router {
     }
 }
 
-/// To answer takes a relay so long and so many round trips: it may have to be connected to.
+/// Time to answer, plus round trips: we may have to connect to the relay first.
 const ANSWER_S: f64 = 0.2;
 const ANSWER_TRIPS: f64 = 5.0;
-/// What brought something within so long is not silent.
+/// A route that brought something within this time is not silent.
 const HEARD_S: f64 = 0.5;
-/// Who did not answer is left out for so long, then twice as long …
+/// First time for which a relay that did not answer is left out; doubled each time.
 const MUTE_S: f64 = 5.0;
-/// A relayed route that failed is tried again after this, then after twice that …
+/// First back-off of a relay route that failed; doubled each time.
 const REST_S: f64 = 2.0;
-/// Direct sooner: it is what everything else falls back to.
+/// The same for direct. It is shorter because everything else falls back to direct.
 const DIRECT_REST_S: f64 = 1.0;
-/// … and at last once in so long.
+/// Longest back-off.
 const REST_MAX_S: f64 = 60.0;
-/// Most routes whose rest is remembered: a bound on memory with hundreds of relays.
+/// Most back-offs remembered: bounds memory with hundreds of relays.
 const RESTS_MAX: usize = 512;
-/// How long an edge on which something broke is avoided at first.
+/// First time for which an edge is avoided after something broke on it.
 const SUSPECT_S: f64 = 2.0;
-/// How long after its time an edge is as good as any other again.
+/// How long after that time an edge's failures are forgotten.
 const FORGIVEN_S: f64 = 30.0;

@@ -1,4 +1,4 @@
-//! What relays report of a route: which hop was the limit, and whether what they say can be true.
+//! Relays' reports on a route: which hop was the limit, and whether the reports can be true.
 
 use super::event::HopReport;
 use super::graph::Grade;
@@ -10,7 +10,7 @@ impl Router {
     pub(crate) fn report(&mut self, routed_id: RoutedId, hops: Vec<HopReport>) {
         for report in hops {
             let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
-            // Only about its own hop of this very route.
+            // Accept reports only on the relay's own hop of this route.
             let hop = (report.from, report.relay);
             if !routed.edges().any(|edge| edge == hop)
                 || self.relays.standing(report.relay).disbelieved
@@ -30,7 +30,7 @@ impl Router {
         }
     }
 
-    /// The same bytes cross all hops of a route: what a relay says must agree with what we received.
+    /// Checks a relay's rate against ours: the same bytes cross all hops of a route.
     fn hold_against(&mut self, routed_id: RoutedId, report: &HopReport, claimed: f64) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let ours = routed.rate(TRUTH_S, self.times.now_s);
@@ -58,7 +58,7 @@ impl Router {
         }
     }
 
-    /// A relay has been found to lie: nothing it ever said counts any more.
+    /// Discards everything that a lying relay ever reported.
     fn disbelieve(&mut self, relay: SiteId) {
         self.relays.standings.entry(relay).or_default().disbelieved = true;
         for routed in self.routed_sources.open.values_mut() {
@@ -77,8 +77,8 @@ impl Router {
         }
     }
 
-    /// Learns of every edge of every route what it brings at least, and of the one that limits it what
-    /// it brings.
+    /// Notes the rate of every edge of every route: exact for the edge that limits it, a lower
+    /// bound for the others.
     pub(crate) fn learn(&mut self, flows: &Flows) {
         let mut notes = Vec::new();
         for routed in self.routed_sources.open.values() {
@@ -91,7 +91,7 @@ impl Router {
                 let rate = flows.get(&edge).copied().unwrap_or(0.0);
                 match limit {
                     _ if rate <= 0.0 => {}
-                    // Its last edge would have brought more if we had taken it.
+                    // Not exact if we held the route up: its last edge could have brought more.
                     Some((at, by))
                         if at == edge
                             && !(edge.1 == SiteId::HERE && routed.is_held(self.times.now_s)) =>
@@ -108,7 +108,7 @@ impl Router {
     }
 }
 
-/// A word within this factor may be true: it was measured earlier, and over another window.
+/// A report within this factor may be true: it covers an earlier time and another window.
 const CREDIBLE: f64 = 3.0;
-/// So many in a row may not.
+/// A relay with this many false reports in a row is ignored.
 const STRIKES: u32 = 3;

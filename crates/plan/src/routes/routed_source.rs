@@ -1,4 +1,4 @@
-//! What is written down about one route while it is open.
+//! What is recorded about one route while it is open.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,45 +6,45 @@ use super::event::{HopReport, RoutedNow};
 use super::name::{ReplicaId, Route, RoutedId, SiteId};
 use super::view::{RoutedState, RoutedView, Why};
 
-/// One route that is open.
+/// One open route.
 #[derive(Clone, Debug)]
 pub(crate) struct RoutedSource {
     pub id: RoutedId,
     pub replica: ReplicaId,
-    /// Where the replica is.
+    /// The site of the replica.
     pub source: SiteId,
     pub route: Route,
     pub state: RoutedState,
     pub why: Why,
     pub since_s: f64,
     pub opened_s: f64,
-    /// When its first byte came.
+    /// When its first byte arrived.
     pub first_s: Option<f64>,
-    /// What was expected of it; infinite if nothing was known.
+    /// The expected rate; infinite if nothing was known.
     pub promised: f64,
     /// Sum of the round trips of its hops, in seconds.
     pub rtt_s: f64,
     pub now: RoutedNow,
-    /// When a limit of our own held it up last.
+    /// When a local limit last held it up.
     held_s: Option<f64>,
-    /// What it brings when nothing is the matter: forgotten within some seconds.
+    /// Its normal rate; forgotten within some seconds.
     pub settled: f64,
-    /// Since when it has brought almost nothing, though it was asked.
+    /// Since when it has brought almost nothing although data was requested.
     pub low_since_s: Option<f64>,
-    /// A substitute has been called for what it no longer brings.
+    /// Whether a substitute was called for it.
     pub replaced: bool,
     /// Since when an older route has been limited by the same edge.
     pub twin_since_s: Option<f64>,
-    /// It is one of the few that may be on trial at a time.
+    /// Whether it counts toward the limit of trials at once.
     pub waited: bool,
-    /// How often its trial was made longer.
+    /// How often its trial was extended.
     pub longer: u32,
-    /// The newest word of each relay on it, and when it came.
+    /// The latest report of each relay on it, and when it came.
     pub reports: BTreeMap<SiteId, (f64, HopReport)>,
     samples: Samples,
 }
 
-/// What had come until when: moments and bytes, oldest first.
+/// Bytes delivered over time: (seconds, bytes), oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(VecDeque<(f64, f64)>);
 
@@ -58,7 +58,7 @@ impl Samples {
         }
     }
 
-    /// Mean rate between two moments, 0 if they are not apart.
+    /// Returns the mean rate between two moments, 0 if they are not apart.
     pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
         if to_s - from_s < 1e-3 {
             return 0.0;
@@ -120,35 +120,35 @@ impl RoutedSource {
         self.samples.record(now_s, bytes);
     }
 
-    /// Returns whether a limit of our own is, or was lately, why it brings no more.
+    /// Returns whether a local limit holds its rate down, or did lately.
     pub fn is_held(&self, now_s: f64) -> bool {
         self.held_s.is_some_and(|held_s| now_s - held_s <= HELD_S)
     }
 
-    /// Mean rate over the last `window_s`, or since the first byte if that is shorter.
+    /// Returns the mean rate over the last `window_s`, or since the first byte if that is shorter.
     pub fn rate(&self, window_s: f64, now_s: f64) -> f64 {
         let begin_s = (now_s - window_s).max(self.first_s.unwrap_or(now_s));
         self.mean(begin_s, now_s)
     }
 
-    /// Mean rate over `window_s` before a moment, or since it was half ripe if that is shorter.
+    /// Returns the mean rate over `window_s` before a moment, or since it was half ripe if shorter.
     pub fn before(&self, at_s: f64, window_s: f64) -> f64 {
         let first_s = self.first_s.unwrap_or(at_s);
         let half_s = (first_s + 0.5 * self.ripe_s()).min(at_s - 0.1);
         self.mean((at_s - window_s).max(half_s), at_s)
     }
 
-    /// Mean rate between two moments, 0 if they are not apart.
+    /// Returns the mean rate between two moments, 0 if they are not apart.
     pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
         self.samples.mean(from_s, to_s)
     }
 
-    /// How long the rate is looked at to know what it is now: bursts of a round trip even out.
+    /// Returns the time over which its rate is measured: long enough to even out bursts.
     pub fn window_s(&self) -> f64 {
         (3.0 * self.rtt_s).clamp(WINDOW_S, 1.5)
     }
 
-    /// Returns whether its rate has had time to climb to what the route can bring.
+    /// Returns whether its rate has had time to reach what the route can bring.
     pub fn is_ripe(&self, now_s: f64) -> bool {
         self.first_s.is_some_and(|first_s| now_s - first_s >= self.ripe_s())
     }
@@ -176,15 +176,15 @@ impl RoutedSource {
     }
 }
 
-/// How far back the samples reach: the longest trial and what was before it.
+/// How far back samples reach: the longest trial and the time before it.
 const KEPT_S: f64 = 12.0;
 
-/// For so long what we took less of weighs on what is measured of it.
+/// How long a local limit still counts against rates measured over the route.
 const HELD_S: f64 = 3.0;
 
-/// Shortest look at a rate: the planner's own looks last 0.3 s.
+/// Shortest window for a rate: the planner's own last 0.3 s.
 const WINDOW_S: f64 = 0.4;
 
-/// A sender doubles what it has under way each round trip: eight of them lead from 14 kB to 3.7 MB.
+/// A sender doubles its bytes in flight each round trip: eight lead from 14 kB to 3.7 MB.
 const RIPE_TRIPS: f64 = 8.0;
 const RIPE_S: f64 = 0.6;

@@ -9,14 +9,14 @@ use super::view::{RoutedState, RoutedView, Why};
 /// What flows over each edge, bytes per second.
 pub(crate) type Flows = BTreeMap<(SiteId, SiteId), f64>;
 
-/// What is open, in the order of opening, and what was.
+/// The open routed sources, in the order of opening, and the latest closed ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RoutedSources {
     pub open: BTreeMap<RoutedId, RoutedSource>,
     closed: VecDeque<RoutedView>,
-    /// Every route through relays that was ever tried.
+    /// Every relay route that was ever tried.
     pub tried: BTreeSet<(ReplicaId, Route)>,
-    /// What came over all routes together, those that are closed included.
+    /// Bytes over all routes together, including closed ones.
     pub whole: Samples,
     closed_bytes: f64,
     next: u32,
@@ -25,7 +25,7 @@ pub(crate) struct RoutedSources {
 }
 
 impl RoutedSources {
-    /// A new one; its number.
+    /// Adds a routed source and returns its number.
     pub fn add(&mut self, new: impl FnOnce(RoutedId) -> RoutedSource) -> RoutedId {
         let id = RoutedId(self.next);
         self.next += 1;
@@ -38,13 +38,13 @@ impl RoutedSources {
         id
     }
 
-    /// Takes note of what has come over all of them.
+    /// Records the bytes delivered by all of them.
     pub fn record(&mut self, now_s: f64) {
         let open: f64 = self.open.values().map(|it| it.now.delivered_bytes as f64).sum();
         self.whole.record(now_s, self.closed_bytes + open);
     }
 
-    /// Returns the numbers of the routes for which this is true.
+    /// Returns the numbers of the open routes that match.
     pub fn those(&self, is: impl Fn(&RoutedSource) -> bool) -> Vec<RoutedId> {
         self.open.values().filter(|routed| is(routed)).map(|routed| routed.id).collect()
     }
@@ -54,17 +54,17 @@ impl RoutedSources {
         self.open.values().any(|routed| routed.replica == replica && routed.route == *route)
     }
 
-    /// Returns those through relays.
+    /// Returns the open routes through relays.
     pub fn relayed(&self) -> impl Iterator<Item = &RoutedSource> {
         self.open.values().filter(|routed| !routed.route.is_direct())
     }
 
-    /// Returns what all routes bring together now.
+    /// Returns the present rate of all routes together.
     pub fn total(&self, now_s: f64) -> f64 {
         self.open.values().map(|routed| routed.rate(routed.window_s(), now_s)).sum()
     }
 
-    /// Returns what flows over each edge now, over all routes together.
+    /// Returns the present flow over each edge, from all routes together.
     pub fn flows(&self, now_s: f64) -> Flows {
         let mut flows = Flows::new();
         for routed in self.open.values() {
@@ -76,8 +76,8 @@ impl RoutedSources {
         flows
     }
 
-    /// Returns the edge that limits a route, and whose word that is. Seen from us, it is the first edge whose
-    /// receiver had nothing to wait for downstream while its sender had to wait for it.
+    /// Returns the edge that limits a route, and the relay that reported it. Seen from us, it is
+    /// the edge before the first relay that its downstream side holds up, or else the last edge.
     pub fn limit(
         &self,
         routed_id: RoutedId,
@@ -121,9 +121,9 @@ impl RoutedSources {
                 && routed.rate(routed.window_s(), now_s) > 0.0
         })
     }
-    /// Returns whether an older route in use is limited by the very edge that limits this one. Then this one
-    /// adds nothing, or what it takes from others who use that edge: more connections over one edge
-    /// are the planner's business, who opens lanes where they pay.
+    /// Returns whether the same edge limits this route and an older one in use. Then this one adds
+    /// nothing, or takes it from others who use that edge. More connections over one edge are left
+    /// to the planner, which opens lanes where they pay.
     pub fn has_twin(&self, routed_id: RoutedId, now_s: f64) -> bool {
         let limit = |routed_id| self.limit(routed_id, now_s).map(|(edge, _)| edge);
         let Some(edge) = limit(routed_id) else { return false };
@@ -135,7 +135,7 @@ impl RoutedSources {
                 && limit(other.id) == Some(edge)
         })
     }
-    /// Returns all routes that are open, and the latest of those that were closed, in the order of opening.
+    /// Returns all open routes and the latest closed ones, in the order of opening.
     pub fn views(&self, now_s: f64) -> Vec<RoutedView> {
         let mut views: Vec<RoutedView> = self.closed.iter().cloned().collect();
         views.extend(self.open.values().map(|routed| routed.view(now_s)));
@@ -143,7 +143,7 @@ impl RoutedSources {
         views
     }
 
-    /// A route is gone.
+    /// Closes a route; returns whether it was open.
     pub fn close(&mut self, routed_id: RoutedId, why: Why, now_s: f64) -> bool {
         let Some(mut routed) = self.open.remove(&routed_id) else { return false };
         self.closed_bytes += routed.now.delivered_bytes as f64;
@@ -157,11 +157,11 @@ impl RoutedSources {
     }
 }
 
-/// How many closed routes are shown.
+/// Most closed routes kept for display.
 const CLOSED_MAX: usize = 64;
-/// How long a report tells about now.
+/// How long a report counts as current.
 const FRESH_S: f64 = 3.0;
-/// Held up for this part of the time, a relay could have taken more from upstream.
+/// A relay held up for this part of the time could have taken more from upstream.
 const HELD: f64 = 0.5;
-/// Over how long a relay's word is compared with what came, in seconds.
+/// Time over which a relay's report is compared with what arrived, in seconds.
 pub(crate) const TRUTH_S: f64 = 1.0;

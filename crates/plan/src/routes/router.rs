@@ -1,8 +1,8 @@
-//! The router: events in, routes to open and to close out.
+//! The router: takes events, returns which routes to open and close.
 //!
-//! What always holds: a direct route is open to every replica as long as that can be had (but in
-//! [`Mode::Fixed`]); no route is opened twice at a time; at most `ways_max` routes through relays are
-//! in use and at most as many again as may be on trial are open beside them.
+//! Invariants: a direct route to every replica is open whenever possible (except in
+//! [`Mode::Fixed`]). No route is opened twice at a time. At most `ways_max` relay routes are in
+//! use, and at most `trials_max` more are open beside them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,7 +23,7 @@ use super::view::{RoutedState, RoutedView, Why};
 pub struct Router {
     pub(crate) config: RouterConfig,
     pub(crate) rng: fastrand::Rng,
-    /// Where each replica is.
+    /// The site of each replica.
     pub(crate) replicas: BTreeMap<ReplicaId, SiteId>,
     pub(crate) left_bytes: Option<u64>,
     pub(crate) beliefs: Beliefs,
@@ -39,39 +39,39 @@ pub struct Router {
 /// When routes are tried.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trials {
-    /// Those that came to nothing, one after the other.
+    /// Failed trials in a row.
     pub failures: u32,
-    /// When one may be tried that is only guessed to be good.
+    /// When the next guessed route may be tried.
     pub next_s: f64,
-    /// When those that are known to be good are looked for.
+    /// When to look for known routes next.
     pub next_known_s: f64,
 }
 
 impl Trials {
-    /// Nothing is held against what may be tried next, at once.
+    /// Forgets earlier failures, so that the next trial may begin at once.
     pub fn begin_anew(&mut self, now_s: f64) {
         self.failures = 0;
         self.next_s = now_s;
     }
 }
 
-/// What direct routes do.
+/// The state of the direct routes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Direct {
-    /// What they brought when nothing ran beside them.
+    /// Their rate when nothing ran beside them.
     pub alone: f64,
-    /// How much of the last moments they waited for us, from 0 to 1.
+    /// Part of the recent past in which they waited for us, from 0 to 1.
     pub awaited: f64,
     awaited_s: f64,
 }
 
-/// What happened when, in seconds.
+/// Times of events, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
     pub now_s: f64,
     /// When the first replica was known.
     pub began_s: Option<f64>,
-    /// When the first byte of all came.
+    /// When the first byte arrived.
     pub first_s: Option<f64>,
     pub next_look_s: f64,
 }
@@ -114,7 +114,6 @@ impl Router {
             }
             RouteEvent::Claimed { by, from, reading } => self.claim(by, from, reading),
             RouteEvent::Reported { routed_id, hops } => self.report(routed_id, hops),
-            // What counts is its first byte.
             RouteEvent::RoutedFailed { routed_id, fault, at } => {
                 self.route_failed(routed_id, fault, at)
             }
@@ -135,7 +134,7 @@ impl Router {
         }
     }
 
-    /// How much direct routes wait for us.
+    /// Updates how much direct routes wait for us.
     fn note_waits(&mut self) {
         let passed_s =
             self.times.now_s - std::mem::replace(&mut self.direct.awaited_s, self.times.now_s);
@@ -147,7 +146,7 @@ impl Router {
             self.direct.awaited * keeps + if is_awaited { 1.0 - keeps } else { 0.0 };
     }
 
-    /// What to do next; to be asked until it answers nothing.
+    /// Returns the next action; call until it returns `None`.
     pub fn poll(&mut self, now: Time) -> Option<RouteAction> {
         self.times.now_s = self.times.now_s.max(now.as_secs_f64());
         if self.actions.is_empty() && self.times.now_s >= self.times.next_look_s {
@@ -156,7 +155,7 @@ impl Router {
         self.actions.pop_front()
     }
 
-    /// Returns when to ask again although nothing has happened.
+    /// Returns when to poll again even if nothing happens.
     pub fn poll_timeout(&self) -> Option<Time> {
         if !self.actions.is_empty() {
             return Some(Time::from_secs_f64(self.times.now_s));
@@ -164,7 +163,7 @@ impl Router {
         (!self.replicas.is_empty()).then(|| Time::from_secs_f64(self.times.next_look_s))
     }
 
-    /// Returns all routes that are open, and the latest of those that were closed, in the order of opening.
+    /// Returns all open routes and the latest closed ones, in the order of opening.
     pub fn views(&self) -> Vec<RoutedView> {
         self.routed_sources.views(self.times.now_s)
     }
@@ -174,7 +173,7 @@ impl Router {
         self.routed_sources.attempts
     }
 
-    /// How often what is in use has changed: a route through relays taken into use, or out of it.
+    /// Returns how often relay routes were taken into use or out of it.
     pub fn changes(&self) -> u32 {
         self.routed_sources.changes
     }
@@ -184,7 +183,7 @@ impl Router {
         &self.beliefs.graph
     }
 
-    /// What was measured in this transfer and is worth remembering: `(from, to, reading)`.
+    /// Returns the measurements of this transfer to remember: `(from, to, reading)`.
     pub fn readings(&self) -> impl Iterator<Item = (SiteId, SiteId, Reading)> + '_ {
         self.beliefs.graph.edges().filter_map(|(from, to, edge)| {
             let noted = edge.reading.filter(|noted| !noted.remembered)?;
@@ -201,7 +200,7 @@ impl Router {
 
     fn lose_replica(&mut self, replica: ReplicaId) {
         self.replicas.remove(&replica);
-        // Should it come back, what its routes were left for is past.
+        // If the replica comes back, its routes start without back-off.
         self.rests.retain(|(of, _), _| *of != replica);
         let of_it = |routed: &RoutedSource| routed.replica == replica;
         for routed_id in self.routed_sources.those(of_it) {
@@ -209,7 +208,7 @@ impl Router {
         }
     }
 
-    /// Opens what is to be open whatever was measured: direct, or what the user named.
+    /// Opens the routes that need no measurement: direct, or those that the user named.
     pub(crate) fn open_named(&mut self) {
         let direct = [Route::direct()];
         let (routes, why) = match &self.config.mode {
@@ -265,19 +264,19 @@ impl Router {
         }
     }
 
-    /// Closes a route and tells so.
+    /// Closes a route and queues the action.
     pub(crate) fn close(&mut self, routed_id: RoutedId, why: Why) {
         if self.forget(routed_id, why) {
             self.actions.push_back(RouteAction::Close { routed_id });
         }
     }
 
-    /// A route is gone.
+    /// Removes a route; returns whether it was open.
     pub(crate) fn forget(&mut self, routed_id: RoutedId, why: Why) -> bool {
         self.routed_sources.close(routed_id, why, self.times.now_s)
     }
 
-    /// What a relay says of itself.
+    /// Records what a relay measured on its own hop.
     fn claim(&mut self, by: SiteId, from: SiteId, reading: Reading) {
         let standing = self.relays.standing(by);
         if !standing.barred && !standing.disbelieved {
@@ -294,16 +293,16 @@ impl Router {
         by: Option<SiteId>,
     ) {
         if self.beliefs.note(edge, rate, grade, by, self.times.now_s) {
-            // What came to nothing was tried on its word.
+            // Failed trials relied on the wrong memory.
             self.trials.begin_anew(self.times.now_s);
         }
     }
 
-    /// Returns a moment that other transfers do not choose as well.
+    /// Returns `seconds` with jitter, so that other transfers choose another moment.
     pub(crate) fn about(&mut self, seconds: f64) -> f64 {
         seconds * (0.75 + 0.5 * self.rng.f64())
     }
 }
 
-/// After so long, half of what is known of waiting is forgotten.
+/// Half-life of the part of time that direct routes waited.
 const AWAITED_S: f64 = 0.5;

@@ -1,7 +1,7 @@
-//! Whether a route on trial stays: what counts is the whole, not what comes over the route itself.
+//! Decides whether a route on trial stays. The whole counts, not the route's own rate.
 //!
-//! Two routes over one bottleneck bring no more than one: what the second brings, the first loses.
-//! So what the routes in use lose while another is tried is taken from what that one brings.
+//! Two routes over one bottleneck bring no more than one: the first loses what the second brings.
+//! So the losses of the routes in use during a trial are subtracted from the new route's rate.
 
 use super::config::Mode;
 use super::graph::Grade;
@@ -38,8 +38,8 @@ impl Router {
             .map(|other| other.rate(window_s, now_s))
             .sum();
         let part = own / trials.max(own).max(1.0);
-        // What others lose counts against it, and if the whole did not grow, it adds nothing, even
-        // if those others were only coming up to speed and did not lose anything yet.
+        // The losses of others count against it. If the whole did not grow, it adds nothing, even
+        // if the others were still coming up to speed and have lost nothing yet.
         let before_s = (first_s - window_s).max(self.times.first_s.unwrap_or(first_s));
         let grown = if first_s - before_s >= BEFORE_S {
             self.routed_sources.whole.mean(now_s - window_s, now_s)
@@ -80,12 +80,12 @@ impl Router {
         }
     }
 
-    /// Returns what the routes that were settled before a trial began have lost since, in bytes per second.
+    /// Returns what the routes settled before a trial have lost since, in bytes per second.
     fn displaced(&self, began_s: f64, window_s: f64) -> f64 {
         let (mut before, mut after) = (0.0, 0.0);
         for routed in self.routed_sources.open.values() {
-            // What was still climbing then had less to lose than it has now: its loss is thought
-            // too small, never too large.
+            // A route still climbing then had less to lose than now: its loss is estimated too
+            // small, never too large.
             let settled =
                 routed.state == RoutedState::InUse && routed.first_s < Some(began_s - BEFORE_S);
             if settled && routed.low_since_s.is_none() && routed.now.busy {
@@ -96,8 +96,8 @@ impl Router {
         (before - after).max(0.0)
     }
 
-    /// How far that which was there before a trial swings by itself while the trial lasts: half of what
-    /// lies between its least and its most, in bytes per second. Who is displaced falls once, and stays.
+    /// Returns how far the older routes swing by themselves during a trial: half the span of their
+    /// rates, in bytes per second. A displaced route falls once and stays low.
     pub(crate) fn swing(&self, began_s: f64, window_s: f64) -> f64 {
         let settled: Vec<_> = self
             .routed_sources
@@ -114,7 +114,7 @@ impl Router {
         (rates().fold(0.0, f64::max) - rates().fold(f64::INFINITY, f64::min)) / 2.0
     }
 
-    /// One route at a time: the new one must be wider than what is in use by more than a little.
+    /// Judges a trial in `Widest` mode: the new route must be clearly wider than the current one.
     fn judge_widest(
         &mut self,
         routed_id: RoutedId,
@@ -128,7 +128,7 @@ impl Router {
         let shared = self.routed_sources.open.values().filter(|it| {
             it.state == RoutedState::InUse && it.edges().any(|edge| Some(edge) == limit)
         });
-        // Where both are limited by one edge, all of it is to be had without the other.
+        // If one edge limits both, closing the other route frees all of it.
         let both = own + shared.map(|it| it.rate(window_s, self.times.now_s)).sum::<f64>();
         let could = (own + displaced).max(both.min(routed.promised));
         let current = self
@@ -174,7 +174,7 @@ impl Router {
         }
     }
 
-    /// A trial came to nothing.
+    /// Ends a trial that failed.
     pub(crate) fn trial_ends(&mut self, routed_id: RoutedId, why: Why) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let key = (routed.replica, routed.route.clone());
@@ -184,8 +184,8 @@ impl Router {
         self.trial_failed(opened_for);
     }
 
-    /// The next trial waits, the longer the more came to nothing. What was opened in place of a route that
-    /// was lost was no trial of ours.
+    /// Delays the next trial, longer with each failure in a row. A substitute for a lost route does
+    /// not count as a trial.
     pub(crate) fn trial_failed(&mut self, opened_for: Why) {
         if opened_for == Why::Instead {
             return;
@@ -195,8 +195,8 @@ impl Router {
         self.trials.next_s = self.trials.next_s.max(self.times.now_s + self.about(wait_s));
     }
 
-    /// Nothing else was in the way, and it brought less than was thought: if nobody has said which
-    /// edge it was, it was the one of which most was only thought.
+    /// Blames an edge for a route that brought less than promised with nothing in its way. If no
+    /// relay reported the narrow edge, the narrowest guess is corrected.
     fn blame(&mut self, routed_id: RoutedId, rate: f64) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         if self.routed_sources.limit(routed_id, self.times.now_s).is_some()
@@ -218,38 +218,38 @@ impl Router {
     }
 }
 
-/// A trial lasts a dozen round trips: eight of slow start, four to look at what that came to …
+/// Round trips of a trial: eight of slow start, four to measure the result …
 const TRIAL_TRIPS: f64 = 12.0;
-/// … and at least this: what a router, a disk or a queue does within a second is no trend.
+/// … but at least this time: what a router, disk or queue does within a second is no trend.
 const TRIAL_S: f64 = 1.0;
 const TRIAL_MAX_S: f64 = 5.0;
 
-/// A route that came less than this before another went on trial says nothing about that one.
+/// A route that started less than this before a trial is no measure for it.
 const BEFORE_S: f64 = 0.2;
 
-/// A route that brings this part of what it promised, and takes little from others (this part is
-/// gain), need not be looked at for longer.
+/// A trial ends early if the route brings this part of its promise and this part of that is gain,
+/// so others lose little.
 const KEPT: f64 = 0.8;
 const CLEAR: f64 = 0.6;
 
 /// A route stays if this part of what it brings is gain …
 const ADDS_PART: f64 = 0.25;
-/// … and that is this part of the whole.
+/// … and the gain is this part of the whole.
 pub(crate) const ADDS_WHOLE: f64 = 0.02;
-/// Between this part and that, rates that swing may have deceived us: the trial goes on once more.
+/// Between this part and `ADDS_PART` a swing may mislead: the trial is extended once.
 const UNCLEAR: f64 = 0.05;
-/// What swings by itself by more than this part of what a route brings may hide that it adds something:
-/// the trial goes on, so many times as long at most. It takes nothing away meanwhile.
+/// If the older routes swing by more than this part of the new route's rate, they may hide its
+/// gain: the trial is extended, up to `LONGER_MAX` times. It takes nothing from others meanwhile.
 const SWINGS: f64 = 0.4;
 const LONGER_MAX: u32 = 3;
-/// Parts of the time over which rates are looked at, to see how they swing.
+/// Parts into which a window is split to measure the swing.
 const PARTS: u32 = 3;
 
-/// After a trial that came to nothing the next one waits so long, then twice as long …
+/// First pause after a failed trial; doubled each time …
 const PAUSE_S: f64 = 0.5;
-/// … and at last this.
+/// … up to this.
 const PAUSE_MAX_S: f64 = 60.0;
-/// When all places are taken, they are not all taken by others one after the other.
+/// Pause after a route was replaced, so that not all places change hands in a row.
 const REPLACED_S: f64 = 4.0;
-/// The same route is not tried again before this, then twice that.
+/// First back-off of a route whose trial failed; doubled each time.
 const TRIED_REST_S: f64 = 10.0;

@@ -1,21 +1,21 @@
-//! Who changed data: the relays of a route, or the replica that it leads to.
+//! Finds out who changed data: the relays of a route, or its replica.
 
 use super::name::{ReplicaId, RoutedId, SiteId};
 use super::relay::Standing;
 use super::router::Router;
 use super::view::{RoutedState, Why};
 
-/// Whom a route was held against that had brought what is not the data.
+/// A route that brought wrong data, and the relays suspected of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// Where the route led.
+    /// The replica of the route.
     replica: ReplicaId,
-    /// Any of these may have been it.
+    /// Relays of which any may have done it.
     relays: Vec<SiteId>,
 }
 
 impl Verdict {
-    /// Returns whether one of these relays may have been it.
+    /// Returns whether one of these relays is among the suspects.
     fn is_about(&self, relays: &[SiteId]) -> bool {
         self.relays.iter().any(|relay| relays.contains(relay))
     }
@@ -34,7 +34,7 @@ impl Router {
         }
         let mut relays: Vec<SiteId> = match at {
             Some(at) if routed.route.contains(at) => vec![at],
-            // The origin itself is not judged here: that is the executor's business.
+            // The executor judges the origin itself.
             Some(_) => return,
             None => routed.route.relays().to_vec(),
         };
@@ -44,12 +44,12 @@ impl Router {
         if at.is_none() && !relays.iter().all(clear) {
             relays.retain(|relay| !clear(relay));
         }
-        // Who is on probation was the only one that was not above suspicion.
+        // A relay on probation is the only suspect on its route.
         if let Some(relay) = self.relays.on_probation.filter(|relay| relays.contains(relay)) {
             relays = vec![relay];
         }
-        // If what came from the same replica without them was no better, perhaps it was the replica;
-        // unless that has brought much directly, and nobody complained.
+        // If the same replica also brought wrong data without these relays, the replica may be at
+        // fault, unless it delivered much directly without complaint.
         let is_right = self.routed_sources.open.values().any(|routed| {
             let brought = routed.now.delivered_bytes >= VOUCHED_BYTES;
             routed.replica == replica && routed.route.is_direct() && brought
@@ -85,8 +85,8 @@ impl Router {
         }
     }
 
-    /// The replica itself brought what is not the data: that relays on the way to it did says nothing
-    /// about them.
+    /// Handles wrong data directly from a replica: wrong data from it through relays then says
+    /// nothing about those relays.
     fn acquit(&mut self, replica: ReplicaId) {
         let (past, left): (Vec<Verdict>, Vec<Verdict>) = std::mem::take(&mut self.relays.verdicts)
             .into_iter()
@@ -104,8 +104,7 @@ impl Router {
         }
     }
 
-    /// Lets those that were left out because one of them corrupts show, one at a time, that it was
-    /// another one.
+    /// Lets relays suspected together return one at a time, to show that another one corrupts.
     pub(crate) fn absolve(&mut self) {
         if let Some(relay) = self.relays.on_probation {
             let brought =
@@ -114,7 +113,7 @@ impl Router {
                 self.relays.standings.entry(relay).or_default().suspected = false;
                 self.relays.on_probation = None;
             } else if self.times.now_s >= self.relays.next_probation_s {
-                // Nobody had a use for it.
+                // No route used it in time.
                 self.relays.on_probation = None;
             }
         }
@@ -135,7 +134,7 @@ impl Router {
         }
     }
 
-    /// Returns whether another route through this relay has long brought what nobody complained about.
+    /// Returns whether the relay has delivered much over another route without complaint.
     fn is_vouched_for(&self, routed_id: RoutedId, relay: SiteId) -> bool {
         self.routed_sources.open.values().any(|routed| {
             routed.id != routed_id
@@ -146,10 +145,10 @@ impl Router {
     }
 }
 
-/// What a relay has to have brought over another route to be above suspicion: blocks are proved by
-/// the megabyte.
+/// Bytes that clear a relay of suspicion, delivered over another route: blocks are proved by the
+/// megabyte.
 const VOUCHED_BYTES: u64 = 8 << 20;
-/// How long one of those that are suspected may show that it is not the one.
+/// How long a suspected relay may show that it is innocent.
 const PROBATION_S: f64 = 15.0;
-/// Most verdicts that are remembered: more routes than this do not corrupt one after the other.
+/// Most verdicts remembered: no more routes than this should corrupt one after the other.
 const VERDICTS_MAX: usize = 64;

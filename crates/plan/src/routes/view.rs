@@ -1,51 +1,51 @@
-//! What observers may see of the router's state.
+//! The part of the router's state that observers may see.
 
 use super::name::{ReplicaId, Route, RoutedId};
 
-/// What a route is doing.
+/// The state of a route.
 ///
-/// Opening → OnTrial (it brought its first byte) → InUse (it adds enough) → Closed; from each of
-/// them to Closed. Direct routes are in use from the beginning.
+/// Opening → OnTrial (its first byte arrived) → InUse (it adds enough) → Closed. Each state may
+/// also change to Closed. Direct routes are in use from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutedState {
-    /// Asked for; nothing has come yet.
+    /// Requested; nothing has arrived yet.
     Opening,
-    /// It brings something; whether that is worth it is being found out.
+    /// It brings data; whether it is worth keeping is still open.
     OnTrial,
     /// It pays.
     InUse,
-    /// Not used any more.
+    /// No longer used.
     Closed,
 }
 
 /// Why a route is in its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Direct is always there.
+    /// Direct routes are always open.
     Direct,
     /// The user named it.
     Named,
-    /// Earlier measurements, or those of this transfer, promise much of it.
+    /// Measurements of this or earlier transfers promise much.
     Measured,
-    /// Nobody has measured it, and it looks good by its round trips.
+    /// Unmeasured, but its round trips look good.
     Guessed,
-    /// Another route was lost, and this is the next best.
+    /// It replaces a lost route as the next best.
     Instead,
-    /// The whole became faster by it.
+    /// The whole transfer became faster.
     AddsEnough,
-    /// The whole did not become faster by it.
+    /// The whole transfer did not become faster.
     AddsNothing,
-    /// It came to too little to be worth its connections.
+    /// It brought too little to be worth its connections.
     Negligible,
-    /// A wider one took its place.
+    /// A wider route took its place.
     Replaced,
-    /// Nothing came over it.
+    /// No data arrived over it.
     Silent,
     /// It was refused, or broke.
     Failed,
-    /// It brought what is not the data, or a relay of it did elsewhere.
+    /// It brought wrong data, or one of its relays did elsewhere.
     Corrupt,
-    /// A relay of it is gone.
+    /// One of its relays is gone.
     RelayLost,
     /// Its replica is gone.
     ReplicaLost,
@@ -56,19 +56,19 @@ pub enum Why {
 pub struct RoutedView {
     /// Its number.
     pub routed_id: RoutedId,
-    /// From which replica.
+    /// The replica.
     pub replica: ReplicaId,
-    /// Over which relays.
+    /// The relays.
     pub route: Route,
-    /// What it is doing.
+    /// Its state.
     pub state: RoutedState,
-    /// Why.
+    /// The reason for the state.
     pub why: Why,
-    /// Since when it has been doing that, in seconds of the transfer's clock.
+    /// Since when it has been in this state, in seconds of the transfer's clock.
     pub since_s: f64,
-    /// What it brings, or brought at last, in bytes per second.
+    /// Its present or last rate, in bytes per second.
     pub rate_bytes_per_s: f64,
-    /// What it was thought to bring when it was opened; infinite: nothing was known.
+    /// The rate expected when it was opened; infinite: nothing was known.
     pub promised_bytes_per_s: f64,
     /// Bytes that came over it.
     pub delivered_bytes: u64,
