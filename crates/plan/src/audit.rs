@@ -1,11 +1,11 @@
-//! The planner's invariants, checked from its own books: for tests and the simulator.
+//! Checks the planner's invariants on its own books, for tests and the simulator.
 
 use swath_model::RangeSet;
 
 use crate::ledger::Ledger;
 use crate::planner::Planner;
 
-/// How much the planner keeps.
+/// The size of the planner's books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Books {
     /// Lanes open, opening or closing.
@@ -14,7 +14,7 @@ pub struct Books {
     pub slots: usize,
     /// Swaths known by number.
     pub swaths: usize,
-    /// Disjoint ranges that nobody is asked for.
+    /// Disjoint ranges that no lane is asked for.
     pub open_ranges: usize,
     /// Sources that have not left for good.
     pub sources: usize,
@@ -23,11 +23,11 @@ pub struct Books {
 }
 
 impl Planner {
-    /// Checks that every byte is delivered, open or asked for, and that the books agree with each
-    /// other. Costs a walk through all of them.
+    /// Checks that every byte is delivered, open or requested, and that the books are consistent.
+    /// Costs a walk through all of them.
     ///
     /// # Errors
-    /// What does not hold.
+    /// Returns the first violation.
     pub fn audit(&self) -> Result<Books, String> {
         let Ledger { coverage, lanes, sources, .. } = &self.ledger;
         let mut books = Books {

@@ -1,36 +1,36 @@
-//! What is held against a source, and when it may be asked again.
+//! Failures of a source, and when it may be asked again.
 
 use swath_model::Time;
 
 use crate::event::Loss;
 
-/// The failures and silences of one source, and the waits that follow from them.
+/// The failures and silences of one source, and the waits that follow.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
-    /// Failures since the last useful byte: the more, the longer the next back-off.
+    /// Failures since the last useful byte: each makes the next back-off longer.
     failures: u32,
-    /// Connections that came to nothing while others of this source delivered, since one last
-    /// succeeded: what the others bring says nothing about these.
+    /// Connections that failed while others of this source delivered, since one last succeeded.
+    /// Bytes on the other connections do not reset this.
     turned_away: u32,
-    /// When the first of the failures was.
+    /// When the first of the failures happened.
     failing_since: Option<Time>,
-    /// What they used up of our patience.
+    /// Weighted sum of the failures, compared with our patience.
     strain: u32,
-    /// Silences since the last byte that was not followed by another.
+    /// Silences since bytes last arrived.
     silences: u32,
-    /// No lane is to be opened before.
+    /// No lane is opened before this time.
     pub retry_at: Time,
-    /// The same where nobody else delivers anything.
+    /// The same while no source delivers anything.
     haste_at: Time,
-    /// The source has asked not to be asked before.
+    /// The source asked not to be contacted before this time.
     busy_until: Time,
-    /// Nothing is to be asked for before, on lanes that are open either.
+    /// Nothing is requested before this time, on open lanes either.
     pub quiet_until: Time,
 }
 
 impl Backoff {
-    /// Bytes came, useful ones perhaps: whatever was held against the source is forgotten, failures only
-    /// if it was of use (a whole-file answer may be cut each time before it gets there).
+    /// Clears silences because bytes arrived, and failures if the bytes were useful (a whole-file
+    /// answer may be cut each time before it gets that far).
     pub fn delivered(&mut self, is_useful: bool) {
         if is_useful {
             self.failures = 0;
@@ -40,8 +40,8 @@ impl Backoff {
         self.silences = 0;
     }
 
-    /// A lane or a swath came to nothing, after which the source is asked again later. Answers whether it
-    /// has failed often, and for `give_up_s`; `is_beyond` if nobody but a relay was ever reached.
+    /// Backs off after a failed lane or swath. Returns whether to give up: it failed often and for
+    /// `give_up_s`. `is_beyond`: only a relay in front of the source was ever reached.
     pub fn lost(
         &mut self,
         loss: Loss,
@@ -58,23 +58,23 @@ impl Backoff {
         let wait_s = (BACKOFF_FIRST_S * f64::from(1u32 << self.failures.min(8))).min(BACKOFF_MAX_S);
         self.pause(wait_s, now, jitter);
         let since = *self.failing_since.get_or_insert(now);
-        // Nor is each answer worth another try where it takes half a minute.
+        // A relay may take half a minute to report that, so fewer tries are worth it.
         let strain_max = if is_beyond { STRAIN_BEYOND } else { STRAIN_MAX };
         self.strain >= strain_max && now.secs_since(since) >= give_up_s
     }
 
-    /// The source asks for patience until then.
+    /// Records that the source asked to be left alone until then.
     pub fn busy(&mut self, until: Time) {
         self.busy_until = self.busy_until.max(until);
     }
 
-    /// No new lanes before the source's own wish.
+    /// Delays new lanes until the time the source asked for.
     pub fn wait_for_wish(&mut self) {
         self.retry_at = self.retry_at.max(self.busy_until);
     }
 
-    /// A further connection came to nothing while another one of this source delivers: its server may
-    /// allow no more. The next is tried later each time.
+    /// Records that another connection failed while one of this source delivers: its server may
+    /// allow no more. Each further one is tried later.
     pub fn turned_away(&mut self, now: Time, jitter: f64) {
         self.turned_away += 1;
         let doubled = f64::from(1u32 << self.turned_away.min(8));
@@ -82,17 +82,17 @@ impl Backoff {
         self.retry_at = self.retry_at.max(now.plus_secs(wait_s));
     }
 
-    /// A connection has brought its first byte.
+    /// Records that a connection has brought its first byte.
     pub fn let_in(&mut self) {
         self.turned_away = 0;
     }
 
-    /// We have cut an answer short. A server that counts connections counts this one until it notices.
+    /// Records that we cut an answer short. The server counts that connection until it notices.
     pub fn cut_short(&mut self, now: Time) {
         self.retry_at = self.retry_at.max(now.plus_secs(NOTICED_S));
     }
 
-    /// Everything but the source's own wish is forgotten.
+    /// Forgets everything but the time the source asked for.
     pub fn again(&mut self) {
         let Backoff { turned_away, busy_until, .. } = *self;
         let (retry_at, haste_at, quiet_until) = (busy_until, busy_until, busy_until);
@@ -106,12 +106,12 @@ impl Backoff {
         };
     }
 
-    /// We were asleep since it failed: its time to come back begins now.
+    /// Restarts the time the source has to come back, because we were asleep since it failed.
     pub fn awoke(&mut self, now: Time) {
         self.failing_since = self.failing_since.map(|_| now);
     }
 
-    /// It fell silent for so long that its lanes were closed; wait before it is probed again.
+    /// Records that its lanes were closed after a long silence; it is probed again later.
     pub fn fell_silent(&mut self, now: Time, jitter: f64) {
         self.silences += 1;
         let wait_s =
@@ -126,14 +126,13 @@ impl Backoff {
             self.haste_at.max(now.plus_secs(wait_s.min(HASTE_MAX_S) * jitter)).max(self.busy_until);
     }
 
-    /// Nobody delivers anything: there is nothing better to do than to try again soon, unless the
-    /// source itself has asked for patience.
+    /// Shortens the waits because no source delivers, except a wait that this source asked for.
     pub fn make_haste(&mut self) {
         self.retry_at = self.retry_at.min(self.haste_at);
         self.quiet_until = self.quiet_until.min(self.haste_at);
     }
 
-    /// Returns whether a wait can be cut short by [`Backoff::make_haste`].
+    /// Returns whether [`Backoff::make_haste`] would shorten a wait.
     pub fn is_hasty(&self) -> bool {
         self.retry_at > self.haste_at || self.quiet_until > self.haste_at
     }
@@ -143,34 +142,34 @@ impl Backoff {
         self.strain < STRAIN_MAX
     }
 
-    /// Returns whether it came to nothing when it was last tried.
+    /// Returns whether its last try failed.
     pub fn has_failed(&self) -> bool {
         self.failures > 0
     }
 
-    /// On probation: it fell silent and has delivered nothing since.
+    /// Returns whether it is on probation: it fell silent and has delivered nothing since.
     pub fn on_probation(&self) -> bool {
         self.silences > 0
     }
 }
 
-/// A server notices within this time that a connection is closed.
+/// Time within which a server notices that a connection is closed.
 const NOTICED_S: f64 = 0.5;
 /// The first retry comes after twice this.
 const BACKOFF_FIRST_S: f64 = 0.1;
-/// Later retries come at most this far apart.
+/// Longest time between later retries.
 const BACKOFF_MAX_S: f64 = 10.0;
-/// While nobody delivers, every source is tried again after this at most.
+/// Longest wait for any source while no source delivers.
 const HASTE_MAX_S: f64 = 1.5;
 /// A source may be given up after ten failures in a row without a useful byte …
 const STRAIN_MAX: u32 = 10 * STRAIN_BROKEN;
-/// (or after two where a relay says that nobody is there) …
+/// (or after two if a relay says that it cannot be reached) …
 const STRAIN_BEYOND: u32 = 2 * STRAIN_BROKEN;
-/// … of this kind …
+/// … of this weight …
 const STRAIN_BROKEN: u32 = 3;
-/// … or more of this: a server that asks for patience is alive.
+/// … or more of this weight: a server that asks for patience is alive.
 const STRAIN_BUSY: u32 = 1;
 /// The first probe of a silent source comes after twice this …
 const PROBATION_FIRST_S: f64 = 0.25;
-/// … and later ones at most this far apart, for as long as the transfer lasts.
+/// … and later ones at most this far apart, until the transfer ends.
 const PROBATION_MAX_S: f64 = 8.0;

@@ -6,46 +6,46 @@ use std::time::Duration;
 
 use crate::{policy, tuner};
 
-/// How a planner behaves. All sizes are bytes.
+/// Settings of a planner. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who decides the size of each swath.
+    /// Decides the size of each swath.
     pub policy: PolicyKind,
-    /// Who decides which range is asked for next.
+    /// Decides which range is requested next.
     pub picker: PickerKind,
     /// Lanes per source.
     pub lanes: Lanes,
-    /// On a long route, a source that is alone gets so many lanes at once if that is more than it
-    /// would get otherwise. They come up to speed sooner, and their windows are narrowed: together
-    /// they have no more under way than the fewer lanes would have had. 0 where servers would mind.
+    /// Lanes that a single source on a long route gets at once, if that is more than it would get
+    /// otherwise. They come up to speed sooner. Their windows are narrowed, so together they have
+    /// no more in flight than fewer lanes would have. 0 if servers would mind.
     pub starters: u32,
-    /// Most sources used at once; further ones are spares for those that fail.
+    /// Most sources used at once; the others are spares for those that fail.
     pub max_sources: usize,
-    /// Swaths begin and end at multiples of this, except at the end of the file, and where a lane
-    /// is so slow that its work is cut finer.
+    /// Swaths begin and end at multiples of this, except at the end of the file, and if a slow
+    /// lane's work is cut finer.
     pub grid_bytes: u64,
-    /// Sources deliver whole units of this size, counted from the file's beginning (the last one may
-    /// be shorter): nothing is cut finer. `grid_bytes` must be a multiple of it.
+    /// Sources deliver whole units of this size, counted from the file's beginning (the last one
+    /// may be shorter), so nothing is cut finer. `grid_bytes` must be a multiple of it.
     pub unit_bytes: u64,
     /// Most bytes that may be fetched twice to shorten the end: this part of the size …
     pub waste_fraction: f64,
     /// … and never more than this.
     pub waste_limit_bytes: u64,
-    /// For an ordered consumer: nothing is asked for beyond this distance from what it has taken.
+    /// For an ordered consumer: most bytes requested ahead of what it has taken.
     pub window_bytes: Option<u64>,
-    /// Whether every source is contacted at once, or the next one only when the file turns out
-    /// to be large or the first one does not answer (for lists of many small files).
+    /// Whether every source is contacted at once. Otherwise the next one is contacted only if the
+    /// file turns out to be large or the first one does not answer (for lists of many small files).
     pub eager: bool,
-    /// First request for `mdtp` (the paper's `C`), and the first request at all of every policy
-    /// while the size is unknown.
+    /// First request for `mdtp` (the paper's `C`), and the first request of every policy while the
+    /// size is unknown.
     pub initial_chunk_bytes: u64,
     /// The paper's `L`: the chunk of the fastest source of a round.
     pub large_chunk_bytes: u64,
     /// Chunk of the `fixed` policy.
     pub chunk_bytes: u64,
-    /// A source is given up when it has failed time and again for so many seconds.
+    /// A source is given up after failing repeatedly for this many seconds.
     pub give_up_s: f64,
-    /// Seed of the back-off's jitter and of pickers that draw.
+    /// Seed of the back-off's jitter and of random pickers.
     pub seed: u64,
 }
 
@@ -75,8 +75,7 @@ impl Default for Config {
 /// How many lanes a source gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lanes {
-    /// One to begin with, two to eight on a long route, more where they measurably pay, up to
-    /// `max`.
+    /// One at first, two to eight on a long route, and more if they measurably pay, up to `max`.
     Auto {
         /// The limit.
         max: u32,
@@ -85,7 +84,7 @@ pub enum Lanes {
     Fixed(u32),
 }
 
-/// The policies, by the names that a user types.
+/// The policies, by the names that users type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind {
     /// swath's own.
@@ -98,13 +97,13 @@ pub enum PolicyKind {
     Single,
 }
 
-/// In which order ranges are asked for.
+/// The order in which ranges are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickerKind {
     /// From front to back.
     Sequential,
-    /// What the fewest sources have, a random one among equals: for swarms, whose members need
-    /// something to give to each other, and may leave with what nobody else has.
+    /// What the fewest sources have, a random one among equals. For swarms, whose members need
+    /// something to give each other, and may leave with what nobody else has.
     RarestFirst,
     /// In random order.
     Random,
@@ -140,8 +139,8 @@ impl fmt::Display for PolicyKind {
 }
 
 impl Config {
-    /// How many lanes a source of a large file is given at first, with this round-trip time and so
-    /// many `sources` in all: whoever has to wait before it can plan may connect meanwhile.
+    /// Returns how many lanes a source of a large file gets at first, with this round trip and
+    /// `sources` sources in all. A caller may connect them before it can plan.
     pub fn lanes_at_first(&self, rtt: Duration, sources: u32) -> u32 {
         match self.lanes {
             Lanes::Auto { max } if policy::of(self).capabilities().tunes_lanes => {
@@ -153,13 +152,13 @@ impl Config {
         }
     }
 
-    /// Returns how many bytes of a file of `size_bytes` may be fetched twice. Of a small file a part would
-    /// not be worth a request, so it may all be.
+    /// Returns how many bytes of a file of `size_bytes` may be fetched twice. A small file may be
+    /// fetched twice as a whole: a part of it would not be worth a request.
     pub fn waste_budget_bytes(&self, size_bytes: u64) -> u64 {
         let part_bytes = (size_bytes as f64 * self.waste_fraction) as u64;
         part_bytes.max(size_bytes.min(WASTE_FLOOR_BYTES)).min(self.waste_limit_bytes)
     }
 }
 
-/// So much may always be fetched twice.
+/// Bytes that may always be fetched twice.
 const WASTE_FLOOR_BYTES: u64 = 1 << 20;

@@ -14,13 +14,13 @@ use crate::source_table::SourceKey;
 use crate::tuner::Reading;
 use crate::view::SourceStatus;
 
-/// Most lanes of a source that allows so many.
+/// Returns the most lanes of a source that allows `allowed`; `None`: no limit of its own.
 pub(crate) fn lanes_max(config: &Config, allowed: Option<u32>) -> u32 {
     let (Lanes::Auto { max } | Lanes::Fixed(max)) = config.lanes;
     allowed.unwrap_or(max).clamp(1, max.max(1))
 }
 
-/// Returns how many lanes a source is to have before anything is known of it.
+/// Returns how many lanes a source gets before anything is known of it.
 pub(crate) fn first_goal(config: &Config, capabilities: PolicyCapabilities) -> u32 {
     match config.lanes {
         Lanes::Fixed(count) if capabilities.tunes_lanes => count,
@@ -28,9 +28,9 @@ pub(crate) fn first_goal(config: &Config, capabilities: PolicyCapabilities) -> u
     }
 }
 
-/// A lane is connected. Answers whether its source is to be given more of them at once.
+/// Handles a connected lane. Returns whether its source should get more lanes at once.
 pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bool) -> bool {
-    // While it took its time to connect, others may have taken its source's place.
+    // While it connected, others may have taken its source's place.
     let is_surplus = |lane: &Lane| {
         let own = ledger.source_of(lane);
         let others = ledger.sources.engaged().filter(|it| it.key != lane.source);
@@ -40,7 +40,7 @@ pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bo
     let surplus = ledger.lanes.get(id).is_some_and(is_surplus);
     let Some(lane) = ledger.lanes.get_mut(id) else { return false };
     if lane.state == LaneState::Closing {
-        // It connected again just when it was told to close.
+        // It connected just as it was being closed.
         return false;
     }
     lane.connected(ledger.now, rtt_s, pipelines);
@@ -60,7 +60,7 @@ pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bo
             lane.speed.assume_pace(pace.alone());
         }
         if source.usage.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS) {
-            // It will not live long enough to find out for itself.
+            // It will not live long enough to measure its own rate.
             lane.speed.rate = source.record.lane_rate;
         }
     }
@@ -69,8 +69,8 @@ pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bo
     more
 }
 
-/// A source is connected and the size is known: how many lanes it has at first. Answers whether
-/// these are more than it has.
+/// Sets the first number of lanes of a connected source once the size is known. Returns whether it
+/// should have more than now.
 pub(crate) fn first_lanes(ledger: &mut Ledger, key: SourceKey) -> bool {
     let coverage = &ledger.coverage;
     let left_bytes = if coverage.grows { u64::MAX } else { coverage.undelivered.total_bytes() };
@@ -83,7 +83,7 @@ pub(crate) fn first_lanes(ledger: &mut Ledger, key: SourceKey) -> bool {
     source.tuner.lanes() as usize > source.lanes.len()
 }
 
-/// Rates of lanes and sources at this look. Returns the sum of what arrives, bytes per second.
+/// Updates the rates of lanes and sources. Returns their sum in bytes per second.
 pub(crate) fn refresh_rates(ledger: &mut Ledger) -> f64 {
     let (now, work) = (ledger.now, !ledger.coverage.open.is_empty());
     let mut sum = 0.0;
@@ -110,8 +110,8 @@ pub(crate) fn refresh_rates(ledger: &mut Ledger) -> f64 {
     sum
 }
 
-/// A lane that was to end behind a trimmed swath, and has nothing left to bring, has no more use,
-/// whether its connection has met that point or not.
+/// Closes lanes that end behind a trimmed swath and have nothing left to bring, whether or not
+/// their connection has reached that point.
 pub(crate) fn close_dropped(ledger: &mut Ledger) {
     let is_done = |lane: &&Lane| lane.is_up() && lane.duty.dropping && lane.is_idle();
     let done: Vec<LaneId> = ledger.lanes.iter().filter(is_done).map(|lane| lane.id).collect();
@@ -120,7 +120,7 @@ pub(crate) fn close_dropped(ledger: &mut Ledger) {
     }
 }
 
-/// Adjusts how many lanes each source is to have, and closes those above that.
+/// Adjusts how many lanes each source should have, and parks or closes those above that.
 pub(crate) fn tune(ledger: &mut Ledger, time_left_s: Option<f64>) {
     for key in ledger.sources.engaged_keys() {
         let Some(source) = ledger.sources.get(key).filter(|it| it.is_usable()) else { continue };
@@ -143,11 +143,11 @@ pub(crate) fn tune(ledger: &mut Ledger, time_left_s: Option<f64>) {
     }
 }
 
-/// How the number of a source's lanes is found.
+/// How a source's number of lanes is found.
 enum Goal {
-    /// So many.
+    /// This many.
     Lanes(u32),
-    /// By its tuner, which looks at this now.
+    /// By its tuner, from this reading.
     Tuned(Option<Reading>),
 }
 
@@ -183,7 +183,7 @@ fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Goal {
     }
 }
 
-/// Parks the newest lanes above the goal, takes parked ones back below it, closes parked ones that have
+/// Parks the newest lanes above the goal, unparks lanes below it, and closes parked lanes with
 /// nothing left to deliver. Tells all of them their windows.
 fn fit(ledger: &mut Ledger, key: SourceKey) {
     let Some(source) = ledger.sources.get(key) else { return };
@@ -194,7 +194,7 @@ fn fit(ledger: &mut Ledger, key: SourceKey) {
     };
     let window_bytes = source.tuner.window_bytes();
     let mut lanes: Vec<&Lane> = ledger.lanes_of(source).collect();
-    // Those that are up before those that are still to connect.
+    // Connected lanes come before those still connecting.
     lanes.sort_by_key(|lane| !lane.is_up());
     lanes.retain(|lane| lane.state != LaneState::Closing && !ledger.is_spent(lane));
     let ids: Vec<LaneId> = lanes.into_iter().map(|lane| lane.id).collect();
@@ -215,11 +215,11 @@ fn fit(ledger: &mut Ledger, key: SourceKey) {
     }
 }
 
-/// Opens the lanes that are wanted and not there.
+/// Opens the lanes that are wanted but missing.
 pub(crate) fn open(ledger: &mut Ledger, time_left_s: Option<f64>) {
     let coverage = &ledger.coverage;
     let wanted = coverage.size_bytes.is_none() || coverage.grows || coverage.has_work();
-    // Once everything is asked for, only a lane that could take a share is worth opening.
+    // Once everything is requested, open only lanes that could still take a share.
     if !wanted && time_left_s.is_none_or(|left| left <= OPEN_WORTH_S) {
         return;
     }
@@ -227,7 +227,7 @@ pub(crate) fn open(ledger: &mut Ledger, time_left_s: Option<f64>) {
     let engaged = ledger.sources.engaged();
     let mut in_use = engaged.filter(|source| ledger.takes_a_place(source)).count();
     let limit = ledger.places();
-    // Those that failed lately come after those that have not.
+    // Sources that failed lately come last.
     let has_lanes = |source: &&Source| !source.lanes.is_empty();
     let with_lanes = ledger.sources.engaged().filter(has_lanes);
     let mut with_lanes: Vec<(bool, SourceKey)> =
@@ -235,7 +235,7 @@ pub(crate) fn open(ledger: &mut Ledger, time_left_s: Option<f64>) {
     with_lanes.sort();
     let mut with_lanes = with_lanes.into_iter().peekable();
     loop {
-        // A further source only where there is a place for it.
+        // Use a further source only if there is a place for it.
         let new = ledger.sources.first_ready().filter(|_| in_use < limit);
         let own = with_lanes.peek().copied();
         let Some((_, key)) = new.into_iter().chain(own).min() else { return };
@@ -271,21 +271,21 @@ fn most(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> u32 {
     let goal = if is_doubtful { 1 } else { source.tuner.lanes() };
     let is_spent = |lane: &&Lane| ledger.is_spent(lane);
     let spent = ledger.lanes_of(source).filter(is_spent).count() as u32;
-    // The successor of a lane that is about to end comes up meanwhile.
+    // The successor of a lane that is about to end connects meanwhile.
     let allowed = source.usage.max_lanes.min(source.tuner.allowed(ledger.now)).max(1);
     let most = (goal.max(1) + spent.min(goal.max(1))).min(allowed);
     if is_late_for(source, time_left_s) { most.min(1 + spent.min(1)) } else { most }
 }
 
-/// Returns whether a further lane of this source would come too late to bring anything.
+/// Returns whether another lane of this source would come too late to bring anything.
 fn is_late_for(source: &Source, time_left_s: Option<f64>) -> bool {
-    // Each of its lanes brings one answer or a few: the next one is needed to go on at all.
+    // Each of its lanes brings only a few answers, so it needs the next one to continue at all.
     let is_fleeting = source.usage.request_limit.is_some_and(|limit| limit <= FLEETING_REQUESTS);
     let needs_s = LANE_ROUND_TRIPS * source.record.rtt_s.unwrap_or(0.0);
     !is_fleeting && time_left_s.is_some_and(|left_s| left_s < needs_s)
 }
 
-/// For lists of small files: whether the sources contacted so far will do.
+/// Returns whether the sources contacted so far are enough, for lists of small files.
 fn stays_with_few(ledger: &Ledger) -> bool {
     let coverage = &ledger.coverage;
     let small = coverage.size_bytes.is_none() || coverage.undelivered.total_bytes() < SMALL_BYTES;
@@ -297,15 +297,15 @@ fn stays_with_few(ledger: &Ledger) -> bool {
     small && lively
 }
 
-/// Lanes of so few requests do not live long enough to find out anything: they begin with the rate
-/// of those before them, and are followed by the next one even shortly before the end.
+/// Lanes with at most this many requests are too short-lived to measure anything. They start with
+/// the rate of earlier lanes, and get a successor even shortly before the end.
 const FLEETING_REQUESTS: u32 = 8;
-/// With everything asked for and less than this to go, a new lane would come too late.
+/// Once everything is requested, a new lane would come too late with less than this to go.
 const OPEN_WORTH_S: f64 = 0.5;
-/// With less than so many round trips to go, a further lane of a source would come too late: it
-/// connects in one, its answer takes another, and in the third it brings next to nothing.
+/// With fewer round trips to go, another lane comes too late: one to connect, one until its answer,
+/// and in the third it brings next to nothing.
 const LANE_ROUND_TRIPS: f64 = 3.0;
-/// Up to this size a file of a list is left to one source.
+/// A file of a list up to this size is left to one source.
 const SMALL_BYTES: u64 = 4 << 20;
-/// A source of a list that has not connected after this long is not waited for.
+/// How long a source of a list may take to connect before the next one is tried.
 const NEXT_SOURCE_S: f64 = 0.3;

@@ -1,8 +1,8 @@
-//! What is delivered, asked for and left to ask for.
+//! Which bytes are delivered, requested, or still to be requested.
 //!
-//! Always holds, for every byte of the file: it is delivered, or open (nobody is asked for it), or
-//! asked for on at least one lane. `doubtful` are bytes asked for on lanes that fell silent;
-//! `shared` are bytes asked for on more than one lane.
+//! Invariant: every byte of the file is delivered, or open (requested from nobody), or requested on
+//! at least one lane. `doubtful` bytes are requested on lanes that fell silent; `shared` bytes are
+//! requested on more than one lane.
 
 use swath_model::{Range, RangeSet};
 
@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::holds::Holds;
 use crate::lane_table::LaneTable;
 
-/// The bytes of the file, by what became of them.
+/// The bytes of the file, by their state.
 pub(crate) struct Coverage {
     pub size_bytes: Option<u64>,
     /// The file may still grow.
@@ -19,14 +19,14 @@ pub(crate) struct Coverage {
     pub open: RangeSet,
     pub doubtful: RangeSet,
     pub shared: RangeSet,
-    /// Where the first request lies while the size is unknown; moves on with what it brings.
+    /// Range of the first request while the size is unknown; moves on as its bytes arrive.
     pub first_gap: Range,
     /// How far an ordered consumer has come.
     pub consumed: u64,
 }
 
 impl Coverage {
-    /// Nothing is known of the file yet.
+    /// Returns the coverage of an unknown file.
     pub fn new() -> Self {
         Self {
             size_bytes: None,
@@ -40,7 +40,7 @@ impl Coverage {
         }
     }
 
-    /// The size is known; what `asked` was asked for before that is on its way.
+    /// Sets the size and the missing ranges; those in `asked` are already requested.
     pub fn lay_out(&mut self, size_bytes: u64, missing: RangeSet, asked: &[Range]) {
         self.size_bytes = Some(size_bytes);
         self.grows = false;
@@ -57,7 +57,7 @@ impl Coverage {
         }
     }
 
-    /// The file is longer than was known.
+    /// Records that the file is longer than known before.
     pub fn grow(&mut self, size_bytes: u64, missing: &RangeSet, more: bool) {
         self.size_bytes = Some(size_bytes);
         self.grows = more;
@@ -75,12 +75,12 @@ impl Coverage {
         self.size_bytes.is_some() && !self.misses_something()
     }
 
-    /// Whether anything is to be asked for: nobody is, or somebody who fell silent.
+    /// Returns whether any bytes are requested from nobody, or only from silent lanes.
     pub fn has_work(&self) -> bool {
         !self.open.is_empty() || !self.doubtful.is_empty()
     }
 
-    /// Nothing may be asked for from here on.
+    /// Returns the offset from which nothing may be requested yet.
     pub fn reach(&self, config: &Config) -> u64 {
         config.window_bytes.map_or(u64::MAX, |window| self.consumed.saturating_add(window))
     }
@@ -89,17 +89,17 @@ impl Coverage {
     pub fn needs_any_of(&self, holds: &Holds) -> bool {
         holds.is_whole()
             || match self.size_bytes {
-                // Nobody knows yet what is missing.
+                // It is not known yet what is missing.
                 None => holds.may_any(),
                 Some(_) => self.grows || holds.first_of(&self.undelivered, 0).is_some(),
             }
     }
 
-    /// `range` is here; returns how much of it was missing.
+    /// Records that `range` is here; returns how much of it was missing.
     pub fn deliver(&mut self, range: Range) -> u64 {
         let Range { start, end } = self.first_gap;
         if self.size_bytes.is_none() && range.start <= start && range.end > start {
-            // An answer that does not tell its length: the next request goes on behind it.
+            // The answer does not tell its length: the next request continues behind it.
             let end = if range.end < end { end } else { u64::MAX };
             self.first_gap = Range::new(range.end, end);
         }
@@ -108,7 +108,7 @@ impl Coverage {
         self.undelivered.remove(range)
     }
 
-    /// A range that was open, or that a silent lane owes, is about to be asked for.
+    /// Records a request for a range that was open or owed by a silent lane.
     pub fn take(&mut self, range: Range) {
         if self.open.remove(range) == 0 {
             self.doubtful.remove(range);
@@ -116,7 +116,7 @@ impl Coverage {
         }
     }
 
-    /// `range` is owed by a silent lane: doubtful, as far as no lively one brings it.
+    /// Marks a silent lane's range as doubtful, except what other lanes may bring.
     pub fn doubt(&mut self, range: Range, lanes: &LaneTable) {
         let mut doubtful: RangeSet = self.undelivered.within(range).collect();
         if self.shared.bytes_within(range) > 0 {
@@ -129,8 +129,8 @@ impl Coverage {
         self.doubtful.union_with(&doubtful);
     }
 
-    /// `range` is no longer asked for by its lane: whatever of it is still missing and on no other
-    /// lane is open again. Returns whether there is any.
+    /// Releases a range from its lane: missing parts that no other lane fetches are open again.
+    /// Returns whether there are any.
     pub fn give_back(&mut self, range: Range, lanes: &LaneTable) -> bool {
         let missing: Vec<Range> = self.undelivered.within(range).collect();
         let mut is_any = false;
@@ -140,7 +140,7 @@ impl Coverage {
         is_any
     }
 
-    /// As [`Coverage::give_back`], for a range all of which is missing.
+    /// Does the same for a range that is missing as a whole.
     pub fn reopen(&mut self, range: Range, lanes: &LaneTable) -> bool {
         let mut free = RangeSet::from(range);
         let mut doubtful = RangeSet::new();
@@ -161,7 +161,7 @@ impl Coverage {
             self.shared.remove(range);
             self.doubtful.remove(range);
             self.open.insert(range);
-            // What a silent lane owes stays its own as well, should it speak again.
+            // A silent lane keeps its ranges as well, in case it speaks again.
             for range in doubtful.within(range) {
                 self.open.remove(range);
                 self.doubtful.insert(range);
@@ -170,8 +170,8 @@ impl Coverage {
         !free.is_empty()
     }
 
-    /// The next `bytes` bytes or fewer at or after `from` that a source may be asked for: open ones
-    /// first, then those that a silent lane owes.
+    /// Returns the next `bytes` bytes or fewer, at or after `from`, that a source may be asked for:
+    /// open ones first, then those that a silent lane owes.
     pub fn find(&self, holds: &Holds, from: u64, bytes: u64, config: &Config) -> Option<Range> {
         let limit = self.reach(config);
         let first = |set: &RangeSet| holds.first_of(set, from).filter(|run| run.start < limit);
@@ -179,7 +179,7 @@ impl Coverage {
         Some(self.begin(run, bytes, config))
     }
 
-    /// As [`Coverage::find`], but the longest of the ranges that would do rather than the first one.
+    /// Returns the longest of the ranges that [`Coverage::find`] would accept, not the first.
     pub fn find_long(&self, holds: &Holds, bytes: u64, config: &Config) -> Option<Range> {
         let mut best = self.find(holds, 0, bytes, config)?;
         let mut from = best.end;
@@ -194,14 +194,14 @@ impl Coverage {
         Some(best)
     }
 
-    /// Returns what is asked for of `run` where about `bytes` bytes are wanted.
+    /// Returns the part of `run` to request if about `bytes` bytes are wanted.
     pub fn begin(&self, run: Range, bytes: u64, config: &Config) -> Range {
         Range::new(run.start, cut(run, bytes, config).min(self.reach(config)))
     }
 }
 
-/// Where a swath of about `bytes` bytes from the start of `run` ends: on the grid, and at the end of
-/// the run if hardly anything would be left of it.
+/// Returns the end of a swath of about `bytes` bytes from the start of `run`: on the grid, or the
+/// end of the run if hardly anything would be left of it.
 pub(crate) fn cut(run: Range, bytes: u64, config: &Config) -> u64 {
     let grid = config.grid_bytes.max(1);
     let end = run.start.saturating_add(bytes);

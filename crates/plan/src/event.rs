@@ -1,178 +1,178 @@
-//! What goes into the planner and what comes out of it.
+//! Events and actions of the planner.
 
 use std::time::Duration;
 
 use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId};
 
-/// Something that happened, told to [`crate::Planner::handle`].
+/// An event for [`crate::Planner::handle`].
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A source is known. It counts as one that has the whole file; see [`Event::Lacks`].
+    /// A new source. It counts as having the whole file; see [`Event::Lacks`].
     SourceAdded {
-        /// Its number: never one that was used before. The lower comes first.
+        /// Its number, never used before. Lower numbers come first.
         source: SourceId,
-        /// Most lanes that it allows at once, if it has said so.
+        /// Most lanes that it allows at once, if it said so.
         max_lanes: Option<u32>,
     },
     /// A source has left and will not be back: its lanes are closed, and what is known of it is
     /// forgotten.
     SourceLeft {
-        /// Which.
+        /// The source.
         source: SourceId,
     },
-    /// The size is known, and which bytes are still to be fetched.
+    /// The size of the file and the missing bytes are known.
     Layout {
         /// Size of the file in bytes.
         size_bytes: u64,
-        /// What is not yet here.
+        /// The bytes not yet here.
         missing: RangeSet,
     },
-    /// The file is longer than was told so far. After [`Event::Layout`], for one whose length is
-    /// still being found out.
+    /// The file is longer than known so far. Follows [`Event::Layout`] if the length is still being
+    /// found out.
     Grown {
-        /// Its size in bytes, as far as is known now.
+        /// Its size in bytes, as far as known now.
         size_bytes: u64,
-        /// What is not yet here of what was not known before.
+        /// The missing bytes of the new part.
         missing: RangeSet,
-        /// Whether it may grow further: nothing is finished before it does not.
+        /// Whether it may grow further; the transfer does not finish before that ends.
         more: bool,
     },
-    /// A lane asked for by [`Action::OpenLane`] is connected.
+    /// A lane requested by [`Action::OpenLane`] is connected.
     LaneUp {
-        /// Which.
+        /// The lane.
         lane: LaneId,
         /// Its round trip.
         rtt: Duration,
         /// Whether a second request may leave before the first answer has ended.
         pipelines: bool,
     },
-    /// How many body bytes a lane has received in all, drained ones included; never decreases.
+    /// Body bytes a lane has received in all, including drained ones; never decreases.
     Arrived {
-        /// Which.
+        /// The lane.
         lane: LaneId,
         /// Total since the lane was opened.
         total_bytes: u64,
     },
-    /// Nothing new has arrived in order, but so many bytes wait behind something that was lost and
-    /// is on its way again: the lane lives, and will bring them at once. An estimate.
+    /// Nothing new arrived in order, but these bytes wait behind a lost packet that is being sent
+    /// again: the lane lives and will bring them at once. An estimate.
     OutOfOrder {
-        /// Which.
+        /// The lane.
         lane: LaneId,
-        /// What waits now.
+        /// Bytes waiting now.
         bytes: u64,
     },
-    /// How long, in all, nothing came on a lane between two arrivals some milliseconds apart or
-    /// more; never decreases. Bursts with pauses between them are the sign of a sender that is
-    /// held up by its window or by loss, which further lanes may relieve.
+    /// Total time in which nothing arrived on a lane, counting gaps of some milliseconds or more;
+    /// never decreases. Bursts with pauses between them show that a window or loss holds the sender
+    /// up. More lanes may help.
     Paused {
-        /// Which.
+        /// The lane.
         lane: LaneId,
         /// Total since the lane was opened.
         total: Duration,
     },
-    /// We hold this lane up ourselves just now, or did since the last time: for a rate limit, or
-    /// because the disk has not given a buffer back. Its waiting is no silence of its source.
+    /// We hold this lane up ourselves, now or since the last such event: for a rate limit, or
+    /// because the disk has not returned a buffer. Its source is not silent.
     HeldUp {
-        /// Which.
+        /// The lane.
         lane: LaneId,
     },
-    /// We were asleep, and hear again: nobody is to blame for what did not come meanwhile.
+    /// This machine woke from sleep: no source is to blame for the time since.
     Awoke,
-    /// These bytes are in our hands and count (they were still missing).
+    /// These bytes are in our hands and were still missing.
     Delivered {
         /// The swath that they belong to.
         swath: SwathId,
         /// The bytes.
         range: Range,
     },
-    /// A lane has handed over the last byte of a swath (of what was left of it after trimming).
+    /// A lane has handed over the last byte of a swath (of what trimming left of it).
     SwathDone {
-        /// Which.
+        /// The swath.
         swath: SwathId,
     },
-    /// The answer to one swath was no use, its lane goes on.
+    /// The answer to one swath was useless; its lane continues.
     SwathFailed {
-        /// Which.
+        /// The swath.
         swath: SwathId,
         /// How the source failed.
         loss: Loss,
     },
-    /// A lane is gone; whatever it had not delivered is to be fetched again.
+    /// A lane is gone; what it had not delivered must be fetched again.
     LaneLost {
-        /// Which.
+        /// The lane.
         lane: LaneId,
-        /// How.
+        /// The cause.
         loss: Loss,
     },
-    /// Bytes that were delivered are no good and must be fetched again.
+    /// Delivered bytes were wrong and must be fetched again.
     Reopened {
         /// The bytes.
         range: Range,
     },
-    /// A source must not be asked for these bytes (any more).
+    /// A source must not be asked for these bytes, or no longer.
     Forbidden {
-        /// Which.
+        /// The source.
         source: SourceId,
         /// The bytes.
         range: Range,
     },
-    /// A source does not have these bytes (any more), whatever is allowed later. What it was asked
-    /// for before may still come.
+    /// A source does not have these bytes, or no longer, whatever is allowed later. Earlier
+    /// requests for them may still be answered.
     Lacks {
-        /// Which.
+        /// The source.
         source: SourceId,
         /// The bytes.
         range: Range,
     },
-    /// A source has these bytes from now on; it may still be forbidden to ask it for them.
+    /// A source has these bytes from now on; asking it for them may still be forbidden.
     Has {
-        /// Which.
+        /// The source.
         source: SourceId,
         /// The bytes.
         range: Range,
     },
     /// A source may be asked for these bytes again, as far as it has them.
     Allowed {
-        /// Which.
+        /// The source.
         source: SourceId,
         /// The bytes.
         range: Range,
     },
     /// A source answers only with the whole file from its beginning.
     StreamOnly {
-        /// Which.
+        /// The source.
         source: SourceId,
     },
     /// A connection to this source serves at most this many requests.
     RequestLimit {
-        /// Which.
+        /// The source.
         source: SourceId,
-        /// How many.
+        /// The number of requests.
         requests: u32,
     },
-    /// A source is not wanted for now, or is wanted again: nothing new is asked of one that rests, and
-    /// its lanes are closed when they have brought what they owe.
+    /// A source is not wanted for now, or is wanted again. A resting source gets no new requests,
+    /// and its lanes are closed when they have brought what they owe.
     SourceRests {
-        /// Which.
+        /// The source.
         source: SourceId,
         /// Whether it rests from now on.
         rests: bool,
     },
-    /// So many lanes a source may have from now on; `None`: as many as any.
+    /// Sets how many lanes a source may have from now on; `None`: no limit of its own.
     LaneLimit {
-        /// Which.
+        /// The source.
         source: SourceId,
-        /// How many.
+        /// The number of lanes.
         lanes: Option<u32>,
     },
-    /// A source is out for good: it lied, or it disagrees with the others.
+    /// A source is out for good: it lied, or disagrees with the others.
     SourceBad {
-        /// Which.
+        /// The source.
         source: SourceId,
     },
-    /// A source that was given up may be asked once more: what was the matter with it may have passed.
+    /// A source that was given up may be tried once more; its trouble may be over.
     SourceAgain {
-        /// Which.
+        /// The source.
         source: SourceId,
     },
     /// The consumer of an ordered stream has taken everything before this offset.
@@ -182,16 +182,16 @@ pub enum Event {
     },
 }
 
-/// Why a lane or a swath came to nothing; decides when the source is asked again.
+/// Why a lane or a swath failed; decides when the source is asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The source ended the connection in good order: open another at once.
     Clean,
     /// Refused, reset, truncated, timed out: try again after a back-off, a limited number of times.
     Broken,
-    /// The same, and it is known that the source itself was not reached: by a relay that was.
+    /// The same, but only a relay was reached, not the source itself.
     Unreached,
-    /// The source asked for patience (429, 503): not before this time has passed.
+    /// The source asked for patience (429, 503): wait for this time.
     Busy(Duration),
     /// It will never work (404, wrong size, bad certificate): drop the source.
     Final,
@@ -204,51 +204,51 @@ impl Loss {
     }
 }
 
-/// Something to do, answered by [`crate::Planner::poll`].
+/// An action from [`crate::Planner::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Connect one more lane to a source.
     OpenLane {
-        /// To whom.
+        /// The source.
         source: SourceId,
         /// The number of the new lane; numbers are never reused.
         lane: LaneId,
     },
-    /// Let a lane's sender have no more than this under way; sent again when it changes.
+    /// Limit the bytes that a lane's sender may have in flight; sent again when it changes.
     Window {
-        /// Which.
+        /// The lane.
         lane: LaneId,
-        /// How much, in bytes; `None`: as much as the kernel sees fit, as for every new lane.
+        /// The limit in bytes; `None`: up to the kernel, as for every new lane.
         bytes: Option<u64>,
     },
-    /// Ask for a range on a lane, behind whatever was asked there before.
+    /// Request a range on a lane, behind its earlier requests.
     Fetch {
-        /// Where.
+        /// The lane.
         lane: LaneId,
         /// The number of the new swath.
         swath: SwathId,
-        /// What.
+        /// The range.
         range: Range,
     },
-    /// Let a swath end earlier than it was asked for.
+    /// End a swath earlier than requested.
     Trim {
-        /// Where.
+        /// The lane.
         lane: LaneId,
-        /// Which.
+        /// The swath.
         swath: SwathId,
-        /// The new end; at or before the current position means: nothing more of it.
+        /// The new end; at or before the current position: nothing more of it.
         end: u64,
-        /// Whether to give the connection up there, because draining the rest would take longer
-        /// than opening another; otherwise the rest is read and thrown away.
+        /// Whether to close the connection there, because draining the rest would take longer than
+        /// opening another. Otherwise the rest is read and thrown away.
         drop_lane: bool,
     },
-    /// Close a lane; it answers with [`Event::LaneLost`] (`Clean`).
+    /// Close a lane; [`Event::LaneLost`] (`Clean`) follows.
     CloseLane {
-        /// Which.
+        /// The lane.
         lane: LaneId,
     },
     /// Every byte has been delivered.
     Finished,
-    /// No source is left that could deliver what is missing.
+    /// No remaining source can deliver what is missing.
     Exhausted,
 }

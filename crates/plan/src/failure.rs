@@ -1,5 +1,4 @@
-//! What comes to nothing, and what it means for its source: swaths, lanes, whole sources, and
-//! servers that allow one connection or a few.
+//! Failures of swaths, lanes and whole sources, and of servers that allow only a few connections.
 
 use swath_model::{LaneId, Range, SwathId};
 
@@ -9,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::source_table::SourceKey;
 use crate::view::SourceStatus;
 
-/// The answer to a swath was no use.
+/// Handles a swath whose answer was useless.
 pub(crate) fn swath_failed(ledger: &mut Ledger, swath: SwathId, loss: Loss) {
     let now = ledger.now;
     let Some(id) = ledger.lanes.forget(swath) else { return };
@@ -38,7 +37,7 @@ pub(crate) fn swath_failed(ledger: &mut Ledger, swath: SwathId, loss: Loss) {
     }
 }
 
-/// A lane is gone.
+/// Handles a lost lane.
 pub(crate) fn lane_lost(ledger: &mut Ledger, id: LaneId, loss: Loss) {
     let now = ledger.now;
     let spare = is_one_too_many(ledger, id, loss);
@@ -54,7 +53,7 @@ pub(crate) fn lane_lost(ledger: &mut Ledger, id: LaneId, loss: Loss) {
     for range in lane.pipe.undelivered() {
         ledger.give_back(range);
     }
-    // Closed in good order, but without the answer that it owed: not to be tried for ever.
+    // A clean close without the answer it owed counts as broken, so that retries end.
     let unanswered = !lane.was_answered() && !lane.is_idle() && !lane.duty.dropping;
     let loss = if loss == Loss::Clean && unanswered { Loss::Broken } else { loss };
     if spare || (loss.is_break() && unanswered && delivers(ledger, key)) {
@@ -66,7 +65,7 @@ pub(crate) fn lane_lost(ledger: &mut Ledger, id: LaneId, loss: Loss) {
     }
 }
 
-/// A source is out.
+/// Drops a source for good.
 pub(crate) fn source_bad(ledger: &mut Ledger, key: SourceKey) {
     ledger.sources.change(key, |source| source.status = SourceStatus::Bad);
     ledger.close_all(key);
@@ -91,8 +90,8 @@ fn charge(ledger: &mut Ledger, key: SourceKey, loss: Loss) {
     }
 }
 
-/// Whether a lane that comes to nothing is one more than its server allows: it has brought nothing,
-/// and another one of its source does.
+/// Returns whether a failed lane is probably one more than its server allows: it brought nothing
+/// while another lane of its source delivers.
 fn is_one_too_many(ledger: &Ledger, id: LaneId, loss: Loss) -> bool {
     let Some(lane) = ledger.lanes.get(id) else { return false };
     (loss.is_break() || matches!(loss, Loss::Busy(_)))
@@ -100,7 +99,7 @@ fn is_one_too_many(ledger: &Ledger, id: LaneId, loss: Loss) -> bool {
         && delivers(ledger, lane.source)
 }
 
-/// Returns whether one of its lanes is delivering, where there may be several.
+/// Returns whether a source that may have several lanes has one that delivers.
 fn delivers(ledger: &Ledger, source: SourceKey) -> bool {
     ledger.capabilities.tunes_lanes && has_answered_lane(ledger, source)
 }
@@ -108,14 +107,14 @@ fn delivers(ledger: &Ledger, source: SourceKey) -> bool {
 fn has_answered_lane(ledger: &Ledger, key: SourceKey) -> bool {
     let Some(source) = ledger.sources.get(key) else { return false };
     ledger.lanes_of(source).any(|lane| {
-        // Where each answer is limited, servers pause for a second.
+        // Servers that limit each answer pause for a second.
         let lives = !lane.silent || ledger.now.secs_since(lane.pauses.heard_at) < PAUSE_BORNE_S;
         lane.is_up() && lives && lane.was_answered()
     })
 }
 
-/// The source goes on with the lanes that work, and nothing is held against it; only new lanes must
-/// wait if it asked for patience.
+/// Lets the source continue with the lanes that work, without blame. Only new lanes wait, if the
+/// server asked for patience.
 fn do_without(ledger: &mut Ledger, key: SourceKey, loss: Loss) {
     let now = ledger.now;
     let Some(source) = ledger.sources.get(key) else { return };
@@ -127,11 +126,11 @@ fn do_without(ledger: &mut Ledger, key: SourceKey, loss: Loss) {
             source.backoff.wait_for_wish();
         }
         let said = matches!(loss, Loss::Busy(_));
-        // A connection that has just been closed may still count there.
+        // The server may still count a connection that was just closed.
         let working = working.max(source.record.served_most).max(1);
         source.tuner.refused(working, said, now);
     });
 }
 
-/// A lane that has brought something within this time counts as one that delivers.
+/// A lane that brought something within this time counts as delivering.
 const PAUSE_BORNE_S: f64 = 2.0;

@@ -14,29 +14,29 @@ use crate::source::Source;
 use crate::source_table::SourceKey;
 use crate::view::{LaneView, WholeView};
 
-/// Who decides what a lane is asked for next.
+/// Decides what a lane is asked for next.
 pub(crate) struct Feeder {
     pub policy: Box<dyn Policy>,
     picker: Box<dyn Picker>,
 }
 
 impl Feeder {
-    /// As the configuration says.
+    /// Returns a feeder with the configured policy and picker.
     pub fn new(config: &Config) -> Self {
         Self { policy: policy::of(config), picker: picker::of(config) }
     }
 
-    /// A source has these ranges from now on.
+    /// Records that a source now has these ranges.
     pub fn gained(&mut self, ranges: impl IntoIterator<Item = Range>) {
         ranges.into_iter().for_each(|range| self.picker.count(range, true));
     }
 
-    /// A source does not have these ranges (any more).
+    /// Records that a source does not have these ranges, or no longer.
     pub fn lost(&mut self, ranges: impl IntoIterator<Item = Range>) {
         ranges.into_iter().for_each(|range| self.picker.count(range, false));
     }
 
-    /// Gives `id` as many swaths as its policy wants it to have now.
+    /// Gives `id` as many swaths as the policy wants it to have now.
     pub fn feed(
         &mut self,
         id: LaneId,
@@ -75,8 +75,8 @@ impl Feeder {
         }
     }
 
-    /// `bytes` bytes or fewer that a source may be asked for: open ones, else those that a silent
-    /// lane owes.
+    /// Returns up to `bytes` bytes that a source may be asked for: open ones, otherwise ones that a
+    /// silent lane owes.
     fn pick(&mut self, source: &Source, bytes: u64, ledger: &Ledger) -> Option<Range> {
         let Ledger { coverage, config, .. } = ledger;
         let limit = coverage.reach(config);
@@ -129,9 +129,9 @@ fn whole_view(ledger: &Ledger, forecast: &Forecast) -> WholeView {
     }
 }
 
-/// A source that sends only the whole file is worth what lies ahead of where its answer
-/// stands: it gets its whole share in one piece, and nothing that others bring sooner than it
-/// could skip up to it.
+/// Feeds a source that sends only the whole file. Only what lies ahead of its answer's position is
+/// useful: it gets its whole share in one piece, and nothing that others bring sooner than it could
+/// skip up to it.
 fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
     let Some(lane) = ledger.lanes.get(id) else { return };
     let able = |lane: &Lane| {
@@ -139,7 +139,7 @@ fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
     };
     let others = ledger.lanes.iter().any(able);
     let (source, rate, idle) = (lane.source, lane.speed.rate, lane.is_idle());
-    // Behind what it is asked for already, or where its answer stands.
+    // Start behind its last request, or where its answer stands.
     let at = lane.pipe.queue.back().map_or(lane.pipe.stream_at(), |slot| slot.asked_end);
     let whole = whole_view(ledger, forecast);
     let share = match rate {
@@ -148,7 +148,7 @@ fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
         _ => whole.undelivered_bytes / whole.sources.max(1) as u64,
     };
     let share = if others { share.saturating_sub(lane.pipe.pipe_bytes()) } else { share };
-    // Ahead of where it stands, else from the beginning.
+    // Search ahead of its position, then from the beginning.
     for from in if idle { [Some(at), Some(0)] } else { [Some(at), None] }.into_iter().flatten() {
         let Some(range) = find(source, from, share, ledger) else { continue };
         let skip_bytes = match range.start.checked_sub(at) {
@@ -165,8 +165,8 @@ fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
     }
 }
 
-/// Gives an idle lane the next range that it may be asked for, whatever its policy thinks; answers
-/// whether there was one.
+/// Gives an idle lane the next range that it may be asked for, against the policy. Returns whether
+/// there was one.
 pub(crate) fn feed_anyhow(id: LaneId, ledger: &mut Ledger) -> bool {
     let idle = takes_more(id, ledger).filter(|(lane, _)| lane.is_idle());
     let Some((lane, source)) = idle else { return false };
@@ -177,8 +177,8 @@ pub(crate) fn feed_anyhow(id: LaneId, ledger: &mut Ledger) -> bool {
     true
 }
 
-/// While the size is unknown the first lane that is up asks for the first bytes; the others wait for
-/// what that teaches.
+/// Requests the first bytes while the size is unknown, on the first connected lane. The others wait
+/// for what the answer teaches.
 fn feed_probe(id: LaneId, ledger: &mut Ledger) {
     let (config, now) = (&ledger.config, ledger.now);
     let asked = ledger.lanes.iter().any(|lane| {
@@ -194,7 +194,7 @@ fn feed_probe(id: LaneId, ledger: &mut Ledger) {
     let bytes = bytes.min(config.window_bytes.unwrap_or(u64::MAX)).max(1);
     let gap = ledger.coverage.first_gap;
     let range = Range::of_len(gap.start, bytes.min(gap.len()));
-    // One that has only some of the file tells as much of it by what it has.
+    // A source with only part of the file is asked for a part that it has.
     let own = || {
         let own = source.holds.first_held().filter(|_| !source.holds.lacks().is_empty())?;
         Some(Range::of_len(own.start, bytes.min(own.len())))
@@ -205,14 +205,14 @@ fn feed_probe(id: LaneId, ledger: &mut Ledger) {
     }
 }
 
-/// As [`crate::coverage::Coverage::find`], for a source of the ledger.
+/// Calls [`crate::coverage::Coverage::find`] for a source of the ledger.
 fn find(source: SourceKey, from: u64, bytes: u64, ledger: &Ledger) -> Option<Range> {
     let holds = &ledger.sources.get(source)?.holds;
     ledger.coverage.find(holds, from, bytes, &ledger.config)
 }
 
-/// The end game of the `fixed` policy: an idle lane asks for what another one still fetches. Returns
-/// how much of it.
+/// Runs the end game of the `fixed` policy: an idle lane requests what another one still fetches.
+/// Returns the number of bytes.
 fn repeat_chunk(id: LaneId, ledger: &mut Ledger) -> u64 {
     let Some(own) = ledger.lanes.get(id) else { return 0 };
     let Some(holds) = ledger.holds(own) else { return 0 };
@@ -230,9 +230,9 @@ fn repeat_chunk(id: LaneId, ledger: &mut Ledger) -> u64 {
     range.len()
 }
 
-/// Most swaths handed to one lane in one go.
+/// Most swaths given to one lane at once.
 pub(crate) const FEED_MAX: usize = 8;
-/// A lane that takes work because no other can gets this much at once.
+/// Seconds of work for a lane that takes it because no other lane can.
 const ANYHOW_S: f64 = 0.3;
 /// Most bytes of the first request, whose answer also tells the size.
 const PROBE_MAX_BYTES: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! When everything will end, and how fast bytes come.
+//! When everything will end, and how fast bytes arrive.
 
 use swath_model::Time;
 
@@ -6,23 +6,23 @@ use crate::config::Config;
 use crate::lane::Lane;
 use crate::ledger::Ledger;
 
-/// The outlook at the last look.
+/// The outlook at the last tick.
 #[derive(Default)]
 pub(crate) struct Forecast {
-    /// When everything would end if all went on as now; `None` while unknown.
+    /// When everything would end at the present rates; `None` while unknown.
     end_at: Option<Time>,
-    /// Sum of the rates of lanes that bring something, bytes per second.
+    /// Sum of the rates of lanes that bring something, in bytes per second.
     pub rate: f64,
-    /// The same with lanes that have nothing to do just now.
+    /// The same, including lanes that are idle now.
     able_rate: f64,
-    /// Sources that may be counted on.
+    /// Sources that can be relied on.
     pub usable_sources: usize,
 }
 
 impl Forecast {
-    /// When everything would end if each lane went on at its rate and all ended together: the
-    /// `T` for which `Σ rate_i · (T − idle_i)` is what is left to fetch, where `idle_i` is the
-    /// round trip that a lane without work loses first, and what a loss may cost it last.
+    /// Computes when everything would end if each lane kept its rate and all ended together: the
+    /// `T` for which `Σ rate_i · (T − idle_i)` is what is left to fetch. `idle_i` is the round trip
+    /// that an idle lane loses first, plus what a loss may cost it last.
     pub fn look(&mut self, ledger: &Ledger) {
         let (coverage, now) = (&ledger.coverage, ledger.now);
         let mut left_bytes =
@@ -30,7 +30,7 @@ impl Forecast {
         let mut lanes: Vec<(f64, f64)> = Vec::with_capacity(ledger.lanes.count());
         let mut untried: Vec<f64> = Vec::new();
         for lane in ledger.lanes.iter() {
-            // A lane about to end brings what it keeps, and helps with nothing else.
+            // A lane about to end brings what it keeps, but helps with nothing else.
             if !lane.is_free() {
                 continue;
             }
@@ -38,7 +38,7 @@ impl Forecast {
                 lane.pipe.wanted_bytes().saturating_sub(lane.pipe.wanted_out_of_order_bytes())
                     as f64;
             let idle = lane.is_idle();
-            // Who may not be asked for anything that is missing will not help to the end.
+            // A lane that may not be asked for anything missing does not help.
             if idle
                 && ledger.source_of(lane).is_none_or(|source| {
                     source.backoff.quiet_until > now || !ledger.is_of_use(source)
@@ -60,15 +60,15 @@ impl Forecast {
             self.end_at = None;
             return;
         }
-        // A lane that nothing is left for, and that was never tried, counts as an average one:
-        // whoever has taken everything is late then, and gives some of it back.
+        // An untried lane with nothing left to take counts as an average one. Then lanes that took
+        // everything are late and give some of it back.
         if coverage.open.is_empty() && !untried.is_empty() {
             let mean = lanes.iter().map(|&(_, rate)| rate).sum::<f64>() / lanes.len() as f64;
             lanes.extend(untried.into_iter().map(|idle_s| (idle_s, mean)));
         }
         self.able_rate = lanes.iter().map(|&(_, rate)| rate).sum();
         lanes.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Water-filling: lanes join in the order of their idle time until the rest no longer pays.
+        // Water-filling: lanes join in order of idle time until the rest no longer pays.
         let (mut rate_sum, mut idle_sum) = (0.0, 0.0);
         let mut end_s = f64::INFINITY;
         for (idle_s, rate) in lanes {
@@ -79,22 +79,22 @@ impl Forecast {
             idle_sum += rate * idle_s;
             end_s = (left_bytes + idle_sum) / rate_sum;
         }
-        // What may yet be told keeps everybody busy for who knows how long.
+        // A file that still grows may keep all lanes busy for an unknown time.
         let end_s = if coverage.grows { end_s.max(GROWS_S) } else { end_s };
         self.end_at = Some(now.plus_secs(end_s));
     }
 
-    /// Returns seconds until the end if all goes on as now, `None` while that is unknown.
+    /// Returns the seconds until the end at the present rates, `None` while unknown.
     pub fn time_left_s(&self, now: Time) -> Option<f64> {
         self.end_at.filter(|&at| at < Time::MAX).map(|at| at.secs_since(now))
     }
 
-    /// Where everything must end together: the end of the file, or of an ordered consumer's window.
+    /// Returns the seconds until all must end: the file, or an ordered consumer's window.
     pub fn horizon_s(&self, config: &Config, now: Time) -> Option<f64> {
         let left_s = self.time_left_s(now)?;
         match config.window_bytes {
-            // Lanes that rest because the window is full count: what takes longer than they need
-            // for a window is what they rest for.
+            // Include lanes that rest because the window is full: they rest for work that takes
+            // longer than the window.
             Some(window) if self.able_rate > 0.0 => {
                 Some(left_s.min(window as f64 / self.able_rate))
             }
@@ -103,15 +103,15 @@ impl Forecast {
     }
 }
 
-/// What must pass on an idle lane with a whole-file answer before anything missing comes.
+/// Returns what an idle lane with a whole-file answer must skip before missing bytes come.
 fn skip_bytes(lane: &Lane, ledger: &Ledger) -> u64 {
     let (at, undelivered) = (lane.pipe.stream_at(), &ledger.coverage.undelivered);
     match undelivered.first_from(at) {
         Some(ahead) => ahead.start.saturating_sub(at),
-        // From the beginning then, with a new request.
+        // A new request starts from the beginning.
         None => undelivered.first().map_or(0, |first| first.start),
     }
 }
 
-/// A file that may still grow counts as not over for this long at least.
+/// A file that may still grow is assumed to take at least this long.
 const GROWS_S: f64 = 3.0;

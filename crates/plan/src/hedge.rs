@@ -1,4 +1,4 @@
-//! The last ranges are asked for twice where that brings the end nearer.
+//! Requests the last ranges twice if that brings the end nearer.
 
 use swath_model::{LaneId, Range, RangeSet};
 
@@ -9,17 +9,17 @@ use crate::lane::Lane;
 use crate::ledger::Ledger;
 use crate::rebalance::in_time_s;
 
-/// What was asked for a second time to shorten the end.
+/// What was requested a second time to shorten the end.
 #[derive(Default)]
 pub(crate) struct Hedges {
-    /// So many bytes so far.
+    /// Bytes so far.
     pub bytes: u64,
 }
 
 impl Hedges {
-    /// The last ranges may be asked for twice: a lane that has nothing to do, or soon will have,
-    /// takes what another one is late with, within the waste budget; the first copy wins. All is to
-    /// end `left_s` from now.
+    /// Hedges the last ranges: a lane that is idle, or soon will be, also requests what another
+    /// lane is late with, within the waste budget. The first copy wins. Everything should end
+    /// `left_s` from now.
     pub fn hedge(&mut self, ledger: &mut Ledger, left_s: f64) {
         let (config, coverage) = (&ledger.config, &ledger.coverage);
         let reach = coverage.reach(config);
@@ -43,7 +43,7 @@ impl Hedges {
             .chunk_by(|one, next| one.lane == next.lane)
             .filter_map(|of_one| Some((of_one, of_one.last()?.due_s)))
             .collect();
-        // What is asked for at this look counts as owed too.
+        // Hedges of this tick count as owed too.
         let mut all = owed.clone();
         tails.sort_by(|a, b| b.1.total_cmp(&a.1));
         for id in helpers {
@@ -70,8 +70,8 @@ impl Hedges {
     }
 }
 
-/// Lanes that have nothing to do, or will have nothing before an answer could come: the fastest
-/// first. Nothing else is left to ask for, so the others may be asked as well.
+/// Returns lanes that are idle, or will be before an answer could come, the fastest first. Nothing
+/// else is left to request, so the others may be asked as well.
 fn helpers(ledger: &Ledger) -> Vec<LaneId> {
     let now = ledger.now;
     let mut helpers: Vec<(LaneId, f64)> = ledger
@@ -89,7 +89,7 @@ fn helpers(ledger: &Ledger) -> Vec<LaneId> {
     helpers.into_iter().map(|(id, _)| id).take(HELPERS_MAX).collect()
 }
 
-/// Returns what a lane owes that nobody has delivered, in order.
+/// Returns the undelivered ranges that a lane owes, in order.
 fn owed(lane: &Lane, ledger: &Ledger) -> Vec<Due> {
     let now = ledger.now;
     let overdue_s = lane.overdue_s(now);
@@ -107,10 +107,10 @@ fn owed(lane: &Lane, ledger: &Ledger) -> Vec<Due> {
     owed
 }
 
-/// Returns what of the end of `tail`, which is what one lane owes, the lane `helper` would bring so much
-/// sooner that asking for it twice pays, for `budget` bytes and beginning `start_s` from now, where
-/// all is to end `left_s` from now. Behind a loss that may be all of it, because all comes when the lost packet has come; else
-/// it is the last range.
+/// Returns the ranges from the end of `tail` (what one lane owes) that `helper` would bring enough
+/// sooner to pay for the second request: at most `budget` bytes, starting `start_s` from now, if
+/// everything ends `left_s` from now. Behind a loss that may be all of it, as all arrives with the
+/// lost packet; otherwise it is the last range.
 fn hedge_of(
     tail: &[Due],
     helper: &Lane,
@@ -127,8 +127,8 @@ fn hedge_of(
         .is_some_and(|lane| lane.pipe.out_of_order_bytes() > 0);
     let most = if helper.pipe.pipelines { FEED_MAX } else { 1 };
     let most = most.saturating_sub(helper.pipe.queue.len()).min(if held_up { FEED_MAX } else { 1 });
-    // More than it brings in time would be taken from it at the next look, and the budget be spent on
-    // it: others take the rest meanwhile.
+    // More than it brings in time would be taken from it at the next tick and waste the budget,
+    // while others take the rest meanwhile.
     let in_time = helper.speed.brings_bytes(in_time_s(left_s), ledger.now) as u64;
     let most_bytes = if held_up { u64::MAX } else { in_time.max(ledger.config.grid_bytes) };
     let mut own_s = start_s;
@@ -140,7 +140,7 @@ fn hedge_of(
             break;
         }
         let may = holds.is_none_or(|holds| holds.may_all(range));
-        // Is nobody else about to bring it?
+        // Whether no other lane is about to bring it.
         let alone = ledger.coverage.shared.bytes_within(range) == 0
             || all
                 .iter()
@@ -157,7 +157,7 @@ fn hedge_of(
     hedge
 }
 
-/// As much of the end of a range as `budget` bytes pay for.
+/// Returns as much of a range's end as `budget` bytes pay for.
 fn affordable(range: Range, budget: u64, config: &Config) -> Range {
     let Range { start, end } = range;
     if range.len() <= budget {
@@ -167,8 +167,8 @@ fn affordable(range: Range, budget: u64, config: &Config) -> Range {
     Range::new((end - budget).next_multiple_of(grid).clamp(start, end), end)
 }
 
-/// A range that a lane owes, and how long its last byte will take, counting a pause that the lane
-/// is in against it.
+/// A range that a lane owes, and the time until its last byte, with a penalty for a pause in
+/// progress.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     lane: LaneId,
@@ -176,11 +176,11 @@ struct Due {
     due_s: f64,
 }
 
-/// What delays everything by this much may use the whole waste budget.
+/// Tails later than this may use the whole waste budget.
 const URGENT_S: f64 = 0.5;
-/// At one look the fastest so many lanes are asked to help …
+/// Most lanes, the fastest first, that are asked to help in one tick …
 const HELPERS_MAX: usize = 64;
-/// … each with one of the latest so many tails: the next look is near.
+/// … each with one of this many latest tails; the next tick comes soon.
 const TAILS_MAX: usize = 16;
-/// A hedge must promise to end before this part of the time the first copy needs.
+/// A hedge must end within this part of the time that the first copy needs.
 const HEDGE_GAIN: f64 = 0.7;

@@ -1,8 +1,8 @@
-//! What a source may be asked for: what it has, less what it must not be asked for.
+//! What a source may be asked for: what it has, minus what it is barred from.
 //!
-//! Both are kept as what is left out, so that a source with the whole file costs nothing. They are
-//! kept apart: a source that is allowed a range again still does not have what it lacks, and one
-//! that comes to have a range may still be barred from it.
+//! Both are kept as the ranges left out, so that a source with the whole file costs nothing. They
+//! are separate: a source that is allowed a range again may still lack it, and one that gains a
+//! range may still be barred from it.
 
 use swath_model::{Range, RangeSet};
 
@@ -14,31 +14,31 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    /// The source has `range` from now on; returns the parts that are new.
+    /// Records that the source has `range` from now on; returns the parts that are new.
     pub fn gain(&mut self, range: Range) -> Vec<Range> {
         let gained = self.lacks.within(range).collect();
         self.lacks.remove(range);
         gained
     }
 
-    /// The source does not have `range` (any more); returns the parts that it had.
+    /// Records that the source does not have `range`, or no longer; returns the parts it had.
     pub fn lose(&mut self, range: Range) -> Vec<Range> {
         let lost = self.lacks.gaps_within(range);
         self.lacks.insert(range);
         lost
     }
 
-    /// The source must not be asked for `range`, whether it has it or not.
+    /// Bars the source from `range`, whether it has it or not.
     pub fn bar(&mut self, range: Range) {
         self.barred.insert(range);
     }
 
-    /// The source may be asked for `range` again, as far as it has it.
+    /// Allows `range` again, as far as the source has it.
     pub fn allow(&mut self, range: Range) {
         self.barred.remove(range);
     }
 
-    /// Returns what it does not have.
+    /// Returns the ranges that it does not have.
     pub fn lacks(&self) -> &RangeSet {
         &self.lacks
     }
@@ -58,8 +58,8 @@ impl Holds {
         self.free_from(0).is_some()
     }
 
-    /// Returns the first run of `wanted` bytes at or after `from` that it may be asked for. Skips from gap
-    /// to gap, so it costs no more than the fewer of the runs on either side.
+    /// Returns the first run of `wanted` bytes at or after `from` that it may be asked for. Skips
+    /// from gap to gap, so the cost is the smaller number of runs of either side.
     pub fn first_of(&self, wanted: &RangeSet, from: u64) -> Option<Range> {
         let mut run = wanted.first_from(from)?;
         loop {

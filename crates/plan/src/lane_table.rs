@@ -1,7 +1,7 @@
-//! All lanes that are open, opening or closing, and which swath is on which of them.
+//! All lanes that are open, opening or closing, and the swaths on each.
 //!
-//! Always holds: each swath of a queue is known by its number, and a lane is on the list of the
-//! hungry exactly if it is marked so.
+//! Invariant: each swath of a queue is known by its number, and a lane is on the list of hungry
+//! lanes exactly if it is marked so.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -42,19 +42,19 @@ impl LaneTable {
         self.lanes.len()
     }
 
-    /// Returns those of these numbers that there are.
+    /// Returns the existing lanes among these numbers.
     pub fn of<'a>(&'a self, ids: &'a [LaneId]) -> impl Iterator<Item = &'a Lane> {
         ids.iter().filter_map(|id| self.lanes.get(id))
     }
 
-    /// Returns a new lane.
+    /// Adds a new lane and returns it.
     pub fn open(&mut self, source: SourceKey, now: Time) -> &mut Lane {
         let id = LaneId(self.next_lane);
         self.next_lane += 1;
         self.lanes.entry(id).or_insert_with(|| Lane::new(id, source, now))
     }
 
-    /// A lane is gone, and its swaths with it.
+    /// Removes a lane and its swaths.
     pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
         let lane = self.lanes.remove(&id)?;
         for slot in &lane.pipe.queue {
@@ -89,7 +89,7 @@ impl LaneTable {
         self.swaths.get(&swath).copied()
     }
 
-    /// The number of a swath is not used any more; returns the lane that it is on.
+    /// Forgets a swath's number; returns the lane that it is on.
     pub fn forget(&mut self, swath: SwathId) -> Option<LaneId> {
         self.swaths.remove(&swath)
     }
@@ -115,7 +115,7 @@ impl LaneTable {
         }
     }
 
-    /// Returns the lane whose turn it is to be given more.
+    /// Returns the next lane that may be given more.
     pub fn next_hungry(&mut self) -> Option<LaneId> {
         let id = self.hungry.pop_front()?;
         if let Some(lane) = self.lanes.get_mut(&id) {
@@ -124,7 +124,7 @@ impl LaneTable {
         Some(id)
     }
 
-    /// Returns whether a lane is on the list of the hungry.
+    /// Returns whether a lane is on the list of hungry lanes.
     pub fn is_listed(&self, id: LaneId) -> bool {
         self.hungry.contains(&id)
     }

@@ -1,7 +1,7 @@
-//! The planner's books: what is delivered, which lanes and sources there are, what is to be done.
+//! The planner's books: what is delivered, which lanes and sources exist, which actions are due.
 //!
-//! Every change that concerns more than one of them is made here, so that they keep agreeing with
-//! each other ([`Ledger::audit`] checks it). What to change is decided elsewhere.
+//! Every change that concerns more than one of them is made here, so that they stay consistent
+//! ([`Ledger::audit`] checks it). What to change is decided elsewhere.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use crate::source::Source;
 use crate::source_table::{SourceKey, SourceTable};
 use crate::view::SourceStatus;
 
-/// All that the planner knows.
+/// Everything that the planner knows.
 pub(crate) struct Ledger {
     pub config: Config,
     pub capabilities: PolicyCapabilities,
@@ -28,14 +28,14 @@ pub(crate) struct Ledger {
     pub actions: VecDeque<Action>,
     /// Draws the jitter of back-offs.
     pub rng: fastrand::Rng,
-    /// The time of the call that is under way.
+    /// The time of the current call.
     pub now: Time,
-    /// When bytes last came from anybody.
+    /// When bytes last arrived from any source.
     pub heard_at: Time,
 }
 
 impl Ledger {
-    /// Nothing is known yet.
+    /// Returns an empty ledger.
     pub fn new(config: Config, capabilities: PolicyCapabilities) -> Self {
         Self {
             capabilities,
@@ -65,7 +65,7 @@ impl Ledger {
         source.is_usable() && !source.usage.rests && self.coverage.needs_any_of(&source.holds)
     }
 
-    /// Returns whether a source may be asked for something at this moment.
+    /// Returns whether a source may be asked for something now.
     pub fn may_be_asked(&self, source: &Source) -> bool {
         source.is_usable() && !source.usage.rests && source.backoff.quiet_until <= self.now
     }
@@ -75,9 +75,9 @@ impl Ledger {
         if self.capabilities.one_source { 1 } else { self.config.max_sources.max(1) }
     }
 
-    /// Returns whether a source counts as in use. One that waits for its next try or asked for patience
-    /// leaves its place to a spare, and so does one that cannot be connected to; a silent one keeps
-    /// its lanes besides.
+    /// Returns whether a source counts as in use. A source that waits for its next try, asked for
+    /// patience, or does not connect leaves its place to a spare. So does a silent one, but it
+    /// keeps its lanes.
     pub fn takes_a_place(&self, source: &Source) -> bool {
         let connecting = |lane: &Lane| {
             lane.state == LaneState::Opening && self.now.secs_since(lane.since) > CONNECTS_S
@@ -88,8 +88,8 @@ impl Ledger {
             && self.is_of_use(source)
     }
 
-    /// Whether a lane has no future, so that another one of its source is opened beside it: it is
-    /// about to end, or it is kept only because nobody else delivers.
+    /// Returns whether a lane has no future, so that another one of its source should be opened: it
+    /// is about to end, or is kept only because nobody else delivers.
     pub fn is_spent(&self, lane: &Lane) -> bool {
         let source = self.source_of(lane);
         let overdue = lane.is_up()
@@ -98,14 +98,14 @@ impl Ledger {
             && source.is_some_and(|it| {
                 self.now.secs_since(lane.pauses.last_progress) > it.answers.patience_s
             });
-        // A server that limits each answer may limit their number too.
+        // A server that limits each answer may limit their number, too.
         let ends = lane.duty.dropping && source.is_some_and(|it| it.record.pace.is_none());
         self.capabilities.tunes_lanes && (ends || overdue)
     }
 
-    /// The size is known, and what is missing.
+    /// Sets the size and the missing ranges.
     pub fn lay_out(&mut self, size_bytes: u64, missing: RangeSet) {
-        // What the probes were asked for is on its way; clip it to the file.
+        // Probe requests are on their way; clip them to the file.
         let mut asked = Vec::new();
         for slot in self.lanes.iter_mut().flat_map(|lane| &mut lane.pipe.queue) {
             slot.end = slot.end.min(size_bytes);
@@ -116,13 +116,13 @@ impl Ledger {
         self.more_is_missing();
     }
 
-    /// More is missing than before.
+    /// Wakes sources and lanes because more is missing than before.
     pub fn more_is_missing(&mut self) {
         self.sources.reconsider();
         self.lanes.all_hungry();
     }
 
-    /// One lane more to a source.
+    /// Opens another lane to a source.
     pub fn open(&mut self, key: SourceKey) {
         let Some(source) = self.sources.get(key) else { return };
         let window_bytes = source.tuner.window_bytes();
@@ -135,7 +135,7 @@ impl Ledger {
         self.actions.extend(window);
     }
 
-    /// Asks for `range` on a lane.
+    /// Requests `range` on a lane.
     pub fn assign(&mut self, id: LaneId, range: Range) {
         let is_first = self.lanes.get(id).is_some_and(|lane| !lane.has_begun());
         let Some(swath) = self.lanes.push(id, range, self.now) else { return };
@@ -150,20 +150,19 @@ impl Ledger {
         self.actions.push_back(Action::Fetch { lane: id, swath, range });
     }
 
-    /// Asks for a range that was found to be open, or doubtful.
+    /// Requests a range that is open or doubtful.
     pub fn take(&mut self, id: LaneId, range: Range) {
         self.coverage.take(range);
         self.assign(id, range);
     }
 
-    /// Asks for a range that another lane owes as well.
+    /// Requests a range that another lane owes as well.
     pub fn ask_again(&mut self, id: LaneId, range: Range) {
         self.coverage.shared.insert(range);
         self.assign(id, range);
     }
 
-    /// A lane that may have been silent is not: what it still owes is its own again, unless
-    /// somebody else took it meanwhile.
+    /// Ends a lane's silence: it alone owes its ranges again, except those that another lane took.
     pub fn speaks(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
         if std::mem::replace(&mut lane.silent, false) {
@@ -173,7 +172,7 @@ impl Ledger {
         }
     }
 
-    /// The meter of a lane has been read.
+    /// Records a reading of a lane's meter.
     pub fn arrived(&mut self, id: LaneId, total_bytes: u64) {
         let now = self.now;
         let Some(lane) = self.lanes.get_mut(id) else { return };
@@ -193,10 +192,10 @@ impl Ledger {
         self.lanes.make_hungry(id);
     }
 
-    /// `range` is here.
+    /// Records that `range` was delivered.
     pub fn delivered(&mut self, swath: SwathId, range: Range) {
         let new_bytes = self.coverage.deliver(range);
-        // What a closed lane still had, or lies behind a trimmed end, may be asked for elsewhere.
+        // Bytes of a closed lane, or behind a trimmed end, may be requested elsewhere.
         let mut unexpected = true;
         let mut skipped = None;
         if let Some(id) = self.lanes.lane_of(swath)
@@ -211,7 +210,7 @@ impl Ledger {
             }
             let is_first = !lane.was_answered();
             lane.speed.first_byte_at.get_or_insert(self.now);
-            // The meters are looked at now and then: it may be known from here first.
+            // Meters are read periodically, so the first byte may show here first.
             let (key, took_s) = (lane.source, lane.pipe.answer_took_s(self.now));
             if let Some(source) = self.sources.get_mut(key) {
                 if is_first {
@@ -224,7 +223,7 @@ impl Ledger {
             self.sources.delivered(key, new_bytes);
         }
         if let Some(skipped) = skipped {
-            // A lane's bytes come in order: what it passed over does not come from it any more.
+            // A lane's bytes come in order: it will not bring what it passed over.
             self.give_back(skipped);
         }
         if self.coverage.shared.remove(range) > 0 || unexpected {
@@ -232,7 +231,7 @@ impl Ledger {
         }
     }
 
-    /// The first copy of `range` is here: others that are fetching it need not.
+    /// Trims other swaths that fetch `range`, because its first copy is here.
     fn release_others(&mut self, winner: SwathId, range: Range) {
         let mut trims = Vec::new();
         for lane in self.lanes.iter() {
@@ -252,15 +251,14 @@ impl Ledger {
         }
     }
 
-    /// `range` is no longer asked for by its lane: whatever of it is still missing and on no
-    /// other lane is open again.
+    /// Releases a range from its lane: missing parts that no other lane fetches are open again.
     pub fn give_back(&mut self, range: Range) {
         if self.coverage.give_back(range, &self.lanes) {
             self.lanes.all_hungry();
         }
     }
 
-    /// Bytes that were delivered are missing again.
+    /// Marks delivered bytes as missing again.
     pub fn reopen(&mut self, range: Range) {
         self.coverage.undelivered.insert(range);
         if self.coverage.reopen(range, &self.lanes) {
@@ -269,7 +267,7 @@ impl Ledger {
         self.sources.reconsider();
     }
 
-    /// Lets a swath end at `end`; the caller has taken care of the bytes behind it.
+    /// Makes a swath end at `end`; the caller handles the bytes behind it.
     pub fn trim(&mut self, id: LaneId, swath: SwathId, end: u64) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
         let reopen_s = DROP_ROUND_TRIPS * lane.speed.rtt_s + DROP_S;
@@ -279,14 +277,14 @@ impl Ledger {
         let surplus_bytes = slot.asked_end - slot.end;
         let drain_s = lane.speed.needs_s(surplus_bytes, self.now).unwrap_or(0.0);
         let needed = !self.coverage.open.is_empty();
-        // Near the end nothing more will be asked for on this lane, so draining costs nothing.
-        // A whole-file answer waits at the new end, and goes on from there if that is wanted.
+        // Near the end nothing more will be requested on this lane, so draining costs nothing. A
+        // whole-file answer waits at the new end and can continue from there.
         let drop_lane = !lane.pipe.streams && needed && drain_s > reopen_s;
         lane.duty.dropping |= drop_lane;
         self.actions.push_back(Action::Trim { lane: id, swath, end, drop_lane });
     }
 
-    /// Closes a lane; what it owes goes to others now, not when the loss is confirmed.
+    /// Closes a lane; what it owes goes to others at once, not when the loss is confirmed.
     pub fn close(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
         if lane.state == LaneState::Closing {
@@ -305,7 +303,7 @@ impl Ledger {
         self.actions.push_back(Action::CloseLane { lane: id });
     }
 
-    /// A source is out: nothing more is expected of its lanes.
+    /// Closes all lanes of a source that is out.
     pub fn close_all(&mut self, key: SourceKey) {
         let lanes = self.sources.get(key).map_or(Vec::new(), |source| source.lanes.clone());
         for lane in lanes {
@@ -313,16 +311,16 @@ impl Ledger {
         }
     }
 
-    /// Returns what a lane may be asked for.
+    /// Returns the ranges that a lane may be asked for.
     pub fn holds(&self, lane: &Lane) -> Option<&Holds> {
         self.source_of(lane).map(|source| &source.holds)
     }
 }
 
-/// A source that has not connected after this long leaves its place to others.
+/// A source that takes longer than this to connect leaves its place to others.
 const CONNECTS_S: f64 = 1.0;
-/// A trimmed body is drained if that takes less than this many round trips (what a new connection
-/// costs: its handshake, the request and several steps of slow start) …
+/// A trimmed body is drained if that takes less than this many round trips (the cost of a new
+/// connection: handshake, request and several steps of slow start) …
 const DROP_ROUND_TRIPS: f64 = 5.0;
-/// … and this.
+/// … plus this.
 const DROP_S: f64 = 0.02;

@@ -1,37 +1,36 @@
 //! Sources whose servers limit the rate of each answer (see `lane/pace.rs`).
 //!
-//! There each connection brings its own rate, so a few of them are worth having. Short requests would
-//! collect the burst that each answer begins with, which the server's owner did not mean to give: they
-//! are as long as what is left allows.
+//! Each connection there brings its own rate, so a few of them pay. Each answer begins with a
+//! burst. Short requests would collect many bursts, which the server's owner did not mean to give;
+//! so requests are as long as what is left allows.
 
 use crate::lane::{Lane, Pace};
 use crate::ledger::Ledger;
 use crate::source::Source;
 use crate::source_table::SourceKey;
 
-/// What is known of the limit of a source.
+/// What is known of a source's limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourcePace {
-    /// One answer's limit, while nothing else limits it.
+    /// The limit of one answer if nothing else limits it.
     alone: Pace,
-    /// So many lanes had their full rate together when there were more: something else limits those.
+    /// How many lanes could have their full rate when more shared another limit.
     enough: Option<u32>,
 }
 
 impl SourcePace {
-    /// One answer's limit, while nothing else limits it.
+    /// Returns the limit of one answer if nothing else limits it.
     pub fn alone(&self) -> Pace {
         self.alone
     }
 
-    /// Returns what one lane brings, in bytes per second.
+    /// Returns the rate of one lane, in bytes per second.
     pub fn lane_rate(&self) -> f64 {
         self.alone.rate_bytes_per_s()
     }
 }
 
-/// Takes note of lanes that have found how their answers are limited, and pass it on to the others of
-/// their source.
+/// Records limits that lanes have found, and passes them on to other lanes of their source.
 pub(crate) fn follow(ledger: &mut Ledger) {
     for key in ledger.sources.engaged_keys() {
         follow_source(ledger, key);
@@ -42,7 +41,7 @@ fn follow_source(ledger: &mut Ledger, key: SourceKey) {
     let Some(source) = ledger.sources.get(key) else { return };
     let lanes = || ledger.lanes_of(source);
     let before = source.record.pace;
-    // Nobody keeps to it any more.
+    // No lane shows the limit any more.
     let is_over = before.is_some()
         && lanes().any(Lane::was_answered)
         && lanes().all(|it| it.speed.pace.found().is_none());
@@ -57,7 +56,7 @@ fn follow_source(ledger: &mut Ledger, key: SourceKey) {
     let Some(&first) = own.first() else { return };
     let pace = before.unwrap_or(SourcePace { alone: first, enough: None });
     if before.is_none() {
-        // What was measured before were bursts.
+        // Earlier rates were those of bursts.
         source.record.best_rate = pace.lane_rate();
     }
     let count = own.len() as f64;
@@ -80,8 +79,8 @@ fn follow_source(ledger: &mut Ledger, key: SourceKey) {
     }
 }
 
-/// How many lanes a source of this kind gets: one more at a time, each when the one before it has
-/// been answered, so that a server that allows fewer has to refuse a single one.
+/// Returns the number of lanes for such a source: one more at a time, after the last one was
+/// answered. So a server that allows fewer has to refuse only one.
 pub(crate) fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Option<u32> {
     let pace = source.record.pace?;
     let answers = |it: &&Lane| it.is_up() && !it.duty.parked && it.was_answered();
@@ -93,10 +92,10 @@ pub(crate) fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -
     Some(next.max(1).min(most.max(1)))
 }
 
-/// Connections to a server that limits each of them, unless the user asks for more: their number is
-/// what its owner counts on.
+/// Most connections to a server that limits each of them, unless the user asks for more. Its owner
+/// relies on a small number.
 const PACED_LANES_MAX: u32 = 4;
-/// Lanes must bring at least this part of what the same number brings where nothing else limits them.
+/// Part of their full rates that several lanes must bring, or something else limits them.
 const PAYS: f64 = 0.5;
-/// With less than so many periods to go a further lane would only collect its first burst.
+/// With fewer periods to go, another lane would only collect its first burst.
 const WORTH_PERIODS: f64 = 4.0;

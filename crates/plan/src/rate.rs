@@ -1,8 +1,8 @@
-//! What arrives now: bytes over a short sliding window.
+//! The present rate: bytes over a short sliding window.
 //!
-//! The average of the last request would hide both slow start and a sudden throttle for as long
-//! as a request lasts; a window shows them within a few round trips. Samples are kept at most
-//! [`SLOTS`] to a window, so memory is constant.
+//! The mean of the last request would hide both slow start and a sudden throttle for as long as a
+//! request lasts; a window shows them within a few round trips. At most [`SLOTS`] samples are kept
+//! per window, so memory is constant.
 
 use std::collections::VecDeque;
 
@@ -30,14 +30,14 @@ impl RateWindow {
         self.window_s = window_s;
     }
 
-    /// Begin anew at `now` with the counter at `total`: what lies before (an idle time, a wait
-    /// for the first byte) says nothing about the rate.
+    /// Starts anew at `now` with the counter at `total`: earlier time (idle, or waiting for the
+    /// first byte) says nothing about the rate.
     pub fn restart(&mut self, now: Time, total: u64) {
         self.samples.clear();
         self.samples.push_back((now, total));
     }
 
-    /// The counter stands at `total` at `now`.
+    /// Records the counter's value at `now`.
     pub fn record(&mut self, now: Time, total: u64) {
         let step_s = self.window_s / SLOTS as f64;
         if let [.., (before, _), (last, value)] = self.samples.make_contiguous()
@@ -53,8 +53,8 @@ impl RateWindow {
         }
     }
 
-    /// Bytes per second over the window that ends at `now`; `None` while there is less than a
-    /// hundredth of a second to judge by.
+    /// Returns the bytes per second over the window that ends at `now`, or `None` if it spans less
+    /// than a hundredth of a second.
     pub fn rate_bytes_per_s(&self, now: Time) -> Option<f64> {
         let &(first, from) = self.samples.front()?;
         let &(_, to) = self.samples.back()?;
@@ -62,7 +62,7 @@ impl RateWindow {
         (span_s >= 0.01).then(|| (to - from) as f64 / span_s)
     }
 
-    /// Returns seconds that the window covers at `now`.
+    /// Returns the seconds that the window covers at `now`.
     pub fn span_s(&self, now: Time) -> f64 {
         self.samples.front().map_or(0.0, |&(first, _)| now.secs_since(first))
     }

@@ -1,11 +1,11 @@
-//! Tails of late lanes go to others, and drains that would take too long are not waited for.
+//! Gives tails of late lanes to others, and closes lanes that would drain for too long.
 
 use swath_model::{LaneId, Range, SwathId};
 
 use crate::ledger::Ledger;
 use crate::planner::TICK_S;
 
-/// A lane that would end later than the rest gives its tail back.
+/// Takes the tails of lanes that would end later than the rest.
 pub(crate) fn rebalance(ledger: &mut Ledger, left_s: f64) {
     let (config, now) = (&ledger.config, ledger.now);
     let grid = config.grid_bytes.max(1);
@@ -24,32 +24,32 @@ pub(crate) fn rebalance(ledger: &mut Ledger, left_s: f64) {
             continue;
         }
         let Some(own_s) = lane.speed.may_need_s(lane.pipe.coming_bytes(), now) else { continue };
-        // Before its first byte nothing is known of how long its server thinks.
+        // Before its first byte, the server's response time is unknown.
         let overdue_s = lane.speed.first_byte_at.map_or(0.0, |_| lane.overdue_s(now));
         let exchange_s = if alone { ALONE_ROUND_TRIPS * lane.speed.trip_s() } else { 0.0 };
-        // Where each answer is limited, one burst more or less is nothing, and each exchange costs the
-        // server one.
+        // If each answer is limited, one burst more or less does not matter, but each exchange
+        // costs the server a burst.
         let bursts_s = LATE_PERIODS * lane.speed.pace.pause_s();
         if own_s + overdue_s <= in_time_s(left_s) + exchange_s + bursts_s {
             continue;
         }
-        // What comes until the next look is not worth taking. Besides, where nobody else may
-        // have it, taking everything each time would never end.
+        // What arrives before the next tick is not worth taking. And if no other source may have
+        // the range, taking all of it each time would never end.
         let least_s = if overdue_s > 0.0 { 0.0 } else { TICK_S };
         let keep_s = (left_s - overdue_s - lane.pauses.stop_s).max(least_s);
         let mut brings_bytes = lane.speed.brings_bytes(keep_s, now) as u64;
-        // The burst that comes next comes as a whole.
+        // The next burst comes as a whole.
         brings_bytes = brings_bytes.next_multiple_of(lane.speed.pace.burst_bytes().max(1));
         let mut keep_bytes = brings_bytes
             .saturating_sub(lane.pipe.ahead_bytes())
             .saturating_add(lane.pipe.wanted_out_of_order_bytes());
         let cell_bytes = if lane.pipe.ahead_bytes() > brings_bytes {
-            // It will not even have begun with it: however little that is, it is for others.
+            // It will not even have begun by then: give away all of it, however little.
             config.unit_bytes.max(1)
         } else if config.window_bytes.is_none()
             && lane.speed.rate.is_some_and(|rate| rate * CELL_S < grid as f64)
         {
-            // A lane for which a grid cell is long work is cut finer, if the consumer allows.
+            // A lane that needs long for a grid cell is cut finer, if the consumer allows.
             FINE_BYTES.max(config.unit_bytes).min(grid)
         } else {
             grid
@@ -88,8 +88,8 @@ pub(crate) fn rebalance(ledger: &mut Ledger, left_s: f64) {
     }
 }
 
-/// A lane whose link lost its rate may have to drain for long what was taken from it when it
-/// was fast: it is closed then, and what it still owes goes to others.
+/// Closes lanes whose link lost its rate and that would have to drain for long; what they still owe
+/// goes to others.
 pub(crate) fn stop_drains(ledger: &mut Ledger) {
     let (open, now) = (!ledger.coverage.open.is_empty(), ledger.now);
     let stuck: Vec<LaneId> = ledger
@@ -118,7 +118,7 @@ pub(crate) fn stop_drains(ledger: &mut Ledger) {
     }
 }
 
-/// Returns how long a lane may take that ends in time where all is to end `left_s` from now.
+/// Returns how late a lane may end and still be in time if everything ends `left_s` from now.
 pub(crate) fn in_time_s(left_s: f64) -> f64 {
     LATE * left_s + LATE_S
 }
@@ -128,19 +128,19 @@ type Cut = (SwathId, u64, Range);
 
 /// A lane may end this many times later than the rest …
 const LATE: f64 = 1.1;
-/// … and this much, before its tail is taken: below it the exchange costs more than it brings.
+/// … plus this, before its tail is taken. Below that the exchange costs more than it gains.
 const LATE_S: f64 = 0.03;
-/// Lanes of one source share its link: when one ends, the others get faster, and whoever takes a
-/// tail waits for a round trip. Where there is no other source, a lane must be this many round
-/// trips later than the rest.
+/// Round trips that a lane may end later than the rest if there is no other source. Lanes of one
+/// source share its link: when one ends the others get faster, and a lane that takes a tail waits
+/// for a round trip.
 const ALONE_ROUND_TRIPS: f64 = 2.0;
-/// Where each answer is limited, a lane must be this many periods later than the rest.
+/// If each answer is limited, a lane may end this many periods later than the rest.
 const LATE_PERIODS: f64 = 2.0;
 /// A lane that needs longer than this for a grid cell is cut finer …
 const CELL_S: f64 = 0.5;
-/// … down to what disks write past their cache.
+/// … down to the size that disks write past their cache.
 const FINE_BYTES: u64 = 4096;
-/// Longer than this many round trips (twice what a new connection costs) …
+/// Longest drain, in round trips (twice the cost of a new connection) …
 const DRAIN_ROUND_TRIPS: f64 = 10.0;
-/// … and this nothing is drained.
+/// … plus this.
 const DRAIN_S: f64 = 0.5;

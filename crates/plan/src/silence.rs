@@ -1,4 +1,4 @@
-//! Lanes that owe bytes and bring none.
+//! Finds lanes that owe bytes but bring none.
 
 use swath_model::{LaneId, Range};
 
@@ -7,8 +7,8 @@ use crate::ledger::Ledger;
 use crate::source_table::SourceKey;
 use crate::view::SourceStatus;
 
-/// Lanes that owe bytes and bring none are silent: what they owe becomes doubtful. Those that stay
-/// silent are closed and their source goes on probation.
+/// Marks lanes that owe bytes but bring none as silent: what they owe becomes doubtful. Closes
+/// lanes that stay silent and puts their source on probation.
 pub(crate) fn watch(ledger: &mut Ledger) {
     let mut given_up = Vec::new();
     let mut fell_silent: Vec<Range> = Vec::new();
@@ -16,7 +16,7 @@ pub(crate) fn watch(ledger: &mut Ledger) {
     let delivers = |lane: &Lane| lane.is_up() && !lane.silent && lane.was_answered();
     let somebody_delivers = ledger.lanes.iter().any(delivers);
     for lane in ledger.lanes.iter_mut() {
-        // A silent lane may owe nothing any more, and still drain nothing.
+        // A silent lane may owe nothing any more but still have bytes to drain.
         if !lane.is_up() || (lane.is_idle() && !lane.silent) {
             continue;
         }
@@ -34,7 +34,7 @@ pub(crate) fn watch(ledger: &mut Ledger) {
             lane.silent = true;
             fell_silent.extend(lane.pipe.undelivered());
         }
-        // An answer that is late may come yet. What comes of it is more than nothing.
+        // A late answer may still come; without other lanes that is better than nothing.
         let last_hope = awaits_answer && !lane.was_answered() && !somebody_delivers;
         if waited_s > patience_s && !last_hope {
             given_up.push((lane.id, lane.source, awaits_answer));
@@ -53,12 +53,12 @@ pub(crate) fn watch(ledger: &mut Ledger) {
     }
 }
 
-/// A lane has been silent for too long.
+/// Closes a lane that was silent for too long, and backs off from its source.
 fn give_up(ledger: &mut Ledger, lane: LaneId, key: SourceKey, unanswered: bool) {
     ledger.close(lane);
     let (now, jitter) = (ledger.now, ledger.rng.f64());
     let Some(source) = ledger.sources.get(key) else { return };
-    // One stuck lane of several says nothing of its source, several at once say it once.
+    // One stuck lane of several says nothing of its source; several at once count once.
     let is_stuck = |lane: &Lane| lane.silent || lane.state == LaneState::Closing;
     if source.backoff.retry_at > now || !ledger.lanes_of(source).all(is_stuck) {
         return;
@@ -72,7 +72,7 @@ fn give_up(ledger: &mut Ledger, lane: LaneId, key: SourceKey, unanswered: bool) 
     });
 }
 
-/// Whether a source counts as silent.
+/// Updates whether a source counts as silent.
 fn show(ledger: &mut Ledger, key: SourceKey) {
     let Some(source) = ledger.sources.get(key).filter(|source| source.is_usable()) else { return };
     let owing = || ledger.lanes_of(source).filter(|lane| !lane.is_idle());
@@ -86,9 +86,9 @@ fn show(ledger: &mut Ledger, key: SourceKey) {
     };
 }
 
-/// Answers that commonly take long are given this many times that before they count as late.
+/// Factor on a source's usual answer time before an answer counts as late.
 const ANSWER_SPREAD: f64 = 1.5;
-/// A silent lane is closed after this long and four times its patience.
+/// A silent lane is closed after this plus four times its patience.
 const GIVE_UP_S: f64 = 1.0;
-/// Policies that do not watch for silence give a lane up only after a plain time-out.
+/// Time-out for policies that do not watch for silence.
 const PATIENCE_PLAIN_S: f64 = 10.0;

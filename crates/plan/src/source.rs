@@ -1,8 +1,7 @@
-//! One source as the planner sees it: its lanes, how it may be used, what it has shown, and what is held
-//! against it.
+//! One source as the planner sees it: its lanes, how it may be used, its record, its failures.
 //!
-//! States: `Spare` → `Probing` → `Running` ⇄ `Silent`; from each of them to `Waiting` (a back-off
-//! or a server's wish) and back to `Probing`; from everywhere to `Bad`, and back to `Spare` only when that is asked for.
+//! States: `Spare` → `Probing` → `Running` ⇄ `Silent`; `Probing` may also become `Silent`. Any
+//! state may change to `Bad`, and back to `Spare` only on request. `backoff` holds its waits.
 
 use std::time::Duration;
 
@@ -19,13 +18,13 @@ use crate::view::{SourceStatus, SourceView};
 #[derive(Debug)]
 pub(crate) struct Source {
     pub key: SourceKey,
-    /// What its table knows of its state.
+    /// What its table has on file of its state.
     pub filed: Filed,
     pub status: SourceStatus,
     pub lanes: Vec<LaneId>,
-    /// When the last of them was lost.
+    /// When its last lane was lost.
     pub left_at: Time,
-    /// It is forgotten when its lanes are gone.
+    /// It is forgotten once its lanes are gone.
     has_left: bool,
     pub usage: Usage,
     pub holds: Holds,
@@ -39,20 +38,20 @@ pub(crate) struct Source {
 #[derive(Debug)]
 pub(crate) struct Usage {
     pub max_lanes: u32,
-    /// Nothing new is to be asked of it.
+    /// Nothing new may be requested from it.
     pub rests: bool,
     pub stream_only: bool,
     pub request_limit: Option<u32>,
 }
 
-/// What a source has shown.
+/// What was measured of a source.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// The smallest round trip; none before it was first connected.
+    /// The smallest round trip; `None` before the first connection.
     pub rtt_s: Option<f64>,
-    /// What its last lane brought, bytes per second: all that is known of a new one.
+    /// Rate of its last lost lane in bytes per second: all that is known of a new one.
     pub lane_rate: Option<f64>,
-    /// How long its lanes waited for connections and first bytes while there was work, in all.
+    /// Total time its lanes waited for connections and first bytes while there was work.
     pub waited_s: f64,
     /// Most lanes that delivered at once.
     pub served_most: u32,
@@ -69,7 +68,7 @@ pub(crate) struct Record {
 pub(crate) struct Answers {
     /// How long a lane waits for an answer to begin before it is given up.
     pub patience_s: f64,
-    /// How long the quicker of its last two answers took to begin, and how long the last one.
+    /// Time until the answer began: the quicker of the last two, and the last one.
     took_s: Option<(f64, f64)>,
 }
 
@@ -97,17 +96,17 @@ impl Source {
         self.status != SourceStatus::Bad
     }
 
-    /// Returns whether it has no lane and might be given one.
+    /// Returns whether it has no lane but might get one.
     pub fn waits(&self) -> bool {
         self.is_usable() && !self.usage.rests && self.lanes.is_empty()
     }
 
-    /// Returns what of its state is on file.
+    /// Returns what its table keeps on file of its state.
     pub fn filing(&self) -> Filed {
         Filed::of(self.is_usable(), self.is_promising(), self.backoff.is_hasty())
     }
 
-    /// It has left for good.
+    /// Records that it has left for good.
     pub fn leave(&mut self) {
         self.status = SourceStatus::Bad;
         self.has_left = true;
@@ -117,20 +116,20 @@ impl Source {
         self.has_left
     }
 
-    /// One more lane to it is being opened.
+    /// Records that another lane to it is being opened.
     pub fn lane_opened(&mut self, lane: LaneId) {
         self.lanes.push(lane);
         self.asked();
     }
 
-    /// Something is being asked of it.
+    /// Records a request.
     pub fn asked(&mut self) {
         if self.status == SourceStatus::Spare {
             self.status = SourceStatus::Probing;
         }
     }
 
-    /// Its state, for display; `busy` if anything is asked for on any of its lanes.
+    /// Returns its state for display; `busy` if anything is requested on any of its lanes.
     pub fn view(&self, busy: bool) -> SourceView {
         SourceView {
             source: self.key.id,
@@ -149,7 +148,7 @@ impl Source {
         }
     }
 
-    /// Bytes came, `bytes` of them useful.
+    /// Records bytes that arrived, `bytes` of them useful.
     pub fn delivered(&mut self, bytes: u64) {
         self.record.delivered_bytes += bytes;
         self.backoff.delivered(bytes > 0);
@@ -158,7 +157,7 @@ impl Source {
         }
     }
 
-    /// A lane or a swath came to nothing; decides when the source is asked again. One that has
+    /// Records a failed lane or swath and decides when the source is asked again. A source that
     /// failed often, and for `give_up_s`, is given up.
     pub fn lost(&mut self, loss: Loss, now: Time, jitter: f64, give_up_s: f64) {
         match loss {
@@ -173,7 +172,7 @@ impl Source {
             }
             Loss::Broken | Loss::Unreached => {}
         }
-        // A relay in front of it may well be there.
+        // A relay in front of it may still work.
         let is_beyond = loss == Loss::Unreached && self.record.delivered_bytes == 0;
         let was_never_up = self.record.rtt_s.is_none() || is_beyond;
         let give_up_s = if was_never_up { give_up_s.min(NEVER_UP_S) } else { give_up_s };
@@ -182,47 +181,47 @@ impl Source {
         }
     }
 
-    /// We have cut an answer short.
+    /// Records that we cut an answer short.
     pub fn cut_short(&mut self, now: Time) {
         if self.record.pace.is_some() {
             self.backoff.cut_short(now);
         }
     }
 
-    /// It was given up, and is to show once more what it brings.
+    /// Resets a source that was given up, so that it is tried once more.
     pub fn again(&mut self) {
         self.status = SourceStatus::Spare;
         self.backoff.again();
     }
 
-    /// Whether it may be counted on: not given up, and not failing for long.
+    /// Returns whether it can be relied on: not given up, and not failing for long.
     pub fn is_promising(&self) -> bool {
         self.is_usable() && self.backoff.is_promising()
     }
 }
 
 impl Answers {
-    /// An answer on an idle lane has begun `waited_s` after it was asked for. One late answer may be
-    /// a link that was down meanwhile, two in a row are how the server is.
+    /// Records that an answer on an idle lane began after `waited_s`. One late answer may be due to
+    /// a broken link; two in a row are typical of the server.
     pub fn began(&mut self, waited_s: f64) {
         let other_s = self.took_s.map_or(waited_s, |(_, last_s)| last_s);
         self.took_s = Some((other_s.min(waited_s), waited_s));
         self.patience_s = PATIENCE_FIRST_S.max(2.0 * other_s.max(waited_s));
     }
 
-    /// How long answers commonly take to begin: silence before that means nothing.
+    /// Returns the usual time until an answer begins; silence before that means nothing.
     pub fn usual_s(&self) -> f64 {
         self.took_s.map_or(0.0, |(usual_s, _)| usual_s)
     }
 
-    /// No answer within our patience: it may need more.
+    /// Doubles the patience after an answer that did not begin in time.
     pub fn missed(&mut self) {
         self.patience_s *= 2.0;
     }
 }
 
-/// A host that has never let us connect (a wrong port, a server that is not there) is given up
-/// after this; one that is only being restarted is back by then.
+/// A host that never let us connect (a wrong port, a server that is not there) is given up after
+/// this. A server that is only restarting is back by then.
 const NEVER_UP_S: f64 = 10.0;
-/// A first answer may need work at the server: longer than this only if nobody else delivers.
+/// Patience for a first answer, which may need work at the server; longer only in need.
 const PATIENCE_FIRST_S: f64 = 3.4;

@@ -1,10 +1,9 @@
-//! All sources that are known and have not left for good.
+//! All known sources that have not left for good.
 //!
-//! Sources come and go by the thousand, so nothing here looks through all of them: `engaged` are
-//! those with lanes (now or lately), which each look concerns; all others wait in a [`Queue`] or,
-//! if they are out, cost nothing but their memory, which is given back when they leave. What a
-//! source's state says of its place in line is filed by [`SourceTable::change`], so whatever may
-//! alter that has to go through it.
+//! Sources come and go by the thousand, so nothing here searches all of them. `engaged` sources
+//! have lanes, or had some lately; each tick visits these. The others wait in a [`Queue`] or, if
+//! they are out, cost only memory, which is freed when they leave. [`SourceTable::change`] files a
+//! source's place in line by its state, so every change that may affect that must go through it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,8 +11,8 @@ use swath_model::{LaneId, SourceId, Time};
 
 use crate::source::Source;
 
-/// Where a source is kept. Ordered by the source's number; a key of a source that has left finds
-/// nothing, whoever has its slot now.
+/// Where a source is kept. Ordered by the source's number. The key of a source that has left finds
+/// nothing, even if its slot is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SourceKey {
     pub id: SourceId,
@@ -28,7 +27,7 @@ pub(crate) struct SourceTable {
     keys: HashMap<SourceId, SourceKey>,
     engaged: BTreeSet<SourceKey>,
     queue: Queue,
-    /// Those whose waits are cut short when nobody delivers.
+    /// Sources whose waits are cut short when no source delivers.
     hasty: BTreeSet<SourceKey>,
     tally: Tally,
 }
@@ -36,18 +35,18 @@ pub(crate) struct SourceTable {
 /// Usable sources without lanes.
 #[derive(Default)]
 struct Queue {
-    /// Those that may be contacted, the ones that failed lately last.
+    /// Sources that may be contacted; those that failed lately come last.
     ready: BTreeSet<(bool, SourceKey)>,
-    /// Those that wait, by the time at which they are ready.
+    /// Sources that wait, by the time at which they are ready.
     resting: BTreeSet<(Time, SourceKey)>,
-    /// Those that have nothing of what is missing, until that changes.
+    /// Sources that have nothing of what is missing, until that changes.
     useless: BTreeSet<SourceKey>,
 }
 
-/// How many sources there are.
+/// Counts of sources.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    /// Ever.
+    /// Ever added.
     seen: u64,
     /// Not out.
     usable: usize,
@@ -55,7 +54,7 @@ struct Tally {
     promising: usize,
 }
 
-/// What the table has on file of a source.
+/// What the table has on file for a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Filed {
     place: QueuePosition,
@@ -64,7 +63,7 @@ pub(crate) struct Filed {
     promising: bool,
 }
 
-/// Where a source stands in line.
+/// A source's place in line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum QueuePosition {
     /// It has lanes, is not wanted, or is out.
@@ -84,7 +83,7 @@ impl SourceKey {
 }
 
 impl SourceTable {
-    /// One more source; `new` makes it of its key.
+    /// Adds a source that `new` makes from its key.
     pub fn add(&mut self, id: SourceId, new: impl FnOnce(SourceKey) -> Source) {
         debug_assert!(!self.keys.contains_key(&id), "a source's number is used twice");
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
@@ -98,7 +97,7 @@ impl SourceTable {
         self.file(key);
     }
 
-    /// A source has left for good: it is forgotten once its lanes are gone.
+    /// Removes a source that has left for good, once its lanes are gone.
     pub fn leave(&mut self, key: SourceKey) {
         self.change(key, Source::leave);
         self.forget_if_gone(key);
@@ -121,7 +120,7 @@ impl SourceTable {
         self.slots.get(key.slot as usize)?.as_ref().filter(|source| source.key == key)
     }
 
-    /// For what has nothing to do with its place in line.
+    /// Returns a source for changes that do not affect its place in line.
     pub fn get_mut(&mut self, key: SourceKey) -> Option<&mut Source> {
         self.slots.get_mut(key.slot as usize)?.as_mut().filter(|source| source.key == key)
     }
@@ -133,21 +132,21 @@ impl SourceTable {
         Some(answer)
     }
 
-    /// Changes all of them, which is seldom called for.
+    /// Changes all sources; rarely called.
     pub fn change_all(&mut self, how: impl Fn(&mut Source)) {
         for key in self.all() {
             self.change(key, &how);
         }
     }
 
-    /// Returns all of them, in order.
+    /// Returns the keys of all sources, in order.
     pub fn all(&self) -> Vec<SourceKey> {
         let mut keys: Vec<SourceKey> = self.keys.values().copied().collect();
         keys.sort();
         keys
     }
 
-    /// Returns how many are kept.
+    /// Returns the number of sources.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
@@ -157,42 +156,42 @@ impl SourceTable {
         self.tally.seen > 0
     }
 
-    /// Returns how many are not out.
+    /// Returns the number of usable sources.
     pub fn usable(&self) -> usize {
         self.tally.usable
     }
 
-    /// Returns how many may be counted on.
+    /// Returns the number of sources that can be relied on.
     pub fn promising(&self) -> usize {
         self.tally.promising
     }
 
-    /// Returns those with lanes, now or lately, in order.
+    /// Returns the sources with lanes now or lately, in order.
     pub fn engaged(&self) -> impl Iterator<Item = &Source> {
         self.engaged.iter().filter_map(|&key| self.get(key))
     }
 
-    /// Their keys, for changes.
+    /// Returns the keys of those, for changes.
     pub fn engaged_keys(&self) -> Vec<SourceKey> {
         self.engaged.iter().copied().collect()
     }
 
-    /// Bytes came on a lane of a source, `bytes` of them useful.
+    /// Records bytes from a lane of a source, `bytes` of them useful.
     pub fn delivered(&mut self, key: SourceKey, bytes: u64) {
         match self.get_mut(key) {
-            // Commonly: nothing that is on file changes.
+            // The usual case: nothing on file changes.
             Some(source) if source.is_promising() => source.delivered(bytes),
             _ => _ = self.change(key, |source| source.delivered(bytes)),
         }
     }
 
-    /// A source has one lane more.
+    /// Records a new lane of a source.
     pub fn lane_opened(&mut self, key: SourceKey, lane: LaneId) {
         self.engaged.insert(key);
         self.change(key, |source| source.lane_opened(lane));
     }
 
-    /// A source has one lane less.
+    /// Records the loss of a lane of a source.
     pub fn lane_lost(&mut self, key: SourceKey, lane: LaneId, now: Time) {
         self.change(key, |source| {
             source.lanes.retain(|&other| other != lane);
@@ -201,7 +200,7 @@ impl SourceTable {
         self.forget_if_gone(key);
     }
 
-    /// Those that have had no lane for a while are not looked at any more.
+    /// Stops visiting sources that have had no lane for a while.
     pub fn disengage_idle(&mut self, now: Time) {
         let slots = &self.slots;
         self.engaged.retain(|key| {
@@ -212,14 +211,14 @@ impl SourceTable {
         });
     }
 
-    /// Nobody delivers: waits that were not asked for are cut short.
+    /// Cuts waits short that the source did not ask for, because no source delivers.
     pub fn make_haste(&mut self) {
         for key in std::mem::take(&mut self.hasty) {
             self.change(key, |source| source.backoff.make_haste());
         }
     }
 
-    /// Those whose wait is over are ready.
+    /// Makes sources ready whose wait is over.
     pub fn wake(&mut self, now: Time) {
         while let Some(&(_, key)) = self.queue.resting.first().filter(|it| it.0 <= now) {
             let Some(failed) = self.get(key).map(|source| source.backoff.has_failed()) else {
@@ -229,33 +228,33 @@ impl SourceTable {
         }
     }
 
-    /// Returns the first that is ready, and whether it failed lately.
+    /// Returns the first ready source, and whether it failed lately.
     pub fn first_ready(&self) -> Option<(bool, SourceKey)> {
         self.queue.ready.first().copied()
     }
 
-    /// Returns the first that is ready or will be.
+    /// Returns the first source that is ready or will be.
     pub fn first_waiting(&self) -> Option<SourceKey> {
         let resting = || self.queue.resting.first().map(|it| it.1);
         self.first_ready().map(|it| it.1).or_else(resting)
     }
 
-    /// A source has nothing of what is missing.
+    /// Records that a source has nothing of what is missing.
     pub fn set_useless(&mut self, key: SourceKey) {
         self.put(key, QueuePosition::Useless);
     }
 
-    /// More is missing than before: whoever was useless may be of use.
+    /// Puts useless sources in line again, because more is missing than before.
     pub fn reconsider(&mut self) {
         for key in std::mem::take(&mut self.queue.useless) {
             self.file(key);
         }
     }
 
-    /// Checks that what is on file agrees with the sources, which have so many `lanes` in all.
+    /// Checks that the files agree with the sources, which have `lanes` lanes in all.
     ///
     /// # Errors
-    /// What does not hold.
+    /// Returns the first violation.
     pub fn audit(&self, lanes: usize) -> Result<(), String> {
         let (mut listed, mut usable, mut promising, mut waiting) = (0, 0, 0, 0);
         for source in self.all().into_iter().filter_map(|key| self.get(key)) {
@@ -284,7 +283,7 @@ impl SourceTable {
         }
     }
 
-    /// Puts a source where its state says that it belongs.
+    /// Puts a source where its state says.
     fn file(&mut self, key: SourceKey) {
         let Some(source) = self.get(key) else { return };
         let (before, now) = (source.filed, source.filing());
@@ -324,12 +323,12 @@ impl SourceTable {
 }
 
 impl Filed {
-    /// Returns what is to be on file of a source in this state, but for its place.
+    /// Returns the file of a source in this state, without its place.
     pub fn of(usable: bool, promising: bool, hasty: bool) -> Self {
         Self { place: QueuePosition::Nowhere, hasty, usable, promising }
     }
 }
 
-/// A source without lanes is still looked at for so long: longer than the longest back-off, so that
-/// what is measured of one that keeps failing goes on.
+/// How long a source without lanes is still visited: longer than the longest back-off, so that the
+/// measurements of a source that keeps failing continue.
 const LATELY_S: f64 = 15.0;

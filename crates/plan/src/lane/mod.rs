@@ -1,6 +1,6 @@
-//! One lane as the planner sees it: where it is in its life, and what is wanted of it.
+//! One lane as the planner sees it: its state, and what it should do.
 //!
-//! `pipe` is what it was asked for, `speed` how fast it is, `pauses` when it stood still; what follows
+//! `pipe` holds its requests, `speed` how fast it is, `pauses` when it stood still. What follows
 //! from several of them is here.
 //!
 //! States: `Opening` → `Up` → `Closing`; an `Up` or `Opening` lane may be lost at any time.
@@ -21,23 +21,23 @@ use speed::Speed;
 use crate::planner::TICK_S;
 use crate::source_table::SourceKey;
 
-/// Where a lane is in its life.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneState {
-    /// Asked for, not connected yet.
+    /// Requested but not connected yet.
     Opening,
     /// Connected.
     Up,
-    /// Told to close; its loss is awaited.
+    /// Told to close; the loss event is still to come.
     Closing,
 }
 
-/// What the planner still wants of a lane.
+/// The planner's instructions for a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Duty {
-    /// Gets nothing more; closed when its queue is empty.
+    /// It gets nothing more and is closed when its queue is empty.
     pub parked: bool,
-    /// It will be given up at the end of a trimmed swath: gets nothing more.
+    /// It is closed at the end of a trimmed swath and gets nothing more.
     pub dropping: bool,
     /// The receive window that was announced to its sender, in bytes; `None`: no limit.
     pub window_bytes: Option<u64>,
@@ -50,7 +50,7 @@ pub(crate) struct Lane {
     pub state: LaneState,
     pub since: Time,
     pub silent: bool,
-    /// Waits in the planner's list of lanes that may take more.
+    /// It is in the planner's list of lanes that may take more.
     pub hungry: bool,
     pub duty: Duty,
     pub pipe: Pipe,
@@ -87,7 +87,7 @@ impl Lane {
         self.pipe.queue.is_empty()
     }
 
-    /// Returns whether it has been asked for something.
+    /// Returns whether anything was ever requested on it.
     pub fn has_begun(&self) -> bool {
         self.pipe.received > 0 || !self.is_idle()
     }
@@ -108,7 +108,7 @@ impl Lane {
         self.pipe.push(slot, now);
     }
 
-    /// The meter stands at `total`; returns how many bytes are new.
+    /// Records that the meter is at `total`; returns how many bytes are new.
     pub fn arrived(&mut self, now: Time, total: u64) -> u64 {
         let Lane { pipe, speed, pauses, .. } = self;
         let new_bytes = total.saturating_sub(pipe.received);
@@ -117,15 +117,15 @@ impl Lane {
         }
         pipe.settle(total);
         if !pipe.burst && !pipe.streams && total <= pipe.base {
-            // The meter is read now and then: these are the last bytes of what came before, and
-            // say nothing of the answer that is waited for.
+            // The meter is read periodically: these are the last bytes of an earlier answer and say
+            // nothing of the one that is due.
             pipe.received = total;
             pauses.heard(now);
             return new_bytes;
         }
-        // The last bytes of an answer that has been handed over are heard of late.
+        // The last bytes of an answer already handed over may show late.
         if total > pipe.base {
-            // A wait between two answers is the server's work, and no limit of either.
+            // A wait between two answers is the server's work, not a limit.
             if !pipe.burst || pipe.is_between_answers() {
                 speed.pace.answer_begins();
             }
@@ -136,7 +136,7 @@ impl Lane {
             // The time before the first byte is the round trip, not the rate.
             let asked_at = pipe.queue.front().map(|slot| slot.asked_at);
             if let Some(asked_at) = asked_at {
-                // The meter is read once a look, so the answer may have begun that much earlier.
+                // The meter is read once a tick, so the answer may have begun that much earlier.
                 speed.answer_began(now.secs_since(asked_at) - TICK_S);
             }
             let from = asked_at.map_or(now, |asked_at| asked_at.plus_secs(speed.trip_s()));
@@ -145,7 +145,7 @@ impl Lane {
             speed.restart(from, before.min(total));
             pipe.burst = true;
         } else if !speed.ramping(now) {
-            // In slow start bytes come in bursts a round trip apart, whatever the link is like.
+            // In slow start bytes come in bursts a round trip apart on any link.
             pauses.note_stop(now, speed.rtt_s);
         }
         pipe.received = total;
@@ -156,7 +156,7 @@ impl Lane {
         new_bytes
     }
 
-    /// Whether it is on its way to its first byte: of its connection, or after an idle time.
+    /// Returns whether it waits for its first byte: of its connection, or after an idle time.
     pub fn waits(&self) -> bool {
         match self.state {
             LaneState::Opening => true,
@@ -165,22 +165,22 @@ impl Lane {
         }
     }
 
-    /// Returns whether anything ever came on it.
+    /// Returns whether anything ever arrived on it.
     pub fn was_answered(&self) -> bool {
         self.speed.first_byte_at.is_some()
     }
 
-    /// The real lane has counted `total_s` of pauses so far.
+    /// Records that the real lane has counted `total_s` of pauses so far.
     pub fn paused(&mut self, now: Time, total_s: f64) {
         self.pauses.paused(now, total_s, self.speed.trip_s());
     }
 
-    /// Brings its rate up to date.
+    /// Updates its rate.
     pub fn refresh_rate(&mut self, now: Time) {
         self.speed.refresh(now, !self.is_idle() && self.pipe.burst);
     }
 
-    /// `bytes` bytes wait behind a loss; answers whether that is news.
+    /// Records that `bytes` bytes wait behind a loss; returns whether that is news.
     pub fn out_of_order(&mut self, now: Time, bytes: u64) -> bool {
         if !self.pipe.out_of_order(bytes) {
             return false;
@@ -192,9 +192,9 @@ impl Lane {
         true
     }
 
-    /// How long until what waits behind a loss can be read: the lost packet is missed and sent
-    /// again within little more than a round trip. If it has not come by then it was lost again,
-    /// which takes about as long as it has lasted already.
+    /// Returns the seconds until bytes behind a loss can be read. The lost packet is sent again
+    /// within little more than a round trip. If it has not arrived by then it was lost again, which
+    /// takes about as long again as it has lasted.
     pub fn hole_s(&self, now: Time) -> f64 {
         if self.pipe.out_of_order_bytes() == 0 {
             return 0.0;
@@ -204,12 +204,12 @@ impl Lane {
         if stopped_s < repair_s { repair_s - stopped_s } else { stopped_s }
     }
 
-    /// Seconds until a new request's answer could be read: what waits behind a loss comes before.
+    /// Returns the seconds until a new answer could be read, after bytes behind a loss.
     pub fn busy_s(&self, now: Time) -> f64 {
         self.backlog_s(now).max(self.hole_s(now))
     }
 
-    /// Seconds until a new request's answer could begin, as far as the rate is known.
+    /// Returns the seconds until a new answer could begin, as far as the rate is known.
     pub fn backlog_s(&self, now: Time) -> f64 {
         if self.is_idle() {
             return 0.0;
@@ -217,7 +217,7 @@ impl Lane {
         self.speed.may_need_s(self.pipe.coming_bytes(), now).unwrap_or(self.speed.rtt_s + 0.1)
     }
 
-    /// A swath has handed over its last byte: takes it off the queue.
+    /// Takes a swath off the queue after it handed over its last byte.
     pub fn finish(&mut self, swath: SwathId) -> Option<Slot> {
         let (slot, was_first) = self.pipe.finish(swath)?;
         if was_first {
@@ -226,16 +226,16 @@ impl Lane {
         Some(slot)
     }
 
-    /// Returns what a pause that the lane is in counts against it.
+    /// Returns the penalty for a pause in progress, in seconds.
     pub fn overdue_s(&self, now: Time) -> f64 {
         let paused_s = now.secs_since(self.pauses.heard_at);
-        // Where each answer is limited there is a pause in each period.
+        // If each answer is limited there is a pause in each period.
         let usual_s = self.speed.trip_s().max(self.speed.pace.pause_s());
         if paused_s > OVERDUE_ROUND_TRIPS * usual_s + OVERDUE_S { 2.0 * paused_s } else { 0.0 }
     }
 }
 
-/// A lost packet comes again after so many round trips.
+/// Round trips until a lost packet arrives again.
 const REPAIR_ROUND_TRIPS: f64 = 1.25;
 /// Data comes in bursts up to a round trip apart; a pause beyond this many …
 const OVERDUE_ROUND_TRIPS: f64 = 1.2;

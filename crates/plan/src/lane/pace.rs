@@ -1,8 +1,8 @@
 //! Servers that limit the rate of each answer, as nginx does with `limit_rate`.
 //!
-//! Such a server sends a burst at once and then waits until its bytes are due at the limit: a pause as
-//! long as what came before it takes at the limit, mostly the same each time. Over less than a few
-//! periods there is no rate, a pause is no silence, and each new answer begins with a burst for which nobody has waited yet.
+//! Such a server sends a burst and then pauses until its bytes are due at the limit: as long as the
+//! burst takes at the limit, mostly the same each time. So there is no rate over less than a few
+//! periods, a pause is no silence, and each new answer begins with a burst that was not waited for.
 
 use swath_model::Time;
 
@@ -19,89 +19,89 @@ impl Pace {
         self.burst_bytes / self.period_s
     }
 
-    /// Returns whether `other` shows the same limit, as far as such a thing can be measured.
+    /// Returns whether `other` shows the same limit, within measurement error.
     fn agrees(self, other: Pace) -> bool {
         let (rate, other_rate) = (self.rate_bytes_per_s(), other.rate_bytes_per_s());
         let spread = SPREAD + SPREAD_S / self.period_s.min(other.period_s);
         (rate - other_rate).abs() <= spread * rate.max(other_rate)
     }
 
-    /// Returns whether its bursts are of the same size too.
+    /// Returns whether the bursts are equally large, too.
     fn equals(self, other: Pace) -> bool {
         let (bytes, other_bytes) = (self.burst_bytes, other.burst_bytes);
         self.agrees(other) && (bytes - other_bytes).abs() <= SPREAD * bytes.max(other_bytes)
     }
 }
 
-/// Finds the pace of one lane from when its bytes come.
+/// Finds the pace of one lane from the arrival times of its bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PaceMeter {
-    /// When the burst that is coming began, and where the meter stood then.
+    /// When the current burst began, and the meter's value then.
     began: Option<(Time, u64)>,
     /// The last burst and the pause behind it.
     last: Option<Pace>,
-    /// So many in a row agreed with those before them.
+    /// Agreements in a row.
     agreements: u32,
-    /// What they agreed on.
+    /// The pace they agreed on.
     own: Option<Pace>,
-    /// What another lane of the same source has found.
+    /// The pace found by another lane of the same source.
     assumed: Option<Pace>,
-    /// Bursts in a row that contradict what was found, or one another.
+    /// Bursts in a row that contradict the found pace, or one another.
     contradictions: u32,
-    /// Until then its pauses are those of losses, or of a busy machine.
+    /// Until then, pauses are blamed on losses or a busy machine.
     odd_until: Time,
     /// When an answer last paused.
     paused: Option<Time>,
 }
 
 impl PaceMeter {
-    /// How its answers are limited, by what it or another lane of its source has shown.
+    /// Returns the limit of its answers, found by itself or by another lane of its source.
     pub fn found(&self) -> Option<Pace> {
         self.own.or(self.assumed)
     }
 
-    /// The same by what it has shown itself.
+    /// Returns the limit that it found itself.
     pub fn own(&self) -> Option<Pace> {
         self.own
     }
 
-    /// The same, or what the last pause may turn out to have been.
+    /// Returns the limit, or what the last pause may turn out to be.
     pub fn likely(&self) -> Option<Pace> {
         self.found().or(self.last.filter(|_| self.paused.is_some()))
     }
 
-    /// Whether an answer has paused lately, and it is not known whether that was a limit.
+    /// Returns whether an answer paused lately and the cause is not known yet.
     pub fn suspects(&self) -> bool {
         self.paused.is_some() && self.found().is_none()
     }
 
-    /// Returns how long such answers pause between bursts.
+    /// Returns the pause between bursts of such answers.
     pub fn pause_s(&self) -> f64 {
         self.likely().map_or(0.0, |pace| pace.period_s)
     }
 
-    /// Returns how much comes at once there.
+    /// Returns the size of their bursts.
     pub fn burst_bytes(&self) -> u64 {
         self.likely().map_or(0, |pace| pace.burst_bytes as u64)
     }
 
-    /// Answers of fewer bytes would not show a limit, and collect burst after burst; zero where there
-    /// is none.
+    /// Returns the least length of an answer: shorter ones would not show a limit, and collect
+    /// burst after burst. Zero if there is no limit.
     pub fn answer_least_bytes(&self) -> u64 {
         SHOWING_BURSTS * self.burst_bytes()
     }
 
-    /// Another lane of its source has found this.
+    /// Adopts the pace found by another lane of its source.
     pub fn assume(&mut self, pace: Pace) {
         self.assumed.get_or_insert(pace);
     }
 
-    /// What comes next belongs to a new answer: its burst comes besides that of the last one.
+    /// Notes that a new answer begins: its burst comes on top of the last one's.
     pub fn answer_begins(&mut self) {
         self.began = None;
     }
 
-    /// Bytes came at `now` after a pause of `pause_s`; the meter stood at `before`.
+    /// Records bytes that arrived at `now` after a pause of `pause_s`; the meter was at `before`.
     pub fn arrived(&mut self, now: Time, before: u64, pause_s: f64, rtt_s: f64) {
         let Some((since, from)) = self.began else {
             self.began = Some((now, before));
@@ -120,7 +120,7 @@ impl PaceMeter {
             }
             self.paused = (now >= self.odd_until).then_some(now);
         } else if self.found().is_some_and(|pace| lasted_s > LAPSE_PERIODS * pace.period_s) {
-            // It comes without pauses now.
+            // Bytes now arrive without pauses.
             *self = PaceMeter { began: Some((now, before)), ..PaceMeter::default() };
         } else if self.paused.is_some_and(|at| now.secs_since(at) > SUSPECTED_S) {
             self.paused = None;
@@ -138,10 +138,10 @@ impl PaceMeter {
             return;
         }
         self.contradictions = 0;
-        // Bursts that differ may have the same rate by chance.
+        // Bursts of different sizes may have the same rate by chance.
         self.agreements += if last.equals(burst) { AGREEMENTS } else { 1 };
         match &mut self.own {
-            // What is left of a second makes shorter ones in between.
+            // The rest of a second makes shorter bursts in between.
             Some(own) if own.agrees(burst) && own.burst_bytes > burst.burst_bytes => {}
             Some(own) => *own = burst,
             None if self.agreements >= AGREEMENTS => {
@@ -152,25 +152,25 @@ impl PaceMeter {
     }
 }
 
-/// A pause is this long at least: losses are repaired sooner as a rule …
+/// Shortest pause: losses are usually repaired sooner …
 const PAUSE_MIN_S: f64 = 0.12;
-/// … and so many round trips, in which a sender may wait for acknowledgements.
+/// … and at least this many round trips, in which a sender may wait for acknowledgements.
 const PAUSE_ROUND_TRIPS: f64 = 3.0;
 /// Rates and bursts that differ by no more than this part are equal …
 const SPREAD: f64 = 0.06;
-/// … and rates by what so much time makes of them: meters are read now and then.
+/// … and rates also within the error of this much time: meters are not read continuously.
 const SPREAD_S: f64 = 0.03;
-/// So many agreements in a row make a limit.
+/// Agreements in a row that prove a limit.
 const AGREEMENTS: u32 = 2;
-/// Bytes that come for so many periods without a pause are not limited that way any more.
+/// A limit is forgotten after this many periods without a pause.
 const LAPSE_PERIODS: f64 = 3.0;
-/// So many bursts in one answer show whether it is limited.
+/// Bursts in one answer that show whether it is limited.
 const SHOWING_BURSTS: u64 = 4;
-/// A pause that was not followed by another one for so long was no limit.
+/// A pause not followed by another one within this time was no limit.
 const SUSPECTED_S: f64 = 3.0;
-/// Pauses that contradict one another are not taken for a limit for so long.
+/// After contradictory pauses, pauses do not count as a limit for this long.
 const ODD_S: f64 = 5.0;
-/// A busy server or link delays one burst or another.
+/// Contradictions borne, because a busy server or link delays some bursts.
 const CONTRADICTIONS_BORNE: u32 = 4;
 
 #[cfg(test)]

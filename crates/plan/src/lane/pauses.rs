@@ -1,4 +1,4 @@
-//! When a lane was last heard, how long it stood still, and how much of that was its sender's doing.
+//! When a lane last brought something, how long it stood still, and how much its sender caused.
 
 use swath_model::Time;
 
@@ -7,17 +7,17 @@ use crate::planner::TICK_S;
 /// The pauses of one lane.
 #[derive(Debug)]
 pub(crate) struct Pauses {
-    /// When what it brings, or what waits behind a loss, last grew.
+    /// When its bytes, or those behind a loss, last grew.
     pub heard_at: Time,
-    /// Last byte, or the moment when waiting for one began.
+    /// The last byte, or when waiting for one began.
     pub last_progress: Time,
-    /// How long it stood still at a time lately; fades.
+    /// How long it recently stood still at a time; fades.
     pub stop_s: f64,
-    /// Since when something has been asked for without a gap.
+    /// Since when something has been requested without a gap.
     busy_since: Time,
     /// Sum of the sender's pauses while it owed something, in seconds.
     pub paused_s: f64,
-    /// What the real lane's count of pauses was when last heard of, ours included.
+    /// The real lane's last count of pauses, ours included.
     pauses_told_s: f64,
 }
 
@@ -33,20 +33,20 @@ impl Pauses {
         }
     }
 
-    /// It is heard now, or its waiting begins now.
+    /// Records that it brought something, or that its waiting begins.
     pub fn heard(&mut self, now: Time) {
         self.heard_at = now;
         self.last_progress = now;
     }
 
-    /// It is asked for something while it is idle.
+    /// Records the first request after an idle time.
     pub(super) fn busy(&mut self, now: Time) {
         self.busy_since = now;
         self.heard(now);
     }
 
-    /// The real lane has counted `total_s` of pauses so far. A pause in which we asked for nothing,
-    /// or waited for the answer to begin, is none of the sender's.
+    /// Records that the real lane has counted `total_s` of pauses so far. A pause without a
+    /// request, or before the answer began, is not the sender's.
     pub(super) fn paused(&mut self, now: Time, total_s: f64, trip_s: f64) {
         let pause_s = (total_s - self.pauses_told_s).max(0.0);
         self.pauses_told_s = self.pauses_told_s.max(total_s);
@@ -54,7 +54,7 @@ impl Pauses {
         self.paused_s += pause_s.min(owed_s);
     }
 
-    /// Something has come again: takes note of how long nothing had.
+    /// Records how long nothing arrived before these bytes.
     pub(super) fn note_stop(&mut self, now: Time, rtt_s: f64) {
         let pause_s = now.secs_since(self.last_progress);
         let fade = (-pause_s / (STOP_ROUND_TRIPS * rtt_s)).exp();
@@ -63,9 +63,9 @@ impl Pauses {
     }
 }
 
-/// A stop is forgotten within so many round trips.
+/// Round trips in which a stop is forgotten.
 const STOP_ROUND_TRIPS: f64 = 10.0;
-/// Meters are read every [`TICK_S`], so less than this is no stop …
+/// Meters are read every [`TICK_S`], so a shorter time is no stop …
 const STOP_S: f64 = 1.5 * TICK_S;
-/// … and more than so many round trips is another matter: a silence.
+/// … and more than this many round trips is a silence.
 const STOP_MAX_ROUND_TRIPS: f64 = 2.0;

@@ -1,8 +1,8 @@
-//! What a lane was asked for and how far it has come.
+//! The requests of a lane, and how far it has come.
 //!
-//! A lane answers in the order of asking. `received` is the meter of the real lane (every body
-//! byte, drained ones too); the first slot began when it stood at `base`, so positions follow
-//! from arithmetic and need no event per read.
+//! A lane answers in the order of requests. `received` is the meter of the real lane (every body
+//! byte, drained ones too). The first slot began when it stood at `base`, so positions follow from
+//! arithmetic and need no event per read.
 
 use std::collections::VecDeque;
 
@@ -15,35 +15,35 @@ pub(crate) struct Slot {
     pub start: u64,
     /// Where it ends now, after trimming.
     pub end: u64,
-    /// Where the request ends that was sent.
+    /// End of the request that was sent.
     pub asked_end: u64,
     pub asked_at: Time,
     /// Everything before this was delivered by this slot (or was here already).
     pub delivered_to: u64,
-    /// Behind its own bytes so many of swaths that ended before their turn must pass.
+    /// Bytes of swaths that ended before their turn, which must pass behind its own.
     pub trailing_bytes: u64,
 }
 
-/// The requests of one lane, and what has come of them.
+/// The requests of one lane, and what has arrived for them.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub queue: VecDeque<Slot>,
     /// Whether a second request may leave before the first answer has ended.
     pub pipelines: bool,
-    /// Every answer is the whole file: what lies before a range has to be skipped.
+    /// Every answer is the whole file: bytes before a range must be skipped.
     pub streams: bool,
-    /// What has come so far, wanted or not.
+    /// Bytes received so far, wanted or not.
     pub received: u64,
-    /// The same with what waits behind a loss.
+    /// The same, plus bytes that wait behind a loss.
     pub(super) reached: u64,
     pub(super) base: u64,
-    /// Everything before `base` has passed: what began the queue was delivered to its end.
+    /// Everything before `base` has passed: the last front of the queue was delivered to its end.
     settled: bool,
-    /// Where the meter stood when the whole-file answer began.
+    /// The meter's value when the whole-file answer began.
     stream_base: u64,
-    /// Bytes were received since the queue was last empty.
+    /// Whether bytes were received since the queue was last empty.
     pub(super) burst: bool,
-    /// When it was asked while it was idle, as long as that has not been answered.
+    /// When it was last asked while idle, until that is answered.
     pub(super) asked_idle_at: Option<Time>,
 }
 
@@ -72,14 +72,14 @@ impl Pipe {
             self.asked_idle_at = Some(now);
         }
         if self.streams && slot.start < self.stream_at() {
-            // It has passed already: the answer begins anew.
+            // The answer is past this point, so it begins anew.
             self.stream_base = self.received;
         }
         self.queue.push_back(slot);
     }
 
-    /// The meter is about to stand at `total`: what was thought to pass for nobody before that may never
-    /// have been sent.
+    /// Prepares for the meter to be at `total`: unwanted bytes expected before that may never have
+    /// been sent.
     pub(super) fn settle(&mut self, total: u64) {
         if std::mem::take(&mut self.settled) {
             self.base = self.base.min(total);
@@ -91,8 +91,8 @@ impl Pipe {
         }
     }
 
-    /// How long its server took to begin the answer to a request on the idle lane, once. Answers
-    /// that follow on one another say nothing of that.
+    /// Returns, once, how long the server took to begin the answer to a request on the idle lane.
+    /// Answers in a row say nothing of that.
     pub fn answer_took_s(&mut self, now: Time) -> Option<f64> {
         if self.awaits_answer() {
             return None;
@@ -100,12 +100,12 @@ impl Pipe {
         self.asked_idle_at.take().map(|at| now.secs_since(at))
     }
 
-    /// Whether the answer that is due now has not begun.
+    /// Returns whether the answer that is due now has not begun.
     pub fn awaits_answer(&self) -> bool {
         self.positions().next().is_some_and(|(slot, at)| at == slot.start && at < slot.asked_end)
     }
 
-    /// Where each slot stands by the meter: calls `each(slot, position)`.
+    /// Returns each slot and its position by the meter.
     pub fn positions(&self) -> impl Iterator<Item = (&Slot, u64)> + '_ {
         let mut available = self.received.saturating_sub(self.base);
         let streams_at = self.streams.then(|| self.stream_at());
@@ -121,12 +121,12 @@ impl Pipe {
         })
     }
 
-    /// How far a whole-file answer has come.
+    /// Returns how far a whole-file answer has come.
     pub fn stream_at(&self) -> u64 {
         self.received - self.stream_base
     }
 
-    /// Returns bytes that must be skipped before the first swath begins.
+    /// Returns how many bytes must be skipped before the first swath begins.
     pub fn ahead_bytes(&self) -> u64 {
         match self.queue.front() {
             Some(slot) if self.streams => slot.start.saturating_sub(self.stream_at()),
@@ -134,7 +134,7 @@ impl Pipe {
         }
     }
 
-    /// Returns bytes that pass for nobody before the next wanted one.
+    /// Returns how many unwanted bytes pass before the next wanted one.
     pub fn drain_bytes(&self) -> u64 {
         let mut drain_bytes = self.base.saturating_sub(self.received);
         for (slot, at) in self.positions() {
@@ -146,12 +146,12 @@ impl Pipe {
         drain_bytes
     }
 
-    /// Returns bytes asked for, still wanted and not here.
+    /// Returns how many requested bytes are still wanted and missing.
     pub fn wanted_bytes(&self) -> u64 {
         self.positions().map(|(slot, at)| slot.end.saturating_sub(at)).sum()
     }
 
-    /// Bytes that must still cross the wire before a new request's answer could begin.
+    /// Returns how many bytes must cross the wire before a new request's answer could begin.
     pub fn pipe_bytes(&self) -> u64 {
         if self.streams {
             return self.ahead_bytes() + self.wanted_bytes();
@@ -161,29 +161,29 @@ impl Pipe {
         (self.base + asked).saturating_sub(self.received)
     }
 
-    /// Whether what comes next is the first byte of an answer.
+    /// Returns whether the next byte is the first of an answer.
     pub(super) fn is_between_answers(&self) -> bool {
         let mut next = self.positions().skip_while(|(slot, at)| *at >= slot.asked_end);
         next.next().is_none_or(|(slot, at)| at == slot.start)
     }
 
-    /// Returns what is here and waits behind a loss.
+    /// Returns how many bytes are here but wait behind a loss.
     pub fn out_of_order_bytes(&self) -> u64 {
         self.reached.saturating_sub(self.received)
     }
 
-    /// Returns what of that is wanted.
+    /// Returns how many of those are wanted.
     pub fn wanted_out_of_order_bytes(&self) -> u64 {
         self.out_of_order_bytes().saturating_sub(self.drain_bytes())
     }
 
-    /// Bytes that must still cross the wire before a new request's answer could begin, without
-    /// those that only wait for their turn.
+    /// Returns how many bytes must cross the wire before a new request's answer could begin,
+    /// without those that only wait behind a loss.
     pub fn coming_bytes(&self) -> u64 {
         self.pipe_bytes().saturating_sub(self.out_of_order_bytes())
     }
 
-    /// `bytes` bytes wait behind a loss; answers whether that is news.
+    /// Records that `bytes` bytes wait behind a loss; returns whether that is news.
     pub(super) fn out_of_order(&mut self, bytes: u64) -> bool {
         let reached = self.received + bytes.min(self.pipe_bytes());
         let is_news = !self.streams && reached > self.reached;
@@ -193,8 +193,8 @@ impl Pipe {
         is_news
     }
 
-    /// A swath has handed over its last byte: takes it off the queue. The second answer is whether it was
-    /// the first there.
+    /// Takes a swath off the queue after it handed over its last byte. Returns whether it was the
+    /// first there, too.
     pub(super) fn finish(&mut self, swath: SwathId) -> Option<(Slot, bool)> {
         let at = self.queue.iter().position(|slot| slot.swath == swath)?;
         let slot = self.queue.remove(at)?;
@@ -203,7 +203,7 @@ impl Pipe {
         Some((slot, at == 0))
     }
 
-    /// `bytes` that belonged to the swath at `at` still pass, for nobody.
+    /// Records that `bytes` of the swath at `at` still pass unwanted.
     fn leave(&mut self, at: usize, bytes: u64) {
         self.settled &= bytes == 0;
         match at.checked_sub(1).and_then(|before| self.queue.get_mut(before)) {
@@ -212,7 +212,7 @@ impl Pipe {
         }
     }
 
-    /// A swath's answer was no use and brought no body.
+    /// Removes a swath whose answer was useless and brought no body.
     pub fn remove(&mut self, swath: SwathId) -> Option<Slot> {
         let at = self.queue.iter().position(|slot| slot.swath == swath)?;
         let slot = self.queue.remove(at)?;
@@ -224,7 +224,7 @@ impl Pipe {
         self.queue.iter_mut().find(|slot| slot.swath == swath)
     }
 
-    /// Returns the parts that are asked for and not yet delivered, by what is really in our hands.
+    /// Returns the requested parts that are not yet delivered to us.
     pub fn undelivered(&self) -> Vec<Range> {
         self.queue
             .iter()

@@ -1,4 +1,4 @@
-//! How fast a lane is: its round trip, its rate, and what its server makes of both.
+//! How fast a lane is: its round trip and its rate, as its server lets it be.
 
 use swath_model::Time;
 
@@ -9,20 +9,20 @@ use crate::rate::RateWindow;
 #[derive(Debug)]
 pub(crate) struct Speed {
     pub rtt_s: f64,
-    /// From a request on an idle lane to the first byte of its answer, where that is much longer
-    /// than the round trip: a server that fetches from tape, or asks others first.
+    /// From a request on an idle lane to the first byte of its answer. Much longer than the round
+    /// trip if the server fetches from tape, or asks others first.
     answer_s: f64,
     pub first_byte_at: Option<Time>,
     window: RateWindow,
-    /// How its server limits each answer, if it does.
+    /// Measures how its server limits each answer, if it does.
     pub pace: PaceMeter,
     /// Rate at the last tick, kept through idle times.
     pub rate: Option<f64>,
     /// The rate, falling only slowly: what the lane may well bring again. Lanes that share a link
-    /// swing against each other, and one that is asked for little in its low ebb stays there.
+    /// swing against each other; one asked for little in its low ebb would stay there.
     held_rate: f64,
     rated_at: Time,
-    /// The highest rate so far, to see whether it still climbs.
+    /// The highest rate so far, to see whether the lane still climbs.
     peak_rate: f64,
 }
 
@@ -47,28 +47,28 @@ impl Speed {
         self.window.resize((1.2 * self.rtt_s).clamp(WINDOW_MIN_S, WINDOW_MAX_S));
     }
 
-    /// An answer began `waited_s` after it was asked for.
+    /// Records that an answer began `waited_s` after its request.
     pub(super) fn answer_began(&mut self, waited_s: f64) {
         self.answer_s =
             if waited_s > self.answer_s { waited_s } else { 0.5 * (self.answer_s + waited_s) };
     }
 
-    /// The rate is measured anew from `from` on, when the meter stood at `at`.
+    /// Restarts the rate measurement at `from`, with the meter at `at`.
     pub(super) fn restart(&mut self, from: Time, at: u64) {
         self.window.restart(from, at);
     }
 
-    /// The meter stands at `at` now.
+    /// Records the meter's value.
     pub(super) fn record(&mut self, now: Time, at: u64) {
         self.window.record(now, at);
     }
 
-    /// What a request costs before its answer begins.
+    /// Returns the time from a request to the first byte of its answer.
     pub fn trip_s(&self) -> f64 {
         self.rtt_s.max(self.answer_s)
     }
 
-    /// Brings `rate` up to date; `is_bringing` if an answer is coming.
+    /// Updates `rate`; `is_bringing` if an answer is coming.
     pub(super) fn refresh(&mut self, now: Time, is_bringing: bool) {
         if let Some(rate) = self.pace.likely().map(Pace::rate_bytes_per_s) {
             self.rate = Some(rate);
@@ -78,14 +78,14 @@ impl Speed {
         if !is_bringing {
             return;
         }
-        // Within less than a round trip there is a burst and a pause, and no rate.
+        // Less than a round trip shows only a burst and a pause, not a rate.
         if self.window.span_s(now) < 0.9 * self.rtt_s {
             return;
         }
         if let Some(rate) = self.window.rate_bytes_per_s(now) {
             self.rate = Some(rate);
             self.peak_rate = self.peak_rate.max(rate);
-            // The window of a short route holds several round trips, bursts and ebbs alike.
+            // The window of a short route holds several round trips, with bursts and ebbs.
             let fade = match self.rtt_s < HOLD_FROM_S {
                 true => 0.0,
                 false => (-now.secs_since(self.rated_at) / (HOLD_ROUND_TRIPS * self.rtt_s)).exp(),
@@ -95,8 +95,8 @@ impl Speed {
         }
     }
 
-    /// Whether slow start may still be under way: a young lane whose rate has not fallen. (Data
-    /// comes in bursts a round trip apart then, so the measured rate swings by a factor of two.)
+    /// Returns whether slow start may still be under way: a young lane whose rate has not fallen.
+    /// (Bytes come in bursts a round trip apart then, so the measured rate may double or halve.)
     pub fn ramping(&self, now: Time) -> bool {
         if self.pace.found().is_some() {
             return false;
@@ -110,9 +110,9 @@ impl Speed {
         }
     }
 
-    /// Returns how long this lane needs for `bytes` more bytes, `None` while its rate is unknown. In slow
-    /// start the rate doubles every round trip, so `k` round trips bring `(2^k - 1)` times what
-    /// one brings now.
+    /// Returns how long this lane needs for `bytes` more bytes, `None` while its rate is unknown.
+    /// In slow start the rate doubles every round trip, so `k` round trips bring `(2^k - 1)` times
+    /// what one brings now.
     pub fn needs_s(&self, bytes: u64, now: Time) -> Option<f64> {
         let rate = self.rate?.max(1.0);
         let steady_s = bytes as f64 / rate;
@@ -122,14 +122,14 @@ impl Speed {
         Some(steady_s.min(self.rtt_s * (1.0 + steady_s / self.rtt_s).log2()))
     }
 
-    /// As [`Speed::needs_s`], by the rate that the lane held lately if that is higher: for whoever
-    /// must not take a low ebb between two bursts for a slow lane.
+    /// Returns [`Speed::needs_s`], or the time at the recently held rate if that is shorter: a low
+    /// ebb between two bursts does not make a lane slow.
     pub fn may_need_s(&self, bytes: u64, now: Time) -> Option<f64> {
         let held_s = bytes as f64 / self.held_rate.max(1.0);
         Some(self.needs_s(bytes, now)?.min(held_s))
     }
 
-    /// How many bytes this lane may bring in `seconds`: the inverse of [`Speed::may_need_s`].
+    /// Returns how many bytes this lane may bring in `seconds`: inverse of [`Speed::may_need_s`].
     pub fn brings_bytes(&self, seconds: f64, now: Time) -> f64 {
         let rate = self.rate.unwrap_or(0.0);
         if !self.ramping(now) {
@@ -139,13 +139,13 @@ impl Speed {
         rate * seconds.max(self.rtt_s * (doublings.exp2() - 1.0))
     }
 
-    /// Another lane of its source has shown that its server limits each answer.
+    /// Adopts the limit of each answer that another lane of its source has found.
     pub fn assume_pace(&mut self, pace: Pace) {
         self.pace.assume(pace);
         self.rate = Some(pace.rate_bytes_per_s());
     }
 
-    /// After how long without a byte this lane counts as silent.
+    /// Returns how long this lane may bring nothing before it counts as silent.
     pub fn silence_s(&self) -> f64 {
         let patience_s = if self.first_byte_at.is_some() { SILENCE_MIN_S } else { SILENCE_FIRST_S };
         let answer_s = self.answer_s.min(SILENCE_ANSWER_S);
@@ -153,15 +153,15 @@ impl Speed {
     }
 }
 
-/// From 10 packets to 4 MiB a window doubles eight times; two more for the handshake's aftermath.
+/// From 10 packets to 4 MiB a window doubles eight times; plus two trips after the handshake.
 const RAMP_ROUND_TRIPS: f64 = 10.0;
-/// Longer than this nothing counts as slow start.
+/// Longest time that counts as slow start.
 const RAMP_MAX_S: f64 = 6.0;
-/// From this round trip on the rate of a lane is held through its ebbs.
+/// Round trip from which a lane's rate is held through its ebbs.
 const HOLD_FROM_S: f64 = 0.15;
-/// The held rate falls to a third within this many round trips.
+/// Round trips in which the held rate falls to a third.
 const HOLD_ROUND_TRIPS: f64 = 2.5;
-/// Slow start is not extrapolated further than this: 64 times the rate of now.
+/// Most doublings extrapolated in slow start: 64 times the present rate.
 const DOUBLINGS_MAX: f64 = 6.0;
 /// Shortest window: shorter ones mistake the bursts of pacing for changes of the rate.
 const WINDOW_MIN_S: f64 = 0.3;
@@ -169,9 +169,9 @@ const WINDOW_MIN_S: f64 = 0.3;
 const WINDOW_MAX_S: f64 = 1.5;
 /// A repaired loss stops a stream for about a round trip, a lost repair for 200 ms and more.
 const SILENCE_MIN_S: f64 = 0.15;
-/// Where each answer is limited, so many pauses without a byte are a silence.
+/// Pauses without a byte that count as silence if each answer is limited.
 const SILENCE_PERIODS: f64 = 2.5;
-/// An answer that came late says little of pauses within answers: no more than this of it counts.
+/// Longest answer time that counts: a late answer says little of pauses within answers.
 const SILENCE_ANSWER_S: f64 = 0.4;
-/// The first answer of a connection may need work at the server (opening, authorisation).
+/// Patience for a connection's first answer: the server may have to open files and authorise.
 const SILENCE_FIRST_S: f64 = 0.6;

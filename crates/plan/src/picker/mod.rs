@@ -1,8 +1,8 @@
-//! Who decides *which* range is asked for next; how much of it, and on which lane, is the policy's
-//! business.
+//! Pickers decide *which* range is requested next; the policy decides how much of it, on which
+//! lane.
 //!
-//! All pickers answer the start of a run of open bytes that the source may be asked for; the
-//! planner cuts it to length.
+//! A picker returns a run of open bytes that the source may be asked for; the planner cuts it to
+//! length.
 
 mod random;
 mod rarest;
@@ -15,11 +15,11 @@ use crate::holds::Holds;
 
 /// A way to choose what is fetched next.
 pub(crate) trait Picker: Send {
-    /// A run of `open` bytes before `limit` that `holds` allows; `None` if there is none.
+    /// Returns a run of `open` bytes before `limit` that `holds` allows, or `None`.
     fn pick(&mut self, open: &RangeSet, holds: &Holds, limit: u64) -> Option<Range>;
 
-    /// One source fewer (`more` is false) or more has `range` from now on. Sources that have all of
-    /// the file are never mentioned.
+    /// Records that one source more (or fewer, if `more` is false) has `range` from now on. Not
+    /// called for sources that have the whole file.
     fn count(&mut self, range: Range, more: bool) {
         let _ = (range, more);
     }
@@ -34,12 +34,12 @@ pub(crate) fn of(config: &Config) -> Box<dyn Picker> {
     }
 }
 
-/// Returns the first run from `from` on and before `limit`.
+/// Returns the first run at or after `from` that starts before `limit`.
 fn first(open: &RangeSet, holds: &Holds, from: u64, limit: u64) -> Option<Range> {
     holds.first_of(open, from).filter(|run| run.start < limit)
 }
 
-/// Returns where some cell of the grid begins, no later than the last open byte.
+/// Returns the start of a random cell of the grid, no later than the last open byte.
 fn any_cell(rng: &mut fastrand::Rng, grid_bytes: u64, open: &RangeSet, limit: u64) -> Option<u64> {
     let end = open.last()?.end.min(limit);
     Some(rng.u64(..=end / grid_bytes) * grid_bytes)

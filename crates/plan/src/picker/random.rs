@@ -1,4 +1,4 @@
-//! Any range first, drawn from the planner's seed.
+//! Random order, drawn from the planner's seed.
 
 use swath_model::{Range, RangeSet};
 

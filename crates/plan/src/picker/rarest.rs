@@ -1,8 +1,8 @@
 //! Rarest first: what the fewest sources have, a random one among equals (Legout, Urvoy-Keller and
 //! Michiardi, "Rarest first and choke algorithms are enough", IMC 2006).
 //!
-//! Always holds: `levels` is the inverse of `lacking`, so each level is the set of the bytes that
-//! so many sources lack. A pick looks at the levels from the rarest on and ends at the first hit.
+//! Invariant: `levels` is the inverse of `lacking`: each level is the set of bytes lacked by that
+//! many sources. A pick searches the levels from the rarest on and ends at the first hit.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) struct RarestFirst {
     grid_bytes: u64,
     /// How many sources lack the bytes from this offset on, up to the next entry.
     lacking: BTreeMap<u64, u32>,
-    /// By how many sources lack them: which bytes. Level 0 is left out.
+    /// The bytes lacked by this many sources. Level 0 is left out.
     levels: BTreeMap<u32, RangeSet>,
 }
 
@@ -36,13 +36,13 @@ impl RarestFirst {
         self.lacking.range(..=offset).next_back().map_or(0, |(_, &count)| count)
     }
 
-    /// Lets a segment begin at `offset`.
+    /// Makes a segment begin at `offset`.
     fn split(&mut self, offset: u64) {
         let count = self.lacking_at(offset);
         self.lacking.entry(offset).or_insert(count);
     }
 
-    /// Lets no segment begin at `offset` if it has the count of the one before it.
+    /// Merges the segment at `offset` with the one before it if their counts are equal.
     fn merge(&mut self, offset: u64) {
         let before = self.lacking.range(..offset).next_back().map(|(_, &count)| count);
         if before.is_some() && before == self.lacking.get(&offset).copied() {
@@ -65,7 +65,7 @@ impl RarestFirst {
     }
 }
 
-/// Returns the first run from `from` on and before `limit` that is open, on this level, and allowed.
+/// Returns the first open and allowed run of this level from `from` on, starting before `limit`.
 fn first_common(
     open: &RangeSet,
     level: &RangeSet,
@@ -91,7 +91,7 @@ impl Picker for RarestFirst {
             behind.or_else(|| first_common(open, level, holds, 0, limit))
         };
         let rare = self.levels.values().rev().find_map(on_level);
-        // What nobody lacks is on no level.
+        // Bytes that every source has are on no level.
         let common = || first(open, holds, from, limit).or_else(|| first(open, holds, 0, limit));
         rare.or_else(common)
     }

@@ -1,6 +1,6 @@
-//! Who decides how much a lane is asked for next.
+//! Policies decide how much a lane is asked for next.
 //!
-//! The planner keeps the books, reacts to failures and carries ranges; a policy only answers
+//! The planner keeps the books, handles failures and assigns ranges. A policy only implements
 //! [`Policy::next`] and says which of the planner's abilities it wants ([`PolicyCapabilities`]).
 
 mod fixed;
@@ -18,11 +18,11 @@ pub trait Policy: Send {
     /// Returns which of the planner's abilities it uses.
     fn capabilities(&self) -> PolicyCapabilities;
 
-    /// How many bytes to ask for on this lane now, behind what it is already asked for; `None`
+    /// Returns how many bytes to request on this lane now, behind its earlier requests, or `None`
     /// to leave it alone for the moment.
     fn next(&mut self, lane: &LaneView, whole: &WholeView) -> Option<u64>;
 
-    /// A swath of `bytes` bytes ended `took_s` seconds after it was asked for.
+    /// Records that a swath of `bytes` bytes ended `took_s` seconds after its request.
     fn swath_ended(&mut self, source: SourceId, bytes: u64, took_s: f64) {
         let _ = (source, bytes, took_s);
     }
@@ -31,16 +31,16 @@ pub trait Policy: Send {
 /// Which of the planner's abilities a policy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyCapabilities {
-    /// Tails of late lanes go to others, and the last ranges are asked for twice if that is faster.
+    /// Gives tails of late lanes to others, and requests the last ranges twice if that is faster.
     pub rebalances: bool,
-    /// An idle source asks again for what others are still fetching (end game of the `fixed`
+    /// Lets an idle source request again what others are still fetching (end game of the `fixed`
     /// policy), one whole chunk each.
     pub repeats_chunks: bool,
-    /// Lanes are added and taken away by measured gain.
+    /// Adds and closes lanes by measured gain.
     pub tunes_lanes: bool,
-    /// Silence is a signal after a few round trips, not only after many seconds.
+    /// Reacts to silence after a few round trips, not only after many seconds.
     pub watches_silence: bool,
-    /// Only one source at a time.
+    /// Uses only one source at a time.
     pub one_source: bool,
 }
 

@@ -1,9 +1,8 @@
 //! swath's own policy: size by time, no idle round trip, everything ends together.
 //!
-//! A lane is asked for more as soon as what is still to come on it would last less than its round
-//! trip and a margin. How much: its rate times a time that is short enough to react to changes
-//! and shrinks as the end nears (guided self-scheduling), and never more than its share of what
-//! is left.
+//! A lane gets more as soon as its backlog would last less than its round trip plus a margin. The
+//! amount is its rate times a time that is short enough to react to changes and shrinks as the end
+//! nears (guided self-scheduling), and never more than its share of what is left.
 
 use super::{LaneView, Policy, PolicyCapabilities, WholeView};
 
@@ -26,15 +25,15 @@ impl Policy for Swath {
         if lane.on_probation {
             return (lane.queued == 0).then_some(PROBATION_GRIDS * grid);
         }
-        // A sender in slow start doubles what it sends each round trip, and must not run out of what
-        // to send before we know how fast it is.
+        // In slow start a sender doubles what it sends each round trip. It must not run out before
+        // its rate is known.
         let runs_out = lane.pipelines
             && lane.queued < DEPTH_MAX
             && (lane.ramping || lane.rate_bytes_per_s.is_none())
             && lane.backlog_bytes < (FIRST_AHEAD * lane.brought_bytes).min(FIRST_MAX_BYTES);
         let Some(rate) = lane.rate_bytes_per_s else {
-            // A further lane of a known source is asked for about what another one brings at a
-            // time; a source's first one for a part of the whole.
+            // Another lane of a known source is asked for about what one lane brings at a time; a
+            // source's first lane for a part of the whole.
             let share = if lane.peer_rate_bytes_per_s > 0.0 {
                 (FIRST_S.max(3.0 * lane.rtt_s) * lane.peer_rate_bytes_per_s) as u64
             } else {
@@ -43,14 +42,14 @@ impl Policy for Swath {
             let mut first = share.clamp(FIRST_MIN_BYTES, FIRST_MAX_BYTES);
             if lane.peer_rate_bytes_per_s > 0.0 && whole.time_left_s.is_finite() && !whole.in_order
             {
-                // What a further lane cannot bring before the end is left to others here too.
+                // Here too, what this lane cannot bring before the end is left to others.
                 let useful = lane.peer_rate_bytes_per_s * (whole.time_left_s - lane.rtt_s);
                 if useful * HOPELESS < grid as f64 {
                     return None;
                 }
                 first = first.min((useful as u64).max(grid));
             }
-            // What comes too fast to be measured is asked for again as much as came already.
+            // If bytes come too fast to measure, ask for as many again.
             let most = (SWATH_MAX_BYTES as u64)
                 .min(whole.undelivered_bytes / (GUIDE as u64 * whole.sources.max(1) as u64));
             return (lane.queued == 0 || runs_out)
@@ -65,23 +64,23 @@ impl Policy for Swath {
         }
         // In slow start the rate doubles within a round trip.
         let haste = if lane.ramping { 2.0 } else { 1.0 };
-        // All lanes end together `time_left_s` from now; this is what is left of that for us.
-        // Before its answer begins there is a round trip, of which what is under way covers a part;
-        // and where losses stop the lane now and then, what comes last may come that much later.
+        // All lanes end together `time_left_s` from now; this is what this lane can use of that.
+        // Before its answer there is a round trip, partly covered by bytes in flight. And if losses
+        // stop the lane at times, its last bytes may come that much later.
         let idle_s = (lane.rtt_s - lane.backlog_s).max(0.0) + lane.stop_s;
         let share = haste * rate * (whole.time_left_s - idle_s) - lane.backlog_bytes as f64;
-        // What a lane cannot bring in time is left to others; if nobody else may have it, the
-        // planner gives it away against this.
+        // What a lane cannot bring in time is left to others. If no other lane may have it, the
+        // planner assigns it anyway.
         if share <= 0.0 || share * HOPELESS < grid as f64 {
             return None;
         }
         if lane.paced {
-            // Each further answer would begin with a burst that its server's owner did not mean to give.
+            // Each answer begins with a burst that the server's owner did not mean to give.
             let whole_share = (PACED_PART * share).max(share.min(rate)) as u64;
             return Some(whole_share.max(lane.answer_least_bytes).max(grid));
         }
         let longest_s = if lane.requests_max.is_some_and(|max| max <= SINGLE_REQUESTS) {
-            // Each answer costs a connection and its slow start; cutting it costs nothing more.
+            // Each answer costs a connection and its slow start; trimming it costs nothing more.
             f64::INFINITY
         } else if lane.requests_max.is_some_and(|max| max < FEW_REQUESTS) {
             SWATH_LONG_S
@@ -99,21 +98,21 @@ impl Policy for Swath {
 
 /// The next request leaves when the backlog is shorter than this many round trips …
 const AHEAD_ROUND_TRIPS: f64 = 1.5;
-/// … and this, for the server's and our own delays.
+/// … plus this, for delays at the server and here.
 const AHEAD_S: f64 = 0.04;
-/// A lane to which a grid cell is more than this many times its share gets none.
+/// A lane gets nothing if a grid cell is more than this many times its share.
 const HOPELESS: f64 = 8.0;
-/// Longest swath in the steady state. Pipelining makes short ones free, and what is asked for
-/// binds us when the rate falls.
+/// Longest swath in the steady state. Pipelining makes short swaths free, and long ones bind us
+/// when the rate falls.
 const SWATH_S: f64 = 0.3;
-/// Longest swath where each request costs more (no pipelining, few requests a connection).
+/// Longest swath if each request costs more (no pipelining, few requests per connection).
 const SWATH_LONG_S: f64 = 2.0;
-/// Fewer requests a connection than this, and swaths become longer.
+/// With fewer requests per connection than this, swaths become longer.
 const FEW_REQUESTS: u32 = 200;
-/// So few, and they are as long as guided self-scheduling lets them be.
+/// With no more than this, they are as long as guided self-scheduling allows.
 const SINGLE_REQUESTS: u32 = 2;
-/// Where each answer is limited, so much of the share is asked for at once: the rest corrects what was
-/// expected of the others.
+/// If each answer is limited, this part of the share is requested at once; the rest corrects the
+/// forecast for the others.
 const PACED_PART: f64 = 0.9;
 /// Each swath takes this part of the time left.
 const GUIDE: f64 = 3.0;
@@ -121,13 +120,13 @@ const GUIDE: f64 = 3.0;
 const SWATH_MAX_BYTES: f64 = (64u64 << 20) as f64;
 /// Most requests waiting on one lane.
 const DEPTH_MAX: usize = 8;
-/// First request on a further lane of a source, in time (but three round trips at least).
+/// First request on another lane of a source, in time (but at least three round trips).
 const FIRST_S: f64 = 0.5;
-/// First request on a lane whose rate is unknown: not so little that a fast lane idles for a
-/// round trip, not so much that a slow one holds up the end.
+/// First request on a lane of unknown rate: enough that a fast lane does not idle for a round trip,
+/// little enough that a slow one does not hold up the end.
 const FIRST_MIN_BYTES: u64 = 256 << 10;
 const FIRST_MAX_BYTES: u64 = 4 << 20;
-/// While it comes up to speed, so many times what came already is asked for ahead.
+/// While a lane comes up to speed, this many times the bytes it brought are requested ahead.
 const FIRST_AHEAD: u64 = 2;
-/// What a source on probation is asked for, in grid units.
+/// Size of a request to a source on probation, in grid units.
 const PROBATION_GRIDS: u64 = 4;
