@@ -1,11 +1,11 @@
 //! Reads large files past the page cache, so that sending them evicts nothing from it.
 //!
-//! What the cache already holds is read from there; the rest comes from the disk in large aligned
+//! Pages that the cache holds are read from there. The rest comes from the disk in large aligned
 //! pieces, into buffers that all readers share. Nothing here fails: what cannot be read this way
 //! (the file system refuses it, the disk cannot, the file ends early) is left to be read through
 //! the cache, which reports the error. Everything blocks.
 //!
-//! A file that is soon requested again belongs into the cache: once as many bytes were read past it
+//! A file that is soon requested again belongs in the cache: once as many bytes were read past it
 //! as the file has, further readers use the cache, if the file fits.
 
 use std::fs::File;
@@ -22,21 +22,21 @@ use swath_model::{Pool, Range};
 use crate::disk::IoMode;
 use crate::sys;
 
-/// How files are read that are to be sent.
+/// How files to be sent are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// Large ones past the page cache where it does not hold them, all else through it.
+    /// Large ones past the page cache unless it holds them, all others through it.
     #[default]
     Auto,
-    /// All but small ones past the page cache, whatever it holds.
+    /// All but small ones past the page cache, even if it holds them.
     Direct,
     /// All through the page cache.
     Buffered,
 }
 
 impl From<IoMode> for Reads {
-    /// What who chose a way to write means for reading: the ways of writing directly differ in the
-    /// calls that they make, which for reading are always the same.
+    /// Chooses the way to read from the way to write. The ways to write directly differ only in
+    /// their system calls; for reading these are always the same.
     fn from(mode: IoMode) -> Reads {
         match mode {
             IoMode::Auto | IoMode::Uring | IoMode::Threads => Reads::Auto,
@@ -55,12 +55,12 @@ pub struct PastCache {
 struct Shared {
     reads: Reads,
     pool: Pool,
-    /// Larger files the cache has no room for.
+    /// Files larger than this have no room in the cache.
     cache_bytes: u64,
     recent: Mutex<Vec<Recent>>,
 }
 
-/// A file that was read past the cache not long ago.
+/// A file recently read past the cache.
 #[derive(Debug)]
 struct Recent {
     id: Id,
@@ -68,7 +68,7 @@ struct Recent {
     at: Instant,
 }
 
-/// Which file, and how long it is.
+/// Identifies a file and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Id {
     device: u64,
@@ -76,27 +76,27 @@ struct Id {
     size_bytes: u64,
 }
 
-/// One open file, read past the cache by one reader.
+/// An open file that one reader reads past the cache.
 #[derive(Debug)]
 pub struct Direct {
     cache: PastCache,
     file: File,
     id: Id,
     piece: Option<Piece>,
-    /// What of the file is to be read through the cache, as seen last, and whether it is in there.
+    /// The range last decided to be read through the cache, and whether the cache holds it.
     through: (Range, Through),
-    /// The file system turned out not to like it.
+    /// Whether the file system refused such reads.
     is_over: bool,
 }
 
 /// Where bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Through {
-    /// They have been read past the cache.
+    /// They were read past the cache.
     Past,
-    /// The cache holds them, at least most of them: nothing need be read ahead.
+    /// The cache holds at least most of them: do not read ahead.
     Held,
-    /// They are to be read as if there were no other way.
+    /// Read them normally.
     Cache,
 }
 
@@ -108,7 +108,7 @@ struct Piece {
 }
 
 impl PastCache {
-    /// For files that are read in this way.
+    /// Returns a reader for these settings.
     pub fn new(reads: Reads) -> PastCache {
         let slots = if reads == Reads::Buffered { 1 } else { PIECES };
         let pool = Pool::new(slots, PIECE_BYTES + 2 * ALIGN_BYTES);
@@ -118,8 +118,8 @@ impl PastCache {
         PastCache { shared: Arc::new(Shared { reads, pool, cache_bytes, recent }) }
     }
 
-    /// The open file `plain` of so many bytes, which `again` opens once more; `None` if it is to be
-    /// read through the cache alone.
+    /// Prepares the open file `plain` of `size_bytes`, which `again` opens once more; `None` if it
+    /// should be read through the cache only.
     pub fn open(
         &self,
         plain: &File,
@@ -141,14 +141,14 @@ impl PastCache {
             return None;
         }
         fcntl_setfl(&file, fcntl_getfl(&file).ok()? | OFlags::DIRECT).ok()?;
-        // What of it is read through the cache is there already; the rest is not to follow.
+        // What is read through the cache is there already; do not read further ahead.
         sys::expect_random_reads(plain);
         let through = (Range::new(0, 0), Through::Cache);
         let cache = self.clone();
         Some(Direct { cache, file, id, piece: None, through, is_over: false })
     }
 
-    /// Whether so much of this file was read not long ago that the cache should have it.
+    /// Returns whether so much of this file was read recently that it belongs in the cache.
     fn is_wanted_often(&self, id: Id) -> bool {
         if self.shared.reads == Reads::Direct || id.size_bytes > self.shared.cache_bytes {
             return false;
@@ -160,7 +160,7 @@ impl PastCache {
 
     fn note(&self, id: Id, bytes: u64) {
         let mut recent = self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that were read last are last.
+        // The most recently read file is last.
         let mut file = match recent.iter().position(|file| file.id == id) {
             Some(at) => recent.remove(at),
             None => Recent { id, read_bytes: 0, at: Instant::now() },
@@ -176,7 +176,7 @@ impl PastCache {
         recent.push(file);
     }
 
-    /// A buffer, as soon as another reader has done with it: none keeps one while it waits.
+    /// Returns a buffer as soon as a reader is done with one; no reader keeps one while it waits.
     fn buffer(&self) -> Option<Buffer> {
         self.shared.pool.try_take().or_else(|| {
             let runtime = tokio::runtime::Handle::try_current().ok()?;
@@ -186,8 +186,8 @@ impl PastCache {
 }
 
 impl Direct {
-    /// Fills `out` with the file from `offset` on, unless the answer is that this is to be done
-    /// through the cache. The `follows` bytes behind it will be asked for next.
+    /// Fills `out` with the file from `offset` on, unless it returns that this must be done through
+    /// the cache. The `follows` bytes behind it will be requested next.
     pub fn read(&mut self, plain: &File, out: &mut [u8], offset: u64, follows: u64) -> Through {
         let wanted = Range::of_len(offset, out.len() as u64);
         if self.piece.as_ref().is_none_or(|piece| !piece.range().covers(wanted)) {
@@ -206,12 +206,12 @@ impl Direct {
         Through::Past
     }
 
-    /// Gives back what may have been read ahead. To be called whenever nothing is read for a while.
+    /// Drops what may have been read ahead. Call it whenever nothing is read for a while.
     pub fn rest(&mut self) {
         self.piece = None;
     }
 
-    /// Has a piece with `wanted` in it, or says why not.
+    /// Loads a piece with `wanted` in it, or returns the reason not to.
     fn judge(&mut self, plain: &File, wanted: Range, follows: u64) -> Through {
         if self.is_over || wanted.len() > PIECE_BYTES as u64 {
             return Through::Cache;
@@ -241,7 +241,7 @@ impl Direct {
         }
     }
 
-    /// Whether there was a buffer to read into.
+    /// Reads a piece; returns false if there was no buffer.
     fn load(&mut self, reach: Range) -> io::Result<bool> {
         let Some(mut buffer) = self.cache.buffer() else { return Ok(false) };
         let start = reach.start - reach.start % ALIGN_BYTES as u64;
@@ -270,7 +270,7 @@ impl Piece {
     }
 }
 
-/// Whether the page cache holds at least half of `range`. Where it cannot be told it holds none.
+/// Returns whether the page cache holds half of `range`; if unknown, its middle byte decides.
 fn is_held(file: &File, range: Range) -> bool {
     match cached_bytes(file, range) {
         Some(bytes) => 2 * bytes >= range.len(),
@@ -278,8 +278,8 @@ fn is_held(file: &File, range: Range) -> bool {
     }
 }
 
-/// How many bytes of `range` lie in pages that the page cache holds; `None` where the kernel does not
-/// tell (before Linux 6.5, and of files of others).
+/// Returns how many bytes of `range` the page cache holds; `None` if the kernel does not tell
+/// (before Linux 6.5, or for files of other users).
 pub fn cached_bytes(file: &File, range: Range) -> Option<u64> {
     sys::cached_pages(file.as_raw_fd(), range.start, range.len()).map(|pages| {
         let page = ALIGN_BYTES as u64;
@@ -287,20 +287,20 @@ pub fn cached_bytes(file: &File, range: Range) -> Option<u64> {
     })
 }
 
-/// What is read at a time: a part of a dataset's answer.
+/// Bytes read at a time: a part of a dataset's answer.
 const PIECE_BYTES: usize = 1 << 20;
-/// So many readers read at the same time; more wait. It is enough for disks that want much at a time.
+/// Readers that read at the same time; more wait. Enough for disks that want deep queues.
 const PIECES: usize = 8;
-/// Smaller files pass through the cache unless one wants otherwise: they push little out of it, and
-/// whoever comes next finds them there.
+/// Smaller files go through the cache by default: they evict little, and the next reader finds them
+/// there.
 const AUTO_FROM_BYTES: u64 = 64 << 20;
 /// Smaller files are less than a piece.
 const DIRECT_FROM_BYTES: u64 = 1 << 20;
 /// A file fits if it is no more than this part of the memory.
 const CACHE_SHARE: u64 = 4;
-/// Whoever comes later does not come often.
+/// A file requested again only after this time is not requested often.
 const RECENT: Duration = Duration::from_secs(600);
-/// Of so many files it is known that they were read not long ago.
+/// Most recently read files remembered.
 const RECENT_MAX: usize = 256;
 
 #[cfg(test)]

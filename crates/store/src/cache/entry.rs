@@ -1,4 +1,4 @@
-//! One cached file: which bytes are here, who fetches what, and who waits.
+//! One cached file: which bytes are here, which are being fetched, and who waits.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,39 +17,39 @@ use super::head::Head;
 use crate::hashed_file::{BLOCK_BYTES, GroupHash, HashedFile, Layout, blocks};
 use crate::sys;
 
-/// What the cache keeps of a file.
+/// The cache's record of a file.
 pub(crate) struct Inner {
     pub(crate) head: Head,
     pub(crate) path: PathBuf,
     pub(crate) layout: Layout,
     state: Mutex<State>,
-    /// What it takes of the cache's size; changed by who holds the lru.
+    /// Its space in the cache; changed only with the lru locked.
     taken_bytes: AtomicU64,
-    /// Struck out of the lru.
+    /// Removed from the lru.
     gone: AtomicBool,
     shared: Weak<Shared>,
-    /// Changes whenever something of the state does that others wait for.
+    /// Signals changes of the state to those who wait.
     changes: watch::Sender<u64>,
     file: Mutex<Weak<HashedFile>>,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// What can be read, or could when the cache was last open.
+    /// Bytes that can be read, or could when the cache was last open.
     pub(crate) held: RangeSet,
-    /// By the number of the fetch.
+    /// Ranges being fetched, by the number of the fetch.
     pub(crate) fetching: RangeMap<u32>,
     fetches: u32,
-    /// Groups that space is taken for. (As ranges: how large a file is, its server says, and what is
-    /// kept of it alone may cost memory.)
+    /// Groups whose space is taken. (As ranges: the server decides the file's size, and only the
+    /// kept part may cost memory.)
     pub(crate) taken: RangeSet,
-    /// Groups that came in this run, or were held against their group hashes in it.
+    /// Groups fetched in this run, or checked against their group hashes in it.
     pub(crate) proven: RangeSet,
-    /// Groups whose group hashes in the file are right, as far as is known.
+    /// Groups whose group hashes in the file are right, as far as known.
     pub(crate) hashed: RangeSet,
 }
 
-/// A handle of a cached file; as long as there is one, the file is not evicted.
+/// A handle of a cached file, which is not evicted as long as one exists.
 #[derive(Clone)]
 pub struct Entry {
     pub(crate) inner: Arc<Inner>,
@@ -57,16 +57,16 @@ pub struct Entry {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What is to be done about the next bytes of a range.
+/// What to do about the next bytes of a range.
 #[derive(Debug)]
 pub enum Step {
     /// They are here.
     Held(Part),
-    /// Somebody is fetching them. They can be read as they come.
+    /// Another reader is fetching them. They can be read as they arrive.
     Wait(Wait),
-    /// They are yours to fetch. Others wait for you.
+    /// Fetch them. Others wait for you.
     Fetch(Fetch),
-    /// They are not here and there is no room for them: fetch these without the cache.
+    /// They are not here and there is no room for them: fetch them without the cache.
     Pass(Range),
 }
 
@@ -74,15 +74,14 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Part {
     entry: Entry,
-    /// The bytes of the file that is cached.
+    /// Their place in the cached file.
     pub range: Range,
-    /// Where in the open file they begin.
+    /// Their offset in the open file.
     pub position: u64,
 }
 
 impl Part {
-    /// Reads from `position` on, or somewhat behind it: fills `bytes` with what lies at `at` in the open
-    /// file. It blocks.
+    /// Fills `bytes` from offset `at` of the open file, at or somewhat behind `position`. Blocks.
     pub fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.entry.file.file().read_exact_at(bytes, at)
     }
@@ -95,23 +94,23 @@ impl AsFd for Part {
 }
 
 impl Entry {
-    /// How large the file is.
+    /// Returns the size of the file.
     pub fn size_bytes(&self) -> u64 {
         self.inner.layout.size_bytes
     }
 
-    /// What of it is here, as far as is known: what an earlier run has left counts, and is held
-    /// against its group hashes only by [`Entry::next`].
+    /// Returns the bytes that are here, as far as known. Those of an earlier run count, but only
+    /// [`Entry::next`] checks them against their group hashes.
     pub fn held(&self) -> RangeSet {
         self.inner.state().held.clone()
     }
 
-    /// What to do about the first bytes of `range`: as many of them as can be treated alike. Reads
-    /// from the disk at times, so it blocks.
+    /// Returns what to do about the first bytes of `range`: as many as can be treated alike. May
+    /// read from the disk, so it blocks.
     ///
     /// # Errors
-    /// What the system says, `InvalidInput` for a range that is empty or beyond the end. The file
-    /// is to be fetched without the cache then.
+    /// The system's error, or `InvalidInput` if the range is empty or beyond the end. Fetch the
+    /// file without the cache then.
     pub fn next(&self, range: Range) -> io::Result<Step> {
         if range.is_empty() || range.end > self.size_bytes() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -134,7 +133,7 @@ impl Entry {
                 drop(state);
                 return Ok(Step::Wait(Wait::new(self.clone(), busy)));
             }
-            // Up to what is here or is being fetched.
+            // Up to the next bytes that are here or being fetched.
             let next_held = state.held.first_from(range.start).map_or(u64::MAX, |run| run.start);
             let next_busy = busy.map_or(u64::MAX, |busy| busy.start);
             let gap = Range::new(range.start, range.end.min(next_held).min(next_busy));
@@ -145,13 +144,13 @@ impl Entry {
             let fetch = Fetch::new(self.clone(), gap, number);
             return Ok(match self.take_room(gap) {
                 Some(range) => Step::Fetch(fetch.cut_to(range.end)),
-                // Dropped, it gives back what it claimed.
+                // Dropping the fetch gives back what it claimed.
                 None => Step::Pass(gap),
             });
         }
     }
 
-    /// Takes space for the groups of `gap`: for how much of it there is some.
+    /// Takes space for the groups of `gap`; returns the part that found some.
     fn take_room(&self, gap: Range) -> Option<Range> {
         let spare_bytes = self.shared.spare_bytes();
         let mut lru = self.shared.lru();
@@ -159,7 +158,7 @@ impl Entry {
         let mut evicted = Vec::new();
         let mut got = None;
         for group in self.inner.layout.groups_of(gap) {
-            // Kept, so that what its group hashes take is counted once.
+            // Kept locked, so that the space of its group hashes is counted once.
             let mut state = self.inner.state();
             if !state.taken.covers(group) {
                 let bytes = self.inner.bytes_of(&state.taken, group);
@@ -170,7 +169,7 @@ impl Entry {
                 lru.taken_bytes += bytes;
                 self.inner.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
                 state.taken.insert(group);
-                // Whatever comes, comes in this run.
+                // Its bytes will arrive in this run.
                 state.proven.insert(group);
             }
             got = Some(Range::new(gap.start, gap.end.min(group.end)));
@@ -180,14 +179,14 @@ impl Entry {
         got
     }
 
-    /// Holds groups that an earlier run has left against their group hashes: how much of `wanted`, which
-    /// is held, can be believed. `None` if its first byte cannot, and is not held any more.
+    /// Checks groups of an earlier run against their group hashes; returns the sound part of
+    /// `wanted`, which is held. `None` if its first byte is bad, and so not held any more.
     fn prove(&self, wanted: Range) -> io::Result<Option<Range>> {
         if self.file.file().metadata()?.len() < self.inner.layout.file_bytes() {
-            // Somebody has cut it: whoever is being sent some of it ends there, and the next one begins
-            // another file. Filled again, this one would have holes that nobody looks at any more.
+            // The file was truncated: answers in progress end, and the next request makes a new
+            // file. If this one were filled again, it would have holes that are never checked.
             if !self.inner.gone.load(Ordering::Acquire) {
-                tracing::warn!(url = %self.shown_url(), "a cached file was cut off: it is given up");
+                tracing::warn!(url = %self.shown_url(), "a cached file was truncated: dropping it");
                 self.shared.forget(self.inner.url());
             }
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -205,7 +204,7 @@ impl Entry {
             let group_hash = self.inner.masked(self.file.read_group_hash(group.start)?);
             let fits = self.file.fits(group, &group_hash)?;
             let mut state = self.inner.state();
-            // Another reader may have found out before us.
+            // Another reader may have found this first.
             let was_found = state.proven.insert(group) == 0 && !is_proven;
             if fits {
                 state.hashed.insert(group);
@@ -222,7 +221,7 @@ impl Entry {
         Ok(held.map(|run| Range::new(wanted.start, wanted.end.min(run.end))))
     }
 
-    /// Queries open things, as signed ones do: they are for no log.
+    /// Returns the address without its query, which may grant access and must not be logged.
     fn shown_url(&self) -> &str {
         self.inner.head.url.split('?').next().unwrap_or_default()
     }
@@ -265,35 +264,35 @@ impl Inner {
         self.taken_bytes.load(Ordering::Relaxed)
     }
 
-    /// It takes no less than this, as its disk has it. For who has just made it.
+    /// Raises its space to what its disk reports, for a file just made.
     pub(crate) fn takes_at_least(&self, bytes: u64) {
         self.taken_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// What `group`, which is none of `taken`, takes beside these: its blocks, and one for group hashes if
-    /// nothing else has its group hash there.
+    /// Returns the space of `group`, which is not in `taken`: its blocks, plus one for group hashes
+    /// if no other group has its hash there.
     fn bytes_of(&self, taken: &RangeSet, group: Range) -> u64 {
         let is_first = taken.bytes_within(self.layout.sharing_hash_block(group.start)) == 0;
         blocks(group.len()) + if is_first { BLOCK_BYTES } else { 0 }
     }
 
-    /// What it took is taken no more; for who holds the lru.
+    /// Returns its space and resets it; only with the lru locked.
     pub(crate) fn give_all_back(&self) -> u64 {
         self.taken_bytes.swap(0, Ordering::Relaxed)
     }
 
-    /// It is struck out of the lru: what it takes comes back when nobody has it any more.
+    /// Marks it as removed from the lru: its space comes back when the last handle is gone.
     pub(crate) fn is_going(&self) {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// A group hash as it is in the file, or the other way round.
+    /// Masks a group hash as in the file, or unmasks it.
     pub(crate) fn masked(&self, mut group_hash: GroupHash) -> GroupHash {
         group_hash.iter_mut().zip(&self.head.nonce).for_each(|(byte, mask)| *byte ^= mask);
         group_hash
     }
 
-    /// Its file, opened if nobody has it open.
+    /// Returns its file; opens it if it is not open.
     pub(crate) fn file(&self) -> io::Result<Arc<HashedFile>> {
         let mut known = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = known.upgrade() {
@@ -305,7 +304,7 @@ impl Inner {
         Ok(file)
     }
 
-    /// Gives back the space of groups in `range` that nothing is left of and nobody fetches.
+    /// Gives back the space of groups in `range` that are empty and not being fetched.
     pub(crate) fn release(&self, file: &HashedFile, range: Range) {
         let mut bytes = 0;
         for group in self.layout.groups_of(range) {
@@ -313,7 +312,7 @@ impl Inner {
             let is_empty =
                 state.held.bytes_within(group) == 0 && state.fetching.within(group).is_empty();
             if is_empty && state.taken.covers(group) {
-                // With the state held: who claims it next finds a hole and nothing else.
+                // With the state locked: the next claim finds a clean hole.
                 file.make_hole(group);
                 state.taken.remove(group);
                 let group_bytes = self.bytes_of(&state.taken, group);
@@ -349,5 +348,5 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// Proving so much takes about a millisecond, so that the first byte does not wait for the last.
+/// Proving this much takes about a millisecond; more would delay the first byte.
 const PART_BYTES_MAX: u64 = 16 * GROUP_BYTES;

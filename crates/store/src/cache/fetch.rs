@@ -8,17 +8,17 @@ use tokio::sync::watch;
 use super::entry::Entry;
 use crate::hashed_file::{PieceHasher, group_hash_of};
 
-/// Bytes that are ours to fetch. They can be read as they are written. Dropped, it gives back what
-/// did not come: then others may fetch that.
+/// Bytes that this reader fetches; others can read them as they are written. Dropping it gives back
+/// the missing ones: then others may fetch them.
 ///
-/// Whoever has one is waited for by others, so it belongs to a task that only fetches, not to one
-/// that is as slow as its own client.
+/// Others wait for it, so it belongs to a task that only fetches, not to one as slow as its own
+/// client.
 pub struct Fetch {
     entry: Entry,
     at: u64,
     end: u64,
     number: u32,
-    /// Of the group that we are in, from where we began in it.
+    /// Hash of the current group, from where this fetch began in it.
     hasher: Option<(u64, PieceHasher)>,
 }
 
@@ -27,7 +27,7 @@ impl Fetch {
         Fetch { entry, at: range.start, end: range.end, number, hasher: None }
     }
 
-    /// Only as far as `end`; the rest is given back.
+    /// Shortens it to `end` and gives the rest back.
     pub(crate) fn cut_to(mut self, end: u64) -> Fetch {
         if end < self.end {
             self.entry.inner.state().fetching.clear(Range::new(end, self.end));
@@ -37,7 +37,7 @@ impl Fetch {
         self
     }
 
-    /// What is still to come.
+    /// Returns the bytes still to come.
     pub fn range(&self) -> Range {
         Range::new(self.at, self.end)
     }
@@ -45,7 +45,7 @@ impl Fetch {
     /// Writes the next bytes of [`Fetch::range`]; they can be read when this returns.
     ///
     /// # Errors
-    /// What the system says, and `InvalidInput` for more bytes than there are to come. Some of them
+    /// The system's error, and `InvalidInput` for more bytes than there are to come. Some of them
     /// may have been written.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if bytes.len() as u64 > self.range().len() {
@@ -83,7 +83,7 @@ impl Fetch {
                 self.entry.file.read(group.start, &mut bytes)?;
                 group_hash_of(group.start, &bytes)
             };
-            // Without it a restart forgets the group.
+            // Without its hash, a restart forgets the group.
             self.entry.file.write_group_hash(group.start, &self.entry.inner.masked(group_hash))?;
             self.entry.inner.state().hashed.insert(group);
         }
@@ -111,7 +111,7 @@ impl std::fmt::Debug for Fetch {
     }
 }
 
-/// Bytes that somebody else is fetching.
+/// Bytes that another reader is fetching.
 #[derive(Debug)]
 pub struct Wait {
     entry: Entry,
@@ -125,16 +125,15 @@ impl Wait {
         Wait { entry, range, changes }
     }
 
-    /// The bytes, from the one that was asked for to the last that is being fetched.
+    /// Returns the bytes, from the requested one to the last that is being fetched.
     pub fn range(&self) -> Range {
         self.range
     }
 
-    /// Waits until the first of them is here, or nobody fetches it any more: then
-    /// [`Entry::next`] says what to do.
+    /// Waits until the first of them is here, or its fetch has ended; then ask [`Entry::next`].
     pub async fn changed(mut self) {
         loop {
-            // Before we look, so that nothing is missed after it.
+            // Mark as seen before looking, so that no later change is missed.
             self.changes.borrow_and_update();
             let goes_on = {
                 let state = self.entry.inner.state();

@@ -8,11 +8,11 @@
 use crate::hashed_file::{Layout, blocks};
 use crate::journal::{Bytes, put_u64};
 
-/// What a cached file is a copy of.
+/// What identifies a cached file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Unlike that of every other file. The group hashes in the file are masked with it, so that what was
-    /// left on the disk by another file fits none of them.
+    /// Unique for each file. It masks the group hashes in the file, so that remains of another file
+    /// on the disk fit none of them.
     pub(crate) nonce: [u8; 32],
     pub(crate) size_bytes: u64,
     pub(crate) url: String,
@@ -20,13 +20,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Where things lie in its file.
+    /// Returns where things lie in its file.
     pub(crate) fn layout(&self) -> Layout {
         let texts_bytes = (self.url.len() + self.validator.len()) as u64;
         Layout { head_bytes: blocks(FIXED_BYTES + texts_bytes), size_bytes: self.size_bytes }
     }
 
-    /// Whether such a file can be: nothing is empty, nothing beyond all measure.
+    /// Returns whether such a file can exist: nothing is empty or too large.
     pub(crate) fn is_possible(&self) -> bool {
         let texts_bytes = (self.url.len() + self.validator.len()) as u64;
         texts_bytes <= TEXTS_BYTES_MAX && (1..=SIZE_BYTES_MAX).contains(&self.size_bytes)
@@ -47,27 +47,27 @@ impl Head {
         bytes
     }
 
-    /// The head that a file begins with; `None` if it is not one, or not all of it.
+    /// Decodes the head at the beginning of a file; `None` if it is invalid or incomplete.
     pub(crate) fn decode(file: &[u8]) -> Option<Head> {
         let mut bytes = Bytes(file.strip_prefix(MAGIC)?.get(32..)?);
         let (nonce, size_bytes) = (bytes.array()?, bytes.u64()?);
         let (url, validator) = (bytes.text()?, bytes.text()?);
         let head = Head { nonce, size_bytes, url, validator };
-        // There is one way to write it, sum and zeros included.
+        // There is only one encoding, sum and zeros included.
         (head.is_possible() && file.starts_with(&head.encode())).then_some(head)
     }
 }
 
-/// Name and version; another version of the format is another magic.
+/// Name and version; another version of the format has another magic.
 const MAGIC: &[u8; 16] = b"swath cache 1  \n";
 const SUMMED_FROM: usize = 48;
-/// All but the texts.
+/// All fields but the texts.
 const FIXED_BYTES: u64 = SUMMED_FROM as u64 + 32 + 8 + 2 * 4;
-/// Longer addresses are not cached.
+/// Most bytes of address and validator; files with longer ones are not cached.
 const TEXTS_BYTES_MAX: u64 = 16 << 10;
-/// Beyond every disk, and far from where sums overflow.
+/// Larger than every disk, and small enough that sums do not overflow.
 const SIZE_BYTES_MAX: u64 = 1 << 60;
-/// A head is never longer.
+/// Longest possible head.
 pub(crate) const HEAD_BYTES_MAX: u64 = 5 * 4096;
 
 #[cfg(test)]

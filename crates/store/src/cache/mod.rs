@@ -1,18 +1,18 @@
-//! A cache of files of other servers, by address and strong validator, as far as they were fetched.
+//! A cache of files of other servers, by address and strong validator, as far as fetched.
 //!
 //! A reader asks a file's [`Entry`] what to do about the next bytes: send what is here, wait for a
-//! fetch, or fetch them for all. So bytes that many want at once are fetched once, and all can read
-//! them as they arrive.
+//! fetch, or fetch them for all. So bytes that many clients want at once are fetched once, and all
+//! can read them as they arrive.
 //!
-//! Each file lies in one of its own: a head, its bytes, and a group hash for each group of 256 KiB,
+//! Each file is stored as one file: a head, its bytes, and a group hash for each group of 256 KiB,
 //! written when the group is whole. Nothing is synced, and there is no journal: after a restart a
 //! group counts if it matches its hash, which is checked when the group is read. So restarts and
 //! crashes keep whatever reached the disk, cost nothing in between, and nothing wrong is ever read.
 //!
-//! Always holds: the cache never exceeds its size (counting whole groups, with the blocks of heads
-//! and hashes, and the folders), and leaves the last part of its disk free; the file that was
-//! requested the longest ago is evicted first, and never one with an open handle; bytes of two
-//! versions never mix. All functions block, except [`Wait::changed`].
+//! Invariants: the cache never exceeds its size (counting whole groups, with the blocks of heads
+//! and hashes, and the folders), and leaves the last part of its disk free. The file requested the
+//! longest ago is evicted first, but never one with an open handle. Bytes of two versions never
+//! mix. All functions block, except [`Wait::changed`].
 
 mod entry;
 mod fetch;
@@ -39,8 +39,7 @@ pub use entry::{Entry, Part, Step};
 pub use fetch::{Fetch, Wait};
 pub use open::{CacheOpenError, Recovered};
 
-/// A cache. Clones are the same one; it is open, and locked, as long as there is one of them or an
-/// entry.
+/// A cache. Clones share it; it stays open and locked as long as a clone or an entry exists.
 #[derive(Clone)]
 pub struct Cache {
     shared: Arc<Shared>,
@@ -52,34 +51,34 @@ pub(crate) struct Shared {
     lock: File,
 }
 
-/// What a cached file is a copy of.
+/// What identifies a cached file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The whole address.
     pub url: String,
-    /// A strong validator: two files of this address that have it are the same, byte for byte.
+    /// A strong validator: files of this address with the same one are identical, byte for byte.
     pub validator: String,
 }
 
-/// What the cache has.
+/// The use of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// How much it may keep.
+    /// Most bytes it may keep.
     pub size_bytes: u64,
-    /// What it takes of its disk: what it keeps, and what it needs to.
+    /// Bytes it takes on its disk, overhead included.
     pub taken_bytes: u64,
-    /// Of how many files.
+    /// Number of files.
     pub files: usize,
 }
 
-/// Why a file is not cached. It is to be fetched without the cache.
+/// Why a file is not cached. Fetch it without the cache.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
-    /// It is empty, its validator is weak or missing, or its address is beyond all measure.
+    /// It is empty, its validator is weak or missing, or its address is too long.
     #[error("this file cannot be cached")]
     NotCacheable,
-    /// All that is kept is in use.
+    /// Everything that is kept is in use.
     #[error("the cache is full, and all of it is in use")]
     Full,
     /// Anything else.
@@ -88,8 +87,8 @@ pub enum LookupError {
 }
 
 impl Cache {
-    /// The file that this is the key of, `size_bytes` long: what is here of it, if anything. One of
-    /// the same address and with another validator or size goes; whoever is reading that reads on.
+    /// Returns the file of this key, `size_bytes` long, with what is here of it. A file with the
+    /// same address but another validator or size is dropped; its readers can continue.
     pub fn lookup(&self, key: &Key, size_bytes: u64) -> Result<Entry, LookupError> {
         let shared = &self.shared;
         let is_strong = !key.validator.is_empty() && !key.validator.starts_with("W/");
@@ -105,11 +104,11 @@ impl Cache {
         if let Some(inner) = shared.find(key, size_bytes) {
             match inner.file() {
                 Ok(file) => {
-                    // What was asked for last is what a restart knows as the youngest.
+                    // A restart orders files by this time.
                     let _ = file.file().set_modified(SystemTime::now());
                     return Ok(Entry { inner, file, shared: Arc::clone(shared) });
                 }
-                // Another version has taken its place since, or somebody took it away.
+                // Another version has replaced it, or its file was removed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => shared.forget_this(&inner),
                 Err(error) => return Err(LookupError::Io(error)),
             }
@@ -117,19 +116,19 @@ impl Cache {
         self.create(head)
     }
 
-    /// What is known of the file of this address: its validator and its size.
+    /// Returns the validator and size of the file of this address, if known.
     pub fn known(&self, url: &str) -> Option<(String, u64)> {
         let lru = self.shared.lru();
         let head = &lru.peek(url)?.head;
         Some((head.validator.clone(), head.size_bytes))
     }
 
-    /// Forgets the file of this address. Whoever is reading it reads on.
+    /// Forgets the file of this address. Its readers can continue.
     pub fn forget(&self, url: &str) {
         self.shared.forget(url);
     }
 
-    /// How much it can keep at most: what it was given, or less where its disk has less.
+    /// Returns how much it can keep at most: its size, or less if its disk has less.
     pub fn most_bytes(&self) -> u64 {
         let spare_bytes = self.shared.spare_bytes();
         let mut lru = self.shared.lru();
@@ -137,7 +136,7 @@ impl Cache {
         lru.most_bytes()
     }
 
-    /// What the cache has.
+    /// Returns the use of the cache.
     pub fn usage(&self) -> CacheUsage {
         let lru = self.shared.lru();
         let (size_bytes, taken_bytes) = (lru.size_bytes, lru.taken_bytes);
@@ -163,19 +162,19 @@ impl Cache {
             }
         };
         let bytes = made.taken_bytes();
-        // As long as we have the lru, nothing may be dropped that wants them.
+        // Dropping these needs the lru, which is locked here.
         let mut going = Vec::new();
-        // It has a name in the folder by now, which that may have grown for.
+        // Measured now, as the new name may have grown the folder.
         let (spare_bytes, own_bytes) = (shared.spare_bytes(), shared.own_bytes());
         let entered = {
             let mut lru = shared.lru();
             lru.heed_own(own_bytes);
             lru.heed(spare_bytes);
             let there = lru.touch(&key.url).cloned();
-            // Opened while we have the lru: nobody can take its name away meanwhile.
+            // Opened with the lru locked, so that nobody can remove its name meanwhile.
             let same = there.as_ref().filter(|there| is_copy_of(there, &key, size_bytes));
             match same.and_then(|same| Some((Arc::clone(same), same.file().ok()?))) {
-                // Somebody was faster.
+                // Another caller was faster.
                 Some(same) => {
                     going.push(made);
                     Ok(same)
@@ -209,12 +208,12 @@ impl Shared {
         self.lru.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the cache's disk has beyond what is left free for others; `None` if that cannot be told.
+    /// Returns the free bytes of the disk beyond the part left to others; `None` if unknown.
     pub(crate) fn spare_bytes(&self) -> Option<u64> {
         sys::free_and_all_bytes(&self.lock).ok().map(|(free, all)| spare(free, all))
     }
 
-    /// What the cache's folder and the one with the files take of the disk for themselves.
+    /// Returns what the cache's folder and the folder of its files take of the disk.
     fn own_bytes(&self) -> u64 {
         let folders = [Some(self.folder.as_path()), self.folder.parent()];
         let found = folders.into_iter().flatten().filter_map(|folder| folder.metadata().ok());
@@ -235,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// Forgets this file, if it is still the one of its address.
+    /// Forgets this file, unless another one already has its address.
     fn forget_this(&self, inner: &Arc<Inner>) {
         let old = {
             let mut lru = self.lru();
@@ -248,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// Takes away the names of files that were struck out. Who has them open reads on.
+    /// Removes the names of files taken out of the lru. Their readers can continue.
     pub(crate) fn remove_files(&self, files: &[Arc<Inner>]) {
         for inner in files {
             if let Err(error) = std::fs::remove_file(&inner.path)
@@ -259,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// A name that nothing has, and a nonce.
+    /// Returns an unused name, and a nonce.
     fn new_name(&self) -> io::Result<(PathBuf, [u8; 32])> {
         let nonce = crate::depot::random()?;
         let name = crate::depot::LeaseId::random()?;
@@ -277,17 +276,17 @@ fn is_copy_of(inner: &Inner, key: &Key, size_bytes: u64) -> bool {
     inner.head.validator == key.validator && inner.head.size_bytes == size_bytes
 }
 
-/// What may be taken of a disk of which so much is free: some of it is left, or others would find it
-/// full, and what is fetched for several clients at once would find no room.
+/// Returns how many of the free bytes may be used. Some are left: otherwise others would find the
+/// disk full, and data fetched for several clients at once would find no room.
 fn spare(free_bytes: u64, all_bytes: u64) -> u64 {
     free_bytes.saturating_sub((all_bytes / LEFT_PART).clamp(LEFT_MIN, LEFT_MAX))
 }
 
-/// A fiftieth of the disk is left free …
+/// This part of the disk is left free …
 const LEFT_PART: u64 = 50;
-/// … but never less than several clients fetch ahead …
+/// … but at least what several clients fetch ahead …
 const LEFT_MIN: u64 = 64 << 20;
-/// … nor more than anybody misses.
+/// … and at most what no one misses.
 const LEFT_MAX: u64 = 2 << 30;
 
 fn make_file(path: &Path, head: &Head) -> io::Result<()> {
@@ -296,14 +295,14 @@ fn make_file(path: &Path, head: &Head) -> io::Result<()> {
     file.write_all_at(&head.encode(), 0)
 }
 
-/// Any bytes as the head of a file: what is taken is written as it was read.
+/// Reads any bytes as the head of a file: an accepted head is written as it was read.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz_head(bytes: &[u8]) {
     if let Some(head) = Head::decode(bytes) {
         let again = head.encode();
         assert!(head.is_possible() && bytes.starts_with(&again));
     }
-    // And with a right sum, which no fuzzer finds.
+    // Again with a correct sum, which no fuzzer finds.
     let mut summed = b"swath cache 1  \n".to_vec();
     summed.resize(48, 0);
     summed.extend_from_slice(bytes);

@@ -16,14 +16,14 @@ use crate::depot::LeaseId;
 use crate::hashed_file::HashedFile;
 use crate::sys;
 
-/// What earlier runs have left.
+/// What earlier runs left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Files that something is here of.
+    /// Files with any bytes here.
     pub files: usize,
-    /// How many bytes of them, if they fit their group hashes.
+    /// Bytes of these files, if they fit their group hashes.
     pub bytes: u64,
-    /// Files that were no such, or had nothing to keep, or did not find room: they were removed.
+    /// Files removed because they were invalid, had nothing to keep, or found no room.
     pub removed: usize,
 }
 
@@ -37,19 +37,19 @@ pub enum CacheOpenError {
     /// The folder cannot be used.
     #[error("cannot open the cache in {}", path.display())]
     Io {
-        /// What was worked on.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Cache {
-    /// Opens the cache in this folder, which is the cache's alone, and makes it if it is new. It keeps
-    /// `size_bytes` at most.
+    /// Opens the cache in this folder, or makes it if it is new. The folder must be the cache's
+    /// alone. It keeps at most `size_bytes`.
     ///
     /// # Errors
-    /// See [`CacheOpenError`]. Damaged files are no error: they go.
+    /// See [`CacheOpenError`]. Damaged files are no error: they are removed.
     pub fn open(folder: &Path, size_bytes: u64) -> Result<(Cache, Recovered), CacheOpenError> {
         let files = folder.join("files");
         let at = |path: &Path| {
@@ -66,7 +66,7 @@ impl Cache {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&files).map_err(at(&files))? {
             let entry = entry.map_err(at(&files))?;
-            // What does not have such a name is not ours.
+            // Files without such a name are not ours.
             if entry.file_name().to_str().and_then(LeaseId::of).is_none() {
                 continue;
             }
@@ -83,7 +83,7 @@ impl Cache {
         {
             let mut lru = shared.lru();
             for (_, inner) in found {
-                // Two of one address are two versions, of which the younger one stays.
+                // Two files of one address are two versions; keep the younger one.
                 if let Some(old) = lru.remove(inner.url()) {
                     lru.taken_bytes -= old.give_all_back();
                     going.push(old);
@@ -102,8 +102,8 @@ impl Cache {
     }
 }
 
-/// What an earlier run has left at `path`, and when it was asked for last; `None` if it is not to be
-/// kept.
+/// Returns the file that an earlier run left at `path`, and its last use; `None` if it is not worth
+/// keeping.
 fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc<Inner>)>> {
     let file = sys::no_follow().read(true).write(true).open(path)?;
     let found = file.metadata()?;
@@ -123,7 +123,7 @@ fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc
     if state.held.is_empty() {
         return Ok(None);
     }
-    // Groups that were not whole take space and are of no use.
+    // Incomplete groups take space but are of no use.
     for gap in state.held.gaps_within(Range::new(0, layout.size_bytes)) {
         let start = file.position_of(gap.start);
         if sys::first_data(file.file(), start).is_some_and(|data| data < file.position_of(gap.end))
@@ -132,7 +132,7 @@ fn read(path: &Path, shared: &Arc<Shared>) -> io::Result<Option<(SystemTime, Arc
         }
     }
     let inner = Inner::new(head, path.to_owned(), state, shared);
-    // Where the file system needs more of its own, or gave nothing back.
+    // The file system may need more space of its own, or may have freed nothing.
     inner.takes_at_least(sys::taken_bytes(&file.file().metadata()?));
     Ok(Some((found.modified()?, Arc::new(inner))))
 }

@@ -1,8 +1,8 @@
-//! Allocating: promises space in the ledger, reserves it on the disk, and writes the journal; then
-//! hands out the capabilities.
+//! Allocating: promises space in the ledger, reserves it on the disk, writes the journal, and hands
+//! out the capabilities.
 //!
 //! Space is freed only after a name was removed durably, or when its lease has ended, which a
-//! restart sees by itself. So no power loss brings back more than fits.
+//! restart sees by itself. So power loss never restores more than fits.
 
 use std::fs::File;
 use std::io;
@@ -20,22 +20,22 @@ use crate::hashed_file::{BLOCK_BYTES, Layout, blocks};
 use crate::journal::JournalFile;
 use crate::sys;
 
-/// What whoever allocates is given.
+/// A new allocation, for the client.
 #[derive(Clone, Debug)]
 pub struct Allocation {
-    /// Its name, which is no secret.
+    /// Its name, which is not secret.
     pub id: LeaseId,
-    /// To read it.
+    /// The right to read it.
     pub read: Capability,
-    /// To store in it.
+    /// The right to store in it.
     pub write: Capability,
-    /// To extend it, to release it.
+    /// The right to extend and release it.
     pub manage: Capability,
-    /// How large it is.
+    /// Its size.
     pub size_bytes: u64,
-    /// Where it lies. What is in memory is lost when the program ends.
+    /// The medium it lies on. Memory is lost when the program ends.
     pub medium: Medium,
-    /// How long its lease runs from now on.
+    /// Length of its lease from now on.
     pub left: Duration,
 }
 
@@ -43,31 +43,31 @@ pub struct Allocation {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocateError {
-    /// Nothing was asked for.
+    /// Zero bytes were requested.
     #[error("an allocation needs at least one byte")]
     Empty,
     /// The lease would be longer than the depot allows.
     #[error("a lease is at most {}", spoken(*.length_max))]
     TooLong {
-        /// The longest.
+        /// The longest lease.
         length_max: Duration,
     },
-    /// There are as many allocations as there may be.
+    /// The limit on allocations is reached.
     #[error("all {leases_max} allocations are in use")]
     TooMany {
-        /// How many there may be.
+        /// The limit.
         leases_max: usize,
     },
-    /// All else is promised to others.
+    /// The rest is promised to others.
     #[error("only {free_bytes} bytes are free")]
     NoRoom {
-        /// How much is not promised.
+        /// Bytes not promised.
         free_bytes: u64,
     },
-    /// The disk has less space than the depot was told that it has.
+    /// The disk has less space than the depot was told.
     #[error("the depot's disk has only {free_bytes} bytes free")]
     DiskFull {
-        /// How much it has.
+        /// Bytes that it has.
         free_bytes: u64,
     },
     /// Anything else.
@@ -76,8 +76,8 @@ pub enum AllocateError {
 }
 
 impl Depot {
-    /// Lease `size_bytes` bytes for `length`. The space is there when this returns, as far as the
-    /// file system can promise that, and the allocation survives restarts if it is on the disk.
+    /// Leases `size_bytes` bytes for `length`. The space is reserved when this returns, as far as
+    /// the file system can promise that. An allocation on the disk survives restarts.
     pub fn allocate(
         &self,
         size_bytes: u64,
@@ -87,7 +87,7 @@ impl Depot {
         self.allocate_with(size_bytes, length, medium, Space::Reserved)
     }
 
-    /// As [`Depot::allocate`], with a word on when its space is taken.
+    /// Allocates like [`Depot::allocate`], and says when the space is taken.
     pub fn allocate_with(
         &self,
         size_bytes: u64,
@@ -124,7 +124,7 @@ impl Depot {
                     };
                     shared.given_back.notify_all();
                     let is_full = matches!(error, AllocateError::DiskFull { .. });
-                    // Perhaps what is being taken away just now is what it lacks.
+                    // Allocations being removed may free what is missing.
                     if !is_full || !ending || std::mem::replace(&mut waited, true) {
                         return Err(error);
                     }
@@ -138,7 +138,7 @@ impl Depot {
 }
 
 impl Shared {
-    /// Promises space, which that of leases that have ended is a part of.
+    /// Promises space, which includes that of ended leases.
     fn promise(&self, medium: Medium, bytes: u64, length: Duration) -> Result<(), AllocateError> {
         self.sweep();
         let mut leases = self.leases();
@@ -148,13 +148,13 @@ impl Shared {
                 Err(Refusal::TooLong) => {
                     return Err(AllocateError::TooLong { length_max: self.options.length_max });
                 }
-                // Others are taking away what has ended.
+                // Other threads are removing ended allocations.
                 Err(Refusal::NoRoom { .. } | Refusal::TooMany) if leases.ending > 0 => {
                     let woken = self.given_back.wait(leases);
                     leases = woken.unwrap_or_else(PoisonError::into_inner);
                 }
                 Err(Refusal::NoRoom { free_bytes }) => {
-                    // What is left of a block nobody can have.
+                    // The rest of a block cannot be allocated.
                     let free_bytes = free_bytes - free_bytes % BLOCK_BYTES;
                     return Err(AllocateError::NoRoom { free_bytes });
                 }
@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Takes away what has ended, and waits for those who do: whether there is more room then.
+    /// Removes ended allocations and waits for others that do. Returns whether there is more room.
     pub(crate) fn make_room(&self, medium: Medium) -> bool {
         let before_bytes = self.leases().ledger.free_bytes(medium);
         self.sweep();
@@ -174,7 +174,7 @@ impl Shared {
         leases.unwrap_or_else(PoisonError::into_inner).ledger.free_bytes(medium) > before_bytes
     }
 
-    /// Makes the allocation that was promised.
+    /// Makes a promised allocation.
     fn found(
         &self,
         size_bytes: u64,
@@ -223,7 +223,7 @@ impl Shared {
         match make() {
             Ok(journal) => Ok(Lease::on_disk(id, ends, contents, journal.end())),
             Err(error) => {
-                // Its space is going to be promised to others.
+                // Its space is about to be promised to others.
                 let _ =
                     remove(steps, &names.journal).and_then(|()| steps.sync_folder(&names.folder));
                 let _ = remove(steps, &names.part);
@@ -240,18 +240,18 @@ impl Shared {
         }
     }
 
-    /// Takes the space for a file from the file system.
+    /// Reserves a file's space in the file system.
     fn reserve(&self, file: &File, layout: Layout) -> io::Result<()> {
         let bytes = layout.file_bytes();
-        // Whoever is promised what there is not takes all that there is until the promise is broken:
-        // others would find the disk full meanwhile.
+        // A reservation that does not fit would take all free space until it fails, and others
+        // would find the disk full meanwhile.
         let free_bytes = sys::free_bytes(file)?;
         if bytes > free_bytes {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
         match sys::reserve(file, 0, bytes) {
             Err(error) if sys::is_unsupported(&error) => {
-                // All that can be done here: to count what others were promised and have not used.
+                // Without reservations, only count what others were promised and have not used.
                 if bytes > free_bytes.saturating_sub(self.unused_bytes()) {
                     return Err(io::Error::from_raw_os_error(libc::ENOSPC));
                 }
@@ -261,7 +261,7 @@ impl Shared {
         file.set_len(bytes)
     }
 
-    /// What is promised on the disk and not stored yet.
+    /// Returns the bytes promised on the disk and not stored yet.
     fn unused_bytes(&self) -> u64 {
         let leases = self.leases().ledger.leases();
         let on_disk = leases.iter().filter(|lease| lease.medium == Medium::Disk);
@@ -272,7 +272,7 @@ impl Shared {
     }
 }
 
-/// A file in memory that nobody else can open.
+/// Returns a file in memory that nobody else can open.
 fn in_memory(layout: Layout) -> io::Result<File> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     let file = File::from(rustix::fs::memfd_create(c"swath-depot", flags)?);
@@ -280,5 +280,5 @@ fn in_memory(layout: Layout) -> io::Result<File> {
     Ok(file)
 }
 
-/// Beyond every disk, and far from where sums overflow.
+/// Larger than every disk, and small enough that sums do not overflow.
 pub(super) const SIZE_BYTES_MAX: u64 = 1 << 60;

@@ -19,15 +19,15 @@ pub struct Capability([u8; 32]);
 /// What a capability is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
-    /// To read what is stored.
+    /// The right to read stored bytes.
     Read,
-    /// To store.
+    /// The right to store.
     Write,
-    /// To extend, to release.
+    /// The right to extend and release.
     Manage,
 }
 
-/// What is kept of a capability.
+/// The hash that is kept of a capability.
 pub(crate) type CapabilityHash = [u8; 32];
 
 impl Capability {
@@ -65,7 +65,7 @@ impl FromStr for Capability {
     }
 }
 
-/// The name of an allocation, in logs and as files: no secret, and of no use.
+/// The name of an allocation in logs and file names; not secret, and grants nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId([u8; 16]);
 
@@ -74,7 +74,7 @@ impl LeaseId {
         random().map(LeaseId)
     }
 
-    /// The one whose text this is.
+    /// Parses the text of a name.
     pub(crate) fn of(text: &str) -> Option<LeaseId> {
         from_hex(text).map(LeaseId)
     }
@@ -92,7 +92,7 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Returns bytes that nobody can guess.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;

@@ -12,20 +12,20 @@ use super::Shared;
 use super::lease::Lease;
 use crate::hashed_file::HashedFile;
 
-/// What of the bytes to check.
+/// Which bytes to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// All of them were held when they were last looked at: those that were not checked before, and
-    /// whatever is not held by now is as bad as what does not fit.
+    /// Bytes not checked before. All were held at the last look, so any that are not held by now
+    /// count as bad.
     New,
-    /// The same, those that were checked before too.
+    /// The same, including bytes checked before.
     All,
-    /// Those that are held, checked before or not.
+    /// Held bytes, whether checked before or not.
     Held,
 }
 
-/// Checks bytes: the first part of `range` that does not fit its group hash, which is not held any more
-/// then, or that is not held any more since somebody else has found that out just now.
+/// Returns the first part of `range` that does not fit its group hash and so is not held any more,
+/// or that another thread has just found damaged.
 pub(crate) fn check(
     depot: &Shared,
     lease: &Lease,

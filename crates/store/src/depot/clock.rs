@@ -16,7 +16,7 @@ use swath_model::Time;
 /// A moment on the machine's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Which start of the machine this is; all zero if nobody knows.
+    /// Identifies this start of the machine; all zero if unknown.
     pub boot: [u8; 16],
     /// Time passed since then, sleep included. Never goes back.
     pub since_boot: Time,
@@ -24,9 +24,9 @@ pub struct Moment {
     pub wall_ms: u64,
 }
 
-/// Where the time comes from. It is a parameter so that tests need not wait.
+/// Source of the time: a parameter, so that tests need not wait.
 pub trait Clock: Send + Sync {
-    /// The present moment.
+    /// Returns the present moment.
     fn now(&self) -> Moment;
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// How long it still runs; zero once it has ended.
+    /// Returns how long it still runs; zero once it has ended.
     pub(crate) fn left(&self, now: &Moment) -> Duration {
         let passed = if self.is_counted(now) {
             now.since_boot.since(self.from.since_boot)
@@ -74,16 +74,16 @@ impl Term {
         self.length.saturating_sub(passed)
     }
 
-    /// Whether what has passed was counted by a clock that nobody can set.
+    /// Returns whether the elapsed time was counted by the clock that nobody can set.
     pub(crate) fn is_counted(&self, now: &Moment) -> bool {
         let knows = now.boot != [0; 16] && now.boot == self.from.boot;
         knows && now.since_boot >= self.from.since_boot
     }
 }
 
-/// Clocks that are wrong at the start of a machine have been set by then.
+/// Time in which a clock that is wrong after a machine's start should be corrected.
 pub(crate) const GRACE: Duration = Duration::from_secs(600);
-/// How often it is looked meanwhile whether they have.
+/// Interval at which the clock is checked meanwhile.
 pub(crate) const LOOK: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! What the journal of one allocation records: its size, the hashes of its capabilities, its term,
-//! and which bytes are stored.
+//! The content of an allocation's journal: size, hashes of capabilities, term, stored bytes.
 //!
 //! Whole groups have their hashes behind the bytes in the same file; pieces of incomplete groups
-//! have theirs in the journal. Always holds: `held` is exactly the whole groups and the pieces; a
-//! piece lies in one incomplete group; no two pieces share a byte. A record that would break this
-//! is ignored.
+//! have theirs in the journal. Invariant: `held` is exactly the whole groups and the pieces; a
+//! piece lies in one incomplete group; no two pieces share a byte. Records that would break this
+//! are ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,34 +19,34 @@ use crate::journal::{Bytes, Entry, Sum, put_range, put_u64};
 /// One fact about an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
-    /// It exists: the first record, and there is no other of this kind.
+    /// The allocation exists: the first record, and the only one of this kind.
     Grant { size_bytes: u64, hashes: [CapabilityHash; 3], term: Term, space: Space },
-    /// It runs for this long now.
+    /// The lease now runs for this term.
     Term(Term),
-    /// These whole groups are stored, and their group hashes are.
+    /// These whole groups and their group hashes are stored.
     Whole { range: Range },
-    /// These bytes of one group are stored, in place of what lies within them.
+    /// These bytes of one group are stored and replace pieces within them.
     Piece { range: Range, group_hash: GroupHash },
-    /// These bytes do not fit their group hashes any more: they, their groups and pieces are not stored.
+    /// These bytes do not fit their group hashes: they, their groups and pieces are not stored.
     Bad { range: Range },
 }
 
-/// The sum of an allocation's journal.
+/// All records of an allocation's journal, applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) grant: Option<Grant>,
     pub(crate) held: RangeSet,
-    /// Start → end and seal.
+    /// Start → end and group hash.
     pub(crate) pieces: BTreeMap<u64, (u64, GroupHash)>,
-    /// What was stored and is damaged, until it is stored again.
+    /// Stored bytes that are damaged, until they are stored again.
     pub(crate) damaged: RangeSet,
 }
 
-/// What was granted.
+/// The first record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) size_bytes: u64,
-    /// For reading, writing, managing.
+    /// The capabilities to read, write and manage.
     pub(crate) hashes: [CapabilityHash; 3],
     pub(crate) term: Term,
     pub(crate) space: Space,
@@ -64,24 +63,24 @@ impl Contents {
         Contents { grant, ..Contents::default() }
     }
 
-    /// Where things lie in its file.
+    /// Returns where things lie in its file.
     pub(crate) fn layout(&self) -> Layout {
         let size_bytes = self.grant.as_ref().map_or(0, |grant| grant.size_bytes);
         Layout { head_bytes: 0, size_bytes }
     }
 
-    /// When its space is taken.
+    /// Returns when its space is taken.
     pub(crate) fn space(&self) -> Space {
         self.grant.as_ref().map_or(Space::Reserved, |grant| grant.space)
     }
 
-    /// The blocks that what is stored lies in, what is damaged of it included.
+    /// Returns the blocks of stored bytes, including damaged ones.
     pub(crate) fn covered(&self) -> RangeSet {
         let stored = self.held.iter().chain(self.damaged.iter());
         stored.map(|range| self.layout().blocks_of(range)).collect()
     }
 
-    /// The pieces that have a byte in `range`.
+    /// Returns the pieces that have a byte in `range`.
     pub(crate) fn pieces_within(
         &self,
         range: Range,
@@ -106,7 +105,7 @@ impl Contents {
         if range.end > group.end
             || range == group
             || !inside.iter().all(|&piece| range.covers(piece))
-            // Of a whole group, then.
+            // The group is whole.
             || self.held.bytes_within(range) != inside_bytes
         {
             return;
@@ -135,7 +134,7 @@ impl Contents {
     fn forget(&mut self, range: Range) {
         let layout = self.layout();
         let Some(range) = range.intersect(Range::new(0, layout.size_bytes)) else { return };
-        // At most the first and the last group reach out of the range.
+        // Only the first and the last group may reach beyond the range.
         let (first, last) = (layout.group_at(range.start), layout.group_at(range.end - 1));
         let inner = Range::new(first.start, last.end);
         let mut lost: RangeSet = self.held.within(inner).collect();
@@ -151,13 +150,13 @@ impl Contents {
             self.held.remove(range);
             self.damaged.insert(range);
         }
-        // A shortened journal says it of bytes that it says nothing else of.
+        // A compacted journal has this record alone for such bytes.
         for gap in self.held.gaps_within(range) {
             self.damaged.insert(gap);
         }
     }
 
-    /// The held bytes that are of whole groups.
+    /// Returns the held bytes of whole groups.
     fn whole(&self) -> RangeSet {
         let mut whole = self.held.clone();
         for (&start, &(end, _)) in &self.pieces {
@@ -209,7 +208,7 @@ impl Sum for Contents {
     }
 
     fn room_bytes(&self) -> u64 {
-        // A record for each group, so that a disk that others fill still takes what was promised.
+        // One record per group, so that even on a full disk a promised allocation can be stored.
         match self.space() {
             Space::Reserved => FIRST_ROOM_BYTES + self.layout().groups() * GROUP_ROOM_BYTES,
             Space::AsStored => FIRST_ROOM_BYTES,
@@ -284,7 +283,7 @@ const KIND_WHOLE: u8 = 3;
 const KIND_PIECE: u8 = 4;
 const KIND_BAD: u8 = 5;
 const KIND_GRANT_AS_STORED: u8 = 6;
-/// What is left of the first block, which the grant takes a part of.
+/// The rest of the first block, behind the grant.
 const FIRST_ROOM_BYTES: u64 = 3500;
-/// A frame with a range in it.
+/// A frame with one range.
 const GROUP_ROOM_BYTES: u64 = 40;

@@ -1,12 +1,12 @@
-//! One live allocation: which bytes are stored, who is storing, and how that becomes durable.
+//! One live allocation: its stored bytes, its writers, and how bytes become durable.
 //!
-//! Order of a commit: write bytes and group hashes, sync the file, append to the journal, sync the
-//! journal; only then do the bytes count as held. A commit that arrives during another one waits
-//! for the next, which is made for all that wait. Always holds: a held byte never changes, unless
-//! it is found damaged.
+//! A commit writes bytes and group hashes, syncs the file, appends to the journal and syncs the
+//! journal; only then are the bytes held. A commit that arrives during another one waits for the
+//! next, which serves all that wait. Invariant: a held byte never changes, unless it is found
+//! damaged.
 //!
-//! Locks: `journal` before `book` before the depot's ledger; `book` is never held while the disk
-//! works.
+//! Locks: `journal` before `book` before the depot's ledger; `book` is never held during disk
+//! access.
 
 use std::fs::File;
 use std::io;
@@ -35,34 +35,33 @@ pub(crate) struct Lease {
     book: Mutex<Book>,
     journal: Mutex<Journal>,
     committed: Condvar,
-    /// It was found to be without its files.
+    /// It was found without its files.
     lost: AtomicBool,
 }
 
 /// What is known of the bytes.
 pub(crate) struct Book {
     pub(crate) contents: Contents,
-    /// What writers have claimed and not committed.
+    /// Ranges that writers have claimed but not committed.
     pub(crate) writing: RangeSet,
-    /// Blocks whose space is taken, where that is done as bytes are stored.
+    /// Blocks whose space is taken, if space is taken as bytes are stored.
     covered: RangeSet,
-    /// Whole groups that were found right since they were stored or the depot was opened.
-    /// (As ranges: an allocation may be much larger than what is stored of it.)
+    /// Whole groups found right since they were stored or the depot was opened. (As ranges: an
+    /// allocation may be much larger than its stored part.)
     pub(crate) checked: RangeSet,
-    /// How often a sync has failed: what was written before that may be lost, whatever later
-    /// syncs say.
+    /// Number of failed syncs. Bytes written before one may be lost, whatever later syncs report.
     pub(crate) epoch: u32,
     pending: Vec<Pending>,
     is_committing: bool,
-    /// Open as long as anybody uses it.
+    /// Open as long as anyone uses it.
     file: Weak<HashedFile>,
-    /// In memory it is all there is.
+    /// The only copy of the bytes if they are in memory.
     kept: Option<Arc<HashedFile>>,
 }
 
 impl Book {
-    /// A whole group fits its group hash, or did a moment ago: somebody else may have found it damaged since,
-    /// and pieces of it that are stored then have been checked by nobody.
+    /// Records that a whole group fits its group hash, if it is still held. Another thread may have
+    /// found it damaged since, and pieces stored after that are unchecked.
     pub(crate) fn found_right(&mut self, group: Range) {
         if self.contents.held.covers(group) {
             self.checked.insert(group);
@@ -71,7 +70,7 @@ impl Book {
 }
 
 enum Journal {
-    /// There is none, for the bytes are in memory.
+    /// No journal: the bytes are in memory.
     None,
     Ends(JournalEnd),
     /// The allocation is gone: nothing may be written any more.
@@ -84,22 +83,22 @@ struct Pending {
     answer: Arc<OnceLock<Result<(), Fault>>>,
 }
 
-/// Why a commit failed; shared by all whom it was made for.
+/// Why a commit failed; shared by all callers that it served.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     Gone,
-    /// What was written may not be there.
+    /// The written bytes may be lost.
     Lost(Arc<io::Error>),
     Io(Arc<io::Error>),
 }
 
 impl Lease {
-    /// One on the disk, whose journal ends there.
+    /// Returns an allocation on the disk whose journal ends at `end`.
     pub(crate) fn on_disk(id: LeaseId, ends: Time, contents: Contents, end: JournalEnd) -> Lease {
         Lease::new(id, Medium::Disk, ends, contents, Journal::Ends(end), None)
     }
 
-    /// One in memory.
+    /// Returns an allocation in memory.
     pub(crate) fn in_memory(id: LeaseId, ends: Time, contents: Contents, file: File) -> Lease {
         let file = Arc::new(HashedFile::new(file, contents.layout()));
         Lease::new(id, Medium::Memory, ends, contents, Journal::None, Some(file))
@@ -150,7 +149,7 @@ impl Lease {
         Time::from_nanos(self.ends.load(Ordering::Acquire))
     }
 
-    /// It seemed to have ended, and runs until then.
+    /// Restores a lease that seemed to have ended; it runs until `ends`.
     pub(crate) fn revive(&self, ends: Time) {
         self.ends.store(ends.as_nanos(), Ordering::Release);
     }
@@ -159,13 +158,13 @@ impl Lease {
         self.ends() > depot.clock.now().since_boot
     }
 
-    /// Whether it is being taken away, or was: its space is, or is about to be, another's.
+    /// Returns whether it is being removed, or was: its space belongs to others, or soon will.
     pub(crate) fn is_given_up(&self) -> bool {
         self.ends.load(Ordering::Acquire) == GIVEN_UP
     }
 
-    /// Whether somebody has taken its files away, or one of them, or has cut off what is stored: open
-    /// ones live on, and tell nobody.
+    /// Returns whether a file of it was removed or truncated from outside. Open files live on and
+    /// do not show that.
     pub(crate) fn is_lost(&self, depot: &Shared) -> bool {
         if self.medium == Medium::Memory {
             return false;
@@ -175,7 +174,7 @@ impl Lease {
             Ok(found) => found.len() < least_bytes,
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        // One that is given up meanwhile loses them too, and is called so before.
+        // A lease that is being given up loses its files too, and is marked before that.
         let is_lost = (is_missing(&names.part, self.layout.file_bytes())
             || is_missing(&names.journal, 0))
             && !self.is_given_up();
@@ -185,7 +184,7 @@ impl Lease {
         is_lost
     }
 
-    /// The space that it takes.
+    /// Returns the space that it takes.
     pub(crate) fn taken_bytes(&self) -> u64 {
         match self.space {
             Space::Reserved => blocks(self.layout.size_bytes),
@@ -193,7 +192,7 @@ impl Lease {
         }
     }
 
-    /// Takes the space that bytes need which are going to be stored at `range`.
+    /// Takes the space for bytes to be stored at `range`.
     pub(crate) fn cover(
         &self,
         depot: &Shared,
@@ -212,7 +211,7 @@ impl Lease {
         Ok(())
     }
 
-    /// The file, opened if nobody has it open.
+    /// Returns the file; opens it if it is not open.
     pub(crate) fn file(&self, depot: &Shared) -> io::Result<Arc<HashedFile>> {
         let mut book = self.book();
         if let Some(file) = book.file.upgrade() {
@@ -225,7 +224,7 @@ impl Lease {
         Ok(file)
     }
 
-    /// Makes what was written durable, and held from then on. Its claims end, whatever comes of it.
+    /// Makes written bytes durable and then held. Ends their claims in any case.
     pub(crate) fn commit(
         &self,
         depot: &Shared,
@@ -239,7 +238,7 @@ impl Lease {
         book.pending.push(pending);
         while book.is_committing {
             book = self.committed.wait(book).unwrap_or_else(PoisonError::into_inner);
-            // By who was committing meanwhile.
+            // Another thread has committed ours.
             if let Some(done) = answer.get() {
                 return done.clone();
             }
@@ -266,7 +265,7 @@ impl Lease {
         }
         book.is_committing = false;
         drop(book);
-        // All at once, so that those who come back soon find each other in the next one.
+        // Wake all at once, so that callers that return soon share the next commit.
         self.committed.notify_all();
         answer.get().cloned().unwrap_or(Err(Fault::Gone))
     }
@@ -294,7 +293,7 @@ impl Lease {
         self.enter(depot, journal, &facts)
     }
 
-    /// Writes facts down and takes them into account.
+    /// Writes facts to the journal and applies them.
     fn enter(&self, depot: &Shared, journal: &mut Journal, facts: &[Fact]) -> Result<(), Fault> {
         let end = match journal {
             Journal::Gone => return Err(Fault::Gone),
@@ -342,8 +341,8 @@ impl Lease {
         depot.pieces.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// Lets it run for another term, durably, and has `enter` put that into the ledger. When it ends
-    /// then, which is later if somebody else was promised more.
+    /// Extends it durably to another term, and has `enter` put that into the ledger. Returns its
+    /// end, which is later if another caller was promised more.
     pub(crate) fn extend(
         &self,
         depot: &Shared,
@@ -352,7 +351,7 @@ impl Lease {
     ) -> Result<Time, Fault> {
         let mut journal = self.journal();
         let ends = term.from.since_boot + term.length;
-        // Since whoever asks has looked.
+        // It may have been extended since the caller looked.
         let promised = self.ends();
         if promised >= ends {
             return Ok(promised);
@@ -361,14 +360,14 @@ impl Lease {
         if !enter(ends) {
             return Err(Fault::Gone);
         }
-        // Who gave it up meanwhile waits for the journal, and nothing lives on behind that.
+        // A thread that gives it up waits for the journal; nothing may live on after that.
         let later = |ends_now| (ends_now != GIVEN_UP).then_some(ends.as_nanos());
         let extended = self.ends.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
         extended.map(|_| ends).map_err(|_| Fault::Gone)
     }
 
-    /// These bytes were found not to fit their group hashes. If that is still so, they are not held any
-    /// more, and may be stored again.
+    /// Checks again bytes that did not fit their group hashes. If they still do not fit, they are
+    /// not held any more and may be stored again.
     pub(crate) fn suspect(
         &self,
         depot: &Shared,
@@ -392,15 +391,15 @@ impl Lease {
         tracing::warn!(lease = %self.id, %range, "stored bytes are damaged");
         let bad = [Fact::Bad { range }];
         if self.enter(depot, &mut journal, &bad).is_err() {
-            // The journal still vouches for them, and the next one to read them finds out again.
+            // The journal still vouches for them; the next reader finds the damage again.
             self.apply(depot, &bad);
         }
         Ok(())
     }
 
-    /// Gives up everything: from here on nothing is stored, and what is read ends. Once its folder is
-    /// synced no power loss brings it back; [`Lease::clear`] is for after that. With an error it is
-    /// what it was.
+    /// Gives up the allocation: nothing is stored any more, and reading ends. Once its folder is
+    /// synced, power loss cannot restore it; call [`Lease::clear`] only then. Changes nothing on
+    /// error.
     pub(crate) fn give_up(&self, depot: &Shared) -> io::Result<()> {
         let names = match self.medium {
             Medium::Disk => Some(depot.names(self.id)?),
@@ -408,7 +407,7 @@ impl Lease {
         };
         let steps = depot.steps.as_ref();
         let promised = self.ends.swap(GIVEN_UP, Ordering::AcqRel);
-        // After this no commit brings anything back.
+        // After this, no commit restores anything.
         let mut journal = self.journal();
         if let Some(names) = &names {
             let removed = remove(steps, &names.journal_new);
@@ -427,21 +426,21 @@ impl Lease {
         Ok(())
     }
 
-    /// Gives the space back of what is given up. (Later than its journal: one that comes back finds its
-    /// bytes.)
+    /// Frees the space of an allocation that was given up. (After its journal, so that an
+    /// allocation restored by power loss finds its bytes.)
     pub(crate) fn clear(&self, depot: &Shared) {
         let file = {
             let mut book = self.book();
             book.kept.take().or_else(|| book.file.upgrade())
         };
-        // Readers may have it open for long: they are not to keep its space.
+        // Readers that keep it open must not keep its space.
         if let Some(file) = file {
             file.empty();
         }
         if self.medium == Medium::Disk
             && let Ok(names) = depot.names(self.id)
         {
-            // What is left without a journal is taken away when the depot is opened.
+            // A file without a journal is removed when the depot is opened.
             let _ = remove(depot.steps.as_ref(), &names.part);
         }
     }
@@ -453,7 +452,7 @@ impl Parts {
     }
 }
 
-/// Takes a name away that may not be there.
+/// Removes a name that may not exist.
 pub(crate) fn remove(steps: &dyn crate::steps::Steps, path: &std::path::Path) -> io::Result<()> {
     match steps.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -461,17 +460,17 @@ pub(crate) fn remove(steps: &dyn crate::steps::Steps, path: &std::path::Path) ->
     }
 }
 
-/// In place of when it ends.
+/// Stands in for the end of the lease.
 const GIVEN_UP: u64 = 0;
 
 #[cfg(test)]
 impl Lease {
-    /// How many wait for the next commit.
+    /// Returns how many callers wait for the next commit.
     pub(crate) fn pending(&self) -> usize {
         self.book().pending.len()
     }
 
-    /// Writes any facts down.
+    /// Writes any facts to the journal.
     pub(crate) fn note(&self, depot: &Shared, facts: &[Fact]) {
         assert!(self.enter(depot, &mut self.journal(), facts).is_ok());
     }

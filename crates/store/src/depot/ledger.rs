@@ -1,8 +1,8 @@
-//! Who was promised what: sizes, terms, capabilities. Pure; the time is a parameter.
+//! The promises of a depot: sizes, terms, capabilities. Pure; the time is a parameter.
 //!
-//! Always holds: what is taken of a medium never exceeds its size, unless the depot was opened with
-//! a smaller size than before. Space is taken before anything of an allocation exists, and freed
-//! when nothing of it is left.
+//! Invariant: the space taken of a medium never exceeds its size, unless the depot was opened with
+//! a smaller size than before. Space is taken before any part of an allocation exists, and freed
+//! when nothing is left of it.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -11,27 +11,27 @@ use swath_model::Time;
 
 use super::capability::{CapabilityHash, LeaseId, Right};
 
-/// Where an allocation lies.
+/// The medium that an allocation lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
-    /// In the depot's folder: what is acknowledged there survives restarts and power loss.
+    /// The depot's folder: acknowledged bytes survive restarts and power loss.
     Disk,
-    /// In memory: fast, and lost when the program ends.
+    /// Memory: fast, but lost when the program ends.
     Memory,
 }
 
-/// When the space of an allocation is taken.
+/// When an allocation takes its space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// All of it at once: whatever is stored there finds room.
+    /// All at once: everything stored there finds room.
     #[default]
     Reserved,
-    /// Block by block, as bytes are stored: for those who cannot say beforehand how many of the bytes
-    /// will come to lie here. What is stored stays; what does not find room is refused.
+    /// Block by block, as bytes are stored: for clients that do not know how many of the bytes will
+    /// lie here. Stored bytes stay; bytes that find no room are refused.
     AsStored,
 }
 
-/// What a depot has to give.
+/// The space that a depot can promise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) disk_bytes: u64,
@@ -45,20 +45,20 @@ pub(crate) struct Limits {
 pub(crate) enum Refusal {
     TooLong,
     TooMany,
-    /// There is no such allocation any more.
+    /// The allocation does not exist any more.
     Ended,
     NoRoom {
         free_bytes: u64,
     },
 }
 
-/// The leases. `L` is what they keep of each allocation.
+/// The leases. `L` is what is kept of each allocation.
 #[derive(Debug)]
 pub(crate) struct Ledger<L> {
     limits: Limits,
     disk_taken: u64,
     memory_taken: u64,
-    /// Promised, and not entered yet or not given back yet.
+    /// Promises that are not entered yet, or not given back yet.
     between: usize,
     entries: HashMap<LeaseId, Entry<L>>,
     by_end: BTreeSet<(Time, LeaseId)>,
@@ -66,7 +66,7 @@ pub(crate) struct Ledger<L> {
     ended: Ended,
 }
 
-/// Marks of what has ended lately, so that whoever comes late is told so.
+/// Hashes of allocations that ended lately, so that late requests get a clear answer.
 #[derive(Debug, Default)]
 struct Ended {
     hashes: HashSet<CapabilityHash>,
@@ -77,7 +77,7 @@ struct Ended {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<L> {
     pub(crate) medium: Medium,
-    /// What it takes.
+    /// Space that it takes.
     pub(crate) bytes: u64,
     pub(crate) ends: Time,
     pub(crate) hashes: [CapabilityHash; 3],
@@ -98,7 +98,7 @@ impl<L: Clone> Ledger<L> {
         }
     }
 
-    /// Takes `bytes` for an allocation that is to be entered, or given back.
+    /// Takes `bytes` for an allocation that will be entered or given back.
     pub(crate) fn promise(
         &mut self,
         medium: Medium,
@@ -120,13 +120,13 @@ impl<L: Clone> Ledger<L> {
         Ok(())
     }
 
-    /// Enters what was promised.
+    /// Enters a promised allocation.
     pub(crate) fn enter(&mut self, id: LeaseId, entry: Entry<L>) {
         self.between -= 1;
         self.insert(id, entry);
     }
 
-    /// Takes `bytes` more for an allocation that is live.
+    /// Takes `bytes` more for a live allocation.
     pub(crate) fn grow(&mut self, id: LeaseId, bytes: u64) -> Result<(), Refusal> {
         let medium = self.entries.get(&id).ok_or(Refusal::Ended)?.medium;
         let free_bytes = self.free_bytes(medium);
@@ -140,27 +140,27 @@ impl<L: Clone> Ledger<L> {
         Ok(())
     }
 
-    /// Gives back what was promised or taken out: nothing of it is left.
+    /// Gives back the space of a promise, or of an allocation that was taken out.
     pub(crate) fn give_back(&mut self, medium: Medium, bytes: u64) {
         *self.taken(medium) -= bytes;
         self.between -= 1;
     }
 
-    /// Enters what an earlier run has promised, whether there is room for it or not.
+    /// Enters an allocation of an earlier run, even if there is no room for it.
     pub(crate) fn resume(&mut self, id: LeaseId, entry: Entry<L>) {
         *self.taken(entry.medium) += entry.bytes;
         self.insert(id, entry);
     }
 
-    /// Enters what has ended, or seems to have: it takes its space, and nobody takes it out before
-    /// [`Ledger::ends_at`] is told.
+    /// Enters an allocation that has ended, or seems to have. It takes space and is not taken out
+    /// before [`Ledger::ends_at`].
     pub(crate) fn resume_doubtful(&mut self, id: LeaseId, entry: Entry<L>) {
         let ends = entry.ends;
         self.resume(id, entry);
         self.by_end.remove(&(ends, id));
     }
 
-    /// One that was in doubt ends then, or has ended.
+    /// Sets the end of a doubtful allocation, which may be past.
     pub(crate) fn ends_at(&mut self, id: LeaseId, ends: Time) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.ends = ends;
@@ -168,12 +168,12 @@ impl<L: Clone> Ledger<L> {
         }
     }
 
-    /// Whether an allocation has this hash.
+    /// Returns whether an allocation has this hash.
     pub(crate) fn knows(&self, hash: &CapabilityHash) -> bool {
         self.by_hash.contains_key(hash)
     }
 
-    /// Takes space for what is no allocation any more and lies there still.
+    /// Takes space for files that remain but are no allocation any more.
     pub(crate) fn occupy(&mut self, bytes: u64) {
         self.disk_taken += bytes;
     }
@@ -186,7 +186,7 @@ impl<L: Clone> Ledger<L> {
         self.entries.insert(id, entry);
     }
 
-    /// The allocation that a capability with this hash is for, and what it allows, if it is live.
+    /// Returns the live allocation of a capability with this hash, and what that allows.
     pub(crate) fn find(
         &self,
         hash: &CapabilityHash,
@@ -195,13 +195,13 @@ impl<L: Clone> Ledger<L> {
         self.find_any(hash).filter(|(_, _, entry)| entry.ends > now)
     }
 
-    /// The same, live or not.
+    /// Returns the same for allocations that are live or not.
     pub(crate) fn find_any(&self, hash: &CapabilityHash) -> Option<(LeaseId, Right, &Entry<L>)> {
         let (id, right) = *self.by_hash.get(hash)?;
         Some((id, right, self.entries.get(&id)?))
     }
 
-    /// Lets an allocation end later. False if it is not there any more.
+    /// Makes an allocation end later. Returns false if it has ended.
     pub(crate) fn extend(&mut self, id: LeaseId, ends: Time, now: Time) -> bool {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.ends > now) else {
             return false;
@@ -224,7 +224,7 @@ impl<L: Clone> Ledger<L> {
         Some(entry)
     }
 
-    /// Takes out one that has ended.
+    /// Takes out an allocation that has ended.
     pub(crate) fn take_ended(&mut self, now: Time) -> Option<(LeaseId, Entry<L>)> {
         let &(ends, id) = self.by_end.first()?;
         if ends > now {
@@ -233,7 +233,7 @@ impl<L: Clone> Ledger<L> {
         self.take_out(id).map(|entry| (id, entry))
     }
 
-    /// These were the hashes of one that is no more.
+    /// Remembers the hashes of an allocation that is gone.
     pub(crate) fn note_ended(&mut self, hashes: &[CapabilityHash; 3]) {
         for hash in hashes {
             if self.ended.hashes.insert(*hash) {
@@ -247,18 +247,18 @@ impl<L: Clone> Ledger<L> {
         }
     }
 
-    /// Whether this is the hash of an allocation that has ended, as far back as is remembered.
+    /// Returns whether this is the hash of an allocation that has ended, if still remembered.
     pub(crate) fn has_ended(&self, hash: &CapabilityHash, now: Time) -> bool {
         let entry = self.by_hash.get(hash).and_then(|(id, _)| self.entries.get(id));
         entry.map_or_else(|| self.ended.hashes.contains(hash), |entry| entry.ends <= now)
     }
 
-    /// When the next one ends.
+    /// Returns when the next allocation ends.
     pub(crate) fn next_end(&self) -> Option<Time> {
         self.by_end.first().map(|&(ends, _)| ends)
     }
 
-    /// How much is not taken.
+    /// Returns how many bytes are free.
     pub(crate) fn free_bytes(&self, medium: Medium) -> u64 {
         let (size, taken) = match medium {
             Medium::Disk => (self.limits.disk_bytes, self.disk_taken),
@@ -267,7 +267,7 @@ impl<L: Clone> Ledger<L> {
         size.saturating_sub(taken)
     }
 
-    /// How much is taken.
+    /// Returns how many bytes are taken.
     pub(crate) fn taken_bytes(&self, medium: Medium) -> u64 {
         match medium {
             Medium::Disk => self.disk_taken,
@@ -275,12 +275,12 @@ impl<L: Clone> Ledger<L> {
         }
     }
 
-    /// All allocations.
+    /// Returns all allocations.
     pub(crate) fn leases(&self) -> Vec<L> {
         self.entries.values().map(|entry| entry.lease.clone()).collect()
     }
 
-    /// How many allocations there are.
+    /// Returns the number of allocations.
     pub(crate) fn count(&self) -> usize {
         self.entries.len()
     }
@@ -293,5 +293,5 @@ impl<L: Clone> Ledger<L> {
     }
 }
 
-/// Of some ten thousand allocations: a few MiB.
+/// Enough for some ten thousand allocations: a few MiB.
 const ENDED_MAX: usize = 3 << 14;

@@ -76,26 +76,26 @@ pub use open::{Found, Note, OpenError};
 pub use reader::{Part, ReadError, Reader};
 pub use writer::{StoreError, Writer};
 
-/// What a depot has to give, and where.
+/// The space of a depot, and where it lies.
 #[derive(Clone, Debug)]
 pub struct DepotOptions {
-    /// The folder for allocations on the disk, which is the depot's alone. `None`: there are none.
+    /// The depot's own folder for allocations on the disk. `None`: none on the disk.
     pub folder: Option<PathBuf>,
-    /// How many bytes may be allocated there. What an allocation has is counted in blocks of 4 KiB. Its
-    /// group hashes (an 8192nd of that) and its journal (4 KiB, and 40 bytes for each 256 KiB where all its
-    /// space is taken at once) come on top: for 1 TiB 288 MiB together.
+    /// Bytes that may be allocated there, counted in blocks of 4 KiB. Group hashes (1/8192 of an
+    /// allocation) and its journal (4 KiB, plus 40 bytes per 256 KiB if all its space is taken at
+    /// once) come on top: together 288 MiB for 1 TiB.
     pub size_bytes: u64,
-    /// How many bytes may be allocated in memory. They are taken as bytes are stored: where there are
-    /// fewer, the system ends the program, or another one. See [`memory_limit_bytes`].
+    /// Bytes that may be allocated in memory. Memory is taken as bytes are stored; if the system
+    /// has less, it kills this program or another one. See [`memory_limit_bytes`].
     pub memory_bytes: u64,
     /// The longest lease.
     pub length_max: Duration,
-    /// How many allocations there may be at once. Each takes about 1 KiB of memory.
+    /// Most allocations at once. Each takes about 1 KiB of memory.
     pub leases_max: usize,
 }
 
 impl DepotOptions {
-    /// Nothing to give yet, in this folder; leases of a week, 100,000 of them.
+    /// Returns options for this folder without any space yet; up to 100,000 leases of up to a week.
     pub fn in_folder(folder: &Path) -> DepotOptions {
         DepotOptions { folder: Some(folder.to_owned()), ..DepotOptions::default() }
     }
@@ -113,36 +113,35 @@ impl Default for DepotOptions {
     }
 }
 
-/// A depot. Clones are the same one; it is open, and locked, as long as there is one of them, a
-/// reader or a writer.
+/// A depot. Clones share it; it stays open and locked as long as a clone, reader or writer exists.
 #[derive(Clone)]
 pub struct Depot {
     shared: Arc<Shared>,
 }
 
-/// What all who use a depot share.
+/// The state shared by all users of a depot.
 pub(crate) struct Shared {
     options: DepotOptions,
     folder: Option<open::Folder>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) steps: Arc<dyn Steps>,
     ledger: Mutex<LeaseTable>,
-    /// Somebody has given space back.
+    /// Signals that space was given back.
     given_back: Condvar,
-    /// How many pieces all allocations have together.
+    /// Number of pieces in all allocations together.
     pub(crate) pieces: AtomicUsize,
-    /// How many allocations were found without their files.
+    /// Number of allocations found without their files.
     pub(crate) lost: AtomicUsize,
 }
 
 struct LeaseTable {
     ledger: Ledger<Arc<Lease>>,
-    /// How many allocations are being taken away.
+    /// Number of allocations being removed.
     ending: usize,
-    /// What has ended, or was given up, and could not be taken away yet: it takes its space still.
+    /// Ended or released allocations that could not be removed yet and still take space.
     stuck: Vec<Entry<Arc<Lease>>>,
-    /// What has ended by the wall clock alone: nobody reads it, and it is taken away when that clock
-    /// has run for a while, or taken back if it is set right.
+    /// Allocations that ended by the wall clock alone. They cannot be read; they are removed after
+    /// that clock has run for a while, or restored if it is corrected.
     doubtful: Vec<Doubtful>,
 }
 
@@ -155,45 +154,45 @@ impl LeaseTable {
 struct Doubtful {
     lease: Arc<Lease>,
     term: Term,
-    /// Until then, by the clock that nobody can set.
+    /// When it counts as ended, by the clock that nobody can set.
     until: swath_model::Time,
 }
 
-/// What an allocation is like now.
+/// The present state of an allocation.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// Its name, which is no secret.
+    /// Its name, which is not secret.
     pub id: LeaseId,
     /// What the capability allows.
     pub right: Right,
-    /// Where it lies.
+    /// The medium that it lies on.
     pub medium: Medium,
-    /// How large it is.
+    /// Its size.
     pub size_bytes: u64,
-    /// Which bytes are stored.
+    /// The stored bytes.
     pub held: RangeSet,
-    /// Which bytes were stored, were found damaged, and have not been stored again since.
+    /// Bytes that were found damaged and have not been stored again.
     pub damaged: RangeSet,
-    /// How long its lease still runs.
+    /// The rest of its lease.
     pub left: Duration,
-    /// The space that it takes of what the depot has to give.
+    /// Space that it takes from the depot.
     pub taken_bytes: u64,
-    /// Its files were taken away from under the depot: nothing of it can be read or stored any more.
+    /// Whether its files disappeared: nothing of it can be read or stored any more.
     pub is_lost: bool,
 }
 
-/// What a depot has given and has left.
+/// The used and free space of a depot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepotUsage {
-    /// Bytes on the disk that are promised.
+    /// Promised bytes on the disk.
     pub disk_taken_bytes: u64,
-    /// Bytes on the disk that may be promised still, and that the disk has.
+    /// Bytes on the disk that can still be promised and that the disk has.
     pub disk_free_bytes: u64,
-    /// Bytes of memory that are promised.
+    /// Promised bytes of memory.
     pub memory_taken_bytes: u64,
-    /// Bytes of memory that may be promised still.
+    /// Bytes of memory that can still be promised.
     pub memory_free_bytes: u64,
-    /// How many allocations there are.
+    /// Number of allocations.
     pub allocations: usize,
 }
 
@@ -201,23 +200,23 @@ pub struct DepotUsage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManageError {
-    /// No live allocation can be managed by this capability.
+    /// The capability does not manage a live allocation.
     #[error("no allocation can be managed by this capability")]
     NoLease,
     /// The lease would be longer than the depot allows.
     #[error("a lease is at most {}", spoken(*.length_max))]
     TooLong {
-        /// The longest.
+        /// The longest lease.
         length_max: Duration,
     },
-    /// The disk did not take it. The lease is what it was; of one that was to be given up, what had
-    /// begun is gone on with until the disk takes it.
+    /// The disk failed. The lease is unchanged; a release that had begun is retried until the disk
+    /// takes it.
     #[error("cannot change the lease")]
     Io(#[source] Arc<io::Error>),
 }
 
 impl Depot {
-    /// Stores from `offset` on, by the capability to write.
+    /// Returns a writer that starts at `offset`, for the capability to write.
     ///
     /// # Errors
     /// [`StoreError::NoLease`], and [`StoreError::Io`] if its file cannot be opened.
@@ -226,11 +225,11 @@ impl Depot {
         Writer::new(Arc::clone(&self.shared), lease, offset)
     }
 
-    /// Stores these bytes at `offset`: when this returns, they are held. Those who call at the same
-    /// time share the syncs.
+    /// Stores these bytes at `offset`; they are held when this returns. Concurrent callers share
+    /// syncs.
     ///
     /// # Errors
-    /// See [`StoreError`]. What precedes the byte that could not be written may be held.
+    /// See [`StoreError`]. Bytes before the one that failed may be held.
     pub fn store(&self, write: &Capability, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let mut writer = self.writer(write, offset)?;
         let written = writer.write(bytes);
@@ -238,7 +237,7 @@ impl Depot {
         written
     }
 
-    /// Reads, by the capability to read.
+    /// Returns a reader, for the capability to read.
     ///
     /// # Errors
     /// [`ReadError::NoLease`], and [`ReadError::Io`] if its file cannot be opened.
@@ -247,7 +246,7 @@ impl Depot {
         Reader::new(Arc::clone(&self.shared), lease)
     }
 
-    /// What an allocation is like, by any of its capabilities; `None` if there is none.
+    /// Returns the state of an allocation, for any of its capabilities; `None` if there is none.
     pub fn status(&self, capability: &Capability) -> Option<Status> {
         let now = self.shared.clock.now().since_boot;
         let (id, right, lease) = {
@@ -265,24 +264,24 @@ impl Depot {
         Some(Status { id, right, medium, size_bytes, held, damaged, left, taken_bytes, is_lost })
     }
 
-    /// How many allocations have been asked for whose files had been taken away from under the depot.
+    /// Returns how many requested allocations turned out to have lost their files.
     pub fn lost(&self) -> usize {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Whether this opened an allocation that has ended or was given up, as far back as is remembered:
-    /// some ten thousand allocations, and those that ended while nobody had the depot open.
+    /// Returns whether this capability was for an allocation that ended or was released. About ten
+    /// thousand allocations are remembered, plus those that ended while the depot was closed.
     pub fn has_ended(&self, capability: &Capability) -> bool {
         let now = self.shared.clock.now().since_boot;
         self.shared.leases().ledger.has_ended(&capability.hash(), now)
     }
 
-    /// What it has to give, as it was opened.
+    /// Returns the options that it was opened with.
     pub fn options(&self) -> &DepotOptions {
         &self.shared.options
     }
 
-    /// Lets a lease run for `length` from now on, or for longer if it does already. How long it runs.
+    /// Extends a lease to `length` from now, unless it is longer already. Returns its length.
     pub fn extend(&self, manage: &Capability, length: Duration) -> Result<Duration, ManageError> {
         let shared = &self.shared;
         if length > shared.options.length_max {
@@ -294,19 +293,18 @@ impl Depot {
         if left >= length {
             return Ok(left);
         }
-        // It was live when this began: what its journal says by now must hold, unless it is being taken
-        // away, and its journal with it.
+        // It was live before: its journal must hold by now, unless both are being removed.
         let enter = |ends| shared.leases().ledger.extend(lease.id, ends, from.since_boot);
         let ends = lease.extend(shared, Term { from, length }, enter).map_err(manage_error)?;
         Ok(ends.since(from.since_boot))
     }
 
-    /// Gives an allocation up. Its space is free when this returns, and nobody reads it any more.
+    /// Releases an allocation. When this returns, its space is free and nobody can read it.
     pub fn release(&self, manage: &Capability) -> Result<(), ManageError> {
         let now = self.shared.clock.now().since_boot;
         let entry = {
             let mut leases = self.shared.leases();
-            // One that is in doubt is read by nobody, but whoever gives it up means it.
+            // A doubtful allocation cannot be read, but it can be released.
             let found = leases.ledger.find_any(&manage.hash());
             let found = found.filter(|(_, right, entry)| {
                 *right == Right::Manage && (entry.ends > now || leases.is_doubtful(&entry.lease))
@@ -332,9 +330,9 @@ impl Depot {
         Err(ManageError::Io(Arc::new(error)))
     }
 
-    /// Takes away what has ended. How long it is until the next lease ends, if there is one: to be
-    /// called again then. Whatever happens, nothing that has ended can be read, and its space is
-    /// found when somebody allocates; this gives it back to the file system.
+    /// Removes ended allocations and returns the time until the next lease ends, when to call it
+    /// again. Without it, ended allocations cannot be read either, and their space is found by the
+    /// next allocation; this returns it to the file system.
     pub fn sweep(&self) -> Option<Duration> {
         let now = self.shared.sweep();
         let leases = self.shared.leases();
@@ -344,7 +342,7 @@ impl Depot {
         next.into_iter().chain(look).min()
     }
 
-    /// What is given and what is left.
+    /// Returns the used and free space.
     pub fn usage(&self) -> DepotUsage {
         self.shared.sweep();
         let disk_has = self.shared.disk_free_bytes();
@@ -371,18 +369,18 @@ impl Shared {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that the disk has; beyond all measure if there is none, or if it does not tell.
+    /// Returns the free bytes of the disk; the maximum if there is no disk or it does not tell.
     fn disk_free_bytes(&self) -> u64 {
         self.folder.as_ref().and_then(open::Folder::free_bytes).unwrap_or(u64::MAX)
     }
 
-    /// The names of an allocation's files.
+    /// Returns the names of an allocation's files.
     pub(crate) fn names(&self, id: LeaseId) -> io::Result<Names> {
         let folder = self.folder.as_ref().ok_or(io::ErrorKind::NotFound)?;
         Ok(folder.names(id))
     }
 
-    /// Settles what is in doubt and can be by now.
+    /// Decides doubtful leases for which that is possible by now.
     fn settle(&self, now: &Moment) {
         let mut leases = self.leases();
         for doubtful in std::mem::take(&mut leases.doubtful) {
@@ -400,7 +398,7 @@ impl Shared {
         }
     }
 
-    /// Takes away what has ended by now, which is returned.
+    /// Removes allocations that have ended by now; returns the current time.
     fn sweep(&self) -> swath_model::Time {
         let moment = self.clock.now();
         self.settle(&moment);
@@ -426,8 +424,8 @@ impl Shared {
         now
     }
 
-    /// Takes away allocations that were taken out of the leases, and gives their space back once no
-    /// power loss brings them back. Those that it could not be done with: they are still promised.
+    /// Removes allocations that are no longer in the table, and gives their space back once power
+    /// loss cannot restore them. Returns those that failed; they stay promised.
     fn end(&self, entries: Vec<Entry<Arc<Lease>>>) -> Vec<(Entry<Arc<Lease>>, Unended)> {
         if entries.is_empty() {
             return Vec::new();
@@ -443,7 +441,7 @@ impl Shared {
         let on_disk = gone.iter().find(|entry| entry.medium == Medium::Disk);
         let folder = on_disk.and_then(|entry| Some(self.names(entry.lease.id).ok()?.folder));
         let synced = match folder.map_or(Ok(()), |folder| self.steps.sync_folder(&folder)) {
-            // Nothing comes back that has no folder.
+            // A folder that does not exist restores nothing.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Arc::new(error)),
             _ => Ok(()),
         };
@@ -471,12 +469,12 @@ impl Shared {
     }
 }
 
-/// Why an allocation could not be given up.
+/// Why an allocation could not be removed.
 #[derive(Debug)]
 enum Unended {
-    /// Its journal stays: nothing has changed.
+    /// Its journal remains: nothing has changed.
     IsAsItWas(io::Error),
-    /// It is gone, and a power loss could bring it back.
+    /// It is gone, but a power loss could restore it.
     MayComeBack(io::Error),
 }
 
@@ -494,7 +492,7 @@ impl std::fmt::Debug for Depot {
     }
 }
 
-/// A length of time in the largest unit that it is whole in.
+/// Formats a length of time in the largest unit that divides it.
 fn spoken(length: Duration) -> String {
     let seconds = length.as_secs();
     let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
@@ -510,8 +508,8 @@ fn manage_error(fault: Fault) -> ManageError {
     }
 }
 
-/// Any bytes as the journal of an allocation, and as its facts one after the other: nothing that
-/// comes of it reaches beyond the allocation, and it can be written down again.
+/// Reads any bytes as an allocation's journal, and as its facts one by one: no result may reach
+/// beyond the allocation, and each can be written again.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz_lease(bytes: &[u8]) {
     use crate::journal::{Entry as _, Recovery, Sum as _, recover};
@@ -526,7 +524,7 @@ pub(crate) fn fuzz_lease(bytes: &[u8]) {
     if let Ok(Recovery::Journal { state, .. }) = recover::<Contents>(bytes) {
         sound(&state);
     }
-    // And without the tags, which no fuzzer finds.
+    // Again without the tags, which no fuzzer finds.
     let mut contents = Contents::default();
     for frame in bytes.chunks(1 + 49) {
         let Some((kind, payload)) = frame.split_first() else { break };

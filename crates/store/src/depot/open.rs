@@ -1,8 +1,8 @@
 //! Opens a depot and restores the leases of earlier runs.
 //!
-//! The folder has a lock, `leases` with two files for each allocation (`ID.data`, and the journal
-//! `ID.lease`, without which the other means nothing), and `damaged`, for files that cannot be
-//! trusted: they stay there, counted as taken, until somebody removes them.
+//! The folder has a lock, `leases` with two files per allocation (`ID.data`, and the journal
+//! `ID.lease`, without which the data means nothing), and `damaged` for files that cannot be
+//! trusted. Those stay there and count as taken until someone removes them.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -26,52 +26,50 @@ use crate::names::Names;
 use crate::steps::{Steps, SystemSteps};
 use crate::sys;
 
-/// Where a depot's files lie.
+/// The files of a depot.
 pub(crate) struct Folder {
     pub(super) leases: PathBuf,
     damaged: PathBuf,
     lock: File,
 }
 
-/// What was there when a depot was opened.
+/// What was found when a depot was opened.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Live allocations.
     pub allocations: usize,
-    /// Allocations that have ended meanwhile: those that did so by the wall clock alone take their
-    /// space for ten minutes more, in case it is wrong, and the others are gone.
+    /// Allocations that have ended meanwhile. Those that ended by the wall clock alone take their
+    /// space for ten more minutes, in case that clock is wrong; the others are gone.
     pub ended: usize,
-    /// What was damaged.
+    /// The damage that was found.
     pub notes: Vec<Note>,
 }
 
-/// Something in the depot's folder that was not as it should be.
+/// An irregularity in the depot's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// The last records of an allocation's journal are not what was written, as after power loss
-    /// while they were being written, and do not count. What was acknowledged lies before them,
-    /// unless the disk has damaged it.
+    /// The last records of an allocation's journal are damaged, as after power loss during a write,
+    /// and are ignored. Acknowledged bytes lie before them, unless the disk has damaged those.
     Cut {
-        /// Which allocation.
+        /// The allocation.
         id: LeaseId,
-        /// How many bytes of its journal do not count.
+        /// Ignored bytes of its journal.
         dropped_bytes: u64,
     },
-    /// Nothing is known any more of an allocation that has data, or its data is gone: what there
-    /// is of it lies at `path` now, and can be reached by nobody.
+    /// The data of an allocation has no usable journal, or its data is gone. What is left lies at
+    /// `path` now and cannot be accessed as an allocation.
     SetAside {
-        /// Which allocation.
+        /// The allocation.
         id: LeaseId,
-        /// Where what is left of it lies.
+        /// Where its remains lie.
         path: PathBuf,
     },
-    /// Allocations have ended by a clock that is far ahead of the last time that something was written
-    /// here: it may be wrong.
+    /// Allocations have ended by a clock that is far ahead of the last write here; it may be wrong.
     Ahead {
-        /// How far.
+        /// How far it is ahead.
         by: Duration,
-        /// How many have.
+        /// How many have ended.
         ended: usize,
     },
 }
@@ -86,23 +84,23 @@ pub enum OpenError {
     /// The folder cannot be used.
     #[error("cannot open the depot in {}", path.display())]
     Io {
-        /// What was worked on.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Depot {
-    /// Opens the depot, and makes it if it is new.
+    /// Opens the depot, or makes it if it is new.
     ///
     /// # Errors
-    /// See [`OpenError`]. A damaged allocation is no error: it is set aside and named.
+    /// See [`OpenError`]. A damaged allocation is no error: it is set aside and reported.
     pub fn open(options: DepotOptions) -> Result<(Depot, Found), OpenError> {
         Depot::open_at(options, Arc::new(SystemClock))
     }
 
-    /// As [`Depot::open`], by another clock.
+    /// Opens the depot like [`Depot::open`], but with another clock.
     pub fn open_at(
         options: DepotOptions,
         clock: Arc<dyn Clock>,
@@ -168,11 +166,11 @@ impl Folder {
             std::fs::create_dir_all(made).map_err(at(made))?;
         }
         if is_new {
-            // What is synced into a folder is there only if the folder is.
+            // An entry synced into a folder survives only if the folder itself does.
             let above = std::path::absolute(folder).map_err(at(folder))?;
             for above in above.ancestors() {
                 match steps.sync_folder(above) {
-                    // Above what may be read, all was there before.
+                    // Folders above the readable ones existed before.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
                     synced => synced.map_err(at(above))?,
                 }
@@ -184,12 +182,12 @@ impl Folder {
         Ok(Folder { leases, damaged, lock })
     }
 
-    /// Bytes that its disk has for us, if that can be told.
+    /// Returns the bytes of the disk that are free for us, if known.
     pub(super) fn free_bytes(&self) -> Option<u64> {
         sys::free_bytes(&self.lock).ok()
     }
 
-    /// The names of an allocation's files.
+    /// Returns the names of an allocation's files.
     pub(super) fn names(&self, id: LeaseId) -> Names {
         let named = |end: &str| self.leases.join(format!("{id}.{end}"));
         Names {
@@ -203,7 +201,7 @@ impl Folder {
     }
 }
 
-/// Takes over what lies in the folder.
+/// Takes over the files in the folder.
 struct Recover<'a> {
     folder: &'a Folder,
     steps: &'a dyn Steps,
@@ -211,7 +209,7 @@ struct Recover<'a> {
     found: &'a mut Found,
     leases: &'a mut LeaseTable,
     pieces: &'a mut usize,
-    /// When something was written here last, by the wall clock, in milliseconds since 1970.
+    /// The last write here by the wall clock, in milliseconds since 1970.
     written_ms: u64,
 }
 
@@ -230,7 +228,7 @@ impl Recover<'_> {
             let names = self.folder.names(id);
             match end {
                 "lease" => self.one(id, &names)?,
-                // A journal that was being rewritten: the old one has the name.
+                // A journal that was being rewritten: the old one still has the name.
                 "new" => remove(self.steps, &names.journal_new)?,
                 "data" if !names.journal.exists() => without_lease.push(names),
                 _ => {}
@@ -241,7 +239,7 @@ impl Recover<'_> {
         if ended > 0 && by > AHEAD {
             self.found.notes.push(Note::Ahead { by, ended });
         }
-        // Being made or being taken away when the program ended.
+        // These were being made or removed when the program ended.
         for names in without_lease {
             remove(self.steps, &names.part)?;
         }
@@ -257,7 +255,7 @@ impl Recover<'_> {
             {
                 (*state, chain, valid_bytes, dropped_bytes)
             }
-            // One that cannot be read at all is like one that says nothing.
+            // An unreadable journal counts as an empty one.
             _ => return self.without_grant(id, names),
         };
         let Some(grant) = &contents.grant else { return self.without_grant(id, names) };
@@ -275,7 +273,7 @@ impl Recover<'_> {
             .part
             .symlink_metadata()
             .is_ok_and(|data| data.is_file() && data.len() == layout.file_bytes());
-        // Nothing is lost where nothing was stored.
+        // Nothing is lost if nothing was stored.
         let has_data =
             has_data || (contents.held.is_empty() && remake(self.steps, names, &contents).is_ok());
         let known = hashes.iter().any(|hash| self.leases.ledger.knows(hash));
@@ -307,14 +305,14 @@ impl Recover<'_> {
         Ok(())
     }
 
-    /// Takes away what has ended.
+    /// Removes an allocation that has ended.
     fn over(&mut self, names: &Names, hashes: &[CapabilityHash; 3]) -> io::Result<()> {
         self.leases.ledger.note_ended(hashes);
         remove(self.steps, &names.journal)?;
         remove(self.steps, &names.part)
     }
 
-    /// A journal that grants nothing: one that was being made, if there is no data.
+    /// Handles a journal that grants nothing: without data, it was just being made.
     fn without_grant(&mut self, id: LeaseId, names: &Names) -> io::Result<()> {
         let data = File::open(&names.part);
         let is_empty = match &data {
@@ -345,12 +343,12 @@ impl Recover<'_> {
     }
 }
 
-/// Whether an allocation of this size can have been made.
+/// Returns whether an allocation of this size can have been made.
 fn is_possible(contents: &Contents) -> bool {
     (1..=SIZE_BYTES_MAX).contains(&contents.layout().size_bytes)
 }
 
-/// Makes the file of an allocation that has nothing stored, and has none or not all of it.
+/// Makes the file of an allocation with nothing stored, if it is missing or too short.
 fn remake(steps: &dyn Steps, names: &Names, contents: &Contents) -> io::Result<()> {
     let layout = contents.layout();
     let mut options = sys::no_follow();
@@ -365,8 +363,8 @@ fn remake(steps: &dyn Steps, names: &Names, contents: &Contents) -> io::Result<(
     steps.sync_data(&file)
 }
 
-/// What was written and never acknowledged takes no space any more, where the file system can do
-/// that: nobody has counted it.
+/// Frees the space of bytes that were written but never acknowledged, if the file system can do
+/// that: they are not counted.
 fn give_back_unstored(names: &Names, contents: &Contents) {
     let Ok(file) = sys::no_follow().write(true).open(&names.part) else { return };
     let layout = contents.layout();
@@ -376,19 +374,19 @@ fn give_back_unstored(names: &Names, contents: &Contents) {
     }
 }
 
-/// When a file was written last, by the wall clock, in milliseconds since 1970.
+/// Returns a file's last write by the wall clock, in milliseconds since 1970.
 fn modified_ms(file: &File) -> u64 {
     let modified = file.metadata().and_then(|found| found.modified());
     let since = modified.ok().and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What a file takes of the disk.
+/// Returns the space that a file takes on the disk.
 fn space_of(path: &Path) -> u64 {
     path.symlink_metadata().map_or(0, |found| sys::taken_bytes(&found))
 }
 
-/// Most journals are shorter than that.
+/// Most journals are shorter than this.
 const READ_BYTES: usize = 8 << 10;
-/// A machine may well have been off for so long.
+/// A machine may well have been off for this long.
 const AHEAD: Duration = Duration::from_secs(24 * 3600);

@@ -13,7 +13,7 @@ use super::check::{Which, check};
 use super::lease::Lease;
 use crate::hashed_file::HashedFile;
 
-/// Reads one allocation for as long as its lease runs.
+/// Reads an allocation as long as its lease runs.
 pub struct Reader {
     depot: Arc<Shared>,
     lease: Arc<Lease>,
@@ -22,14 +22,14 @@ pub struct Reader {
 
 /// Stored bytes as a part of an open file, to be sent by `sendfile` or read at `position`.
 ///
-/// If the lease ends while it is being sent, the file is empty from that moment on: what is read of
-/// it is right or missing, never wrong. So whoever finds it short asks the reader again, and is told.
+/// If the lease ends meanwhile, the file is empty from then on: bytes read from it are right or
+/// missing, never wrong. A caller that finds it short asks the reader again and gets the error.
 #[derive(Clone, Debug)]
 pub struct Part {
     file: Arc<HashedFile>,
     /// The bytes of the allocation.
     pub range: Range,
-    /// Where in the file they begin.
+    /// Their offset in the file.
     pub position: u64,
 }
 
@@ -43,31 +43,30 @@ impl AsFd for Part {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// No live allocation can be read by this capability.
+    /// The capability does not allow reading a live allocation.
     #[error("no allocation can be read by this capability")]
     NoLease,
-    /// The lease has ended, or was given up, meanwhile.
+    /// The lease has ended or was released meanwhile.
     #[error("the lease has ended")]
     Ended,
     /// These bytes lie behind the end of the allocation.
     #[error("bytes {range} lie behind the end of the allocation at {size_bytes}")]
     PastEnd {
-        /// What was asked for.
+        /// The requested range.
         range: Range,
-        /// How large the allocation is.
+        /// The size of the allocation.
         size_bytes: u64,
     },
-    /// Nothing is stored here, up to the end of this range.
+    /// Nothing is stored in this range.
     #[error("bytes {range} are not stored")]
     NotHeld {
-        /// From the byte that was asked for to the next that is stored, or to the end of the
-        /// allocation.
+        /// From the requested byte to the next stored one, or to the end of the allocation.
         range: Range,
     },
-    /// What is stored here is not what was stored; it is not held any more, and can be stored again.
+    /// The stored bytes are damaged. They are not held any more and can be stored again.
     #[error("stored bytes {range} are damaged")]
     Damaged {
-        /// What is lost.
+        /// The lost range.
         range: Range,
     },
     /// Anything else.
@@ -84,24 +83,24 @@ impl Reader {
         }
     }
 
-    /// How large the allocation is.
+    /// Returns the size of the allocation.
     pub fn size_bytes(&self) -> u64 {
         self.lease.layout.size_bytes
     }
 
-    /// Which bytes are stored now.
+    /// Returns the bytes that are stored now.
     pub fn held(&self) -> RangeSet {
         self.lease.book().contents.held.clone()
     }
 
-    /// How long the lease runs from now on; zero once it has ended.
+    /// Returns how long the lease still runs; zero once it has ended.
     pub fn left(&self) -> Duration {
         self.lease.ends().since(self.depot.clock.now().since_boot)
     }
 
-    /// The stored bytes from the beginning of `range` on, as far as they can be had at once: up to
-    /// its end, the first byte that is not stored, or some MiB. Each group is checked when it is
-    /// read first, see the module's head.
+    /// Returns the stored bytes from the start of `range`, as far as available at once: up to its
+    /// end, the first byte that is not stored, or some MiB. Each group is checked when it is first
+    /// read, see the depot's module docs.
     pub fn part(&self, range: Range) -> Result<Part, ReadError> {
         self.must_live()?;
         let size_bytes = self.size_bytes();
@@ -123,7 +122,7 @@ impl Reader {
             Some(damaged) if damaged.start <= wanted.start => {
                 return Err(ReadError::Damaged { range: damaged });
             }
-            // What lies before it is sound.
+            // The bytes before it are sound.
             Some(damaged) => Range::new(wanted.start, damaged.start),
             None => wanted,
         };
@@ -134,7 +133,7 @@ impl Reader {
         })
     }
 
-    /// Reads stored bytes from `offset` on into `bytes`: how many, at least one.
+    /// Reads stored bytes from `offset` into `bytes`; returns how many, at least one.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, ReadError> {
         if bytes.is_empty() {
             return Ok(0);
@@ -148,15 +147,15 @@ impl Reader {
         Ok(count)
     }
 
-    /// Hashs everything stored of `range` now, whatever was checked before: what does not fit any
-    /// more. It is not held from then on, and can be stored again.
+    /// Hashes everything stored of `range` again and returns the damaged bytes. They are not held
+    /// any more and can be stored again.
     ///
     /// # Errors
     /// [`ReadError::Ended`] and [`ReadError::Io`].
     pub fn check(&self, range: Range) -> Result<RangeSet, ReadError> {
         let mut damaged = RangeSet::new();
         for group in self.lease.layout.groups_of(range) {
-            // One after the other, for each answer is of the first damage only.
+            // Each call finds only the first damage.
             while let Some(bad) = {
                 let checked = check(&self.depot, &self.lease, &self.file, group, Which::Held);
                 self.must_live()?;
@@ -181,5 +180,5 @@ impl std::fmt::Debug for Reader {
     }
 }
 
-/// Checking so much takes about a millisecond, so that the first byte does not wait for the last.
+/// Checking this much takes about a millisecond; more would delay the first byte.
 const PART_BYTES_MAX: u64 = 16 * GROUP_BYTES;

@@ -1,7 +1,6 @@
-//! Turns written pieces into facts for the journal: pieces become whole groups, many pieces fewer
-//! ones.
+//! Turns written pieces into facts for the journal: pieces become whole groups, or fewer pieces.
 //!
-//! Bytes that get a new hash are read back and checked against their old hashes first, so that a
+//! Bytes that get a new hash are first read back and checked against their old hashes, so that a
 //! new hash never hides damage.
 
 use std::collections::BTreeMap;
@@ -15,12 +14,12 @@ use super::contents::Fact;
 use super::lease::{Book, Fault};
 use crate::hashed_file::{GroupHash, HashedFile, PieceHasher};
 
-/// What one writer has written.
+/// The bytes written by one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    /// Whole groups, whose group hashes are written.
+    /// Whole groups, with their group hashes written.
     pub(crate) whole: RangeSet,
-    /// Of groups that were not written as a whole.
+    /// Pieces of groups that were not written as a whole.
     pub(crate) pieces: Vec<(Range, GroupHash)>,
 }
 
@@ -30,7 +29,7 @@ impl Parts {
     }
 }
 
-/// The facts that come of `parts`; the group hashes of groups that become whole are written.
+/// Returns the facts from `parts`, and writes the group hashes of groups that become whole.
 pub(crate) fn settle<B: DerefMut<Target = Book>>(
     file: &HashedFile,
     book: impl Fn() -> B,
@@ -71,7 +70,7 @@ pub(crate) fn settle<B: DerefMut<Target = Book>>(
                 }
                 Merged::Hashed(range, group_hash) => facts.push(Fact::Piece { range, group_hash }),
                 Merged::Damaged(piece) if piece.is_new => {
-                    let error = io::Error::other("what was written reads as something else");
+                    let error = io::Error::other("the written bytes read back differently");
                     return Err(Fault::Lost(Arc::new(error)));
                 }
                 Merged::Damaged(damaged) => {
@@ -95,7 +94,7 @@ struct Piece {
     is_new: bool,
 }
 
-/// Pieces that lie end to end, in order.
+/// Returns runs of adjacent pieces, in order.
 fn runs_of(pieces: &[Piece]) -> Vec<&[Piece]> {
     pieces.chunk_by(|one, next| one.range.end == next.range.start).collect()
 }
@@ -105,7 +104,7 @@ enum Merged<'a> {
     Damaged(&'a Piece),
 }
 
-/// One seal for pieces that lie end to end, if all of them are right.
+/// Returns one group hash for adjacent pieces, if all of them are right.
 fn merge<'a>(file: &HashedFile, run: &'a [Piece]) -> io::Result<Merged<'a>> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -128,5 +127,5 @@ fn merge<'a>(file: &HashedFile, run: &'a [Piece]) -> io::Result<Merged<'a>> {
     Ok(Merged::Hashed(range, all.finish()))
 }
 
-/// So many pieces more than gaps between them are worth reading the group again.
+/// A group is read again if it has this many more pieces than gaps between them.
 const MERGE_FROM: usize = 64;

@@ -1,8 +1,8 @@
 //! Stores bytes from an offset on; `commit` acknowledges them.
 //!
-//! A held byte stays as it is: the same byte is accepted again, another one is refused, so nobody
+//! A held byte never changes: the same byte is accepted again, another one is refused. So nobody
 //! can change what others have read. Uncommitted bytes belong to their writer until it commits or
-//! is dropped; others learn that the range is busy.
+//! is dropped; other writers get [`StoreError::Busy`].
 
 use std::io;
 use std::sync::Arc;
@@ -19,68 +19,67 @@ use super::settle::Parts;
 use crate::hashed_file::{HashedFile, PieceHasher, is_unreadable};
 use crate::sys;
 
-/// Stores bytes from one offset on. Dropped without a commit, what came since the last one is
-/// forgotten.
+/// Stores bytes from one offset on. Dropping it discards bytes since the last commit.
 pub struct Writer {
     depot: Arc<Shared>,
     lease: Arc<Lease>,
     file: Arc<HashedFile>,
     at: u64,
-    /// The piece that is being written.
+    /// The piece being written.
     run: Option<(u64, PieceHasher)>,
     parts: Parts,
     epoch: u32,
     written_back: u64,
 }
 
-/// Why bytes could not be stored. What was acknowledged before stays so.
+/// Why bytes could not be stored. Acknowledged bytes are safe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No live allocation can be written by this capability.
+    /// The capability does not allow writing to a live allocation.
     #[error("no allocation can be written by this capability")]
     NoLease,
-    /// The lease has ended, or was given up, meanwhile.
+    /// The lease has ended or was released meanwhile.
     #[error("the lease has ended")]
     Ended,
     /// The bytes would lie behind the end of the allocation.
     #[error("bytes {range} lie behind the end of the allocation at {size_bytes}")]
     PastEnd {
-        /// Where they were to go.
+        /// The range to store.
         range: Range,
-        /// How large the allocation is.
+        /// The size of the allocation.
         size_bytes: u64,
     },
-    /// Somebody else is storing here just now.
-    #[error("bytes {range} are being stored by somebody else")]
+    /// Another writer is storing here now.
+    #[error("bytes {range} are being stored by another writer")]
     Busy {
-        /// What was to be stored.
+        /// The range to store.
         range: Range,
     },
     /// Other bytes are stored here.
-    #[error("bytes {range} are stored already, and are others")]
+    #[error("other bytes are already stored at {range}")]
     Differs {
-        /// What was to be stored.
+        /// The range to store.
         range: Range,
     },
-    /// There are so many separate pieces that one more would cost too much memory. Bytes that adjoin
-    /// stored ones are taken, and whole groups (of 256 KiB) are.
+    /// One more separate piece would cost too much memory. Bytes next to stored ones are accepted,
+    /// and so are whole groups (of 256 KiB).
     #[error("bytes {range} would be one separate piece too many")]
     TooScattered {
-        /// What was to be stored.
+        /// The range to store.
         range: Range,
     },
-    /// All else is promised to others, of an allocation whose space is taken as bytes are stored.
+    /// No space is left for an allocation whose space is taken as bytes are stored.
     #[error("only {free_bytes} bytes are free")]
     NoRoom {
-        /// How much is not promised.
+        /// Bytes not promised to others.
         free_bytes: u64,
     },
-    /// The disk is full, although the space was reserved where that can be done.
+    /// The disk is full, although the space was reserved if the file system can do that.
     #[error("no space left on the depot's disk")]
     NoSpace(#[source] io::Error),
-    /// The bytes could not be made durable: all that was not acknowledged has to be stored again.
-    #[error("what was stored could not be made durable")]
+    /// The bytes could not be made durable: store everything unacknowledged again.
+    #[error("the stored bytes could not be made durable")]
     DataLost(#[source] Arc<io::Error>),
     /// Anything else.
     #[error("cannot store")]
@@ -99,18 +98,18 @@ impl Writer {
         Ok(Writer { depot, lease, file, at: offset, run: None, parts, epoch, written_back: offset })
     }
 
-    /// Where the next byte goes.
+    /// Returns the offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.at
     }
 
-    /// How large the allocation is.
+    /// Returns the size of the allocation.
     pub fn size_bytes(&self) -> u64 {
         self.lease.layout.size_bytes
     }
 
     /// Writes the next bytes. They are held once a later [`Writer::commit`] has returned. After an
-    /// error those before [`Writer::offset`] can still be committed.
+    /// error, the bytes before [`Writer::offset`] can still be committed.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         let range = Range::of_len(self.at, bytes.len() as u64);
         let size_bytes = self.size_bytes();
@@ -129,7 +128,7 @@ impl Writer {
             if is_held {
                 self.end_run()?;
                 if !self.compare(part, now)? {
-                    // It was damaged, and is not held any more.
+                    // It was damaged and is not held any more.
                     continue;
                 }
             } else {
@@ -140,13 +139,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything written so far durable. When this returns, it is held: it survives `kill -9`
-    /// and power loss, and can be read. In memory it is held at once, and lost with the program.
-    /// Returns [`Writer::offset`].
+    /// Makes everything written so far durable. When this returns the bytes are held: they survive
+    /// `kill -9` and power loss, and can be read. In memory they are held at once, and lost with
+    /// the program. Returns [`Writer::offset`].
     ///
     /// # Errors
-    /// See [`StoreError`]. What was written since the last commit is not held then, and has to be
-    /// written again by another writer.
+    /// See [`StoreError`]. Bytes since the last commit are then not held, and another writer has to
+    /// write them again.
     pub fn commit(&mut self) -> Result<u64, StoreError> {
         if let Err(error) = self.end_run() {
             self.give_up();
@@ -170,7 +169,7 @@ impl Writer {
         Ok(self.at)
     }
 
-    /// The first part of `slice` that is either held or not, claimed for us in the second case.
+    /// Returns the first part of `slice` and whether it is held; if not, it is claimed.
     fn claim(&mut self, slice: Range) -> Result<(Range, bool), StoreError> {
         if !self.lease.is_live(&self.depot) {
             return Err(StoreError::Ended);
@@ -187,7 +186,7 @@ impl Writer {
         }
         if self.run.is_none() && !self.lease.layout.is_whole(gap) {
             let group = self.lease.layout.group_at(gap.start);
-            // One at the start of a group may become the whole of it, and there are few of these.
+            // A piece at the start of a group may grow to the whole group, and these are few.
             let adjoins = gap.start == group.start
                 || book.contents.held.contains(gap.start - 1)
                 || (gap.end < group.end && next.start == gap.end);
@@ -206,15 +205,15 @@ impl Writer {
         Ok((gap, false))
     }
 
-    /// Writes bytes that were claimed.
+    /// Writes claimed bytes.
     fn put(&mut self, part: Range, bytes: &[u8]) -> Result<(), StoreError> {
         if let Err(error) = self.file.write(part.start, bytes) {
             self.lease.book().writing.remove(part);
             return Err(io_error(&self.lease, &self.depot, error));
         }
         if !self.lease.is_live(&self.depot) {
-            // Its space was given back perhaps before this took some again. (If its time is over and
-            // no more than that, it may be extended just now: who takes it away empties it.)
+            // Its space may have been freed before this write took some again. (If its time is
+            // merely over, it may be about to be extended; a thread that removes it empties it.)
             if self.lease.is_given_up() {
                 self.file.empty();
             }
@@ -236,8 +235,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The piece that is being written ends where we are. With an error it is dropped, and we are at
-    /// its beginning again.
+    /// Ends the piece being written at the current offset. On error the piece is dropped, and the
+    /// offset moves back to its start.
     fn end_run(&mut self) -> Result<(), StoreError> {
         let Some((start, hasher)) = self.run.take() else { return Ok(()) };
         let range = Range::new(start, self.at);
@@ -254,8 +253,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Holds `bytes` against what is held at `part`, and goes on behind it. False if that turns out to
-    /// be damaged.
+    /// Compares `bytes` with the held ones at `part` and moves behind them. Returns false if the
+    /// held ones turn out to be damaged.
     fn compare(&mut self, part: Range, bytes: &[u8]) -> Result<bool, StoreError> {
         let mut held = vec![0; bytes.len()];
         match self.file.read(part.start, &mut held) {
@@ -308,7 +307,7 @@ fn io_error(lease: &Lease, depot: &Shared, error: io::Error) -> StoreError {
     }
 }
 
-/// So that the last sync of a long store has little left to wait for.
+/// Interval of early write-back, so that the last sync of a long store is short.
 const WRITE_BACK_BYTES: u64 = 32 * GROUP_BYTES;
 /// 64 KiB of memory for a group of 256 KiB, in the worst case.
 const RUNS_IN_GROUP_MAX: usize = 1024;

@@ -1,8 +1,8 @@
 //! Walks a tree and yields the entries of an index, in the index's order.
 //!
 //! A few threads look at folders and their entries some way ahead; the entries come out in order.
-//! Memory is what lies ahead (some dozens of folders, a few thousand entries of a large one), the
-//! names of open folders, and the files with several names.
+//! Memory holds what lies ahead (some dozens of folders, a few thousand entries of a large one),
+//! the names of open folders, and the files with several names.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -28,21 +28,20 @@ use super::xattrs;
 /// How to walk.
 #[derive(Clone, Debug)]
 pub struct WalkOptions {
-    /// Links that lead to something below the root are taken for what they lead to. (All others
-    /// stay links.)
+    /// Treats links to something below the root as their targets. (All others stay links.)
     pub follow_links: bool,
-    /// Further names of a file are told as such.
+    /// Reports further names of a file as such.
     pub hard_links: bool,
-    /// Do not enter other file systems.
+    /// Stays on the root's file system.
     pub one_file_system: bool,
-    /// Extended attributes of files and folders are told, which takes opening every file.
+    /// Reports extended attributes of files and folders, which requires opening every file.
     pub xattrs: bool,
-    /// What takes part; the rest is neither handed over nor entered.
+    /// Selects the entries; the others are neither reported nor entered.
     pub filter: Filter,
-    /// Nothing but this file is the tree; the filter is not asked.
+    /// Makes this file alone the tree, regardless of the filter.
     pub single: Option<Single>,
-    /// Threads that look ahead. None are needed; more than processors pay where the disk or a
-    /// server is waited for.
+    /// Threads that look ahead. None are needed; more than there are processors pay if the disk or
+    /// a server is slow.
     pub threads: usize,
 }
 
@@ -67,22 +66,22 @@ pub enum WalkError<E> {
     /// The root cannot be listed.
     #[error("cannot list the folder")]
     Root(#[source] io::Error),
-    /// Whoever takes the entries wants no more.
+    /// The receiver of the entries wants no more.
     #[error(transparent)]
     Stopped(E),
 }
 
-/// What a walk could not hand over.
+/// Entries that a walk could not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unnameable {
-    /// How many entries have names or paths that are too long for an index.
+    /// Number of entries whose names or paths are too long for an index.
     pub count: u64,
-    /// The path of the first one.
+    /// Path of the first one.
     pub first: Option<Vec<u8>>,
 }
 
-/// Hands every entry below `root` to `take`, in the order of an index. What cannot be read is an
-/// entry too, of [`Kind::Absent`]; what copies that are not complete keep there is none.
+/// Passes every entry below `root` to `take`, in the order of an index. Unreadable entries are
+/// passed as [`Kind::Absent`]; files of unfinished copies are left out.
 pub fn walk<E>(
     root: &Root,
     options: &WalkOptions,
@@ -91,7 +90,7 @@ pub fn walk<E>(
     walk_telling(root, options, take, |_| {})
 }
 
-/// As [`walk`]; tells the paths of what is left out, but for what lies below such a folder.
+/// Walks like [`walk`] and reports the paths left out, except those below such a folder.
 pub(super) fn walk_telling<E>(
     root: &Root,
     options: &WalkOptions,
@@ -117,7 +116,7 @@ pub(super) fn walk_telling<E>(
             continue;
         }
         if next.verdict == Verdict::Leads {
-            // It is handed over once something below it is.
+            // It is reported when something below it is.
             if let Some(listed) = next.listed {
                 let Found { mode, mtime, id, .. } = next.found;
                 let xattrs = listed.xattrs.clone();
@@ -152,11 +151,11 @@ pub(super) fn walk_telling<E>(
     Ok(walk.unnameable)
 }
 
-/// Work for the threads needs this much of the walk.
+/// The part of the walk that the threads need.
 struct Shared {
     root: Root,
     options: WalkOptions,
-    /// What extended attributes take that lie ahead.
+    /// Memory of the extended attributes that lie ahead.
     xattr_bytes: AtomicUsize,
 }
 
@@ -165,11 +164,11 @@ struct Listed {
     folder: Arc<OwnedFd>,
     xattrs: Xattrs<'static>,
     names: Arc<Names>,
-    /// What its first names stand for.
+    /// What its first names refer to.
     first: Vec<Found>,
 }
 
-/// What the threads bring.
+/// A result of the threads.
 enum Brought {
     Listed(Result<Listed, Errno>),
     Looked(Vec<Found>),
@@ -182,13 +181,13 @@ struct Walk {
     path: Vec<u8>,
     /// The open folders, the innermost last.
     open: Vec<Frame>,
-    /// Folders that are being listed ahead.
+    /// Number of folders being listed ahead.
     ahead: usize,
-    /// The last one had to be waited for.
+    /// Whether the last listing had to be waited for.
     is_slow: bool,
-    /// The number of the first name of each file that has several.
+    /// The number of the first name of each file with several.
     names: HashMap<FileId, u64>,
-    /// Of the next entry.
+    /// Number of the next entry.
     number: u64,
     /// Folders left since the last entry.
     leaves: usize,
@@ -197,27 +196,27 @@ struct Walk {
 
 /// An open folder.
 struct Frame {
-    /// `None` for those far out: descriptors are few. They are opened again when needed.
+    /// `None` for outer folders, as descriptors are few; reopened when needed.
     folder: Option<Arc<OwnedFd>>,
     names: Arc<Names>,
     id: FileId,
     /// Length of its path.
     path_bytes: usize,
-    /// The next name.
+    /// Index of the next name.
     at: usize,
-    /// What some names from `looked_from` on stand for, each until it is handed over.
+    /// What some names from `looked_from` on refer to, until they are reported.
     looked: VecDeque<Found>,
     looked_from: usize,
-    /// The names after these, that are being looked at.
+    /// The names after these, which are being looked at.
     later: VecDeque<(usize, Ticket<Brought>)>,
     later_to: usize,
-    /// Folders among those looked at that are being listed, by their place.
+    /// Folders among the looked-at names that are being listed, by index.
     listing: VecDeque<(usize, Ticket<Brought>)>,
-    /// Where to go on with listing ahead.
+    /// Where listing ahead continues.
     ahead_at: usize,
-    /// What lies in it takes part unless it is excluded.
+    /// Whether its content takes part unless excluded.
     is_within: bool,
-    /// It has not been handed over: its mode and the rest, for when something below it is.
+    /// Mode and the rest of a folder that is reported only if something below it is.
     held_back: Option<(u32, Mtime, Xattrs<'static>)>,
 }
 
@@ -226,7 +225,7 @@ struct Next {
     at: usize,
     found: Found,
     verdict: Verdict,
-    /// Of a folder: what lies in it.
+    /// The content, for a folder.
     listed: Option<Listed>,
 }
 
@@ -237,7 +236,7 @@ impl Walk {
             options: options.clone(),
             xattr_bytes: AtomicUsize::new(0),
         });
-        // Its own descriptor: those of a root that is shared have one position for all.
+        // Its own descriptor: one shared with the root would share its read position.
         let listed = shared.list(root.folder(b"", Links::Refuse)?, b"")?;
         let id = stat::id(&statx(root.fd(), c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?);
         let mut walk = Walk {
@@ -256,7 +255,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The next entry, in order.
+    /// Returns the next entry, in order.
     fn next(&mut self) -> Option<Next> {
         loop {
             let frame = self.open.last_mut()?;
@@ -267,7 +266,7 @@ impl Walk {
             self.leaves += usize::from(left.held_back.is_none());
             let frame = self.open.last_mut()?;
             self.path.truncate(frame.path_bytes);
-            // By its whole path it would be a long way, and so at each level.
+            // Reopening it by its whole path would take long, and again at each level.
             if frame.folder.is_none()
                 && let Some(left) = left.folder
             {
@@ -278,7 +277,7 @@ impl Walk {
         let frame = self.open.last_mut()?;
         let at = frame.at;
         frame.at += 1;
-        // It could not be looked at: the folder went away, and with it its descriptor.
+        // The folder vanished before this name was looked at, and its descriptor with it.
         let unseen = || Found::absent(Absence::Vanished);
         let mut found = frame.looked.pop_front().unwrap_or_else(unseen);
         frame.looked_from = frame.at;
@@ -317,14 +316,14 @@ impl Walk {
             if listed.is_none() && matches!(found.kind, Kind::Symlink(_)) {
                 verdict = self.judge(self.open.len() - 1, at, &found);
             } else if listed.is_none() {
-                // Nobody knows what in it would take part.
+                // Its content is unknown, so the filter cannot decide.
                 verdict = Verdict::In;
             }
         }
         Some(Next { names, at, found, verdict, listed })
     }
 
-    /// Whether an entry of an open folder takes part.
+    /// Returns whether an entry of an open folder takes part.
     fn judge(&mut self, place: usize, at: usize, found: &Found) -> Verdict {
         if may_be_unfinished(self.open[place].names.name(at)) && self.is_unfinished(place, at) {
             return Verdict::Out;
@@ -338,25 +337,25 @@ impl Walk {
         filter.judge(&path, found.kind == Kind::Folder, frame.is_within)
     }
 
-    /// Whether an entry of an open folder is what a copy keeps that is not complete.
+    /// Returns whether an entry of an open folder belongs to an unfinished copy.
     fn is_unfinished(&mut self, place: usize, at: usize) -> bool {
         let Some(folder) = self.folder(place) else { return false };
         let names = &self.open[place].names;
         is_unfinished(folder.as_fd(), names, names.name(at))
     }
 
-    /// The path of a name in an open folder whose own path has so many bytes.
+    /// Returns the path of a name in an open folder whose own path has `path_bytes` bytes.
     fn path_of(&self, path_bytes: usize, name: &[u8]) -> Vec<u8> {
         let separator: &[u8] = if path_bytes == 0 { b"" } else { b"/" };
         [&self.path[..path_bytes], separator, name].concat()
     }
 
-    /// Hands over the open folders that were held back.
+    /// Reports the open folders that were held back.
     fn hand_over_folders<E>(
         &mut self,
         take: &mut impl FnMut(&Entry<'_>) -> Result<(), E>,
     ) -> Result<(), WalkError<E>> {
-        // Behind one that was held back all are.
+        // All folders inside one that was held back are held back, too.
         let held = self.open.iter().rev().take_while(|frame| frame.held_back.is_some()).count();
         let first = self.open.len() - held;
         for frame in &mut self.open[first..] {
@@ -401,7 +400,7 @@ impl Walk {
         }
     }
 
-    /// Has the threads begin with what comes next.
+    /// Lets the threads start on what comes next.
     fn look_ahead(&mut self) {
         let top = self.open.len() - 1;
         while self.open[top].later.len() < WINDOWS_AHEAD
@@ -436,7 +435,7 @@ impl Walk {
                         continue;
                     }
                     let Some(work) = self.list_work(place, at, &found) else { break };
-                    // A folder whose entries are in memory is listed sooner than a thread is awake.
+                    // Listing a cached folder is faster than waking a thread.
                     let waiting_min = if self.is_slow { 1 } else { FOLDERS_AT_ONCE };
                     let ticket = self.queue.add(work, waiting_min);
                     self.open[place].listing.push_back((at, ticket));
@@ -446,7 +445,7 @@ impl Walk {
         }
     }
 
-    /// The work of looking at the next names of an open folder.
+    /// Returns the work of looking at the next names of an open folder.
     fn look_work(
         &mut self,
         place: usize,
@@ -460,7 +459,7 @@ impl Walk {
         Some(move || Brought::Looked(shared.look(&folder, &path, &names, from)))
     }
 
-    /// The work of listing a folder that lies in an open one.
+    /// Returns the work of listing a folder inside an open one.
     fn list_work(
         &mut self,
         place: usize,
@@ -487,7 +486,7 @@ impl Walk {
         })
     }
 
-    /// An open folder's descriptor, which may have to be had again.
+    /// Returns an open folder's descriptor, reopened if necessary.
     fn folder(&mut self, place: usize) -> Option<Arc<OwnedFd>> {
         let frame = &self.open[place];
         if let Some(folder) = &frame.folder {
@@ -500,18 +499,18 @@ impl Walk {
         Some(folder)
     }
 
-    /// Whether this folder is on another file system and not to be entered.
+    /// Returns whether this folder is on another file system and must not be entered.
     fn is_elsewhere(&self, found: &Found) -> bool {
         let root = self.open.first().map(|frame| frame.id.device);
         self.shared.options.one_file_system && root != Some(found.id.device)
     }
 
-    /// Whether a link leads to a folder in which it lies.
+    /// Returns whether a link leads to a folder that contains it.
     fn is_open(&self, found: &Found) -> bool {
         found.through_link && self.open.iter().any(|frame| frame.id == found.id)
     }
 
-    /// A link of the innermost folder, as a link.
+    /// Returns an entry of the innermost folder as a link.
     fn as_link(&mut self, name: &[u8]) -> Found {
         let options = WalkOptions { follow_links: false, ..self.shared.options.clone() };
         match self.folder(self.open.len() - 1) {
@@ -520,7 +519,7 @@ impl Walk {
         }
     }
 
-    /// What is found is another name of an earlier file, or what it is.
+    /// Returns the kind of what was found, or that it is another name of an earlier file.
     fn first_or_further_name(&mut self, found: &Found) -> Kind {
         if !found.has_names || !self.shared.options.hard_links {
             return found.kind.clone();
@@ -543,7 +542,7 @@ impl Shared {
         Ok(Listed { folder: Arc::new(folder), xattrs, names: Arc::new(names), first })
     }
 
-    /// Looks at some names from `from` on, in the order in which they lie on the device.
+    /// Looks at some names from `from` on, in their order on the device.
     fn look(&self, folder: &OwnedFd, path: &[u8], names: &Names, from: usize) -> Vec<Found> {
         let to = (from + WINDOW_NAMES).min(names.len());
         let mut order: Vec<usize> = (from..to).collect();
@@ -563,7 +562,7 @@ impl Shared {
         found
     }
 
-    /// Whether these may wait in memory until they are handed over; if not they are read once more
+    /// Returns whether these fit in memory until they are reported; otherwise they are read again
     /// then.
     fn keeps(&self, xattrs: &Xattrs<'_>) -> bool {
         let bytes = xattrs.memory_bytes();
@@ -576,19 +575,19 @@ impl Shared {
     }
 }
 
-/// So many names of a large folder are looked at in one go …
+/// Names of a large folder looked at in one go …
 const WINDOW_NAMES: usize = 2048;
-/// … and so many times as many are ahead.
+/// … and how many such windows are looked at ahead.
 const WINDOWS_AHEAD: usize = 4;
-/// So many folders are listed ahead, over all that are open …
+/// Most folders listed ahead, over all open ones …
 const FOLDERS_AHEAD: usize = 64;
-/// … which takes no threads before so many wait for it, unless they come from far: …
+/// … for which no thread is woken before this many wait, …
 const FOLDERS_AT_ONCE: usize = 16;
-/// … that is, unless one took longer than this.
+/// … unless a listing took longer than this.
 const SLOW: Duration = Duration::from_micros(500);
-/// Of the folders that are open so many of the innermost have what lies in them listed ahead.
+/// Innermost open folders whose content is listed ahead.
 const FRAMES_AHEAD: usize = 8;
-/// Extended attributes that lie ahead take no more memory than this.
+/// Most memory for extended attributes that lie ahead.
 const XATTR_BYTES_AHEAD: usize = 16 << 20;
-/// So many open folders keep their descriptors.
+/// Most open folders that keep their descriptors.
 const DESCRIPTORS_MAX: usize = 200;

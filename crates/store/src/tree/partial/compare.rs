@@ -1,4 +1,4 @@
-//! Finds what the destination already has: files that are the same stay as they are.
+//! Finds what the destination already has: identical files stay as they are.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,36 +16,35 @@ use crate::tree::folder_cursor::{Enter, Files, FolderCursor, split};
 use crate::tree::root::{Root, file_in};
 use crate::tree::stat::{FileId, id};
 
-/// Which files of a destination count as the same as in the tree.
+/// Which files of a destination count as identical to those of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Same {
     /// None.
     Nothing,
-    /// Files of the same size and time of the last change.
+    /// Files of equal size and modification time.
     SizeAndTime,
-    /// Files of the same size all of whose bytes are among these of the virtual file, which were
-    /// compared.
+    /// Files of equal size whose bytes are all among these compared bytes of the virtual file.
     Bytes(RangeSet),
 }
 
 /// Files, further names and links that the destination has as in the index.
 #[derive(Debug, Default)]
 pub struct Unchanged {
-    /// By the entries' numbers.
+    /// A bit for each entry's number.
     bits: Bits,
-    /// How many there are …
+    /// Number of such entries …
     pub(super) entries: u64,
-    /// … and how many of them are files.
+    /// … and of files among them.
     pub(super) files: u64,
-    /// Their bytes in the virtual file, with what lies between them.
+    /// Their bytes in the virtual file, including the gaps between them.
     pub(super) ranges: RangeSet,
-    /// They may have another time.
+    /// Whether they were compared by content, so that their times may differ.
     pub(super) by_content: bool,
 }
 
 impl Unchanged {
-    /// Compares everything with `destination`, if that is a folder; `links` says whether further
-    /// names of a file are hard links or files of their own. The index must be complete. Blocks.
+    /// Compares all entries with `destination`, if it is a folder. `links` says whether further
+    /// names of a file are hard links or separate files. The index must be complete. Blocks.
     pub fn at(index: &Index, destination: &Path, same: &Same, links: bool) -> Unchanged {
         let root = Root::open(destination);
         root.map_or_else(
@@ -71,7 +70,7 @@ impl Unchanged {
             let (above, name) = split(item.path);
             let here = before;
             before = item.end.max(before);
-            // A folder that cannot be entered is told of where it matters.
+            // A folder that cannot be entered is reported where it matters.
             let Ok(Some(open)) = folders.to(above) else { continue };
             let is_same = match &item.entry.kind {
                 Kind::Symlink(target) => {
@@ -81,7 +80,7 @@ impl Unchanged {
                 Kind::File { size_bytes, .. } => Found::look(open, name).is_some_and(|found| {
                     found.size_bytes == *size_bytes
                         && match same {
-                            // There is no block by which it could have been compared.
+                            // It has no block that could have been compared.
                             Same::Bytes(_) if item.start == item.end => {
                                 *size_bytes == 0 || names.is_one_hole(item.path, *size_bytes)
                             }
@@ -97,7 +96,7 @@ impl Unchanged {
             unchanged.bits.set(item.number);
             unchanged.entries += 1;
             unchanged.files += u64::from(matches!(item.entry.kind, Kind::File { .. }));
-            // What lies between two files belongs to nobody.
+            // The gap between two files belongs to neither.
             if item.start < item.end {
                 unchanged.ranges.insert(Range::new(here.min(item.start), item.end));
             }
@@ -105,14 +104,14 @@ impl Unchanged {
         unchanged
     }
 
-    /// Whether what has this number stays as it is.
+    /// Returns whether the entry of this number stays as it is.
     pub(in crate::tree) fn has(&self, number: u64) -> bool {
         self.bits.has(number)
     }
 }
 
 impl Same {
-    /// Whether a file that has the size of `item` and was changed at `mtime` is the same.
+    /// Returns whether a file of the size of `item`, modified at `mtime`, is identical.
     fn has(&self, item: &Item<'_>, mtime: Mtime) -> bool {
         match self {
             Same::Nothing => false,
@@ -131,7 +130,7 @@ struct Found {
 }
 
 impl Found {
-    /// What is of this name in a folder, if it is a regular file.
+    /// Returns the regular file of this name in a folder, if there is one.
     fn look(folder: BorrowedFd<'_>, name: &[u8]) -> Option<Found> {
         let mask = StatxFlags::BASIC_STATS;
         let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, mask).ok()?;
@@ -150,13 +149,13 @@ impl Found {
 struct Linked<'a> {
     index: &'a Index,
     same: &'a Same,
-    /// Further names are to be such.
+    /// Whether further names are made as hard links.
     links: bool,
-    /// For those who read what they compare.
+    /// Opens files whose bytes are compared.
     files: Files,
-    /// Files of the tree that have further names, by their numbers.
+    /// Files of the tree that have further names, by number.
     firsts: HashMap<u64, First>,
-    /// Files of the destination that have several names, each the first of a file of the tree.
+    /// Files of the destination with several names; each stands for one file of the tree.
     taken: HashSet<FileId>,
 }
 
@@ -165,7 +164,7 @@ struct Linked<'a> {
 struct First {
     size_bytes: u64,
     mtime: Mtime,
-    /// What has its name at the destination, if it is the same.
+    /// The file of its name at the destination, if identical.
     unchanged: Option<FileId>,
 }
 
@@ -192,8 +191,8 @@ impl<'a> Linked<'a> {
         Linked { index, same, links, files, firsts, taken: HashSet::new() }
     }
 
-    /// Whether a file that is the same may stay: where several names are to be those of one file, two
-    /// files of the tree are not to be one at the destination.
+    /// Returns whether an identical file may stay: with hard links, two files of the tree must not
+    /// be one file at the destination.
     fn is_first(&mut self, item: &Item<'_>, found: &Found) -> bool {
         if self.links && found.has_names && !self.taken.insert(found.id) {
             return false;
@@ -204,12 +203,12 @@ impl<'a> Linked<'a> {
         true
     }
 
-    /// Whether there is nothing but zeros in a file of the destination.
+    /// Returns whether a file of the destination contains only zeros.
     fn is_one_hole(&mut self, path: &[u8], size_bytes: u64) -> bool {
         self.files.file(path).is_ok_and(|file| has_holes(&file, &[], size_bytes))
     }
 
-    /// Whether `name` in a folder is what a further name of the file of this number is to be.
+    /// Returns whether `name` in a folder is already right as a further name of file number `of`.
     fn is_further(&mut self, of: u64, folder: BorrowedFd<'_>, name: &[u8]) -> bool {
         let Some(first) = self.firsts.get(&of) else { return false };
         let Some(found) = Found::look(folder, name) else { return false };
@@ -222,7 +221,7 @@ impl<'a> Linked<'a> {
         match self.same {
             Same::Nothing => false,
             Same::SizeAndTime => found.mtime == first.mtime,
-            // The first one has the bytes that it should; no block of the source is those of this.
+            // The first name has the right bytes; the source's blocks say nothing of this one.
             Same::Bytes(_) => {
                 let is_known = first.unchanged.is_some();
                 is_known && self.has_bytes_of(of, folder, name).unwrap_or(false)
@@ -237,9 +236,9 @@ impl<'a> Linked<'a> {
     }
 }
 
-/// Takes out of `durable` what no file of the partial folder holds any more: somebody may have removed,
-/// cut or written to files there since the journal vouched for them. Those that were complete had their
-/// times, if they were to have them; of the others nobody can say when they were written to last.
+/// Removes from `durable` what the partial folder's files no longer hold: someone may have removed,
+/// truncated or changed files since they were journaled. Complete files have their times, if
+/// wanted; when the others were last written is unknown.
 pub(super) fn still_there(index: &Index, folder: &Root, has_times: bool, durable: &mut RangeSet) {
     let mut folders = FolderCursor::new(folder, Enter::Look);
     let mut cursor = index.cursor();
@@ -267,5 +266,5 @@ pub(super) fn still_there(index: &Index, folder: &Root, has_times: bool, durable
     }
 }
 
-/// No file system in use keeps times less exactly.
+/// Coarsest time stamps of file systems in use.
 const COARSE_SECONDS: u64 = 2;

@@ -1,4 +1,4 @@
-//! Where a tree is received: the partial folder, the journal and the copy of the index.
+//! The paths of a received tree: the partial folder, the journal and the copy of the index.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -20,43 +20,42 @@ use crate::place::is_planted;
 use crate::steps::SystemSteps;
 use crate::tree::root::Root;
 
-/// The names around one destination.
+/// The paths around one destination.
 pub(super) struct Paths {
     pub destination: PathBuf,
-    /// The destination does not exist: the partial folder becomes it.
+    /// Whether the destination does not exist, so that the partial folder becomes it.
     pub is_new: bool,
     pub names: Names,
-    /// A copy of the index that the journal counts in …
+    /// A copy of the index to which the journal refers …
     index: PathBuf,
-    /// … and of the one that takes its place.
+    /// … and of the index that replaces it.
     index_new: PathBuf,
-    /// Says that names are being given, and which files get none.
+    /// Records that names are being given, and which files get none.
     moving: PathBuf,
-    /// Says that the partial folder is ours, and which folder that is, also where nothing has been journaled
-    /// yet.
+    /// Marks the partial folder as ours and identifies it, even before anything is journaled.
     mark: PathBuf,
 }
 
-/// What a file system has left for this user.
+/// Free space of a file system for this user.
 pub(super) struct FreeSpace {
     pub free_bytes: u64,
-    /// Files and folders; `None` where there is no limit of its own.
+    /// Files and folders; `None` if they have no limit of their own.
     pub free_entries: Option<u64>,
 }
 
-/// A tree that is getting its names.
+/// A tree that is being moved to its final names.
 pub(super) struct Moving {
     pub index: Index,
-    /// The files that get none.
+    /// Files that get no final name.
     pub without: Vec<u64>,
 }
 
 impl Paths {
-    /// The place of a tree, or of a single file of this name: whatever else is copied into that
-    /// folder, and what is left there of it, the file has a partial folder of its own.
+    /// Returns the paths of a tree, or of a single file of this name. A single file has its own
+    /// partial folder, whatever else is copied into the destination or left there.
     pub fn of(destination: &Path, single: Option<&str>) -> Result<Paths, PartialError> {
         let name = || PartialError::Name(destination.to_owned());
-        // "there/" and "there/." are "there".
+        // "there/" and "there/." mean "there".
         let destination: PathBuf = destination.components().collect();
         let is_new = match destination.metadata() {
             Ok(found) if found.is_dir() => false,
@@ -67,7 +66,7 @@ impl Paths {
                 }
                 true
             }
-            // A name that is too long, a file where a folder should be on the way, …
+            // A name that is too long, a file in place of a folder on the way, …
             Err(source) => {
                 return Err(PartialError::Io { doing: "use", path: destination, source });
             }
@@ -82,17 +81,17 @@ impl Paths {
         if is_new {
             return beside.ok_or_else(name);
         }
-        // What lies beside the destination may lie on another file system.
+        // A path beside the destination may be on another file system.
         let within = Paths::at(&destination, &destination.join(".swath-stage"), false);
         let within = within.ok_or_else(name)?;
         Ok(match beside {
-            // Begun when the destination was not there yet.
+            // This copy began before the destination existed.
             Some(beside) if beside.is_of_use() && !within.is_left() => beside,
             _ => within,
         })
     }
 
-    /// With the partial folder of this name.
+    /// Returns the paths for a partial folder of this name.
     fn at(destination: &Path, base: &Path, is_new: bool) -> Option<Paths> {
         let names = Names::of(base, NAME_BYTES_MAX)?;
         let destination = destination.to_owned();
@@ -106,7 +105,7 @@ impl Paths {
         Some(Paths { destination, is_new, names, index, index_new, moving, mark })
     }
 
-    /// Whether something to go on with is left in this partial folder, on the destination's file system.
+    /// Returns whether this partial folder can be resumed and is on the destination's file system.
     fn is_of_use(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
         let device = |found: std::fs::Metadata| found.dev();
@@ -118,19 +117,19 @@ impl Paths {
             && folder.map(device) == self.destination.metadata().ok().map(device)
     }
 
-    /// What the mark says of this partial folder.
+    /// Returns what the mark says about this partial folder.
     fn marked(&self, folder: &Root) -> Marked {
         self.read(&self.mark).map_or(Marked::No, |file| mark::read(&file, folder.fd()))
     }
 
-    /// The names that a copy needs beside that of the partial folder and that are taken already.
+    /// Returns the existing files among the names that a copy needs beside its partial folder.
     fn taken(&self) -> impl Iterator<Item = &Path> {
         let Names { journal, journal_new, .. } = &self.names;
         let all = [journal, journal_new, &self.index, &self.index_new, &self.moving, &self.mark];
         all.into_iter().map(PathBuf::as_path).filter(|path| path.symlink_metadata().is_ok())
     }
 
-    /// When something was last made in, or removed from, a destination that is there.
+    /// Returns when an existing destination's top folder last changed.
     pub fn top_mtime(&self) -> Option<Mtime> {
         use std::os::unix::fs::MetadataExt;
         let found = self.destination.metadata().ok()?;
@@ -138,10 +137,10 @@ impl Paths {
         Some(Mtime { seconds: found.mtime(), nanoseconds })
     }
 
-    /// Whether there is a destination now, that was not there before.
+    /// Returns whether the destination exists by now although it did not before.
     ///
     /// # Errors
-    /// [`PartialError::NoFolder`] if it is none.
+    /// [`PartialError::NoFolder`] if it is not a folder.
     pub fn is_taken(&self) -> Result<bool, PartialError> {
         match self.destination.symlink_metadata() {
             Ok(_) if self.destination.is_dir() => Ok(true),
@@ -150,29 +149,29 @@ impl Paths {
         }
     }
 
-    /// Whether an earlier run left something to go on with.
+    /// Returns whether an earlier run left something to resume.
     pub fn is_left(&self) -> bool {
         let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_file());
         is_file(&self.names.journal) || is_file(&self.moving)
     }
 
-    /// Whether this user may make the partial folder, as far as permissions tell.
+    /// Checks by permissions whether this user may make the partial folder.
     pub fn check_rights(&self) -> io::Result<()> {
         let there = self.folder_above();
         let rights = Access::WRITE_OK | Access::EXEC_OK;
         Ok(accessat(CWD, &there, rights, AtFlags::EACCESS)?)
     }
 
-    /// The folder in which it is to lie, or of those above it the first that is there: what is missing
-    /// on the way is made where it goes on.
+    /// Returns the folder for it, or the nearest existing one above; missing folders are made where
+    /// the copy begins.
     fn folder_above(&self) -> PathBuf {
         let folder = folder_of(&self.names.part);
         let there = folder.ancestors().find(|above| above.symlink_metadata().is_ok());
         there.unwrap_or(Path::new(".")).to_owned()
     }
 
-    /// From here on all that is in the partial folder only has to be moved to its names: the journal counts
-    /// no more, for what it vouches for leaves the partial folder. Durable when this returns.
+    /// Records that everything in the partial folder only has to be moved to its name. The journal
+    /// is void from here on, as its files leave the partial folder. Durable when this returns.
     pub fn begin_moving(&self, index: &Index, without: &[u64]) -> io::Result<()> {
         let mut text = dataset_name(index).unwrap_or_default();
         for number in without {
@@ -190,7 +189,7 @@ impl Paths {
         File::open(&self.names.folder)?.sync_all()
     }
 
-    /// What was about to get its names when an earlier run ended.
+    /// Returns the moves that an earlier run had begun.
     pub fn moving(&self) -> Option<Moving> {
         let mut text = String::new();
         self.read(&self.moving)?.read_to_string(&mut text).ok()?;
@@ -203,7 +202,7 @@ impl Paths {
         Some(Moving { index, without })
     }
 
-    /// Makes the partial folder, or opens the one that is there. Nobody else may use it meanwhile.
+    /// Makes or opens the partial folder and locks it.
     pub fn open_folder(&self) -> Result<Root, PartialError> {
         let failed =
             |doing| move |source| PartialError::Io { doing, path: self.names.part.clone(), source };
@@ -229,12 +228,12 @@ impl Paths {
         owned
     }
 
-    /// Nobody else may use the partial folder that was opened, from now on.
+    /// Locks the opened partial folder.
     fn own(&self, root: Root) -> Result<Root, PartialError> {
         let failed =
             |doing| move |source| PartialError::Io { doing, path: self.names.part.clone(), source };
         match flock(root.fd(), FlockOperation::NonBlockingLockExclusive) {
-            // Who held the lock before may have given the partial folder its final name meanwhile.
+            // The previous holder of the lock may have moved the folder to its final name.
             Ok(()) if is_at(&root, &self.names.part) => {}
             Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => {
                 return Err(PartialError::Locked(self.destination.clone()));
@@ -251,17 +250,17 @@ impl Paths {
                     return Err(PartialError::Elsewhere { mark: self.mark.clone(), all });
                 }
                 _ if !is_empty => return Err(PartialError::Foreign(self.names.part.clone())),
-                // Somebody has removed the partial folder: what is told of it holds no more.
+                // The partial folder was removed: its records are void.
                 Marked::Another => self.forget(),
                 Marked::No | Marked::This => {}
             }
-            // What a copy writes there comes after its mark, and goes before it.
+            // A copy makes these after its mark and removes them before it.
             if let Some(taken) = self.taken().next() {
                 return Err(PartialError::Foreign(taken.to_owned()));
             }
             self.make_mark(&root).map_err(failed("mark"))?;
         }
-        // A run that ended right after the partial folder had become the destination left its words.
+        // A run that ended right after its partial folder became the destination left its records.
         if let Some(beside) = Paths::at(&self.destination, &self.destination, false)
             && beside.names.part != self.names.part
             && beside.names.part.symlink_metadata().is_err()
@@ -272,9 +271,10 @@ impl Paths {
         Ok(root)
     }
 
-    /// Durable when this returns: before there is anything in the partial folder.
+    /// Writes the mark, durably, before anything is put into the partial folder.
     fn make_mark(&self, folder: &Root) -> io::Result<()> {
-        // Whoever is killed meanwhile leaves none, or all of it: half a mark would be somebody's file.
+        // A killed process leaves no mark or a whole one: half a mark would look like a user's
+        // file.
         let mut options = File::options();
         options.write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
         let nameless = || -> io::Result<()> {
@@ -283,7 +283,7 @@ impl Paths {
             let here = format!("/proc/self/fd/{}", mark.as_raw_fd());
             Ok(linkat(CWD, here, CWD, &self.mark, AtFlags::SYMLINK_FOLLOW)?)
         };
-        // Not every file system has such files, and not every machine /proc.
+        // Some file systems lack such files, and some machines lack /proc.
         if nameless().is_err() {
             let mut options = File::options();
             let mark = options.write(true).create_new(true).mode(0o600).open(&self.mark)?;
@@ -292,8 +292,8 @@ impl Paths {
         File::open(&self.names.folder)?.sync_all()
     }
 
-    /// What the journal vouches for, in the virtual file of `index`, and what is in the partial folder that
-    /// does not belong there any more.
+    /// Returns what the journal records, in the virtual file of `index`, and what is in the partial
+    /// folder but no longer belongs there.
     pub fn recover(&self, index: &Index) -> Reusable {
         let Some((durable, old)) = self.left() else { return Reusable::default() };
         if old.digests() == index.digests() {
@@ -302,18 +302,18 @@ impl Paths {
         reuse::find(&old, &durable, index)
     }
 
-    /// What the journal vouches for, and the index in which it counts.
+    /// Returns what the journal records, and the index to which it refers.
     fn left(&self) -> Option<(RangeSet, Index)> {
         let file = self.read(&self.names.journal)?;
         let recovered = recover::<State>(BufReader::with_capacity(1 << 16, &file)).ok()?;
         let Recovery::Journal { state, .. } = recovered else { return None };
-        // A journal that was about to be replaced counts in the index that was there before.
+        // A journal that was about to be replaced refers to the earlier index.
         let index = [&self.index, &self.index_new].into_iter().find_map(|path| {
             let index = self.read_index(path)?;
             let name = dataset_name(&index)?;
             let counts = state.identity.digests.contains(&name);
             if counts && *path == self.index_new {
-                // It was about to be given its name.
+                // This index was about to get its name.
                 std::fs::rename(path, &self.index).ok()?;
             }
             counts.then_some(index)
@@ -344,7 +344,7 @@ impl Paths {
         (found.is_file() && !is_planted(&found, &folder_of(path))).then_some(file)
     }
 
-    /// Forgets what an earlier run left.
+    /// Removes everything that an earlier run left.
     pub fn clear(&self, root: &Root, stop: &dyn Fn() -> bool) -> Result<(), PartialError> {
         self.forget_journal();
         root.empty(stop).map_err(|source| match source.kind() {
@@ -353,13 +353,13 @@ impl Paths {
         })
     }
 
-    /// The partial folder has become the destination.
+    /// Removes the records after the partial folder has become the destination.
     pub fn forget(&self) {
         self.forget_journal();
         let _ = std::fs::remove_file(&self.mark);
     }
 
-    /// Lets the partial folder go if there is nothing in it and nothing to go on with.
+    /// Removes the partial folder if it is empty and nothing can be resumed.
     pub fn give_back(&self, root: &Root) {
         let is_idle = !self.is_left() && is_at(root, &self.names.part);
         if is_idle && std::fs::remove_dir(&self.names.part).is_ok() {
@@ -369,16 +369,16 @@ impl Paths {
 
     pub fn forget_journal(&self) {
         let Names { journal, journal_new, .. } = &self.names;
-        // The last one says that all others count no more.
+        // The last of these makes all others void.
         for path in [journal, journal_new, &self.index, &self.index_new, &self.moving] {
-            // What is not there need not go; what will not go is refused by the next run.
+            // A missing file is fine; the next run refuses one that cannot be removed.
             let _ = std::fs::remove_file(path);
         }
     }
 
-    /// Begins a journal that vouches for these ranges of the virtual file of `index`, which is
-    /// complete; a copy of it is kept, for a run whose source has another one. What is there of an
-    /// earlier run holds until this returns.
+    /// Begins a journal with these ranges of the virtual file of `index`, which is complete. Keeps
+    /// a copy of the index, in case a later run's source has another one. Records of an earlier run
+    /// remain valid until this returns.
     pub fn begin_journal(
         &self,
         index: &Index,
@@ -414,12 +414,12 @@ impl Paths {
         file.sync_data()
     }
 
-    /// What the user may still write there.
+    /// Returns the space left for this user in the partial folder's file system.
     pub fn free_space(&self, root: &Root) -> Option<FreeSpace> {
         rustix::fs::fstatvfs(root.fd().as_fd()).ok().map(FreeSpace::of)
     }
 
-    /// The same before there is a partial folder.
+    /// Returns the same before the partial folder exists.
     pub fn free_space_ahead(&self) -> Option<FreeSpace> {
         rustix::fs::statvfs(self.folder_above()).ok().map(FreeSpace::of)
     }
@@ -434,7 +434,7 @@ impl FreeSpace {
     }
 }
 
-/// Whether this folder is the one of that name.
+/// Returns whether this open folder is the one at that path.
 fn is_at(root: &Root, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let (Ok(open), Ok(named)) = (rustix::fs::fstat(root.fd()), path.symlink_metadata()) else {
@@ -443,13 +443,13 @@ fn is_at(root: &Root, path: &Path) -> bool {
     (open.st_dev, open.st_ino) == (named.dev(), named.ino())
 }
 
-/// A dataset as a journal names it.
+/// Returns a dataset's name for a journal.
 fn dataset_name(index: &Index) -> Option<String> {
     let name = blake3::Hash::from_bytes(index.digests()?.dataset);
     Some(format!("dataset:{}", name.to_hex()))
 }
 
-/// Of all common file systems, less what is added to the journal's name.
+/// Limit of all common file systems, minus the longest suffix of a journal's name.
 const NAME_BYTES_MAX: usize = 255 - ".index.new".len();
 
 #[cfg(test)]
