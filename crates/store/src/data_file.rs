@@ -29,9 +29,9 @@ use crate::sys::{self, DirectAlignment};
 pub(crate) struct DataFile {
     plain: File,
     direct: Option<Direct>,
-    /// Cleared for good when direct I/O turns out not to work or not to pay.
+    /// Cleared for good when direct I/O does not work or does not pay.
     direct_on: AtomicBool,
-    /// Ordinary writes that had to interrupt direct ones.
+    /// Ordinary writes that interrupted direct ones.
     interruptions: AtomicU32,
     pub(crate) gate: Arc<RwLock<()>>,
     pub(crate) buffered: BufferedQueue,
@@ -39,20 +39,20 @@ pub(crate) struct DataFile {
 
 struct Direct {
     file: File,
-    /// What offsets and lengths have to be multiples of.
+    /// Offsets and lengths must be multiples of this.
     align_bytes: u64,
 }
 
 impl Drop for DataFile {
-    /// Lets go of the lock. To close the file is not enough: a program that is just being started has
-    /// it open too, until it begins.
+    /// Releases the lock. Closing the file is not enough: a program that is just being started
+    /// shares it until it begins.
     fn drop(&mut self) {
         sys::unlock(&self.plain);
     }
 }
 
 impl DataFile {
-    /// Wraps the part file; `path` is where it lies, `direct` whether direct I/O is wanted.
+    /// Wraps the part file at `path`; `direct`: whether direct I/O is wanted.
     pub(crate) fn new(plain: File, path: &Path, direct: bool) -> DataFile {
         let direct = if direct { Direct::open(&plain, path) } else { None };
         if direct.is_some() {
@@ -76,29 +76,29 @@ impl DataFile {
         self.plain.as_raw_fd()
     }
 
-    /// The direct descriptor; of a file without one, the ordinary one, which is slower and right.
+    /// Returns the direct descriptor, or else the ordinary one, which is slower but correct.
     pub(crate) fn direct_fd(&self) -> i32 {
         self.direct.as_ref().map_or(self.plain.as_raw_fd(), |direct| direct.file.as_raw_fd())
     }
 
-    /// Whether there is a direct descriptor, in use or not.
+    /// Returns whether there is a direct descriptor, used or not.
     pub(crate) fn was_direct(&self) -> bool {
         self.direct.is_some()
     }
 
-    /// The alignment that direct jobs need, `None` if there are to be none.
+    /// Returns the alignment that direct jobs need; `None` if none are allowed.
     pub(crate) fn direct_align_bytes(&self) -> Option<u64> {
         let direct = self.direct.as_ref()?;
         self.direct_on.load(Ordering::Acquire).then_some(direct.align_bytes)
     }
 
-    /// No direct I/O from here on.
+    /// Turns direct I/O off for good.
     pub(crate) fn stop_direct(&self) {
         self.direct_on.store(false, Ordering::Release);
     }
 
-    /// An ordinary write interrupted the direct ones. Where that happens all the time, the whole
-    /// file is better off without direct I/O.
+    /// Counts an ordinary write that interrupted direct ones. If that happens often, the whole file
+    /// is better off without direct I/O.
     pub(crate) fn count_interruption(&self) {
         if self.interruptions.fetch_add(1, Ordering::Relaxed) >= INTERRUPTIONS_MAX {
             self.stop_direct();
@@ -108,7 +108,7 @@ impl DataFile {
 
 impl Direct {
     fn open(plain: &File, path: &Path) -> Option<Direct> {
-        // These accept O_DIRECT (tmpfs since Linux 6.6) and use the page cache all the same.
+        // These accept O_DIRECT (tmpfs since Linux 6.6) but use the page cache.
         if sys::is_in_memory(plain) {
             return None;
         }
@@ -119,7 +119,7 @@ impl Direct {
                 if memory > swath_model::pool::ALIGN_BYTES {
                     return None;
                 }
-                // Never below a page, for the reason given at the head of this file.
+                // Never below a page, for the reason given in the module header.
                 offset.max(swath_model::pool::ALIGN_BYTES)
             }
         };
@@ -130,7 +130,7 @@ impl Direct {
         Some(Direct { file, align_bytes: align_bytes as u64 })
     }
 
-    /// A second descriptor of the same inode, for its flags differ.
+    /// Opens a second descriptor of the same inode, because its flags differ.
     fn open_again(plain: &File, path: &Path) -> io::Result<File> {
         let mut options = File::options();
         options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_NOFOLLOW);

@@ -17,10 +17,10 @@ use crate::steps::{Steps, SystemSteps};
 use crate::sys::prefer_huge_pages;
 use crate::workers::Workers;
 
-/// How bytes get to the disk.
+/// How bytes are moved to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
-    /// io_uring where the system allows it, else threads.
+    /// io_uring if the system allows it, otherwise threads.
     #[default]
     Auto,
     /// Direct I/O through io_uring.
@@ -31,20 +31,20 @@ pub enum IoMode {
     Buffered,
 }
 
-/// Sizes of a [`Disk`]; the default ones are measured (see `docs/benchmarks.md`).
+/// Sizes of a [`Disk`]; the defaults are measured (see `docs/benchmarks.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// How many buffers the kernel has at a time through io_uring.
+    /// Buffers that the kernel has at a time through io_uring.
     pub ring_depth: usize,
-    /// How many threads write directly.
+    /// Threads that write directly.
     pub write_threads: usize,
-    /// How many threads at most do what blocks: opening, syncing, renaming, ordinary writes.
+    /// Most threads for blocking work: opening, syncing, renaming, ordinary writes.
     pub worker_threads_max: usize,
-    /// From which size on a file gets direct I/O; smaller ones are written through the page cache.
+    /// File size from which direct I/O is used; smaller files go through the page cache.
     pub direct_from_bytes: u64,
-    /// From which size on a file has its journal from the beginning, and not from the first commit.
+    /// File size from which the journal exists from the beginning, not from the first commit.
     pub journal_from_bytes: u64,
-    /// Reserve the space of a file when it is opened, where the file system does that at once.
+    /// Reserve a file's space when it is opened, if the file system does that at once.
     pub reserve: bool,
 }
 
@@ -65,7 +65,7 @@ impl Default for DiskOptions {
 #[derive(Clone)]
 pub struct Disk {
     shared: Arc<Shared>,
-    /// What goes wrong, in simulations.
+    /// Faults to inject, in simulations.
     faults: Option<Arc<dyn Faults>>,
 }
 
@@ -78,20 +78,20 @@ struct Shared {
     pool: Pool,
 }
 
-/// How one buffer is to be moved.
+/// How to move one buffer.
 pub(crate) struct TransferOptions {
     pub(crate) direction: Direction,
-    /// Past the page cache; offset and length have to be aligned then.
+    /// Past the page cache; offset and length must be aligned.
     pub(crate) direct: bool,
     pub(crate) turn: Turn,
 }
 
-/// Why no disk engine could be started.
+/// Why a disk engine could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiskError {
-    /// io_uring was asked for and is not to be had.
-    #[error("this system has or allows no io_uring")]
+    /// io_uring was requested but is not available.
+    #[error("this system lacks or forbids io_uring")]
     Uring(#[source] io::Error),
     /// No thread could be started.
     #[error("could not start the disk threads")]
@@ -99,8 +99,8 @@ pub enum DiskError {
 }
 
 impl Disk {
-    /// Starts an engine that writes from and reads into the buffers of `pool`, which is put into
-    /// huge pages where the system has them.
+    /// Starts an engine that moves the buffers of `pool` to and from disk, and puts the pool into
+    /// huge pages if the system has them.
     ///
     /// # Errors
     /// [`DiskError::Uring`] only if `mode` is [`IoMode::Uring`]; `Auto` falls back to threads.
@@ -108,7 +108,7 @@ impl Disk {
         Self::start_with(pool, mode, DiskOptions::default())
     }
 
-    /// As [`Disk::start`] with other sizes than the default ones.
+    /// Starts an engine like [`Disk::start`] with other sizes than the defaults.
     pub fn start_with(pool: &Pool, mode: IoMode, options: DiskOptions) -> Result<Disk, DiskError> {
         Self::start_with_steps(pool, mode, options, Arc::new(SystemSteps::new()))
     }
@@ -151,7 +151,7 @@ impl Disk {
         Ok(Disk::of(engine, workers, meter, steps, options, pool))
     }
 
-    /// A disk without threads, for simulations; see [`crate::simulated`].
+    /// Returns a disk without threads, for simulations; see [`crate::simulated`].
     pub fn simulated(pool: &Pool, faults: Arc<dyn Faults>) -> Disk {
         let options = DiskOptions { reserve: false, ..DiskOptions::default() };
         let steps = SimulatedSteps { faults: Arc::clone(&faults), system: SystemSteps::new() };
@@ -172,8 +172,8 @@ impl Disk {
         Disk { shared: Arc::new(shared), faults: None }
     }
 
-    /// What [`IoMode::Auto`] became: `uring`, `threads` or `buffered`. A ring whose jobs the kernel
-    /// cannot run counts as threads from then on.
+    /// Returns what [`IoMode::Auto`] became: `uring`, `threads` or `buffered`. A ring whose jobs
+    /// the kernel cannot run counts as threads from then on.
     pub fn mode_name(&self) -> &'static str {
         match &self.shared.engine {
             Engine::Ring(ring) if !ring.is_left() => "uring",
@@ -182,12 +182,12 @@ impl Disk {
         }
     }
 
-    /// What the disk did so far, for all targets together.
+    /// Returns what the disk did so far, for all targets together.
     pub fn stats(&self) -> DiskStats {
         self.shared.meter.stats()
     }
 
-    /// Runs `task`, which blocks, on one of the disk's threads; it runs even if the future is dropped.
+    /// Runs blocking `task` on one of the disk's threads, even if the future is dropped.
     pub async fn work<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
@@ -195,7 +195,7 @@ impl Disk {
         self.shared.workers.run(task).await.map_err(io::Error::other)
     }
 
-    /// The pool that this disk works with.
+    /// Returns the pool that this disk works with.
     pub fn pool(&self) -> &Pool {
         &self.shared.pool
     }
@@ -216,7 +216,7 @@ impl Disk {
         &self.shared.workers
     }
 
-    /// Syncs a part file and count the time.
+    /// Syncs a part file and counts the time.
     pub(crate) fn sync_data(&self, file: &std::fs::File) -> io::Result<()> {
         let began = Instant::now();
         let synced = self.shared.steps.sync_data(file);
@@ -261,9 +261,9 @@ impl fmt::Debug for Disk {
     }
 }
 
-/// The text is none of `auto`, `uring`, `threads`, `buffered`.
+/// The text is not `auto`, `uring`, `threads` or `buffered`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no way to do I/O: it is auto, uring, threads or buffered")]
+#[error("unknown I/O mode {0:?} (known: auto, uring, threads, buffered)")]
 pub struct UnknownIoMode(String);
 
 impl FromStr for IoMode {
@@ -341,7 +341,7 @@ mod tests {
         }
         assert_eq!(
             "direct".parse::<IoMode>().unwrap_err().to_string(),
-            "\"direct\" is no way to do I/O: it is auto, uring, threads or buffered"
+            "unknown I/O mode \"direct\" (known: auto, uring, threads, buffered)"
         );
     }
 }

@@ -19,7 +19,7 @@ use crate::target::{Inner, Journal, Target};
 #[non_exhaustive]
 pub enum FinishError {
     /// Not every byte was written.
-    #[error("of {} {} missing, the first at {}", path.display(), missing(*missing_bytes), first.start)]
+    #[error("{}: {} missing, the first at {}", path.display(), missing(*missing_bytes), first.start)]
     Incomplete {
         /// The final name.
         path: PathBuf,

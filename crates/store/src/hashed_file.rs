@@ -16,7 +16,7 @@ use swath_model::{Range, RangeSet};
 
 use crate::sys;
 
-/// What 32 bytes say of a group, or of a piece of one.
+/// The hash of a group, or of a piece of one.
 pub(crate) type GroupHash = [u8; 32];
 
 /// Bytes with their group hashes.
@@ -24,26 +24,26 @@ pub(crate) type GroupHash = [u8; 32];
 pub(crate) struct HashedFile {
     file: File,
     layout: Layout,
-    /// How often somebody has asked whether to look again.
+    /// Number of decisions so far whether to check a group again.
     asked: AtomicU64,
 }
 
 /// Where things lie in such a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Where the bytes begin, a multiple of a block.
+    /// Offset of the bytes, a multiple of a block.
     pub(crate) head_bytes: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub(crate) size_bytes: u64,
 }
 
 impl Layout {
-    /// The length of the file.
+    /// Returns the length of the file.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.group_hashes_start() + self.groups() * GROUP_HASH_BYTES
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub(crate) fn groups(&self) -> u64 {
         self.size_bytes.div_ceil(GROUP_BYTES)
     }
@@ -52,34 +52,34 @@ impl Layout {
         self.head_bytes + blocks(self.size_bytes)
     }
 
-    /// The bytes of the group that `offset` lies in.
+    /// Returns the range of the group that contains `offset`.
     pub(crate) fn group_at(&self, offset: u64) -> Range {
         let start = offset - offset % GROUP_BYTES;
         Range::new(start, self.size_bytes.min(start + GROUP_BYTES))
     }
 
-    /// Whether these are the bytes of some whole groups.
+    /// Returns whether these are the bytes of whole groups.
     pub(crate) fn is_whole(&self, range: Range) -> bool {
         range.start.is_multiple_of(GROUP_BYTES)
             && range.end <= self.size_bytes
             && (range.end.is_multiple_of(GROUP_BYTES) || range.end == self.size_bytes)
     }
 
-    /// The blocks of a disk that have a byte of `range`.
+    /// Returns the disk blocks that have a byte of `range`.
     pub(crate) fn blocks_of(&self, range: Range) -> Range {
         let end = blocks(range.end).min(blocks(self.size_bytes));
         Range::new(range.start - range.start % BLOCK_BYTES, end)
     }
 
-    /// The bytes of the groups whose group hashes lie in one block of a disk with that of the group at
+    /// Returns the bytes of the groups whose hashes share a disk block with that of the group at
     /// `offset`.
     pub(crate) fn sharing_hash_block(&self, offset: u64) -> Range {
         let start = offset - offset % HASH_BLOCK_COVERS_BYTES;
         Range::new(start, self.size_bytes.min(start.saturating_add(HASH_BLOCK_COVERS_BYTES)))
     }
 
-    /// What these groups take of a disk, whose bytes are all of `groups`, with the blocks of their
-    /// group hashes.
+    /// Returns the disk space of these groups (`groups` are all of their bytes), including the
+    /// blocks of their hashes.
     pub(crate) fn taken_bytes(&self, groups: &RangeSet) -> u64 {
         let (mut bytes, mut counted_to) = (0, 0);
         for run in groups.iter() {
@@ -94,7 +94,7 @@ impl Layout {
         bytes
     }
 
-    /// The groups that have a byte in `range`.
+    /// Returns the groups that have a byte in `range`.
     pub(crate) fn groups_of(&self, range: Range) -> impl Iterator<Item = Range> + use<> {
         let layout = *self;
         let first = range.start / GROUP_BYTES;
@@ -103,7 +103,7 @@ impl Layout {
     }
 }
 
-/// As many bytes as the blocks of a disk come to that hold `bytes` bytes.
+/// Returns the size of the disk blocks that hold `bytes` bytes.
 pub(crate) fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
 }
@@ -121,7 +121,7 @@ impl HashedFile {
         self.layout
     }
 
-    /// Where in the file the byte at `offset` lies.
+    /// Returns the position in the file of the byte at `offset`.
     pub(crate) fn position_of(&self, offset: u64) -> u64 {
         self.layout.head_bytes + offset
     }
@@ -130,7 +130,7 @@ impl HashedFile {
         self.file.write_all_at(bytes, self.position_of(offset))
     }
 
-    /// Has the kernel begin to write this back, so that a sync later has little left to do.
+    /// Lets the kernel begin to write this back, so that a later sync is short.
     pub(crate) fn begin_write_back(&self, range: Range) {
         let (start, end) = (self.position_of(range.start), self.position_of(range.end));
         sys::begin_write_back(&self.file, start, end);
@@ -140,13 +140,13 @@ impl HashedFile {
         self.file.read_exact_at(bytes, self.position_of(offset))
     }
 
-    /// Writes down the group hash of the group that begins at `group`.
+    /// Writes the hash of the group that begins at `group`.
     pub(crate) fn write_group_hash(&self, group: u64, group_hash: &GroupHash) -> io::Result<()> {
         self.file.write_all_at(group_hash, self.group_hash_position(group))
     }
 
-    /// What is written down as the group hash of the group that begins at `group`; where that cannot be read
-    /// any more, one that nothing fits.
+    /// Reads the hash of the group that begins at `group`; if unreadable, returns one that nothing
+    /// fits.
     pub(crate) fn read_group_hash(&self, group: u64) -> io::Result<GroupHash> {
         let mut group_hash = [0; 32];
         match self.file.read_exact_at(&mut group_hash, self.group_hash_position(group)) {
@@ -159,11 +159,11 @@ impl HashedFile {
         self.layout.group_hashes_start() + group / GROUP_BYTES * GROUP_HASH_BYTES
     }
 
-    /// Whether a group that fitted once is looked at again now: one in so many is, at random, for what
-    /// rots on a disk is not told to anybody.
+    /// Returns whether to check a group again that fitted once: a random choice, because disks do
+    /// not report decay.
     pub(crate) fn is_looked_at_again(&self, group: Range) -> bool {
         let count = self.asked.fetch_add(1, Ordering::Relaxed);
-        // Mixed well (splitmix64), so that no group is always passed over.
+        // Mixed well (splitmix64), so that no group is always skipped.
         let mut mixed = (count + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ group.start;
         for multiplier in [0xbf58_476d_1ce4_e5b9_u64, 0x94d0_49bb_1331_11eb] {
             mixed = (mixed ^ (mixed >> 30)).wrapping_mul(multiplier);
@@ -171,9 +171,9 @@ impl HashedFile {
         (mixed >> 32).is_multiple_of(LOOKED_AT_AGAIN)
     }
 
-    /// Whether the bytes of `range`, which lie in one group, are those that `seal` was made of. Those
-    /// that the disk cannot read any more, or that somebody has cut off, are not. What does not fit is read a second time from the disk itself: the page cache can be wrong
-    /// where the disk is right.
+    /// Returns whether the bytes of `range`, in one group, fit `group_hash`. Unreadable and
+    /// truncated bytes do not. On a mismatch, reads once more from the disk itself: the page cache
+    /// can be wrong where the disk is right.
     pub(crate) fn fits(&self, range: Range, group_hash: &GroupHash) -> io::Result<bool> {
         let mut bytes = vec![0; range.len() as usize];
         for again in [false, true] {
@@ -191,9 +191,9 @@ impl HashedFile {
         Ok(false)
     }
 
-    /// Gives the space of these groups back, where the file system can do that.
+    /// Frees the space of these groups, if the file system can do that.
     pub(crate) fn make_hole(&self, groups: Range) {
-        // Blocks that have a byte of something else keep their space.
+        // Blocks that hold other bytes too keep their space.
         let blocks = self.layout.blocks_of(groups);
         let _ = sys::make_hole(
             &self.file,
@@ -202,13 +202,13 @@ impl HashedFile {
         );
     }
 
-    /// Gives the space back of the block that the group hash of the group at `group` lies in.
+    /// Frees the block that holds the hash of the group at `group`.
     pub(crate) fn make_group_hashes_hole(&self, group: u64) {
         let start = self.group_hash_position(self.layout.sharing_hash_block(group).start);
         let _ = sys::make_hole(&self.file, start, start + BLOCK_BYTES);
     }
 
-    /// The group hashes that are not zero: the start of each group, and its group hash.
+    /// Returns the start and hash of each group whose hash is not zero.
     pub(crate) fn group_hashes(&self) -> io::Result<Vec<(u64, GroupHash)>> {
         let (mut found, end) = (Vec::new(), self.layout.file_bytes());
         let mut at = self.layout.group_hashes_start();
@@ -233,7 +233,7 @@ impl HashedFile {
         Ok(found)
     }
 
-    /// Gives all its space back now, whoever has it open. Whoever reads it finds it short.
+    /// Frees all its space now, even if others have it open. Readers then find it short.
     pub(crate) fn empty(&self) {
         let _ = self.file.set_len(0);
     }
@@ -245,8 +245,8 @@ impl AsFd for HashedFile {
     }
 }
 
-/// Seals bytes that come one after the other and lie in one group. What begins with its group is
-/// sealed by its chaining value in the tree, other pieces by their own BLAKE3.
+/// Hashes consecutive bytes of one group. Bytes from the start of a group get its chaining value in
+/// the tree, other pieces their own BLAKE3.
 pub(crate) struct PieceHasher {
     start: u64,
     // Boxed: it holds 1.9 KiB of state.
@@ -254,7 +254,7 @@ pub(crate) struct PieceHasher {
 }
 
 impl PieceHasher {
-    /// Begins with the byte at `start`.
+    /// Starts with the byte at `start`.
     pub(crate) fn new(start: u64) -> PieceHasher {
         let mut hasher = Box::new(blake3::Hasher::new());
         if start.is_multiple_of(GROUP_BYTES) {
@@ -276,7 +276,7 @@ impl PieceHasher {
     }
 }
 
-/// The group hash of `bytes`, which begin at `start` and lie in one group.
+/// Returns the hash of `bytes`, which begin at `start` and lie in one group.
 pub(crate) fn group_hash_of(start: u64, bytes: &[u8]) -> GroupHash {
     let mut hasher = PieceHasher::new(start);
     hasher.update(bytes);
@@ -284,20 +284,19 @@ pub(crate) fn group_hash_of(start: u64, bytes: &[u8]) -> GroupHash {
 }
 
 const GROUP_HASH_BYTES: u64 = 32;
-/// The group hashes of 512 MiB.
+/// Group hashes read at once, for 512 MiB.
 const READ_BYTES: u64 = 64 << 10;
-/// What file systems give space in, nearly everywhere.
+/// The block size of nearly all file systems.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
-/// The groups whose group hashes fill a block.
+/// Bytes of the groups whose hashes fill a block.
 const HASH_BLOCK_COVERS_BYTES: u64 = BLOCK_BYTES / GROUP_HASH_BYTES * GROUP_BYTES;
 
-/// Whether bytes are lost, and not only out of reach for now.
+/// Returns whether the bytes are lost, not just unavailable for now.
 pub(crate) fn is_unreadable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(libc::EIO)
 }
 
-/// One in so many groups that are read is looked at again: a hundredth of what hashing all of them
-/// would take.
+/// One in this many groups is checked again: a hundredth of the cost of hashing all of them.
 const LOOKED_AT_AGAIN: u64 = 128;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! How much memory this process may use: what the machine has, or less where a control group limits
-//! it (`MemoryMax=` of a service, a container's memory, a batch job).
+//! How much memory this process may use: what the machine has, or less if a control group limits it
+//! (`MemoryMax=` of a service, a container's memory, a batch job).
 //!
-//! The kernel promises more than there is and later ends the process, so large requests are
+//! The kernel promises more memory than there is and later kills the process, so large requests are
 //! compared with these figures first. A group's limit holds for all groups below it: batch systems
 //! set it on the job, a few levels above the process.
 
@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sys;
 
-/// Returns how much memory this process can have at most, all that it does included, in bytes; `None`
-/// if that is not known.
+/// Returns the most memory that this process can use in all, in bytes; `None` if unknown.
 pub fn memory_limit_bytes() -> Option<u64> {
     let machine = Some(sys::memory_bytes()).filter(|bytes| *bytes > 0);
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -19,8 +18,8 @@ pub fn memory_limit_bytes() -> Option<u64> {
     machine.into_iter().chain(limits).min()
 }
 
-/// Returns how much memory is free or soon would be, in bytes, within the limits of all control groups
-/// that this process is in; `None` if the system does not say.
+/// Returns how much memory is free or soon would be, in bytes, within the limits of all control
+/// groups of this process; `None` if the system does not say.
 pub fn memory_free_bytes() -> Option<u64> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| of_meminfo(&text))?;
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -41,11 +40,11 @@ struct Limited {
     limit_bytes: u64,
 }
 
-/// What the files of a group are called.
+/// Names of a group's files.
 struct Version {
     limit: &'static str,
     used: &'static str,
-    /// In `memory.stat`: pages of files that nobody used lately, which the kernel gives back first.
+    /// In `memory.stat`: file pages not used lately, which the kernel frees first.
     idle: &'static str,
 }
 
@@ -61,8 +60,8 @@ impl Limited {
     }
 }
 
-/// The groups with a limit which a process is in, or which these lie in. `groups` are lines of
-/// `/proc/self/cgroup`: `0::/path` in the second version, `5:memory:/path` in the first.
+/// Returns the groups with a limit that contain a process, directly or as ancestors. `groups` are
+/// lines of `/proc/self/cgroup`: `0::/path` in version 2, `5:memory:/path` in version 1.
 fn limited(groups: &str, root: &Path) -> Vec<Limited> {
     let mut found = Vec::new();
     for line in groups.lines() {
@@ -75,7 +74,7 @@ fn limited(groups: &str, root: &Path) -> Vec<Limited> {
         };
         let own = root.join(path.trim_start_matches('/'));
         for folder in own.ancestors().take_while(|folder| folder.starts_with(&root)) {
-            // Without a limit the word is `max`, or a number beyond all memory.
+            // Without a limit the value is `max`, or larger than any memory.
             let limit = read_to_string(folder.join(version.limit)).ok();
             let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
             let folder = folder.to_owned();
@@ -92,7 +91,7 @@ static FIRST: Version = Version {
 };
 static SECOND: Version =
     Version { limit: "memory.max", used: "memory.current", idle: "inactive_file" };
-/// Where they are, as systemd and containers have it.
+/// Mount point of control groups with systemd and in containers.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 #[cfg(test)]

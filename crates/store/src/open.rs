@@ -1,5 +1,5 @@
-//! Opens a target: from a path and what is known of the content to a locked part file and what of
-//! it can be trusted.
+//! Opens a target: turns a path and facts about the content into a locked part file and the trusted
+//! part of it.
 //!
 //! Order: look at the target, make the folder, open and lock the part file, read and judge the
 //! journal, check the space, set the file's size. Nothing is written before the lock is held, and a
@@ -31,30 +31,30 @@ use crate::tree::Root;
 pub struct TargetSpec {
     /// The final name. Missing folders above it are created.
     pub path: PathBuf,
-    /// The folder above it that the user named, where others chose the rest of the path: no link
-    /// below it is followed.
+    /// The folder above it that the user named, if the rest of the path came from elsewhere: no
+    /// link below it is followed.
     pub beneath: Option<PathBuf>,
     /// Size of the file in bytes, if known.
     pub size_bytes: Option<u64>,
-    /// What is known of the content, to tell whether a journal belongs to it.
+    /// Known facts about the content, to tell whether a journal belongs to it.
     pub identity: Identity,
     /// Replace a file that has the final name.
     pub overwrite: bool,
-    /// Go on where a former run stopped; otherwise start again.
+    /// Resume a former run; otherwise start again.
     pub resume: bool,
-    /// Leave out what is zero: whole buffers of zeros become holes, and no space is reserved or
-    /// asked for in advance. For large files of known size only; others are written as ever.
+    /// Make whole buffers of zeros holes, and neither reserve nor require space in advance. For
+    /// large files of known size only; ignored for others.
     pub sparse: bool,
 }
 
-/// What a journal vouches for. Empty for a new target.
+/// What a journal records. Empty for a new target.
 #[derive(Clone, Debug, Default)]
 pub struct Resumed {
-    /// What lies synced in the part file, and the number of who delivered it.
+    /// Ranges synced in the part file, with the number of their source.
     pub durable: RangeMap<u32>,
-    /// What of it was compared with a digest.
+    /// Ranges that were compared with a digest.
     pub verified: RangeSet,
-    /// Digests over the beginning of the file, one of each algorithm at most.
+    /// Digests over the beginning of the file, at most one per algorithm.
     pub hash_states: Vec<HashState>,
     /// Chaining values of groups of a hash tree, by number.
     pub groups: Vec<(u64, [u8; 32])>,
@@ -68,33 +68,33 @@ pub struct Resumed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The path names no file, for example `..` or a name with a zero byte.
+    /// The path names no file, as `..` or a name with a zero byte.
     #[error("{} names no file", .0.display())]
     NoName(PathBuf),
-    /// The final name is taken and is not to be replaced.
+    /// The final name is taken and must not be replaced.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
-    /// The name is one of those that side files have.
+    /// The name has an ending reserved for side files.
     #[error("{} cannot be a file's name here: names that end in .swath, .swath.part or .swath.new are reserved for swath", .0.display())]
     Reserved(PathBuf),
-    /// The final name is that of something that is never replaced.
-    #[error("{} is a {kind} and not a file", path.display())]
+    /// The final name belongs to something that is never replaced.
+    #[error("{} is a {kind}, not a file", path.display())]
     NotAFile {
         /// The final name.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         kind: FileKind,
     },
-    /// The final name is a folder's.
+    /// The final name is a folder.
     #[error("{} is a folder", .0.display())]
     IsFolder(PathBuf),
     /// Another process, or another target of this one, is writing this file.
     #[error("{} is being written by another swath", .0.display())]
     Locked(PathBuf),
-    /// A side file's name is taken by something that swath did not make.
-    #[error("{} is in the way: it is not swath's own", .0.display())]
+    /// Something that swath did not make has a side file's name.
+    #[error("{} is in the way: it was not created by swath", .0.display())]
     InTheWay(PathBuf),
-    /// A folder of the path is a link, and the path was not chosen by the user.
+    /// A folder of the path is a link, and that part of the path was not chosen by the user.
     #[error("{} is a symbolic link: links below {} are not followed", link.display(), boundary.display())]
     LinkOnTheWay {
         /// The link.
@@ -110,7 +110,7 @@ pub enum OpenError {
     FolderNotWritable {
         /// The folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The file does not fit.
@@ -118,24 +118,24 @@ pub enum OpenError {
     NoSpace {
         /// The final name.
         path: PathBuf,
-        /// How many bytes are still to be allocated.
+        /// Bytes still to be allocated.
         needed_bytes: u64,
-        /// How many there are.
+        /// Free bytes.
         available_bytes: u64,
     },
     /// Anything else.
     #[error("cannot open {}", path.display())]
     Io {
-        /// The file that was being worked on.
+        /// The file worked on.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What opening leaves to the target.
+/// What opening gives to the target.
 pub(crate) struct Opened {
-    /// Kept open, for the names lead through it.
+    /// Kept open, because the names lead through it.
     pub(crate) root: Option<Root>,
     pub(crate) names: Names,
     pub(crate) file: DataFile,
@@ -153,7 +153,7 @@ pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> 
     }
 }
 
-/// Opens the target that system calls find at `path`.
+/// Opens the target at `path` as used for system calls.
 fn open_reached(disk: &Disk, spec: &TargetSpec, path: &Path) -> Result<Opened, OpenError> {
     let steps = disk.steps().as_ref();
     check_target(path, spec.overwrite)?;
@@ -165,12 +165,12 @@ fn open_reached(disk: &Disk, spec: &TargetSpec, path: &Path) -> Result<Opened, O
     if let Ok(old) = names.target.symlink_metadata()
         && old.is_file()
     {
-        // From the beginning: what replaces a private file is private.
+        // Set at once: the replacement of a private file must be private.
         keep_mode(&part, &old, OURS_MEANWHILE);
     }
     let opened = open_locked(disk, spec, names.clone(), part, created, &space);
     if opened.is_err() && created {
-        // Still ours: the lock is held by nobody else, as nobody else had it in between.
+        // Still ours: the lock was held throughout.
         let _ = steps.remove(&names.part);
     }
     opened
@@ -208,20 +208,20 @@ fn open_locked(
             .map_err(at(&names.journal))?;
         let lost = lost_ranges(&part, &state, spec.sparse).map_err(at(&names.part))?;
         note = note_of(dropped_bytes, &lost, &state);
-        // Written down at once: these ranges are going to be written again, and a crash in the
-        // middle of that must not find the old journal vouching for them.
+        // Written at once: these ranges will be written again, and after a crash meanwhile the old
+        // journal must not vouch for them.
         let mut records: Vec<Record> = lost.iter().map(|range| Record::Bad { range }).collect();
         if changed {
             note.get_or_insert_with(|| {
                 "the part file was changed after the earlier run: all of it is hashed again"
                     .to_owned()
             });
-            // Delivered anew, as far as hashes are concerned.
+            // To be delivered again, for the hashes.
             let mut held = state.delivered.clone();
             lost.iter().for_each(|range| held.clear(range));
             records.extend(held.iter().map(|(range, source)| Record::Durable { range, source }));
         }
-        // Written in any case, which makes the journal as new as the part file is now.
+        // Written in any case, to make the journal as new as the part file is now.
         records.push(identity_of(spec));
         resumed.append(steps, &names, &mut state, &records).map_err(|error| {
             let source = error.into_io();
@@ -253,7 +253,7 @@ fn open_locked(
     Ok(Opened { root: None, names, file, journal, state, resumed })
 }
 
-/// Makes the folder if need be and asks what it offers.
+/// Makes the folder if needed and queries its file system.
 fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
     let folder = folder_of(target);
     let not_writable = |source| OpenError::FolderNotWritable { folder: folder.clone(), source };
@@ -271,13 +271,13 @@ fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
     Ok(space)
 }
 
-/// Opens the part file and takes its lock; true if it was created here.
+/// Opens the part file and locks it; returns true if it was created here.
 ///
-/// Between opening and locking, the one who held the lock may have renamed or removed the file.
-/// The lock then belongs to an inode without this name, so the name is looked at once more.
+/// Between opening and locking, the previous holder of the lock may have renamed or removed the
+/// file. The lock then belongs to an inode without this name, so the name is checked again.
 fn lock_part(names: &Names) -> Result<(File, bool), OpenError> {
     let mut options = File::options();
-    // Not blocking on a FIFO that someone put there.
+    // Do not block on a FIFO that someone put there.
     options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     for _ in 0..LOCK_ATTEMPTS_MAX {
         let created = options.clone().create_new(true).open(&names.part);
@@ -325,7 +325,7 @@ fn part_error(names: &Names, source: io::Error) -> OpenError {
     }
 }
 
-/// What lies where the journal belongs.
+/// What was found at the journal's name.
 enum Found {
     Nothing,
     Damaged,
@@ -339,14 +339,14 @@ enum Found {
 }
 
 impl Found {
-    /// Whether the part file was written to clearly after the journal was: by somebody else then.
+    /// Returns whether the part file was written clearly after the journal, so by another program.
     fn is_older_than(&self, part: &File) -> io::Result<bool> {
         let Found::Journal { file, .. } = self else { return Ok(false) };
         let (journal, part) = (file.metadata()?.modified()?, part.metadata()?.modified()?);
         Ok(part.duration_since(journal).is_ok_and(|ahead| ahead > AHEAD_MAX))
     }
 
-    /// Why nothing of the part file can be used; `None` if it can.
+    /// Returns why nothing of the part file can be used; `None` if it can.
     fn reason_to_start_again(&self, spec: &TargetSpec, changed: bool) -> Option<String> {
         match self {
             Found::Nothing => Some("a former run left no journal".to_owned()),
@@ -371,14 +371,14 @@ impl Found {
     }
 }
 
-/// What is known now, for the journal.
+/// Returns the known facts as a record for the journal.
 fn identity_of(spec: &TargetSpec) -> Record {
     Record::Identity { size_bytes: spec.size_bytes, identity: spec.identity.clone() }
 }
 
-/// The journal of a large file is there before its first byte, with room to grow, so that a disk
-/// that fills up at once can still be told what lies on it. Small ones do without until there is
-/// something to lose, and so does whoever has no room even for that.
+/// Creates the journal of a large file before its first byte, with room to grow, so that even on a
+/// suddenly full disk the file's ranges can be recorded. Small files, and disks without even that
+/// room, do without until there is something to lose.
 fn early_journal(
     disk: &Disk,
     spec: &TargetSpec,
@@ -411,15 +411,15 @@ fn read_journal(names: &Names, part_created: bool) -> Result<Found, OpenError> {
             Ok(Found::Journal { file, state, chain, valid_bytes, dropped_bytes })
         }
         Recovery::Nothing => Ok(Found::Damaged),
-        // Beside a part file it is a journal that went bad; alone it is somebody's file whose name
-        // happens to end like ours.
+        // Beside a part file it is a damaged journal; alone it is a user's file whose name happens
+        // to end like ours.
         Recovery::NotAJournal if part_created => Err(OpenError::InTheWay(names.journal.clone())),
         Recovery::NotAJournal => Ok(Found::Damaged),
     }
 }
 
-/// Empty the part file. The old journal is gone for good before the first byte of new content is
-/// written, so that it can never vouch for that.
+/// Empties the part file. The old journal is removed durably before any new byte is written, so
+/// that it can never vouch for new bytes.
 fn start_again(steps: &dyn Steps, names: &Names, part: &File, found: &Found) -> io::Result<()> {
     if !matches!(found, Found::Nothing) {
         steps.remove(&names.journal)?;
@@ -431,7 +431,7 @@ fn start_again(steps: &dyn Steps, names: &Names, part: &File, found: &Found) -> 
     Ok(())
 }
 
-/// What the journal calls durable and the part file does not hold.
+/// Returns the ranges that the journal calls durable but the part file lacks.
 fn lost_ranges(part: &File, state: &State, sparse: bool) -> io::Result<RangeSet> {
     let size_bytes = part.metadata()?.len();
     let mut lost: RangeSet = state.durable.within(Range::new(size_bytes, u64::MAX)).collect();
@@ -443,7 +443,7 @@ fn lost_ranges(part: &File, state: &State, sparse: bool) -> io::Result<RangeSet>
         let end = range.end.min(size_bytes);
         let mut from = range.start;
         while from < end {
-            // A file system that cannot tell shows no holes.
+            // File systems without support report no holes.
             let Some(hole) = sys::first_hole(part, from) else { return Ok(lost) };
             if hole >= end {
                 break;
@@ -472,7 +472,7 @@ fn note_of(dropped_bytes: u64, lost: &RangeSet, state: &State) -> Option<String>
     })
 }
 
-/// Checks the space, gives the part file its size, and decides whether direct I/O is wanted.
+/// Checks the space, sets the part file's size, and decides on direct I/O.
 fn allot(
     disk: &Disk,
     spec: &TargetSpec,
@@ -500,27 +500,27 @@ fn allot(
     if now.len() != size_bytes && now.len() < size_bytes {
         disk.steps().set_size(part, size_bytes).map_err(io_error)?;
     }
-    // Reserving also waits for direct writes of a killed process that the device still works on:
-    // they outlive the process and its lock, and must not land on top of ours.
+    // Reserving also waits for direct writes of a killed process that the device still works on.
+    // They outlive the process and its lock, and must not land on top of ours.
     if options.reserve && !spec.sparse && matches!(sys::file_system_kind(part), EXT4 | XFS | BTRFS)
     {
         match sys::reserve(part, 0, size_bytes) {
             Err(error) if sys::is_full(&error) => {
                 return Err(no_space(needed_bytes, space.available_bytes));
             }
-            // Only a convenience: what cannot be reserved is allocated by writing.
+            // Only an optimization: writing allocates what cannot be reserved.
             _ => {}
         }
     }
     Ok(disk.has_direct())
 }
 
-/// Whoever fetches a file can go on with it, even if nobody may write to it in the end.
+/// Its owner can resume the file even if nobody may write to the final one.
 const OURS_MEANWHILE: u32 = 0o600;
-/// Two are enough unless others finish the same target again and again.
+/// Two suffice unless others finish the same target again and again.
 const LOCK_ATTEMPTS_MAX: u32 = 16;
-/// How much later than the journal the part file may have been written to by the run that was
-/// killed: a commit's interval and the time that a slow disk takes to sync.
+/// How much later than the journal a killed run may have written the part file: the commit interval
+/// plus the sync time of a slow disk.
 const AHEAD_MAX: Duration = Duration::from_secs(30);
 /// File systems that reserve any size at once, by their magic numbers.
 const EXT4: i64 = 0xEF53;

@@ -1,4 +1,4 @@
-//! Looks at a target before anything is opened or contacted: whether a file can have its name, and
+//! Looks at a target before anything is opened or contacted: whether a file can get its name, and
 //! what an earlier run left there.
 
 use std::fs::{File, Metadata};
@@ -16,25 +16,25 @@ use crate::names::{Names, folder_of, is_reserved};
 use crate::open::OpenError;
 use crate::sys;
 
-/// What an earlier run left of a target, as its journal tells. Nothing is locked, and nothing is
-/// believed of it yet: [`crate::Target::open`] judges.
+/// What an earlier run left of a target, by its journal. Nothing is locked, and nothing trusted
+/// yet: [`crate::Target::open`] judges it.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// Size of the file in bytes, if it was known.
     pub size_bytes: Option<u64>,
-    /// What was known of the content.
+    /// The known facts about the content.
     pub identity: Identity,
-    /// What the journal vouches for and the part file is long enough to hold.
+    /// Ranges that the journal vouches for and the part file is long enough to hold.
     pub durable: RangeSet,
 }
 
 impl Left {
-    /// Whether it is of the content that is known now as `identity`.
+    /// Compares it with the content now known as `identity`.
     pub fn compare(&self, identity: &Identity, size_bytes: Option<u64>) -> Verdict {
         self.identity.compare(self.size_bytes, identity, size_bytes)
     }
 
-    /// What is missing first, if it is known how much there is.
+    /// Returns the first missing range, if the size is known.
     pub fn first_missing(&self) -> Option<Range> {
         let whole = Range::new(0, self.size_bytes?);
         self.durable.gaps_within(whole).first().copied()
@@ -42,11 +42,11 @@ impl Left {
 }
 
 /// Looks at the place of a target: whether the file can be written there, and what an earlier run
-/// left of it. No link below `beneath` is followed. Changes nothing; blocks.
+/// left. No link below `beneath` is followed. Changes nothing; blocks.
 ///
 /// # Errors
-/// What [`crate::Target::open`] would refuse the place for, so that it can be told before anything
-/// is fetched.
+/// Whatever [`crate::Target::open`] would refuse the place for, so that it can be reported before
+/// anything is fetched.
 pub fn look(
     path: &Path,
     beneath: Option<&Path>,
@@ -78,20 +78,20 @@ fn look_at(path: &Path, overwrite: bool) -> Result<Option<Left>, OpenError> {
             identity: state.identity,
             durable: state.durable.within(Range::new(0, part.len())).collect(),
         })),
-        // Alone it is somebody's file whose name happens to end like ours.
+        // Alone it is a user's file whose name happens to end like ours.
         Ok(Recovery::NotAJournal) if part.is_err() => Err(in_the_way()),
         _ => Ok(None),
     }
 }
 
-/// Bytes that an earlier run of the target at `path` left for the next one. Blocks.
+/// Returns the bytes that an earlier run of the target at `path` left for the next one. Blocks.
 pub fn kept_bytes(path: &Path) -> u64 {
     look(path, None, true).ok().flatten().map_or(0, |left| left.durable.total_bytes())
 }
 
-/// The final name has to be free, or that of an ordinary file that may be replaced. Devices, pipes
-/// and sockets are more than their name, and a link leads who knows where: none is ever replaced
-/// or followed.
+/// Checks that the final name is free or belongs to an ordinary file that may be replaced. Devices,
+/// pipes and sockets are more than their name, and a link may lead anywhere: none of them is ever
+/// replaced or followed.
 pub(crate) fn check_target(path: &Path, overwrite: bool) -> Result<(), OpenError> {
     if Names::of(path, usize::MAX).is_none() {
         return Err(OpenError::NoName(path.to_owned()));
@@ -105,7 +105,7 @@ pub(crate) fn check_target(path: &Path, overwrite: bool) -> Result<(), OpenError
             return match error.raw_os_error() {
                 Some(libc::ENAMETOOLONG) => Err(OpenError::NameTooLong(path.to_owned())),
                 None => Err(OpenError::NoName(path.to_owned())),
-                // Whatever else is wrong shows when the folder is opened.
+                // Other problems show when the folder is opened.
                 _ => Ok(()),
             };
         }
@@ -118,14 +118,13 @@ pub(crate) fn check_target(path: &Path, overwrite: bool) -> Result<(), OpenError
     }
 }
 
-/// Whether opening failed since the name is not that of a file: a link, a folder, a socket.
+/// Returns whether the name is not a file: opening hit a link, a folder or a socket.
 pub(crate) fn is_no_file(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ENXIO))
 }
 
-/// Whether a side file was put there by somebody else, in a folder where anybody may (`/tmp`): a
-/// journal could vouch for bytes of their choice. The kernel's `protected_regular` draws the same
-/// line.
+/// Returns whether another user put a side file into a shared folder (such as `/tmp`): a journal
+/// could vouch for bytes of their choice. The kernel's `protected_regular` uses the same rule.
 pub(crate) fn is_planted(found: &Metadata, folder: &Path) -> bool {
     let Ok(folder) = folder.metadata() else { return false };
     let is_shared = folder.mode() & STICKY_AND_FOR_ALL == STICKY_AND_FOR_ALL;

@@ -16,19 +16,19 @@ use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use swath_model::Pool;
 use swath_model::pool::{ALIGN_BYTES, HUGE_BYTES};
 
-/// Options to open a file of ours with, which is never reached through a link.
+/// Returns options to open a file of ours, which is never reached through a link.
 pub(crate) fn no_follow() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.custom_flags(libc::O_NOFOLLOW);
     options
 }
 
-/// Whether the error means that the device or a quota is full.
+/// Returns whether the error means that the device or a quota is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
-/// Whether the error means that the kernel or file system lacks the call.
+/// Returns whether the error means that the kernel or file system lacks the call.
 pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -36,20 +36,20 @@ pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// Has a pool's memory in huge pages, before it is used; one that is too small for that stays as
-/// it is. Copying, hashing and direct I/O go through every page of it again and again: with small
-/// ones, a file from loopback to a disk took a third longer, and as much more of the processor.
+/// Puts a pool's memory into huge pages before it is used; leaves too small pools alone. Copying,
+/// hashing and direct I/O touch every page again and again: with small pages, a file from loopback
+/// to a disk took a third longer, and as much more processor time.
 pub fn prefer_huge_pages(pool: &Pool) {
     let (start, bytes) = pool.region();
     if bytes >= HUGE_BYTES {
-        // SAFETY: the memory belongs to the pool, begins at a page, and keeps what is in it. Where
-        // the advice is not taken, pages stay small.
+        // SAFETY: the memory belongs to the pool, begins at a page, and keeps its content. If the
+        // advice is ignored, pages stay small.
         unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
     }
 }
 
-/// Takes the lock of an open file for this open file alone, without waiting. `Ok(false)` if another
-/// one holds it. File systems without locks count as unlocked: `Ok(true)`.
+/// Locks an open file for this open file alone, without waiting. `Ok(false)` if another one holds
+/// the lock. File systems without locks count as unlocked: `Ok(true)`.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) | Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => Ok(true),
@@ -58,12 +58,12 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Gives the lock of an open file back, whoever else has this open file.
+/// Releases the lock of an open file, even if others have this open file too.
 pub(crate) fn unlock(file: &File) {
     let _ = retry_on_intr(|| flock(file, FlockOperation::Unlock));
 }
 
-/// Opens, or makes, and locks a file that is there to be locked; `None` if another process holds it.
+/// Opens or makes a lock file and locks it; `None` if another process holds the lock.
 pub(crate) fn lock_file(path: &Path) -> io::Result<Option<File>> {
     let lock = no_follow().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     Ok(try_lock(&lock)?.then_some(lock))
@@ -75,13 +75,13 @@ pub(crate) fn rename_if_free(from: &Path, to: &Path) -> io::Result<()> {
         Err(error) if is_unsupported(&error) => {}
         renamed => return renamed,
     }
-    // A second name refuses to replace too, on every file system that has second names.
+    // A hard link never replaces a file either, on every file system with hard links.
     match std::fs::hard_link(from, to) {
         Ok(()) => std::fs::remove_file(from),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
         Err(_) => {
-            // Neither exists here; between this look and the rename another program could still
-            // create the name, which only such file systems suffer.
+            // The file system supports neither. Another program could still create the name between
+            // this check and the rename, but only on such file systems.
             if to.symlink_metadata().is_ok() {
                 return Err(Errno::EXIST.into());
             }
@@ -95,7 +95,7 @@ pub(crate) fn set_mtime(file: &File, mtime: SystemTime) -> io::Result<()> {
     file.set_times(std::fs::FileTimes::new().set_modified(mtime))
 }
 
-/// What a file system says about a folder.
+/// Properties of a file system.
 pub(crate) struct FileSystem {
     /// Bytes that an ordinary user may still write.
     pub(crate) available_bytes: u64,
@@ -116,18 +116,18 @@ pub(crate) fn file_system(folder: &Path) -> io::Result<FileSystem> {
     })
 }
 
-/// What a file or a folder takes of its disk.
+/// Returns the disk space of a file or folder.
 pub(crate) fn taken_bytes(found: &std::fs::Metadata) -> u64 {
-    // In these units, whatever the file system's own are.
+    // Always in units of 512 bytes, whatever the file system's own are.
     found.blocks().saturating_mul(512)
 }
 
-/// Bytes that this process may still write where `file` lies.
+/// Returns the bytes that this process may still write where `file` lies.
 pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
     free_and_all_bytes(file).map(|(free_bytes, _)| free_bytes)
 }
 
-/// The same, and how many bytes there are in all.
+/// Returns the same, and the total size.
 pub(crate) fn free_and_all_bytes(file: &File) -> io::Result<(u64, u64)> {
     let found = rustix::fs::fstatvfs(file)?;
     let is_root = rustix::process::geteuid().is_root();
@@ -141,7 +141,7 @@ pub(crate) fn reserve(file: &File, start: u64, end: u64) -> io::Result<()> {
     allocate(file, FallocateFlags::KEEP_SIZE, start, end)
 }
 
-/// Gives the bytes `[start, end)` back to the file system: they read as zeros from then on.
+/// Frees the bytes `[start, end)` in the file system: they read as zeros from then on.
 pub(crate) fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
     allocate(file, FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE, start, end)
 }
@@ -153,27 +153,27 @@ fn allocate(file: &File, flags: FallocateFlags, start: u64, end: u64) -> io::Res
     Ok(retry_on_intr(|| fallocate(file, flags, start, end - start))?)
 }
 
-/// The magic number of the file system that `file` lies on, 0 if it cannot be had.
+/// Returns the magic number of the file system of `file`, 0 if unknown.
 pub(crate) fn file_system_kind(file: &File) -> i64 {
     rustix::fs::fstatfs(file).map_or(0, |found| found.f_type as _)
 }
 
-/// Whether what lies at `path` is on a file system whose files do not say how long they are, such as
-/// `/proc`: read by its size each is empty. `false` if nobody can say.
+/// Returns whether `path` is on a file system that reports no file sizes, such as `/proc`, so that
+/// every file seems empty; false if unknown.
 pub fn tells_no_sizes(path: &std::path::Path) -> bool {
     // From <linux/magic.h>: proc, sysfs, cgroup, cgroup2, debugfs, tracefs.
     const KINDS: [i64; 6] = [0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163];
     rustix::fs::statfs(path).is_ok_and(|found| KINDS.iter().any(|&kind| found.f_type == kind as _))
 }
 
-/// Lets the kernel begin to read `bytes` bytes of a file from `offset` on. A hint: nothing is waited
-/// for, and nothing can go wrong.
+/// Lets the kernel begin to read `bytes` bytes of a file from `offset` on. A hint: it neither waits
+/// nor fails.
 pub fn read_ahead(file: &File, offset: u64, bytes: u64) {
     let _ = fadvise(file, offset, NonZeroU64::new(bytes), Advice::WillNeed);
 }
 
-/// How many pages of a file the page cache holds from `offset` on; `None` where the kernel does not
-/// tell.
+/// Returns how many pages of a file the page cache holds from `offset` on; `None` if the kernel
+/// does not tell.
 pub(crate) fn cached_pages(file: RawFd, offset: u64, bytes: u64) -> Option<u64> {
     #[repr(C)]
     struct Wanted {
@@ -197,11 +197,11 @@ pub(crate) fn cached_pages(file: RawFd, offset: u64, bytes: u64) -> Option<u64> 
     (answer == 0).then_some(found.cached)
 }
 
-/// The same number on every kind of processor that we run on; elsewhere it is no call at all.
+/// The same number on every processor type that we support; elsewhere no call has it.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Whether the byte at `offset` can be had without waiting. Asking leaves nothing in the page cache
-/// that was not there: what the kernel reads because of it is given up again.
+/// Returns whether the byte at `offset` is available without waiting. Leaves nothing new in the
+/// page cache: pages that the kernel reads because of it are dropped again.
 pub(crate) fn is_at_hand(file: &File, offset: u64) -> bool {
     let mut byte = [0];
     let mut parts = [IoSliceMut::new(&mut byte)];
@@ -212,24 +212,24 @@ pub(crate) fn is_at_hand(file: &File, offset: u64) -> bool {
     false
 }
 
-/// What the page cache is made of, nearly everywhere.
+/// Size of pages in the page cache, nearly everywhere.
 const PAGE_BYTES: u64 = 4096;
 
-/// Bytes of memory that the machine has, 0 if it does not say.
+/// Returns the machine's memory in bytes, 0 if unknown.
 pub(crate) fn memory_bytes() -> u64 {
     let found = rustix::system::sysinfo();
     let bytes = u128::from(found.totalram) * u128::from(found.mem_unit);
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Whether two descriptors are of one file.
+/// Returns whether two descriptors belong to one file.
 pub(crate) fn is_same(one: &File, other: &File) -> bool {
     let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
     place(one).is_some_and(|here| place(other) == Some(here))
 }
 
-/// How often this thread has gone to sleep of its own accord so far: for a disk, where it did nothing
-/// but read and compute meanwhile.
+/// Returns how often this thread has slept voluntarily so far: waiting for a disk, if it only read
+/// and computed meanwhile.
 pub fn sleeps() -> u64 {
     // SAFETY: plain integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -238,7 +238,7 @@ pub fn sleeps() -> u64 {
     if answer == 0 { u64::try_from(usage.ru_nvcsw).unwrap_or(0) } else { 0 }
 }
 
-/// Whether the file lies in memory, where direct I/O is taken and does not exist.
+/// Returns whether the file lies in memory, where direct I/O is accepted but has no effect.
 pub(crate) fn is_in_memory(file: &File) -> bool {
     matches!(file_system_kind(file), TMPFS | RAMFS)
 }
@@ -246,17 +246,17 @@ pub(crate) fn is_in_memory(file: &File) -> bool {
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 
-/// What direct I/O on `file` asks of offsets and lengths, in bytes.
+/// Alignment that direct I/O on `file` requires of offsets and lengths, in bytes.
 pub(crate) enum DirectAlignment {
-    /// The kernel knows: this alignment of memory and of offsets.
+    /// The alignment of memory and of offsets.
     Known(usize, usize),
-    /// The kernel knows that it is impossible.
+    /// Direct I/O is impossible.
     Impossible,
-    /// The kernel cannot tell (before Linux 6.1, or this file system does not say).
+    /// Unknown (before Linux 6.1, or on file systems that do not report it).
     Unknown,
 }
 
-/// Asks for the alignment of direct I/O (`STATX_DIOALIGN`).
+/// Queries the alignment of direct I/O (`STATX_DIOALIGN`).
 pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
     let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let Ok(found) = found else { return DirectAlignment::Unknown };
@@ -269,9 +269,10 @@ pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
     }
 }
 
-/// Whether direct I/O on `file`, from memory and at offsets aligned to [`ALIGN_BYTES`], may go well.
+/// Returns whether direct I/O on `file` may work from memory and offsets aligned to
+/// [`ALIGN_BYTES`].
 pub(crate) fn can_be_direct(file: &File) -> bool {
-    // These take it and use the page cache all the same.
+    // These accept it but use the page cache.
     if is_in_memory(file) {
         return false;
     }
@@ -282,9 +283,8 @@ pub(crate) fn can_be_direct(file: &File) -> bool {
     }
 }
 
-/// Pushes `[start, end)` of a file to the device and waits; what the page cache holds of it is clean
-/// afterwards and is given up. Says nothing about durability: the device's own cache is not
-/// flushed.
+/// Writes `[start, end)` of a file to the device, waits, and drops its clean pages from the page
+/// cache. Not durable: the device's own cache is not flushed.
 pub(crate) fn write_back_and_drop(file: &File, start: u64, end: u64) -> io::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -297,7 +297,7 @@ pub(crate) fn write_back_and_drop(file: &File, start: u64, end: u64) -> io::Resu
     Ok(())
 }
 
-/// Makes all data written to a file durable, with what is needed to read it back.
+/// Makes all data of a file durable, with the metadata needed to read it back.
 pub(crate) fn sync_data(file: &File) -> io::Result<()> {
     Ok(retry_on_intr(|| rustix::fs::fdatasync(file))?)
 }
@@ -307,14 +307,13 @@ pub(crate) fn give_up_cached(file: impl AsFd, start: u64, bytes: u64) {
     let _ = fadvise(file, start, NonZeroU64::new(bytes), Advice::DontNeed);
 }
 
-/// Asks the kernel not to read ahead: what it reads beyond the asked range would stay cached while
-/// direct writes change it on the device.
+/// Asks the kernel not to read ahead: bytes read beyond the requested range would stay cached while
+/// direct writes change them on the device.
 pub(crate) fn expect_random_reads(file: &File) {
     let _ = fadvise(file, 0, None, Advice::Random);
 }
 
-/// Begins to write `[start, end)` back without waiting; if that fails, the kernel writes back when
-/// it likes.
+/// Begins to write `[start, end)` back without waiting; if that fails, the kernel does so later.
 pub(crate) fn begin_write_back(file: &File, start: u64, end: u64) {
     let _ = sync_range(file, start, end, libc::SYNC_FILE_RANGE_WRITE);
 }
@@ -328,8 +327,8 @@ fn sync_range(file: &File, start: u64, end: u64, flags: libc::c_uint) -> Result<
     }
 }
 
-/// Whether `[start, end)` reads as zeros because nothing was ever stored there. False if the file
-/// system does not say.
+/// Returns whether `[start, end)` reads as zeros because nothing was ever stored there; false if
+/// the file system does not say.
 pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
     match seek(file, SeekFrom::Data(start)) {
         Ok(data) => data >= end,
@@ -338,13 +337,13 @@ pub(crate) fn is_hole(file: &File, start: u64, end: u64) -> bool {
     }
 }
 
-/// The first hole at or after `offset`, the end of the file counting as one. `None` if the file
-/// system does not say.
+/// Returns the first hole at or after `offset`, counting the end of the file as one. `None` if the
+/// file system does not say.
 pub(crate) fn first_hole(file: &File, offset: u64) -> Option<u64> {
     seek(file, SeekFrom::Hole(offset)).ok()
 }
 
-/// The first byte of data at or after `offset`; `None` if there is none or it cannot be told.
+/// Returns the first byte of data at or after `offset`; `None` if there is none or it is unknown.
 pub(crate) fn first_data(file: &File, offset: u64) -> Option<u64> {
     seek(file, SeekFrom::Data(offset)).ok()
 }

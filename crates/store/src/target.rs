@@ -1,8 +1,8 @@
 //! One file being written: its buffers in and out.
 //!
-//! All methods take `&self`, so a target can be shared by the tasks that fill it. Always holds:
-//! `written` contains only bytes whose write the kernel has reported as done; only such bytes can
-//! be committed, and only a file that consists of such bytes can be finished.
+//! All methods take `&self`, so tasks can share a target while filling it. Invariant: `written`
+//! contains only bytes whose write the kernel has reported as done. Only such bytes can be
+//! committed, and only a file that consists of them can be finished.
 
 use std::fmt;
 use std::io;
@@ -19,8 +19,8 @@ use crate::names::Names;
 use crate::open::{self, OpenError, Resumed, TargetSpec};
 use crate::sys;
 
-/// A file being written. Dropping it keeps the part file and the journal for another run; a part
-/// file that no journal vouches for is removed.
+/// A file being written. Dropping it keeps the part file and the journal for another run, but
+/// removes a part file without a useful journal.
 pub struct Target {
     pub(crate) inner: Arc<Inner>,
 }
@@ -28,38 +28,38 @@ pub struct Target {
 pub(crate) struct Inner {
     pub(crate) disk: Disk,
     pub(crate) names: Names,
-    /// What the names lead through, if it was resolved beneath a folder.
+    /// The folder through which the names are reached, if resolved beneath another one.
     pub(crate) _root: Option<crate::tree::Root>,
     pub(crate) file: Arc<DataFile>,
     pub(crate) overwrite: bool,
     /// Zeros are left out.
     sparse: bool,
     progress: Mutex<Progress>,
-    /// Held through a whole commit, so commits happen one after the other.
+    /// Held for a whole commit, so that commits run one after the other.
     pub(crate) journal: Arc<tokio::sync::Mutex<Journal>>,
 }
 
 pub(crate) struct Progress {
     pub(crate) written: RangeSet,
-    /// Written once and found to be wrong later, whether written again or not.
+    /// Written bytes that later turned out wrong, whether rewritten or not.
     pub(crate) distrusted: RangeSet,
     pub(crate) size_bytes: Option<u64>,
     /// Finished or discarded, or about to be.
     pub(crate) closed: bool,
     /// The part file has its final name or none: there is nothing to keep.
     pub(crate) gone: bool,
-    /// There is a journal on the disk.
+    /// A journal exists on the disk.
     pub(crate) journaled: bool,
-    /// The journal vouches, or vouched, for some bytes.
+    /// The journal has vouched for some bytes.
     pub(crate) vouched: bool,
 }
 
 pub(crate) struct Journal {
-    /// Not before the first commit: most small files never need one.
+    /// Created at the first commit: most small files never need one.
     pub(crate) file: Option<JournalFile>,
     pub(crate) state: State,
-    /// A sync of the data failed. The kernel may have dropped what it could not write, so no later
-    /// sync says anything about bytes written before.
+    /// A sync of the data failed. The kernel may have dropped data, so later syncs say nothing
+    /// about bytes written before.
     pub(crate) data_lost: bool,
 }
 
@@ -67,14 +67,14 @@ pub(crate) struct Journal {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The device or the user's quota is full. What was committed stays.
+    /// The device or the user's quota is full. Committed bytes stay.
     #[error("no space left for {} at byte {offset}", path.display())]
     NoSpace {
         /// The final name.
         path: PathBuf,
         /// Where the write began.
         offset: u64,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The bytes would lie behind the end of the file.
@@ -82,7 +82,7 @@ pub enum WriteError {
     PastEnd {
         /// The final name.
         path: PathBuf,
-        /// Where the bytes were to go.
+        /// The range to write.
         range: Range,
         /// Size of the file.
         size_bytes: u64,
@@ -97,7 +97,7 @@ pub enum WriteError {
         path: PathBuf,
         /// Where the write began.
         offset: u64,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -110,7 +110,7 @@ pub struct ReadError {
     pub path: PathBuf,
     /// Where the read began.
     pub offset: u64,
-    /// What the system says.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -121,7 +121,7 @@ impl Target {
     /// See [`OpenError`]; nothing is left behind.
     pub async fn open(disk: &Disk, spec: TargetSpec) -> Result<(Target, Resumed), OpenError> {
         let (for_worker, overwrite, path) = (disk.clone(), spec.overwrite, spec.path.clone());
-        // Smaller ones do not get their size in advance, which holes at the end would need.
+        // Smaller files do not get their size in advance, which holes at the end would need.
         let sparse = spec.sparse
             && spec.size_bytes.is_some_and(|size| size >= disk.options().direct_from_bytes);
         let opened = disk.workers().run(move || open::open(&for_worker, &spec)).await;
@@ -150,35 +150,35 @@ impl Target {
         Ok((Target { inner: Arc::new(inner) }, opened.resumed))
     }
 
-    /// The final name.
+    /// Returns the final name.
     pub fn path(&self) -> &Path {
         &self.inner.names.shown
     }
 
-    /// Where the data lies until it is finished.
+    /// Returns where the data lies until it is finished.
     pub fn part_path(&self) -> &Path {
         &self.inner.names.part
     }
 
-    /// Size of the file in bytes, if known.
+    /// Returns the size of the file in bytes, if known.
     pub fn size_bytes(&self) -> Option<u64> {
         self.inner.progress().size_bytes
     }
 
-    /// How many bytes the journal vouches for; another run need not fetch them.
+    /// Returns how many bytes the journal vouches for; another run need not fetch them.
     pub async fn durable_bytes(&self) -> u64 {
         self.inner.journal.lock().await.state.durable.total_bytes()
     }
 
-    /// Whether writes go past the page cache.
+    /// Returns whether writes go past the page cache.
     pub fn is_direct(&self) -> bool {
         self.inner.file.direct_align_bytes().is_some()
     }
 
-    /// The size became known only now.
+    /// Sets the size if it was unknown.
     ///
     /// # Errors
-    /// [`WriteError::PastEnd`] if more than that was written already.
+    /// [`WriteError::PastEnd`] if more was already written.
     pub fn set_size(&self, size_bytes: u64) -> Result<(), WriteError> {
         let mut progress = self.inner.progress();
         if let Some(last) = progress.written.last()
@@ -194,20 +194,20 @@ impl Target {
         Ok(())
     }
 
-    /// These bytes turned out wrong: until they are written again they can neither be committed nor
-    /// finished. If they were committed as durable, a `Bad` record has to say so too.
+    /// Marks bytes as wrong: they can be neither committed nor finished before they are written
+    /// again. If they were committed as durable, a `Bad` record must be committed too.
     pub fn distrust(&self, range: Range) {
         let mut progress = self.inner.progress();
         progress.written.remove(range);
         progress.distrusted.insert(range);
     }
 
-    /// Writes the valid bytes of `data` at `offset` and gives the buffer back, its valid bytes
-    /// unchanged. They are not durable before a commit.
+    /// Writes the valid bytes of `data` at `offset` and returns the buffer unchanged. The bytes are
+    /// not durable before a commit.
     ///
     /// Bytes on the grid of 4,096 (only the end of the file may be off it) go past the page cache;
-    /// others take a slower way. The write happens even if the future is dropped. Writes of
-    /// overlapping ranges at the same time leave either's bytes.
+    /// others take a slower way. The write happens even if the future is dropped. After concurrent
+    /// writes of overlapping ranges, either's bytes may remain.
     ///
     /// # Errors
     /// See [`WriteError`]; the buffer goes back to its pool.
@@ -265,7 +265,7 @@ impl Target {
     }
 
     /// Reads up to `bytes` bytes at `offset` into `into` (at most its capacity, and nothing behind
-    /// the end of the file); what was in it is lost.
+    /// the end of the file), replacing its content.
     pub async fn read(
         &self,
         offset: u64,
@@ -305,13 +305,13 @@ impl Inner {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `range` may be written; answers with the size of the file.
+    /// Checks whether `range` may be written; returns the size of the file.
     fn admit(&self, range: Range) -> Result<Option<u64>, WriteError> {
         let progress = self.progress();
         if progress.closed {
             return Err(WriteError::Closed(self.names.shown.clone()));
         }
-        // Offsets beyond what the system's signed type holds are beyond every file.
+        // No file reaches offsets beyond the system's signed type.
         let end_max = progress.size_bytes.unwrap_or(u64::MAX).min(OFFSET_MAX);
         if range.end > end_max {
             let path = self.names.shown.clone();
@@ -320,7 +320,7 @@ impl Inner {
         Ok(progress.size_bytes)
     }
 
-    /// The turn of a job. An ordinary one beside direct ones has to be alone and to clean up.
+    /// Returns the turn of a job. An ordinary job beside direct ones must be alone and clean up.
     async fn turn(&self, direct: bool) -> Turn {
         if direct || !self.file.was_direct() {
             return Turn::Shared { _guard: Arc::clone(&self.file.gate).read_owned().await };
@@ -362,8 +362,8 @@ impl fmt::Debug for Target {
     }
 }
 
-/// How many bytes a direct write of `range` has to move: its length, or up to the next block if it
-/// ends the file. Nothing else lies in the rest of that block, and finishing cuts it off.
+/// Returns how many bytes a direct write of `range` must move: its length, or up to the next block
+/// if it ends the file. The rest of that block is unused, and finishing cuts it off.
 fn direct_length(range: Range, size_bytes: Option<u64>, align_bytes: u64) -> Option<usize> {
     if !range.start.is_multiple_of(align_bytes) {
         return None;
@@ -374,10 +374,10 @@ fn direct_length(range: Range, size_bytes: Option<u64>, align_bytes: u64) -> Opt
     usize::try_from(range.len().next_multiple_of(align_bytes)).ok()
 }
 
-/// Whether every byte is zero: the first one, and each is like the one before it.
+/// Returns whether every byte is zero: the first one is, and each equals the one before it.
 pub(crate) fn is_zero(data: &[u8]) -> bool {
     data.first() == Some(&0) && data[1..] == data[..data.len() - 1]
 }
 
-/// The largest offset that the kernel takes, less one block for the padding.
+/// The largest offset that the kernel takes, minus one block for padding.
 const OFFSET_MAX: u64 = i64::MAX as u64 - (1 << 20);

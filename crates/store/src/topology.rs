@@ -1,8 +1,8 @@
 //! Finds the processors near a disk.
 //!
-//! On a machine with several memory nodes, a thread on one node that hands its buffers to a device
-//! on another crosses the link between them for every byte. sysfs tells what is near what; the
-//! kernel is told which processors to use before the process starts its threads.
+//! On a machine with several memory nodes, a thread on one node that hands buffers to a device on
+//! another crosses the link between them for every byte. sysfs describes the topology; the kernel
+//! learns which processors to use before the process starts its threads.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,24 +17,24 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpus(BTreeSet<usize>);
 
-/// A list of processors that cannot be read.
+/// A list of processors that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no list of processors (example: 0-3,8)")]
+#[error("'{0}' is not a list of processors (example: 0-3,8)")]
 pub struct BadCpus(String);
 
 /// Where a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Near the disk, where the machine has several nodes.
+    /// Near the disk, if the machine has several nodes.
     #[default]
     Auto,
-    /// Where the system likes.
+    /// Where the system puts it.
     Off,
     /// On these processors.
     On(Cpus),
 }
 
-/// What sysfs tells of a machine.
+/// A machine's topology by sysfs.
 #[derive(Clone, Debug)]
 pub struct Topology {
     sysfs: PathBuf,
@@ -47,12 +47,12 @@ impl Default for Topology {
 }
 
 impl Topology {
-    /// The one that is told below this folder, which looks like `/sys`.
+    /// Returns the topology described below this folder, which has the form of `/sys`.
     pub fn at(sysfs: &Path) -> Topology {
         Topology { sysfs: sysfs.to_owned() }
     }
 
-    /// The processors of each node that has any, by the node's number.
+    /// Returns the processors of each node that has any, by the node's number.
     pub fn nodes(&self) -> Vec<(u32, Cpus)> {
         let folder = self.sysfs.join("devices/system/node");
         let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -69,14 +69,15 @@ impl Topology {
         nodes
     }
 
-    /// The node of the disk with this device number; `None` where it has none, as in memory, on the
-    /// network, or on a machine with one node.
+    /// Returns the node of the disk with this device number; `None` if it has none, as in memory,
+    /// on the network, or on a machine with one node.
     pub fn node_of_device(&self, major: u32, minor: u32) -> Option<u32> {
         let link = self.sysfs.join(format!("dev/block/{major}:{minor}"));
         self.node_of(&link.canonicalize().ok()?, DEPTH_MAX)
     }
 
-    /// A partition lies in its disk, a disk in its controller; a disk made of others names them.
+    /// Returns a device's node: that of its disk, the disk's controller, or the disks it is made
+    /// of.
     fn node_of(&self, device: &Path, depth: u32) -> Option<u32> {
         let above = device.ancestors().take_while(|path| path.starts_with(&self.sysfs));
         let known = above.filter_map(|path| {
@@ -84,7 +85,7 @@ impl Topology {
                 read(&path.join("numa_node")).or_else(|| read(&path.join("device/numa_node")));
             own?.parse::<i64>().ok()
         });
-        // A device that belongs to no node says -1.
+        // A device without a node says -1.
         if let Some(node) = known.into_iter().find_map(|node| u32::try_from(node).ok()) {
             return Some(node);
         }
@@ -98,8 +99,8 @@ impl Topology {
         if nodes.len() == 1 { nodes.pop_first().flatten() } else { None }
     }
 
-    /// The processors near the disk that holds `path`, or the nearest folder above it that is there;
-    /// `None` if all are alike.
+    /// Returns the processors near the disk that holds `path`, or its nearest existing folder
+    /// above; `None` if all are alike.
     pub fn near(&self, path: &Path) -> Option<Cpus> {
         let nodes = self.nodes();
         if nodes.len() < 2 {
@@ -113,9 +114,9 @@ impl Topology {
 }
 
 impl Pin {
-    /// Lets this thread, and those that it starts from now on, run where it says; `path` lies on the
-    /// disk that counts. Answers the processors if that is a choice. Where the process may not use
-    /// all of them, those that it may; `auto` leaves it alone where that would be fewer than two.
+    /// Lets this thread, and those that it starts later, run where the setting says; `path` is on
+    /// the disk in question. Returns the processors if that is a choice, without those that the
+    /// process may not use; `auto` changes nothing if fewer than two would be left.
     ///
     /// # Errors
     /// For a list: none of its processors may be used here.
@@ -167,7 +168,7 @@ impl FromStr for Pin {
 impl FromStr for Cpus {
     type Err = BadCpus;
 
-    /// As the kernel writes them: `0-3,8`; nothing is the empty list.
+    /// Parses the kernel's form, `0-3,8`; an empty text is the empty list.
     fn from_str(text: &str) -> Result<Cpus, BadCpus> {
         let bad = || BadCpus(text.to_owned());
         let mut cpus = BTreeSet::new();
@@ -203,14 +204,14 @@ impl fmt::Display for Cpus {
     }
 }
 
-/// A small file's content without what surrounds it.
+/// Returns a small file's content, trimmed.
 fn read(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// Disks made of disks made of disks.
+/// Levels of disks made of disks.
 const DEPTH_MAX: u32 = 4;
-/// No machine has more.
+/// More than any machine has.
 const CPUS_MAX: usize = 1 << 16;
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Drop for Alive {
 
 /// The task ended without an answer: it panicked.
 #[derive(Debug, thiserror::Error)]
-#[error("a disk worker gave up")]
+#[error("a disk worker failed")]
 pub(crate) struct WorkerGone;
 
 impl Workers {

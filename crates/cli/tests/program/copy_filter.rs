@@ -135,7 +135,7 @@ fn a_copy_that_was_cut_short_goes_on_with_other_patterns() {
 fn what_is_no_pattern_is_said_at_once() {
     let home = Home::new();
     for (args, words) in [
-        (["--exclude", "a["], "'a[' is no pattern"),
+        (["--exclude", "a["], "'a[' is not a valid pattern"),
         (["--include", "!a"], "has to be written"),
         (["--exclude", "*"], "leaves nothing"),
     ] {

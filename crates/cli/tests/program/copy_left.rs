@@ -62,8 +62,8 @@ fn what_was_left_in_a_tree_of_others_does_not_get_into_mine() {
         let refused = home.run(["cp", &from, &to]);
         let stage = format!("victim/{stage}");
         let mark = stage.replace(".swath.part", ".swath.mark");
-        let tells = format!("{mark} tells of an unfinished copy, but not of one into this place");
-        refused.code_is(5).says(&[&tells, &stage, "have to be removed"]);
+        let tells = format!("{mark} belongs to an unfinished copy into another place");
+        refused.code_is(5).says(&[&tells, &stage, "to continue, remove"]);
         assert!(home.exists(&format!("{stage}/data.bin")), "what is not its own stays");
         for end in ["", ".part", ".mark", ".index"] {
             let path = home.path(stage.replace(".swath.part", &format!(".swath{end}")));

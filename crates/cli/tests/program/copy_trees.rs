@@ -225,7 +225,7 @@ fn what_is_no_swath_server_is_said() {
     let server = serve(&home, "tree");
     home.run(["cp", &server.at("missing/"), "copy"]).code_is(7).says(&["404"]);
     home.write("file", "x\n");
-    home.run(["cp", &server.url, "file"]).code_is(5).says(&["file is no folder"]);
+    home.run(["cp", &server.url, "file"]).code_is(5).says(&["file is not a folder"]);
     let web = swath_netlab::faulty::Server::builder()
         .file("/tree/", swath_netlab::faulty::Content::random(1, 1000))
         .start()

@@ -118,7 +118,7 @@ fn links_pipes_and_devices_are_never_replaced() {
         for more in [&[][..], &["--overwrite"]] {
             let url = server.url("/data.bin");
             let ran = home.run([&["get", &url, "-o", name], more].concat());
-            ran.code_is(5).says(&[&format!("{name} is a {what} and not a file")]);
+            ran.code_is(5).says(&[&format!("{name} is a {what}, not a file")]);
             ran.never_says(&["use --overwrite"]);
         }
         assert!(!home.path(name).symlink_metadata().unwrap().is_file());

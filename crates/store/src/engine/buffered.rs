@@ -54,7 +54,7 @@ impl BufferedQueue {
             let mut outcome = job.run(file.plain_fd());
             let clean = matches!(job.turn, Turn::Alone { clean: true, .. });
             if clean && outcome.is_ok() {
-                // Whole blocks, because the kernel drops no page that is only partly meant.
+                // Whole blocks, because the kernel drops no page that is only partly covered.
                 let (first, last) =
                     (start - start % BLOCK_BYTES, end.next_multiple_of(BLOCK_BYTES));
                 outcome = outcome.and_then(|count| {
@@ -69,8 +69,8 @@ impl BufferedQueue {
             if state.jobs.is_empty() {
                 state.running = false;
                 drop(state);
-                // Whoever hears of the last job may open the file anew, and finds it locked while
-                // it is still open here.
+                // A caller that learns of the last job may reopen the file, and would find it
+                // locked if it were still open here.
                 drop(file);
                 job.finish(outcome, meter);
                 return;
@@ -80,7 +80,7 @@ impl BufferedQueue {
         }
     }
 
-    /// Keeps the device busy from early on, so that the sync at a commit finds little to do.
+    /// Starts write-back early, so that the sync at a commit is short.
     fn push_on(file: &DataFile, start: u64, end: u64) {
         let mut state = file.buffered.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.unpushed_bytes < PUSH_BYTES {
@@ -88,12 +88,12 @@ impl BufferedQueue {
         }
         let unpushed = std::mem::take(&mut state.unpushed_bytes);
         drop(state);
-        // Mostly ends at the end of what was written last; pages outside are clean or pushed later.
+        // Most bytes end where the last write ended; other pages are clean or pushed later.
         sys::begin_write_back(file.plain(), start.saturating_sub(unpushed), end);
     }
 }
 
 /// The largest page of common systems.
 const BLOCK_BYTES: u64 = 64 << 10;
-/// Enough for large requests to the device, little against what a commit has to wait for.
+/// Large enough for efficient requests to the device, small against what a commit waits for.
 const PUSH_BYTES: u64 = 8 << 20;

@@ -23,48 +23,48 @@ pub(crate) use buffered::BufferedQueue;
 pub(crate) use ring::Ring;
 pub(crate) use threads::Threads;
 
-/// Which way the bytes go.
+/// The direction of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Write,
     Read,
 }
 
-/// One buffer on its way.
+/// One buffer to move.
 pub(crate) struct Job {
     pub(crate) direction: Direction,
     pub(crate) file: Arc<DataFile>,
     pub(crate) offset: u64,
-    /// How many bytes from the buffer's start.
+    /// Bytes to move, from the buffer's start.
     pub(crate) bytes: usize,
-    /// How many of them are done.
+    /// Bytes already moved.
     pub(crate) done: usize,
     pub(crate) buffer: Buffer,
     pub(crate) answer: oneshot::Sender<(Buffer, io::Result<usize>)>,
-    /// Held until the kernel is done, even if nobody waits any more.
+    /// Held until the kernel is done, even if the caller no longer waits.
     pub(crate) turn: Turn,
 }
 
-/// The right to be under way in a file; see [`DataFile::gate`].
+/// The right to be in flight in a file; see [`DataFile::gate`].
 pub(crate) enum Turn {
     /// Beside others.
     Shared { _guard: OwnedRwLockReadGuard<()> },
-    /// Alone: an ordinary job on a file with direct ones. With `clean`, the page cache has to be
-    /// empty of what it touched before the next job begins.
+    /// Alone: an ordinary job on a file with direct ones. With `clean`, the pages it touched must
+    /// leave the page cache before the next job begins.
     Alone { _guard: OwnedRwLockWriteGuard<()>, clean: bool },
 }
 
 impl Job {
-    /// Takes the outcome of one system call into account. `Some` if the job is over.
+    /// Applies the result of one system call. Returns `Some` if the job is over.
     fn moved(&mut self, outcome: io::Result<usize>) -> Option<io::Result<usize>> {
         match outcome {
             Ok(0) if self.direction == Direction::Read => Some(Ok(self.done)),
-            // The kernel moved nothing and names no reason; asking again could go on for ever.
+            // The kernel moved nothing without an error; a retry could go on forever.
             Ok(0) => Some(Err(io::ErrorKind::WriteZero.into())),
             Ok(count) => {
                 self.done += count;
-                // Less than asked for: the end of the file when reading, a signal or a full disk
-                // when writing. Then the rest says which.
+                // A short count: the end of the file when reading, a signal or a full disk when
+                // writing. The next call tells which.
                 (self.done >= self.bytes).then_some(Ok(self.done))
             }
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => None,
@@ -72,16 +72,16 @@ impl Job {
         }
     }
 
-    /// Answers and gives everything back.
+    /// Answers the caller and gives everything back.
     fn finish(self, outcome: io::Result<usize>, meter: &Meter) {
         meter.end(self.direction, *outcome.as_ref().unwrap_or(&0));
         let Job { buffer, answer, file, turn, .. } = self;
         drop((file, turn));
-        // Nobody waiting any more is fine: the buffer goes back to its pool.
+        // If the caller no longer waits, the buffer goes back to its pool.
         let _ = answer.send((buffer, outcome));
     }
 
-    /// Does it here and now with ordinary system calls on `fd`.
+    /// Runs the job now, with ordinary system calls on `fd`.
     fn run(&mut self, fd: i32) -> io::Result<usize> {
         let mut pauses = 0;
         loop {
@@ -98,7 +98,7 @@ impl Job {
                 }
             };
             let outcome = usize::try_from(count).map_err(|_| io::Error::last_os_error());
-            // Some file systems are short of something for a moment, though asked to wait.
+            // Some file systems lack a resource for a moment although asked to wait.
             if let Err(error) = &outcome
                 && error.raw_os_error() == Some(libc::EAGAIN)
                 && pauses < PAUSES_MAX
@@ -118,7 +118,7 @@ impl Job {
 pub(crate) enum Engine {
     Ring(Ring),
     Threads(Threads),
-    /// There is none; every job is an ordinary one.
+    /// None; every job is an ordinary one.
     None,
 }
 
@@ -133,6 +133,6 @@ impl Engine {
     }
 }
 
-/// A second in all: whatever is short for longer is an error, and not a reason to spin.
+/// A second in all; a longer shortage is an error, not a reason to spin.
 const PAUSES_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);

@@ -1,13 +1,13 @@
 //! Direct I/O through one io_uring for all files.
 //!
 //! A thread owns the ring. Jobs reach it through a queue and an event descriptor that the ring
-//! itself watches; at most `depth` are with the kernel at a time. Each group of the pool's slots
-//! is registered when it is first written from, so only memory that is used gets pinned, and a
-//! system that limits pinned memory simply keeps some groups unregistered.
+//! itself watches; at most `depth` are with the kernel at a time. Each group of the pool's slots is
+//! registered when it is first written from. So only used memory gets pinned, and if the system
+//! limits pinned memory, some groups stay unregistered.
 //!
-//! What the kernel cannot do at once it gives to workers of its own. Where it may not start any
-//! (`ulimit -u`, a container's limit of processes), it turns the job away. From then on this and
-//! all later jobs are done by threads, or by the ring's own thread where there can be no others.
+//! The kernel gives jobs that it cannot do at once to its own workers. If it may not start any
+//! (`ulimit -u`, a container's limit of processes), it rejects the job. From then on this and all
+//! later jobs are done by threads, or by the ring's own thread if no other can be started.
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,9 +32,9 @@ pub(crate) struct Ring {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// The thread is about to sleep or sleeps: whoever adds a job has to wake it.
+    /// The thread sleeps or is about to: a new job must wake it.
     asleep: AtomicBool,
-    /// The kernel turned a job away, and jobs are done without it since.
+    /// The kernel rejected a job; all jobs are done without it since.
     left: AtomicBool,
     wake: OwnedFd,
 }
@@ -46,9 +46,9 @@ struct Queue {
 }
 
 impl Ring {
-    /// Starts the thread; fails where the kernel has or allows no io_uring.
+    /// Starts the thread; fails if the kernel lacks or forbids io_uring.
     ///
-    /// `threads` take its place if the kernel cannot run jobs.
+    /// `threads` threads replace it if the kernel cannot run jobs.
     pub(crate) fn start(
         pool: &Pool,
         depth: usize,
@@ -95,7 +95,7 @@ impl Ring {
         self.shared.wake();
     }
 
-    /// Whether jobs are done without the kernel's ring by now.
+    /// Returns whether jobs are done without the kernel's ring by now.
     pub(crate) fn is_left(&self) -> bool {
         self.shared.left.load(Ordering::Relaxed)
     }
@@ -116,14 +116,14 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the event descriptor quiet again.
+    /// Resets the event descriptor.
     fn clear_wake(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
     }
 
     /// Waits until the event descriptor is written to.
     fn sleep(&self) {
-        // A signal only makes the caller look again.
+        // After a signal the caller just looks again.
         let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], None);
         self.clear_wake();
     }
@@ -136,19 +136,19 @@ impl Shared {
 }
 
 fn new_ring(depth: u32) -> io::Result<IoUring> {
-    // One more entry for watching the event descriptor.
+    // One more entry to watch the event descriptor.
     let entries = (depth + 1).next_power_of_two();
     let mut lean = IoUring::builder();
     lean.setup_single_issuer().setup_defer_taskrun();
-    // Before Linux 6.1 these flags are unknown.
+    // Unknown flags before Linux 6.1.
     lean.build(entries).or_else(|_| IoUring::new(entries))
 }
 
-/// Which groups of slots the kernel knows, each as one of its buffers.
+/// The groups of slots registered with the kernel, each as one buffer.
 struct Registered {
     pool: Pool,
     known: Vec<bool>,
-    /// No more: the kernel refused one.
+    /// Whether the kernel refused one, so that no more are registered.
     full: bool,
 }
 
@@ -159,7 +159,7 @@ impl Registered {
         Registered { pool, known: vec![false; count], full }
     }
 
-    /// The kernel's index of what a buffer lies in, registering that if need be.
+    /// Returns the kernel's index of a job's buffer, and registers it if needed.
     fn index(&mut self, ring: &IoUring, job: &mut Job) -> Option<u16> {
         let group = job.buffer.group();
         let known = self.known.get_mut(group)?;
@@ -190,26 +190,26 @@ impl Registered {
     }
 }
 
-/// What the thread runs.
+/// The state of the thread.
 struct Loop {
-    // Before the pool in `registered`: the ring has to be gone before the memory is.
+    // Declared before the pool in `registered`, as the ring must be dropped before its memory.
     ring: IoUring,
     depth: usize,
     shared: Arc<Shared>,
     meter: Arc<Meter>,
     registered: Registered,
-    /// Jobs with the kernel, by the number that the kernel gives back.
+    /// Jobs with the kernel, by the number that the kernel returns.
     jobs: Vec<Option<Job>>,
     free: Vec<usize>,
-    /// How many threads take the ring's place if need be.
+    /// Number of threads that replace the ring if needed.
     threads: usize,
     instead: Option<Instead>,
 }
 
-/// Who does the jobs once the kernel turned one away.
+/// Runs the jobs after the kernel rejected one.
 enum Instead {
     Threads(Threads),
-    /// The ring's own thread: not even one further thread could be started.
+    /// The ring's own thread: no other thread could be started.
     Here,
 }
 
@@ -246,7 +246,7 @@ impl Loop {
                     continue;
                 }
                 if !listening {
-                    // Watched and not read by the kernel, which then never writes to our memory.
+                    // Polled, not read by the kernel, which so never writes to our memory.
                     let fd = types::Fd(self.shared.wake.as_raw_fd());
                     let watch =
                         opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(WAKE);
@@ -256,7 +256,7 @@ impl Loop {
             }
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
-                // Too many completions waiting, or a signal: look at what is there and go on.
+                // Too many waiting completions, or a signal: look at them and continue.
                 Err(error)
                     if matches!(
                         error.raw_os_error(),
@@ -325,7 +325,7 @@ impl Loop {
         }
     }
 
-    /// A completion arrived; true if its job is over.
+    /// Handles a completion; returns true if its job is over.
     fn end(&mut self, number: usize, result: i32) -> bool {
         let Some(mut job) = self.jobs.get_mut(number).and_then(Option::take) else { return false };
         let outcome = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
@@ -349,7 +349,7 @@ impl Loop {
         }
     }
 
-    /// Has a job done without the kernel's ring, from where it stands.
+    /// Runs a job without the kernel's ring, from where it stands.
     fn do_without(&mut self, mut job: Job) {
         let instead = self.instead.get_or_insert_with(|| {
             self.shared.left.store(true, Ordering::Relaxed);
@@ -381,9 +381,9 @@ impl Loop {
         }
     }
 
-    /// The ring itself failed, which no known kernel does. What is with the kernel stays there: its
-    /// buffers are given up, for nobody can tell when the kernel is done with them. Everything
-    /// else is done by hand, so that the transfer can go on or end in order.
+    /// Handles a failure of the ring itself, which no known kernel shows. Jobs with the kernel stay
+    /// there, and their buffers are given up, as nobody can tell when it is done with them. All
+    /// other jobs run without the ring, so that the transfer can continue or end in order.
     fn give_up(self, error: io::Error) {
         tracing::error!(%error, "io_uring failed; going on without it");
         let Loop { ring, shared, meter, registered, jobs, instead, .. } = self;
@@ -393,7 +393,7 @@ impl Loop {
         for Job { direction, file, buffer, answer, turn, .. } in jobs.into_iter().flatten() {
             std::mem::forget((file, buffer, turn));
             meter.end(direction, 0);
-            // Whoever waits learns that the engine is gone.
+            // The caller learns that the engine is gone.
             drop(answer);
         }
         loop {
@@ -421,8 +421,8 @@ impl Loop {
     }
 }
 
-/// Whether the kernel had no means to run a job: nothing of it was done, and another way may work.
-/// Kernels without workers cancel what waits for one; older ones answer that it be tried again.
+/// Returns whether the kernel had no means to run a job: nothing was done, and another way may
+/// work. Kernels without workers cancel waiting jobs; older ones answer "try again".
 fn is_turned_away(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ECANCELED | libc::ENOMEM))
 }

@@ -1,4 +1,4 @@
-//! Direct I/O by a few threads with `pwrite` and `pread`: where io_uring is forbidden or missing.
+//! Direct I/O by a few threads with `pwrite` and `pread`, if io_uring is forbidden or missing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,14 +15,14 @@ pub(crate) struct Threads {
 }
 
 struct Shared {
-    /// The jobs, and whether the threads are to end when there are none.
+    /// The jobs, and whether the threads end when there are none.
     queue: Mutex<(VecDeque<Job>, bool)>,
     changed: Condvar,
     meter: Arc<Meter>,
 }
 
 impl Threads {
-    /// Starts `count` threads, or as many of them as the system allows; fails if it allows none.
+    /// Starts up to `count` threads, as the system allows; fails if it allows none.
     pub(crate) fn start(count: usize, meter: Arc<Meter>) -> io::Result<Threads> {
         let shared = Arc::new(Shared {
             queue: Mutex::new((VecDeque::new(), false)),

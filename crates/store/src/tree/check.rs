@@ -12,12 +12,12 @@ use super::folder_cursor::{Enter, Files, FolderCursor, split};
 use super::root::{Root, file_in};
 use super::xattrs;
 
-/// What is not as it should be.
+/// A difference from the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wrong {
-    /// It is not there.
+    /// The entry is missing.
     Missing,
-    /// Something of another kind is.
+    /// The entry has another kind.
     Kind,
     /// The file has another size.
     Size,
@@ -25,21 +25,20 @@ pub enum Wrong {
     Target,
     /// The file has other bytes.
     Content,
-    /// The same as the next, and it was changed since.
+    /// Probably other bytes: the file shares a wrong block and was changed since.
     Likely,
-    /// It shares a block with something that is wrong, so that nobody can say whether it is right.
+    /// Unknown: the entry shares a block with something wrong.
     Doubtful,
-    /// Its permission bits are others.
+    /// The permission bits differ.
     Mode,
-    /// The time of its last change is another one.
+    /// The modification time differs.
     Mtime,
-    /// Of the extended attributes that the index tells, some are not there or others.
+    /// Some of the index's extended attributes are missing or differ.
     Xattrs,
 }
 
-/// Tells what below `folder` is not as the index says, in its order. What the index lists as absent,
-/// and what it does not list, is passed over. Of further names of a file the bytes are compared with
-/// the file's. Blocks.
+/// Reports what differs below `folder`, in the order of the index. Skips entries that the index
+/// lists as absent or does not list. Compares the bytes of further names with their file's. Blocks.
 pub fn check_entries(
     index: &Index,
     folder: &Path,
@@ -107,7 +106,7 @@ fn look(
     if matches!(item.entry.kind, Kind::HardLink(_)) {
         return;
     }
-    // Set-user-ID and the like are never taken over, and links have no mode of their own.
+    // Set-user-ID and the like are never copied, and links have no mode of their own.
     let is_link = wanted == FileType::Symlink;
     let bits = if wanted == FileType::Directory { 0o1777 } else { 0o777 };
     if !is_link && u32::from(found.stx_mode) & bits != item.entry.mode & bits {
@@ -124,7 +123,7 @@ fn look(
     }
 }
 
-/// Whether an open file has these extended attributes, and maybe others.
+/// Returns whether an open file has these extended attributes, perhaps among others.
 fn has(file: &File, wanted: &XattrSet<'_>) -> bool {
     match xattrs::read(file) {
         Xattrs::Set(there) => wanted.iter().all(|(name, value)| there.value(name) == Some(value)),
@@ -132,7 +131,7 @@ fn has(file: &File, wanted: &XattrSet<'_>) -> bool {
     }
 }
 
-/// Whether two files have the same bytes.
+/// Returns whether two files have the same bytes.
 pub(super) fn same_bytes(one: File, other: File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let (first, second) = (one.metadata()?, other.metadata()?);
@@ -158,5 +157,5 @@ pub(super) fn same_bytes(one: File, other: File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Compared in one go.
+/// Bytes compared at once.
 const READ_BYTES: usize = 128 << 10;

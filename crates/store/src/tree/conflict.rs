@@ -1,5 +1,5 @@
-//! Finds what at the destination has another kind than in the tree and so cannot be replaced by a
-//! rename.
+//! Finds entries at the destination that have another kind than in the tree, so that a rename
+//! cannot replace them.
 
 use std::io;
 
@@ -12,24 +12,24 @@ use super::folder_cursor::{Enter, FolderCursor, split};
 use super::root::{Root, kind_of};
 use super::walk::{WalkError, WalkOptions, walk_telling};
 
-/// One such name.
+/// An entry in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Its path below the destination.
     pub path: Vec<u8>,
-    /// What is there.
+    /// The kind of the existing entry.
     pub there: FileKind,
-    /// What is to have that name.
+    /// The kind of the new entry.
     pub here: FileKind,
-    /// It is, or holds, what the copy's filter leaves out or another copy keeps until it is complete.
+    /// Whether it is, or holds, something that the filter leaves out or an unfinished copy keeps.
     pub is_sheltered: bool,
 }
 
-/// Finds them, in the order of the index, which is complete. Of what may be replaced only those are
-/// told that hold what takes no part by this filter, or what another copy keeps there. Blocks.
+/// Finds these, in the order of the index, which must be complete. If entries may be replaced,
+/// returns only those that hold something this filter leaves out or another copy keeps. Blocks.
 ///
 /// # Errors
-/// What the system says, and of which path; `Interrupted` if `stop` says so first.
+/// The system's error and its path; `Interrupted` if `stop` says so first.
 pub(super) fn conflicts(
     index: &Index,
     root: &Root,
@@ -38,7 +38,7 @@ pub(super) fn conflicts(
 ) -> Result<Vec<Conflict>, (Vec<u8>, io::Error)> {
     let mut all: Vec<Conflict> = Vec::new();
     let mut folders = FolderCursor::new(root, Enter::Look);
-    // What is to be a folder and is none: nothing of the tree lies below it.
+    // Not a folder as it should be, so no entry of the tree exists below it.
     let mut closed: Option<Vec<u8>> = None;
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
@@ -51,7 +51,7 @@ pub(super) fn conflicts(
         let (above, name) = split(item.path);
         let mut look = || match folders.to(above)? {
             Some(folder) => kind_of(folder, name),
-            // In a folder that is not there yet nothing can be in the way.
+            // Nothing can be in the way in a missing folder.
             None => Ok(None),
         };
         let found = look().map_err(|error| (item.path.to_vec(), error))?;
@@ -59,7 +59,7 @@ pub(super) fn conflicts(
         let (there, here) = match (found, &item.entry.kind) {
             (None, _) | (_, Kind::Absent(_)) => continue,
             (Some(FileType::Directory), Kind::Folder) => continue,
-            // They take the place of each other.
+            // These replace each other.
             (Some(FileType::RegularFile | FileType::Symlink), _) if !wants_folder => continue,
             (Some(there), kind) => (FileKind::from(there), FileKind::from(kind)),
         };
@@ -77,7 +77,7 @@ pub(super) fn conflicts(
     Ok(all)
 }
 
-/// Marks those that are, or hold, what is left out.
+/// Marks conflicts that are, or hold, entries left out.
 fn shelter(all: &mut [Conflict], root: &Root, filter: &Filter) -> io::Result<()> {
     let options =
         WalkOptions { hard_links: false, filter: filter.clone(), ..WalkOptions::default() };

@@ -17,15 +17,15 @@ use swath_model::{Range, RangeSet};
 use super::folder_cursor::{Enter, Files, FolderCursor, split};
 use super::root::{Root, size_in};
 
-/// What lies in a folder, as the virtual file of an index that is complete. Clones are for other
-/// threads; all methods block.
+/// The content of a folder as the virtual file of an index, which must be complete. Clones are for
+/// other threads; all methods block.
 pub struct Content {
     root: Root,
     files: Files,
     index: Arc<RwLock<Index>>,
     open: Option<Open>,
     bytes: Vec<u8>,
-    /// Of sparse files that were looked at: whether they are as the index says, holes included.
+    /// For sparse files checked so far: whether they match the index, holes included.
     sparse: Known,
 }
 
@@ -38,10 +38,10 @@ impl Clone for Content {
     }
 }
 
-/// The file that was read last.
+/// The file that was last read.
 struct Open {
     number: u64,
-    /// `None` if it is not there as the index says.
+    /// `None` if it does not match the index.
     file: Option<Arc<File>>,
 }
 
@@ -54,7 +54,7 @@ struct Wanted {
 }
 
 impl Content {
-    /// Looks into a folder.
+    /// Opens a folder.
     pub fn open(folder: &Path, index: Arc<RwLock<Index>>) -> io::Result<Content> {
         Ok(Content::below(Root::open(folder)?, index, Arc::default()))
     }
@@ -64,7 +64,7 @@ impl Content {
         Content { root, files, index, open: None, bytes: Vec::new(), sparse }
     }
 
-    /// The numbers of the groups all of whose files are there and have the size that they should.
+    /// Returns the numbers of the groups whose files all exist and have the right size.
     pub fn candidates(&self) -> RangeSet {
         let (mut all, mut lacking) = (RangeSet::new(), RangeSet::new());
         let mut way = FolderCursor::new(&self.root, Enter::Look);
@@ -87,8 +87,8 @@ impl Content {
         all
     }
 
-    /// The value that the group of this number has here; `None` if a file of it is not there, has
-    /// another size, or has something in a hole.
+    /// Returns the value that this group has here; `None` if a file of it is missing, has another
+    /// size, or has data in a hole.
     pub fn value(&mut self, group: u64) -> Option<ChainingValue> {
         let range = self.range_of(group)?;
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -109,9 +109,9 @@ impl Content {
         value
     }
 
-    /// The numbers of the groups at the ends of large files that are the same in all groups that they
-    /// have for themselves, by these bytes of the virtual file, and of which these groups are not the
-    /// same: by what else lies there, as far as anybody knows.
+    /// Returns the first and last groups of large files that do not match although all groups of
+    /// the file alone do, by these matching bytes of the virtual file. Other files in them probably
+    /// differ.
     pub fn doubtful_ends(&self, same: &RangeSet) -> BTreeSet<u64> {
         let mut ends = BTreeSet::new();
         let index = self.index();
@@ -136,8 +136,7 @@ impl Content {
         ends
     }
 
-    /// Of the group of this number, which should have these bytes, the parts of files that are here
-    /// and have them.
+    /// Returns the parts of files in this group that exist here with these expected bytes.
     pub fn same_in(&mut self, group: u64, bytes: &[u8]) -> Vec<Range> {
         let Some(range) = self.range_of(group) else { return Vec::new() };
         let mut same = Vec::new();
@@ -156,14 +155,14 @@ impl Content {
         same
     }
 
-    /// The paths of the files that have bytes in the group of this number.
+    /// Returns the paths of the files that have bytes in this group.
     pub fn files_of(&self, group: u64) -> Vec<Vec<u8>> {
         let range = self.range_of(group);
         let wanted = range.map(|range| self.wanted(range)).unwrap_or_default();
         wanted.into_iter().map(|wanted| wanted.path).collect()
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn groups(&self) -> u64 {
         self.index().size_bytes().div_ceil(GROUP_BYTES)
     }
@@ -182,8 +181,8 @@ impl Content {
         self.open.as_ref().and_then(|open| open.file.clone())
     }
 
-    /// Whether a file has the size that it should, and zeros where the index has holes: these are
-    /// looked at once, for they may be far larger than the rest.
+    /// Returns whether a file has the right size, and zeros where the index has holes. Holes are
+    /// checked at once, because they may be far larger than the rest.
     fn is_as(&self, file: &File, wanted: &Wanted) -> bool {
         let found = file.metadata();
         if !found.is_ok_and(|found| found.is_file() && found.len() == wanted.size_bytes) {
@@ -224,7 +223,7 @@ impl Content {
     }
 }
 
-/// Whether a file of this size has nothing but zeros outside of these extents.
+/// Returns whether a file of this size has only zeros outside of these extents.
 pub(super) fn has_holes(file: &File, extents: &[Extent], size_bytes: u64) -> bool {
     let mut at = 0;
     let end = Extent { offset: size_bytes, bytes: 0 };
@@ -235,16 +234,16 @@ pub(super) fn has_holes(file: &File, extents: &[Extent], size_bytes: u64) -> boo
     })
 }
 
-/// Whether all bytes of a part of a file are zeros. Holes are not read.
+/// Returns whether a part of a file has only zeros. Holes are not read.
 fn is_zero(file: &File, range: Range) -> io::Result<bool> {
     let mut part = vec![0; ZERO_PART_BYTES as usize];
     let mut at = range.start;
     while at < range.end {
         match rustix::fs::seek(file.as_fd(), SeekFrom::Data(at)) {
             Ok(data) => at = data.max(at),
-            // Nothing but a hole to the end.
+            // Only a hole is left.
             Err(Errno::NXIO) => return Ok(true),
-            // This file system knows no holes.
+            // This file system does not report holes.
             Err(_) => {}
         }
         if at >= range.end {
@@ -261,5 +260,5 @@ fn is_zero(file: &File, range: Range) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Read in one go where a hole should be.
+/// Bytes read at once where a hole should be.
 const ZERO_PART_BYTES: u64 = 64 << 10;

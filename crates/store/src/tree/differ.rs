@@ -13,29 +13,26 @@ use super::root::Root;
 use super::walk::{WalkError, WalkOptions, walk_telling};
 use crate::bits::Bits;
 
-/// One difference.
+/// A difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is to be copied: it is not there, or it is another one; bytes of the file.
+    /// Copy it: it is missing or differs.
     Copy {
-        /// What it will take: the size of a file, nothing for what is no file or becomes a further
-        /// name of one.
+        /// Bytes it will take: the size of a file, or 0 for hard links and other entries.
         bytes: u64,
-        /// In the tree it is a further name of the file with this path.
+        /// The path of the file of which it is a further name in the tree.
         further_of: Option<Vec<u8>>,
     },
-    /// It is there, and goes before what has its name in the tree can be there: it is of another
-    /// kind.
+    /// It exists with another kind than in the tree and must go first.
     InTheWay,
-    /// It is there and not in the tree.
+    /// It exists but is not in the tree.
     Surplus,
 }
 
-/// Tells how a folder differs from the tree of `index`, which is complete, in the order of an index.
-/// What stays as it is `unchanged` says, and `links` whether further names of a file are to be such; a
-/// folder that is not there is empty. What the tree lists as absent is no difference, and neither
-/// is what `filter` leaves out or a copy that is not complete keeps, with the folders that hold such.
-/// Blocks.
+/// Reports how a folder differs from the tree of `index` (complete), in the order of an index.
+/// `unchanged` says what stays as it is, `links` whether further names are hard links. A missing
+/// folder counts as empty. Not reported: entries that the tree lists as absent, those that `filter`
+/// leaves out, files of unfinished copies, and folders that hold such. Blocks.
 pub fn differences(
     index: &Index,
     folder: &Path,
@@ -47,7 +44,7 @@ pub fn differences(
     let (there, sheltered) = listed(folder, filter)?;
     let (mut ours, mut theirs) = (index.cursor(), there.cursor());
     let mut other = theirs.next().map(Known::of);
-    // What lies below something that could not be read is not known to be surplus.
+    // It is unknown whether entries below an unreadable one are surplus.
     let mut unknown: Option<Vec<u8>> = None;
     let is_below = |path: &[u8], folder: &Option<Vec<u8>>| {
         let rest = folder.as_ref().and_then(|folder| path.strip_prefix(folder.as_slice()));
@@ -94,7 +91,7 @@ pub fn differences(
     }
 }
 
-/// What a further name of the file of this number will take, and the file's path.
+/// Returns the bytes that a further name of this file will take, and the file's path.
 fn further(index: &Index, of: u64, links: bool) -> (u64, Option<Vec<u8>>) {
     let mut cursor = index.cursor_from(of);
     let Some(file) = cursor.next() else { return (0, None) };
@@ -106,7 +103,7 @@ fn further(index: &Index, of: u64, links: bool) -> (u64, Option<Vec<u8>>) {
     (bytes, Some(file.path.to_vec()))
 }
 
-/// What of a folder's content takes part now, and the folders that hold something that does not.
+/// Returns the selected entries of a folder, and its folders that hold any left out.
 fn listed(folder: &Path, filter: &Filter) -> io::Result<(Index, Sheltered)> {
     let mut index = Index::new();
     let root = match Root::open(folder) {
@@ -132,20 +129,20 @@ fn listed(folder: &Path, filter: &Filter) -> io::Result<(Index, Sheltered)> {
     }
 }
 
-/// The folders of an index that hold something that takes no part. It is told of both in the order
-/// of a walk, and keeps a bit for each entry and what is open, however deep that is.
+/// The folders of an index that hold an entry left out. Takes both kinds of entries in the order of
+/// a walk. Keeps a bit for each entry, and the open folders.
 #[derive(Debug, Default)]
 struct Sheltered {
-    /// By the entries' numbers.
+    /// A bit for each entry's number.
     bits: Bits,
-    /// Of the next entry.
+    /// Number of the next entry.
     number: u64,
     /// Path of the innermost open folder.
     path: Vec<u8>,
     /// The open folders, innermost last: number, and where its path ends.
     open: Vec<(u64, usize)>,
-    /// What was left out last. Folders that hold what takes part are told of when that is come to,
-    /// which may be after what they hold besides: then it lies below them.
+    /// The last entry left out. A folder is entered with its first selected content, which may be
+    /// after entries left out; these then lie below it.
     last: Vec<u8>,
 }
 
@@ -154,7 +151,7 @@ impl Sheltered {
         self.bits.has(number)
     }
 
-    /// The next entry of the index.
+    /// Adds the next entry of the index.
     fn enter(&mut self, entry: &Entry<'_>) {
         self.open.truncate(self.open.len() - entry.leaves.min(self.open.len()));
         self.path.truncate(self.open.last().map_or(0, |&(_, end)| end));
@@ -171,12 +168,12 @@ impl Sheltered {
         self.number += 1;
     }
 
-    /// Something of this path takes no part.
+    /// Records an entry left out.
     fn left_out(&mut self, path: &[u8]) {
         let shared = common(&self.path, path);
         let is_around = |end: usize| end <= shared && path.get(end) == Some(&b'/');
         let around = self.open.partition_point(|&(_, end)| is_around(end));
-        // Whoever is known to hold something lies in folders that are known to.
+        // A folder that is already marked lies in folders that are marked.
         for &(number, _) in self.open[..around].iter().rev() {
             if !self.bits.set(number) {
                 break;
@@ -187,7 +184,7 @@ impl Sheltered {
     }
 }
 
-/// Whether a path is that of something below a folder.
+/// Returns whether a path lies below a folder.
 pub(super) fn is_below(path: &[u8], folder: &[u8]) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with(b"/"))
 }
@@ -205,15 +202,15 @@ impl Known {
     }
 }
 
-/// The order of an index: component by component, by their bytes.
+/// Compares paths in the order of an index: component by component, by bytes.
 pub(super) fn order(a: &[u8], b: &[u8]) -> Ordering {
-    // From the component on in which they differ first.
+    // Compare from the first component that differs.
     let shared = common(a, b);
     let start = a[..shared].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     a[start..].split(|&byte| byte == b'/').cmp(b[start..].split(|&byte| byte == b'/'))
 }
 
-/// How many bytes two paths have in common at their beginnings.
+/// Returns how many bytes two paths share at their beginnings.
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     let parts = a.chunks(STRIDE_BYTES).zip(b.chunks(STRIDE_BYTES));
     let start = STRIDE_BYTES * parts.take_while(|(a, b)| a == b && a.len() == STRIDE_BYTES).count();
@@ -221,7 +218,7 @@ pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     start + rest.take_while(|(a, b)| a == b).count()
 }
 
-/// Compared in one go.
+/// Bytes compared at once.
 const STRIDE_BYTES: usize = 256;
 
 #[cfg(test)]

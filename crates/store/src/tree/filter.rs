@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Which entries of a tree take part. The default are all.
+/// Selects the entries of a tree that take part. Default: all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     include: Patterns,
@@ -23,31 +23,31 @@ pub struct Filter {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// One is empty, begins with `!`, or is no pattern at all.
-    #[error("'{pattern}' is no pattern: {reason}")]
+    /// A pattern is empty, begins with `!`, or is invalid.
+    #[error("'{pattern}' is not a valid pattern: {reason}")]
     Pattern {
-        /// As it was given.
+        /// The pattern.
         pattern: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// Everything would be out.
-    #[error("to exclude '{pattern}' leaves nothing (to include some means those alone)")]
+    /// Nothing would be selected.
+    #[error("excluding '{pattern}' leaves nothing (to select only some entries, include them)")]
     Nothing {
-        /// As it was given.
+        /// The pattern.
         pattern: String,
     },
-    /// They are too many.
-    #[error("the patterns are too long together: {PATTERNS_BYTES_MAX} bytes are possible")]
+    /// The patterns are too long.
+    #[error("the patterns are too long: at most {PATTERNS_BYTES_MAX} bytes in all")]
     TooLong,
 }
 
-/// What becomes of an entry.
+/// The decision about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It takes part, and what lies below it does, unless that is excluded.
+    /// It takes part, and so does everything below it unless excluded.
     In,
-    /// A folder that takes part if something below it does.
+    /// A folder that takes part only if something below it does.
     Leads,
     /// Neither it nor anything below it takes part.
     Out,
@@ -63,7 +63,7 @@ struct Patterns {
 }
 
 impl Filter {
-    /// Takes what `include` matches (everything, if that is empty) but for what `exclude` does.
+    /// Selects what `include` matches (everything if empty), except what `exclude` matches.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Filter, FilterError> {
         let all_bytes: usize = include.iter().chain(exclude).map(|text| text.len() + 1).sum();
         if all_bytes > PATTERNS_BYTES_MAX {
@@ -76,22 +76,22 @@ impl Filter {
         Ok(Filter { include: Patterns::new(include)?, exclude: Patterns::new(exclude)? })
     }
 
-    /// Whether all entries take part.
+    /// Returns whether all entries take part.
     pub fn is_all(&self) -> bool {
         self.include.texts.is_empty() && self.exclude.texts.is_empty()
     }
 
-    /// What is included, as it was given.
+    /// Returns the inclusions.
     pub fn include(&self) -> &[String] {
         &self.include.texts
     }
 
-    /// What is excluded, as it was given.
+    /// Returns the exclusions.
     pub fn exclude(&self) -> &[String] {
         &self.exclude.texts
     }
 
-    /// Judges the entry of this path, with all folders that it lies in.
+    /// Judges the entry of this path, including the folders that it lies in.
     pub fn judge_whole(&self, path: &str, is_folder: bool) -> Verdict {
         let mut is_within = false;
         for (end, _) in path.match_indices('/') {
@@ -104,8 +104,8 @@ impl Filter {
         self.judge(path.as_bytes(), is_folder, is_within)
     }
 
-    /// Judges the entry of this path in a folder that takes part; `is_within` if that folder is
-    /// [in](Verdict::In) itself.
+    /// Judges an entry in a folder that takes part; `is_within` if that folder itself is
+    /// [in](Verdict::In).
     pub(super) fn judge(&self, path: &[u8], is_folder: bool, is_within: bool) -> Verdict {
         if self.exclude.has(path, is_folder) {
             return Verdict::Out;
@@ -180,7 +180,7 @@ impl Patterns {
     }
 }
 
-/// They travel in the head of a request, in which a byte may take three.
+/// They are sent in the head of a request, where a byte may take three.
 const PATTERNS_BYTES_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Moves from folder to folder of a tree.
 //!
-//! The next folder of an index is a step or two away, however deep it lies. Few descriptors are
-//! used: those of folders far up are closed and opened again through `..`, which counts only if it
-//! leads to the same folder as on the way down.
+//! The next folder of an index is a step or two away, at any depth. Few descriptors are used:
+//! folders far up are closed and reopened through `..`, which counts only if it leads to the same
+//! folder as on the way down.
 
 use std::fs::File;
 use std::io;
@@ -18,49 +18,49 @@ use super::root::{Links, Root, STEP_BYTES, file_in, open_below};
 use super::single::Single;
 use super::stat::{self, FileId};
 
-/// What is done about folders on the way.
+/// What to do about folders on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enter {
-    /// Nothing.
+    /// Only pass through them.
     Look,
-    /// Those that their owner, who we are, may not write into are opened for that; whoever does so
-    /// sets their modes later.
+    /// Open our own folders for writing even if their modes forbid it; the caller sets the modes
+    /// later.
     Open,
-    /// As [`Enter::Open`], and those that are not there are made.
+    /// The same, and make missing folders.
     Make,
 }
 
-/// Opens files below a root one after the other. However deep they lie, in the order of an index
-/// each takes a step or two.
+/// Opens files below a root one after the other. In the order of an index, each takes a step or two
+/// at any depth.
 pub struct Files {
     root: Root,
     links: Links,
-    /// There is but one, and this is where it is.
+    /// The only file of the tree and its real path, if it is a single one.
     single: Option<Vec<u8>>,
-    /// The folder of the last one.
+    /// The folder of the last file.
     folder: Vec<u8>,
-    /// For several files of a folder, and where a path is too long for one call.
+    /// For several files in a folder, and for paths too long for one call.
     folders: Option<FolderCursor>,
 }
 
 impl Files {
-    /// Files below this root, by ways on which no link is.
+    /// Opens files below this root, on paths without links.
     pub fn new(root: &Root) -> Files {
         let (folder, links) = (Vec::new(), Links::Refuse);
         Files { root: root.clone(), links, single: None, folder, folders: None }
     }
 
-    /// That one file, whatever the tree calls it.
+    /// Opens only that one file, whatever the tree calls it.
     pub fn single(root: &Root, single: &Single) -> Files {
         Files { single: Some(single.path.clone()), ..Files::new(root) }
     }
 
-    /// The same, where links are followed that lead to something below the root.
+    /// Opens files below this root, following links that stay below it.
     pub fn through_links(root: &Root) -> Files {
         Files { links: Links::Follow, ..Files::new(root) }
     }
 
-    /// Opens one.
+    /// Opens a file.
     pub fn file(&mut self, path: &[u8]) -> io::Result<File> {
         if let Some(single) = &self.single {
             return self.root.file(single);
@@ -77,7 +77,7 @@ impl Files {
         let folders =
             self.folders.get_or_insert_with(|| FolderCursor::new(&self.root, Enter::Look));
         match folders.folder(above).and_then(|folder| file_in(folder, name)) {
-            // Meanwhile another folder may have its name.
+            // Another folder may have taken its name meanwhile.
             Err(error) if is_short && error.kind() == io::ErrorKind::NotFound => {
                 self.root.file(path)
             }
@@ -86,13 +86,13 @@ impl Files {
     }
 }
 
-/// A way below a root.
+/// A path below a root, walked folder by folder.
 pub(super) struct FolderCursor {
     root: Root,
     enter: Enter,
-    /// Of the folder that it has come to.
+    /// The path of the current folder.
     path: Vec<u8>,
-    /// Where each component ends in it.
+    /// Where each component of it ends.
     ends: Vec<usize>,
     chain: Chain,
 }
@@ -103,7 +103,7 @@ impl FolderCursor {
         FolderCursor { root: root.clone(), enter, path, ends, chain: Chain::new(enter) }
     }
 
-    /// Goes to the folder of this path; the empty one is the root. `None` if it is not there.
+    /// Goes to the folder of this path; empty means the root. `None` if it does not exist.
     pub fn to(&mut self, path: &[u8]) -> io::Result<Option<BorrowedFd<'_>>> {
         if path != self.path {
             self.back_to(self.common(path));
@@ -122,12 +122,12 @@ impl FolderCursor {
         Ok(Some(self.here()))
     }
 
-    /// As [`FolderCursor::to`], where there has to be a folder.
+    /// Goes to a folder like [`FolderCursor::to`]; a missing one is an error.
     pub fn folder(&mut self, path: &[u8]) -> io::Result<BorrowedFd<'_>> {
         self.to(path)?.ok_or_else(|| Errno::NOENT.into())
     }
 
-    /// Goes up from a folder for good; answers it, so that it can be closed to all others.
+    /// Leaves a folder for good; returns it, so that its mode can be restricted.
     pub fn leave(&mut self, path: &[u8]) -> io::Result<OwnedFd> {
         self.folder(path)?;
         let folder = match self.chain.leave() {
@@ -143,9 +143,9 @@ impl FolderCursor {
         self.chain.last().unwrap_or_else(|| self.root.fd().as_fd())
     }
 
-    /// How many components it has in common with another path.
+    /// Returns how many components it shares with another path.
     fn common(&self, path: &[u8]) -> usize {
-        // Most often it is the next one below, or one of those above.
+        // Usually it is a folder just below, or one above.
         let reaches = |one: &[u8], other: &[u8]| {
             one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         };
@@ -162,7 +162,7 @@ impl FolderCursor {
     }
 
     fn back_to(&mut self, components: usize) {
-        // If somebody has moved what lies on the way it begins anew.
+        // If a folder on the way was moved, start at the root again.
         let components = match self.chain.back_to(components) {
             Ok(()) => components,
             Err(_) => {
@@ -199,7 +199,7 @@ impl FolderCursor {
     }
 }
 
-/// The folder in which something lies, and its name.
+/// Returns the folder and the name of a path.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -207,10 +207,10 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Removes all that lies in a folder.
+/// Removes everything in a folder.
 pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io::Result<()> {
     let mut chain = Chain::new(Enter::Open);
-    // What is still to go in each folder on the way, from its end.
+    // The rest to remove in each folder on the way, from its end.
     let mut left = vec![(Names::read(folder)?, 0)];
     while let Some((names, at)) = left.last_mut() {
         if stop() {
@@ -242,7 +242,7 @@ pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io:
     Ok(())
 }
 
-/// Opens a folder, and lets its owner write into it if that is us.
+/// Opens a folder, and allows its owner to write into it if that is us.
 fn open_for_changes(above: BorrowedFd<'_>, name: &[u8]) -> io::Result<(OwnedFd, FileId)> {
     let folder = match open_below(above, name, FOLDER, Links::Refuse) {
         // Not even reading is allowed.
@@ -275,16 +275,16 @@ fn is_closed(found: &Statx) -> bool {
     mode_of(found) & OWNERS != OWNERS && found.stx_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Sets the mode of what was opened as a mere place.
+/// Sets the mode of an entry opened as `O_PATH`.
 pub(super) fn set_mode_through(place: impl AsFd, mode: u32) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
     Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
 }
 
-/// Folders, each of them in the one before it.
+/// Open folders, each inside the one before it.
 struct Chain {
     links: Vec<Link>,
-    /// How they are opened.
+    /// Flags to open them with.
     flags: OFlags,
 }
 
@@ -295,12 +295,12 @@ struct Link {
 
 impl Chain {
     fn new(enter: Enter) -> Chain {
-        // Whoever only looks need not be allowed to list.
+        // Passing through does not need permission to list.
         let flags = if enter == Enter::Look { PLACE } else { FOLDER };
         Chain { links: Vec::new(), flags }
     }
 
-    /// The innermost one; it is always open.
+    /// Returns the innermost folder, which is always open.
     fn last(&self) -> Option<BorrowedFd<'_>> {
         self.links.last().and_then(|link| link.folder.as_ref()).map(AsFd::as_fd)
     }
@@ -312,7 +312,7 @@ impl Chain {
         }
     }
 
-    /// Goes up by one; answers the folder that was the innermost, if there is one.
+    /// Goes up by one; returns the folder that was the innermost, if any.
     fn leave(&mut self) -> Option<io::Result<OwnedFd>> {
         let left = self.links.pop()?.folder?;
         if let Some(above) = self.links.last_mut()
@@ -326,9 +326,9 @@ impl Chain {
         Some(Ok(left))
     }
 
-    /// Goes up until only so many are left.
+    /// Goes up until `count` folders are left.
     fn back_to(&mut self, count: usize) -> io::Result<()> {
-        // Those that are open need no way up.
+        // Folders that are still open need no way up.
         let open =
             self.links.iter().skip(count.saturating_sub(1)).position(|it| it.folder.is_some());
         if let Some(open) = open {
@@ -344,7 +344,7 @@ impl Chain {
     }
 }
 
-/// The folder above, if it is this one.
+/// Returns the folder above, if it is the one with this id.
 pub(super) fn up(folder: &OwnedFd, id: FileId, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let above = openat(folder, "..", flags, Mode::empty())?;
@@ -356,9 +356,9 @@ pub(super) fn up(folder: &OwnedFd, id: FileId, flags: OFlags) -> io::Result<Owne
 
 pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
-/// What whoever owns a folder needs to change what lies in it.
+/// Permissions that an owner needs to change a folder's content.
 const OWNERS: u32 = 0o700;
-/// So many folders of one way are open at once.
+/// Most folders of one path open at once.
 const OPEN_MAX: usize = 32;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! One file that is being received into a folder, which it cannot leave.
+//! A file being received into a folder, which it cannot leave.
 //!
-//! Until all of it has arrived it has no name at all (`O_TMPFILE`), or, on file systems without
-//! that, a temporary one. Then it gets its final name in one step.
+//! Until it is complete it has no name at all (`O_TMPFILE`), or, on file systems without that, a
+//! temporary one. Then it gets its final name in one step.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -18,22 +18,22 @@ use super::Root;
 use super::folder_cursor::split;
 use super::root::Links;
 
-/// A file that has no final name yet. Dropped before it has one, nothing of it is left.
+/// A file without a final name yet. Dropping it earlier leaves nothing.
 #[derive(Debug)]
 pub struct Incoming {
     folder: OwnedFd,
     name: Vec<u8>,
     file: File,
-    /// A name of its own, where it has to have one.
+    /// Its temporary name, if it needs one.
     own_name: Option<Vec<u8>>,
 }
 
 impl Root {
-    /// Begins to receive a file that is to lie at this path, in a folder that is there already.
+    /// Begins to receive a file that will have this path, in an existing folder.
     ///
     /// # Errors
-    /// What the system says: `NotFound` without the folder, `FilesystemLoop` for a link on the way,
-    /// `InvalidInput` for a path that names no file or has a name of swath's own.
+    /// The system's error: `NotFound` without the folder, `FilesystemLoop` for a link on the way,
+    /// `InvalidInput` for a path that names no file or has a name reserved for swath.
     pub fn receive(&self, path: &[u8]) -> io::Result<Incoming> {
         let (above, name) = split(path);
         if !may_be_received(path) {
@@ -58,8 +58,8 @@ impl Root {
     }
 }
 
-/// Whether a file that somebody sends may lie at this path below a root: it names one, and none of
-/// those that swath keeps for itself.
+/// Returns whether a client's file may have this path below a root: it names a file, and no name
+/// that swath reserves.
 pub fn may_be_received(path: &[u8]) -> bool {
     let (_, name) = split(path);
     let as_path =
@@ -70,13 +70,13 @@ pub fn may_be_received(path: &[u8]) -> bool {
         || leads_into_a_copy(path))
 }
 
-/// Whether a path below a root leads to, or into, a partial folder or what a copy keeps beside it: there a copy
-/// writes and nobody else.
+/// Returns whether a path below a root leads to or into a partial folder or a copy's other files,
+/// where only the copy writes.
 pub fn leads_into_a_copy(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(is_of_a_copy)
 }
 
-/// Whether a name is that of a partial folder, or of what a copy keeps beside it.
+/// Returns whether a name is that of a partial folder or of a copy's other files.
 fn is_of_a_copy(name: &[u8]) -> bool {
     let ends = [".swath.part", ".swath.index", ".swath.index.new", ".swath.mark", ".swath.moving"];
     super::unfinished::is_own_name(name)
@@ -87,16 +87,16 @@ fn is_of_a_copy(name: &[u8]) -> bool {
 }
 
 impl Incoming {
-    /// See to it that so many bytes find room, where the file system can promise that.
+    /// Reserves this many bytes, if the file system can do that.
     ///
     /// # Errors
-    /// `StorageFull`, `QuotaExceeded` or `FileTooLarge` if they do not.
+    /// `StorageFull`, `QuotaExceeded` or `FileTooLarge` if they do not fit.
     pub fn reserve(&self, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        // Whoever is promised what there is not takes all that there is until the promise is broken:
-        // others would find the disk full meanwhile.
+        // A reservation that does not fit would take all free space until it fails, and others
+        // would find the disk full meanwhile.
         if crate::sys::free_bytes(&self.file).is_ok_and(|free_bytes| bytes > free_bytes) {
             return Err(Errno::NOSPC.into());
         }
@@ -106,8 +106,8 @@ impl Incoming {
         }
     }
 
-    /// See whether more may be written of a file that nobody has said the length of: it takes no more
-    /// than leaves others some room, the least of a gibibyte and a twentieth of the disk.
+    /// Checks whether a file of unknown length may grow further: it must leave others some room,
+    /// the least of a gibibyte and a twentieth of the disk.
     ///
     /// # Errors
     /// `StorageFull` if not.
@@ -118,14 +118,14 @@ impl Incoming {
         }
     }
 
-    /// The file, to be written.
+    /// Returns the file, for writing.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// What has the name now, links not followed; `None` if nothing has.
+    /// Returns what has the name now, without following links; `None` if nothing has.
     pub fn present(&self) -> io::Result<Option<Metadata>> {
-        // Opening does nothing to what it is; only its place is wanted.
+        // `O_PATH` opens only the place, which has no effect on a device or pipe.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.folder, self.name.as_slice(), flags, Mode::empty()) {
             Ok(place) => Ok(Some(File::from(place).metadata()?)),
@@ -134,18 +134,18 @@ impl Incoming {
         }
     }
 
-    /// All of it is there: it takes its name, durably and at once, from whatever has it, whose
-    /// permissions it keeps. With `only_new` nothing may have the name.
+    /// Completes the file: it replaces any file of its name, durably and at once, and keeps that
+    /// file's permissions. With `only_new` the name must be free.
     ///
     /// # Errors
-    /// What the system says; `AlreadyExists` with `only_new`. Nothing has changed then.
+    /// The system's error; `AlreadyExists` with `only_new`. Nothing has changed then.
     pub fn finish(mut self, only_new: bool) -> io::Result<Metadata> {
         if let Some(old) = self.present()?.filter(Metadata::is_file) {
             use std::os::unix::fs::MetadataExt;
             fchmod(&self.file, Mode::from_raw_mode(old.mode() & 0o777))?;
         }
         self.file.sync_all()?;
-        // Without a name so far it is reached by its descriptor.
+        // A file without a name is reached by its descriptor.
         let own_place = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         if only_new {
             let (folder, name) = (&self.folder, self.name.as_slice());
@@ -177,7 +177,7 @@ impl Drop for Incoming {
     }
 }
 
-/// Does something with a name that nothing has.
+/// Makes something under an unused temporary name.
 fn with_own_name<T>(
     mut make: impl FnMut(&[u8]) -> rustix::io::Result<T>,
 ) -> io::Result<(T, Vec<u8>)> {
@@ -186,7 +186,7 @@ fn with_own_name<T>(
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let own = format!("{OWN_NAME}-{}-{count}", std::process::id()).into_bytes();
         match make(&own) {
-            // An earlier process of this number was killed.
+            // Left by a killed process with our number.
             Err(Errno::EXIST) => {}
             Ok(made) => return Ok((made, own)),
             Err(error) => return Err(error.into()),
@@ -195,14 +195,14 @@ fn with_own_name<T>(
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// How names of its own begin; copies of the folder leave such names alone.
+/// How temporary names begin; copies of the folder leave such names out.
 const OWN_NAME: &str = ".swath-stage.swath.put";
-/// More names than this are not left over from others.
+/// More leftover names than this are not expected.
 const TRIES_MAX: usize = 1000;
-/// No file system takes longer ones.
+/// Longest name that file systems take.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Bytes of the disk that a file of unknown length does not take.
+/// Bytes of the disk that a file of unknown length must leave free.
 const LEFT_TO_OTHERS: u64 = 1 << 30;
 
 #[cfg(test)]

@@ -11,21 +11,21 @@ use swath_model::digest::blake3_tree::{ChainingValue, GROUP_BYTES};
 use swath_model::index::{Index, Reader};
 use swath_model::{Range, RangeSet};
 
-/// Writes such a file: group hashes as they come, the index at the end. It gets its name at the end;
-/// nothing stays of one that does not come to it.
+/// Writes such a file: group hashes as they come, the index at the end. It gets its name only when
+/// complete; otherwise nothing remains.
 pub struct KeptIndexWriter {
     path: PathBuf,
     new: PathBuf,
     file: File,
-    /// Numbers of the groups whose group hashes are there.
+    /// Numbers of the groups whose hashes are stored.
     seen: Mutex<RangeSet>,
 }
 
 impl KeptIndexWriter {
-    /// Begins with a file that is to be at `path`, where nothing or an older one of its kind is.
+    /// Begins a file that will be at `path`, where nothing or an older file of this kind is.
     ///
     /// # Errors
-    /// What the system says; `AlreadyExists` if something else is there.
+    /// The system's error; `AlreadyExists` if something else is there.
     pub fn create(path: &Path) -> io::Result<KeptIndexWriter> {
         match File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
             Ok(mut old) => {
@@ -52,12 +52,12 @@ impl KeptIndexWriter {
         Ok(KeptIndexWriter { path: path.to_owned(), new, file, seen: Mutex::default() })
     }
 
-    /// Where it is to be.
+    /// Returns where it will be.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The group hash of a group, which was verified.
+    /// Stores the hash of a verified group.
     pub fn keep(&self, group: u64, group_hash: &ChainingValue) -> io::Result<()> {
         self.file.write_all_at(group_hash, HEAD_BYTES + group * GROUP_HASH_BYTES)?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,13 +65,13 @@ impl KeptIndexWriter {
         Ok(())
     }
 
-    /// The numbers of the groups below `groups` whose group hashes are not there yet.
+    /// Returns the groups below `groups` whose hashes are missing.
     pub fn missing(&self, groups: u64) -> RangeSet {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.gaps_within(Range::new(0, groups)).into_iter().collect()
     }
 
-    /// All group hashes are there: add the index, which is complete, and give the file its name.
+    /// Adds the complete index and gives the file its name; all group hashes must be there.
     pub fn finish(&self, index: &Index) -> io::Result<()> {
         let groups = index.size_bytes().div_ceil(GROUP_BYTES);
         let mut head = MAGIC.to_vec();
@@ -100,7 +100,7 @@ impl Drop for KeptIndexWriter {
         use std::os::unix::fs::MetadataExt;
         let id = |found: std::fs::Metadata| (found.dev(), found.ino());
         let (own, named) = (self.file.metadata(), self.new.symlink_metadata());
-        // After the end nothing has this name any more, or another one.
+        // After completion this name is free or another file's.
         if let (Ok(own), Ok(named)) = (own, named)
             && id(own) == id(named)
         {
@@ -109,17 +109,17 @@ impl Drop for KeptIndexWriter {
     }
 }
 
-/// Such a file, to be read.
+/// Such a file, open for reading.
 pub struct KeptIndex {
     file: File,
     groups: u64,
 }
 
 impl KeptIndex {
-    /// Opens one, and reads its index.
+    /// Opens one and reads its index.
     ///
     /// # Errors
-    /// What the system says; `InvalidData` with a sentence if it is none, or was changed.
+    /// The system's error; `InvalidData` with a sentence if it is invalid or was changed.
     pub fn open(path: &Path) -> io::Result<(KeptIndex, Index)> {
         let mut file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let found = file.metadata()?;
@@ -163,10 +163,10 @@ impl KeptIndex {
         Ok((KeptIndex { file, groups }, index))
     }
 
-    /// The group hash of a group.
+    /// Returns the hash of a group.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` if there is no such group.
+    /// The system's error; `InvalidInput` if there is no such group.
     pub fn group_hash(&self, group: u64) -> io::Result<ChainingValue> {
         if group >= self.groups {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -177,7 +177,7 @@ impl KeptIndex {
     }
 }
 
-/// BLAKE3 of the first `end` bytes.
+/// Returns the BLAKE3 of the first `end` bytes.
 fn digest_of(file: &File, end: u64) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut part = vec![0; READ_BYTES];
@@ -195,17 +195,17 @@ fn bad(what: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_string())
 }
 
-/// What such a file begins with.
+/// First bytes of such a file.
 const MAGIC: &[u8; 8] = b"swathsum";
-/// Of the form.
+/// Version of the format.
 const VERSION: u8 = 1;
 /// Magic, version, number of groups.
 const HEAD_BYTES: u64 = 8 + 1 + 8;
-/// Of a group's value.
+/// Size of a group hash.
 const GROUP_HASH_BYTES: u64 = 32;
-/// Of the file itself.
+/// Size of the digest of the file itself.
 const DIGEST_BYTES: u64 = 32;
-/// Read in one go.
+/// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 
 #[cfg(test)]

@@ -10,32 +10,32 @@ use super::stat;
 use super::unfinished::names_of_others;
 use super::walk::WalkOptions;
 
-/// One entry of a folder.
+/// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name; not always text.
+    /// Its name, which may not be text.
     pub name: Vec<u8>,
-    /// What it is; never a hard link.
+    /// Its kind; never a hard link.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
-    /// Time of its last change.
+    /// Modification time.
     pub mtime: Mtime,
 }
 
 impl Root {
-    /// The folder itself, as an entry of one above it in which it has this name.
+    /// Returns the folder itself as an entry of this name in a folder above.
     pub fn listed(&self, name: &[u8]) -> Listed {
-        // An open folder can always be asked, also when it has been removed.
+        // An open folder can be queried even after it was removed.
         let found = stat::look(self, self.fd(), b"", b".", &WalkOptions::default());
         Listed { name: name.to_vec(), kind: found.kind, mode: found.mode, mtime: found.mtime }
     }
 
-    /// What lies in a folder below it (the empty path is the root), by the bytes of the names, but for
-    /// what copies that are not complete keep there.
+    /// Lists a folder below it (the empty path is the root), ordered by the bytes of names, without
+    /// files of unfinished copies.
     ///
     /// # Errors
-    /// What the system says; `FilesystemLoop` for a link on the way that may not be followed.
+    /// The system's error; `FilesystemLoop` for a link on the way that may not be followed.
     pub fn list(&self, path: &[u8], follow_links: bool) -> io::Result<Vec<Listed>> {
         let links = if follow_links { Links::Follow } else { Links::Refuse };
         let folder = self.folder(path, links)?;

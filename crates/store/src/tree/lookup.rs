@@ -10,12 +10,12 @@ use swath_model::index::{Cursor, Index, Kind};
 use super::differ::order;
 use super::partial::{PartialError, check_destination};
 
-/// What an index lists. Paths are asked for in ascending order.
+/// Looks up paths in an index. Ask for paths in ascending order.
 pub struct Lookup<'a> {
     cursor: Cursor<'a>,
-    /// The entry that comes next.
+    /// The next entry.
     next: Option<Known>,
-    /// What lies below this one nobody could see.
+    /// A path whose content could not be read.
     unknown: Option<Vec<u8>>,
 }
 
@@ -25,28 +25,28 @@ struct Known {
     is_absent: bool,
 }
 
-/// What is known of a path.
+/// What an index says about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// It is not there.
+    /// It does not exist.
     No,
     /// It is a folder.
     Folder,
     /// It is a file or a link.
     Other,
-    /// It, or what it lies in, could not be read.
+    /// It, or a folder it lies in, could not be read.
     Unknown,
 }
 
 impl<'a> Lookup<'a> {
-    /// In this index, which is complete.
+    /// Returns a lookup in this index, which must be complete.
     pub fn new(index: &'a Index) -> Lookup<'a> {
         let mut lookup = Lookup { cursor: index.cursor(), next: None, unknown: None };
         lookup.step();
         lookup
     }
 
-    /// What is known of this path, which comes behind all that were asked for.
+    /// Looks up this path, which must come behind all earlier ones.
     pub fn find(&mut self, path: &[u8]) -> Listing {
         while let Some(known) = &self.next
             && order(&known.path, path) == Ordering::Less
@@ -76,11 +76,11 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// The first thing at `destination` that would have to go because it is of another kind in the tree
-/// of `now`, though `first` has it, as far as is known, as it is there. Both are complete. Blocks.
+/// Returns the first entry at `destination` that must go because `now` gives it another kind
+/// although `first` lists it as it is there, as far as known. Both must be complete. Blocks.
 ///
 /// # Errors
-/// As of [`check_destination`], but for what is in the way.
+/// As for [`check_destination`], except for entries in the way.
 pub fn turned(
     first: &Index,
     now: &Index,

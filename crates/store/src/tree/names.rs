@@ -4,11 +4,11 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::RawDir;
 
-/// Names, close together: a folder may have millions.
+/// Names, stored compactly: a folder may have millions.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     bytes: Vec<u8>,
-    /// Where each begins, how long it is, and its number on the device.
+    /// Position, length and inode number of each name.
     spots: Vec<Spot>,
 }
 
@@ -50,12 +50,12 @@ impl Names {
         self.spots.len()
     }
 
-    /// Whether this name is among them.
+    /// Returns whether this name is among them.
     pub fn has(&self, name: &[u8]) -> bool {
         self.spots.binary_search_by(|&spot| name_at(&self.bytes, spot).cmp(name)).is_ok()
     }
 
-    /// Keeps those of these places alone.
+    /// Keeps only the names at these positions.
     pub fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
         let mut at = 0;
         self.spots.retain(|_| {
@@ -64,12 +64,12 @@ impl Names {
         });
     }
 
-    /// The name of this place in the order; empty if there is none.
+    /// Returns the name at this position; empty if there is none.
     pub fn name(&self, at: usize) -> &[u8] {
         self.spots.get(at).map_or(&[], |&spot| name_at(&self.bytes, spot))
     }
 
-    /// Its number on the device: what lies close together there has numbers that do.
+    /// Returns its inode number; close numbers usually lie close together on the device.
     pub fn inode(&self, at: usize) -> u64 {
         self.spots.get(at).map_or(0, |spot| spot.inode)
     }
@@ -80,5 +80,5 @@ fn name_at(bytes: &[u8], spot: Spot) -> &[u8] {
     &bytes[start..start + usize::from(spot.length)]
 }
 
-/// What one call reads: some thousand names.
+/// Bytes read by one call: some thousand names.
 const READ_BYTES: usize = 128 << 10;

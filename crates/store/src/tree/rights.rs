@@ -5,23 +5,23 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{Access, AtFlags, accessat, fstat};
 use rustix::io::Errno;
 
-/// Whether the system lets us, as far as it tells. What our own modes forbid us is no hindrance: they
-/// are opened for the moment in which that is needed.
+/// Checks whether the system allows it, as far as it tells. Modes of our own folders do not count:
+/// they are changed while needed.
 pub(super) fn check(folder: BorrowedFd<'_>, wanted: Access) -> Result<(), Errno> {
     match accessat(folder, c".", wanted, AtFlags::EACCESS) {
         Err(Errno::ACCESS) if fstat(folder).is_ok_and(|found| is_own(found.st_uid)) => Ok(()),
-        // A kernel that cannot tell.
+        // The kernel cannot tell.
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
         other => other,
     }
 }
 
-/// Whether this owner is the user whose rights count.
+/// Returns whether this owner is the effective user.
 pub(super) fn is_own(owner: u32) -> bool {
     owner == rustix::process::geteuid().as_raw()
 }
 
-/// To open what lies in a folder, and the folder itself.
+/// Permissions to open a folder and its content.
 pub(super) const PASS: Access = Access::READ_OK.union(Access::EXEC_OK);
-/// To give names in a folder, or to take them.
+/// Permissions to create or remove names in a folder.
 pub(super) const CHANGE: Access = Access::READ_OK.union(Access::WRITE_OK).union(Access::EXEC_OK);

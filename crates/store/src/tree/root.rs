@@ -17,16 +17,16 @@ use rustix::fs::{
 use rustix::io::Errno;
 use swath_model::index::{Mtime, Top};
 
-/// An open folder, and all that lies below it. Clones are the same folder.
+/// An open folder and everything below it. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Root {
     folder: Arc<OwnedFd>,
 }
 
-/// What becomes of symbolic links on the way to a name.
+/// What to do about symbolic links on the way to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
-    /// The name is not reached.
+    /// They are an error.
     Refuse,
     /// They are followed, below the root.
     Follow,
@@ -36,7 +36,7 @@ impl Root {
     /// Opens a folder. Links that lead to it are followed.
     ///
     /// # Errors
-    /// What the system says, `NotADirectory` among it.
+    /// The system's error, such as `NotADirectory`.
     pub fn open(path: &Path) -> io::Result<Root> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, path, flags, Mode::empty())?;
@@ -49,26 +49,26 @@ impl Root {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Whether both have one descriptor.
+    /// Returns whether both share one descriptor.
     pub fn is_shared_with(&self, other: &Root) -> bool {
         Arc::ptr_eq(&self.folder, &other.folder)
     }
 
-    /// A folder below it, as a root of its own; the empty path is the root itself.
+    /// Opens a folder below it as a root of its own; the empty path is the root itself.
     ///
     /// # Errors
-    /// What the system says; `FilesystemLoop` for a link on the way.
+    /// The system's error; `FilesystemLoop` for a link on the way.
     pub fn below(&self, path: &[u8]) -> io::Result<Root> {
         Ok(Root { folder: Arc::new(self.folder(path, Links::Refuse)?) })
     }
 
-    /// As [`Root::below`], and folders on the way that are not there are made.
+    /// Opens a folder like [`Root::below`], and makes missing folders on the way.
     pub fn made(&self, path: &[u8]) -> io::Result<Root> {
         let mut root = self.clone();
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             root = match root.below(name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    // What this user's folders usually get.
+                    // The usual permissions of this user's folders.
                     match mkdirat(&root.folder, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(error) => return Err(error.into()),
@@ -81,65 +81,65 @@ impl Root {
         Ok(root)
     }
 
-    /// A path to it that leads there as long as this value lives, and only in this process.
+    /// Returns a path to it, valid in this process as long as this value lives.
     pub fn proc_path(&self) -> std::path::PathBuf {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
     }
 
-    /// What the folder itself is like.
+    /// Returns the attributes of the folder itself.
     pub fn top(&self) -> io::Result<Top> {
         let mask = StatxFlags::MODE | StatxFlags::MTIME;
         Ok(super::stat::top(&statx(&self.folder, c"", AtFlags::EMPTY_PATH, mask)?))
     }
 
-    /// Whether it was removed after it had been opened: it has no name any more.
+    /// Returns whether it was removed after it was opened.
     pub fn is_removed(&self) -> bool {
         let found = statx(&self.folder, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
         found.is_ok_and(|found| found.stx_nlink == 0)
     }
 
-    /// Whether there is anything of this name in it.
+    /// Returns whether it has an entry of this name.
     pub fn is_there(&self, name: &[u8]) -> bool {
         statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).is_ok()
     }
 
-    /// Whether there is a file of this name in it, and no link to one.
+    /// Returns whether it has a file of this name, not just a link to one.
     pub fn has_file(&self, name: &[u8]) -> io::Result<bool> {
         Ok(kind_of(self.folder.as_fd(), name)? == Some(FileType::RegularFile))
     }
 
     /// Opens a file below it for reading, by its path with `/` between components. No link is
-    /// followed, and opening never waits (as it would for a pipe without a writer).
+    /// followed, and opening never blocks (as it would for a pipe without a writer).
     ///
     /// # Errors
-    /// What the system says; `FilesystemLoop` for a link on the way.
+    /// The system's error; `FilesystemLoop` for a link on the way.
     pub fn file(&self, path: &[u8]) -> io::Result<File> {
         Ok(File::from(self.reach(path, READ, Links::Refuse)?))
     }
 
-    /// As [`Root::file`], and links that lead to something below the root are followed.
+    /// Opens a file like [`Root::file`], but follows links to something below the root.
     ///
     /// # Errors
-    /// As [`Root::file`]; `CrossesDevices` for a link that leads out.
+    /// As for [`Root::file`]; `CrossesDevices` for a link that leads out.
     pub fn file_through_links(&self, path: &[u8]) -> io::Result<File> {
         Ok(File::from(self.reach(path, READ, Links::Follow)?))
     }
 
-    /// Removes all that lies in it. What is mounted there, or whatever else will not go, is an error.
+    /// Removes everything in it. A mount point or anything else that cannot be removed is an error.
     ///
     /// # Errors
-    /// What the system says; `Interrupted` if `stop` says so first.
+    /// The system's error; `Interrupted` if `stop` says so first.
     pub(super) fn empty(&self, stop: &dyn Fn() -> bool) -> io::Result<()> {
         super::folder_cursor::remove_all(self.folder(b"", Links::Refuse)?.as_fd(), stop)
     }
 
-    /// What lies in it, by name.
+    /// Returns its names.
     pub(super) fn names(&self) -> io::Result<super::names::Names> {
         Ok(super::names::Names::read(self.folder(b"", Links::Refuse)?.as_fd())?)
     }
 
-    /// The folder itself.
+    /// Returns its descriptor.
     pub(super) fn fd(&self) -> &Arc<OwnedFd> {
         &self.folder
     }
@@ -149,7 +149,7 @@ impl Root {
         self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY, links)
     }
 
-    /// What a link below it leads to, as long as that lies below it too.
+    /// Looks at the target of a link below it, if that lies below it too.
     pub(super) fn look_through(&self, path: &[u8], mask: StatxFlags) -> rustix::io::Result<Statx> {
         let place = self.reach(path, OFlags::PATH, Links::Follow)?;
         statx(place, c"", AtFlags::EMPTY_PATH, mask)
@@ -159,7 +159,7 @@ impl Root {
         let mut folder: Option<OwnedFd> = None;
         let mut rest = path;
         while rest.len() > STEP_BYTES {
-            // Followed links may lead up again, which has to stay within one call.
+            // Followed links may lead up again, which one call must resolve as a whole.
             if links == Links::Follow {
                 return Err(Errno::NAMETOOLONG);
             }
@@ -174,7 +174,7 @@ impl Root {
     }
 }
 
-/// Opens what lies below a folder; the empty path is the folder.
+/// Opens an entry below a folder; the empty path is the folder.
 pub(super) fn open_below(
     folder: BorrowedFd<'_>,
     path: &[u8],
@@ -198,12 +198,12 @@ pub(super) fn open_below(
     Err(Errno::AGAIN)
 }
 
-/// Opens a file in a folder for reading, links not followed. It never waits.
+/// Opens a file in a folder for reading without following links. Never blocks.
 pub(super) fn file_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<File> {
     Ok(File::from(open_below(folder, name, READ, Links::Refuse)?))
 }
 
-/// The size of a file in a folder; `None` if something else or nothing is there.
+/// Returns the size of a file in a folder; `None` if it is something else or missing.
 pub(super) fn size_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<u64>> {
     let mask = StatxFlags::TYPE | StatxFlags::SIZE;
     match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, mask) {
@@ -216,7 +216,7 @@ pub(super) fn size_in(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<
     }
 }
 
-/// What is of this name in a folder, links not followed; `None` if nothing is.
+/// Returns the kind of an entry in a folder without following links; `None` if it is missing.
 pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<FileType>> {
     match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
         Ok(found) => Ok(Some(FileType::from_raw_mode(found.stx_mode.into()))),
@@ -225,7 +225,7 @@ pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<
     }
 }
 
-/// Sets the permission bits of what is of this name in a folder, if they are others.
+/// Sets the permission bits of an entry in a folder, if they differ.
 pub(super) fn set_mode(folder: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<()> {
     let place = open_below(folder, name, OFlags::PATH, Links::Refuse)?;
     let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)?;
@@ -235,7 +235,7 @@ pub(super) fn set_mode(folder: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Re
     Ok(())
 }
 
-/// Sets the time of the last change of what is of this name in a folder, if it is another one.
+/// Sets the modification time of an entry in a folder, if it differs.
 pub(super) fn set_mtime(folder: BorrowedFd<'_>, name: &[u8], mtime: Mtime) -> io::Result<()> {
     let here = AtFlags::SYMLINK_NOFOLLOW;
     let found = statx(folder, name, here, StatxFlags::MTIME)?.stx_mtime;
@@ -245,13 +245,13 @@ pub(super) fn set_mtime(folder: BorrowedFd<'_>, name: &[u8], mtime: Mtime) -> io
     Ok(())
 }
 
-/// A time of the last change, which is that of the last access too.
+/// Returns this modification time, also as the access time.
 pub(super) fn times(mtime: Mtime) -> Timestamps {
     let time = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() };
     Timestamps { last_access: time, last_modification: time }
 }
 
-/// For kernels before 5.6: component by component, none of which may be a link.
+/// Opens component by component, for kernels before 5.6; none may be a link.
 fn step_by_step(
     folder: BorrowedFd<'_>,
     path: &[u8],
@@ -276,9 +276,9 @@ fn step_by_step(
     at.ok_or(Errno::NOENT)
 }
 
-/// For a file; opening never waits, as it would for a pipe without a writer.
+/// Flags for files; opening never blocks, as it would for a pipe without a writer.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-/// One call takes paths of less than 4,096 bytes.
+/// Longest path for one call, which takes less than 4,096 bytes.
 pub(super) const STEP_BYTES: usize = 4000;
-/// So many times in a row a name is looked for again while others rename on the way to it.
+/// Most retries in a row while others rename entries on the way.
 const RACES_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! A single file as a tree of one entry, under whatever name.
+//! A single file as a tree of one entry, under any name.
 
 use swath_model::index::{Absence, Entry, Kind, Xattrs};
 
@@ -10,13 +10,13 @@ use super::walk::{Unnameable, WalkError, WalkOptions};
 /// A file that is a tree of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Single {
-    /// Where it is, below the root.
+    /// Its path below the root.
     pub path: Vec<u8>,
-    /// What the tree calls it.
+    /// Its name in the tree.
     pub name: Vec<u8>,
 }
 
-/// A tree of one file. What is no file any more has vanished.
+/// Walks a tree of one file. If it is not a file any more, it counts as vanished.
 pub(super) fn walk<E>(
     root: &Root,
     options: &WalkOptions,

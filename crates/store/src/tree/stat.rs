@@ -10,26 +10,26 @@ use super::root::{Links, Root, open_below};
 use super::walk::WalkOptions;
 use super::xattrs;
 
-/// One entry as found.
+/// An entry as found.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// Never a hard link: who was first is for the walk to say.
+    /// Never a hard link: the walk decides which name is first.
     pub kind: Kind,
     pub mode: u32,
     pub mtime: Mtime,
-    /// Which file it is.
+    /// Identifies the file.
     pub id: FileId,
-    /// It has other names too.
+    /// Whether it has other names.
     pub has_names: bool,
-    /// It was reached through a link.
+    /// Whether it was reached through a link.
     pub through_link: bool,
-    /// Extended attributes of a file; `None` if it has none, as most have, or nobody asked.
+    /// Extended attributes of a file; `None` if it has none, as most, or they are not wanted.
     pub xattrs: Option<Box<Xattrs<'static>>>,
-    /// It has some that are to be read when it is handed over.
+    /// Whether its attributes must be read when it is reported.
     pub xattrs_later: bool,
 }
 
-/// A file, among all that are mounted.
+/// Identifies a file among all mounted file systems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     pub device: (u32, u32),
@@ -51,7 +51,7 @@ impl Found {
     }
 }
 
-/// Why something is absent that the system refuses with `error`.
+/// Returns why an entry counts as absent if the system refuses it with `error`.
 pub(super) fn absence(error: Errno) -> Absence {
     match error {
         Errno::ACCESS | Errno::PERM => Absence::Forbidden,
@@ -95,7 +95,7 @@ pub(super) fn look(
     describe(&found, kind, false)
 }
 
-/// What a link leads to, if that is a file or a folder below the root.
+/// Returns the target of a link if it is a file or a folder below the root.
 fn follow(root: &Root, path: &[u8], name: &[u8]) -> Option<Found> {
     let path = [path, name].join(&b"/"[..if path.is_empty() { 0 } else { 1 }]);
     let found = root.look_through(&path, MASK).ok()?;
@@ -107,7 +107,7 @@ fn follow(root: &Root, path: &[u8], name: &[u8]) -> Option<Found> {
     Some(describe(&found, kind, true))
 }
 
-/// A folder as what it is to be the top of.
+/// Returns the attributes of a folder as the top of a tree.
 pub(super) fn top(found: &Statx) -> Top {
     Top { mode: mode(found), mtime: mtime(found) }
 }
@@ -133,7 +133,7 @@ fn describe(found: &Statx, kind: Kind, through_link: bool) -> Found {
     }
 }
 
-/// The extended attributes of a file that was found.
+/// Returns the extended attributes of a file that was found.
 pub(super) fn xattrs_of(
     root: &Root,
     folder: impl AsFd,
@@ -166,9 +166,9 @@ pub(super) fn id(found: &Statx) -> FileId {
     FileId { device: (found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino }
 }
 
-/// The parts of a sparse file that are no holes; `None` if it has none worth telling. Only holes
-/// of some size are told, and only as far as they cover whole units: copies of a file that were made
-/// in other ways often have other small ones. That there are such is told by a single part.
+/// Returns the parts of a sparse file that are not holes; `None` if it has no holes worth
+/// reporting. Only large holes are reported, in whole units: copies made in other ways often have
+/// different small ones. If it has only small holes, there is a single part.
 fn extents(
     found: &Statx,
     open: impl FnOnce() -> rustix::io::Result<OwnedFd>,
@@ -185,7 +185,7 @@ fn extents(
     while at < size_bytes {
         let data = match seek(&file, SeekFrom::Data(at)) {
             Ok(data) if data < size_bytes => data,
-            // Nothing but a hole up to the end.
+            // Only a hole is left.
             Ok(_) | Err(Errno::NXIO) => {
                 has_holes = true;
                 break;
@@ -216,8 +216,8 @@ fn extents(
 
 const MASK: StatxFlags = StatxFlags::BASIC_STATS;
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-/// Holes are told in units of this size.
+/// Unit in which holes are reported.
 const HOLE_BYTES: u64 = 1 << 20;
-/// What smaller files could save of a disk is not worth opening them for: where files are compressed
-/// all of them take less than their size.
+/// Smaller files are not opened to find holes: little could be saved, and on compressed file
+/// systems all of them take less than their size.
 const SPARSE_FROM_BYTES: u64 = 64 << 10;

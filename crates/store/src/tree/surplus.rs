@@ -1,4 +1,4 @@
-//! What a destination has beyond its tree, and how it is removed.
+//! Entries of a destination that its tree lacks, and their removal.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,19 +13,19 @@ use super::folder_cursor::{Enter, FolderCursor, set_mode_through, split};
 use super::rights;
 use super::root::Root;
 
-/// Paths of what is surplus, in the order of an index. Of each only what the next one does not
-/// begin with is kept, so that a deep tree takes little memory.
+/// Paths of surplus entries, in the order of an index. Of each, only the part that the next one
+/// does not share is kept, so that a deep tree takes little memory.
 #[derive(Debug, Default)]
 pub struct Surplus {
     last: Vec<u8>,
-    /// Of those before: how much of it the next one begins with, and where the rest begins.
+    /// For each earlier path: length shared with the next one, and where the rest begins.
     before: Vec<(usize, usize)>,
     rests: Vec<u8>,
     count: usize,
 }
 
 impl Surplus {
-    /// Adds one that comes behind all others.
+    /// Adds a path that comes behind all others.
     pub fn push(&mut self, path: &[u8]) {
         if self.count > 0 {
             let shared = common(&self.last, path);
@@ -37,7 +37,7 @@ impl Surplus {
         self.count += 1;
     }
 
-    /// Takes the last one away.
+    /// Removes the last path.
     fn pop(&mut self) {
         let (shared, start) = self.before.pop().unwrap_or_default();
         self.last.truncate(shared);
@@ -46,29 +46,29 @@ impl Surplus {
     }
 }
 
-/// What became of what was to be removed.
+/// The outcome of removing entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// So much went.
+    /// Number of entries removed.
     pub gone: u64,
-    /// What is still there.
+    /// Entries that remain.
     pub stays: Stays,
 }
 
-/// What could not be removed.
+/// Entries that could not be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stays {
-    /// How much.
+    /// Their number.
     pub count: u64,
-    /// The first of it, by path, and what the system says; folders are not among it for what stays in
-    /// them.
+    /// The first ones by path, each with the system's error; without folders that remain only
+    /// because of their content.
     pub first: VecDeque<(Vec<u8>, String)>,
     /// The last of all.
     last: Vec<u8>,
 }
 
 impl Stays {
-    /// It comes before all others.
+    /// Adds an entry that comes before all others.
     fn push(&mut self, path: &[u8], error: &io::Error) {
         let is_around = is_below(&self.last, path);
         self.count += 1;
@@ -80,16 +80,16 @@ impl Stays {
     }
 }
 
-/// Removes from a folder what is surplus. Links are removed and not followed. What cannot be removed
-/// stays, and all else goes.
+/// Removes surplus entries from a folder. Links are removed, not followed. Entries that cannot be
+/// removed stay, and all others go.
 ///
 /// # Errors
-/// What the system says of the folder itself, `Interrupted` if `stop` says so first; what went by then
-/// is gone.
+/// The system's error for the folder itself; `Interrupted` if `stop` says so first; entries removed
+/// by then are gone.
 pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> io::Result<Removed> {
     let mut folders = FolderCursor::new(&Root::open(folder)?, Enter::Look);
     let mut removed = Removed::default();
-    // What lies in a folder comes behind it.
+    // A folder's content comes behind it.
     while surplus.count > 0 {
         if stop() {
             return Err(io::ErrorKind::Interrupted.into());
@@ -109,7 +109,7 @@ pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> i
     Ok(removed)
 }
 
-/// What of it this user may not remove, as far as permissions tell.
+/// Returns which of them this user may not remove, as far as permissions tell.
 pub fn removable(folder: &Path, mut surplus: Surplus) -> io::Result<Stays> {
     let mut folders = FolderCursor::new(&Root::open(folder)?, Enter::Look);
     let mut stays = Stays::default();
@@ -119,7 +119,7 @@ pub fn removable(folder: &Path, mut surplus: Surplus) -> io::Result<Stays> {
         if known.as_ref().is_none_or(|(path, _)| path != above) {
             let may = match folders.to(above) {
                 Ok(Some(folder)) => rights::check(folder, rights::CHANGE),
-                // It is not there, or not known.
+                // It does not exist, or that is unknown.
                 _ => Ok(()),
             };
             known = Some((above.to_vec(), may));
@@ -134,12 +134,12 @@ pub fn removable(folder: &Path, mut surplus: Surplus) -> io::Result<Stays> {
     Ok(stays)
 }
 
-/// Whether there was anything of this name. The folder is as its tree has it; what goes is no
-/// change of that.
+/// Removes an entry; returns whether it existed. Keeps the time of the folder, which is that of its
+/// tree.
 fn remove_one(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
     let found = rustix::fs::fstat(folder)?;
     match unlink(folder, name, &found) {
-        // Nobody may write into it, but it is ours: it is opened for the moment.
+        // Nobody may write into it, but it is ours: allow it for the moment.
         Err(Errno::ACCESS) if rights::is_own(found.st_uid) => {
             set_mode_through(folder, found.st_mode & 0o7777 | 0o700)?;
             let gone = unlink(folder, name, &found);
@@ -164,13 +164,13 @@ fn unlink(folder: BorrowedFd<'_>, name: &[u8], found: &Stat) -> Result<bool, Err
     let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let times = Timestamps { last_access: now, last_modification: time };
     match utimensat(folder, c".", &times, AtFlags::SYMLINK_NOFOLLOW) {
-        // It is somebody else's.
+        // It belongs to another user.
         Err(Errno::PERM) => Ok(true),
         set => set.map(|()| true),
     }
 }
 
-/// So many are named of what stays.
+/// Most remaining entries that are listed.
 const NAMED_MAX: usize = 20;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Tells what unfinished copies keep in a folder from the user's own files.
+//! Tells the files of unfinished copies from the user's own.
 //!
-//! What a copy keeps within its destination has reserved names. What it keeps beside a destination
-//! that does not exist yet (`X.swath.part`, its journal `X.swath`, …) has names that a user's files
-//! may have too: it belongs to a copy if there is a mark beside it.
+//! Within its destination, a copy uses reserved names. Beside a destination that does not exist
+//! yet, it uses names that a user's files may have too (`X.swath.part`, its journal `X.swath`, …).
+//! Such a file belongs to a copy if there is a mark beside it.
 
 use std::fs::File;
 use std::io;
@@ -14,19 +14,19 @@ use super::names::Names;
 use super::partial::is_mark;
 use super::root::{Root, file_in, kind_of};
 
-/// Whether a name is that of what a copy into a folder keeps in that folder until it is complete.
+/// Returns whether a name is reserved for an unfinished copy within its destination.
 pub(super) fn is_own_name(name: &[u8]) -> bool {
     let begins = name.get(..OWN_NAME.len()).is_some_and(|it| it.eq_ignore_ascii_case(OWN_NAME));
     begins && matches!(name.get(OWN_NAME.len()), None | Some(b'.'))
 }
 
-/// Whether a name may be that of something that a copy which is not complete keeps.
+/// Returns whether a name may belong to an unfinished copy.
 pub(super) fn may_be_unfinished(name: &[u8]) -> bool {
     is_own_name(name) || mark_beside(name).is_some()
 }
 
-/// Whether an entry of a folder is something that a copy which is not complete keeps there. The
-/// folder is only looked into where the names leave it open.
+/// Returns whether an entry of a folder belongs to an unfinished copy. Looks into the folder only
+/// if the names leave it open.
 pub(super) fn is_unfinished(folder: BorrowedFd<'_>, names: &Names, name: &[u8]) -> bool {
     let is_marked = |mark: Vec<u8>| {
         names.has(&mark)
@@ -36,7 +36,7 @@ pub(super) fn is_unfinished(folder: BorrowedFd<'_>, names: &Names, name: &[u8]) 
     is_own_name(name) || mark_beside(name).is_some_and(is_marked)
 }
 
-/// The names in a folder, but for what copies that are not complete keep there.
+/// Returns the names in a folder, without files of unfinished copies.
 pub(super) fn names_of_others(folder: BorrowedFd<'_>) -> rustix::io::Result<Names> {
     let mut names = Names::read(folder)?;
     let unfinished: Vec<bool> =
@@ -46,7 +46,7 @@ pub(super) fn names_of_others(folder: BorrowedFd<'_>) -> rustix::io::Result<Name
 }
 
 impl Root {
-    /// Whether a path below it is that of what a copy which is not complete keeps, or leads into such.
+    /// Returns whether a path below it is, or leads into, a file or folder of an unfinished copy.
     /// Blocks.
     pub fn leads_into_unfinished(&self, path: &[u8], follow_links: bool) -> bool {
         let open = |path: &[u8]| -> io::Result<File> {
@@ -68,7 +68,7 @@ impl Root {
     }
 }
 
-/// The name of the mark beside something of this name, if it may be what a copy keeps.
+/// Returns the name of the mark beside this name, if a copy may use the name.
 fn mark_beside(name: &[u8]) -> Option<Vec<u8>> {
     ENDS.iter().find_map(|end| {
         let at = name.len().checked_sub(end.len()).filter(|&at| at > 0)?;
@@ -77,11 +77,11 @@ fn mark_beside(name: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// How the names of what a copy keeps within its destination begin.
+/// How the names of a copy's files within its destination begin.
 pub(super) const OWN_NAME: &[u8] = b".swath-stage.swath";
 /// How the name of a journal ends.
 const JOURNAL_END: &str = ".swath";
-/// How the names of what a copy keeps beside its destination end.
+/// How the names of a copy's files beside its destination end.
 const ENDS: [&str; 8] = [
     JOURNAL_END,
     ".swath.part",

@@ -1,6 +1,6 @@
-//! Work that a few threads do ahead, or the one who needs its result first.
+//! Work that a few threads do ahead, or the caller that needs its result first.
 //!
-//! Whoever asks for a result that nobody has started on does the work itself: nothing waits in a
+//! A caller that takes a result nobody has started on does the work itself. So nothing waits in a
 //! queue, and everything works without threads too.
 
 use std::collections::VecDeque;
@@ -16,17 +16,17 @@ enum State<T> {
 }
 
 struct Slot<T> {
-    /// With whether somebody waits for the result.
+    /// With whether a caller waits for the result.
     state: Mutex<(State<T>, bool)>,
     done: Condvar,
 }
 
-/// The result of some work, to be had once.
+/// The result of some work, to be taken once.
 pub(super) struct Ticket<T> {
     slot: Arc<Slot<T>>,
 }
 
-/// What is to be done, in order.
+/// Work to do, in order.
 pub(super) struct Queue<T> {
     inner: Arc<Inner<T>>,
 }
@@ -38,13 +38,13 @@ struct Inner<T> {
 
 struct Waiting<T> {
     slots: VecDeque<Arc<Slot<T>>>,
-    /// Threads that sleep: to wake nobody is a call to the kernel as well.
+    /// Sleeping threads: waking none would still cost a system call.
     idle: usize,
     is_over: bool,
 }
 
 impl<T: Send + 'static> Queue<T> {
-    /// A queue that `threads` work on; fewer if the system refuses some. They end when it goes.
+    /// Returns a queue with up to `threads` threads, which end when it is dropped.
     pub fn new(threads: usize) -> Queue<T> {
         let waiting = Waiting { slots: VecDeque::new(), idle: 0, is_over: false };
         let waiting = Mutex::new(waiting);
@@ -59,7 +59,7 @@ impl<T: Send + 'static> Queue<T> {
         Queue { inner }
     }
 
-    /// Has something done; threads that sleep are woken once so much is waiting.
+    /// Adds work; wakes sleeping threads once `waiting_min` pieces wait.
     pub fn add(&self, work: impl FnOnce() -> T + Send + 'static, waiting_min: usize) -> Ticket<T> {
         let state = Mutex::new((State::Queued(Box::new(work)), false));
         let slot = Arc::new(Slot { state, done: Condvar::new() });
@@ -106,7 +106,7 @@ impl<T> Inner<T> {
 }
 
 impl<T> Slot<T> {
-    /// Does the work unless somebody has begun with it.
+    /// Does the work unless another thread has started it.
     fn run(&self) {
         let work = {
             let mut state = lock(&self.state);
@@ -130,7 +130,7 @@ impl<T> Slot<T> {
 }
 
 impl<T> Ticket<T> {
-    /// The result; does the work if nobody has begun with it.
+    /// Returns the result; does the work if no thread has started it.
     pub fn take(self) -> Option<T> {
         self.slot.run();
         let mut state = lock(&self.slot.state);

@@ -11,14 +11,14 @@ use rustix::fs::{
 use rustix::io::Errno;
 use swath_model::index::{XATTR_PREFIX, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, Xattrs};
 
-/// Why an entry has not all the extended attributes, and no others, that it has in its tree.
+/// Why an entry does not have exactly the extended attributes of its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum XattrLoss {
-    /// Its source could not tell them.
+    /// The source could not report them.
     Unknown,
-    /// The file system takes none.
+    /// The file system does not support them.
     Unsupported,
-    /// The file system has no room for them, or for so large ones.
+    /// The file system has no room for them, or not for such large ones.
     NoRoom,
     /// They may not be set.
     Forbidden,
@@ -37,14 +37,13 @@ impl XattrLoss {
     }
 }
 
-/// Those of a file or a folder.
+/// Reads those of a file or a folder.
 pub(super) fn read(file: impl AsFd) -> Xattrs<'static> {
     let file = file.as_fd();
     names(file).and_then(|names| values(file, names)).unwrap_or(Xattrs::Unknown)
 }
 
-/// Those of a file that may not be read and was opened as a mere place: whether it has some is to be
-/// seen all the same.
+/// Reads those of an unreadable file opened as `O_PATH`: whether it has any can still be seen.
 pub(super) fn at_place(place: &OwnedFd) -> Xattrs<'static> {
     let path = format!("/proc/self/fd/{}", place.as_raw_fd());
     match listed(|buffer| listxattr(path.as_str(), buffer)) {
@@ -53,12 +52,12 @@ pub(super) fn at_place(place: &OwnedFd) -> Xattrs<'static> {
     }
 }
 
-/// Makes those of a file or a folder these; the source could tell them. What is right already is left
-/// alone. Of those that cannot be made so the first one's error is told, when all others are done.
+/// Gives a file or a folder exactly these attributes. Correct ones are left alone. Continues after
+/// errors and returns the first.
 pub(super) fn write(file: impl AsFd, wanted: &Xattrs<'_>) -> Result<(), Errno> {
     let file = file.as_fd();
     match write_as_it_is(file, wanted) {
-        // Whoever owns a file may not write its attributes if its mode does not let him.
+        // An owner cannot write attributes if the file's mode forbids it.
         Err(Errno::ACCESS) => {
             let found = fstat(file)?;
             let set_mode = |mode| rustix::fs::fchmod(file, Mode::from_raw_mode(mode));
@@ -85,7 +84,7 @@ fn write_as_it_is(file: BorrowedFd<'_>, wanted: &Xattrs<'_>) -> Result<(), Errno
             result = done;
         }
     };
-    // What goes makes room for what comes.
+    // Removals make room for additions.
     for name in &there {
         if set.is_none_or(|set| set.value(name).is_none()) {
             match fremovexattr(file, full(name)) {
@@ -104,12 +103,12 @@ fn write_as_it_is(file: BorrowedFd<'_>, wanted: &Xattrs<'_>) -> Result<(), Errno
     result
 }
 
-/// With its prefix.
+/// Adds the prefix.
 fn full(name: &[u8]) -> Vec<u8> {
     [XATTR_PREFIX, name].concat()
 }
 
-/// Their names, without the prefix. A file system without them has none.
+/// Returns their names without the prefix; none if the file system has no attributes.
 fn names(file: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
     listed(|buffer| flistxattr(file, buffer))
 }
@@ -117,7 +116,7 @@ fn names(file: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
 fn listed(
     mut list: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
 ) -> Result<Vec<Vec<u8>>, Errno> {
-    // Most files have none, or few.
+    // Most files have none or few.
     let mut few = [0; 512];
     let mut many = Vec::new();
     let bytes = match list(&mut few) {
@@ -134,12 +133,12 @@ fn listed(
     Ok(all.map(<[u8]>::to_vec).collect())
 }
 
-/// Those of these names, as far as an index takes them.
+/// Returns the attributes of these names, as far as an index can hold them.
 fn values(file: BorrowedFd<'_>, names: Vec<Vec<u8>>) -> Result<Xattrs<'static>, Errno> {
     let mut all = Vec::with_capacity(names.len());
     let mut bytes = 0;
     for name in names {
-        // It may have gone meanwhile.
+        // It may have been removed meanwhile.
         let Some(value) = value(file, &name)? else { continue };
         bytes += name.len() + value.len();
         if bytes > XATTRS_BYTES_MAX {
@@ -167,7 +166,7 @@ fn value(file: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// Linux lists no more.
+/// Linux lists at most this many bytes.
 const LIST_BYTES_MAX: usize = 1 << 16;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{PartialTree, Preserve, Wanted, lock};
 use crate::tree::folder_cursor::{FolderCursor, split};
 use crate::tree::root::times;
 
-/// Files of which some bytes are there and others are not.
+/// Files with some bytes present and others missing.
 #[derive(Default)]
 pub(super) struct Files {
     all: Mutex<Table>,
@@ -25,13 +25,13 @@ pub(super) struct Files {
 #[derive(Default)]
 struct Table {
     files: HashMap<u64, Building>,
-    /// Descriptors of those that are open.
+    /// Number of open descriptors.
     open: usize,
     clock: u64,
 }
 
 struct Building {
-    /// What is still to be written of it.
+    /// Bytes still to be written.
     left_bytes: u64,
     /// Closed while too many others are open.
     file: Option<Arc<Data>>,
@@ -39,8 +39,8 @@ struct Building {
 }
 
 impl Files {
-    /// Writes the parts of one file that lie in `bytes`, which are those of the virtual file from
-    /// `start` on.
+    /// Writes the parts of one file that lie in `bytes`, which start at `start` in the virtual
+    /// file.
     pub fn write(
         &self,
         tree: &PartialTree,
@@ -97,7 +97,7 @@ impl Files {
         Ok(file)
     }
 
-    /// So many bytes of it were written; whether that was all.
+    /// Records `bytes` bytes written to it; returns whether that was all.
     fn written(&self, number: u64, bytes: u64) -> bool {
         let mut table = lock(&self.all);
         let Some(building) = table.files.get_mut(&number) else { return false };
@@ -113,7 +113,7 @@ impl Files {
 }
 
 impl Table {
-    /// Closes those that were not used for the longest time, if too many are open.
+    /// Closes the least recently used files if too many are open.
     fn close_some(&mut self) {
         if self.open <= OPEN_MAX {
             return;
@@ -137,7 +137,7 @@ impl Table {
     }
 }
 
-/// Opens a file of the partial folder of which a part comes, making it and its folders if need be.
+/// Opens a file of the partial folder that arrives in parts; makes it and its folders if needed.
 fn create(tree: &PartialTree, wanted: &Wanted, folders: &mut FolderCursor) -> io::Result<Data> {
     let (folder, name) = split(&wanted.path);
     let folder = folders.folder(folder)?;
@@ -146,8 +146,8 @@ fn create(tree: &PartialTree, wanted: &Wanted, folders: &mut FolderCursor) -> io
     Ok(Data::new(file, folder, name, wanted, &tree.directly))
 }
 
-/// Makes a file of which all comes at once; whether it has its mode already, which saves a call for
-/// each of many small files.
+/// Makes a file that arrives as a whole. Returns whether it has its mode already, which saves a
+/// call for each of many small files.
 fn create_whole(
     tree: &PartialTree,
     wanted: &Wanted,
@@ -156,14 +156,13 @@ fn create_whole(
     let (folder, name) = split(&wanted.path);
     let folder = folders.folder(folder)?;
     let mode = mode_here(wanted.mode, tree.preserve, FileType::RegularFile);
-    // A default list of rights would have its word in it, and some servers want to be allowed each
-    // write.
+    // A default ACL would change the mode, and some servers check permission at each write.
     let is_plain = mode & umask() == 0 && mode & 0o600 == 0o600 && !tree.has_default_rights;
     let flags = FILE | OFlags::CREATE | OFlags::EXCL;
     let new = is_plain.then(|| rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(mode)));
     let (file, has_mode) = match new {
         Some(Ok(file)) => (File::from(file), true),
-        // An earlier run has left something.
+        // An earlier run left a file.
         None | Some(Err(Errno::EXIST)) => (make_file(folder, name, true)?, false),
         Some(Err(error)) => return Err(error.into()),
     };
@@ -181,7 +180,7 @@ pub(super) fn make_file(folder: impl AsFd, name: &[u8], truncate: bool) -> io::R
     }
     let mode = Mode::RUSR | Mode::WUSR;
     match rustix::fs::openat(&folder, name, flags, mode) {
-        // An earlier run had finished with it already.
+        // An earlier run had completed it.
         Err(Errno::ACCESS) => {
             rustix::fs::chmodat(&folder, name, mode, AtFlags::empty())?;
             Ok(File::from(rustix::fs::openat(&folder, name, flags, mode)?))
@@ -212,7 +211,7 @@ fn complete(file: &File, wanted: &Wanted, preserve: Preserve, has_mode: bool) ->
     set_times(file, wanted.mtime, preserve)
 }
 
-/// What others may do with it: as at its source, or as this user's files usually are.
+/// Sets the mode: as at its source, or as usual for this user's files.
 pub(super) fn set_mode(
     file: impl AsFd,
     mode: u32,
@@ -223,26 +222,26 @@ pub(super) fn set_mode(
 }
 
 pub(super) fn mode_here(mode: u32, preserve: Preserve, kind: FileType) -> u32 {
-    // Set-user-ID and the like are never taken over: who owns the copy is somebody else.
+    // Never copy set-user-ID and the like: the copy has another owner.
     if preserve.mode { taken_over(mode, kind) } else { usual_mode(kind) }
 }
 
-/// Whether what is made in a folder gets rights from there (or nobody knows).
+/// Returns whether new entries of a folder inherit rights from it; true if unknown.
 pub(super) fn has_default_rights(folder: impl AsFd) -> bool {
     let found = rustix::fs::fgetxattr(folder, c"system.posix_acl_default", &mut [0_u8; 0]);
     !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
-/// How files are opened for being written.
+/// Flags to open files for writing.
 const FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Which bits of a mode are. In a folder that everybody may write to, the sticky bit keeps each one's
-/// files from the others.
+/// Returns the copied bits of a mode. The sticky bit protects each user's files in a folder that
+/// everybody may write to.
 pub(super) fn taken_over(mode: u32, kind: FileType) -> u32 {
     mode & if kind == FileType::Directory { 0o1777 } else { 0o777 }
 }
 
-/// What this user's files and folders usually get.
+/// Returns the usual mode of this user's files and folders.
 pub(super) fn usual_mode(kind: FileType) -> u32 {
     let most = if kind == FileType::Directory { 0o777 } else { 0o666 };
     most & !umask()
@@ -255,7 +254,7 @@ pub(super) fn set_times(file: impl AsFd, mtime: Mtime, preserve: Preserve) -> io
     Ok(rustix::fs::futimens(file, &times(mtime))?)
 }
 
-/// The process's own, read without changing it.
+/// Returns the process's umask without changing it.
 fn umask() -> u32 {
     static UMASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *UMASK.get_or_init(|| {
@@ -265,5 +264,5 @@ fn umask() -> u32 {
     })
 }
 
-/// So many files are open at once; others are opened again when more of them comes.
+/// Most open files; others are reopened when more of their bytes arrive.
 const OPEN_MAX: usize = 512;

@@ -22,7 +22,7 @@ use super::Wanted;
 use crate::sys;
 use crate::target::is_zero;
 
-/// Whether a partial folder writes directly: until the file system turns out not to like it.
+/// Whether a partial folder writes directly, until the file system refuses it.
 #[derive(Debug)]
 pub(super) struct Directly(AtomicBool);
 
@@ -50,8 +50,8 @@ impl Directly {
 }
 
 impl Data {
-    /// The file `name` in `folder`, which is open as `plain` already; with a second descriptor if it
-    /// is large and the file system can write past the cache.
+    /// Prepares the file `name` in `folder`, already open as `plain`; opens a second descriptor if
+    /// it is large and the file system can write past the cache.
     pub fn new(
         plain: File,
         folder: impl AsFd,
@@ -73,7 +73,7 @@ impl Data {
         Data { plain, direct, sparse_bytes }
     }
 
-    /// Descriptors that it takes.
+    /// Returns the number of descriptors that it takes.
     pub fn descriptors(&self) -> usize {
         1 + usize::from(self.direct.is_some())
     }
@@ -82,7 +82,7 @@ impl Data {
         &self.plain
     }
 
-    /// Writes bytes at an offset; those that are to be a hole, and are one, stay it.
+    /// Writes bytes at an offset. Zeros that belong to a hole stay a hole.
     pub fn write(&self, bytes: &[u8], offset: u64, directly: &Directly) -> io::Result<()> {
         let Some(size_bytes) = self.sparse_bytes else {
             return self.store(bytes, offset, directly);
@@ -91,7 +91,7 @@ impl Data {
             let is_hole = is_zero(part) && sys::is_hole(&self.plain, at, at + part.len() as u64);
             match is_hole {
                 true => {}
-                // For so little the way past the cache is the longer one.
+                // So few bytes are written faster through the page cache.
                 false if part.len() < DIRECT_RUN_BYTES => self.plain.write_all_at(part, at)?,
                 false => self.store(part, at, directly)?,
             }
@@ -109,7 +109,7 @@ impl Data {
         self.plain.write_all_at(head, offset)?;
         let at = offset + head.len() as u64;
         match direct.write_all_at(body, at) {
-            // What a file system says that takes such a descriptor and then no such write.
+            // Returned by file systems that accept such a descriptor but no such write.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 directly.stop();
                 self.plain.write_all_at(body, at)?;
@@ -120,8 +120,8 @@ impl Data {
     }
 }
 
-/// The whole blocks within `bytes`, and what is before and behind them; `None` if there are none, or
-/// if they do not lie in memory as they are to lie in the file.
+/// Returns the whole blocks within `bytes`, and what is before and behind them; `None` if there are
+/// none, or if they are not aligned in memory as in the file.
 fn blocks(bytes: &[u8], offset: u64) -> Option<(&[u8], &[u8], &[u8])> {
     let block = ALIGN_BYTES as u64;
     let head_bytes = (offset.next_multiple_of(block) - offset) as usize;
@@ -131,8 +131,8 @@ fn blocks(bytes: &[u8], offset: u64) -> Option<(&[u8], &[u8], &[u8])> {
     fits.then_some((head, body, tail))
 }
 
-/// Bytes of a file of this size, from `offset` on, cut where whole blocks of zeros begin and end; the
-/// last block of a file is whole, too.
+/// Splits bytes at `offset` of a file of this size where whole blocks of zeros begin and end; the
+/// last block of a file counts as whole, too.
 fn runs(bytes: &[u8], offset: u64, size_bytes: u64) -> impl Iterator<Item = (u64, &[u8])> {
     let block = ALIGN_BYTES as u64;
     let mut rest = (offset, bytes);
@@ -161,10 +161,10 @@ fn runs(bytes: &[u8], offset: u64, size_bytes: u64) -> impl Iterator<Item = (u64
     })
 }
 
-/// Smaller files are written through the page cache; where this is, the index begins to align them.
+/// Smaller files are written through the page cache; from this size the index aligns them.
 const DIRECT_FROM_BYTES: u64 = 1 << 20;
 
-/// Of a sparse file less than this is written through the page cache.
+/// Shorter runs of a sparse file are written through the page cache.
 const DIRECT_RUN_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

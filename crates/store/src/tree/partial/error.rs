@@ -9,36 +9,36 @@ use crate::tree::conflict::Conflict;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartialError {
-    /// The destination is there and is no folder.
-    #[error("{} is no folder", .0.display())]
+    /// The destination exists and is not a folder.
+    #[error("{} is not a folder", .0.display())]
     NoFolder(PathBuf),
     /// The destination is a link that leads to nothing.
     #[error("{} is a link that leads to nothing", .0.display())]
     DeadLink(PathBuf),
-    /// The partial folder's name is taken by something that no copy has left.
+    /// Something not left by a copy has the partial folder's name.
     #[error(
         "{} exists and was not created by swath: the copy needs that name until it is complete, so move it away",
         .0.display()
     )]
     Foreign(PathBuf),
-    /// What lies there of an unfinished copy was left elsewhere, and came with other files.
+    /// An unfinished copy's files lie there, but came from elsewhere with other files.
     #[error(
-        "{} tells of an unfinished copy, but not of one into this place: it came here with a tree that was copied or restored, or an earlier version of swath has left it; nothing is taken from it, and to go on {} {} to be removed",
-        mark.display(), listed(all), if all.len() == 1 { "has" } else { "have" }
+        "{} belongs to an unfinished copy into another place: it came with a copied or restored tree, or from an earlier version of swath; nothing of it was used; to continue, remove {}",
+        mark.display(), listed(all)
     )]
     Elsewhere {
-        /// What says so.
+        /// The mark that shows it.
         mark: PathBuf,
-        /// All that came with it; at least one.
+        /// Everything that came with it; at least one path.
         all: Vec<PathBuf>,
     },
     /// Another process receives into the same place.
     #[error("another process is copying to {}", .0.display())]
     Locked(PathBuf),
-    /// A path names nothing that could be a folder.
+    /// The path cannot name a folder.
     #[error("{} is not a valid name for a folder", .0.display())]
     Name(PathBuf),
-    /// There is less room than is needed.
+    /// There is not enough space.
     #[error(
         "{} needs {needed_bytes} bytes, but only {free_bytes} are free",
         path.display()
@@ -46,9 +46,9 @@ pub enum PartialError {
     NoRoom {
         /// The destination.
         path: PathBuf,
-        /// What is still to be written.
+        /// Bytes still to be written.
         needed_bytes: u64,
-        /// What the file system has for this user.
+        /// Bytes that the file system has for this user.
         free_bytes: u64,
     },
     /// The file system can hold fewer files than are needed.
@@ -56,20 +56,20 @@ pub enum PartialError {
     NoEntries {
         /// The destination.
         path: PathBuf,
-        /// Files, folders and links that are still to be made.
+        /// Files, folders and links still to be made.
         needed: u64,
-        /// What the file system has for this user.
+        /// Entries that the file system has for this user.
         free: u64,
     },
-    /// Something at the destination is of another kind than what is to have its name.
+    /// Entries at the destination have another kind than those that need their names.
     #[error("{} entries at {} are in the way", conflicts.len(), destination.display())]
     InTheWay {
         /// Where the tree goes.
         destination: PathBuf,
-        /// What is there; at least one.
+        /// The entries in the way; at least one.
         conflicts: Vec<Conflict>,
     },
-    /// Some folders at the destination get something new, and this user may not write into them.
+    /// This user may not write into some folders at the destination that get new entries.
     #[error("no permission to write into {} folders at {}", folders.len(), destination.display())]
     Closed {
         /// Where the tree goes.
@@ -77,35 +77,35 @@ pub enum PartialError {
         /// Their paths below it; at least one.
         folders: Vec<Vec<u8>>,
     },
-    /// The tree has what an unfinished copy left.
+    /// The tree holds leftovers of an unfinished copy.
     #[error("{} belongs to an unfinished copy in that tree: finish that copy first, or remove it there", path.display())]
     OwnName {
         /// Where it would go.
         path: PathBuf,
     },
-    /// What lies there of an unfinished copy is of another tree: a source whose disk is not there
-    /// must not cost all that had come of it.
+    /// The unfinished copy there is of another tree. It is kept: a source whose disk is missing
+    /// must not cost everything received so far.
     #[error("{} is an unfinished copy of another tree: none of its files is in this one", folder.display())]
     OtherTree {
-        /// Where it lies.
+        /// The partial folder.
         folder: PathBuf,
     },
-    /// [`Halt`](super::Halt) said so; what is there is kept.
+    /// [`Halt`](super::Halt) requested it; what is there is kept.
     #[error("stopped")]
     Stopped,
-    /// The system refuses something.
+    /// The system refused an operation.
     #[error("cannot {doing} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// With what.
+        /// Its path.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Paths in a row, for people.
+/// Formats paths as a list for people.
 fn listed(paths: &[PathBuf]) -> String {
     let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     match paths.split_last() {

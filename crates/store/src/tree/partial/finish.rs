@@ -1,4 +1,4 @@
-//! The end of a copy: makes what is left to make, and gives final names.
+//! The end of a copy: makes entries without bytes, and gives final names.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,36 +15,35 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::root::{self, Root};
 use crate::tree::xattrs::XattrLoss;
 
-/// What became of a tree.
+/// The outcome of a copied tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
-    /// Files that have their final names now.
+    /// Files that now have their final names.
     pub files: u64,
-    /// How much of another kind had to go for that.
+    /// Entries of another kind that were removed for that.
     pub replaced: u64,
-    /// How much could not have its name because we may not write there, in the end of an earlier copy.
+    /// Entries of an earlier copy without their names because we may not write there.
     pub closed: u64,
-    /// Numbers of the entries that have none, ascending: files that are not right, and further names
-    /// of theirs.
+    /// Numbers of the entries without names, ascending: wrong files, and their further names.
     pub lacking: Vec<u64>,
-    /// Numbers of the entries whose extended attributes are not as they should be, ascending, if these
-    /// were wanted.
+    /// Numbers of the entries whose extended attributes are not as they should be, ascending, if
+    /// attributes were wanted.
     pub xattr_losses: Vec<(u64, XattrLoss)>,
 }
 
 impl PartialTree {
-    /// Makes what has no bytes, and gives everything its final name, but for the files with these
-    /// numbers (ascending), which are not right and go. The index must be complete.
+    /// Makes entries without bytes and gives everything its final name. Removes the files with
+    /// these numbers (ascending) as wrong. The index must be complete.
     ///
     /// # Errors
-    /// [`PartialError`]; what has its name by then keeps it, and the next run goes on.
+    /// [`PartialError`]; names given by then stay, and the next run continues.
     pub fn finish(&self, without: &[u64]) -> Result<Finished, PartialError> {
         self.make_skeleton()?;
         let without = self.with_further_names(without);
         self.remove_files(&without)?;
         self.set_xattrs(&without)?;
         self.link(&without)?;
-        // Names must not be there before their bytes are.
+        // Names must not appear before their bytes are durable.
         self.sync()?;
         if self.paths.is_new && !self.paths.is_taken()? {
             let finished = self.settle_here(&without)?;
@@ -54,7 +53,7 @@ impl PartialTree {
             }
         }
         if self.paths.is_new {
-            // Somebody has made the destination meanwhile.
+            // The destination was made meanwhile.
             let root = Root::open(&self.paths.destination);
             self.check_conflicts_in(&root.map_err(|source| self.failed("open", b"", source))?)?;
         }
@@ -69,7 +68,7 @@ impl PartialTree {
         self.finish_moving(&without, rule)
     }
 
-    /// Everything that is still in the partial folder gets its final name.
+    /// Gives everything still in the partial folder its final name.
     pub(super) fn finish_moving(
         &self,
         without: &[u64],
@@ -85,7 +84,7 @@ impl PartialTree {
             .map_err(|source| failed("empty the partial folder of", source))?;
         self.paths.give_back(&self.root);
         if let Some(mtime) = self.top_mtime.filter(|_| is_same_top) {
-            // Nothing but the partial folder came there and went.
+            // Only the partial folder came and went there.
             let here = destination.fd().as_fd();
             root::set_mtime(here, b".", mtime)
                 .map_err(|source| failed("set the time of", source))?;
@@ -93,7 +92,7 @@ impl PartialTree {
         Ok(finished)
     }
 
-    /// With the further names of these files: they cannot be made either.
+    /// Adds the further names of these files, which cannot be made either.
     fn with_further_names(&self, without: &[u64]) -> Vec<u64> {
         let mut all = without.to_vec();
         let index = self.index();
@@ -111,10 +110,10 @@ impl PartialTree {
         all
     }
 
-    /// One rename gives all their names; `false` if somebody has made the destination meanwhile.
+    /// Gives all names by one rename; returns false if the destination was made meanwhile.
     fn become_destination(&self) -> Result<bool, PartialError> {
         let (from, to) = (&self.paths.names.part, &self.paths.destination);
-        // Nobody else was to look into it before.
+        // The folder was private until now.
         let set_mode = |mode| {
             rustix::fs::fchmod(self.root.fd(), rustix::fs::Mode::from_raw_mode(mode))
                 .map_err(|error| self.failed("set the mode of", b"", error.into()))
@@ -124,7 +123,7 @@ impl PartialTree {
             None => usual_mode(FileType::Directory),
         };
         set_mode(mode)?;
-        // It is no entry, and what a source tells beside its index is no reason to fail.
+        // It is not an entry, and extra facts from a source are no reason to fail.
         let set_times = |top: Top| set_times(self.root.fd(), top.mtime, self.preserve);
         if let Some(Err(error)) = self.top.map(set_times) {
             tracing::debug!(%error, "the folder itself cannot have its time");
@@ -149,7 +148,7 @@ impl PartialTree {
         Ok(true)
     }
 
-    /// Files that are not what the index promised.
+    /// Removes files that differ from the index.
     fn remove_files(&self, without: &[u64]) -> Result<(), PartialError> {
         let mut folders = FolderCursor::new(&self.root, Enter::Open);
         let index = self.index();
@@ -161,8 +160,7 @@ impl PartialTree {
         Ok(())
     }
 
-    /// Removes what is at `path` in the partial folder: a file, a link or an empty folder, if it is
-    /// there.
+    /// Removes the file, link or empty folder at `path` in the partial folder, if it exists.
     pub(super) fn remove(
         &self,
         path: &[u8],
@@ -177,7 +175,7 @@ impl PartialTree {
             let Some(folder) = folder else { return Ok(()) };
             match unlinkat(folder, name, AtFlags::empty()) {
                 Err(Errno::ISDIR) => match unlinkat(folder, name, AtFlags::REMOVEDIR) {
-                    // Something that belongs there is in it.
+                    // It holds something that belongs there.
                     Err(Errno::NOTEMPTY) => Ok(()),
                     other => Ok(other?),
                 },
@@ -189,6 +187,6 @@ impl PartialTree {
     }
 }
 
-/// A folder in which its owner may not do all this could neither be copied into again, for which a
-/// partial folder is made in it, nor be looked through when what had come is removed or vouched for.
+/// Needed by owners: otherwise a folder could not be copied into again (a partial folder is made in
+/// it), nor be searched to remove or check what had been received.
 const OWNERS: u32 = 0o700;

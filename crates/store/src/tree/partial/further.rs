@@ -16,7 +16,7 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::root::Root;
 
 impl PartialTree {
-    /// Makes them, of files that lie in the partial folder or stay at the destination.
+    /// Makes further names of files that lie in the partial folder or stay at the destination.
     pub(super) fn link(&self, without: &[u64]) -> Result<(), PartialError> {
         let index = self.index();
         if index.counts().hard_links == 0 {
@@ -68,7 +68,7 @@ impl PartialTree {
         }
         if self.preserve.links {
             match linkat(from, from_name, to, to_name, AtFlags::empty()) {
-                // Not of every kind of file, and not on every file system.
+                // Some kinds of files and some file systems do not support it.
                 Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => {}
                 other => return Ok(other?),
             }
@@ -78,7 +78,7 @@ impl PartialTree {
         self.copy(source, first, number, to, to_name)
     }
 
-    /// A copy of a file, with its attributes and its holes.
+    /// Makes a copy of a file, with its attributes and its holes.
     fn copy(
         &self,
         mut source: File,
@@ -97,7 +97,7 @@ impl PartialTree {
                 if (self.halt)() {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
-                // An extent of the index may have smaller holes in it.
+                // An extent of the index may contain smaller holes.
                 if sys::is_hole(&source, at, end) {
                     break;
                 }
@@ -118,7 +118,7 @@ impl PartialTree {
     }
 }
 
-/// Bytes that are not fetched and written all the same: copies of files that have further names.
+/// Returns the bytes written but not fetched: copies of files with further names.
 pub(super) fn copied_bytes(index: &Index, unchanged: &Unchanged, links: bool) -> u64 {
     if links || index.counts().hard_links == 0 {
         return 0;
@@ -134,7 +134,7 @@ pub(super) fn copied_bytes(index: &Index, unchanged: &Unchanged, links: bool) ->
     bytes
 }
 
-/// How many further names are to be made of each file of which there are any.
+/// Returns how many further names to make, for each file that has any.
 fn copies(index: &Index, unchanged: &Unchanged) -> HashMap<u64, u64> {
     let mut copies = HashMap::new();
     let mut cursor = index.cursor();
@@ -148,7 +148,7 @@ fn copies(index: &Index, unchanged: &Unchanged) -> HashMap<u64, u64> {
     copies
 }
 
-/// Opens a file of ours, which may have got a mode that does not let even us read it.
+/// Opens a file of ours whose mode may forbid even us to read it.
 pub(super) fn open_for_reading(
     folder: BorrowedFd<'_>,
     name: &[u8],
@@ -166,5 +166,5 @@ pub(super) fn open_for_reading(
     Ok(file?)
 }
 
-/// Copied in one go, between two looks at whether to stop.
+/// Bytes copied between two checks whether to stop.
 const PART_BYTES: u64 = 64 << 20;

@@ -11,27 +11,27 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-/// What the mark beside a partial folder says of it.
+/// What the mark beside a partial folder says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marked {
-    /// There is none, or somebody's own file.
+    /// There is no mark, or it is a user's own file.
     No,
     /// It was written elsewhere and came here with other files.
     Elsewhere,
-    /// It was written here, for a folder that this one is not.
+    /// It was written here, for another folder.
     Another,
-    /// This is the folder that it was written for.
+    /// It was written for this folder.
     This,
 }
 
-/// Writes the mark of this partial folder into its file.
+/// Writes the mark of this partial folder.
 pub(super) fn write(mut mark: &File, folder: impl AsFd) -> io::Result<()> {
     let text = [TEXT, of(folder, mark)?.as_bytes()].concat();
     mark.write_all(&text)?;
     mark.sync_all()
 }
 
-/// What a mark says of this partial folder.
+/// Reads what a mark says about this partial folder.
 pub(super) fn read(mark: &File, folder: impl AsFd) -> Marked {
     let mut text = Vec::new();
     let Ok(expected) = of(folder, mark) else { return Marked::No };
@@ -50,18 +50,18 @@ pub(super) fn read(mark: &File, folder: impl AsFd) -> Marked {
     }
 }
 
-/// Whether a file is a mark, whatever for.
+/// Returns whether a file is a mark, for any folder.
 pub(in crate::tree) fn is_mark(file: &File) -> bool {
     let mut text = Vec::new();
     file.take(TEXT.len() as u64).read_to_end(&mut text).is_ok() && text == TEXT
 }
 
-/// What a mark says behind its text.
+/// Returns the part of a mark that identifies folder and mark.
 fn of(folder: impl AsFd, mark: &File) -> io::Result<String> {
     Ok(format!("folder {}\nmark {}\n", place(folder)?, place(mark)?))
 }
 
-/// What something has here and no copy of it elsewhere.
+/// Returns an identity that a copy elsewhere does not share.
 fn place(of: impl AsFd) -> io::Result<String> {
     let found = statx(of, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
     let inode = found.stx_ino;
@@ -72,7 +72,7 @@ fn place(of: impl AsFd) -> io::Result<String> {
     Ok(format!("{inode} made {}.{:09}", made.tv_sec, made.tv_nsec))
 }
 
-/// How a mark begins.
+/// First line of a mark.
 const TEXT: &[u8] = b"the folder beside this file was made by swath cp\n";
-/// None is longer.
+/// Most bytes of a mark.
 const BYTES_MAX: u64 = 512;

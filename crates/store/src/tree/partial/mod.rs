@@ -1,11 +1,11 @@
-//! A tree that is being received.
+//! A tree being received.
 //!
 //! Its files grow in a folder of their own, the *partial folder*, and get their final names
 //! together at the end. If the destination does not exist, the partial folder lies beside it, and
-//! one rename gives all final names; else it lies within it, and the files move one by one.
+//! one rename gives all final names. Otherwise it lies inside, and the files move one by one.
 //!
-//! The journal beside the partial folder records ranges of the virtual file (never bytes that were
-//! not synced before), and a copy of the index says which files they belong to. All methods block.
+//! The journal beside the partial folder records ranges of the virtual file (only after they were
+//! synced), and a copy of the index maps them to files. All methods block.
 
 mod building;
 mod compare;
@@ -57,7 +57,7 @@ pub use preflight::{check_destination, check_rights, check_space};
 pub struct Preserve {
     /// Permission bits.
     pub mode: bool,
-    /// Times of the last change.
+    /// Modification times.
     pub times: bool,
     /// Hard links stay hard links.
     pub links: bool,
@@ -74,19 +74,19 @@ impl Default for Preserve {
 /// Returns whether the user wants to stop.
 pub type Halt = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A tree that is being received.
+/// A tree being received.
 pub struct PartialTree {
     paths: Paths,
     root: Root,
     index: Arc<RwLock<Index>>,
     preserve: Preserve,
-    /// What an earlier run left, by its journal, in this index's virtual file.
+    /// What an earlier run left by its journal, in this index's virtual file.
     resumed: RangeSet,
-    /// The same with the bytes in groups that are fetched again for other files.
+    /// The same, including bytes in groups that are fetched again for other files.
     had: RangeSet,
     /// What the destination already has.
     unchanged: Unchanged,
-    /// What need not be fetched, in whole groups.
+    /// Whole groups that need not be fetched.
     present: RangeSet,
     files: Files,
     directly: Directly,
@@ -95,26 +95,26 @@ pub struct PartialTree {
     top_mtime: Option<Mtime>,
     /// The mode and time of the tree's own folder, for a new destination.
     top: Option<Top>,
-    /// What is in the way is removed, unless it holds what this filter excludes.
+    /// Whether entries in the way are removed, unless they hold what this filter excludes.
     replaces: Option<Filter>,
     /// Entries whose extended attributes could not be set.
     xattr_losses: Mutex<Vec<(u64, XattrLoss)>>,
     /// How many entries of an earlier index are not in this one, and the first paths.
     gone: (usize, Vec<Vec<u8>>),
-    /// An earlier copy was completed first; so many of its entries could not get their names.
+    /// Entries without their names, if an earlier copy was completed first.
     completed_earlier: Option<u64>,
-    /// New files inherit rights from their folder.
+    /// Whether new files inherit rights from their folder.
     has_default_rights: bool,
     halt: Halt,
 }
 
-/// One file of which some bytes are to be written.
+/// A file of which some bytes are to be written.
 struct Wanted {
     number: u64,
     path: Vec<u8>,
     range: Range,
     size_bytes: u64,
-    /// It has holes.
+    /// Whether it has holes.
     is_sparse: bool,
     mode: u32,
     mtime: Mtime,
@@ -122,7 +122,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Whether these are all its bytes.
+    /// Returns whether these are all its bytes.
     fn is_whole(&self) -> bool {
         self.parts.iter().map(|part| part.bytes).sum::<u64>() == self.range.len()
     }
@@ -145,14 +145,14 @@ impl Wanted {
 
 impl PartialTree {
     /// Returns whether an earlier run left something for this destination (or for a single file of
-    /// this name there): going on with it needs the whole index.
+    /// this name there). Resuming it needs the whole index.
     pub fn is_left(destination: &Path, single: Option<&str>) -> bool {
         Paths::of(destination, single).is_ok_and(|paths| paths.is_left())
     }
 
-    /// Begins to receive the tree of `index` (which may still grow, unless something
-    /// [is left](PartialTree::is_left)) at `destination`, or go on with it if `resume`. Files that are
-    /// there already and the same stay as they are; to look for such the index must be complete.
+    /// Begins to receive the tree of `index` at `destination`, or continues if `resume`. The index
+    /// may still grow, unless something [is left](PartialTree::is_left). Identical existing files
+    /// stay as they are; finding them needs a complete index.
     pub fn open(
         destination: &Path,
         index: Arc<RwLock<Index>>,
@@ -171,8 +171,8 @@ impl PartialTree {
         )
     }
 
-    /// As [`PartialTree::open`]; whatever takes long ends early when `halt` says so, then and later. A tree
-    /// that is a single file of this name is unfinished for itself, and the folder is made at once.
+    /// Opens like [`PartialTree::open`]; ends long work early if `halt` says so, now and later. A
+    /// tree that is a single file of this name has its own partial state and folder, made at once.
     pub fn open_until(
         destination: &Path,
         single: Option<&str>,
@@ -191,10 +191,10 @@ impl PartialTree {
         let paths = &tree.paths;
         refuse_own_names(&read(&index), paths)?;
         if resume && let Some(moving) = paths.moving() {
-            // What is refused in the end had better stay where it is.
+            // A copy that would be refused in the end should stay where it is.
             let unchanged = Unchanged::at(&read(&index), &paths.destination, same, preserve.links);
             check_rights(&read(&index), &paths.destination, &unchanged)?;
-            // What an earlier run was about: then nearly everything is as if it had come to its end.
+            // The tree of the earlier run, which is then nearly as if that run had completed it.
             tree.index = Arc::new(RwLock::new(moving.index));
             let finished = tree.finish_moving(&moving.without, InTheWay::Stays)?;
             drop(tree);
@@ -224,7 +224,7 @@ impl PartialTree {
         for range in unchanged.ranges.iter() {
             known.insert(range);
         }
-        // Of files that stay nothing is in the partial folder.
+        // The partial folder holds nothing of files that stay.
         let present = whole_groups(&known, &read(&index));
         let mut resumed = RangeSet::new();
         for range in present.iter() {
@@ -244,7 +244,7 @@ impl PartialTree {
             for path in left.gone.iter().rev() {
                 tree.remove(path, &mut folders)?;
             }
-            // What was taken over is written down anew: it may be of another index than before.
+            // Journal the reused bytes anew: their index may have changed.
             tree.begin_journal(&mut lock(&tree.journal))?;
         }
         let count = left.gone.len();
@@ -253,7 +253,7 @@ impl PartialTree {
         Ok(tree)
     }
 
-    /// An empty one.
+    /// Returns a tree without any bytes.
     fn of(
         paths: Paths,
         root: Root,
@@ -284,13 +284,13 @@ impl PartialTree {
         }
     }
 
-    /// Writes everything through the page cache. To be called before the first write.
+    /// Writes everything through the page cache. Call it before the first write.
     pub fn write_buffered(&mut self) {
         self.directly = Directly::new(false);
     }
 
-    /// Removes what has another kind at the destination when its name is needed, unless it holds
-    /// what this filter excludes.
+    /// Allows removing entries of another kind at the destination when their names are needed,
+    /// unless they hold what this filter excludes.
     pub fn replace(&mut self, filter: Filter) {
         self.replaces = Some(filter);
     }
@@ -300,8 +300,8 @@ impl PartialTree {
         self.top = Some(top);
     }
 
-    /// Returns how many entries could not get their names when an earlier copy, which had been
-    /// interrupted while it gave names, was completed first.
+    /// Returns how many entries could not get their names when an earlier copy, interrupted while
+    /// giving names, was completed first; `None` if there was none.
     pub fn completed_earlier(&self) -> Option<u64> {
         self.completed_earlier
     }
@@ -312,12 +312,12 @@ impl PartialTree {
         (self.gone.0, &self.gone.1)
     }
 
-    /// Returns how many bytes of the virtual file the journal records: a later run goes on from there.
+    /// Returns how many bytes of the virtual file the journal records: a later run resumes there.
     pub fn durable_bytes(&self) -> u64 {
         lock(&self.journal).as_ref().map_or(0, |(_, state)| state.durable.total_bytes())
     }
 
-    /// Ends the copy. What no journal records is of no use, and is removed.
+    /// Ends the copy. Removes everything if no journal makes it useful later.
     pub fn give_up(&self) -> Result<(), PartialError> {
         if lock(&self.journal).is_none() && !self.paths.is_left() {
             self.paths.clear(&self.root, &|| false)?;
@@ -329,13 +329,13 @@ impl PartialTree {
         if (self.halt)() { Err(PartialError::Stopped) } else { Ok(()) }
     }
 
-    /// Returns what need not be fetched, in whole groups of the virtual file: an earlier run left it,
-    /// or the destination already has it.
+    /// Returns the whole groups of the virtual file that need not be fetched: an earlier run left
+    /// them, or the destination has them.
     pub fn present(&self) -> &RangeSet {
         &self.present
     }
 
-    /// Returns what of that an earlier run (or pass) left.
+    /// Returns the part of these that an earlier run (or pass) left.
     pub fn resumed(&self) -> &RangeSet {
         &self.resumed
     }
@@ -355,9 +355,9 @@ impl PartialTree {
         Paths::of(destination, None).is_ok_and(|paths| !paths.is_new)
     }
 
-    /// Writes bytes of the virtual file from `start` on. Each byte is written once; a file that has
-    /// all its bytes gets its attributes and is closed. A file that was complete before stays as it
-    /// is: its bytes and these may be of two versions.
+    /// Writes bytes of the virtual file from `start` on. Each byte is written once. A file with all
+    /// its bytes gets its attributes and is closed. A file that was complete before stays as it is,
+    /// as its bytes and these may be of two versions.
     pub fn write(&self, start: u64, bytes: &[u8]) -> Result<(), PartialError> {
         let range = Range::of_len(start, bytes.len() as u64);
         let mut folders = FolderCursor::new(&self.root, Enter::Make);
@@ -387,7 +387,7 @@ impl PartialTree {
             .map_err(|error| self.journal_failed(error.into_io()))
     }
 
-    /// Removes the bytes of these files (numbers in the index) from the journal: they are of no use.
+    /// Removes the bytes of these files (numbers in the index) from the journal as useless.
     pub fn forget(&self, files: &[u64]) -> Result<(), PartialError> {
         let mut journal = lock(&self.journal);
         let Some((file, state)) = &mut *journal else { return Ok(()) };
@@ -439,7 +439,7 @@ impl PartialTree {
         PartialError::Io { doing, path: self.shown(path), source }
     }
 
-    /// Where somebody has put something else into the partial folder that is what has to go.
+    /// Returns the error for a failed write, or names what is foreign in the partial folder.
     fn not_written(&self, path: &[u8], source: io::Error) -> PartialError {
         let kinds = [Errno::LOOP, Errno::NOTDIR, Errno::ISDIR].map(|it| it.raw_os_error());
         if !source.raw_os_error().is_some_and(|error| kinds.contains(&error)) {
@@ -449,7 +449,7 @@ impl PartialTree {
         PartialError::Io { doing: "write, as something else is in its place:", path, source }
     }
 
-    /// A path of the tree as that of its final place.
+    /// Returns a path of the tree as that of its final place.
     fn shown(&self, path: &[u8]) -> PathBuf {
         match path {
             b"" => self.paths.destination.clone(),
@@ -464,8 +464,8 @@ impl Drop for PartialTree {
     }
 }
 
-/// A tree may hold what an unfinished copy left in it; it would lie where ours lies, or that of a copy
-/// into one of its folders.
+/// Refuses a tree with leftovers of an unfinished copy: they would lie at our own names, or at
+/// those of a copy into one of its folders.
 fn refuse_own_names(index: &Index, paths: &Paths) -> Result<(), PartialError> {
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
@@ -482,8 +482,8 @@ fn refuse_own_name(item: &Item<'_>, paths: &Paths) -> Result<(), PartialError> {
     Ok(())
 }
 
-/// Of ranges of a virtual file what can be taken over: a group is fetched whole or not at all, and
-/// of a file whose bytes come twice nobody could say when it is complete.
+/// Returns what can be reused of ranges of a virtual file: whole groups only, because if a file's
+/// bytes came twice nobody could say when it is complete.
 fn whole_groups(ranges: &RangeSet, index: &Index) -> RangeSet {
     let mut whole = RangeSet::new();
     for range in ranges.iter() {
@@ -507,5 +507,5 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// So many paths of what is not in the tree any more are kept.
+/// Most paths kept of entries that are no longer in the tree.
 const GONE_TOLD: usize = 10;

@@ -273,8 +273,7 @@ impl Paths {
 
     /// Writes the mark, durably, before anything is put into the partial folder.
     fn make_mark(&self, folder: &Root) -> io::Result<()> {
-        // A killed process leaves no mark or a whole one: half a mark would look like a user's
-        // file.
+        // A killed process leaves no mark or a whole one: half a mark would seem a user's file.
         let mut options = File::options();
         options.write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
         let nameless = || -> io::Result<()> {

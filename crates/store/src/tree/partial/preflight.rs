@@ -1,4 +1,4 @@
-//! What can be known before a copy begins: names that are taken, rights, and free space.
+//! What can be checked before a copy begins: names, permissions and free space.
 
 use std::io;
 use std::path::Path;
@@ -14,9 +14,9 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::rights;
 use crate::tree::root::Root;
 
-/// Looks whether a tree can be received at `destination`: it is a folder or nothing that may be written
-/// to or made, and nothing of another kind is in the way, or it may be replaced, which is all that does
-/// not hold what this filter leaves out. The index must be complete. Blocks.
+/// Checks whether a tree can be received at `destination`: it is missing or a folder, may be made
+/// or written to, and no entry of another kind is in the way. Entries may be replaced unless they
+/// hold what this filter leaves out. The index must be complete. Blocks.
 pub fn check_destination(
     index: &Index,
     destination: &Path,
@@ -39,8 +39,8 @@ pub fn check_destination(
     }
 }
 
-/// Looks whether this user may give names in all folders of `destination` that get any, and opens what
-/// else of the tree is there. The index must be complete. Blocks.
+/// Checks whether this user may create names in all folders of `destination` that get any, and open
+/// what else of the tree exists. The index must be complete. Blocks.
 ///
 /// # Errors
 /// [`PartialError::Closed`].
@@ -57,13 +57,13 @@ pub fn check_rights(
     }
 }
 
-/// Looks whether there is room at `destination` for what of the tree (or the single file of this name)
-/// does not stay there as it is, as far as that can be known before it comes: where an earlier run has
-/// left something it is not. `transfer_bytes` says how many bytes are fetched for so many of the
-/// virtual file. The index must be complete. Blocks.
+/// Checks whether `destination` has room for the part of the tree (or the single file of this name)
+/// that does not stay as it is. Not known, and so not checked, if an earlier run left something.
+/// `transfer_bytes` maps bytes of the virtual file to bytes fetched. The index must be complete.
+/// Blocks.
 ///
 /// # Errors
-/// [`PartialError::NoRoom`], [`PartialError::NoEntries`], or what makes it no destination.
+/// [`PartialError::NoRoom`], [`PartialError::NoEntries`], or that it is no valid destination.
 pub fn check_space(
     index: &Index,
     destination: &Path,
@@ -81,7 +81,7 @@ pub fn check_space(
 }
 
 impl PartialTree {
-    /// Looks whether all names can be given: nothing of another kind is in the way, or it may be
+    /// Checks whether all names can be given: no entry of another kind is in the way, or it may be
     /// [replaced](PartialTree::replace). The index must be complete.
     ///
     /// # Errors
@@ -103,32 +103,32 @@ impl PartialTree {
         refuse(found, &self.paths.destination)
     }
 
-    /// Whether `bytes` more can be fetched and written, with all that is made beside them. The index
-    /// must be complete.
+    /// Checks whether `bytes` more can be fetched and written, with all entries that are made. The
+    /// index must be complete.
     ///
     /// # Errors
     /// [`PartialError::NoRoom`], [`PartialError::NoEntries`].
     pub fn check_space(&self, bytes: u64) -> Result<(), PartialError> {
         let Some(room) = self.paths.free_space(&self.root) else { return Ok(()) };
-        // Of what an earlier run left some is there already.
+        // Part of an earlier run's entries exists already.
         let is_new = self.resumed.is_empty() && self.paths.is_new;
         let needs = Needs { bytes, links: self.preserve.links, is_new };
         needs.check(&self.index(), &self.unchanged, &room, &self.paths.destination)
     }
 }
 
-/// Paths of the folders that are closed to us, in the order of an index.
+/// Returns the paths of folders that are closed to us, in the order of an index.
 fn closed(index: &Index, root: &Root, unchanged: &Unchanged) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     let mut folders = FolderCursor::new(root, Enter::Look);
     let mut may = |path: &[u8], wanted| match folders.to(path) {
         Ok(Some(folder)) => Some(rights::check(folder, wanted).is_ok()),
-        // It is made, or something is in its way.
+        // It will be made, or something is in its way.
         _ => None,
     };
-    // Below this folder nothing is there, or nothing is known of it.
+    // Nothing exists below this folder, or nothing is known of it.
     let mut beyond: Option<Vec<u8>> = None;
-    // What the last name given was given in.
+    // The folder of the last created name.
     let mut last: Option<Vec<u8>> = None;
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
@@ -172,13 +172,13 @@ fn refuse(conflicts: Vec<Conflict>, destination: &Path) -> Result<(), PartialErr
     }
 }
 
-/// What is to be written.
+/// What a copy will write.
 struct Needs {
-    /// So much is fetched.
+    /// Bytes that are fetched.
     bytes: u64,
-    /// Further names of files are that.
+    /// Whether further names are hard links.
     links: bool,
-    /// Nothing of it is there: all entries are certainly made.
+    /// Whether nothing of it exists: all entries are certainly made.
     is_new: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Compares two versions of a tree: what was received of files that have not changed.
+//! Compares two versions of a tree to reuse the received bytes of unchanged files.
 
 use std::cmp::Ordering;
 
@@ -7,21 +7,20 @@ use swath_model::{Range, RangeSet};
 
 use crate::tree::differ::order;
 
-/// What of an earlier version is of use for the new one.
+/// The useful part of an earlier version.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Reusable {
-    /// Of the bytes that were durable, those of files that are the same (path, size, mode, time, extents):
-    /// where they lie in the new virtual file.
+    /// Durable bytes of files that are the same (path, size, mode, time, extents), at their place
+    /// in the new virtual file.
     pub durable: RangeSet,
-    /// Paths where something of another nature belongs now, or nothing: what lies in a folder comes
-    /// after the folder.
+    /// Paths that now have another kind or no entry. A folder's content comes after the folder.
     pub gone: Vec<Vec<u8>>,
-    /// There was something, and nothing that is no folder has its path in the new one: it is another
-    /// tree.
+    /// Whether it is another tree: there were entries, and none of them except folders has its path
+    /// in the new version.
     pub is_other: bool,
 }
 
-/// Compares two versions. Both lists are in the same order, so one pass over both finds all.
+/// Compares two versions. Both are in the same order, so one pass over both finds all.
 pub(super) fn find(old: &Index, durable: &RangeSet, new: &Index) -> Reusable {
     let mut reusable = Reusable::default();
     let (mut olds, mut news) = (old.cursor(), new.cursor());
@@ -54,7 +53,7 @@ pub(super) fn find(old: &Index, durable: &RangeSet, new: &Index) -> Reusable {
     reusable
 }
 
-/// What one may become another of without going first.
+/// Entries of the same class can replace each other without being removed first.
 fn nature(kind: &Kind) -> u8 {
     match kind {
         Kind::File { .. } | Kind::HardLink(_) => 0,

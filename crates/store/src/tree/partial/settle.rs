@@ -1,4 +1,4 @@
-//! Gives final names: moves everything to its place, and sets the attributes of folders.
+//! Gives final names: moves everything to its place and sets the attributes of folders.
 
 use std::io;
 use std::ops::Range;
@@ -17,21 +17,21 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::rights;
 use crate::tree::root::{self, Root};
 
-/// What becomes of what is at the destination and of another kind than what gets its name.
+/// What to do with entries at the destination that have another kind than the new ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InTheWay {
-    /// Nobody has said that it may go.
+    /// Fail: nobody allowed removing them.
     IsAnError,
-    /// It goes.
+    /// Remove them.
     Goes,
-    /// An earlier run's names are being given: it stays, and so does what is not in the partial folder any
-    /// more, because that run has moved it. Whoever goes on compares all of it anew.
+    /// Keep them: the moves of an earlier run are being completed. Entries missing in the partial
+    /// folder stay too, because that run has moved them. The next copy compares everything anew.
     Stays,
 }
 
 impl PartialTree {
-    /// Moves everything to its destination, and gives folders their attributes. Answers, too, whether
-    /// there is nothing new right below the destination.
+    /// Moves everything to its destination and sets the attributes of folders. Also returns whether
+    /// nothing is new directly below the destination.
     pub(super) fn settle_at(
         &self,
         destination: &Root,
@@ -46,8 +46,8 @@ impl PartialTree {
         Ok((self.settled(settling.finished, without), is_same_top))
     }
 
-    /// Gives the folders of a partial folder that becomes the destination as it is their attributes:
-    /// large trees by a few threads.
+    /// Sets the attributes of the folders of a partial folder that becomes the destination as a
+    /// whole; uses a few threads for large trees.
     pub(super) fn settle_here(&self, without: &[u64]) -> Result<Finished, PartialError> {
         let index: &Index = &self.index();
         let entries = index.entries();
@@ -73,7 +73,7 @@ impl PartialTree {
         });
         let mut all = Finished::default();
         let done: Vec<Settling<'_>> = done.into_iter().collect::<Result<_, _>>()?;
-        // Folders that reach into several parts: what lies in others comes before them.
+        // Folders that span several parts: the content in later parts comes first.
         for mut part in done.into_iter().rev() {
             part.close_all()?;
             all.files += part.finished.files;
@@ -90,34 +90,34 @@ impl PartialTree {
     }
 }
 
-/// Entries on their way to their final names, in the order of the index.
+/// Entries moving to their final names, in the order of the index.
 struct Settling<'a> {
     tree: &'a PartialTree,
     index: &'a Index,
-    /// Another place than the partial folder.
+    /// The destination, unless the partial folder becomes it.
     destination: Option<&'a Root>,
     without: &'a [u64],
     rule: InTheWay,
     from: FolderCursor,
-    /// Where things are in the end.
+    /// The folders where entries end up.
     to: FolderCursor,
     open: Opened,
     finished: Finished,
     is_same_top: bool,
 }
 
-/// The folders that are open, innermost last, and the path of that one.
+/// The open folders, innermost last, and the path of the innermost.
 #[derive(Default)]
 struct Opened {
     path: Vec<u8>,
     folders: Vec<Open>,
 }
 
-/// A folder whose attributes are set when all that lies in it is there.
+/// A folder whose attributes are set when its content is complete.
 struct Open {
     number: u64,
     path_bytes: usize,
-    /// Something else may be in its place.
+    /// Whether the folder exists; something else may be in its place.
     is_there: bool,
     mode: u32,
     mtime: Mtime,
@@ -146,12 +146,12 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// The entries of these numbers. Folders in which more may lie stay open.
+    /// Handles the entries of these numbers. Folders that may get more content stay open.
     fn entries(&mut self, numbers: Range<u64>) -> Result<(), PartialError> {
         let mut cursor = self.index.cursor_from(numbers.start);
         while let Some(item) = cursor.next().filter(|item| item.number < numbers.end) {
             self.tree.go_on()?;
-            // Those that were open before the first number are somebody else's.
+            // Folders opened before the first number belong to another part.
             for _ in 0..item.entry.leaves.min(self.open.folders.len()) {
                 self.close()?;
             }
@@ -216,7 +216,7 @@ impl<'a> Settling<'a> {
         Ok(())
     }
 
-    /// Moves it there; `false` if there is nothing that could have its name.
+    /// Moves an entry to its final name; returns false if there is nothing to move.
     fn give_name(&mut self, item: &Item<'_>) -> io::Result<bool> {
         let (above, name) = split(item.path);
         let to = self.to.folder(above)?;
@@ -239,7 +239,7 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// What stays where it was has its bytes, and gets the rest; `false` if it is not there any more.
+    /// Sets the attributes of an entry that stays; returns false if it is gone.
     fn keep(&mut self, item: &Item<'_>) -> io::Result<bool> {
         let (above, name) = split(item.path);
         let at = self.to.folder(above)?;
@@ -249,14 +249,14 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// What is of another kind than the entry of this number goes into the partial folder, with all that lies
-    /// in it, and from there with what else is left in it: until the name is free nothing is lost.
+    /// Moves an entry of another kind, with its content, into the partial folder, where it is
+    /// removed with other leftovers. So nothing is lost until the name is free.
     fn put_away(&mut self, above: &[u8], name: &[u8], number: u64) -> io::Result<()> {
         let folder = self.to.folder(above)?;
         let away = [OWN_NAME, format!(".away-{number}").as_bytes()].concat();
         let put = || renameat(folder, name, self.tree.root.fd(), away.as_slice());
         match put() {
-            // A folder into which its owner may not write does not go into another one.
+            // A folder that its owner may not write into cannot be moved.
             Err(Errno::ACCESS) => {
                 let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MODE)?;
                 root::set_mode(folder, name, u32::from(found.stx_mode) & 0o777 | 0o700)?;
@@ -275,7 +275,7 @@ impl<'a> Settling<'a> {
         Ok(())
     }
 
-    /// All that lies in the innermost folder is there.
+    /// Closes the innermost folder, whose content is complete.
     fn close(&mut self) -> Result<(), PartialError> {
         let (tree, path) = (self.tree, &mut self.open.path);
         let Some(of) = self.open.folders.pop() else { return Ok(()) };
@@ -283,7 +283,7 @@ impl<'a> Settling<'a> {
         if !of.is_there {
             return Ok(());
         }
-        // Once it has its mode nothing may lead through it any more.
+        // Once its mode is set, no access may lead through it any more.
         let settled = self.to.leave(path).and_then(|folder| {
             tree.put_xattrs(of.number, &folder, &of.xattrs);
             let set = set_mode(&folder, of.mode, tree.preserve, FileType::Directory)
@@ -304,7 +304,7 @@ fn keep_at(
     let mut first_cursor;
     let first;
     let entry = match item.entry.kind {
-        // What the file has.
+        // It shares the file's attributes.
         Kind::HardLink(_) if tree.preserve.links => return Ok(()),
         Kind::HardLink(of) => {
             first_cursor = index.cursor_from(of);
@@ -328,7 +328,7 @@ fn keep_at(
     Ok(())
 }
 
-/// What was there and is somebody else's keeps the attributes that only they may set.
+/// Ignores the error if an existing entry belongs to another user, who alone may change it.
 fn but_for_others(set: io::Result<()>, folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     let is_others = || {
         let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::UID);
@@ -342,19 +342,19 @@ fn but_for_others(set: io::Result<()>, folder: BorrowedFd<'_>, name: &[u8]) -> i
     }
 }
 
-/// Whether we may not give a name in that folder. Into the destination itself this user may write, or
-/// else had better keep what has come.
+/// Returns whether we may not create names in that folder. The destination itself is an error: if
+/// this user may not write there, it is better to keep the received files.
 fn is_closed(error: &io::Error, above: &[u8]) -> bool {
     let refused = [Errno::ACCESS, Errno::PERM, Errno::ROFS].map(|it| Some(it.raw_os_error()));
     !above.is_empty() && refused.contains(&error.raw_os_error())
 }
 
-/// Whether a folder is there that should be none.
+/// Returns whether a folder exists where none should be.
 fn is_folder(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::IsADirectory
 }
 
-/// Whether something is there that should be a folder: a file, or a link.
+/// Returns whether a file or a link exists where a folder should be.
 fn is_no_folder(error: &io::Error) -> bool {
     let refused = [Errno::NOTDIR, Errno::LOOP].map(|errno| Some(errno.raw_os_error()));
     refused.contains(&error.raw_os_error())
@@ -368,7 +368,7 @@ fn rename(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::
     Ok(renamed?)
 }
 
-/// A thread of its own is worth it for so many entries.
+/// Entries that make a thread of its own worth it.
 const ENTRIES_MIN: u64 = 4096;
-/// Two were measured; what they do is short, and nothing is known of more.
+/// Two threads were measured; their work is short, and more are untested.
 const THREADS_MAX: u64 = 4;

@@ -1,4 +1,4 @@
-//! Makes what has no bytes: links and empty files. Folders are made with what lies in them, and
+//! Makes entries without bytes: links and empty files. Folders are made with their content, and
 //! empty folders when all folders get their attributes.
 
 use std::io;
@@ -14,8 +14,8 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::root::times;
 
 impl PartialTree {
-    /// Makes what has no bytes. The index must be complete, and may have nothing that an unfinished
-    /// copy left.
+    /// Makes entries without bytes. The index must be complete and must not hold leftovers of an
+    /// unfinished copy.
     pub(super) fn make_skeleton(&self) -> Result<(), PartialError> {
         let mut folders = FolderCursor::new(&self.root, Enter::Make);
         let index = self.index();
@@ -42,7 +42,7 @@ impl PartialTree {
             Kind::Symlink(target) => self.make_link(folders.folder(folder)?, name, target, item),
             Kind::File { size_bytes, .. } => {
                 let file = make_file(folders.folder(folder)?, name, true)?;
-                // Nothing but a hole.
+                // The file is a single hole.
                 file.set_len(*size_bytes)?;
                 set_mode(&file, item.entry.mode, self.preserve, FileType::RegularFile)?;
                 set_times(&file, item.entry.mtime, self.preserve)
@@ -59,7 +59,7 @@ impl PartialTree {
         item: &Item<'_>,
     ) -> io::Result<()> {
         match symlinkat(target, folder, name) {
-            // Of an earlier run.
+            // Left by an earlier run.
             Err(Errno::EXIST) => {
                 unlinkat(folder, name, AtFlags::empty())?;
                 symlinkat(target, folder, name)?;

@@ -1,4 +1,4 @@
-//! Extended attributes of what is received.
+//! Extended attributes of received entries.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,13 +13,13 @@ use crate::tree::folder_cursor::{Enter, FolderCursor, split};
 use crate::tree::xattrs::{self, XattrLoss};
 
 impl PartialTree {
-    /// Gives files of the partial folder theirs, but for those with these numbers (ascending). All of
-    /// them are there.
+    /// Sets the attributes of files in the partial folder, except those with these numbers
+    /// (ascending). All files are there.
     pub(super) fn set_xattrs(&self, without: &[u64]) -> Result<(), PartialError> {
         if !self.preserve.xattrs {
             return Ok(());
         }
-        // What an earlier run made may have some that went meanwhile.
+        // Files of an earlier run may have attributes that have since been removed.
         let is_fresh = self.resumed.is_empty();
         let mut folders = FolderCursor::new(&self.root, Enter::Open);
         let index = self.index();
@@ -40,7 +40,7 @@ impl PartialTree {
         Ok(())
     }
 
-    /// Gives those of an entry to the file of this name.
+    /// Sets an entry's attributes on the file of this name.
     pub(super) fn put_xattrs_at(
         &self,
         number: u64,
@@ -56,8 +56,7 @@ impl PartialTree {
         }
     }
 
-    /// Gives those of an entry to what is open. What cannot be done is remembered, and no reason not to
-    /// have the rest.
+    /// Sets an entry's attributes on an open file. Failures are recorded; the rest goes on.
     pub(super) fn put_xattrs(&self, number: u64, file: impl AsFd, wanted: &Xattrs<'_>) {
         if !self.preserve.xattrs {
             return;
@@ -71,9 +70,9 @@ impl PartialTree {
         }
     }
 
-    /// What could not be done, by the numbers of entries.
+    /// Returns the failures, by the numbers of entries.
     pub(super) fn xattr_losses(&self) -> Vec<(u64, XattrLoss)> {
-        // They stay: should somebody make the destination meanwhile, names are given once more.
+        // Keep them: if the destination is made meanwhile, names are given once more.
         let mut all = lock(&self.xattr_losses).clone();
         all.sort_unstable();
         all.dedup_by_key(|&mut (number, _)| number);
