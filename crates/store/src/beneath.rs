@@ -14,16 +14,16 @@ use crate::names::folder_of;
 use crate::open::OpenError;
 use crate::tree::Root;
 
-/// Where a target is reached.
+/// How a target is reached.
 pub(crate) struct Reached {
     /// Its path for system calls; valid as long as `root` is held.
     pub(crate) path: PathBuf,
-    /// The folder that it lies in, where that was resolved beneath another one.
+    /// The folder that contains it, if resolved beneath another one.
     pub(crate) root: Option<Root>,
 }
 
 impl Reached {
-    /// The path that the user knows, of one that was used for system calls.
+    /// Translates a path used for system calls into the user's path.
     fn shown(&self, used: PathBuf, target: &Path) -> PathBuf {
         match used.strip_prefix(folder_of(&self.path)) {
             Ok(rest) if rest.as_os_str().is_empty() => folder_of(target),
@@ -32,7 +32,7 @@ impl Reached {
         }
     }
 
-    /// The error with the paths that the user knows.
+    /// Translates the paths of an error into the user's.
     pub(crate) fn explain(&self, error: OpenError, target: &Path) -> OpenError {
         if self.root.is_none() {
             return error;
@@ -59,8 +59,8 @@ impl Reached {
     }
 }
 
-/// Resolves the folder of `target` beneath `boundary`, if there is one. With `make`, folders that
-/// are missing are made; without it, a target in a missing folder is its plain path.
+/// Resolves the folder of `target` beneath `boundary`, if there is one. With `make`, missing
+/// folders are made; without it, a target in a missing folder keeps its plain path.
 ///
 /// # Errors
 /// [`OpenError::LinkOnTheWay`], or that the folder cannot be made or opened.
@@ -96,14 +96,14 @@ pub(crate) fn reach(
         }
     };
     let place = root.proc_path();
-    // Where `/proc` is not mounted, the plain path was at least found to be without links.
+    // Without a mounted `/proc`, the plain path was at least found to be free of links.
     if place.metadata().is_err() {
         return Ok(plain());
     }
     Ok(Reached { path: place.join(name), root: Some(root) })
 }
 
-/// The first link on a way, for the message.
+/// Returns the first link on a path, for the message.
 fn first_link(start: &Path, below: &Path) -> Option<PathBuf> {
     let mut at = start.to_owned();
     below.components().find_map(|name| {

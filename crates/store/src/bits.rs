@@ -5,13 +5,13 @@
 pub(crate) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// Whether the bit of this number is set.
+    /// Returns whether the bit of this number is set.
     pub fn has(&self, number: u64) -> bool {
         let word = usize::try_from(number / 64).ok().and_then(|at| self.0.get(at));
         word.is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Sets it; whether it was clear.
+    /// Sets the bit; returns whether it was clear.
     pub fn set(&mut self, number: u64) -> bool {
         let is_new = !self.has(number);
         let at = usize::try_from(number / 64).unwrap_or(usize::MAX);

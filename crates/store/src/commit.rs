@@ -1,7 +1,7 @@
 //! Committing: makes written bytes durable and records them in the journal.
 //!
-//! Data is synced first, then the records are appended, then the journal is synced. Power may fail
-//! between any two steps; the journal then records less than is there, never more.
+//! The data is synced first, then the records are appended, then the journal is synced. Power may
+//! fail between any two steps; the journal then records less than is there, never more.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::journal::{JournalFile, Record, Sum as _};
 use crate::sys;
 use crate::target::{Inner, Journal, Target};
 
-/// Why records could not be committed. What was committed before stays so.
+/// Why records could not be committed. Earlier commits stay valid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// A `Durable` record names bytes that no write has completed.
+    /// A `Durable` record has bytes that no write has completed.
     #[error("{range} of {} was not written", path.display())]
     NotWritten {
         /// The final name.
@@ -33,16 +33,16 @@ pub enum CommitError {
     NoSpace {
         /// The final name.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The data could not be synced, now or earlier. Nothing written since the last commit can be
-    /// trusted; open the target again to go on from there.
+    /// trusted; open the target again to resume.
     #[error("the data of {} could not be made durable", path.display())]
     DataLost {
         /// The final name.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The target was finished or discarded.
@@ -53,19 +53,19 @@ pub enum CommitError {
     Io {
         /// The final name.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Target {
-    /// Makes everything written so far durable, then writes `records` down. When this returns, they
+    /// Makes everything written so far durable, then records `records`. When this returns, they
     /// survive `kill -9` and power loss. Records count in their order; if power fails meanwhile, a
     /// prefix of them may count.
     ///
-    /// What was distrusted since its record was made is left out of the record.
+    /// Ranges distrusted since a record was made are left out of it.
     ///
-    /// Calls are made one after the other. A call goes to its end even if the future is dropped.
+    /// Calls run one after the other, each to its end even if its future is dropped.
     pub async fn commit(&self, mut records: Vec<Record>) -> Result<(), CommitError> {
         let inner = Arc::clone(&self.inner);
         let path = || inner.names.shown.clone();
@@ -110,7 +110,7 @@ impl Target {
 
 fn commit_now(inner: &Inner, journal: &mut Journal, records: &[Record]) -> Result<(), CommitError> {
     let path = || inner.names.shown.clone();
-    // Records about bytes that are durable already need no sync of the data.
+    // Records about bytes that are already durable need no sync of the data.
     if records.iter().any(|record| matches!(record, Record::Durable { .. })) {
         sync_data(inner, journal)
             .map_err(|source| CommitError::DataLost { path: path(), source })?;
@@ -140,7 +140,7 @@ fn commit_now(inner: &Inner, journal: &mut Journal, records: &[Record]) -> Resul
     })
 }
 
-/// Syncs the part file, once and for all: see [`Journal::data_lost`].
+/// Syncs the part file; after a failure never again: see [`Journal::data_lost`].
 pub(crate) fn sync_data(inner: &Inner, journal: &mut Journal) -> io::Result<()> {
     if journal.data_lost {
         return Err(io::Error::other("an earlier sync failed"));

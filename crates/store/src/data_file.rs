@@ -1,16 +1,16 @@
-//! The part file as the engines see it: one inode, an ordinary descriptor, perhaps a direct one.
+//! The part file for the engines: one inode, an ordinary descriptor, perhaps a direct one.
 //!
-//! Direct writes and ordinary ones may not meet. A direct write goes past the page cache; if the
-//! cache holds a page of the same place, or a large page that reaches into it, the kernel has to
-//! throw that page away, and where it cannot, readers see old bytes. So every direct job holds the
-//! [`DataFile::gate`] shared, while an ordinary job on such a file holds it alone, pushes what it
-//! wrote to the device and empties the cache of it before it lets go. Then no direct write ever
-//! finds a cached page, and as the blocks that an ordinary write touches are never covered as a
-//! whole by a direct write of other bytes, neither can undo the other.
+//! Direct and ordinary writes must not meet. A direct write goes past the page cache; if the cache
+//! holds a page of the same place, or a large page that reaches into it, the kernel has to drop
+//! that page, and where it cannot, readers see old bytes. So every direct job holds the
+//! [`DataFile::gate`] shared. An ordinary job on such a file holds it alone, pushes its bytes to
+//! the device and empties the cache of them before it releases the gate. Then no direct write ever
+//! finds a cached page. As the blocks of an ordinary write are never covered as a whole by a direct
+//! write of other bytes, neither can undo the other.
 //!
-//! Whoever holds the gate waits for nothing but the kernel and the journal: a job has its buffer
-//! before it asks for the gate, and asks for no other until it has let go. Who holds the journal
-//! (a commit) never asks for the gate.
+//! The holder of the gate waits only for the kernel and the journal: a job has its buffer before it
+//! requests the gate, and requests no other before it releases it. The holder of the journal (a
+//! commit) never requests the gate.
 
 use std::fs::File;
 use std::io;

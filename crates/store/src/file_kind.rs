@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use rustix::fs::FileType;
 use swath_model::index::Kind;
 
-/// What a name on a disk belongs to.
+/// The kind of an entry on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// An ordinary file.
@@ -63,7 +63,7 @@ impl From<FileType> for FileKind {
     }
 }
 
-/// What an entry of an index becomes on a disk.
+/// Returns the kind that an entry of an index gets on a disk.
 impl From<&Kind> for FileKind {
     fn from(entry: &Kind) -> FileKind {
         match entry {

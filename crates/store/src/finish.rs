@@ -23,7 +23,7 @@ pub enum FinishError {
     Incomplete {
         /// The final name.
         path: PathBuf,
-        /// How many.
+        /// How many bytes.
         missing_bytes: u64,
         /// The first of the missing ranges.
         first: Range,
@@ -36,7 +36,7 @@ pub enum FinishError {
     DataLost {
         /// The final name.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The target was finished or discarded before.
@@ -47,14 +47,14 @@ pub enum FinishError {
     Io {
         /// The final name.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Target {
     /// Gives the file its exact size, its time and its final name, all durable when this returns,
-    /// and removes the journal. Whoever calls this has verified the bytes.
+    /// and removes the journal. The caller has verified the bytes.
     ///
     /// # Errors
     /// See [`FinishError`]; the target can still be written to and finished again.
@@ -76,7 +76,7 @@ impl Target {
             progress.closed = true;
             size_bytes
         };
-        // Writes whose future was dropped may still be under way.
+        // Writes whose future was dropped may still be in flight.
         let alone = Arc::clone(&inner.file.gate).write_owned().await;
         let mut journal = Arc::clone(&inner.journal).lock_owned().await;
         let for_worker = Arc::clone(&inner);
@@ -101,7 +101,7 @@ impl Target {
     /// Gives up for good: removes the part file and the journal.
     ///
     /// # Errors
-    /// What the system says if one of them could not be removed.
+    /// The system's error if one of them could not be removed.
     pub async fn discard(&self) -> io::Result<()> {
         let inner = Arc::clone(&self.inner);
         {
@@ -117,7 +117,7 @@ impl Target {
         let done = inner.disk.workers().run(move || {
             let _alone = alone;
             let steps = for_worker.disk.steps();
-            // The journal first: alone it would vouch for a part file that is not there.
+            // The journal first: alone it would vouch for a missing part file.
             if journal.file.take().is_some() {
                 steps.remove(&for_worker.names.journal)?;
             }
@@ -147,13 +147,13 @@ fn finish_now(
         && let Ok(old) = names.target.symlink_metadata()
     {
         if FileKind::from(&old) != FileKind::File {
-            // Made into something else since this began.
+            // The name got another kind of entry since this began.
             return Err(FinishError::Exists(path()));
         }
         keep_mode(part, &old, 0);
     }
     if let Some(mtime) = mtime {
-        // A time that the file system cannot hold is no reason to lose the file.
+        // A time that the file system cannot store is no reason to lose the file.
         if let Err(error) = sys::set_mtime(part, mtime) {
             tracing::warn!(%error, path = %names.shown.display(), "time not set");
         }
@@ -167,7 +167,7 @@ fn finish_now(
     })?;
     inner.progress().gone = true;
     steps.sync_folder(&names.folder).map_err(failed)?;
-    // Only now: until the new name is durable, power loss brings the part file back.
+    // Only now: until the new name is durable, power loss restores the part file.
     if journal.file.take().is_some() {
         match steps.remove(&names.journal) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -180,10 +180,10 @@ fn finish_now(
     Ok(())
 }
 
-/// Gives the file the mode of the one that it replaces: who could not read that must not read this.
+/// Gives the file the mode of the replaced one, so that no one gains access to it.
 pub(crate) fn keep_mode(part: &File, old: &Metadata, more: u32) {
     let mode = Permissions::from_mode(old.permissions().mode() & 0o777 | more);
-    // Some file systems have no modes; the file is worth more than that.
+    // Some file systems have no modes; losing the file would be worse.
     if let Err(error) = part.set_permissions(mode) {
         tracing::warn!(%error, "mode not kept");
     }

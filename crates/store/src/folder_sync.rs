@@ -28,13 +28,13 @@ struct Turns {
     running: bool,
     begun: u64,
     done: u64,
-    /// What the turn numbered `done` ended with.
+    /// The outcome of the turn numbered `done`.
     outcomes: HashMap<u64, (Option<i32>, u64)>,
     waiting: u64,
 }
 
 impl FolderSync {
-    /// Makes all names in `folder` durable that are there now.
+    /// Makes all present names in `folder` durable.
     pub(crate) fn sync(&self, folder: &Path) -> io::Result<()> {
         let turns = {
             let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,7 +87,7 @@ fn sync_folder_now(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Folders whose turns are remembered; beyond it the idle ones are forgotten.
+/// Most folders whose turns are remembered; idle ones are forgotten beyond that.
 const FOLDERS_KEPT_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use swath_model::{Likeness, Validators, counted};
 pub struct Identity {
     /// Whole-file digests as `algorithm:value`, in one spelling (lower-case hexadecimal).
     pub digests: Vec<String>,
-    /// What sources said about the content's version, by the source's address.
+    /// Validators by the source's address.
     pub versions: Vec<(String, Validators)>,
     /// A fingerprint of the table of piece digests as `algorithm:piece length:value`.
     pub pieces: Option<String>,
@@ -19,16 +19,16 @@ pub struct Identity {
 /// The outcome of comparing two identities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A digest, the pieces or a validator agree.
+    /// A digest, the pieces or a validator match.
     Same,
-    /// Nothing contradicts, but only the size agrees, or nothing could be compared.
+    /// Nothing contradicts, but only the size matches, or nothing could be compared.
     Unproven,
-    /// Another content; the text says what differs.
+    /// Different content; the text says what differs.
     Different(String),
 }
 
 impl Identity {
-    /// Whether a digest will prove every byte, whoever delivered it.
+    /// Returns whether a digest will prove every byte, from any source.
     pub fn proves(&self) -> bool {
         !self.digests.is_empty() || self.pieces.is_some()
     }
@@ -110,18 +110,18 @@ impl Identity {
             }
         }
         match difference {
-            // What the journal has of sources that only a digest let in beside each other, only
-            // a digest can take over.
+            // If only a digest allowed the journal's sources beside each other, only a digest can
+            // accept their bytes now.
             Some(difference) if !now.proves() && (!alike || self.proves()) => {
                 Verdict::Different(difference)
             }
             _ if alike => Verdict::Same,
-            // Mirrors may differ in what they say of one content; a digest will tell.
+            // Mirrors may describe the same content differently; a digest will decide.
             _ => Verdict::Unproven,
         }
     }
 
-    /// Adds what `newer` knows; where both speak of the same thing, the newer one counts.
+    /// Adds the facts of `newer`; on conflict, the newer one counts.
     pub(crate) fn merge(&mut self, newer: &Identity) {
         for digest in &newer.digests {
             self.digests.retain(|known| key(known) != key(digest));
@@ -137,7 +137,7 @@ impl Identity {
     }
 }
 
-/// Everything before the last colon: what has to be equal for two values to be comparable.
+/// Returns everything before the last colon, which must be equal to compare two values.
 fn key(text: &str) -> &str {
     text.rsplit_once(':').map_or(text, |(key, _)| key)
 }

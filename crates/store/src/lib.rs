@@ -82,12 +82,12 @@ pub use topology::{BadCpus, Cpus, Pin, Topology};
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// Understands `bytes` as the journal of an allocation.
+    /// Parses `bytes` as the journal of an allocation.
     pub fn lease(bytes: &[u8]) {
         crate::depot::fuzz_lease(bytes);
     }
 
-    /// Understands `bytes` as the head of a cached file.
+    /// Parses `bytes` as the head of a cached file.
     pub fn cache_head(bytes: &[u8]) {
         crate::cache::fuzz_head(bytes);
     }

@@ -8,28 +8,28 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Where the side files of one target lie.
+/// The paths of a target's side files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     /// The final name, for system calls.
     pub(crate) target: PathBuf,
     /// The final name as the user knows it.
     pub(crate) shown: PathBuf,
-    /// The folder of all of them.
+    /// The folder that contains them.
     pub(crate) folder: PathBuf,
     /// The data until it is finished.
     pub(crate) part: PathBuf,
     /// The journal.
     pub(crate) journal: PathBuf,
-    /// A rewritten journal until it takes the journal's name.
+    /// A rewritten journal before it takes the journal's name.
     pub(crate) journal_new: PathBuf,
 }
 
 impl Names {
-    /// The names for `target`; `None` if the path names no file.
+    /// Returns the names for `target`; `None` if the path names no file.
     pub(crate) fn of(target: &Path, name_bytes_max: usize) -> Option<Names> {
         let name = target.file_name()?;
-        // `a/b/..` has no file name, but `a/b/.` and `a/b/` have one: `b`. They mean a folder.
+        // `a/b/..` has no file name; `a/b/.` and `a/b/` have one, `b`, but mean a folder.
         let last = target.as_os_str().as_bytes();
         if last.ends_with(b"/") || last.ends_with(b"/.") {
             return None;
@@ -52,8 +52,8 @@ impl Names {
     }
 }
 
-/// Whether a name ends like that of a side file. Such a file could be mistaken for one of another
-/// target's, by swath and by people, on file systems that do not tell cases apart too.
+/// Returns whether a name ends like that of a side file. Such a file could be mistaken for another
+/// target's side file, by swath and by people, also on file systems that ignore case.
 pub(crate) fn is_reserved(target: &Path) -> bool {
     let Some(name) = target.file_name().map(OsStr::as_bytes) else { return false };
     SUFFIXES.iter().any(|suffix| {
@@ -62,7 +62,7 @@ pub(crate) fn is_reserved(target: &Path) -> bool {
     })
 }
 
-/// The folder that `target` lies in, never empty.
+/// Returns the folder that contains `target`, never empty.
 pub(crate) fn folder_of(target: &Path) -> PathBuf {
     match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -70,7 +70,7 @@ pub(crate) fn folder_of(target: &Path) -> PathBuf {
     }
 }
 
-/// `name` if it is short enough, else its beginning, `~` and a hash of all of it.
+/// Returns `name` if it is short enough, otherwise its beginning, `~` and a hash of it.
 fn shortened(name: &OsStr, bytes_max: usize) -> OsString {
     let bytes = name.as_bytes();
     if bytes.len() <= bytes_max {
@@ -78,7 +78,7 @@ fn shortened(name: &OsStr, bytes_max: usize) -> OsString {
     }
     let hash = blake3::hash(bytes).to_hex();
     let mut cut = bytes_max.saturating_sub(1 + HASH_DIGITS).min(bytes.len());
-    // Not in the middle of a character, where the name is text.
+    // Do not cut within a character, if the name is text.
     while cut > 0 && bytes[cut] & 0xC0 == 0x80 {
         cut -= 1;
     }
@@ -88,7 +88,7 @@ fn shortened(name: &OsStr, bytes_max: usize) -> OsString {
     OsString::from_vec(short)
 }
 
-/// How the names of side files end.
+/// Endings of the names of side files.
 const SUFFIXES: [&str; 3] = [".swath", ".swath.part", ".swath.new"];
 /// Length of `.swath.part`, the longest suffix.
 const SUFFIX_BYTES_MAX: usize = 11;

@@ -1,8 +1,8 @@
-//! A disk without threads, for simulations: everything is done where it is requested, so that a run
-//! depends on its seed alone, and fails as told.
+//! A disk without threads, for simulations: all work is done where it is requested, so that a run
+//! depends on its seed alone, with injected faults.
 //!
-//! Files are real ones (best on a file system in memory); what a power cut leaves of them follows
-//! from what [`Faults::synced`] was told.
+//! Files are real (best on a file system in memory); [`Faults::synced`] decides what a power cut
+//! leaves of them.
 
 use std::fs::File;
 use std::io;
@@ -11,25 +11,25 @@ use std::sync::Arc;
 
 use crate::steps::{Steps, SystemSteps};
 
-/// What goes wrong with a simulated disk.
+/// Faults of a simulated disk.
 pub trait Faults: Send + Sync {
-    /// Bytes are about to be written to a part file at `offset`.
+    /// Called before bytes are written to a part file at `offset`.
     ///
     /// # Errors
-    /// What the write is to come to in their place; `ErrorKind::StorageFull`, say.
+    /// The error that replaces the write, such as `ErrorKind::StorageFull`.
     fn before_write(&self, offset: u64, bytes: usize) -> io::Result<()>;
 
-    /// Something is about to be done to a journal, a name or a folder.
+    /// Called before a journal, a name or a folder is changed.
     ///
     /// # Errors
-    /// What it is to come to instead.
+    /// The error that replaces the step.
     fn before_step(&self) -> io::Result<()>;
 
-    /// All that was written to this file by now outlives a power cut.
+    /// Called when everything written to this file survives a power cut.
     fn synced(&self, file: &File);
 }
 
-/// The steps on which durability hangs, with faults.
+/// The steps on which durability depends, with faults.
 pub(crate) struct SimulatedSteps {
     pub(crate) faults: Arc<dyn Faults>,
     pub(crate) system: SystemSteps,
@@ -44,7 +44,7 @@ impl SimulatedSteps {
 
 impl Steps for SimulatedSteps {
     fn sync_data(&self, part: &File) -> io::Result<()> {
-        // What a real sync would wait for is in memory here.
+        // A real sync would wait for a device; here the data is in memory.
         self.faults.before_step()?;
         self.faults.synced(part);
         Ok(())

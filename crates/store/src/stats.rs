@@ -12,19 +12,19 @@ pub struct DiskStats {
     pub written_bytes: u64,
     /// Bytes read back.
     pub read_bytes: u64,
-    /// How long at least one read or write was under way.
+    /// Time with at least one read or write in flight.
     pub busy: Duration,
-    /// How long more were waiting than the engine works on at a time. Close to the length of the
-    /// transfer: the disk was the limit.
+    /// Time with more jobs waiting than the engine works on at once. If this is close to the length
+    /// of the transfer, the disk was the limit.
     pub saturated: Duration,
-    /// How long syncs took in all (several at once count several times).
+    /// Total time of syncs (concurrent ones add up).
     pub syncing: Duration,
 }
 
 /// Collects [`DiskStats`].
 pub(crate) struct Meter {
     state: Mutex<State>,
-    /// From how many jobs on the engine has more than it can work on.
+    /// Number of jobs from which on the engine is saturated.
     saturated_from: usize,
 }
 
@@ -75,7 +75,7 @@ impl Meter {
         self.lock().stats.syncing += took;
     }
 
-    /// The figures up to now.
+    /// Returns the figures up to now.
     pub(crate) fn stats(&self) -> DiskStats {
         let state = self.lock();
         let mut stats = state.stats;

@@ -26,7 +26,7 @@ pub(crate) trait Steps: Send + Sync {
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
     /// Makes the names in `folder` durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Takes a name away.
+    /// Removes a name.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 

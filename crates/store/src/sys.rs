@@ -269,8 +269,7 @@ pub(crate) fn direct_alignment(file: &File) -> DirectAlignment {
     }
 }
 
-/// Returns whether direct I/O on `file` may work from memory and offsets aligned to
-/// [`ALIGN_BYTES`].
+/// Returns whether direct I/O on `file` may work, with everything aligned to [`ALIGN_BYTES`].
 pub(crate) fn can_be_direct(file: &File) -> bool {
     // These accept it but use the page cache.
     if is_in_memory(file) {

@@ -76,8 +76,7 @@ impl Topology {
         self.node_of(&link.canonicalize().ok()?, DEPTH_MAX)
     }
 
-    /// Returns a device's node: that of its disk, the disk's controller, or the disks it is made
-    /// of.
+    /// Returns a device's node: its own, or the one of all disks that it is made of.
     fn node_of(&self, device: &Path, depth: u32) -> Option<u32> {
         let above = device.ancestors().take_while(|path| path.starts_with(&self.sysfs));
         let known = above.filter_map(|path| {

@@ -1,8 +1,8 @@
 //! Threads for blocking work: opening, syncing, renaming, ordinary writes.
 //!
-//! Threads start when work is waiting and all others are busy, up to a limit, and end after a while
-//! without work, so a short run costs few of them. Independent of any runtime: the answer arrives
-//! through a future.
+//! Threads start when work waits and all others are busy, up to a limit, and end after a while
+//! without work, so a short run starts few. Independent of any runtime: the answer arrives through
+//! a future.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,7 +50,7 @@ impl Drop for Alive {
 pub(crate) struct WorkerGone;
 
 impl Workers {
-    /// At most so many threads; without any, whoever has work does it.
+    /// Returns a pool of up to `threads_max` threads; without any, callers do the work.
     pub(crate) fn new(threads_max: usize) -> Workers {
         let state = State { queue: VecDeque::new(), idle: 0, threads: 0, closing: false };
         let shared =
@@ -58,7 +58,7 @@ impl Workers {
         Workers { _alive: Arc::new(Alive(Arc::clone(&shared))), shared }
     }
 
-    /// Runs `task` on a thread of the pool; it runs even if the future is dropped.
+    /// Runs `task` on a thread of the pool, even if the future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
@@ -70,7 +70,7 @@ impl Workers {
         answered.await.map_err(|_| WorkerGone)
     }
 
-    /// Runs `task` on a thread of the pool and forgets it.
+    /// Runs `task` on a thread of the pool without waiting for it.
     pub(crate) fn start(&self, task: impl FnOnce() + Send + 'static) {
         if self.shared.threads_max == 0 {
             return task();
@@ -93,7 +93,7 @@ impl Workers {
             let mut state = self.shared.lock();
             state.threads -= 1;
             if state.threads == 0 {
-                // Nobody else will ever run these, so the caller has to, however long it takes.
+                // No other thread will ever run these, so the caller must, however long it takes.
                 let tasks = std::mem::take(&mut state.queue);
                 drop(state);
                 tasks.into_iter().for_each(|task| task());
@@ -113,7 +113,7 @@ impl Shared {
         loop {
             if let Some(task) = state.queue.pop_front() {
                 drop(state);
-                // A panicking task must not take its thread along; whoever waits sees `WorkerGone`.
+                // A panicking task must not end its thread; the caller gets `WorkerGone`.
                 let _ = catch_unwind(AssertUnwindSafe(task));
                 state = self.lock();
                 continue;
@@ -134,7 +134,7 @@ impl Shared {
     }
 }
 
-/// Longer than the pauses between two commits, so a transfer keeps its threads.
+/// Longer than the pause between two commits, so that a transfer keeps its threads.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

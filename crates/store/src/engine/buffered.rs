@@ -88,7 +88,7 @@ impl BufferedQueue {
         }
         let unpushed = std::mem::take(&mut state.unpushed_bytes);
         drop(state);
-        // Most bytes end where the last write ended; other pages are clean or pushed later.
+        // Unpushed bytes mostly end where the last write ends; others are clean or pushed later.
         sys::begin_write_back(file.plain(), start.saturating_sub(unpushed), end);
     }
 }

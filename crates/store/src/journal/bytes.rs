@@ -42,7 +42,7 @@ pub(crate) fn put_texts(out: &mut Vec<u8>, texts: &[String]) {
     }
 }
 
-/// What is left to read of a payload.
+/// The rest of a payload.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Bytes<'a> {

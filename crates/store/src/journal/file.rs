@@ -1,6 +1,6 @@
 //! The journal's file: created, appended to, rewritten when it has grown too long.
 //!
-//! Always holds: everything before `end_bytes` is durable and accepted by recovery; `state` is its
+//! Invariant: everything before `end_bytes` is durable and accepted by recovery; `state` is its
 //! sum. A failed append is cut off again, so that the next one continues the chain. All methods
 //! block.
 
@@ -13,34 +13,34 @@ use crate::names::Names;
 use crate::steps::Steps;
 use crate::sys;
 
-/// An open journal. Belongs to whoever holds the lock of the part file.
+/// An open journal. Belongs to the holder of the part file's lock.
 pub(crate) struct JournalFile {
     file: File,
     end: JournalEnd,
 }
 
-/// Where a journal ends: all that has to be remembered of one that is closed meanwhile.
+/// The end of a journal: all that must be kept of one that is closed meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JournalEnd {
     chain: Chain,
     end_bytes: u64,
-    /// Length after it was last rewritten, or created.
+    /// Length after its creation or last rewrite.
     compact_bytes: u64,
-    /// The tail could not be cut away after a failed append: nothing may follow it.
+    /// A failed append could not be cut off: nothing may follow it.
     broken: bool,
 }
 
 /// Why records could not be appended.
 pub(crate) enum AppendError {
-    /// A record is larger than a frame may be; nothing was written.
+    /// A record is too large for a frame; nothing was written.
     TooLarge,
     /// The file system failed; nothing of this call counts.
     Io(io::Error),
 }
 
 impl JournalFile {
-    /// Creates the journal with the state so far as its first records. The name is durable when
-    /// this returns.
+    /// Creates the journal with the records of the present state. Its name is durable when this
+    /// returns.
     pub(crate) fn create<S: Sum>(
         steps: &dyn Steps,
         names: &Names,
@@ -54,8 +54,8 @@ impl JournalFile {
         Ok(journal)
     }
 
-    /// As [`JournalFile::create`], in place of one that may be there: at any time one of the two
-    /// carries the name.
+    /// Creates the journal like [`JournalFile::create`], in place of an existing one: at any time
+    /// one of the two has the name.
     pub(crate) fn replace<S: Sum>(
         steps: &dyn Steps,
         names: &Names,
@@ -70,7 +70,7 @@ impl JournalFile {
         Ok(journal)
     }
 
-    /// Goes on with a journal that was read: cuts what is not believed, appends behind it.
+    /// Continues a journal that was read: cuts off the rest that is not believed.
     pub(crate) fn resume(
         steps: &dyn Steps,
         file: File,
@@ -85,13 +85,13 @@ impl JournalFile {
         Ok(JournalFile { file, end })
     }
 
-    /// Goes on with a journal that was closed where it ends.
+    /// Continues a journal that was closed, at its end.
     pub(crate) fn reopen(names: &Names, end: JournalEnd) -> io::Result<JournalFile> {
         let file = sys::no_follow().read(true).write(true).open(&names.journal)?;
         Ok(JournalFile { file, end })
     }
 
-    /// Where it ends now.
+    /// Returns its present end.
     pub(crate) fn end(&self) -> JournalEnd {
         self.end
     }
@@ -117,8 +117,8 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Appends `records` and makes them durable, for who keeps their sum elsewhere. One that is
-    /// broken has to be rewritten first.
+    /// Appends `records` and makes them durable, for owners that keep the sum elsewhere. A broken
+    /// journal must be rewritten first.
     pub(crate) fn append_only<S: Sum>(
         &mut self,
         steps: &dyn Steps,
@@ -141,18 +141,18 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Whether nothing may be appended before it is rewritten.
+    /// Returns whether it must be rewritten before the next append.
     pub(crate) fn is_broken(&self) -> bool {
         self.end.broken
     }
 
-    /// Whether it has grown so much that a rewritten one would pay.
+    /// Returns whether it has grown so much that a rewrite pays.
     pub(crate) fn is_long(&self) -> bool {
         self.end.end_bytes > COMPACT_FROM_BYTES
             && self.end.end_bytes / COMPACT_GROWTH > self.end.compact_bytes
     }
 
-    /// Rewrites it if that can be done: it is whole without it, so failing is no failure.
+    /// Rewrites it if possible. A failure does not matter: the journal is intact without it.
     pub(crate) fn shorten<S: Sum>(&mut self, steps: &dyn Steps, names: &Names, state: &S) {
         if let Err(AppendError::Io(error)) = self.compact(steps, names, state) {
             tracing::warn!(%error, journal = %names.journal.display(), "journal could not be shortened");
@@ -160,7 +160,7 @@ impl JournalFile {
         }
     }
 
-    /// Replaces the journal by the shortest one that says the same.
+    /// Replaces the journal by the shortest one with the same effect.
     pub(crate) fn compact<S: Sum>(
         &mut self,
         steps: &dyn Steps,
@@ -173,7 +173,7 @@ impl JournalFile {
                 Ok(())
             }
             Err(error) => {
-                // Which of the two carries the name is not known, so neither may be appended to.
+                // It is unknown which of the two has the name, so neither may be appended to.
                 self.end.broken = true;
                 Err(error)
             }
@@ -181,7 +181,7 @@ impl JournalFile {
     }
 }
 
-/// Writes a new, synced journal of `state` to `path`, whatever was there.
+/// Writes a new, synced journal of `state` to `path`, replacing any file there.
 fn write_new<S: Sum>(
     steps: &dyn Steps,
     path: &std::path::Path,
@@ -190,7 +190,7 @@ fn write_new<S: Sum>(
     let opening = Opening::fresh::<S>();
     let mut chain = opening.chain();
     let mut bytes = opening.bytes().to_vec();
-    // Every record of a state came through a frame, but texts can have been merged since.
+    // Every record of a state came through a frame, but texts may have been merged since.
     if !state.records().all(|record| chain.append(&record, &mut bytes)) {
         return Err(AppendError::TooLarge);
     }
@@ -200,7 +200,7 @@ fn write_new<S: Sum>(
             _ => {}
         }
         let file = sys::no_follow().read(true).write(true).create_new(true).open(path)?;
-        // Only a convenience: with it a disk that has become full still takes what comes.
+        // Optional: with it, even a full disk still takes records.
         let _ = sys::reserve(&file, 0, bytes.len() as u64 + state.room_bytes());
         steps.append_journal(&file, 0, &bytes)?;
         steps.sync_journal(&file)?;
@@ -221,11 +221,11 @@ fn write_new<S: Sum>(
 
 /// Shorter journals are read in no time.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
-/// Rewriting at every doubling costs at most one more byte written per byte appended.
+/// Rewriting at every doubling writes at most one more byte per byte appended.
 const COMPACT_GROWTH: u64 = 2;
 
 impl AppendError {
-    /// The error as the file system would name it.
+    /// Returns the error as one of the file system.
     pub(crate) fn into_io(self) -> io::Error {
         match self {
             AppendError::TooLarge => io::Error::from_raw_os_error(libc::EFBIG),

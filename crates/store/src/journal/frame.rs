@@ -19,7 +19,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// The opening of a new journal of sums of this kind, unlike all others.
+    /// Returns a unique opening for a new journal of this kind.
     pub(crate) fn fresh<S: Sum>() -> Opening {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let mut hasher = blake3::Hasher::new();
@@ -34,26 +34,26 @@ impl Opening {
         Opening { bytes }
     }
 
-    /// The bytes to begin the file with.
+    /// Returns the first bytes of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The chain of frames that begins here.
+    /// Returns the chain of frames that begins here.
     pub(crate) fn chain(&self) -> Chain {
         Chain { tag: short_tag(blake3::hash(&self.bytes)) }
     }
 }
 
-/// The end of a chain of frames: the tag that the next one builds on.
+/// The end of a chain of frames: the tag that the next frame builds on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     tag: [u8; TAG_BYTES],
 }
 
 impl Chain {
-    /// Appends `record` as the next frame to `out`. False, and nothing appended, if it is larger
-    /// than [`PAYLOAD_BYTES_MAX`].
+    /// Appends `record` as the next frame to `out`. Returns false and appends nothing if it is
+    /// larger than [`PAYLOAD_BYTES_MAX`].
     pub(crate) fn append(&mut self, record: &impl Entry, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.extend_from_slice(&[0; FRAME_HEAD_BYTES]);
@@ -85,11 +85,11 @@ fn short_tag(hash: blake3::Hash) -> [u8; TAG_BYTES] {
     tag
 }
 
-/// What came out of reading a journal.
+/// The result of reading a journal.
 #[derive(Debug)]
 pub(crate) enum Recovery<S> {
-    /// The file is empty or shorter than an opening that begins rightly: a journal that was being
-    /// created. Nothing was ever vouched for.
+    /// The file is empty or has part of a correct opening: a journal being created. Nothing was
+    /// ever recorded.
     Nothing,
     /// The file does not begin like a journal of this version.
     NotAJournal,
@@ -106,7 +106,7 @@ pub(crate) enum Recovery<S> {
     },
 }
 
-/// Reads a journal. Fails only where reading does; wrong bytes end the believed prefix.
+/// Reads a journal. Fails only on read errors; wrong bytes end the believed prefix.
 pub(crate) fn recover<S: Sum>(mut source: impl Read) -> io::Result<Recovery<S>> {
     let mut opening = [0; OPENING_BYTES];
     let got = read_full(&mut source, &mut opening)?;
@@ -141,7 +141,7 @@ pub(crate) fn recover<S: Sum>(mut source: impl Read) -> io::Result<Recovery<S>> 
         }
         frame.clear();
         frame.extend_from_slice(&head[TAG_BYTES..]);
-        // `take` and not a buffer of the stated length: a wrong length must not cost memory.
+        // `take`, not a buffer of the stated length: a wrong length must not cost memory.
         let got = source.by_ref().take(payload_bytes as u64).read_to_end(&mut frame)?;
         unread_bytes += got as u64;
         if got < payload_bytes {
@@ -151,8 +151,8 @@ pub(crate) fn recover<S: Sum>(mut source: impl Read) -> io::Result<Recovery<S>> 
         if tag != head[..TAG_BYTES] {
             break;
         }
-        // A right tag on a record that cannot be read comes from a newer version. What follows
-        // may depend on it, so the believed prefix ends here too.
+        // A correct tag on an unreadable record comes from a newer version. Later records may
+        // depend on it, so the believed prefix ends here too.
         let Some(record) = S::Record::decode(frame[4], &frame[5..]) else { break };
         state.apply(&record);
         chain.tag = tag;
@@ -163,7 +163,7 @@ pub(crate) fn recover<S: Sum>(mut source: impl Read) -> io::Result<Recovery<S>> 
     Ok(Recovery::Journal { state: Box::new(state), chain, valid_bytes, dropped_bytes })
 }
 
-/// Fills `out` as far as the source goes.
+/// Fills `out` as far as the source allows.
 fn read_full(source: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < out.len() {
@@ -178,8 +178,8 @@ fn read_full(source: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
 }
 
 const OPENING_BYTES: usize = 32;
-/// 128 bits: no accident makes a wrong frame fit.
+/// 128 bits: no accident produces a fitting tag.
 const TAG_BYTES: usize = 16;
 const FRAME_HEAD_BYTES: usize = TAG_BYTES + 5;
-/// Far above every real record (hash states are some hundred bytes), far below what memory minds.
+/// Far above real records (hash states have some hundred bytes), far below any memory problem.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 4 << 20;

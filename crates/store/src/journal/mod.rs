@@ -2,13 +2,13 @@
 //!
 //! It lies beside the file and is only ever appended to: an opening (magic, version, nonce), then
 //! frames of one [`Record`] each. Every frame carries a BLAKE3 tag over the tag before it, its
-//! kind, its length and its payload, so a frame is accepted only if all bytes before it are the
-//! ones that were written. What the records are about is a [`Sum`]: [`State`] for a file being
-//! fetched, the depot has its own. Always holds: what is recovered is the effect of a prefix of the
-//! records that were appended, whatever became of the bytes after it.
+//! kind, its length and its payload, so a frame is accepted only if all bytes before it are
+//! unchanged. A [`Sum`] is the combined effect of the records: [`State`] for a file being fetched;
+//! the depot has its own. Invariant: recovery yields the effect of a prefix of the appended
+//! records, whatever happened to the bytes after it.
 //!
-//! The journal never leads the data: a record is appended only after the data that it vouches for
-//! was synced. That order is kept by [`crate::Target::commit`], not here.
+//! The journal never leads the data: a record is appended only after its data was synced.
+//! [`crate::Target::commit`] keeps that order.
 
 mod bytes;
 mod file;

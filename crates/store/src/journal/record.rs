@@ -11,17 +11,17 @@ use super::bytes::{
 use super::sum::Entry;
 use crate::Identity;
 
-/// One fact about the file, as it is written to the journal.
+/// A fact about the file, as written to the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// What is known about the content; merged into what was known before.
+    /// What is known about the content; merged with earlier facts.
     Identity {
-        /// Size of the file in bytes, if known by now.
+        /// Size of the file in bytes, if known.
         size_bytes: Option<u64>,
         /// Digests, validators and pieces.
         identity: Identity,
     },
-    /// The number that `Durable` uses for a source from here on, and the source's address.
+    /// A source's address and the number that `Durable` uses for it from here on.
     Source {
         /// Number within this journal.
         id: u32,
@@ -33,7 +33,7 @@ pub enum Record {
     Durable {
         /// The bytes of the file.
         range: Range,
-        /// Who delivered them.
+        /// The source's number.
         source: u32,
     },
     /// These durable bytes were compared with a digest.
@@ -48,8 +48,8 @@ pub enum Record {
     },
     /// State of a digest over the first bytes of the file.
     HashState(HashState),
-    /// All bytes are there and do not come to the digest of the whole that was wanted: from here
-    /// on no digest counts as known. The bytes stay, for another digest may be the right one.
+    /// All bytes are there but do not match the expected digest of the whole: from here on no
+    /// digest counts as known. The bytes stay, because another digest may be the right one.
     Mismatch,
     /// Chaining value of one group of a hash tree.
     Group {
@@ -62,12 +62,12 @@ pub enum Record {
     },
 }
 
-/// A digest over `[0, front)` that can be taken up again.
+/// A digest over `[0, front)` that can be resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashState {
     /// Which digest, for example `sha-256`.
     pub algorithm: String,
-    /// How many bytes from the start of the file went into it.
+    /// Bytes from the start of the file that went into it.
     pub front: u64,
     /// The serialised state, opaque to the store.
     pub state: Vec<u8>,

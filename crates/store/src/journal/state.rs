@@ -1,8 +1,8 @@
-//! What a journal says when all its records are taken together.
+//! The combined effect of all records of a journal.
 //!
-//! Always holds: verified bytes are durable and were verified by the pieces in the identity; every
-//! hash state and every group was made from bytes
-//! that are durable. A record that would break this is cut down to what keeps it.
+//! Invariant: verified bytes are durable and were verified by the pieces in the identity; every
+//! hash state and every group was made from durable bytes. Records that would break this are cut
+//! down.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use super::record::{HashState, Record};
 use super::sum::Sum;
 use crate::Identity;
 
-/// The sum of a journal's records.
+/// The combined effect of a journal's records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) size_bytes: Option<u64>,
     pub(crate) identity: Identity,
     pub(crate) sources: BTreeMap<u32, String>,
-    /// Who delivered each durable byte.
+    /// The source of each durable byte.
     pub(crate) delivered: RangeMap<u32>,
     /// The same bytes as `delivered`, for fast coverage checks.
     pub(crate) durable: RangeSet,
@@ -45,7 +45,7 @@ impl Sum for State {
                 self.sources.insert(*id, name.clone());
             }
             Record::Durable { range, source } => {
-                // Newly delivered bytes are other bytes than those that were vouched for here.
+                // Newly delivered bytes may differ from those that were verified or hashed here.
                 self.distrust(*range);
                 self.delivered.set(*range, *source);
                 self.durable.insert(*range);
@@ -96,7 +96,7 @@ impl Sum for State {
 }
 
 impl State {
-    /// `range` is no longer durable, and nothing that was made from it holds.
+    /// Marks `range` as no longer durable and drops everything made from it.
     pub(crate) fn forget(&mut self, range: Range) {
         if range.is_empty() {
             return;
@@ -116,5 +116,5 @@ impl State {
     }
 }
 
-/// Some hundred records, several of them states of hashes.
+/// Some hundred records, several of them hash states.
 const ROOM_BYTES: u64 = 64 << 10;
