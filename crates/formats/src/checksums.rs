@@ -32,10 +32,10 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChecksumProblem {
     /// The algorithm is not known here.
-    #[error("its algorithm is not known here")]
+    #[error("its algorithm is unknown")]
     Algorithm,
     /// No digest of the algorithm that the line names.
-    #[error("it holds no digest")]
+    #[error("it contains no digest")]
     Digest,
     /// Two lines contradict each other.
     #[error("there is another digest of the same file before it")]

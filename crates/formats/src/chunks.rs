@@ -50,7 +50,7 @@ enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// A line is no size.
-    #[error("a chunk of the body has no proper size")]
+    #[error("a chunk of the body has an invalid size")]
     Size,
     /// A chunk is longer than its size says.
     #[error("a chunk of the body does not end where it should")]

@@ -373,8 +373,8 @@ mod tests {
             ("http://x/1\n  checksum=md5=12\n  dir=y\n", "line 2: checksum: a md5 digest has 32"),
             ("http://x/1\n  out\n", "line 2: an option is written"),
             ("http://x/1\n  header=X\n", "line 2: a header is written"),
-            ("gsiftp://x/1\troot://y/1\n", "line 1: \"gsiftp://x/1\": 'gsiftp' is not spoken"),
-            ("not a url\n", "line 1: \"not a url\": it is no URL"),
+            ("gsiftp://x/1\troot://y/1\n", "line 1: \"gsiftp://x/1\": 'gsiftp' is not supported"),
+            ("not a url\n", "line 1: \"not a url\": it is not a URL"),
         ] {
             let items = read(&format!("{text}http://good.example/\n"));
             let errors: Vec<_> = items.iter().filter_map(|item| item.as_ref().err()).collect();

@@ -31,10 +31,10 @@ pub struct Listing {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It would lie in another folder.
-    #[error("it holds an escaped '/'")]
+    #[error("it contains an escaped '/'")]
     Slash,
     /// It cannot be written.
-    #[error("its name is no text")]
+    #[error("its name is not text")]
     NotText,
     /// It could do harm.
     #[error(transparent)]

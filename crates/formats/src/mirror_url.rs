@@ -47,16 +47,16 @@ pub fn mirror_url(text: &str, base: Option<&Url>) -> Result<Url, MirrorUrlError>
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorUrlError {
     /// Not HTTP or HTTPS.
-    #[error("'{scheme}' is not spoken here (http, https, dav and davs are)")]
+    #[error("'{scheme}' is not supported (use http, https, dav or davs)")]
     Scheme {
         /// The scheme.
         scheme: String,
     },
     /// No URL at all.
-    #[error("it is no URL: {0}")]
+    #[error("it is not a URL: {0}")]
     Parse(#[from] url::ParseError),
     /// An interface of another machine, or of this one, is named.
-    #[error("a zone ('%eth0') is understood in addresses of the command line alone")]
+    #[error("a zone ('%eth0') is allowed only in addresses on the command line")]
     Zone,
     /// A tab, line end or the like inside.
     #[error("it contains a control character")]
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn others_are_refused_with_words() {
         for (text, why) in [
-            ("root://xrd.example:1094//a", "'root' is not spoken here"),
+            ("root://xrd.example:1094//a", "'root' is not supported"),
             ("gsiftp://x.example/a", "'gsiftp'"),
             ("file:///etc/passwd", "'file'"),
             ("javascript:alert(1)", "'javascript'"),

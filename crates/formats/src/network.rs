@@ -12,7 +12,7 @@ pub struct Network(IpNet);
 
 /// What is no block of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no block of addresses (such as 192.0.2.0/24, 2001:db8::/32 or a single address)")]
+#[error("'{0}' is not an address block (such as 192.0.2.0/24, 2001:db8::/32 or a single address)")]
 pub struct NetworkError(String);
 
 impl Network {

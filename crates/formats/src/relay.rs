@@ -17,7 +17,7 @@ pub const RELAYS_MAX: usize = HOPS_MAX - 1;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
     /// Not a whole address of HTTP.
-    #[error("behind {PREFIX} stands no whole address (as in {PREFIX}https://host/path)")]
+    #[error("{PREFIX} must be followed by a whole address (as in {PREFIX}https://host/path)")]
     NotWhole,
     /// It cannot be read.
     #[error("the address behind {PREFIX} cannot be read: {0}")]

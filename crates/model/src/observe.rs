@@ -430,11 +430,11 @@ impl LimitedBy {
     pub fn words(&self) -> String {
         match self {
             Self::Nothing => String::new(),
-            Self::RateLimit => "the rate limit that was asked for".to_owned(),
+            Self::RateLimit => "the requested rate limit".to_owned(),
             Self::Disk { part } => {
                 format!("the disk: it was saturated {:.0} % of the time", 100.0 * part)
             }
-            Self::Output => "whoever reads the output".to_owned(),
+            Self::Output => "the reader of the output".to_owned(),
             Self::Hashing { busy_s, elapsed_s } => {
                 format!("hashing: it took {busy_s:.1} s of {elapsed_s:.1} s")
             }
@@ -451,17 +451,14 @@ impl LimitedBy {
                 "the sources' links: each delivered as fast as it could, to the end".to_owned()
             }
             Self::RoundTrips { is_tree: true } => {
-                "round trips: there is too little for the connections to come up to speed"
-                    .to_owned()
+                "round trips: too little data for the connections to come up to speed".to_owned()
             }
             Self::RoundTrips { is_tree: false } => {
                 "round trips: the file is too small for the connections to come up to speed"
                     .to_owned()
             }
-            Self::Changes => {
-                "the sources: what they delivered changed while the transfer ran".to_owned()
-            }
-            Self::Receiver => "the network or the server that takes it".to_owned(),
+            Self::Changes => "the sources: their speed varied".to_owned(),
+            Self::Receiver => "the network or the receiving server".to_owned(),
         }
     }
 }

@@ -105,7 +105,7 @@ pub enum PiecesError {
     #[error("the piece length is 0")]
     LengthZero,
     /// Not a whole number of digests.
-    #[error("{packed_bytes} bytes are no whole number of {algorithm} digests")]
+    #[error("{packed_bytes} bytes are not a whole number of {algorithm} digests")]
     Packed {
         /// The algorithm.
         algorithm: Algorithm,

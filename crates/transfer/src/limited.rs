@@ -114,7 +114,7 @@ mod tests {
         let table: Vec<(Measured, &str)> = vec![
             (usual(), "the sources' links: each delivered as fast as it could, to the end"),
             (Measured { fetched_bytes: 0, ..usual() }, ""),
-            (Measured { rate_limit: Some(100), ..usual() }, "the rate limit that was asked for"),
+            (Measured { rate_limit: Some(100), ..usual() }, "the requested rate limit"),
             (
                 Measured { rate_limit: Some(1000), ..usual() },
                 "the sources' links: each delivered as fast as it could, to the end",
@@ -123,7 +123,7 @@ mod tests {
                 Measured { disk_s: 6.0, output_s: 9.0, ..usual() },
                 "the disk: it was saturated 60 % of the time",
             ),
-            (Measured { output_s: 9.0, ..usual() }, "whoever reads the output"),
+            (Measured { output_s: 9.0, ..usual() }, "the reader of the output"),
             (Measured { hashing_s: 9.0, ..usual() }, "hashing: it took 9.0 s of 10.0 s"),
             (
                 Measured { hashing_s: 6.0, fetch_s: 5.0, ..usual() },
@@ -155,17 +155,14 @@ mod tests {
                 "the sources' links: each delivered as fast as it could, to the end",
             ),
             (Measured { sources: vec![used("a")], ..usual() }, "the link or the server of a"),
-            (
-                Measured { efficiency: Some(0.5), ..usual() },
-                "the sources: what they delivered changed while the transfer ran",
-            ),
+            (Measured { efficiency: Some(0.5), ..usual() }, "the sources: their speed varied"),
             (
                 Measured { efficiency: None, fetch_s: 1.0, ..usual() },
                 "round trips: the file is too small for the connections to come up to speed",
             ),
             (
                 Measured { efficiency: None, fetch_s: 1.0, is_tree: true, ..usual() },
-                "round trips: there is too little for the connections to come up to speed",
+                "round trips: too little data for the connections to come up to speed",
             ),
         ];
         for (measured, words) in table {

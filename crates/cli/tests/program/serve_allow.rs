@@ -158,6 +158,6 @@ fn what_is_no_network_is_refused_before_anybody_is_let_in() {
     let home = home();
     for wrong in ["", "127.0.0.1/33", "::1/129", "localhost", "127.0.0.0/", "10/8"] {
         let served = home.run(["serve", "tree", "--anonymous", "--allow", wrong]);
-        served.code_is(2).says(&["is no block of addresses"]);
+        served.code_is(2).says(&["is not an address block"]);
     }
 }

@@ -97,7 +97,7 @@ pub enum RefusedWhy {
     #[error("it has no name")]
     NoName,
     /// Its name holds bytes that are no text in the document's encoding.
-    #[error("its name is no text in the encoding of the document")]
+    #[error("its name is not text in the document's encoding")]
     NotText,
     /// Its name could do harm.
     #[error("its name is refused: {0}")]
@@ -261,7 +261,7 @@ pub enum SkipReason {
     #[error("pieces: {0}")]
     Pieces(#[from] PiecesError),
     /// Piece digests without a readable length.
-    #[error("pieces: the length is no number")]
+    #[error("pieces: the length is not a number")]
     PieceLength,
     /// Piece digests out of order.
     #[error("pieces: they are out of order")]
@@ -270,7 +270,7 @@ pub enum SkipReason {
     #[error("pieces: there are stronger ones")]
     PiecesWeaker,
     /// A size that is no number.
-    #[error("size: it is no number")]
+    #[error("size: it is not a number")]
     Size,
     /// Ranges that are none, or lie behind the file's end.
     #[error("held: its ranges cannot be those of the file")]
@@ -302,7 +302,7 @@ fn in_element(element: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// Not even a Metalink.
-    #[error("this is no Metalink: {0}")]
+    #[error("this is not a Metalink: {0}")]
     NotMetalink(String),
     /// It ends before its root element does.
     #[error("it ends in the middle")]
@@ -317,7 +317,7 @@ pub enum Problem {
     #[error("a document type (DOCTYPE) is refused")]
     DocumentType,
     /// Written in an encoding that is not known here.
-    #[error("the encoding {0:?} is not known here: UTF-8, UTF-16 and ISO-8859-1 are")]
+    #[error("unknown encoding {0:?} (known: UTF-8, UTF-16, ISO-8859-1)")]
     Encoding(String),
     /// Larger than allowed.
     #[error("too large: {0}")]

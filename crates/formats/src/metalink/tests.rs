@@ -67,7 +67,7 @@ fn rucio_is_read() {
     );
     let summary = metalink.skipped_summary();
     assert_eq!(summary.len(), 2);
-    assert!(summary[0].0.contains("is not spoken here"), "{summary:?}");
+    assert!(summary[0].0.contains("is not supported"), "{summary:?}");
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn in_metalink(inner: &str) -> String {
 #[test]
 fn other_documents_are_named() {
     for (text, expected) in [
-        ("", "this is no Metalink: it has no XML element"),
-        ("{\"error\": 404}", "this is no Metalink: it begins with text"),
+        ("", "this is not a Metalink: it has no XML element"),
+        ("{\"error\": 404}", "this is not a Metalink: it begins with text"),
         ("<html><body>Gone</body></html>", "its first element is <html>"),
         ("<!DOCTYPE html><html></html>", "a document type (DOCTYPE) is refused"),
         ("<metalink xmlns='urn:other'/>", "its first element is <metalink>"),
@@ -339,15 +339,15 @@ fn wrong_pieces_and_sizes_are_skipped_with_the_reason() {
     for (inner, expected) in [
         (format!("<pieces length='10' type='md5'>{hash}</pieces><size>11</size>"), "need 2 piece"),
         (format!("<pieces length='0' type='md5'>{hash}</pieces>"), "length is 0"),
-        (format!("<pieces length='x' type='md5'>{hash}</pieces>"), "length is no number"),
+        (format!("<pieces length='x' type='md5'>{hash}</pieces>"), "length is not a number"),
         (format!("<pieces length='1' type='md6'>{hash}</pieces>"), "unknown digest"),
         ("<pieces length='1' type='md5'><hash>x</hash></pieces>".to_owned(), "no hexadecimal"),
         (
             format!("<pieces length='1' type='md5'>{}</pieces>", hash.replace('>', " piece='1'>")),
             "out of order",
         ),
-        ("<size>None</size>".to_owned(), "size: it is no number"),
-        ("<size>-1</size>".to_owned(), "size: it is no number"),
+        ("<size>None</size>".to_owned(), "size: it is not a number"),
+        ("<size>-1</size>".to_owned(), "size: it is not a number"),
     ] {
         // The end tag got the attribute as well.
         let inner = inner.replace("</hash piece='1'>", "</hash>");

@@ -19,7 +19,7 @@ pub enum IndexError {
         what: &'static str,
     },
     /// The end does not agree with what came before it.
-    #[error("the index was damaged on its way: its {what} is not as its end says")]
+    #[error("the index was damaged in transit: its {what} differs from what its end says")]
     Damaged {
         /// What does not agree.
         what: &'static str,

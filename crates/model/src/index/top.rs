@@ -17,7 +17,7 @@ pub struct Top {
 
 /// Some text tells no [`Top`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no mode and time of a folder")]
+#[error("not the mode and time of a folder")]
 pub struct NoTop;
 
 impl fmt::Display for Top {
