@@ -1,7 +1,7 @@
 //! Identifiers, each its own type so that a lane can never be passed where a source is meant.
 //!
-//! They are small integers handed out by whoever creates the thing and are never reused within
-//! one transfer.
+//! They are small integers, assigned by the creator of the thing and never reused within one
+//! transfer.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct LaneId(pub u32);
 pub struct SwathId(pub u64);
 
 impl SourceId {
-    /// The position of this source in a list of all sources.
+    /// Returns the position of this source in a list of all sources.
     pub fn index(self) -> usize {
         self.0 as usize
     }

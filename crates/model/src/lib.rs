@@ -1,8 +1,8 @@
-//! Values that every other part of swath speaks in: ranges and range sets, identifiers, time,
-//! pool buffers, the dataset index, digests and hash trees.
+//! Values shared by all parts of swath: ranges and range sets, identifiers, time, pool buffers, the
+//! dataset index, digests and hash trees.
 //!
-//! This crate opens no file and no socket, starts no thread and reads no clock; time and
-//! randomness arrive as arguments.
+//! This crate opens no file and no socket, starts no thread and reads no clock; time and randomness
+//! arrive as arguments.
 
 pub mod digest;
 pub mod id;

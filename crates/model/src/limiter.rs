@@ -1,10 +1,10 @@
-//! One rate limit for many connections together.
+//! One rate limit shared by many connections.
 //!
-//! A connection reserves a small share before it reads or writes; shares queue up in time, each
-//! connection has one at most, so connections divide the limit evenly however many there are. The
-//! more of them wait, the smaller is each share, so that everybody's turn comes several times a
-//! second: a connection whose turn comes seldom looks as if its sender were in trouble. What is not
-//! used of a share, as where its connection ends, goes back.
+//! A connection reserves a small share before it reads or writes. Shares queue up in time, and each
+//! connection has at most one, so any number of connections divide the limit evenly. The more
+//! connections wait, the smaller each share, so that each gets several turns a second: a connection
+//! with rare turns looks as if its sender were in trouble. The unused rest of a share goes back,
+//! for instance when its connection ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The limit and when the next share is due.
 #[derive(Debug)]
 pub struct Limiter {
-    /// Bytes per second; 0 stands for no limit.
+    /// Bytes per second; 0 means no limit.
     rate: AtomicU64,
     queue: Mutex<Queue>,
 }
@@ -24,7 +24,7 @@ struct Queue {
     waiting: u32,
 }
 
-/// The right to move some bytes from some moment on.
+/// The right to move some bytes from a certain time on.
 #[derive(Debug)]
 pub struct Share {
     limiter: Arc<Limiter>,
@@ -34,22 +34,22 @@ pub struct Share {
 }
 
 impl Limiter {
-    /// A limit in bytes per second; without one nothing is limited.
+    /// Returns a limiter for this many bytes per second; `None`: no limit.
     pub fn new(bytes_per_s: Option<u64>) -> Self {
         Self { rate: AtomicU64::new(bytes_per_s.unwrap_or(0)), queue: Mutex::default() }
     }
 
-    /// Changes the limit, also while it is used; `None` lifts it.
+    /// Changes the limit, even while it is used; `None` lifts it.
     pub fn set(&self, bytes_per_s: Option<u64>) {
         self.rate.store(bytes_per_s.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Whether there is a limit.
+    /// Returns whether there is a limit.
     pub fn is_on(&self) -> bool {
         self.rate.load(Ordering::Relaxed) != 0
     }
 
-    /// The next share; `None` if there is no limit.
+    /// Reserves the next share; `None` if there is no limit.
     pub fn reserve(self: &Arc<Self>, now: Instant) -> Option<Share> {
         let rate = self.rate.load(Ordering::Relaxed);
         if rate == 0 {
@@ -68,7 +68,7 @@ impl Limiter {
 }
 
 impl Share {
-    /// The moment to wait for before anything may be moved, if it has not come.
+    /// Returns the time to wait for before moving anything, if it is still ahead.
     pub fn due(&mut self, now: Instant) -> Option<Instant> {
         if now < self.due {
             return Some(self.due);
@@ -79,12 +79,12 @@ impl Share {
         None
     }
 
-    /// How many bytes may still be moved.
+    /// Returns how many bytes may still be moved.
     pub fn left_bytes(&self) -> u64 {
         self.left_bytes
     }
 
-    /// So many bytes were moved.
+    /// Records that bytes were moved.
     pub fn spend(&mut self, bytes: u64) {
         self.left_bytes = self.left_bytes.saturating_sub(bytes);
     }
@@ -108,17 +108,17 @@ fn lasts(bytes: u64, rate: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / rate as f64)
 }
 
-/// So many times a second everybody has a turn, if they are not too many …
+/// Turns per second for each connection, if there are not too many of them …
 const CYCLES_PER_S: u64 = 50;
-/// … for so many turns, …
+/// … with at most this many turns in all, …
 const TURNS_MAX_PER_S: u64 = 2500;
-/// … none of which moves less than this, or, where the limit is a narrow one, …
+/// … none of which moves less than this, or, with a narrow limit, …
 const SHARE_FAIR_BYTES: u64 = 16 * 1024;
-/// … than this, because that is not worth a call, …
+/// … than this, because less is not worth a system call, …
 const SHARE_MIN_BYTES: u64 = 1024;
-/// … or so much that it is a burst. (No share is more than a second's worth.)
+/// … nor more than this, which would be a burst. (No share exceeds a second's worth.)
 const SHARE_MAX_BYTES: u64 = 4 * 1024 * 1024;
-/// What was not used of the last moments may be caught up with.
+/// How long unused capacity can be made up for.
 const BURST: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

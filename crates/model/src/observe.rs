@@ -1,15 +1,15 @@
-//! What a transfer tells its observer: events as they happen, snapshots several times a second,
-//! a summary at the end.
+//! What a transfer reports to its observer: events as they happen, snapshots several times a
+//! second, a summary at the end.
 //!
-//! Everything here is plain data with `serde` names that are stable: `swath get --json` prints
-//! one [`Event`] a line. Times are seconds since the transfer began, sizes are bytes, rates are
-//! bytes per second. No credential ever appears: URLs are shown without user, password and query.
+//! Everything here is plain data with stable `serde` names: `swath get --json` prints one [`Event`]
+//! per line. Times are seconds since the transfer began, sizes are bytes, rates are bytes per
+//! second. No credential ever appears: URLs are shown without user, password and query.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Digest, SourceName};
 
-/// Something that happened in a transfer.
+/// An event of a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -20,8 +20,8 @@ pub enum Event {
         /// The replicas, in the order of their numbers.
         sources: Vec<String>,
     },
-    /// The staging of a file in depots begins, in place of [`Event::Started`]. What follows tells of
-    /// depots as of sources.
+    /// The staging of a file in depots begins, instead of [`Event::Started`]. Later events describe
+    /// depots as sources.
     Staging {
         /// Name of the file.
         path: String,
@@ -30,17 +30,17 @@ pub enum Event {
     },
     /// The size and what an earlier run left are known.
     Opened {
-        /// Size of the file in bytes, where the source tells it.
+        /// Size of the file in bytes, if the source reports it.
         size_bytes: Option<u64>,
-        /// Bytes that the journal vouches for, not fetched again.
+        /// Bytes that the journal vouches for; not fetched again.
         resumed_bytes: u64,
-        /// Bytes of files that are at the destination already and stay as they are.
+        /// Bytes of files already at the destination that stay as they are.
         #[serde(default)]
         kept_bytes: u64,
-        /// How the result will be proved, in words a user reads (`sha-256`, `1024 pieces of 1 MiB`, …).
+        /// How the result will be proved, for users (`sha-256`, `1024 pieces of 1 MiB`, …).
         verification: String,
     },
-    /// A source changed its state.
+    /// The state of a source changed.
     Source {
         /// Seconds since the transfer began.
         at_s: f64,
@@ -51,10 +51,10 @@ pub enum Event {
         name: SourceName,
         /// Its new state.
         state: SourceState,
-        /// Why, in words a user reads.
+        /// The reason, in words for users.
         reason: Option<String>,
     },
-    /// Which ways are in use has changed: these sources, of which some are others by way of relays.
+    /// The set of routed sources in use changed. Some of these reach a replica through relays.
     Routes {
         /// Seconds since the transfer began.
         at_s: f64,
@@ -65,7 +65,7 @@ pub enum Event {
     Swath(SwathRecord),
     /// The state of everything, several times a second.
     Progress(Snapshot),
-    /// Something a user should read now (a corrupt block and who sent it, a mirror left out, …).
+    /// Something that users should read now (a corrupt block and its sender, a skipped mirror, …).
     Note {
         /// Seconds since the transfer began.
         at_s: f64,
@@ -73,31 +73,31 @@ pub enum Event {
         text: String,
         /// Whether it is a warning rather than information.
         warning: bool,
-        /// If it warns that nothing proves what relays passed on: how many bytes that is. Of a list
-        /// this is told of all its files together.
+        /// If it warns that nothing proves data from relays: how many bytes. For a list, reported
+        /// once for all its files.
         #[serde(default, skip_serializing_if = "is_zero")]
         unproved_bytes: u64,
     },
-    /// The answer is a Metalink, or names one: whoever asked reads it and asks again with what it
-    /// says. The end of this transfer, and no failure.
+    /// The answer is a Metalink, or points to one: the caller reads it and starts a new transfer
+    /// from it. Ends this transfer without failure.
     Metalink {
         /// Seconds since the transfer began.
         at_s: f64,
         /// Where it is, credentials removed.
         url: String,
     },
-    /// Nothing proves the bytes of a file that is complete: a warning, which the summary says too.
+    /// Nothing proves the bytes of a complete file: a warning, repeated in the summary.
     Unverified {
         /// Seconds since the transfer began.
         at_s: f64,
         /// Final path of the file.
         path: String,
-        /// How many bytes that is.
+        /// Number of such bytes.
         bytes: u64,
-        /// What there was to go by, in words.
+        /// What was compared instead, in words.
         why: String,
     },
-    /// A file has the final name already and is the one that is wanted: nothing is fetched.
+    /// A file has the final name already and is the requested one: nothing is fetched.
     Present {
         /// Final path of the file.
         path: String,
@@ -105,10 +105,10 @@ pub enum Event {
         at_s: f64,
         /// Its size in bytes.
         size_bytes: u64,
-        /// What tells that it is the same file.
+        /// How the file was identified.
         same: SameBy,
     },
-    /// The file is complete, verified and carries its final name.
+    /// The file is complete, verified and has its final name.
     Finished(Summary),
     /// The transfer stopped before its end.
     Failed {
@@ -117,20 +117,20 @@ pub enum Event {
         path: String,
         /// Seconds since the transfer began.
         at_s: f64,
-        /// What happened.
+        /// The error.
         error: String,
-        /// The user has stopped it.
+        /// Whether the user stopped it.
         #[serde(default, skip_serializing_if = "is_false")]
         stopped: bool,
         /// Bytes kept for the next run.
         kept_bytes: u64,
-        /// The same figures as for a finished transfer; nothing of it counts as proved.
+        /// The same figures as for a finished transfer; nothing counts as proved.
         summary: Summary,
     },
 }
 
 impl Event {
-    /// Something a user should read now.
+    /// Returns a note for users.
     pub fn note(at_s: f64, text: String, warning: bool) -> Event {
         Event::Note { at_s, text, warning, unproved_bytes: 0 }
     }
@@ -144,42 +144,42 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// What proved the bytes of a file or of a tree.
+/// What proved the bytes of a file or a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verified {
     /// A digest of the whole file.
     Digest,
-    /// Digests of all its pieces.
+    /// Digests of all pieces.
     Pieces,
-    /// Of a tree, the value of every block, computed where it was read; of what was at the
-    /// destination already, its content.
+    /// For a tree: the value of every block, computed at the source; for files already at the
+    /// destination, their content.
     Blocks,
-    /// Of a tree, the same for what came; what was at the destination already was compared by size
-    /// and time alone.
+    /// For a tree: the same for fetched files; files already at the destination were compared by
+    /// size and time only.
     Partly,
     /// Nothing.
     #[default]
     None,
 }
 
-/// What tells that a file which is there already is the one that is wanted.
+/// How an existing file was identified as the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SameBy {
-    /// Its digests were computed and agree.
+    /// Its computed digests match.
     Digest,
-    /// The digests of its pieces were computed and agree.
+    /// The computed digests of its pieces match.
     Pieces,
-    /// Its digest agrees with the one that its server tells.
+    /// Its digest matches the one that its server reports.
     ServersDigest,
-    /// Its size and its time of modification are those that its server tells.
+    /// Its size and modification time match those that its server reports.
     SizeAndTime,
-    /// Its name, and its size where that is known: nothing else was compared.
+    /// By its name, and its size if known: nothing else was compared.
     Name,
 }
 
-/// What a source is doing, as shown to a user.
+/// The state of a source, for users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
@@ -190,13 +190,13 @@ pub enum SourceState {
     Probing,
     /// Delivering.
     Running,
-    /// Delivering at less than a quarter of what it did before.
+    /// Delivering at less than a quarter of its earlier rate.
     Slow,
-    /// Nothing arrives although something was asked for; on probation.
+    /// On probation: nothing arrives although something was requested.
     Silent,
-    /// Nothing more to ask it for.
+    /// Nothing left to request from it.
     Idle,
-    /// Left out for good; the reason says why.
+    /// Out for good; the reason says why.
     Bad,
 }
 
@@ -205,19 +205,19 @@ pub enum SourceState {
 pub struct Snapshot {
     /// Seconds since the transfer began.
     pub at_s: f64,
-    /// What the transfer is busy with.
+    /// The present phase.
     pub phase: Phase,
-    /// Size of the file where known.
+    /// Size of the file, if known.
     pub size_bytes: Option<u64>,
-    /// Bytes here so far, earlier runs included.
+    /// Bytes here so far, including those of earlier runs.
     pub done_bytes: u64,
-    /// Bytes of them that an earlier run left.
+    /// Bytes among them from an earlier run.
     pub resumed_bytes: u64,
-    /// Bytes proved by a digest or piece hash so far; while sources dispute, those compared.
+    /// Bytes proved by a digest or piece hash so far; while sources dispute, bytes compared.
     pub verified_bytes: u64,
-    /// What arrives now, over all sources.
+    /// Present rate of all sources together.
     pub rate_bytes_per_s: f64,
-    /// Time left, `None` while it cannot be said honestly.
+    /// Time left; `None` while there is no honest estimate.
     pub eta: Option<Eta>,
     /// Every source, by number.
     pub sources: Vec<SourceSnapshot>,
@@ -234,7 +234,7 @@ pub struct Eta {
     pub high_s: f64,
 }
 
-/// What a transfer is busy with; every phase has a name so that nothing ever looks dead.
+/// The phase of a transfer; every phase has a name, so that nothing ever looks dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -242,9 +242,9 @@ pub enum Phase {
     Probing,
     /// Fetching (and verifying what arrived).
     Fetching,
-    /// Depots fetch what they are to hold.
+    /// Depots fetch their parts.
     Staging,
-    /// Everything is here; hashing what is left.
+    /// Everything is here; the rest is being hashed.
     Verifying,
     /// The digest does not match; disputed ranges are fetched from other sources.
     Disputing,
@@ -257,12 +257,12 @@ pub enum Phase {
 pub struct SourceSnapshot {
     /// Its number.
     pub source: u32,
-    /// Its address as shown to a user (no credentials, no query), and the relays it is reached by.
+    /// Its address for users (no credentials, no query), and the relays on the way to it.
     #[serde(flatten)]
     pub name: SourceName,
-    /// What it is doing.
+    /// Its state.
     pub state: SourceState,
-    /// What arrives from it now.
+    /// Present rate.
     pub rate_bytes_per_s: f64,
     /// Bytes it has delivered in this run.
     pub bytes: u64,
@@ -276,22 +276,22 @@ pub struct SourceSnapshot {
     pub requests: u64,
 }
 
-/// One swath's life, told when it ends.
+/// The record of one swath, reported when it ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SwathRecord {
-    /// Who was asked.
+    /// The source.
     pub source: u32,
-    /// On which lane.
+    /// The lane.
     pub lane: u32,
     /// First byte of the range.
     pub start: u64,
     /// Just after the last byte that this lane delivered.
     pub end: u64,
-    /// Just after the last byte that was asked for at first.
+    /// Just after the last byte of the original request.
     pub asked_end: u64,
     /// When the request left.
     pub asked_at_s: f64,
-    /// When its first byte was here.
+    /// When its first byte arrived.
     pub first_byte_at_s: Option<f64>,
     /// When it ended.
     pub ended_at_s: f64,
@@ -299,7 +299,7 @@ pub struct SwathRecord {
     pub outcome: Outcome,
 }
 
-/// How a swath ended; what a reader should not miss comes last.
+/// How a swath ended, in ascending order of importance to readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -307,27 +307,27 @@ pub enum Outcome {
     Done,
     /// Its tail was given to a faster lane.
     Trimmed,
-    /// Another copy of it came first.
+    /// Another copy arrived first.
     Lost,
     /// The lane broke, fell silent or was refused.
     Failed,
 }
 
-/// What a finished (or stopped) transfer amounts to.
+/// The result of a finished (or stopped) transfer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Final path of the file.
     pub path: String,
     /// Size of the file.
     pub size_bytes: u64,
-    /// Bytes fetched in this run (what was resumed is not in it; wasted bytes are not in it).
+    /// Bytes fetched in this run, without resumed and wasted bytes.
     pub fetched_bytes: u64,
     /// Bytes that an earlier run left.
     pub resumed_bytes: u64,
-    /// Bytes of files that were at the destination already and stayed as they were …
+    /// Bytes of files already at the destination that stayed as they were …
     #[serde(default)]
     pub kept_bytes: u64,
-    /// … and how many files that are.
+    /// … and the number of these files.
     #[serde(default)]
     pub kept_files: u64,
     /// Wall time from the start to the final name.
@@ -341,25 +341,25 @@ pub struct Summary {
     /// What proved the file.
     #[serde(default)]
     pub verified: Verified,
-    /// The same in words (`sha-256`, `12 pieces by sha-1`); where nothing did, what there was to go
-    /// by.
+    /// The same in words (`sha-256`, `12 pieces by sha-1`); if nothing proved it, what was compared
+    /// instead.
     pub verified_by: String,
     /// Whether digests proved every byte of it.
     pub proved: bool,
     /// What limited the transfer.
     #[serde(default)]
     pub limited_by: LimitedBy,
-    /// Digest of the file where one was computed.
+    /// Digest of the file, if one was computed.
     pub digest: Option<Digest>,
     /// Per source.
     pub sources: Vec<SourceSummary>,
-    /// It went from here to somewhere else.
+    /// Whether the data was sent from here to another place.
     #[serde(skip)]
     pub sent: bool,
 }
 
 impl Summary {
-    /// The summary of a transfer that has fetched nothing.
+    /// Returns the summary of a transfer that has fetched nothing.
     pub fn of_nothing(path: String) -> Summary {
         Summary { path, ..Summary::default() }
     }
@@ -372,25 +372,25 @@ pub enum LimitedBy {
     /// Nothing was fetched, so nothing limited it.
     #[default]
     Nothing,
-    /// The rate limit that was asked for.
+    /// The requested rate limit.
     RateLimit,
     /// The disk.
     Disk {
         /// The part of the time in which it was saturated, 0 to 1.
         part: f64,
     },
-    /// Whoever reads the output.
+    /// The reader of the output.
     Output,
     /// Hashing.
     Hashing {
-        /// How long it took, in seconds …
+        /// Seconds that it took …
         busy_s: f64,
-        /// … of so many in all.
+        /// … of this many seconds in all.
         elapsed_s: f64,
     },
     /// This machine's processors.
     Processors,
-    /// Sources were lost on the way.
+    /// Sources were lost during the transfer.
     LostSources {
         /// Their names.
         names: Vec<String>,
@@ -402,31 +402,31 @@ pub enum LimitedBy {
         /// Its name.
         name: String,
     },
-    /// Reading what is copied, on this machine.
+    /// Reading the copied files on this machine.
     Reading {
         /// Its name.
         name: String,
     },
-    /// A connection by ssh.
+    /// An ssh connection.
     Ssh {
-        /// The host that it leads to.
+        /// The host at its other end.
         host: String,
     },
     /// The links or servers of the sources: each delivered as fast as it could, to the end.
     Sources,
-    /// There was too little for the connections to come up to speed.
+    /// Too little data for the connections to come up to speed.
     RoundTrips {
-        /// It was a tree.
+        /// Whether it was a tree.
         is_tree: bool,
     },
-    /// What the sources delivered changed while the transfer ran.
+    /// The speed of the sources varied.
     Changes,
     /// The network or the receiver of an upload.
     Receiver,
 }
 
 impl LimitedBy {
-    /// The same in words, as they follow "limited by"; empty where nothing was fetched.
+    /// Returns the same in words that follow "limited by"; empty if nothing was fetched.
     pub fn words(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -471,7 +471,7 @@ pub struct SourceSummary {
     /// Its address as shown to a user, and the relays it is reached by.
     #[serde(flatten)]
     pub name: SourceName,
-    /// Its last state.
+    /// Its address for users, and the relays on the way to it.
     pub state: SourceState,
     /// Why it was left out or lost, if it was.
     pub reason: Option<String>,
@@ -493,7 +493,7 @@ pub struct SourceSummary {
     pub wasted_bytes: u64,
 }
 
-/// Whoever wants to know: a progress bar, a JSON printer, a recorder for the report.
+/// Receives a transfer's events: a progress bar, a JSON printer, a recorder for the report.
 pub trait Observer: Send {
     /// Called from the executor for each event, in order; must return quickly.
     fn observe(&mut self, event: &Event);

@@ -1,9 +1,9 @@
 //! Names of files that come from others, made safe.
 //!
-//! A `SafePath` is relative and stays below whatever folder it is joined to; nothing in it can
-//! trick a terminal. What is a legal name here is taken, although other systems may refuse it (a
-//! backslash, a dot or a space at the end). Whatever names a file on disk
-//! and was written by somebody else goes through here, so the check exists once.
+//! A `SafePath` is relative and stays below any folder it is joined to; nothing in it can trick a
+//! terminal. Names that are legal here are accepted, even if other systems may refuse them (a
+//! backslash, a dot or a space at the end). Every file name written by others goes through here, so
+//! the check exists once.
 
 use std::fmt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::str::FromStr;
 pub struct SafePath(Box<str>);
 
 impl SafePath {
-    /// Checks `name`; it is taken as it is or refused, never repaired.
+    /// Checks `name`, which is accepted unchanged or refused, never repaired.
     pub fn new(name: &str) -> Result<SafePath, PathError> {
         if name.is_empty() {
             return Err(PathError::Empty);
@@ -35,22 +35,22 @@ impl SafePath {
         Ok(SafePath(name.into()))
     }
 
-    /// The path as text.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The path for the file system; relative.
+    /// Returns the path for the file system; relative.
     pub fn as_path(&self) -> &Path {
         Path::new(&*self.0)
     }
 
-    /// The last component.
+    /// Returns the last component.
     pub fn file_name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// The folder that it lies in, `None` for a single component.
+    /// Returns the folder that contains it; `None` for a single component.
     pub fn parent(&self) -> Option<SafePath> {
         let (parent, _) = self.0.rsplit_once('/')?;
         Some(SafePath(parent.into()))
@@ -68,15 +68,15 @@ fn check_component(component: &str) -> Result<(), PathError> {
     }
 }
 
-/// Characters that a terminal obeys instead of showing: controls, line and paragraph
-/// separators, and those that reverse the writing direction (`evil\u{202e}txt.exe`).
+/// Returns whether a terminal obeys this character instead of showing it: controls, line and
+/// paragraph separators, and changes of the writing direction (`evil\u{202e}txt.exe`).
 pub fn is_treacherous(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text with a sign in place of each [treacherous](is_treacherous) character, for a terminal or a
-/// page: it may come from anybody.
+/// Replaces each [treacherous](is_treacherous) character by a sign, for a terminal or a page: the
+/// text may come from anyone.
 pub fn visible(text: &str) -> String {
     text.chars().map(|c| if is_treacherous(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
@@ -110,7 +110,7 @@ impl FromStr for SafePath {
 /// Why a name is refused as a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nothing in it.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
     /// It begins with `/`.
@@ -128,7 +128,7 @@ pub enum PathError {
         /// Its code point.
         code: u32,
     },
-    /// Longer than file systems take.
+    /// It is longer than file systems accept.
     #[error("it has {bytes} bytes where {max_bytes} are allowed")]
     TooLong {
         /// Bytes of the path or the component.
@@ -141,10 +141,9 @@ pub enum PathError {
     TooDeep,
 }
 
-/// `PATH_MAX` of Linux, less room for the folder that it is joined to.
+/// `PATH_MAX` of Linux, minus room for the folder that it is joined to.
 const PATH_BYTES_MAX: usize = 3_072;
-/// `NAME_MAX` of nearly all file systems. swath's own files beside it have shorter names where a
-/// suffix would not fit.
+/// `NAME_MAX` of nearly all file systems. Side files get shortened names if a suffix would not fit.
 const COMPONENT_BYTES_MAX: usize = 255;
 /// Deep enough for every real tree.
 const COMPONENTS_MAX: usize = 128;

@@ -1,7 +1,7 @@
-//! The digests of a file's equal pieces, as Metalink and torrents give them.
+//! The digests of a file's equal pieces, as Metalink and torrents list them.
 //!
-//! Pieces cover the file from its first byte, all of one length but the last, which may be
-//! shorter. Their digests are kept packed: 20 or 32 bytes each and no more, because there may be
+//! Pieces cover the file from its first byte; all have one length except the last, which may be
+//! shorter. Their digests are packed: 20 or 32 bytes each and no more, because there may be
 //! hundreds of thousands.
 
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::range::Range;
 pub struct Pieces {
     algorithm: Algorithm,
     length_bytes: u64,
-    /// One digest behind the other; shared, for they may be tens of megabytes.
+    /// The digests in a row; shared, because they may be tens of megabytes.
     packed: Arc<[u8]>,
 }
 
 impl Pieces {
-    /// Pieces of `length_bytes` with their digests packed behind each other.
+    /// Returns pieces of `length_bytes` with their packed digests.
     ///
     /// # Errors
-    /// [`PiecesError::LengthZero`], or [`PiecesError::Packed`] if `packed` is no whole number of
+    /// [`PiecesError::LengthZero`], or [`PiecesError::Packed`] if `packed` is not a whole number of
     /// digests.
     pub fn new(
         algorithm: Algorithm,
@@ -38,27 +38,27 @@ impl Pieces {
         Ok(Pieces { algorithm, length_bytes, packed: packed.into() })
     }
 
-    /// What the digests are.
+    /// Returns the algorithm of the digests.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The length of every piece but the last.
+    /// Returns the length of every piece except the last.
     pub fn length_bytes(&self) -> u64 {
         self.length_bytes
     }
 
-    /// How many there are.
+    /// Returns the number of pieces.
     pub fn count(&self) -> u64 {
         (self.packed.len() / self.algorithm.digest_bytes()) as u64
     }
 
-    /// The digests packed behind each other.
+    /// Returns the packed digests.
     pub fn packed(&self) -> &[u8] {
         &self.packed
     }
 
-    /// The digest that piece `piece` must have, `None` past the last.
+    /// Returns the digest that piece `piece` must have, `None` past the last.
     pub fn digest(&self, piece: u64) -> Option<Digest> {
         let each = self.algorithm.digest_bytes();
         let start = usize::try_from(piece).ok()?.checked_mul(each)?;
@@ -66,12 +66,12 @@ impl Pieces {
         Digest::new(self.algorithm, bytes).ok()
     }
 
-    /// Which piece the byte at `offset` lies in; it may be past the last.
+    /// Returns the piece of the byte at `offset`, which may be past the last.
     pub fn piece_at(&self, offset: u64) -> u64 {
         offset / self.length_bytes
     }
 
-    /// Which bytes of a file of `size_bytes` piece `piece` is, `None` if it has none there.
+    /// Returns the bytes of piece `piece` in a file of `size_bytes`, `None` if there are none.
     pub fn range_of(&self, piece: u64, size_bytes: u64) -> Option<Range> {
         let start = piece.checked_mul(self.length_bytes)?;
         let end = start.saturating_add(self.length_bytes).min(size_bytes);
@@ -101,7 +101,7 @@ impl std::fmt::Debug for Pieces {
 /// Why piece digests cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PiecesError {
-    /// Pieces without length.
+    /// The piece length is 0.
     #[error("the piece length is 0")]
     LengthZero,
     /// Not a whole number of digests.
@@ -112,7 +112,7 @@ pub enum PiecesError {
         /// Bytes given.
         packed_bytes: usize,
     },
-    /// Not as many as the file has.
+    /// The number of digests does not match the file's size.
     #[error(
         "{size_bytes} bytes in pieces of {length_bytes} need {expected} piece digests, there are {actual}"
     )]
@@ -121,9 +121,9 @@ pub enum PiecesError {
         size_bytes: u64,
         /// The piece length.
         length_bytes: u64,
-        /// Pieces that it needs.
+        /// Digests that are needed.
         expected: u64,
-        /// Pieces that there are.
+        /// Digests that there are.
         actual: u64,
     },
 }

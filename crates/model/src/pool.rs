@@ -1,16 +1,16 @@
 //! The buffer pool: a fixed amount of aligned memory that lanes fill and the store empties.
 //!
 //! The pool is the back-pressure of a whole transfer: no free buffer, no read. All buffers lie in
-//! one allocation aligned to [`ALIGN_BYTES`], so that the store can register it with the kernel
-//! and write from it with direct I/O. A [`Buffer`] is owned by exactly one holder and goes back by
-//! being dropped. Waiting is a plain future without a runtime of its own.
+//! one allocation aligned to [`ALIGN_BYTES`], so that the store can register it with the kernel and
+//! write from it with direct I/O. A [`Buffer`] has exactly one owner and returns to the pool when
+//! dropped. Waiting is a plain future without a runtime of its own.
 //!
-//! The memory is divided into slots. A buffer is one slot, or up to [`SPAN_MAX`] neighbouring ones
-//! for whoever fills them so fast that the work for each buffer counts. Slots lie in groups of
-//! [`SPAN_MAX`], no buffer crosses a group's end, and the lowest free slots go first, so what is in
-//! use stays together: in the processor's caches, and in whole groups for those who want many.
+//! The memory is divided into slots. A buffer is one slot, or up to [`SPAN_MAX`] adjacent ones if
+//! its owner fills them so fast that the cost per buffer counts. Slots lie in groups of
+//! [`SPAN_MAX`], no buffer crosses a group's end, and the lowest free slots are used first. So used
+//! memory stays together: in the processor's caches, and in whole groups for large buffers.
 //!
-//! A pool of some size begins where a huge page can, for whoever has it put into such.
+//! A pool of some size begins at a huge-page boundary, so that it can be put into huge pages.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
@@ -22,24 +22,24 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Alignment of every buffer's address and of [`Pool::slot_bytes`]: one page, which is what
-/// direct I/O asks for on every common device.
+/// Alignment of every buffer's address and of [`Pool::slot_bytes`]: one page, which direct I/O
+/// requires on every common device.
 pub const ALIGN_BYTES: usize = 4096;
 
-/// The usual size of a huge page, to which pools that are at least as large are aligned.
+/// The usual size of a huge page; larger pools are aligned to it.
 pub const HUGE_BYTES: usize = 2 << 20;
 
-/// So many slots may make one buffer, and lie in one group.
+/// Most slots of one buffer, and slots in a group.
 pub const SPAN_MAX: usize = 4;
 
-/// A fixed set of equal slots; cheap to clone, all clones share the same memory.
+/// A fixed set of equal slots. Clones are cheap and share the memory.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// What the allocator gave.
+    /// The address from the allocator.
     allocation: NonNull<u8>,
     /// The first aligned address in it.
     base: NonNull<u8>,
@@ -50,16 +50,16 @@ struct Shared {
 
 struct State {
     free: FreeSlots,
-    /// Waiters by ticket; a woken waiter that no longer wants a buffer passes the turn on.
+    /// Waiters by ticket; a woken waiter that no longer wants a buffer wakes the next one.
     waiters: VecDeque<(u64, Waker)>,
     next_ticket: u64,
 }
 
-/// Which slots are free: a bit each, a byte for each group.
+/// The free slots: a bit for each, a byte for each group.
 struct FreeSlots {
     groups: Vec<u8>,
     count: usize,
-    /// No group before this one has a free slot.
+    /// The lowest group that may have a free slot.
     lowest: usize,
 }
 
@@ -72,8 +72,8 @@ impl FreeSlots {
         Self { groups, count: slots, lowest: 0 }
     }
 
-    /// Takes the first run of `wanted` neighbours, or the first of the longest there is: the index
-    /// of its first slot and how many slots it has.
+    /// Takes the first run of `wanted` adjacent slots, or the longest there is. Returns the index
+    /// of its first slot and its length.
     fn take(&mut self, wanted: usize) -> Option<(u32, usize)> {
         let wanted = wanted.clamp(1, SPAN_MAX);
         let mut best: Option<(usize, u32, usize)> = None;
@@ -95,7 +95,7 @@ impl FreeSlots {
         Some(((at * SPAN_MAX) as u32 + first, length))
     }
 
-    /// `index` must be a slot that [`FreeSlots::take`] gave, and so must the `length` from there.
+    /// Gives back `length` slots from `index`, all of them from [`FreeSlots::take`].
     fn give_back(&mut self, index: u32, length: usize) {
         let (at, first) = (index as usize / SPAN_MAX, index % SPAN_MAX as u32);
         self.groups[at] |= mask(first, length);
@@ -104,15 +104,15 @@ impl FreeSlots {
     }
 }
 
-/// A group none of whose slots is taken.
+/// A group with all slots free.
 const ALL_FREE: u8 = (1 << SPAN_MAX) - 1;
 
 fn mask(first: u32, length: usize) -> u8 {
     (ALL_FREE >> (SPAN_MAX - length)) << first
 }
 
-/// The first run of `wanted` free slots in a group, or the first of the longest: where it begins
-/// and how long it is, at most `wanted`.
+/// Returns start and length of the first run of `wanted` free slots in a group, or else of the
+/// first of the longest runs.
 fn first_run(free: u8, wanted: usize) -> (u32, usize) {
     let mut best = (0, 0);
     let mut from = 0;
@@ -137,18 +137,18 @@ unsafe impl Sync for Shared {}
 /// One buffer of a pool, filled from its start: [`Buffer::filled`] bytes are valid data.
 pub struct Buffer {
     shared: Arc<Shared>,
-    /// Its first slot.
+    /// Index of its first slot.
     index: u32,
-    /// How many slots it has.
+    /// Number of its slots.
     span: usize,
     filled: usize,
 }
 
 impl Pool {
-    /// As [`Pool::try_new`], for sizes that are known to be small.
+    /// Makes a pool like [`Pool::try_new`], for sizes that are known to be small.
     ///
     /// # Panics
-    /// If there is not so much memory.
+    /// If there is not enough memory.
     pub fn new(slots: usize, slot_bytes: usize) -> Self {
         match Self::try_new(slots, slot_bytes) {
             Some(pool) => pool,
@@ -156,9 +156,9 @@ impl Pool {
         }
     }
 
-    /// A pool of `slots` of `slot_bytes` each (rounded up to a multiple of [`ALIGN_BYTES`]); both
-    /// are at least one. The memory is reserved at once and touched only when used; `None` if it
-    /// cannot be had.
+    /// Makes a pool of `slots` slots of `slot_bytes` each (rounded up to a multiple of
+    /// [`ALIGN_BYTES`]); both are at least one. The memory is reserved at once but touched only
+    /// when used; `None` if there is not enough.
     pub fn try_new(slots: usize, slot_bytes: usize) -> Option<Self> {
         let slots = slots.max(1).min(u32::MAX as usize);
         let slot_bytes = slot_bytes.max(1).checked_next_multiple_of(ALIGN_BYTES)?;
@@ -168,59 +168,59 @@ impl Pool {
         let bytes = slots * slot_bytes;
         let offset = allocation.align_offset(Self::alignment(bytes));
         debug_assert!(offset < Self::alignment(bytes));
-        // SAFETY: the layout has so much more than the slots need.
+        // SAFETY: the layout is larger than the slots need by more than this offset.
         let base = unsafe { allocation.add(offset) };
         let state = State { free: FreeSlots::all(slots), waiters: VecDeque::new(), next_ticket: 0 };
         let state = Mutex::new(state);
         Some(Self { shared: Arc::new(Shared { allocation, base, slot_bytes, slots, state }) })
     }
 
-    /// `None` if it is larger than an address space. We align it ourselves: what the allocator has
-    /// to align it also has to zero by hand, which touches all of it.
+    /// Returns the layout; `None` if it exceeds the address space. We align the memory ourselves:
+    /// what the allocator aligns it also zeroes by hand, which touches all of it.
     fn layout(slots: usize, slot_bytes: usize) -> Option<Layout> {
         let bytes = slots.checked_mul(slot_bytes)?;
         Layout::from_size_align(bytes.checked_add(Self::alignment(bytes))?, 1).ok()
     }
 
-    /// To what the first slot of a pool of so many bytes is aligned.
+    /// Returns the alignment of the first slot of a pool of this size.
     fn alignment(pool_bytes: usize) -> usize {
         if pool_bytes < HUGE_BYTES { ALIGN_BYTES } else { HUGE_BYTES }
     }
 
-    /// Size of one slot in bytes: the least that a buffer holds.
+    /// Returns the size of a slot in bytes: the least that a buffer holds.
     pub fn slot_bytes(&self) -> usize {
         self.shared.slot_bytes
     }
 
-    /// How many slots there are, free or not.
+    /// Returns the number of slots, free or not.
     pub fn slots(&self) -> usize {
         self.shared.slots
     }
 
-    /// How many slots are free now.
+    /// Returns the number of free slots.
     pub fn free_slots(&self) -> usize {
         self.shared.lock().free.count
     }
 
-    /// Address and length of the whole allocation, for registration with the kernel. Slot `i`
+    /// Returns the address and length of all slots, for registration with the kernel. Slot `i`
     /// begins `i * slot_bytes` into it.
     pub fn region(&self) -> (*mut u8, usize) {
         (self.shared.base.as_ptr(), self.shared.slots * self.shared.slot_bytes)
     }
 
-    /// An empty buffer of one slot if one is free.
+    /// Takes an empty buffer of one slot, if one is free.
     pub fn try_take(&self) -> Option<Buffer> {
         self.try_take_for(1)
     }
 
-    /// An empty buffer if a slot is free: with room for `bytes` if so many neighbours are free and
-    /// it is not more than [`SPAN_MAX`] slots, else for as much as there is.
+    /// Takes an empty buffer, if a slot is free: with room for `bytes` if that many adjacent slots
+    /// are free (at most [`SPAN_MAX`]), otherwise with as much as there is.
     pub fn try_take_for(&self, bytes: usize) -> Option<Buffer> {
         let (index, span) = self.shared.lock().free.take(bytes.div_ceil(self.shared.slot_bytes))?;
         Some(Buffer { shared: Arc::clone(&self.shared), index, span, filled: 0 })
     }
 
-    /// An empty buffer of one slot, waiting for one in the order of asking.
+    /// Takes an empty buffer of one slot; waiters are served in order.
     pub fn take(&self) -> Take {
         Take { pool: self.clone(), ticket: None }
     }
@@ -260,7 +260,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let Some(layout) = Pool::layout(self.slots, self.slot_bytes) else { return };
         // SAFETY: it came from `alloc_zeroed` with this very layout, and no buffer is left: each
-        // holds an `Arc` of us.
+        // holds an `Arc` of this value.
         unsafe { dealloc(self.allocation.as_ptr(), layout) }
     }
 }
@@ -333,22 +333,22 @@ impl Drop for Take {
 }
 
 impl Buffer {
-    /// The group in the pool that its slots belong to.
+    /// Returns the group of its slots in the pool.
     pub fn group(&self) -> usize {
         self.index as usize / SPAN_MAX
     }
 
-    /// How many slots it has.
+    /// Returns the number of its slots.
     pub fn slots(&self) -> usize {
         self.span
     }
 
-    /// How many bytes can be stored in all.
+    /// Returns how many bytes it can hold.
     pub fn capacity(&self) -> usize {
         self.span * self.shared.slot_bytes
     }
 
-    /// Gives back the slots that have no valid data, except the first.
+    /// Gives back the slots without valid data, except the first.
     pub fn shrink(&mut self) {
         let needed = self.filled.div_ceil(self.shared.slot_bytes).max(1);
         let spare = self.span - needed;
@@ -358,12 +358,12 @@ impl Buffer {
         }
     }
 
-    /// How many bytes from the start are valid data.
+    /// Returns how many bytes from the start are valid data.
     pub fn filled(&self) -> usize {
         self.filled
     }
 
-    /// The room after the valid data, to read into.
+    /// Returns the room after the valid data, to read into.
     pub fn spare(&mut self) -> &mut [u8] {
         let filled = self.filled;
         &mut self.whole()[filled..]
@@ -380,7 +380,7 @@ impl Buffer {
         self.filled = self.filled.min(bytes);
     }
 
-    /// Copies as much of `data` as fits behind the valid data; returns how many bytes that was.
+    /// Appends as much of `data` as fits; returns how many bytes that was.
     pub fn push(&mut self, data: &[u8]) -> usize {
         let spare = self.spare();
         let bytes = spare.len().min(data.len());
@@ -389,7 +389,7 @@ impl Buffer {
         bytes
     }
 
-    /// The whole capacity, valid or not (all of it was zeroed once, so it is always initialised).
+    /// Returns the whole capacity, valid or not (all was zeroed once, so it is initialised).
     pub fn whole(&mut self) -> &mut [u8] {
         // SAFETY: this buffer alone owns its part of the allocation, which is zero-initialised
         // and lives as long as `shared`.

@@ -12,37 +12,37 @@ pub struct Range {
 }
 
 impl Range {
-    /// The range `[start, end)`; an `end` before `start` gives the empty range at `start`.
+    /// Returns `[start, end)`; an `end` before `start` gives the empty range at `start`.
     pub const fn new(start: u64, end: u64) -> Self {
         Self { start, end: if end < start { start } else { end } }
     }
 
-    /// The range of `len` bytes from `start`, saturating at the largest offset.
+    /// Returns the range of `len` bytes from `start`, saturating at the largest offset.
     pub const fn of_len(start: u64, len: u64) -> Self {
         Self { start, end: start.saturating_add(len) }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub const fn len(self) -> u64 {
         self.end - self.start
     }
 
-    /// Whether it holds no byte.
+    /// Returns whether it has no byte.
     pub const fn is_empty(self) -> bool {
         self.start == self.end
     }
 
-    /// Whether the byte at `offset` lies in it.
+    /// Returns whether the byte at `offset` lies in it.
     pub const fn contains(self, offset: u64) -> bool {
         self.start <= offset && offset < self.end
     }
 
-    /// Whether all of `other` lies in it.
+    /// Returns whether all of `other` lies in it.
     pub const fn covers(self, other: Range) -> bool {
         other.is_empty() || (self.start <= other.start && other.end <= self.end)
     }
 
-    /// The bytes in both, `None` where there are none.
+    /// Returns the bytes in both, `None` if there are none.
     pub fn intersect(self, other: Range) -> Option<Range> {
         let start = self.start.max(other.start);
         let end = self.end.min(other.end);

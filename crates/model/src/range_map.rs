@@ -1,7 +1,7 @@
-//! A value for every byte of some ranges, for example who delivered it.
+//! A value for every byte of some ranges, for example its source.
 //!
-//! Always holds: entries are non-empty, ordered and disjoint, and neighbours with equal values
-//! are merged. Setting a range overwrites what was there.
+//! Invariant: entries are non-empty, ordered and disjoint, and neighbours with equal values are
+//! merged. Setting a range overwrites earlier values.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct RangeMap<V> {
 }
 
 impl<V: Copy + Eq> RangeMap<V> {
-    /// The map without entries.
+    /// Returns an empty map.
     pub fn new() -> Self {
         Self { map: BTreeMap::new() }
     }
@@ -42,7 +42,7 @@ impl<V: Copy + Eq> RangeMap<V> {
         self.map.insert(merged.start, (merged.end, value));
     }
 
-    /// Forgets the values of every byte of `range`.
+    /// Removes the values of every byte of `range`.
     pub fn clear(&mut self, range: Range) {
         if range.is_empty() {
             return;
@@ -63,7 +63,7 @@ impl<V: Copy + Eq> RangeMap<V> {
         }
     }
 
-    /// The entries that overlap `range`, cut to it, in order.
+    /// Returns the entries that overlap `range`, cut to it, in order.
     pub fn within(&self, range: Range) -> Vec<(Range, V)> {
         let mut out = Vec::new();
         if range.is_empty() {
@@ -82,12 +82,12 @@ impl<V: Copy + Eq> RangeMap<V> {
         out
     }
 
-    /// All entries in order.
+    /// Returns all entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (Range, V)> + '_ {
         self.map.iter().map(|(&start, &(end, value))| (Range::new(start, end), value))
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.map.len()
     }

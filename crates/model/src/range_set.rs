@@ -1,9 +1,8 @@
 //! A set of bytes kept as disjoint ranges.
 //!
-//! Always holds: the ranges are non-empty, ordered, disjoint and not adjacent (adjacent ones are
-//! merged), so two sets of the same bytes compare equal. Insertion and removal cost
-//! O((1 + k) log n) with k the ranges touched; the total is kept, so [`RangeSet::total_bytes`]
-//! costs nothing.
+//! Invariant: the ranges are non-empty, ordered, disjoint and not adjacent (adjacent ones are
+//! merged), so two sets of the same bytes compare equal. Insertion and removal cost O((1 + k) log
+//! n) with k the ranges touched; the total is kept, so [`RangeSet::total_bytes`] is free.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,27 +18,27 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// The empty set.
+    /// Returns the empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Every byte of a file of `size_bytes`.
+    /// Returns the set of every byte of a file of `size_bytes`.
     pub fn full(size_bytes: u64) -> Self {
         Self::from(Range::new(0, size_bytes))
     }
 
-    /// How many bytes are in the set.
+    /// Returns how many bytes are in the set.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// How many disjoint ranges it takes to write the set down.
+    /// Returns the number of disjoint ranges in the set.
     pub fn count(&self) -> usize {
         self.map.len()
     }
 
-    /// Whether no byte is in the set.
+    /// Returns whether no byte is in the set.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
@@ -51,7 +50,7 @@ impl RangeSet {
         }
         let mut merged = range;
         let mut covered_bytes = 0;
-        // The neighbour that starts before us and touches or overlaps.
+        // The neighbour that starts before the new range and touches or overlaps it.
         if let Some((&start, &end)) = self.map.range(..=range.start).next_back()
             && end >= range.start
         {
@@ -60,7 +59,7 @@ impl RangeSet {
             covered_bytes += end - start;
             self.map.remove(&start);
         }
-        // Every one that starts inside us or just at our end.
+        // Every range that starts inside it or just at its end.
         while let Some((&start, &end)) = self.map.range(range.start..=merged.end).next() {
             merged.end = merged.end.max(end);
             covered_bytes += end - start;
@@ -72,7 +71,7 @@ impl RangeSet {
         new_bytes
     }
 
-    /// Takes every byte of `range` out; returns how many bytes were there.
+    /// Removes every byte of `range`; returns how many bytes were there.
     pub fn remove(&mut self, range: Range) -> u64 {
         if range.is_empty() {
             return 0;
@@ -98,18 +97,18 @@ impl RangeSet {
         removed_bytes
     }
 
-    /// Whether every byte of `range` is in the set (true for an empty range).
+    /// Returns whether every byte of `range` is in the set (true for an empty range).
     pub fn covers(&self, range: Range) -> bool {
         range.is_empty()
             || self.map.range(..=range.start).next_back().is_some_and(|(_, &end)| end >= range.end)
     }
 
-    /// Whether the byte at `offset` is in the set.
+    /// Returns whether the byte at `offset` is in the set.
     pub fn contains(&self, offset: u64) -> bool {
         self.map.range(..=offset).next_back().is_some_and(|(_, &end)| end > offset)
     }
 
-    /// The first run of bytes at or after `from`, cut at `from` if it starts before.
+    /// Returns the first run of bytes at or after `from`, cut at `from` if it starts before.
     pub fn first_from(&self, from: u64) -> Option<Range> {
         if let Some((_, &end)) = self.map.range(..=from).next_back()
             && end > from
@@ -119,22 +118,22 @@ impl RangeSet {
         self.map.range(from..).next().map(|(&start, &end)| Range::new(start, end))
     }
 
-    /// The first range of the set.
+    /// Returns the first range of the set.
     pub fn first(&self) -> Option<Range> {
         self.map.first_key_value().map(|(&start, &end)| Range::new(start, end))
     }
 
-    /// The last range of the set.
+    /// Returns the last range of the set.
     pub fn last(&self) -> Option<Range> {
         self.map.last_key_value().map(|(&start, &end)| Range::new(start, end))
     }
 
-    /// The ranges in order.
+    /// Returns the ranges in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range> + '_ {
         self.map.iter().map(|(&start, &end)| Range::new(start, end))
     }
 
-    /// The parts of `range` that are in the set, in order.
+    /// Returns the parts of `range` that are in the set, in order.
     pub fn within(&self, range: Range) -> impl Iterator<Item = Range> + '_ {
         let first = self
             .map
@@ -150,7 +149,7 @@ impl RangeSet {
         )
     }
 
-    /// The parts of `range` that are not in the set, in order.
+    /// Returns the parts of `range` that are not in the set, in order.
     pub fn gaps_within(&self, range: Range) -> Vec<Range> {
         let mut gaps = Vec::new();
         let mut at = range.start;
@@ -166,7 +165,7 @@ impl RangeSet {
         gaps
     }
 
-    /// How many bytes of `range` are in the set.
+    /// Returns how many bytes of `range` are in the set.
     pub fn bytes_within(&self, range: Range) -> u64 {
         self.within(range).map(Range::len).sum()
     }
@@ -178,7 +177,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes every byte of another set out.
+    /// Removes every byte of another set.
     pub fn subtract(&mut self, other: &RangeSet) {
         for range in other.iter() {
             self.remove(range);

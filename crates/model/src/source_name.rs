@@ -4,28 +4,28 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A source as people know it: its address, and the relays that it is reached by.
+/// A source for users: its address, and the relays on the way to it.
 ///
-/// Both are without credentials, queries and whatever else opens something. Nothing is decided by the
-/// text: whether there is a route, and by whom, is a matter of `relays`.
+/// Both are shown without credentials, queries or anything else that grants access. Decisions never
+/// use the text: `relays` says whether there is a route, and through which relays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SourceName {
     /// The address of the replica.
     #[serde(rename = "name", default)]
     pub address: String,
-    /// The relays on the way to it as `host:port`, the nearest to us first; none if it is reached
+    /// The relays on the way to it as `host:port`, the nearest to us first; empty if it is reached
     /// directly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<String>,
 }
 
 impl SourceName {
-    /// A source that is reached directly.
+    /// Returns a source that is reached directly.
     pub fn direct(address: impl Into<String>) -> SourceName {
         SourceName { address: address.into(), relays: Vec::new() }
     }
 
-    /// A source that is reached by these relays, the nearest to us first.
+    /// Returns a source reached through these relays, the nearest to us first.
     pub fn routed<R: Into<String>>(
         address: impl Into<String>,
         relays: impl IntoIterator<Item = R>,
@@ -34,17 +34,17 @@ impl SourceName {
         SourceName { address: address.into(), relays }
     }
 
-    /// Whether relays are on the way.
+    /// Returns whether relays are on the way.
     pub fn is_relayed(&self) -> bool {
         !self.relays.is_empty()
     }
 
-    /// The address without its scheme.
+    /// Returns the address without its scheme.
     pub fn bare_address(&self) -> &str {
         self.address.split_once("://").map_or(&self.address, |(_, rest)| rest)
     }
 
-    /// The host (and port) of the address.
+    /// Returns the host (and port) of the address.
     pub fn host(&self) -> &str {
         self.bare_address().split('/').next().unwrap_or_default()
     }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point on a monotonic clock, in nanoseconds since that clock's own zero (usually the start
-/// of a transfer). The real executor and the simulator each bring their own clock.
+/// A point on a monotonic clock, in nanoseconds since that clock's own zero (usually the start of a
+/// transfer). The real executor and the simulator each have their own clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -15,42 +15,42 @@ impl Time {
     /// Later than every other point.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// `nanos` nanoseconds after zero.
+    /// Returns `nanos` nanoseconds after zero.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// `millis` milliseconds after zero.
+    /// Returns `millis` milliseconds after zero.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    /// `seconds` after zero; negative or not-a-number values count as zero.
+    /// Returns `seconds` after zero; negative values and NaN count as zero.
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self((seconds.max(0.0) * 1e9) as u64)
     }
 
-    /// Nanoseconds since zero.
+    /// Returns the nanoseconds since zero.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds since zero.
+    /// Returns the seconds since zero.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// Time passed since `earlier`, zero if that lies in the future.
+    /// Returns the time passed since `earlier`, zero if that lies in the future.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Seconds passed since `earlier`, zero if that lies in the future.
+    /// Returns the seconds passed since `earlier`, zero if that lies in the future.
     pub fn secs_since(self, earlier: Time) -> f64 {
         self.0.saturating_sub(earlier.0) as f64 / 1e9
     }
 
-    /// This point moved later by `seconds` (negative values do not move it).
+    /// Returns this point moved later by `seconds` (negative values do not move it).
     pub fn plus_secs(self, seconds: f64) -> Time {
         if !seconds.is_finite() {
             return Time::MAX;

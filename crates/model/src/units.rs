@@ -1,20 +1,20 @@
-//! Sizes, rates and times in words that a user reads.
+//! Sizes, rates and times as users read them.
 //!
 //! Decimal units everywhere (1 kB = 1000 B), three significant digits, and never a number that
 //! rounds into the next unit (`1.00 GB`, not `1000 MB`). The terminal, the summary and the report
-//! page all write their figures here, so that they agree with each other.
+//! page all format their figures here, so that they agree.
 
-/// A size: `0 B`, `999 B`, `1.05 GB`.
+/// Formats a size: `0 B`, `999 B`, `1.05 GB`.
 pub fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, "")
 }
 
-/// A rate in bytes per second: `182 MB/s`. What is no rate (negative, not a number) reads `0 B/s`.
+/// Formats a rate in bytes per second: `182 MB/s`. Negative rates and NaN read `0 B/s`.
 pub fn rate(bytes_per_s: f64) -> String {
     scaled(if bytes_per_s.is_finite() { bytes_per_s.max(0.0) } else { 0.0 }, "/s")
 }
 
-/// A duration: `420 ms`, `4.20 s`, `12.3 s`, `3 min 20 s`, `1 h 05 min`, `2 d 3 h`.
+/// Formats a duration: `420 ms`, `4.20 s`, `12.3 s`, `3 min 20 s`, `1 h 05 min`, `2 d 3 h`.
 pub fn duration(seconds: f64) -> String {
     let s = if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };
     let whole = s.round() as u64;
@@ -37,10 +37,10 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// A forecast with its uncertainty in one unit: `12 s (10–19)`, `3.3 min (2.9–4.1)`.
+/// Formats a forecast and its uncertainty in one unit: `12 s (10–19)`, `3.3 min (2.9–4.1)`.
 ///
-/// `dash` stands between the bounds (`–`, or `-` where only ASCII can be shown). Bounds that read
-/// the same as the forecast are left out.
+/// `dash` stands between the bounds (`–`, or `-` if only ASCII can be shown). Bounds that read the
+/// same as the forecast are left out.
 pub fn eta(likely_s: f64, low_s: f64, high_s: f64, dash: &str) -> String {
     let clean = |s: f64| if s.is_finite() { s.clamp(0.0, 1e9) } else { 0.0 };
     let (likely, low, high) = (clean(likely_s), clean(low_s), clean(high_s));
@@ -65,13 +65,13 @@ pub fn eta(likely_s: f64, low_s: f64, high_s: f64, dash: &str) -> String {
     }
 }
 
-/// A part of a whole, 0 to 1, as `38 %`; what is there but rounds to nothing reads `<1 %`.
+/// Formats a part of a whole, 0 to 1, as `38 %`; non-zero parts that round to 0 read `<1 %`.
 pub fn percent(part: f64) -> String {
     let part = if part.is_finite() { part.max(0.0) } else { 0.0 };
     if part > 0.0 && part < 0.005 { "<1 %".to_owned() } else { format!("{:.0} %", part * 100.0) }
 }
 
-/// How much of a whole is done, rounded down: 100 % is said only when nothing is left.
+/// Formats how much is done, rounded down: 100 % only when nothing is left.
 pub fn percent_done(done: u64, size: u64) -> String {
     if size == 0 {
         return "100 %".to_owned();
@@ -79,7 +79,7 @@ pub fn percent_done(done: u64, size: u64) -> String {
     format!("{} %", u128::from(done.min(size)) * 100 / u128::from(size))
 }
 
-/// A count with thousands set apart: `100,000`.
+/// Formats a count with thousands separators: `100,000`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -92,12 +92,12 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// So many of something: `1 byte`, `2 bytes`, `0 files`.
+/// Formats a number of things: `1 byte`, `2 bytes`, `0 files`.
 pub fn counted(count: u64, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Three significant digits and a decimal prefix.
+/// Formats with three significant digits and a decimal prefix.
 fn scaled(bytes: f64, per: &str) -> String {
     if bytes < 999.5 {
         return format!("{bytes:.0} B{per}");
@@ -112,7 +112,7 @@ fn scaled(bytes: f64, per: &str) -> String {
     format!("{} EB{per}", three_digits(value))
 }
 
-/// `1.05`, `12.3`, `182`; the limits are where rounding would add a digit.
+/// Formats `1.05`, `12.3`, `182`; at the limits rounding would add a digit.
 fn three_digits(value: f64) -> String {
     match value {
         v if v < 9.995 => format!("{v:.2}"),

@@ -1,45 +1,45 @@
-//! What servers say by which versions of a file are told apart, and what it proves.
+//! Facts by which servers tell versions of a file apart, and what they prove.
 //!
-//! One rule serves every place where bytes of two answers would lie in one file: two mirrors of
-//! one transfer, and an earlier run and this one.
+//! One rule serves every place where bytes of two answers would lie in one file: two mirrors of one
+//! transfer, or an earlier run and this one.
 //!
 //! | first that applies | likeness |
 //! | --- | --- |
 //! | equal strong entity tags | the same |
-//! | both tell when the file was modified | the same by that time if it is equal, else different |
+//! | both report a modification time | the same by that time if equal, otherwise different |
 //! | both have a strong entity tag (unequal ones) | different |
 //! | otherwise | unknown |
 //!
-//! Unequal tags do not outweigh an equal time, because every server makes its tags by a rule of
-//! its own: nginx of time and size, Apache of size and a finer time (formerly of the inode too),
-//! object stores of the bytes. On a network of mirrors they differ as a rule, while tools that
-//! mirror keep the time to the second. Equal times are weaker evidence all the same (times can
-//! be set, or clamped by a build), so whoever relies on them has to tell the user.
+//! Unequal tags do not outweigh an equal time, because every server makes its tags by a rule of its
+//! own: nginx from time and size, Apache from size and a finer time (formerly also the inode),
+//! object stores from the bytes. In a network of mirrors they usually differ, while mirroring tools
+//! keep the time to the second. But equal times are weaker evidence (times can be set, or clamped
+//! by a build), so code that relies on them has to warn the user.
 
 /// The validators of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     /// The strong entity tag, with its quotes.
     pub etag: Option<String>,
-    /// When the file changed last, as the server writes it.
+    /// Time of the last change, as the server writes it.
     pub last_modified: Option<String>,
 }
 
-/// What two answers' validators say of their bytes.
+/// What the validators of two answers say about their bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Likeness {
     /// Equal strong entity tags.
     Same,
-    /// Entity tags are missing or unequal; the time of modification is equal to the second.
+    /// Entity tags are missing or unequal; the modification times are equal to the second.
     SameTime,
     /// Nothing could be compared.
     Unknown,
-    /// Other versions; what differs: (ours, theirs).
+    /// Different versions, and what differs: (ours, theirs).
     Different(String, String),
 }
 
 impl Validators {
-    /// Compares with what another answer said. Sizes are compared elsewhere.
+    /// Compares with another answer's validators. Sizes are compared elsewhere.
     pub fn compare(&self, theirs: &Validators) -> Likeness {
         let differ =
             |ours: &String, theirs: &String| Likeness::Different(ours.clone(), theirs.clone());
@@ -54,7 +54,7 @@ impl Validators {
         }
     }
 
-    /// Whether there is nothing to compare by.
+    /// Returns whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         self.etag.is_none() && self.last_modified.is_none()
     }

@@ -1,25 +1,25 @@
-//! The digest algorithms that swath computes, and the many ways in which they are spelt.
+//! The digest algorithms that swath computes, and the spellings of their names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A digest algorithm. The order is the order of strength, weakest first, so that
-/// `digests.max()` is the one to trust.
+/// A digest algorithm, ordered by strength, weakest first, so that `digests.max()` is the one to
+/// trust.
 ///
-/// SHA-512 stands above BLAKE3 and SHA-256 for its length; no practical attack is known
-/// against any of the three.
+/// SHA-512 stands above BLAKE3 and SHA-256 for its length; no practical attack is known against any
+/// of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Algorithm {
-    /// Adler-32 (RFC 1950): what grid storage has always kept. Weak on short files.
+    /// Adler-32 (RFC 1950): the traditional checksum of grid storage. Weak on short files.
     Adler32,
     /// CRC-32C (RFC 9260, Castagnoli).
     Crc32c,
-    /// MD5 (RFC 1321): broken against malice, fine against accident.
+    /// MD5 (RFC 1321): no protection against malice, good against accidents.
     Md5,
-    /// SHA-1 (RFC 3174): broken against malice, fine against accident.
+    /// SHA-1 (RFC 3174): no protection against malice, good against accidents.
     Sha1,
     /// SHA-256 (FIPS 180-4).
     Sha256,
@@ -41,7 +41,7 @@ impl Algorithm {
         Algorithm::Sha512,
     ];
 
-    /// The canonical name, as the IANA hash registry and Metalink spell it.
+    /// Returns the canonical name, as in the IANA hash registry and Metalink.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Adler32 => "adler32",
@@ -54,7 +54,7 @@ impl Algorithm {
         }
     }
 
-    /// The length of a digest in bytes.
+    /// Returns the length of a digest in bytes.
     pub const fn digest_bytes(self) -> usize {
         match self {
             Algorithm::Adler32 | Algorithm::Crc32c => 4,
@@ -65,13 +65,13 @@ impl Algorithm {
         }
     }
 
-    /// Whether it was designed to withstand malice: everything but the checksums. A match then
+    /// Returns whether it was designed to withstand malice: all but the checksums. A match then
     /// rules out every accident.
     pub const fn is_cryptographic(self) -> bool {
         !matches!(self, Algorithm::Adler32 | Algorithm::Crc32c)
     }
 
-    /// Whether no way to forge a second content is known: SHA-256, SHA-512 and BLAKE3.
+    /// Returns whether no way to forge a second content is known: SHA-256, SHA-512 and BLAKE3.
     pub const fn resists_malice(self) -> bool {
         matches!(self, Algorithm::Sha256 | Algorithm::Sha512 | Algorithm::Blake3)
     }
@@ -83,15 +83,15 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A name that is none of the algorithms known here.
+/// An unknown algorithm name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown digest algorithm '{0}' (known: sha-256, sha-512, blake3, sha-1, md5, crc32c, adler32)"
 )]
 pub struct UnknownAlgorithm(pub String);
 
-/// Reads a name leniently: in any case, and with or without `-` and `_`, so that `sha-256`,
-/// `SHA256` and `sha_256` are one. A bare `sha` is SHA-1, as in RFC 3230.
+/// Parses a name leniently: in any case, and with or without `-` and `_`, so that `sha-256`,
+/// `SHA256` and `sha_256` are equal. A bare `sha` is SHA-1, as in RFC 3230.
 impl FromStr for Algorithm {
     type Err = UnknownAlgorithm;
 
@@ -135,7 +135,7 @@ impl TryFrom<String> for Algorithm {
     }
 }
 
-/// A longer name is cut before it is shown: it may come from a network.
+/// Longest name shown; a longer one is cut, as it may come from a network.
 const NAME_CHARS_MAX: usize = 32;
 
 #[cfg(test)]

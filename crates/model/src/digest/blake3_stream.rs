@@ -1,10 +1,9 @@
 //! BLAKE3 front to back, in a form that can be saved at any byte.
 //!
-//! The library's own hasher keeps its state to itself. This one keeps the chaining values of
-//! finished subtrees on a stack, one per set bit of the number of chunks so far, and at most
-//! one chunk of bytes; the library hashes whole subtrees at full vector width. The stack is
-//! merged lazily, because the last merge of all must be flagged as the root (BLAKE3 paper,
-//! section 5.1.2).
+//! The library's own hasher does not expose its state. This one keeps the chaining values of
+//! finished subtrees on a stack, one per set bit of the number of chunks so far, and at most one
+//! chunk of bytes; the library hashes whole subtrees at full vector width. The stack is merged
+//! lazily, because the last merge of all must be flagged as the root (BLAKE3 paper, section 5.1.2).
 
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
@@ -33,7 +32,7 @@ impl Blake3Stream {
             self.tail.clear();
         }
         while input.len() > CHUNK {
-            // The largest subtree that may begin here and that the input fills.
+            // The largest subtree that may begin here and is filled by the input.
             let fits = 1 << (input.len() / CHUNK).ilog2();
             let aligned = match self.chunks {
                 0 => fits,
@@ -44,7 +43,7 @@ impl Blake3Stream {
             if chunks == 1 {
                 self.push(subtree(self.chunks, now), 1);
             } else {
-                // As two halves: were this the end, their merge would be the root.
+                // As two halves: if this were the end, their merge would be the root.
                 let (left, right) = now.split_at(now.len() / 2);
                 let left = subtree(self.chunks, left);
                 self.push(left, chunks / 2);
@@ -64,7 +63,7 @@ impl Blake3Stream {
         let mut right = if self.tail.is_empty() {
             stack.pop()
         } else {
-            // What `push` would do before this last subtree.
+            // The same merge as in `push`, before this last subtree.
             merge_down_to(&mut stack, self.chunks.count_ones() as usize);
             Some(subtree(self.chunks, &self.tail))
         };
@@ -75,12 +74,12 @@ impl Blake3Stream {
             }
             right = Some(merge_subtrees_non_root(&left, &cv, Mode::Hash));
         }
-        // Unreachable while the invariant holds that at least two subtrees are there once a
-        // chunk has left the tail; `load` checks it too.
+        // Unreachable while the invariant holds that at least two subtrees exist once a chunk has
+        // left the tail; `load` checks it too.
         [0; 32]
     }
 
-    /// Puts the chaining value of the next `chunks` chunks on the stack.
+    /// Pushes the chaining value of the next `chunks` chunks.
     fn push(&mut self, chaining_value: ChainingValue, chunks: u64) {
         merge_down_to(&mut self.stack, self.chunks.count_ones() as usize);
         self.push_unmerged(chaining_value, chunks);
@@ -99,7 +98,7 @@ impl Blake3Stream {
         out.extend_from_slice(&self.tail);
     }
 
-    /// What `save` wrote, or `None` if this is not that.
+    /// Loads the output of `save`; `None` if it is invalid.
     pub(super) fn load(bytes: &[u8], input_bytes: u64) -> Option<Blake3Stream> {
         let (chunks, rest) = bytes.split_first_chunk::<8>()?;
         let chunks = u64::from_le_bytes(*chunks);
@@ -116,13 +115,13 @@ impl Blake3Stream {
     }
 }
 
-/// How few subtrees cover `chunks` chunks: one per set bit, and one more if nothing follows
-/// them, because the two halves of the last must not be merged yet.
+/// Returns the least number of subtrees for `chunks` chunks: one per set bit, plus one if nothing
+/// follows them, because the two halves of the last must not be merged yet.
 fn depth(chunks: u64, tail: &[u8]) -> usize {
     chunks.count_ones() as usize + usize::from(tail.is_empty() && chunks > 0)
 }
 
-/// Merges the last neighbours until no more than `depth` subtrees are left.
+/// Merges the last neighbours until at most `depth` subtrees are left.
 fn merge_down_to(stack: &mut Vec<ChainingValue>, depth: usize) {
     while stack.len() > depth {
         let (Some(right), Some(left)) = (stack.pop(), stack.pop()) else { return };
@@ -130,7 +129,7 @@ fn merge_down_to(stack: &mut Vec<ChainingValue>, depth: usize) {
     }
 }
 
-/// The chaining value of the subtree that begins at chunk `chunk`.
+/// Returns the chaining value of the subtree that begins at chunk `chunk`.
 fn subtree(chunk: u64, bytes: &[u8]) -> ChainingValue {
     let mut hasher = blake3::Hasher::new();
     hasher.set_input_offset(chunk * CHUNK as u64).update(bytes);

@@ -1,10 +1,10 @@
 //! The BLAKE3 of a file whose parts arrive in any order.
 //!
 //! The file is cut into groups of a power of two bytes, which are subtrees of BLAKE3's own hash
-//! tree, so each is hashed when it arrives and only its chaining value is kept: 32 bytes a group,
-//! 12.5 MiB for 100 GiB. When none is missing, the chaining values are merged and the root is
-//! the ordinary BLAKE3 of the whole file. A journal keeps chaining values, so that what was
-//! hashed before a crash is not hashed again. Memory is touched only for groups that have come.
+//! tree. So each is hashed when it arrives, and only its chaining value is kept: 32 bytes per
+//! group, 12.5 MiB for 100 GiB. When none is missing, the chaining values are merged, and the root
+//! is the ordinary BLAKE3 of the whole file. A journal keeps chaining values, so that nothing is
+//! hashed again after a crash. Memory is touched only for groups that have arrived.
 
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
@@ -16,11 +16,12 @@ use crate::range::Range;
 /// BLAKE3 flags the root.
 pub type ChainingValue = [u8; 32];
 
-/// The size of a group in bytes. Large enough that vector width and not bookkeeping decides the
-/// speed, small enough that a group is still in the cache when its last byte arrives.
+/// The size of a group in bytes. Large enough that vector width, not bookkeeping, decides the
+/// speed; small enough that a group is still in the cache when its last byte arrives.
 pub const GROUP_BYTES: u64 = 256 * 1024;
 
-/// The chaining value of group `group`, which is `bytes`, as one of several: never that of a root.
+/// Returns the chaining value of group `group` with content `bytes`, as one of several groups:
+/// never that of a root.
 pub fn group_value(group: u64, bytes: &[u8]) -> ChainingValue {
     let mut hasher = blake3::Hasher::new();
     hasher.set_input_offset(group.saturating_mul(GROUP_BYTES));
@@ -28,28 +29,28 @@ pub fn group_value(group: u64, bytes: &[u8]) -> ChainingValue {
     hasher.finalize_non_root()
 }
 
-/// A BLAKE3 in the making: the chaining values of the groups that have come so far.
+/// An unfinished BLAKE3: the chaining values of the groups that have arrived.
 #[derive(Clone, Debug)]
 pub struct Blake3Tree {
     size_bytes: u64,
     group_bytes: u64,
     values: Vec<ChainingValue>,
-    /// One bit per group: whether its value is known.
+    /// A bit for each group: whether its value is known.
     known: Vec<u64>,
     missing: u64,
 }
 
 impl Blake3Tree {
-    /// An empty tree for a file of `size_bytes`, with groups of [`GROUP_BYTES`].
+    /// Returns an empty tree for a file of `size_bytes`, with groups of [`GROUP_BYTES`].
     ///
     /// # Errors
-    /// [`TreeError::TooLarge`] beyond [`GROUPS_MAX`] groups (16 TiB); such a file is hashed
-    /// front to back instead.
+    /// [`TreeError::TooLarge`] beyond [`GROUPS_MAX`] groups (16 TiB); such a file is hashed front
+    /// to back instead.
     pub fn new(size_bytes: u64) -> Result<Blake3Tree, TreeError> {
         Blake3Tree::with_group(size_bytes, GROUP_BYTES)
     }
 
-    /// As [`Blake3Tree::new`], with groups of another size.
+    /// Returns a tree like [`Blake3Tree::new`], with groups of another size.
     ///
     /// # Errors
     /// [`TreeError::GroupSize`] unless that is a power of two of at least 1024 bytes.
@@ -57,7 +58,7 @@ impl Blake3Tree {
         if !group_bytes.is_power_of_two() || group_bytes < blake3::CHUNK_LEN as u64 {
             return Err(TreeError::GroupSize(group_bytes));
         }
-        // An empty file has one empty group, which nobody needs to bring.
+        // An empty file has one empty group, which need not arrive.
         let groups = size_bytes.div_ceil(group_bytes).max(1);
         if groups > GROUPS_MAX {
             return Err(TreeError::TooLarge { size_bytes });
@@ -75,17 +76,17 @@ impl Blake3Tree {
         Ok(tree)
     }
 
-    /// The number of groups; at least one.
+    /// Returns the number of groups; at least one.
     pub fn groups(&self) -> u64 {
         self.values.len() as u64
     }
 
-    /// The size of every group but the last.
+    /// Returns the size of every group except the last.
     pub fn group_bytes(&self) -> u64 {
         self.group_bytes
     }
 
-    /// Which bytes of the file group `group` is, `None` past the last.
+    /// Returns the bytes of the file in group `group`, `None` past the last.
     pub fn range_of(&self, group: u64) -> Option<Range> {
         if group >= self.groups() {
             return None;
@@ -94,8 +95,8 @@ impl Blake3Tree {
         Some(Range::new(start, self.size_bytes.min(start.saturating_add(self.group_bytes))))
     }
 
-    /// Hashes the whole of group `group` and keeps its chaining value, which is returned for the
-    /// journal. A group may come again; the later one counts.
+    /// Hashes all of group `group`, keeps its chaining value, and returns it for the journal. A
+    /// group may be added again; the later one counts.
     ///
     /// # Errors
     /// [`TreeError`] if there is no such group or `bytes` is not all of it.
@@ -127,8 +128,8 @@ impl Blake3Tree {
     /// Keeps the chaining value of a group that was hashed piece by piece.
     ///
     /// # Errors
-    /// [`TreeError::GroupLength`] if it did not get the whole group, and
-    /// [`TreeError::NoSuchGroup`] if it comes from a larger tree.
+    /// [`TreeError::GroupLength`] if it did not get the whole group, and [`TreeError::NoSuchGroup`]
+    /// if it comes from a larger tree.
     pub fn add_hashed(&mut self, hasher: GroupHasher) -> Result<ChainingValue, TreeError> {
         let group = hasher.group;
         let value = hasher.finish()?;
@@ -136,13 +137,13 @@ impl Blake3Tree {
         Ok(value)
     }
 
-    /// The chaining value of group `group`, if it has come.
+    /// Returns the chaining value of group `group`, if known.
     pub fn cv(&self, group: u64) -> Option<ChainingValue> {
         let value = *self.values.get(usize::try_from(group).ok()?)?;
         self.is_known(group).then_some(value)
     }
 
-    /// Puts back a chaining value that a journal vouches for.
+    /// Restores a chaining value from a journal.
     ///
     /// # Errors
     /// [`TreeError::NoSuchGroup`].
@@ -165,12 +166,12 @@ impl Blake3Tree {
         }
     }
 
-    /// How many groups have not come.
+    /// Returns the number of missing groups.
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// The BLAKE3 of the whole file once no group is missing.
+    /// Returns the BLAKE3 of the whole file once no group is missing.
     pub fn root(&self) -> Option<Digest> {
         if self.missing > 0 {
             return None;
@@ -190,7 +191,7 @@ impl Blake3Tree {
     }
 }
 
-/// One group of a [`Blake3Tree`] in the making. It belongs to no thread.
+/// The hasher of one group of a [`Blake3Tree`]. Not bound to a thread.
 #[derive(Clone, Debug)]
 pub struct GroupHasher {
     group: u64,
@@ -211,12 +212,12 @@ impl GroupHasher {
         }
     }
 
-    /// Which group this is.
+    /// Returns the number of the group.
     pub fn group(&self) -> u64 {
         self.group
     }
 
-    /// Bytes of the group hashed so far.
+    /// Returns how many bytes of the group were hashed so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -233,10 +234,10 @@ impl GroupHasher {
     }
 }
 
-/// Why a tree refuses.
+/// Why a tree refuses an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// The group size is not one that BLAKE3's tree can be cut into.
+    /// BLAKE3's tree cannot be cut into groups of this size.
     #[error("a BLAKE3 group of {0} bytes is not a power of two of at least 1024")]
     GroupSize(u64),
     /// The file is too large to keep a value per group.
@@ -250,10 +251,10 @@ pub enum TreeError {
     NoSuchGroup {
         /// The number.
         group: u64,
-        /// How many there are.
+        /// Number of groups.
         groups: u64,
     },
-    /// A group was not given whole.
+    /// The bytes were not the whole group.
     #[error("BLAKE3 group {group} has {expected_bytes} bytes, {actual_bytes} were given")]
     GroupLength {
         /// The number.
@@ -265,19 +266,19 @@ pub enum TreeError {
     },
 }
 
-/// No more than 2 GiB of chaining values, whatever size a server claims.
+/// Limits chaining values to 2 GiB, whatever size a server claims.
 pub const GROUPS_MAX: u64 = 1 << 26;
 
-/// How many of `groups` (two or more) are in the left subtree: the largest power of two that
-/// leaves at least one for the right.
+/// Returns how many of `groups` (two or more) are in the left subtree: the largest power of two
+/// that leaves at least one for the right.
 fn left_groups(groups: usize) -> usize {
     1 << (groups - 1).ilog2()
 }
 
-/// The non-root chaining value of neighbouring groups. At most 26 deep.
+/// Returns the non-root chaining value of adjacent groups. At most 26 deep.
 fn merged(values: &[ChainingValue]) -> ChainingValue {
     match values {
-        // Never called with none; an empty answer is safer than a panic.
+        // Never called without values; an empty answer is safer than a panic.
         [] => [0; 32],
         [only] => *only,
         many => {

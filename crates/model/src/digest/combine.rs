@@ -1,10 +1,10 @@
-//! Joining the checksums of two neighbouring ranges without reading them again.
+//! Joins the checksums of two adjacent ranges without reading them again.
 //!
 //! Adler-32 and CRC-32C are linear, so ranges may be summed as they arrive, in any order, and
-//! joined afterwards. Grid storage mostly knows files by their Adler-32, which makes this the
-//! way to check such a file without a pass over it.
+//! joined later. Grid storage usually knows only a file's Adler-32, so this is how to check such a
+//! file without another pass over it.
 
-/// The Adler-32 of A followed by B, from the sums of each and the length of B in bytes.
+/// Returns the Adler-32 of A followed by B, from the sums of each and B's length in bytes.
 pub fn adler32_combine(a: u32, b: u32, b_bytes: u64) -> u32 {
     let (a_low, a_high) = (u64::from(a & 0xffff), u64::from(a >> 16));
     let (b_low, b_high) = (u64::from(b & 0xffff), u64::from(b >> 16));
@@ -15,12 +15,11 @@ pub fn adler32_combine(a: u32, b: u32, b_bytes: u64) -> u32 {
     (high as u32) << 16 | low as u32
 }
 
-/// The CRC-32C of A followed by B, from the sums of each and the length of B in bytes.
+/// Returns the CRC-32C of A followed by B, from the sums of each and B's length in bytes.
 pub fn crc32c_combine(a: u32, b: u32, b_bytes: u64) -> u32 {
     match usize::try_from(b_bytes) {
         Ok(b_bytes) => crc32c::crc32c_combine(a, b, b_bytes),
-        // A 32-bit machine: appending 2^31 zeros takes as long as the caller deserves, but the
-        // answer is right.
+        // A 32-bit machine: appending 2^31 zeros is slow, but the result is right.
         Err(_) => {
             let half = b_bytes / 2;
             let zeros = crc32c_combine(a, 0, half);

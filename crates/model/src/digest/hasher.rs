@@ -33,7 +33,7 @@ enum State {
 }
 
 impl Hasher {
-    /// A hasher that has seen nothing yet.
+    /// Returns a hasher that has seen nothing yet.
     pub fn new(algorithm: Algorithm) -> Hasher {
         let state = match algorithm {
             Algorithm::Adler32 => State::Adler32(simd_adler32::Adler32::new()),
@@ -47,7 +47,7 @@ impl Hasher {
         Hasher { algorithm, state, bytes: 0 }
     }
 
-    /// The digest of `bytes` in one call.
+    /// Returns the digest of `bytes` in one call.
     pub fn digest(algorithm: Algorithm, bytes: &[u8]) -> Digest {
         let mut hasher = Hasher::new(algorithm);
         hasher.update(bytes);
@@ -69,7 +69,7 @@ impl Hasher {
         }
     }
 
-    /// The digest of everything seen so far. The hasher may go on.
+    /// Returns the digest of everything seen so far. The hasher can continue.
     pub fn finish(&self) -> Digest {
         let digest = |bytes: &[u8]| Digest::new(self.algorithm, bytes);
         let digest = match &self.state {
@@ -84,17 +84,17 @@ impl Hasher {
         digest.expect("each arm yields as many bytes as its algorithm has")
     }
 
-    /// What it computes.
+    /// Returns its algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// How many bytes it has seen.
+    /// Returns how many bytes it has seen.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Its state, to be given to [`Hasher::load`] later, in this process or another.
+    /// Returns its state, for a later [`Hasher::load`] in this process or another.
     pub fn save(&self) -> Vec<u8> {
         let mut out = vec![FORMAT_VERSION, tag(self.algorithm())];
         out.extend_from_slice(&self.bytes.to_le_bytes());
@@ -110,11 +110,11 @@ impl Hasher {
         out
     }
 
-    /// A hasher as it was when [`Hasher::save`] was called.
+    /// Restores a hasher as it was when [`Hasher::save`] was called.
     ///
     /// # Errors
-    /// [`LoadError`] if the bytes are not such a state, or that of another algorithm. The
-    /// caller then hashes from the start.
+    /// [`LoadError`] if the bytes are not such a state, or of another algorithm. The caller then
+    /// hashes from the start.
     pub fn load(algorithm: Algorithm, saved: &[u8]) -> Result<Hasher, LoadError> {
         let [version, found, rest @ ..] = saved else { return Err(LoadError::Damaged) };
         if *version != FORMAT_VERSION {
@@ -125,7 +125,7 @@ impl Hasher {
         }
         let (bytes, rest) = rest.split_first_chunk::<8>().ok_or(LoadError::Damaged)?;
         let bytes = u64::from_le_bytes(*bytes);
-        // Lengths in bits are to fit in 64 bits, with room to go on.
+        // Lengths in bits must fit into 64 bits, with room to continue.
         if bytes > INPUT_BYTES_MAX || !counts_agree(algorithm, rest, bytes) {
             return Err(LoadError::Damaged);
         }
@@ -156,7 +156,7 @@ pub enum LoadError {
     /// It was written by another version of swath.
     #[error("the saved hash has format version {0}, this program reads {FORMAT_VERSION}")]
     Version(u8),
-    /// It belongs to another algorithm than asked for.
+    /// It belongs to another algorithm than requested.
     #[error("the saved hash is not one of {0}")]
     OtherAlgorithm(Algorithm),
     /// It is too short, too long or contradicts itself.
@@ -164,9 +164,9 @@ pub enum LoadError {
     Damaged,
 }
 
-/// Whether a block hash's own count of blocks and of bytes waiting agrees with `input_bytes`.
-/// The hash crates do not check theirs, and overflow on a wild one. They write the chaining
-/// words, the number of blocks, the number of bytes waiting, and these bytes.
+/// Returns whether a block hash's own counts of blocks and waiting bytes match `input_bytes`. The
+/// hash crates do not check theirs, and overflow on a wild one. They write the chaining words, the
+/// number of blocks, the number of waiting bytes, and these bytes.
 fn counts_agree(algorithm: Algorithm, state: &[u8], input_bytes: u64) -> bool {
     let (block_bytes, count_bytes) = match algorithm {
         Algorithm::Adler32 | Algorithm::Crc32c | Algorithm::Blake3 => return true,
@@ -202,8 +202,8 @@ fn tag(algorithm: Algorithm) -> u8 {
     }
 }
 
-/// To be raised when a state changes its form, which also a new minor version of a hash crate
-/// may cause: `the_saved_form_is_stable` fails then.
+/// Raise this when a state changes its form, which a new minor version of a hash crate may also
+/// cause: `the_saved_form_is_stable` fails then.
 const FORMAT_VERSION: u8 = 1;
 
 /// An exbibyte: no file is larger.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::algorithm::{Algorithm, UnknownAlgorithm};
 
-/// A digest of known algorithm. Always as long as its algorithm says.
+/// A digest of known algorithm. Always as long as its algorithm requires.
 ///
 /// Small and `Copy`; the bytes past the length are zero, so that derived comparison is right.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,10 +21,10 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// A digest from its bytes.
+    /// Returns a digest from its bytes.
     ///
     /// # Errors
-    /// [`DigestError::Length`] if there are not exactly as many as the algorithm makes.
+    /// [`DigestError::Length`] unless the number of bytes fits the algorithm.
     pub fn new(algorithm: Algorithm, bytes: &[u8]) -> Result<Digest, DigestError> {
         if bytes.len() != algorithm.digest_bytes() {
             return Err(DigestError::Length {
@@ -38,12 +38,12 @@ impl Digest {
         Ok(Digest { algorithm, bytes: own })
     }
 
-    /// A digest from hexadecimal digits of any case.
+    /// Returns a digest from hexadecimal digits of any case.
     ///
     /// Adler-32 and CRC-32C may be short: grid storage drops their leading zeros.
     ///
     /// # Errors
-    /// [`DigestError`] for any other length, and for characters that are no digits.
+    /// [`DigestError`] for any other length, and for characters that are not digits.
     pub fn from_hex(algorithm: Algorithm, hex: &str) -> Result<Digest, DigestError> {
         let hex = hex.trim();
         let expected_digits = algorithm.digest_bytes() * 2;
@@ -68,8 +68,8 @@ impl Digest {
         Ok(Digest { algorithm, bytes })
     }
 
-    /// A digest from base64, as HTTP headers carry it; the URL-safe alphabet and missing padding
-    /// are accepted.
+    /// Returns a digest from base64, as in HTTP headers; accepts the URL-safe alphabet and missing
+    /// padding.
     ///
     /// # Errors
     /// [`DigestError`] if it is not base64, or decodes to another length.
@@ -86,17 +86,17 @@ impl Digest {
         }
     }
 
-    /// What computed it.
+    /// Returns its algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Its bytes, [`Algorithm::digest_bytes`] of them.
+    /// Returns its bytes, [`Algorithm::digest_bytes`] of them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.algorithm.digest_bytes()]
     }
 
-    /// Lower-case hexadecimal digits, without the algorithm.
+    /// Returns lower-case hexadecimal digits, without the algorithm.
     pub fn to_hex(&self) -> String {
         let mut hex = String::with_capacity(self.algorithm.digest_bytes() * 2);
         for byte in self.as_bytes() {
@@ -107,7 +107,7 @@ impl Digest {
         hex
     }
 
-    /// Padded standard base64, without the algorithm.
+    /// Returns padded standard base64, without the algorithm.
     pub fn to_base64(&self) -> String {
         BASE64.encode(self.as_bytes())
     }
@@ -125,7 +125,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Reads `ALGORITHM:HEX`; `=` is accepted for the colon, as in aria2's `--checksum`.
+/// Parses `ALGORITHM:HEX`; accepts `=` for the colon, as in aria2's `--checksum`.
 impl FromStr for Digest {
     type Err = DigestError;
 
@@ -149,7 +149,7 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// Why a text or bytes are no digest.
+/// Why a text or bytes are not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigestError {
     /// There is no `:` between algorithm and digits.
@@ -180,12 +180,12 @@ pub enum DigestError {
         /// Bytes that there are.
         actual_bytes: usize,
     },
-    /// A character is no hexadecimal digit.
+    /// A character is not a hexadecimal digit.
     #[error("{found:?} at position {position} of the {algorithm} digest is no hexadecimal digit")]
     NotHex {
         /// The algorithm named.
         algorithm: Algorithm,
-        /// Where, in bytes from the first digit.
+        /// Its position in bytes, from the first digit.
         position: usize,
         /// The character.
         found: char,

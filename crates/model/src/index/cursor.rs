@@ -1,4 +1,4 @@
-//! Entries read again from an index.
+//! Reading entries back from an index.
 
 use super::entry::{Entry, Extent, Kind};
 use super::growing::{Checkpoint, Index};
@@ -13,12 +13,12 @@ pub struct Cursor<'i> {
     context: Context,
 }
 
-/// One entry, with its place.
+/// An entry with its place.
 #[derive(Debug)]
 pub struct Item<'c> {
     /// Its number in the index, from zero.
     pub number: u64,
-    /// Its path below the root of the dataset, components divided by `/`. Not always text.
+    /// Its path below the root of the dataset, with `/` between components. May not be text.
     pub path: &'c [u8],
     /// Where its bytes begin in the virtual file.
     pub start: u64,
@@ -28,14 +28,14 @@ pub struct Item<'c> {
     pub entry: Entry<'c>,
 }
 
-/// A part of the virtual file that is a part of one file.
+/// A part of the virtual file within one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Where it begins in the virtual file.
     pub start: u64,
     /// Where it begins in the file.
     pub offset: u64,
-    /// Its bytes.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
@@ -46,12 +46,12 @@ impl<'i> Cursor<'i> {
                 let context = context.clone();
                 Cursor { index, chunk: *chunk, at: *at, context }
             }
-            // Behind the last entry there is nothing.
+            // There is nothing behind the last entry.
             None => Cursor { index, chunk: usize::MAX, at: 0, context: Context::new() },
         }
     }
 
-    /// The next entry; `None` behind the last one that is there now.
+    /// Returns the next entry; `None` behind the last one that is there now.
     #[expect(clippy::should_implement_trait, reason = "what it gives lives in the cursor")]
     pub fn next(&mut self) -> Option<Item<'_>> {
         let mut bytes = self.index.chunk(self.chunk).get(self.at..).unwrap_or_default();
@@ -63,7 +63,7 @@ impl<'i> Cursor<'i> {
             (self.chunk, self.at) = (self.chunk + 1, 0);
         }
         let number = self.context.number;
-        // What is in an index was checked when it came in.
+        // An index was checked when it was read.
         let read = wire::read(bytes, &mut self.context, &|_| true);
         let Ok(Read::Entry { mut entry, start, length, told }) = read else { return None };
         entry.xattrs = self.index.xattrs(told);
@@ -72,9 +72,9 @@ impl<'i> Cursor<'i> {
         Some(Item { number, path: &self.context.path, start, end, entry })
     }
 
-    /// Leaves out entries for as long as `leave_out` says so.
+    /// Skips entries as long as `leave_out` says so.
     pub(super) fn skip_while(&mut self, mut leave_out: impl FnMut(&Item<'_>) -> bool) {
-        // To count first is cheaper than to remember each time where one stood: paths may be long.
+        // Counting first is cheaper than saving the position each time: paths may be long.
         let (chunk, at, context) = (self.chunk, self.at, self.context.clone());
         let mut ahead = Cursor { index: self.index, chunk, at, context };
         let mut count = 0u64;
@@ -88,12 +88,12 @@ impl<'i> Cursor<'i> {
 }
 
 impl Item<'_> {
-    /// Its bytes in the virtual file.
+    /// Returns its bytes in the virtual file.
     pub fn range(&self) -> Range {
         Range::new(self.start, self.end)
     }
 
-    /// The parts of it that lie in `range` of the virtual file, ascending, none of them empty.
+    /// Returns its parts within `range` of the virtual file, ascending, none of them empty.
     pub fn parts(&self, range: Range) -> impl Iterator<Item = Part> + '_ {
         let whole = Extent { offset: 0, bytes: self.end - self.start };
         let extents = match &self.entry.kind {

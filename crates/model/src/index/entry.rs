@@ -1,37 +1,37 @@
-//! One line of the index, as its writer hands it over.
+//! One entry of the index, as its writer passes it.
 
 use super::xattrs::Xattrs;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File {
         /// Its size in bytes, holes included.
         size_bytes: u64,
-        /// Of a sparse file the parts that are no holes, ascending, none of them empty and no two
-        /// of them touching; a single one that is all of the file says that it has holes which are
-        /// too small to be told. `None` if all of it is data.
+        /// For a sparse file, its parts that are not holes: ascending, not empty, not touching. A
+        /// single part as large as the file stands for holes too small to report. `None` if all of
+        /// it is data.
         extents: Option<Vec<Extent>>,
     },
-    /// A folder; what lies in it follows.
+    /// A folder; its content follows.
     Folder,
     /// A symbolic link, with its target as written.
     Symlink(Vec<u8>),
     /// Another name of an earlier file, by that file's number in the index.
     HardLink(u64),
-    /// Something that the dataset cannot contain; it has a name and a reason.
+    /// Something that the dataset cannot contain; only its name and the reason.
     Absent(Absence),
 }
 
 impl Kind {
-    /// Whether it is a file with holes, of which a copy has as much as it can.
+    /// Returns whether it is a file with holes, which a copy keeps as far as it can.
     pub fn is_sparse(&self) -> bool {
         matches!(self, Kind::File { extents: Some(_), .. })
     }
 
-    /// Whether the other one has the same bytes at the same places of the virtual file: small holes
-    /// are of no account.
+    /// Returns whether the other one has the same bytes at the same places of the virtual file,
+    /// apart from small holes.
     pub fn is_laid_out_as(&self, other: &Kind) -> bool {
         match (self, other) {
             (Kind::File { size_bytes, .. }, Kind::File { size_bytes: others, .. }) => {
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// The extents of a file, if they leave out anything.
+    /// Returns the extents of a file, if they leave anything out.
     pub(super) fn told_extents(&self) -> Option<&[Extent]> {
         match self {
             Kind::File { size_bytes, extents: Some(extents) } => match extents.as_slice() {
@@ -53,21 +53,21 @@ impl Kind {
     }
 }
 
-/// A part of a sparse file that is no hole.
+/// A part of a sparse file that is not a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// Its bytes, at least one.
+    /// Its length in bytes, at least 1.
     pub bytes: u64,
 }
 
-/// Why an entry is no part of its dataset.
+/// Why an entry is not part of its dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Absence {
     /// It may not be read.
     Forbidden,
-    /// It went away during the walk.
+    /// It disappeared during the walk.
     Vanished,
     /// A device, a socket or a pipe.
     Special,
@@ -110,21 +110,21 @@ pub struct Mtime {
     pub nanoseconds: u32,
 }
 
-/// One line of the index. Where it stands is told by the entry before it.
+/// One entry of the index. Its place follows from the entry before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// How many folders to leave before it, counted from the folder that the entry before it is,
-    /// or lies in if it is none.
+    /// Number of folders to leave before it, counted from the last entry if that is a folder, or
+    /// else from the folder that contains it.
     pub leaves: usize,
-    /// The last component of its path: 1 to 255 bytes, neither `/` nor NUL among them, not `.` or
-    /// `..`. Not always text.
+    /// The last component of its path: 1 to 255 bytes without `/` and NUL, not `.` or `..`. May not
+    /// be text.
     pub name: &'a [u8],
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Permission bits, 12 of them; 0 where `kind` is absent or a hard link.
+    /// Permission bits, 12 of them; 0 if `kind` is absent or a hard link.
     pub mode: u32,
-    /// Time of its last change; zero where `kind` is absent or a hard link.
+    /// Modification time; zero if `kind` is absent or a hard link.
     pub mtime: Mtime,
-    /// Its extended attributes; none but for files and folders.
+    /// Its extended attributes; only files and folders have any.
     pub xattrs: Xattrs<'a>,
 }

@@ -1,13 +1,13 @@
-//! What can be wrong with an index.
+//! Errors of an index.
 
-/// Why bytes, or entries, are no index.
+/// Why bytes or entries are not a valid index.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// It does not begin as an index does.
+    /// It does not begin like an index.
     #[error("this is not a swath index")]
     NotAnIndex,
-    /// A later form than this program knows.
+    /// Its version is newer than this program.
     #[error("the index has version {0}, and this program knows {known}", known = super::FORMAT_VERSION)]
     Version(u8),
     /// An entry breaks a rule.
@@ -15,31 +15,31 @@ pub enum IndexError {
     Entry {
         /// Its number, from zero.
         number: u64,
-        /// Which rule, to be read after "entry 7 of the index".
+        /// The broken rule, to be read after "entry 7 of the index".
         what: &'static str,
     },
-    /// The end does not agree with what came before it.
+    /// The end contradicts the content before it.
     #[error("the index was damaged in transit: its {what} differs from what its end says")]
     Damaged {
-        /// What does not agree.
+        /// The part that differs.
         what: &'static str,
     },
     /// Bytes follow the end.
     #[error("something follows the end of the index")]
     Trailing,
-    /// It ended before its end.
+    /// It ended too early.
     #[error("the index is cut off after {entries} entries")]
     CutOff {
-        /// Entries that came whole.
+        /// Complete entries.
         entries: u64,
     },
-    /// More than the reader is ready to keep.
+    /// Larger than the reader accepts.
     #[error("the index is larger than {limit_bytes} bytes")]
     TooLarge {
-        /// The most that the reader takes.
+        /// The reader's limit.
         limit_bytes: u64,
     },
-    /// It has ended; nothing can be added.
+    /// It is complete; nothing can be added.
     #[error("the index is complete already")]
     Complete,
 }

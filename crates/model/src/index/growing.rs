@@ -1,4 +1,4 @@
-//! The index itself, as it grows: written by a walk, or read from a stream.
+//! The index as it grows: written by a walk, or read from a stream.
 
 use super::cursor::Cursor;
 use super::entry::{Absence, Entry, Kind};
@@ -6,15 +6,15 @@ use super::error::IndexError;
 use super::wire::{self, Context, FORMAT_VERSION, MAGIC, Read};
 use super::xattrs::{Sets, StoredXattrs, Xattrs};
 
-/// The entries of a dataset in the order of the virtual file, in the form in which they travel.
+/// The entries of a dataset in the order of the virtual file, in their encoded form.
 pub struct Index {
-    /// Whole records, some in each chunk; the first begins with the header.
+    /// Whole records, several per chunk; the first chunk begins with the header.
     chunks: Vec<Vec<u8>>,
-    /// Where each chunk begins, in bytes of the whole.
+    /// Start of each chunk, in bytes of the whole.
     chunk_starts: Vec<u64>,
     checkpoints: Vec<Checkpoint>,
     context: Context,
-    /// A bit for each entry: whether it is a regular file. Only such have further names.
+    /// A bit for each entry: whether it is a regular file. Only files can have further names.
     files: Vec<u64>,
     hasher: blake3::Hasher,
     layout: blake3::Hasher,
@@ -29,22 +29,22 @@ pub struct Index {
 pub(super) struct Checkpoint {
     pub chunk: usize,
     pub at: usize,
-    /// What the record there is read against.
+    /// The context for the record there.
     pub context: Context,
 }
 
-/// What names a complete index.
+/// The digests that identify a complete index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digests {
     /// BLAKE3 of the index: the name of the dataset.
     pub dataset: [u8; 32],
-    /// BLAKE3 of its paths, kinds, sizes, told holes and links, without modes, times and extended
-    /// attributes. Where it is the same,
-    /// the same bytes of the virtual file belong to the same file.
+    /// BLAKE3 of its paths, kinds, sizes, reported holes and links, without modes, times and
+    /// extended attributes. If it is equal, the same bytes of the virtual file belong to the same
+    /// file.
     pub layout: [u8; 32],
 }
 
-/// How many entries there are of each kind.
+/// Number of entries of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Regular files.
@@ -55,16 +55,16 @@ pub struct Counts {
     pub links: u64,
     /// Further names of files.
     pub hard_links: u64,
-    /// What the dataset cannot contain.
+    /// Entries that the dataset cannot contain.
     pub absent: u64,
-    /// Of these, what is no file, folder or link: devices, sockets, pipes.
+    /// Among these, devices, sockets and pipes.
     pub special: u64,
     /// Bytes of all files, holes included.
     pub file_bytes: u64,
 }
 
 impl Index {
-    /// An index without entries, not complete.
+    /// Returns an index without entries, not complete.
     pub fn new() -> Index {
         let mut first = MAGIC.to_vec();
         first.push(FORMAT_VERSION);
@@ -85,11 +85,11 @@ impl Index {
         }
     }
 
-    /// Adds an entry. Answers where its bytes begin in the virtual file.
+    /// Adds an entry. Returns where its bytes begin in the virtual file.
     ///
     /// # Errors
     /// [`IndexError::Entry`] if it breaks a rule, [`IndexError::Complete`] after
-    /// [`Index::complete`]; the index is as before.
+    /// [`Index::complete`]; the index is unchanged.
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<u64, IndexError> {
         if self.digests.is_some() {
             return Err(IndexError::Complete);
@@ -109,7 +109,7 @@ impl Index {
         start
     }
 
-    /// Nothing follows any more.
+    /// Completes the index: nothing can be added any more.
     pub fn complete(&mut self) -> Digests {
         if let Some(digests) = self.digests {
             return digests;
@@ -124,8 +124,8 @@ impl Index {
         digests
     }
 
-    /// Whether the next entry gets a checkpoint. Checkpoints take no more memory than what lies between them,
-    /// however long the paths are.
+    /// Returns whether the next entry gets a checkpoint. Checkpoints take no more memory than the
+    /// records between them, however long the paths are.
     fn is_checkpoint_due(&self) -> bool {
         let Some(last) = self.checkpoints.last() else { return true };
         let between = self.wire_bytes() - (self.chunk_starts[last.chunk] + last.at as u64);
@@ -133,7 +133,7 @@ impl Index {
             && between >= self.context.path.len() as u64
     }
 
-    /// Enters a record that was checked; `before` is what it was read against, if it has a checkpoint.
+    /// Adds a checked record; `before` is its context, if it gets a checkpoint.
     fn keep(
         &mut self,
         record: &[u8],
@@ -169,7 +169,7 @@ impl Index {
         }
     }
 
-    /// Appends bytes that stay together; answers where they are.
+    /// Appends bytes that stay together; returns where they are.
     fn append(&mut self, bytes: &[u8]) -> (usize, usize) {
         let last = self.chunks.len() - 1;
         if self.chunks[last].len() + bytes.len() > CHUNK_BYTES && !self.chunks[last].is_empty() {
@@ -184,45 +184,45 @@ impl Index {
         (last, at)
     }
 
-    /// Its bytes as they travel, from `position` on: some of them, none if there are no more yet.
+    /// Returns some encoded bytes from `position` on; empty if there are no more yet.
     pub fn wire_from(&self, position: u64) -> &[u8] {
         let chunk = self.chunk_starts.partition_point(|&start| start <= position) - 1;
         let at = usize::try_from(position - self.chunk_starts[chunk]).unwrap_or(usize::MAX);
         self.chunks[chunk].get(at..).unwrap_or_default()
     }
 
-    /// How many bytes it has so far, as it travels.
+    /// Returns how many encoded bytes it has so far.
     pub fn wire_bytes(&self) -> u64 {
         let last = self.chunks.len() - 1;
         self.chunk_starts[last] + self.chunks[last].len() as u64
     }
 
-    /// How many entries there are so far.
+    /// Returns the number of entries so far.
     pub fn entries(&self) -> u64 {
         self.context.number
     }
 
-    /// How many of each kind.
+    /// Returns the number of entries of each kind.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Length of the virtual file so far.
+    /// Returns the length of the virtual file so far.
     pub fn size_bytes(&self) -> u64 {
         self.context.end
     }
 
-    /// What names it, once it is complete.
+    /// Returns the digests that identify it, once it is complete.
     pub fn digests(&self) -> Option<Digests> {
         self.digests
     }
 
-    /// All entries from the first on.
+    /// Returns a cursor over all entries.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self, self.checkpoints.first())
     }
 
-    /// The entries from number `number` on.
+    /// Returns a cursor over the entries from number `number` on.
     pub fn cursor_from(&self, number: u64) -> Cursor<'_> {
         let at = self.checkpoints.partition_point(|checkpoint| checkpoint.context.number <= number);
         let mut cursor = Cursor::new(self, self.checkpoints.get(at.saturating_sub(1)));
@@ -230,7 +230,7 @@ impl Index {
         cursor
     }
 
-    /// The entries from the first on that has bytes at `offset` of the virtual file or behind it.
+    /// Returns a cursor from the first entry with bytes at or behind `offset` of the virtual file.
     pub fn cursor_at(&self, offset: u64) -> Cursor<'_> {
         let at = self.checkpoints.partition_point(|checkpoint| checkpoint.context.end <= offset);
         let mut cursor = Cursor::new(self, self.checkpoints.get(at.saturating_sub(1)));
@@ -238,7 +238,7 @@ impl Index {
         cursor
     }
 
-    /// Memory that it takes, in bytes.
+    /// Returns the memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(Vec::capacity).sum();
         let paths: usize =
@@ -248,7 +248,7 @@ impl Index {
         chunks + paths + checkpoints + files + self.sets.memory_bytes()
     }
 
-    /// What a record of it says of extended attributes.
+    /// Returns the extended attributes that a record of it refers to.
     pub(super) fn xattrs<'i>(&'i self, told: StoredXattrs<'i>) -> Xattrs<'i> {
         self.sets.resolve(told, |chunk| self.chunk(chunk))
     }
@@ -270,27 +270,27 @@ impl std::fmt::Debug for Index {
     }
 }
 
-/// Takes an index in from a stream, in parts of any size.
+/// Reads an index from a stream, in parts of any size.
 pub struct Reader {
     limit_bytes: u64,
-    /// What has come and is no whole record yet.
+    /// Received bytes that are not a whole record yet.
     pending: Vec<u8>,
-    /// To look again before so much is there is not worth while.
+    /// Length of `pending` from which another look is worthwhile.
     look_from: usize,
     begun: bool,
 }
 
 impl Reader {
-    /// A reader that takes at most `limit_bytes` of index.
+    /// Returns a reader that accepts at most `limit_bytes` of index.
     pub fn new(limit_bytes: u64) -> Reader {
         Reader { limit_bytes, pending: Vec::new(), look_from: 0, begun: false }
     }
 
-    /// The next bytes of the stream, into an index that was new when the stream began and that
-    /// nobody else adds to.
+    /// Reads the next bytes of the stream into an index. It must have been new when the stream
+    /// began, and nobody else may add to it.
     ///
     /// # Errors
-    /// [`IndexError`]; nothing that came before is void.
+    /// [`IndexError`]; earlier entries remain valid.
     pub fn feed(&mut self, index: &mut Index, bytes: &[u8]) -> Result<(), IndexError> {
         self.pending.extend_from_slice(bytes);
         if index.wire_bytes() + self.pending.len() as u64 > self.limit_bytes {
@@ -299,7 +299,7 @@ impl Reader {
         if self.pending.len() < self.look_from { Ok(()) } else { self.look(index) }
     }
 
-    /// The stream has ended.
+    /// Ends the stream.
     ///
     /// # Errors
     /// [`IndexError`], above all [`IndexError::CutOff`].
@@ -318,7 +318,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes in whole records; answers how many bytes these are.
+    /// Reads whole records; returns how many bytes these are.
     fn take_in(&mut self, index: &mut Index, bytes: &[u8]) -> Result<usize, IndexError> {
         let mut used = 0;
         if !self.begun {
@@ -367,7 +367,7 @@ impl Reader {
     }
 }
 
-/// Whether the bit of this number is set.
+/// Returns whether the bit of this number is set.
 fn is_set(bits: &[u64], number: u64) -> bool {
     let word = usize::try_from(number / 64).ok().and_then(|at| bits.get(at));
     word.is_some_and(|word| word >> (number % 64) & 1 == 1)
@@ -399,8 +399,8 @@ fn check_end(
     Ok(())
 }
 
-/// So many entries have one place to begin reading at: to find one takes some microseconds, and
-/// the places take a byte or so for each entry.
+/// Entries between two checkpoints: finding an entry takes some microseconds, and the checkpoints
+/// take about a byte per entry.
 const ENTRIES_PER_CHECKPOINT: u64 = 128;
-/// Memory grows by so much at a time.
+/// Step in which memory grows.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -1,23 +1,23 @@
-//! What may come between an index and the reading of its files.
+//! What may happen to files between making an index and reading them.
 
 use super::entry::Absence;
 
-/// Why a file, when it is read, is not what its index promised.
+/// Why a file, when read, differs from its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lack {
-    /// It is another version: its size or its time is not that of the index, or became another one
-    /// while it was read.
+    /// It is another version: its size or time differs from the index, or changed while it was
+    /// read.
     Changed,
     /// It may not be read.
     Forbidden,
-    /// It is not there any more.
+    /// It no longer exists.
     Vanished,
     /// It could not be read for another reason.
     Unreadable,
 }
 
 impl Lack {
-    /// The word for it on the wire (`docs/protocol.md`).
+    /// Returns its word in the protocol (`docs/protocol.md`).
     pub fn word(self) -> &'static str {
         match self {
             Lack::Changed => "changed",
@@ -27,8 +27,8 @@ impl Lack {
         }
     }
 
-    /// What a word stands for. One that is not known, or none, says no more than that the file is
-    /// not as it was.
+    /// Returns the meaning of a word. An unknown or missing one only means that the file has
+    /// changed.
     pub fn of_word(word: &str) -> Lack {
         [Lack::Forbidden, Lack::Vanished, Lack::Unreadable]
             .into_iter()
@@ -36,7 +36,7 @@ impl Lack {
             .unwrap_or(Lack::Changed)
     }
 
-    /// What the walk would have called it; `None` for a file that is there.
+    /// Returns the reason that a walk would give; `None` for a file that exists.
     pub fn absence(self) -> Option<Absence> {
         match self {
             Lack::Changed => None,
@@ -46,7 +46,7 @@ impl Lack {
         }
     }
 
-    /// Whether a later look may find more.
+    /// Returns whether a later attempt may succeed.
     pub fn may_pass(self) -> bool {
         matches!(self, Lack::Changed | Lack::Vanished)
     }

@@ -1,14 +1,14 @@
 //! The index of a dataset: its entries laid end to end as one virtual file.
 //!
-//! Entries stand in one order that depends on nothing but their names: depth first, within a
-//! folder by the bytes of the name, a folder before what lies in it. So the same tree has the
-//! same index wherever it lies, byte for byte, and the digest of the index names the dataset.
-//! Only files have bytes; of a sparse file only what is not a hole. Large files begin at a
-//! multiple of a page, so that they can be written straight from a lane's buffer.
+//! The order of entries depends only on their names: depth first, within a folder by the bytes of
+//! the name, a folder before its content. So the same tree has the same index everywhere, byte for
+//! byte, and the digest of the index identifies the dataset. Only files have bytes; a sparse file
+//! has only its parts that are not holes. Large files begin at a multiple of a page, so that they
+//! can be written straight from a lane's buffer.
 //!
-//! An [`Index`] is kept as it travels (`wire`): a few dozen bytes an entry, decoded again when
-//! somebody looks. It grows at its end while a walk or a stream goes on, and what is there can be
-//! used meanwhile. `docs/protocol.md` describes the bytes for other implementations.
+//! An [`Index`] is kept in its encoded form (`wire`): a few dozen bytes per entry, decoded on each
+//! access. It grows at its end during a walk or a stream, and can be used meanwhile.
+//! `docs/protocol.md` describes the bytes for other implementations.
 
 mod cursor;
 mod entry;

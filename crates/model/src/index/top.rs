@@ -1,21 +1,21 @@
-//! What an index does not tell: the folder itself.
+//! Facts that an index leaves out: the folder itself.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::entry::Mtime;
 
-/// The attributes of a dataset's top folder, which is no entry of its index. They travel beside it,
-/// in a header field of the answer (`docs/protocol.md`).
+/// The attributes of a dataset's top folder, which is no entry of its index. They are sent beside
+/// it, in a header field of the answer (`docs/protocol.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Top {
     /// Permission bits, 12 of them.
     pub mode: u32,
-    /// Time of its last change.
+    /// Modification time.
     pub mtime: Mtime,
 }
 
-/// Some text tells no [`Top`].
+/// The text is not a valid [`Top`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the mode and time of a folder")]
 pub struct NoTop;
@@ -30,8 +30,7 @@ impl fmt::Display for Top {
 impl FromStr for Top {
     type Err = NoTop;
 
-    /// Nothing is taken but what is written by this type: whatever else comes was made by nobody
-    /// who knows what it means.
+    /// Accepts only the form that this type writes; anything else has an unknown meaning.
     fn from_str(text: &str) -> Result<Top, NoTop> {
         let told = || {
             let (mode, time) = text.split_once(' ')?;
@@ -45,7 +44,7 @@ impl FromStr for Top {
     }
 }
 
-/// With every bit that a mode may have.
+/// All bits that a mode may have.
 const MODE_MAX: u32 = 0o7777;
 
 #[cfg(test)]

@@ -24,22 +24,21 @@ use super::entry::{Absence, Entry, Extent, Kind, Mtime};
 use super::error::IndexError;
 use super::xattrs::{StoredXattrs, Xattrs};
 
-/// How an index begins.
+/// First bytes of an index.
 pub const MAGIC: &[u8; 8] = b"swathidx";
-/// The form of index that this program writes and reads.
+/// Version of the format that this program writes and reads.
 pub const FORMAT_VERSION: u8 = 1;
-/// Longest name of an entry: what Linux takes.
+/// Longest name of an entry: the limit of Linux.
 pub const NAME_BYTES_MAX: usize = 255;
-/// Longest path of an entry, in bytes. Longer than any system call takes: trees are walked folder
+/// Longest path of an entry, in bytes. Longer than any system call accepts: trees are walked folder
 /// by folder.
 pub const PATH_BYTES_MAX: usize = 1 << 16;
-/// Longest record: a file of [`EXTENTS_MAX`] extents with all the extended attributes that it may
-/// have.
+/// Longest record: a file of [`EXTENTS_MAX`] extents with the most extended attributes.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;
-/// The most extents of a file. One with more is listed as if it had no holes.
+/// Most extents of a file. A file with more is listed as if it had no holes.
 pub const EXTENTS_MAX: usize = 200_000;
 
-/// Longest target of a symbolic link: what Linux takes.
+/// Longest target of a symbolic link: the limit of Linux.
 const TARGET_BYTES_MAX: usize = 4095;
 const MODE_MAX: u32 = 0o7777;
 
@@ -54,27 +53,27 @@ const HAS_MODE: u8 = 1 << 3;
 const HAS_EXTENTS: u8 = 1 << 4;
 const HAS_XATTRS: u8 = 1 << 5;
 
-/// A file of this size begins at a multiple of [`ALIGN_BYTES`] in the virtual file. (Smaller ones
-/// are written through the page cache, where it does not matter.)
+/// Size from which a file begins at a multiple of [`ALIGN_BYTES`] in the virtual file. (Smaller
+/// ones are written through the page cache, where it does not matter.)
 pub(super) const ALIGNED_FROM_BYTES: u64 = 1 << 20;
 /// One page.
 pub(super) const ALIGN_BYTES: u64 = 4096;
 
-/// What the next record is read or written against: all that the entries before it leave behind.
+/// The context in which the next record is read or written: the state left by earlier entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Context {
-    /// The path of the entry before, its components divided by `/`; empty at the beginning.
+    /// The path of the last entry, with `/` between components; empty at the beginning.
     pub path: Vec<u8>,
-    /// Whether that is a folder. The root is one.
+    /// Whether the last entry is a folder. The root is one.
     pub in_folder: bool,
     /// The last mode of each kind that has one.
     modes: [u32; 3],
     mtime_s: i64,
     /// Number of the next entry.
     pub number: u64,
-    /// How many sets of extended attributes were told.
+    /// Number of sets of extended attributes so far.
     sets: u64,
-    /// End of what has bytes so far.
+    /// End of the last bytes so far.
     pub end: u64,
 }
 
@@ -85,8 +84,8 @@ impl Context {
         Context { path: Vec::new(), in_folder: true, modes, mtime_s, number, sets, end }
     }
 
-    /// Where, in the path, the folder ends in which an entry stands that leaves so many; `None` if
-    /// there are not so many.
+    /// Returns where in the path the folder ends that contains an entry with this many leaves;
+    /// `None` if there are not so many folders.
     fn folder_end(&self, leaves: usize) -> Option<usize> {
         let up = leaves.checked_add(usize::from(!self.in_folder))?;
         let mut end = self.path.len();
@@ -99,12 +98,12 @@ impl Context {
         Some(end)
     }
 
-    /// Checks the place of an entry and goes there. Answers where its virtual bytes begin.
+    /// Checks the place of an entry and moves there. Returns where its virtual bytes begin.
     fn enter(&mut self, entry: &Entry<'_>, is_file: IsFile<'_>) -> Result<u64, &'static str> {
         check_name(entry.name)?;
         let folder_end =
             self.folder_end(entry.leaves).ok_or("leaves more folders than there are")?;
-        // The component after the folder, if any, is the sibling before.
+        // The component after the folder, if any, is the previous sibling.
         let after = &self.path[folder_end..];
         let after = after.strip_prefix(b"/").unwrap_or(after);
         let sibling = after.split(|&byte| byte == b'/').next().unwrap_or_default();
@@ -143,11 +142,11 @@ impl Context {
     }
 }
 
-/// Whether the entry of an earlier number is a regular file.
+/// Returns whether the entry of an earlier number is a regular file.
 pub(super) type IsFile<'a> = &'a dyn Fn(u64) -> bool;
 
 const TOO_LARGE: &str = "makes the dataset larger than can be";
-/// Offsets in a file are the kernel's signed ones.
+/// File offsets are signed in the kernel.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// Offsets in the virtual file fit into the kernel's signed ones.
 const VIRTUAL_BYTES_MAX: u64 = i64::MAX as u64 - (1 << 40);
@@ -162,7 +161,7 @@ fn check_name(name: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The bytes that an entry has in the virtual file, if it is as it may be.
+/// Returns the bytes that an entry has in the virtual file, if it is valid.
 fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64, &'static str> {
     let bare = matches!(entry.kind, Kind::HardLink(_) | Kind::Absent(_));
     if entry.mode > MODE_MAX || (bare && entry.mode != 0) {
@@ -188,7 +187,7 @@ fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64
                 end = extent.offset.checked_add(extent.bytes).ok_or(TOO_LARGE)?;
                 bytes += extent.bytes;
             }
-            // One that is all of the file tells of holes too small to be told.
+            // A single extent of the whole file stands for holes too small to report.
             let is_all = bytes == *size_bytes && (bytes == 0 || extents.len() > 1);
             if end > *size_bytes || is_all {
                 return Err("has extents that are none");
@@ -206,8 +205,8 @@ fn check_kind(entry: &Entry<'_>, number: u64, is_file: IsFile<'_>) -> Result<u64
     }
 }
 
-/// Appends an entry, whose extended attributes `told` tells; answers where its bytes begin in the
-/// virtual file.
+/// Appends an entry, with its extended attributes as in `told`; returns where its bytes begin in
+/// the virtual file.
 pub(super) fn write(
     entry: &Entry<'_>,
     told: StoredXattrs<'_>,
@@ -254,8 +253,8 @@ pub(super) fn write(
     Ok(start)
 }
 
-/// What an entry adds to the layout: all but modes, times, extended attributes, and whether there
-/// are small holes.
+/// Appends an entry's part of the layout: all but modes, times, extended attributes, and whether
+/// there are small holes.
 pub(super) fn write_layout(entry: &Entry<'_>, number: u64, out: &mut Vec<u8>) {
     out.push(kind_code(&entry.kind));
     put(out, entry.leaves as u64);
@@ -292,10 +291,10 @@ pub(super) fn write_end(entries: u64, size_bytes: u64, digest: &[u8; 32], out: &
     out.extend_from_slice(digest);
 }
 
-/// What the end of an index says: entries, bytes, digest. `None` if more bytes are needed.
+/// The content of an index's end: entries, bytes, digest. `None` if more bytes are needed.
 pub(super) type EndSays = Option<(u64, u64, [u8; 32])>;
 
-/// Reads the end of an index, and nothing after it; `Err` with the bytes that follow.
+/// Reads the end of an index; `Err` if more bytes follow it.
 pub(super) fn read_end(bytes: &[u8]) -> Result<EndSays, IndexError> {
     let mut rest = Bytes { rest: bytes };
     let mut read = || -> Result<_, Broken> {
@@ -322,10 +321,10 @@ fn kind_code(kind: &Kind) -> u8 {
     }
 }
 
-/// What stands at the beginning of some bytes.
+/// What some bytes begin with.
 pub(super) enum Read<'a> {
-    /// A record of so many bytes, and where its own bytes begin in the virtual file. Of the entry's
-    /// extended attributes `told` says which they are; the entry itself has none.
+    /// A record of `length` bytes, whose own bytes begin at `start` in the virtual file. `told`
+    /// refers to the entry's extended attributes; the entry itself has none.
     Entry { entry: Entry<'a>, start: u64, length: usize, told: StoredXattrs<'a> },
     /// The mark of the end.
     End,
@@ -429,13 +428,13 @@ fn read_entry<'a>(
 
 const TOO_MANY: &str = "has a number that is too large";
 
-/// Why bytes are no record.
+/// Why bytes are not a valid record.
 pub(super) enum Broken {
     CutOff,
     Rule(&'static str),
 }
 
-/// Bytes, from the front.
+/// Reads bytes from the front.
 pub(super) struct Bytes<'a> {
     rest: &'a [u8],
 }
@@ -445,7 +444,7 @@ impl<'a> Bytes<'a> {
         Bytes { rest: bytes }
     }
 
-    /// What was not read yet.
+    /// Returns the bytes not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -489,7 +488,7 @@ impl<'a> Bytes<'a> {
         if count > EXTENTS_MAX as u64 {
             return Err(Broken::Rule("has more extents than can be"));
         }
-        // Nothing is set aside for what has not come.
+        // Do not reserve memory for data that has not arrived.
         let mut extents = Vec::new();
         let mut end = 0u64;
         for _ in 0..count {

@@ -1,47 +1,47 @@
-//! Extended attributes of an entry, and the table of all that an index tells.
+//! Extended attributes of an entry, and the table of all that an index holds.
 //!
-//! Only those whose names begin with `user.` have a place in an index, and the prefix is not
-//! written down: nothing that an index says can become another kind of attribute, which would be a
-//! right or a capability. Trees have few different sets of attributes, so each is told once, and
-//! then named by its number.
+//! Only names that begin with `user.` have a place in an index, and the prefix is not written: so
+//! no index can create another kind of attribute, which would be a right or a capability. Trees
+//! have few different sets of attributes, so each set is written once and then referred to by
+//! number.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::wire::{Broken, Bytes, put, put_bytes};
 
-/// What every name begins with that an index can tell; it is left out there.
+/// Prefix of every name that an index can hold; it is left out there.
 pub const XATTR_PREFIX: &[u8] = b"user.";
-/// Longest value: what Linux takes.
+/// Longest value: the limit of Linux.
 pub const XATTR_VALUE_BYTES_MAX: usize = 1 << 16;
-/// The most that a set takes as it travels. Most file systems keep a few KiB for a file.
+/// Largest encoded set. Most file systems keep a few KiB per file.
 pub const XATTRS_BYTES_MAX: usize = 1 << 20;
 
-/// Longest name without its prefix: Linux takes 255 bytes with it.
+/// Longest name without its prefix: Linux accepts 255 bytes with it.
 const NAME_BYTES_MAX: usize = 255 - XATTR_PREFIX.len();
-/// All names of a file, each with its prefix and a NUL: what Linux lists.
+/// All names of a file, each with its prefix and a NUL: the most that Linux lists.
 const LIST_BYTES_MAX: usize = 1 << 16;
 
 /// The extended attributes of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Xattrs<'a> {
-    /// It has none, or nobody asked for them.
+    /// It has none, or they were not requested.
     #[default]
     None,
-    /// It has some that cannot be told: they could not be read, or are more than an index takes.
+    /// It has some that are unknown: unreadable, or more than an index holds.
     Unknown,
     /// These.
     Set(XattrSet<'a>),
 }
 
-/// At least one extended attribute, by their names, in the one way in which an index writes them.
+/// At least one extended attribute, ordered by name, in the only encoding of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XattrSet<'a> {
     bytes: Cow<'a, [u8]>,
 }
 
 impl Xattrs<'static> {
-    /// Those of some names, without their prefix, and values. Names come in any order.
+    /// Returns a set of names (without their prefix) and values. Names come in any order.
     pub fn of(mut all: Vec<(Vec<u8>, Vec<u8>)>) -> Xattrs<'static> {
         if all.is_empty() {
             return Xattrs::None;
@@ -61,7 +61,7 @@ impl Xattrs<'static> {
 }
 
 impl Xattrs<'_> {
-    /// The same, for as long as wanted.
+    /// Returns the same without the borrow.
     pub fn into_owned(self) -> Xattrs<'static> {
         match self {
             Xattrs::None => Xattrs::None,
@@ -70,7 +70,7 @@ impl Xattrs<'_> {
         }
     }
 
-    /// Memory that they take beside themselves, in bytes.
+    /// Returns the memory that they take beside themselves, in bytes.
     pub fn memory_bytes(&self) -> usize {
         match self {
             Xattrs::Set(set) => set.bytes.len(),
@@ -80,14 +80,14 @@ impl Xattrs<'_> {
 }
 
 impl XattrSet<'_> {
-    /// Names, without their prefix, and values, in the order of the names.
+    /// Returns names (without their prefix) and values, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = Bytes::of(&self.bytes);
         let count = rest.number().unwrap_or(0);
         (0..count).map_while(move |_| rest.xattr().ok())
     }
 
-    /// The value of this name, which has no prefix.
+    /// Returns the value of this name, given without its prefix.
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
         self.iter().find(|&(known, _)| known == name).map(|(_, value)| value)
     }
@@ -98,7 +98,7 @@ impl<'a> Bytes<'a> {
         Ok((self.counted(NAME_BYTES_MAX)?, self.counted(XATTR_VALUE_BYTES_MAX)?))
     }
 
-    /// A set, as it was written.
+    /// Reads an encoded set.
     pub(super) fn xattrs(&mut self) -> Result<&'a [u8], Broken> {
         let begin = self.rest();
         let count = self.number()?;
@@ -125,23 +125,23 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// What a record says of its entry's extended attributes.
+/// A record's form of its entry's extended attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoredXattrs<'a> {
-    /// Nothing: there are none.
+    /// The entry has none.
     None,
     Unknown,
-    /// Those of an earlier entry: the number of that set, from zero.
+    /// The set of an earlier entry, by number from zero.
     Earlier(u64),
-    /// The next set.
+    /// A new set.
     New(&'a [u8]),
 }
 
-/// All sets that an index tells, each where it is told.
+/// All sets of an index, by where each is written.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     locations: Vec<Location>,
-    /// Which set has this digest.
+    /// The number of the set with each digest.
     numbers: BTreeMap<[u8; KEY_BYTES], u32>,
 }
 
@@ -153,7 +153,7 @@ struct Location {
 }
 
 impl Sets {
-    /// How a record tells of these.
+    /// Returns how a record writes these attributes.
     pub fn told<'x>(&self, xattrs: &'x Xattrs<'_>) -> StoredXattrs<'x> {
         match xattrs {
             Xattrs::None => StoredXattrs::None,
@@ -165,7 +165,7 @@ impl Sets {
         }
     }
 
-    /// The number of a set, if it was told before.
+    /// Returns the number of a set, if it was written before.
     pub fn find(&self, bytes: &[u8]) -> Option<u64> {
         if self.locations.is_empty() {
             return None;
@@ -173,7 +173,7 @@ impl Sets {
         self.numbers.get(&key(bytes)).map(|&number| number.into())
     }
 
-    /// The next set was told: it ends with the record of so many bytes that begins `at` there.
+    /// Adds the next set, which ends the record of `record_bytes` bytes at `at` of that chunk.
     pub fn push(&mut self, bytes: &[u8], chunk: usize, at: usize, record_bytes: usize) {
         let at = at + record_bytes - bytes.len();
         let location = Location { chunk: chunk as u32, at: at as u32, length: bytes.len() as u32 };
@@ -181,7 +181,7 @@ impl Sets {
         self.locations.push(location);
     }
 
-    /// What a record meant; `chunk` answers the chunks of its index.
+    /// Returns what a record refers to; `chunk` returns the chunks of its index.
     pub fn resolve<'i>(
         &self,
         told: StoredXattrs<'i>,
@@ -198,7 +198,7 @@ impl Sets {
                     let range = location.at as usize..(location.at + location.length) as usize;
                     chunk(location.chunk as usize).get(range)
                 });
-                // What is in an index was checked when it came in.
+                // An index was checked when it was read.
                 bytes.map_or(Xattrs::Unknown, set)
             }
         }
@@ -216,7 +216,7 @@ fn key(bytes: &[u8]) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Of a digest so much that no two sets have the same, by chance or made so.
+/// Part of a digest that no two sets share, by chance or by intent.
 const KEY_BYTES: usize = 16;
 
 #[cfg(test)]
