@@ -1,8 +1,8 @@
-//! `Accept` (RFC 9110, section 12.5.1): which of two media types somebody likes better.
+//! `Accept` (RFC 9110, section 12.5.1): which of two media types a client prefers.
 
-/// Whether `wanted` is liked better than `usual` by the values of the `Accept` fields of a request.
-/// Types have the form `type/subtype`, in lower case. Where both are liked as well, the one that was
-/// named itself, and first, is; without anything to go by it is `usual`.
+/// Returns whether a request prefers `wanted` to `usual`, by the values of its `Accept` fields.
+/// Types have the form `type/subtype`, in lower case. If both are equal, the one that is listed
+/// itself, and first, is preferred; without any information it is `usual`.
 pub fn prefers<'a>(values: impl Iterator<Item = &'a str>, wanted: &str, usual: &str) -> bool {
     let kinds = values.flat_map(|value| value.split(',')).take(MEMBERS_MAX);
     let (mut of_wanted, mut of_usual) = (Liking::default(), Liking::default());
@@ -10,7 +10,7 @@ pub fn prefers<'a>(values: impl Iterator<Item = &'a str>, wanted: &str, usual: &
         let mut parts = kind.split(';').map(|part| part.trim().to_ascii_lowercase());
         let name = parts.next().unwrap_or_default();
         let weight = parts.find_map(|part| part.strip_prefix("q=")?.trim().parse::<f64>().ok());
-        // What is no number, or none that a weight can be, says nothing.
+        // An invalid weight has no effect.
         let weight = weight.filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(1.0);
         of_wanted.hear(&name, wanted, weight, at);
         of_usual.hear(&name, usual, weight, at);
@@ -25,7 +25,7 @@ pub fn prefers<'a>(values: impl Iterator<Item = &'a str>, wanted: &str, usual: &
     }
 }
 
-/// How a type is liked; the most exact name that fits says so.
+/// How much a type is preferred, by the most exact entry that matches.
 #[derive(Default)]
 struct Liking {
     weight: f64,
@@ -47,9 +47,9 @@ impl Liking {
     }
 }
 
-/// Both parts of the type were named.
+/// Both parts of the type are given.
 const EXACT: u8 = 3;
-/// More types than this are not looked at.
+/// Most types that are read.
 const MEMBERS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
 //! Checksum files: `SHA256SUMS`, `MD5SUMS`, `file.iso.sha256`.
 //!
-//! Three forms are read, as they are mixed in the world: that of GNU coreutils (`HEX  name`,
-//! `HEX *name`, names with `\n` and `\\` escaped behind a leading `\`), that of the BSDs
-//! (`SHA256 (name) = HEX`), and any white space between a digest and a path. A file beside one file
-//! may hold the digest alone. A line that cannot be read is kept with its name as far as that is
-//! known, so that a digest which is there is never taken for one that is missing.
+//! Three forms are read, because they occur mixed: that of GNU coreutils (`HEX  name`, `HEX *name`,
+//! names with `\n` and `\\` escaped behind a leading `\`), that of the BSDs (`SHA256 (name) =
+//! HEX`), and any white space between a digest and a path. A checksum file for a single file may
+//! hold only the digest. An unreadable line is kept with its name as far as known, so that its
+//! digest does not count as missing.
 
 use swath_model::digest::{Algorithm, Digest};
 
-/// What a checksum file says.
+/// The content of a checksum file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checksums {
-    /// Its lines, in their order.
+    /// Its lines, in order.
     pub entries: Vec<Entry>,
-    /// There are more lines than are read.
+    /// Whether there are more lines than the limit.
     pub is_cut: bool,
 }
 
@@ -22,31 +22,31 @@ pub struct Checksums {
 pub struct Entry {
     /// The line, from 1.
     pub line: u64,
-    /// The file, as bytes; empty where the line holds a digest alone.
+    /// The file name as bytes; empty if the line has only a digest.
     pub name: Vec<u8>,
-    /// What it must come to.
+    /// The expected digest.
     pub digest: Result<Digest, ChecksumProblem>,
 }
 
 /// Why a line cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChecksumProblem {
-    /// The algorithm is not known here.
+    /// The algorithm is unknown.
     #[error("its algorithm is unknown")]
     Algorithm,
-    /// No digest of the algorithm that the line names.
+    /// There is no digest of the algorithm that the line names.
     #[error("it contains no digest")]
     Digest,
     /// Two lines contradict each other.
     #[error("there is another digest of the same file before it")]
     Twice,
-    /// More lines than are read.
+    /// More lines than the limit.
     #[error("the list has more than {ENTRIES_MAX} lines")]
     TooMany,
 }
 
 impl Checksums {
-    /// Reads a checksum file. `file_name` is its own, which may say the algorithm.
+    /// Parses a checksum file. Its own `file_name` may tell the algorithm.
     pub fn parse(bytes: &[u8], file_name: &str) -> Checksums {
         let hint = hinted(file_name);
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
@@ -63,12 +63,12 @@ impl Checksums {
         checksums
     }
 
-    /// The digests of the file called `name`: lines with this very path, or else those whose last
-    /// part it is. A digest without a name counts if this file belongs to that one alone
-    /// (`is_beside`). Empty if nothing is said of it.
+    /// Returns the digests of the file called `name`: from lines with this very path, or else from
+    /// those whose last part it is. A digest without a name counts if this checksum file belongs to
+    /// that file alone (`is_beside`). Empty if there are none.
     ///
     /// # Errors
-    /// The line and what is wrong with it, where something is said of the file and cannot be used.
+    /// The line and its problem, if there are lines about the file but none can be used.
     pub fn of(&self, name: &[u8], is_beside: bool) -> Result<Vec<Digest>, (u64, ChecksumProblem)> {
         let is_it = |entry: &&Entry| plain(&entry.name) == name;
         let ends_so = |entry: &&Entry| last_part(&entry.name) == last_part(name);
@@ -97,7 +97,7 @@ impl Checksums {
             }
         }
         match broken {
-            // Of an algorithm that nobody knows there is mostly a known one beside it.
+            // Beside a digest of an unknown algorithm there is usually a known one.
             Some(problem) if digests.is_empty() => Err(problem),
             None if digests.is_empty() && self.is_cut => Err((0, ChecksumProblem::TooMany)),
             _ => Ok(digests),
@@ -105,7 +105,7 @@ impl Checksums {
     }
 }
 
-/// Without the `./` that `find` writes.
+/// Removes the `./` that `find` writes.
 fn plain(mut name: &[u8]) -> &[u8] {
     while let Some(rest) = name.strip_prefix(b"./") {
         name = rest;
@@ -117,7 +117,7 @@ fn last_part(name: &[u8]) -> &[u8] {
     name.rsplit(|byte| *byte == b'/').next().unwrap_or(name)
 }
 
-/// The algorithm that a name such as `SHA256SUMS` or `x.b3` says; `Err` if it is none of ours.
+/// Returns the algorithm in a name such as `SHA256SUMS` or `x.b3`; `Err` if unsupported.
 fn hinted(file_name: &str) -> Option<Result<Algorithm, ChecksumProblem>> {
     let name = file_name.to_ascii_lowercase();
     let known = [
@@ -128,13 +128,13 @@ fn hinted(file_name: &str) -> Option<Result<Algorithm, ChecksumProblem>> {
         ("sha1", Algorithm::Sha1),
         ("md5", Algorithm::Md5),
     ];
-    // Their digests are as long as those of others.
+    // Their digests are as long as those of supported algorithms.
     let foreign = ["sha224", "sha384", "sha3", "b2sum", "blake2", "sha512256", "sm3", "rmd160"];
     if foreign.iter().any(|foreign| name.contains(foreign)) {
         return Some(Err(ChecksumProblem::Algorithm));
     }
     let fits = |text: &str| match text {
-        // Too short to be looked for anywhere.
+        // Too short to match anywhere in the name.
         "b3" => name.contains("b3sum") || name.ends_with(".b3"),
         _ => name.contains(text),
     };
@@ -143,13 +143,13 @@ fn hinted(file_name: &str) -> Option<Result<Algorithm, ChecksumProblem>> {
 
 type Read = (Vec<u8>, Result<Digest, ChecksumProblem>);
 
-/// One line; `None` if it is none of a file: empty, a comment, a signature's.
+/// Parses a line; `None` if it is not about a file: empty, a comment, part of a signature.
 fn read(line: &[u8], hint: Option<Result<Algorithm, ChecksumProblem>>) -> Option<Read> {
     let trimmed = line.trim_ascii();
     if trimmed.is_empty() || matches!(trimmed[0], b'#' | b';') {
         return None;
     }
-    // Behind a name blanks are part of it.
+    // Blanks at the end belong to the name.
     let line = line.trim_ascii_start();
     let (line, is_escaped) = match line.strip_prefix(b"\\") {
         Some(rest) => (rest, true),
@@ -158,7 +158,7 @@ fn read(line: &[u8], hint: Option<Result<Algorithm, ChecksumProblem>>) -> Option
     tagged(line, is_escaped).or_else(|| listed(line, is_escaped, hint))
 }
 
-/// `SHA256 (name) = HEX`.
+/// Parses `SHA256 (name) = HEX`.
 fn tagged(line: &[u8], is_escaped: bool) -> Option<Read> {
     let open = line.iter().position(|byte| *byte == b'(')?;
     let algorithm = str::from_utf8(&line[..open]).ok()?.trim();
@@ -166,7 +166,7 @@ fn tagged(line: &[u8], is_escaped: bool) -> Option<Read> {
     if algorithm.is_empty() || !algorithm.chars().all(is_word) {
         return None;
     }
-    // A name may hold anything, so the last one ends it.
+    // A name may contain this too, so the last one ends it.
     let close = line.windows(END.len()).rposition(|part| part == END);
     let (close, end) = match close {
         Some(at) => (at, at + END.len()),
@@ -184,7 +184,7 @@ fn tagged(line: &[u8], is_escaped: bool) -> Option<Read> {
     Some((name, digest))
 }
 
-/// `HEX  name`, `HEX *name`, `HEX name`, `sha256:HEX name`, or `HEX` alone.
+/// Parses `HEX  name`, `HEX *name`, `HEX name`, `sha256:HEX name`, or `HEX` alone.
 fn listed(
     line: &[u8],
     is_escaped: bool,
@@ -208,7 +208,7 @@ fn listed(
     let digest = algorithm.and_then(|algorithm| {
         Digest::from_hex(algorithm, hex).map_err(|_| ChecksumProblem::Digest)
     });
-    // One space and then a space or `*`; names may begin with spaces behind that.
+    // One space and then a space or `*`; the name may itself begin with spaces.
     let name = match rest {
         [b' ', b' ' | b'*', name @ ..] => name,
         rest => rest.trim_ascii_start(),
@@ -218,7 +218,7 @@ fn listed(
     Some((name, digest))
 }
 
-/// The algorithm of a digest of so many digits.
+/// Returns the algorithm of a digest with this many digits.
 fn of_length(
     digits: usize,
     hint: Option<Result<Algorithm, ChecksumProblem>>,
@@ -232,7 +232,7 @@ fn of_length(
     };
     match (hint, by_length) {
         (Some(Ok(Algorithm::Blake3)), Some(Algorithm::Sha256)) => Ok(Algorithm::Blake3),
-        // A list of several kinds is called by one of them, or by none.
+        // A list with several algorithms is named after one of them, or none.
         (Some(Ok(_)) | None, Some(by_length)) => Ok(by_length),
         (Some(Err(problem)), _) => Err(problem),
         (_, None) => Err(ChecksumProblem::Algorithm),
@@ -259,11 +259,11 @@ fn unescaped(name: &[u8], is_escaped: bool) -> Vec<u8> {
     plain
 }
 
-/// What stands between a name and its digest in the form of the BSDs.
+/// The text between a name and its digest in the BSD form.
 const END: &[u8] = b") = ";
 /// Half of an MD5; words of prose are shorter.
 const HEX_CHARS_MIN: usize = 16;
-/// Far more than any folder of a release has.
+/// Far more lines than any release has files.
 const ENTRIES_MAX: usize = 1_000_000;
 
 #[cfg(test)]

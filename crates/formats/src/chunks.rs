@@ -1,34 +1,34 @@
-//! Bodies in chunks (RFC 9112, section 7.1), understood from however many bytes have come.
+//! Chunked bodies (RFC 9112, section 7.1), parsed from however many bytes have arrived.
 //!
 //! States: `Size -> Data -> DataEnd -> Size …`, after a chunk of size 0 `Trailer -> Done`. While
 //! [`Chunks::payload`] is above zero the next bytes of the stream are payload; at zero, and before
 //! [`Chunks::is_done`], framing comes next.
 
-/// The rest of a body in chunks.
+/// The rest of a chunked body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
     state: State,
-    /// Only what every reader understands in the same way is taken.
+    /// Whether to accept only what every reader understands in the same way.
     is_strict: bool,
-    /// The last byte of framing was a carriage return.
+    /// Whether the last byte of framing was a carriage return.
     was_return: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// In the line that holds a chunk's size.
+    /// In the line with a chunk's size.
     Size {
         value: u64,
         digits: u32,
         part: Part,
         line_bytes: u32,
     },
-    /// So many bytes of a chunk are still to come.
+    /// In a chunk, with this many bytes still to come.
     Data(u64),
     /// In the line end behind a chunk.
     DataEnd,
-    /// In the lines behind the last chunk; `line_bytes` is the length of the current one without its
-    /// end.
+    /// In the lines behind the last chunk; `line_bytes` is the length of the current one without
+    /// its end.
     Trailer {
         line_bytes: u32,
         total_bytes: u32,
@@ -36,29 +36,29 @@ enum State {
     Done,
 }
 
-/// Where in a line with a size.
+/// The position in a line with a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Digits,
-    /// Blanks or the line's end behind the digits.
+    /// Blanks or the line end behind the digits.
     Blank,
-    /// What is for nobody here.
+    /// An extension, which is ignored.
     Extension,
 }
 
 /// Why the framing is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
-    /// A line is no size.
+    /// A line is not a valid size.
     #[error("a chunk of the body has an invalid size")]
     Size,
-    /// A chunk is longer than its size says.
+    /// A chunk is longer than its size.
     #[error("a chunk of the body does not end where it should")]
     End,
-    /// A line ends in a way that not all readers take for an end.
+    /// A line end that not all readers accept.
     #[error("a line between the chunks of the body does not end as it should")]
     LineEnd,
-    /// A line is, or all lines behind the last chunk are, longer than is taken.
+    /// A line, or all lines behind the last chunk, exceed the limit.
     #[error("the framing of the body never ends")]
     TooLong,
 }
@@ -66,14 +66,14 @@ pub enum ChunkError {
 const START: State = State::Size { value: 0, digits: 0, part: Part::Digits, line_bytes: 0 };
 
 impl Chunks {
-    /// As a client reads answers: what scripts print is taken too, lines that end with a lone line feed
-    /// above all (RFC 9112, section 2.2).
+    /// Returns a parser for clients. It also accepts the output of scripts, above all lines that
+    /// end with a lone line feed (RFC 9112, section 2.2).
     pub fn lenient() -> Chunks {
         Chunks { state: START, is_strict: false, was_return: false }
     }
 
-    /// As a server reads requests: behind one that two readers understand in two ways, one of them
-    /// could see a request that the other one does not.
+    /// Returns a parser for servers. After a request that two readers understand differently, one
+    /// of them could see a request that the other one does not.
     pub fn strict() -> Chunks {
         Chunks { is_strict: true, ..Chunks::lenient() }
     }
@@ -83,12 +83,12 @@ impl Chunks {
         if let State::Data(left) = self.state { left } else { 0 }
     }
 
-    /// Whether all of the body has come; the next byte belongs to what follows it.
+    /// Returns whether all of the body has arrived; the next byte belongs to what follows it.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Whether the next byte would begin a chunk, so that all could be here but for saying so.
+    /// Returns whether the next byte would begin a chunk, so that only the end mark may be missing.
     pub fn is_between(&self) -> bool {
         matches!(self.state, State::Size { digits: 0, .. } | State::DataEnd)
     }
@@ -100,11 +100,11 @@ impl Chunks {
         }
     }
 
-    /// Takes framing at the start of `input`; returns how many bytes that were. Stops where payload
+    /// Reads framing at the start of `input`; returns how many bytes that were. Stops where payload
     /// begins, the body ends or the input is used up.
     ///
     /// # Errors
-    /// [`ChunkError`] if these are no chunks.
+    /// [`ChunkError`] if this is no valid framing.
     pub fn frame(&mut self, input: &[u8]) -> Result<usize, ChunkError> {
         let mut used = 0;
         while self.payload() == 0 && !self.is_done() {
@@ -115,11 +115,11 @@ impl Chunks {
         Ok(used)
     }
 
-    /// Moves payload from `input` to `out`, until that holds `most` bytes; what is not understood yet
-    /// stays. Nothing is taken from what follows the body.
+    /// Moves payload from `input` to `out`, up to `most` bytes in `out`; incomplete framing stays.
+    /// Takes nothing behind the body.
     ///
     /// # Errors
-    /// [`ChunkError`] if these are no chunks.
+    /// [`ChunkError`] if this is no valid framing.
     pub fn read(
         &mut self,
         input: &mut Vec<u8>,
@@ -168,7 +168,7 @@ impl Chunks {
                     _ if part == Part::Blank && !self.is_strict => on(Part::Extension),
                     _ => {
                         let digit = char::from(byte).to_digit(16).ok_or(ChunkError::Size)?;
-                        // 15 digits are an exbibyte; more could overflow.
+                        // 15 digits allow an exbibyte; more could overflow.
                         if digits >= SIZE_DIGITS_MAX || part == Part::Blank {
                             return Err(ChunkError::Size);
                         }
@@ -203,11 +203,11 @@ impl Chunks {
 
 /// Sizes below 2^60.
 const SIZE_DIGITS_MAX: u32 = 15;
-/// A size and what may stand behind it, from a server …
+/// Longest line of a size and its extensions, from a server …
 const LINE_BYTES_MAX: u32 = 4096;
-/// … and from a client, of whom there are many.
+/// … and from one of many clients.
 const STRICT_LINE_BYTES_MAX: u32 = 256;
-/// All lines behind the last chunk.
+/// Most bytes of all lines behind the last chunk.
 const TRAILER_BYTES_MAX: u32 = 16 << 10;
 
 #[cfg(test)]

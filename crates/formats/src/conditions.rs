@@ -1,9 +1,9 @@
-//! Conditional requests (RFC 9110, section 13), as a server reads them.
+//! Conditional requests (RFC 9110, section 13), as read by a server.
 
 use crate::etag::Etag;
 use crate::http_date;
 
-/// What a request asks to be true; each the value of the header of that name.
+/// The conditions of a request; each is the value of the header of that name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions<'a> {
     /// `If-Match`.
@@ -18,28 +18,28 @@ pub struct Conditions<'a> {
     pub if_range: Option<&'a str>,
 }
 
-/// What there is.
+/// The present version.
 #[derive(Clone, Copy, Debug)]
 pub struct Current<'a> {
-    /// Its tag; `None` if there is nothing under that name.
+    /// Its tag; `None` if nothing has that name.
     pub etag: Option<&'a Etag>,
-    /// Time of its last change in seconds since 1970.
+    /// Modification time in seconds since 1970.
     pub modified_s: Option<u64>,
 }
 
 /// What to do with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// What it asks for.
+    /// Do what it requests.
     Proceed,
-    /// Answer 304: the asker has it.
+    /// Answer 304: the client has it.
     NotModified,
-    /// Answer 412: it asks for something that is not so.
+    /// Answer 412: a condition is false.
     Failed,
 }
 
 impl Conditions<'_> {
-    /// Decides in the order of section 13.2.2. `is_read` says that the method is GET or HEAD.
+    /// Decides in the order of section 13.2.2. `is_read` means that the method is GET or HEAD.
     pub fn decide(&self, current: Current<'_>, is_read: bool) -> Decision {
         if let Some(tags) = self.if_match {
             if !names(tags, current.etag, Etag::matches_strongly) {
@@ -63,8 +63,8 @@ impl Conditions<'_> {
         Decision::Proceed
     }
 
-    /// Whether a `Range` header counts: not if `If-Range` names another version. A date has to be
-    /// the very same one, and vouches only for what changed well before `now_s` (section 13.1.5).
+    /// Returns whether a `Range` header counts: not if `If-Range` names another version. A date
+    /// must be identical, and counts only for changes well before `now_s` (section 13.1.5).
     pub fn range_counts(&self, current: Current<'_>, now_s: u64) -> bool {
         let Some(value) = self.if_range.map(str::trim) else { return true };
         if value.starts_with('"') || value.starts_with("W/") {
@@ -78,13 +78,13 @@ impl Conditions<'_> {
     }
 }
 
-/// Whether a list of tags, or `*`, names this one.
+/// Returns whether a list of tags, or `*`, contains this one.
 fn names(tags: &str, current: Option<&Etag>, same: fn(&Etag, &Etag) -> bool) -> bool {
     let Some(current) = current else { return false };
     if tags.trim() == "*" {
         return true;
     }
-    // Commas within a tag's quotes do not divide.
+    // Commas within a tag's quotes do not separate tags.
     let mut rest = tags;
     while !rest.is_empty() {
         let mut is_quoted = false;
@@ -105,7 +105,7 @@ fn seconds(date: &str) -> Option<u64> {
     http_date::parse(date.trim())
 }
 
-/// Within this time of a change another one may carry the same date.
+/// Within this time after a change, another one may have the same date.
 const CLOCK_GRAIN_S: u64 = 1;
 
 #[cfg(test)]

@@ -4,19 +4,19 @@ use swath_model::range::Range;
 
 use crate::text::{number, shown, trim_blanks};
 
-/// Which bytes a response carries, and of how many.
+/// The bytes in a response, and the size of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The bytes carried; `None` in a 416, which carries none.
+    /// The bytes; `None` in a 416, which has none.
     pub range: Option<Range>,
-    /// The size of the whole, `None` where the server does not know it.
+    /// The size of the whole; `None` if the server does not know it.
     pub size_bytes: Option<u64>,
 }
 
-/// Reads `bytes 0-99/200`, `bytes 0-99/*` or `bytes */200`.
+/// Parses `bytes 0-99/200`, `bytes 0-99/*` or `bytes */200`.
 ///
 /// # Errors
-/// [`ContentRangeError`]; a response with such a header cannot be placed.
+/// [`ContentRangeError`]; without the range, the response cannot be placed.
 pub fn parse(value: &str) -> Result<ContentRange, ContentRangeError> {
     let malformed = || ContentRangeError::Malformed { value: shown(value, SHOWN_CHARS) };
     let value = trim_blanks(value);
@@ -32,7 +32,7 @@ pub fn parse(value: &str) -> Result<ContentRange, ContentRangeError> {
         size => Some(number(size).ok_or_else(malformed)?),
     };
     if trim_blanks(range) == "*" {
-        // An unknown range of an unknown whole says nothing.
+        // An unknown range of an unknown size is useless.
         size_bytes.ok_or_else(malformed)?;
         return Ok(ContentRange { range: None, size_bytes });
     }

@@ -1,7 +1,7 @@
-//! Addresses of what lies in the depots of relays: `https://RELAY/depot/CAPABILITY`. Whoever knows one
-//! may use it, so that none is shown whole.
+//! Addresses of data in relays' depots: `https://RELAY/depot/CAPABILITY`. Anyone who knows one may
+//! use it, so none is ever shown whole.
 
-/// What precedes a capability in an address, encoded or not.
+/// The path before a capability, encoded or not.
 pub const PREFIX: &str = "/depot/";
 
 /// An address, or a part of one, as others may see it: enough of each capability to tell one from
@@ -44,7 +44,7 @@ pub fn redacted(address: &str) -> String {
     text
 }
 
-/// What an address begins with, decoded as often as it was encoded, and how many bytes of it that is.
+/// Returns the first character, decoded as often as it was encoded, and its length in bytes.
 fn letter(address: &str) -> Option<(char, usize)> {
     let first = address.chars().next()?;
     let after = address.strip_prefix('%').unwrap_or_default();
@@ -56,7 +56,7 @@ fn letter(address: &str) -> Option<(char, usize)> {
     })
 }
 
-/// The letters of an address, decoded as [`letter`] does it, and where each begins.
+/// Returns the characters of an address, decoded like [`letter`], and where each begins.
 pub(crate) fn letters(address: &str) -> impl Iterator<Item = (usize, char)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -66,14 +66,14 @@ pub(crate) fn letters(address: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// Whether a path is that of something in a depot.
+/// Returns whether a path belongs to something in a depot.
 pub fn is_path(path: &str) -> bool {
     let name = path.strip_prefix(PREFIX).unwrap_or_default();
     name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What others may see of the capability that a path ends in, by way of relays or not and however it is
-/// spelt; `None` if it ends in none.
+/// Returns the visible part of the capability at the end of a path, through relays or not and in
+/// any spelling; `None` if there is none.
 pub fn brief(path: &str) -> Option<String> {
     let letters: String = letters(path).map(|(_, letter)| letter).collect();
     let at = letters.len().checked_sub(DIGITS)?;

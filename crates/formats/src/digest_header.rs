@@ -1,9 +1,9 @@
-//! Digests in HTTP headers, in all the ways in which servers send them.
+//! Digests in HTTP headers, in all common forms.
 //!
-//! RFC 9530 `Repr-Digest` and `Content-Digest`; RFC 3230 `Digest`, which XRootD and dCache speak
-//! (Adler-32 in hexadecimal digits, the others in base64, and some the other way round);
-//! `Content-MD5`; ownCloud's `OC-Checksum`; `X-Goog-Hash`. Digests that cannot be read are left
-//! out: a server may send what nobody here computes.
+//! RFC 9530 `Repr-Digest` and `Content-Digest`; RFC 3230 `Digest`, used by XRootD and dCache
+//! (Adler-32 in hexadecimal, others in base64, and some the other way round); `Content-MD5`;
+//! ownCloud's `OC-Checksum`; `X-Goog-Hash`. Unreadable digests are skipped: a server may send
+//! algorithms that swath does not know.
 
 use swath_model::digest::{Algorithm, Digest};
 
@@ -12,21 +12,21 @@ use crate::text::trim_blanks;
 /// Value of the request header `Want-Repr-Digest` (RFC 9530): 10 is most wanted.
 pub const WANT_REPR_DIGEST: &str =
     "sha-256=10, blake3=9, sha-512=8, sha=5, md5=4, crc32c=2, adler=1, adler32=1";
-/// Value of the request header `Want-Digest` (RFC 3230). Some servers answer the first that
-/// they know and others heed the weight, so both say the same.
+/// Value of the request header `Want-Digest` (RFC 3230). Some servers use the first that they know,
+/// others the weights, so both agree here.
 pub const WANT_DIGEST: &str =
     "sha-256;q=1, sha-512;q=0.9, sha;q=0.7, md5;q=0.6, crc32c;q=0.4, adler32;q=0.3";
 
-/// What the digests of a header are computed over.
+/// The bytes that the digests of a header cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
-    /// The whole file, also when the response carries only a part of it.
+    /// The whole file, even if the response carries only a part of it.
     Representation,
     /// The bytes of this one response: the whole file only in a 200 without content coding.
     Message,
 }
 
-/// Reads the header `name` if it is one that carries digests.
+/// Reads the header `name` if it carries digests.
 pub fn read(name: &str, value: &str) -> Option<(Covers, Vec<Digest>)> {
     let is = |other| name.eq_ignore_ascii_case(other);
     if is("repr-digest") || is("digest") || is("x-goog-hash") {
@@ -42,10 +42,10 @@ pub fn read(name: &str, value: &str) -> Option<(Covers, Vec<Digest>)> {
     }
 }
 
-/// Reads a comma-separated list of `algorithm=value`, with values as RFC 9530 (`:base64:`) or
-/// RFC 3230 (base64 or hexadecimal digits) has them.
+/// Parses a comma-separated list of `algorithm=value`, with values in the form of RFC 9530
+/// (`:base64:`) or RFC 3230 (base64 or hexadecimal).
 pub fn parse(value: &str) -> Vec<Digest> {
-    // Neither base64 nor digits contain commas.
+    // Neither base64 nor hexadecimal digits contain commas.
     let members = value.split(',').take(MEMBERS_MAX);
     members
         .filter_map(|member| {
@@ -56,7 +56,7 @@ pub fn parse(value: &str) -> Vec<Digest> {
         .collect()
 }
 
-/// Reads `ALGORITHM:HEX` with spaces between several.
+/// Parses `ALGORITHM:HEX`, several separated by spaces.
 fn parse_oc(value: &str) -> Vec<Digest> {
     let members = value.split([' ', ',']).take(MEMBERS_MAX);
     members
@@ -67,8 +67,8 @@ fn parse_oc(value: &str) -> Vec<Digest> {
         .collect()
 }
 
-/// Reads a value in whichever notation it is; their lengths tell them apart, except that four
-/// bytes of base64 without padding may look like six digits, which nobody sends.
+/// Parses a value in either notation. Lengths tell them apart, except that four bytes of base64
+/// without padding may look like six digits, which nobody sends.
 fn lenient(algorithm: Algorithm, text: &str) -> Option<Digest> {
     let text = trim_blanks(text).trim_matches('"');
     let text = text.strip_prefix(':').unwrap_or(text);
@@ -77,7 +77,7 @@ fn lenient(algorithm: Algorithm, text: &str) -> Option<Digest> {
     hex.or_else(|_| Digest::from_base64(algorithm, text)).ok()
 }
 
-/// What `Want-Repr-Digest` (RFC 9530) asks for: the known algorithms, the most wanted first.
+/// Parses `Want-Repr-Digest` (RFC 9530): the known algorithms, the most wanted first.
 pub fn wanted(value: &str) -> Vec<Algorithm> {
     sorted(value.split(',').take(MEMBERS_MAX).map(|member| {
         let (name, weight) = member.split_once('=').unwrap_or((member, ""));
@@ -86,7 +86,7 @@ pub fn wanted(value: &str) -> Vec<Algorithm> {
     }))
 }
 
-/// What `Want-Digest` (RFC 3230) asks for, in the same way.
+/// Parses `Want-Digest` (RFC 3230) in the same way.
 pub fn wanted_of_old(value: &str) -> Vec<Algorithm> {
     sorted(value.split(',').take(MEMBERS_MAX).map(|member| {
         let mut parts = member.split(';').map(str::trim);
@@ -111,7 +111,7 @@ fn sorted(wishes: impl Iterator<Item = (Option<Algorithm>, f64)>) -> Vec<Algorit
     all
 }
 
-/// The value of `Repr-Digest` (RFC 9530).
+/// Returns the value of `Repr-Digest` (RFC 9530).
 pub fn write(digests: &[Digest]) -> String {
     let members = digests.iter().map(|digest| {
         let name = match digest.algorithm() {
@@ -124,8 +124,8 @@ pub fn write(digests: &[Digest]) -> String {
     members.collect::<Vec<_>>().join(", ")
 }
 
-/// The value of `Digest` (RFC 3230), as grid programs expect it: Adler-32 in hexadecimal digits,
-/// all others in base64. What that has no name for is left out.
+/// Returns the value of `Digest` (RFC 3230) in the form of grid programs: Adler-32 in hexadecimal,
+/// all others in base64. Skips algorithms without a name there.
 pub fn write_old(digests: &[Digest]) -> String {
     let members = digests.iter().filter_map(|digest| {
         let name = match digest.algorithm() {
@@ -142,7 +142,7 @@ pub fn write_old(digests: &[Digest]) -> String {
     members.collect::<Vec<_>>().join(",")
 }
 
-/// Bounds what a long header costs; there are fewer algorithms.
+/// Limits the cost of a long header; there are fewer algorithms.
 const MEMBERS_MAX: usize = 64;
 
 #[cfg(test)]

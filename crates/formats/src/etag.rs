@@ -9,30 +9,30 @@ pub struct Etag {
 }
 
 impl Etag {
-    /// Reads the value of an `ETag` header. A tag without quotes, which some servers send, is
-    /// taken as it is. `None` for what cannot be sent back: empty, or with control characters.
+    /// Parses the value of an `ETag` header. A tag without quotes, as some servers send, is kept as
+    /// it is. `None` if it cannot be sent back: empty, or with control characters.
     pub fn parse(value: &str) -> Option<Etag> {
         let raw = trim_blanks(value);
         let is_fit = !raw.is_empty() && raw.len() <= ETAG_BYTES_MAX;
         (is_fit && !raw.contains(|c: char| c.is_control())).then(|| Etag { raw: raw.into() })
     }
 
-    /// As it was received, to be sent in `If-Range` or `If-Match`.
+    /// Returns it as received, for `If-Range` or `If-Match`.
     pub fn as_str(&self) -> &str {
         &self.raw
     }
 
-    /// Whether it promises only equivalence, not equal bytes. `If-Range` needs a strong one.
+    /// Returns whether it promises only equivalence; `If-Range` needs a strong tag.
     pub fn is_weak(&self) -> bool {
         self.raw.starts_with("W/") || self.raw.starts_with("w/")
     }
 
-    /// Strong comparison: equal bytes are promised.
+    /// Compares strongly: true if equal bytes are promised.
     pub fn matches_strongly(&self, other: &Etag) -> bool {
         !self.is_weak() && !other.is_weak() && self.opaque() == other.opaque()
     }
 
-    /// Weak comparison: the same tag, whether weak or not.
+    /// Compares weakly: true if the tag is the same, whether weak or not.
     pub fn matches_weakly(&self, other: &Etag) -> bool {
         self.opaque() == other.opaque()
     }
@@ -42,7 +42,7 @@ impl Etag {
     }
 }
 
-/// Longer than any real tag; it is kept for each source.
+/// Longer than any real tag; one is kept for each source.
 const ETAG_BYTES_MAX: usize = 1_024;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What a relay tells of its hop to the next server, in `Server-Timing` (W3C): one entry for each
-//! relay that an answer passed, the one nearest to the origin first. Browsers and proxies pass it
-//! on, and tools show it.
+//! Relays' reports on their hop to the next server, in `Server-Timing` (W3C): one entry for each
+//! relay on the way, the one nearest to the origin first. Browsers and proxies keep the field, and
+//! tools show it.
 //!
 //! `Server-Timing: hop;desc="r2.example:443";dur=48.2;rate=14534000;held=0.03;able=21000000`
 
@@ -11,24 +11,24 @@ use crate::text::trim_blanks;
 /// One relay's report.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Hop {
-    /// Host and port that it asks.
+    /// Host and port of the next server.
     pub upstream: String,
-    /// The round trip to there, in milliseconds.
+    /// Round trip to it, in milliseconds.
     pub rtt_ms: Option<f64>,
-    /// What came from there lately, in bytes per second, while something was to come.
+    /// Recent rate from it in bytes per second, while data was expected.
     pub rate: Option<f64>,
-    /// The part of that time (0 to 1) in which the relay could take no more because it could not get
-    /// rid of what it had: near 0 the rate is what this hop and those behind it bring, near 1 they
-    /// could bring more.
+    /// Part of that time, from 0 to 1, in which the relay could take no more because it could not
+    /// send on what it had. Near 0 the rate is that of this hop and those behind it; near 1 they
+    /// could be faster.
     pub held: Option<f64>,
-    /// The most that came for a while when it was not held up, in bytes per second.
+    /// Highest rate over a while when it was not held up, in bytes per second.
     pub able: Option<f64>,
 }
 
 impl Hop {
-    /// As an entry of `Server-Timing`.
+    /// Formats an entry of `Server-Timing`.
     pub fn write(&self) -> String {
-        // A name holds no quotes and no backslashes; what does is no name.
+        // A valid name contains no quotes and no backslashes.
         let name: String = self
             .upstream
             .chars()
@@ -47,8 +47,8 @@ impl Hop {
         text
     }
 
-    /// The entries of relays in one value of the field; others are passed over, and so are members
-    /// that are no numbers.
+    /// Parses the relays' entries in one value of the field; skips other entries and members that
+    /// are not numbers.
     pub fn parse(value: &str) -> Vec<Hop> {
         split(value, ',').filter_map(Hop::entry).take(ENTRIES_MAX).collect()
     }
@@ -76,7 +76,7 @@ impl Hop {
     }
 }
 
-/// The parts between `separator`s that stand in no quotes.
+/// Returns the parts between `separator`s outside of quotes.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut is_quoted = false;
     text.split(move |character| {
@@ -86,10 +86,10 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
 }
 
 const NAME: &str = "hop";
-/// More relays than that do not stand on one route.
+/// More relays than any route has.
 const ENTRIES_MAX: usize = 16;
 const MEMBERS_MAX: usize = 16;
-/// Longer names are no hosts.
+/// No host name is longer.
 const NAME_MAX: usize = 300;
 
 #[cfg(test)]

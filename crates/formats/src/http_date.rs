@@ -1,28 +1,28 @@
-//! Dates of HTTP: `Retry-After` as a wait, `Last-Modified` as a time.
+//! HTTP dates: `Retry-After` as a wait, `Last-Modified` as a time.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::text::trim_blanks;
 
-/// Reads an HTTP date in any of its three forms (RFC 9110, section 5.6.7), and in those that servers
-/// write instead (`UTC` or an offset for `GMT`, a day of one digit, ISO 8601): seconds since 1970.
+/// Parses an HTTP date in any of its three forms (RFC 9110, section 5.6.7), and in common wrong
+/// ones (`UTC` or an offset for `GMT`, a day of one digit, ISO 8601). Returns seconds since 1970.
 pub fn parse(value: &str) -> Option<u64> {
     let value = trim_blanks(value);
     parse_proper(value).or_else(|| parse_loosely(value))
 }
 
-/// Reads the three forms of the RFC alone.
+/// Parses only the three forms of the RFC.
 fn parse_proper(value: &str) -> Option<u64> {
     let time = httpdate::parse_http_date(value).ok()?;
     time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-/// `value` in the one notation in which times can be compared as text; as it is if it is no time.
+/// Normalizes a time so that it compares as text; other values stay unchanged.
 pub fn normalized(value: &str) -> String {
     parse(value).map_or_else(|| trim_blanks(value).to_owned(), write)
 }
 
-/// Reads `[Tue,] 1 Jul 2025 10:00:00 [UTC|Z|+0200]` and `2025-07-01T10:00:00[.5][Z|+02:00]`.
+/// Parses `[Tue,] 1 Jul 2025 10:00:00 [UTC|Z|+0200]` and `2025-07-01T10:00:00[.5][Z|+02:00]`.
 fn parse_loosely(value: &str) -> Option<u64> {
     let value = value.split_once(", ").map_or(value, |(_, date)| date);
     let (day, month, year, rest) = if value.as_bytes().get(4) == Some(&b'-') {
@@ -47,7 +47,7 @@ fn parse_loosely(value: &str) -> Option<u64> {
     u64::try_from(i64::try_from(parse_plain(&plain)?).ok()?.checked_sub(offset_s)?).ok()
 }
 
-/// How far a zone is ahead of UTC, in seconds.
+/// Returns how far a zone is ahead of UTC, in seconds.
 fn zone_s(zone: &str) -> Option<i64> {
     if ["", "gmt", "utc", "ut", "z"].contains(&&*zone.to_ascii_lowercase()) {
         return Some(0);
@@ -64,20 +64,20 @@ fn zone_s(zone: &str) -> Option<i64> {
 
 const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
-/// Writes a time in seconds since 1970 as an HTTP date.
+/// Formats a time in seconds since 1970 as an HTTP date.
 pub fn write(time_s: u64) -> String {
-    // Years have four digits there.
+    // HTTP dates have years of four digits.
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time_s.min(YEAR_9999_S)))
 }
 
-/// Writes a time in seconds since 1970 for people: `2026-11-22 03:14:15`, UTC. None for those of
-/// the first day, which stand for no time at all, and for years before 0; what is behind the year
-/// 9999 is told as its beginning.
+/// Formats a time in seconds since 1970 for people: `2026-11-22 03:14:15`, UTC. `None` for times on
+/// the first day, which stand for no time at all, and before year 0. Times after the start of year
+/// 9999 become that.
 pub fn write_plain(time_s: i64) -> Option<String> {
     if (0..86_400).contains(&time_s) {
         return None;
     }
-    // The calendar comes back after 400 years: what was long ago is told as what is to come.
+    // The calendar repeats after 400 years, so an early year has a later equivalent.
     let cycles = if time_s < 0 { CYCLES_BACK } else { 0 };
     let time_s = u64::try_from(time_s.checked_add(cycles * CYCLE_S)?).ok()?;
     // "Sun, 22 Nov 2026 03:14:15 GMT"
@@ -89,8 +89,8 @@ pub fn write_plain(time_s: i64) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day} {time}"))
 }
 
-/// Reads a day or a second as people write them (RFC 3339, UTC alone): `2026-11-22`, which is its
-/// beginning, or `2026-11-22T03:14:15Z`. Seconds since 1970.
+/// Parses a day or a second in common notation (RFC 3339, UTC only): `2026-11-22`, which means its
+/// beginning, or `2026-11-22T03:14:15Z`. Returns seconds since 1970.
 pub fn parse_plain(text: &str) -> Option<u64> {
     let (day, time) = match text.split_once('T') {
         Some((day, time)) => (day, time.strip_suffix('Z')?),
@@ -101,13 +101,13 @@ pub fn parse_plain(text: &str) -> Option<u64> {
     let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
     let name = name.get(..3)?;
     let date = format!("{day:02} {name} {year:04} {hour:02}:{minute:02}:{second:02} GMT");
-    // The day of the week has to be the right one. There is no 30 February.
+    // The day of the week must be right, and dates like 30 February must not exist.
     let days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     let time_s = days.iter().find_map(|day| parse_proper(&format!("{day}, {date}")))?;
     write(time_s).ends_with(&date).then_some(time_s)
 }
 
-/// Three numbers of so many digits each.
+/// Parses three numbers with these counts of digits.
 fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[u32; 3]> {
     let mut parts = text.split(between);
     let mut all = [0; 3];
@@ -118,9 +118,9 @@ fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[u32; 3]> {
     parts.next().is_none().then_some(all)
 }
 
-/// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds to wait, 0 for a date that has passed.
-/// `now_s` is the time in seconds since 1970. The wait is as the server says, without a limit;
-/// whoever waits sets one.
+/// Parses `Retry-After` (RFC 9110, section 10.2.3): seconds to wait, 0 for a past date. `now_s` is
+/// the time in seconds since 1970. The wait is unlimited, as the server wrote it; the caller limits
+/// it.
 pub fn retry_after_s(value: &str, now_s: u64) -> Option<u64> {
     let value = value.trim();
     // Some servers send a fraction; it is rounded up.
@@ -135,7 +135,7 @@ pub fn retry_after_s(value: &str, now_s: u64) -> Option<u64> {
 
 /// Seconds of 400 years …
 const CYCLE_S: i64 = 146_097 * 86_400;
-/// … of which so many lead from the year 0 to the time after 1970.
+/// … and how many of these lead from year 0 past 1970.
 const CYCLES_BACK: i64 = 5;
 /// The beginning of the year 9999.
 const YEAR_9999_S: u64 = 253_370_764_800;

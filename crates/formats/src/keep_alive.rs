@@ -2,7 +2,7 @@
 
 use crate::text::trim_blanks;
 
-/// What a server says about an idle connection.
+/// A server's limits for an idle connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeepAlive {
     /// It closes after this many seconds of silence.
@@ -11,7 +11,7 @@ pub struct KeepAlive {
     pub max_requests: Option<u64>,
 }
 
-/// Reads `timeout=5, max=99`; what cannot be read counts as not said.
+/// Parses `timeout=5, max=99`; skips what it cannot parse.
 pub fn parse(value: &str) -> KeepAlive {
     let mut keep_alive = KeepAlive::default();
     for parameter in value.split([',', ';']).take(PARAMETERS_MAX) {

@@ -1,9 +1,9 @@
-//! What others defined, read and written: Metalink, Link and digest headers, ranges and
-//! conditions of requests, input lists, checksum files, netrc, what relays tell.
+//! Formats defined by others, read and written: Metalink, Link and digest headers, ranges and
+//! conditions of requests, input lists, checksum files, netrc, relays' reports.
 //!
-//! Everything here parses bytes that strangers wrote. No parser panics, names what it refuses
-//! with its position, and bounds its memory. Files, sockets and the clock are left to others:
-//! input arrives as bytes or as a buffered reader, time as a number.
+//! Everything here parses bytes from strangers. No parser panics; each reports what it refuses with
+//! its position, and limits its memory. Files, sockets and the clock are left to others: input
+//! arrives as bytes or as a buffered reader, time as a number.
 
 pub mod accept;
 pub mod checksums;

@@ -1,10 +1,10 @@
-//! The `Link` header (RFC 8288), as RFC 6249 uses it to name mirrors.
+//! The `Link` header (RFC 8288), as RFC 6249 uses it for mirrors.
 //!
-//! Reading is lenient: a link that is malformed is passed over and the next one is read, because
-//! one proxy's mistake should not hide the other mirrors. Targets stay as written; whoever knows
-//! the address of the response resolves them.
+//! Reading is lenient: a malformed link is skipped and the next one is read, because one proxy's
+//! mistake should not hide the other mirrors. Targets stay as written; the caller resolves them
+//! against the address of the response.
 
-/// One link with the parameters that mirrors have.
+/// A link with the parameters of mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The target between `<` and `>`, maybe relative.
@@ -19,29 +19,29 @@ pub struct Link {
     pub media_type: Option<String>,
     /// RFC 6249: preferred, which counts before `pri`.
     pub is_preferred: bool,
-    /// RFC 6249: how many folders up from the target the mirror has the same content.
+    /// RFC 6249: up to how many folders above the target the mirror has the same content.
     pub depth: Option<u32>,
 }
 
 impl Link {
-    /// Whether the target is another copy of the same file.
+    /// Returns whether the target is another copy of the same file.
     pub fn is_duplicate(&self) -> bool {
         self.has_rel("duplicate")
     }
 
-    /// Whether the target is a Metalink that describes the file.
+    /// Returns whether the target is a Metalink that describes the file.
     pub fn is_metalink(&self) -> bool {
         self.has_rel("describedby")
             && self.media_type.as_deref().is_some_and(crate::metalink::is_media_type)
     }
 
-    /// Whether this is one of its relation types.
+    /// Returns whether this is one of its relation types.
     pub fn has_rel(&self, name: &str) -> bool {
         self.rel.iter().any(|rel| rel == name)
     }
 }
 
-/// All links of one `Link` header. Call it for each header of that name.
+/// Parses all links of one `Link` header. Call it for each header of that name.
 pub fn parse(value: &str) -> Vec<Link> {
     let mut links = Vec::new();
     let mut rest = value;
@@ -65,7 +65,7 @@ pub fn parse(value: &str) -> Vec<Link> {
     links
 }
 
-/// Reads the parameters up to the comma that ends the link; returns what follows it.
+/// Parses the parameters up to the comma that ends the link; returns the rest.
 fn parameters<'a>(mut rest: &'a str, link: &mut Link) -> &'a str {
     loop {
         let name_end = rest.find(['=', ';', ',', '"']).unwrap_or(rest.len());
@@ -81,7 +81,7 @@ fn parameters<'a>(mut rest: &'a str, link: &mut Link) -> &'a str {
             rest = parameter_value(rest).1;
         }
         set(link, &name, value);
-        // Whatever stands between the value and the next separator means nothing.
+        // Text between the value and the next separator is ignored.
         rest = rest.trim_start_matches(|c| !matches!(c, ';' | ',' | '"' | '='));
         match rest.chars().next() {
             None => return "",
@@ -92,7 +92,7 @@ fn parameters<'a>(mut rest: &'a str, link: &mut Link) -> &'a str {
     }
 }
 
-/// A quoted string or a token, and what follows it.
+/// Parses a quoted string or a token; returns it and the rest.
 fn parameter_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());
@@ -107,12 +107,12 @@ fn parameter_value(text: &str) -> (String, &str) {
             c => value.push(c),
         }
     }
-    // Without its closing quote it ends where a token would: the links behind it stay.
+    // Without a closing quote it ends where a token would, so that later links remain.
     let end = quoted.find([';', ',']).unwrap_or(quoted.len());
     (quoted[..end].trim().to_owned(), &quoted[end..])
 }
 
-/// The first of several values counts (RFC 8288, section 3).
+/// Sets a parameter. The first of several values counts (RFC 8288, section 3).
 fn set(link: &mut Link, name: &str, value: Option<String>) {
     match (name, value) {
         ("pref", _) => link.is_preferred = true,
@@ -128,7 +128,7 @@ fn set(link: &mut Link, name: &str, value: Option<String>) {
     }
 }
 
-/// A header is rarely longer than 64 KiB; this bounds what a longer one costs.
+/// Limits the cost of a long header; headers rarely exceed 64 KiB.
 const LINKS_MAX: usize = 1_000;
 const RELS_MAX: usize = 16;
 

@@ -1,11 +1,11 @@
 //! Lists of files to fetch, in aria2's input format.
 //!
-//! One file a line, its mirrors separated by tabs; lines that begin with white space carry
-//! options of the file above (`  out=NAME`, `  dir=FOLDER`, `  checksum=sha-256=HEX`,
-//! `  header=NAME: VALUE`, `  allow-overwrite=true`); `#` begins a comment line. `List` reads one
-//! file at a time, so a list of any length costs no memory, and a mistake in one file does not end
-//! the list. A file is never handed out before the last of its options has been read: a checksum
-//! may stand behind whatever cannot be read.
+//! One file per line, its mirrors separated by tabs; lines that begin with white space carry
+//! options of the file above (`  out=NAME`, `  dir=FOLDER`, `  checksum=sha-256=HEX`, `
+//! header=NAME: VALUE`, `  allow-overwrite=true`); `#` begins a comment line. `List` reads one file
+//! at a time, so a list of any length costs no memory, and a mistake in one file does not end the
+//! list. A file is returned only after the last of its options was read: a checksum may follow an
+//! unreadable line.
 
 use std::io::{self, BufRead, Read};
 
@@ -19,38 +19,38 @@ use crate::text::shown;
 /// One file of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
-    /// The line that names its mirrors, from 1.
+    /// The line of its mirrors, from 1.
     pub line: u64,
     /// Its mirrors as listed; at least one.
     pub mirrors: Vec<Url>,
-    /// `out`: its name below the folder.
+    /// `out`: its path below the folder.
     pub out: Option<SafePath>,
-    /// `dir`: its folder, as the author of the list wrote it.
+    /// `dir`: its folder, as written in the list.
     pub dir: Option<String>,
     /// `checksum`: digests of the whole file.
     pub digests: Vec<Digest>,
-    /// `header`: what its mirrors are sent, as (name, value).
+    /// `header`: headers for requests to its mirrors, as (name, value).
     pub headers: Vec<(String, String)>,
-    /// `allow-overwrite`: a file that is there already is replaced.
+    /// `allow-overwrite`: replace an existing file.
     pub overwrite: bool,
-    /// Mirrors that cannot be fetched, with the reason.
+    /// Mirrors that cannot be fetched, and why.
     pub skipped: Vec<(String, MirrorUrlError)>,
-    /// Options that mean nothing here, by name; to be reported.
+    /// Names of unknown options, to be reported.
     pub unknown_options: Vec<String>,
 }
 
-/// Why a file of the list cannot be fetched, and the line. Reading goes on with the next file,
+/// Why a file of the list cannot be fetched, and the line. Reading continues with the next file,
 /// except after [`ListProblem::Read`].
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ListError {
     /// The line.
     pub line: u64,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: ListProblem,
 }
 
-/// What is wrong with a line.
+/// The problem of a line.
 #[derive(Debug, thiserror::Error)]
 pub enum ListProblem {
     /// The list cannot be read.
@@ -67,15 +67,15 @@ pub enum ListProblem {
     NoMirror {
         /// The first of them, shortened.
         text: String,
-        /// Why not.
+        /// Why it cannot be fetched.
         reason: MirrorUrlError,
     },
-    /// More of one option than one file can have.
+    /// Too many lines of one option.
     #[error("more than {max} lines '{option}' for one file")]
     TooMany {
         /// The option.
         option: &'static str,
-        /// How many are read.
+        /// The limit.
         max: usize,
     },
     /// An option before any file.
@@ -84,18 +84,18 @@ pub enum ListProblem {
     /// An option without `=`.
     #[error("an option is written NAME=VALUE")]
     Option,
-    /// `out` is not safe.
+    /// `out` is not a safe name.
     #[error("the name {name:?} is refused: {why}")]
     Out {
         /// The name, shortened.
         name: String,
-        /// What is wrong with it.
+        /// Why it is refused.
         why: PathError,
     },
-    /// `header` is none.
+    /// `header` is malformed.
     #[error("a header is written header=NAME: VALUE")]
     Header,
-    /// `checksum` cannot be read.
+    /// `checksum` cannot be parsed.
     #[error("checksum: {0}")]
     Checksum(#[from] DigestError),
 }
@@ -111,7 +111,7 @@ pub struct List<R> {
 }
 
 impl<R: BufRead> List<R> {
-    /// Reads from `input`.
+    /// Returns a reader of `input`.
     pub fn new(input: R) -> List<R> {
         List { input, line: 0, bytes: Vec::new(), pending: None, ended: false }
     }
@@ -120,7 +120,7 @@ impl<R: BufRead> List<R> {
         ListError { line: self.line, problem }
     }
 
-    /// Reads the next line into `bytes`; false at the end.
+    /// Reads the next line into `bytes`; returns false at the end.
     fn read_line(&mut self) -> Result<bool, ListProblem> {
         self.bytes.clear();
         self.line += 1;
@@ -142,7 +142,7 @@ impl<R: BufRead> List<R> {
         Ok(true)
     }
 
-    /// Passes over the rest of a line without keeping it.
+    /// Skips the rest of a line.
     fn skip_line(&mut self) -> io::Result<()> {
         loop {
             let available = self.input.fill_buf()?;
@@ -156,7 +156,7 @@ impl<R: BufRead> List<R> {
         }
     }
 
-    /// Handles the line in `bytes`; yields the file above it if a new one begins here.
+    /// Handles the line in `bytes`; returns the file above it if a new one begins here.
     fn handle_line(&mut self) -> Option<Result<Item, ListError>> {
         let line = self.line;
         if line == 1 && self.bytes.starts_with(BYTE_ORDER_MARK) {
@@ -175,7 +175,7 @@ impl<R: BufRead> List<R> {
         }
         let problem = match &mut self.pending {
             None => return Some(Err(self.error(ListProblem::NoFile))),
-            // The file is lost already; its options are passed over.
+            // The file failed already; skip its options.
             Some(Err(_)) => return None,
             Some(Ok(item)) => match str::from_utf8(&self.bytes) {
                 Ok(text) => option(item, text.trim()).err(),
@@ -192,7 +192,7 @@ impl<R: BufRead> List<R> {
         None
     }
 
-    /// Handles a line of which `bytes` holds only the beginning.
+    /// Handles a line whose beginning is in `bytes`.
     fn handle_long_line(&mut self) -> Option<Result<Item, ListError>> {
         let error = self.error(ListProblem::TooLong);
         if is_comment(&self.bytes) {
@@ -223,7 +223,7 @@ impl<R: BufRead> Iterator for List<R> {
                     self.pending.take()
                 }
                 Err(ListProblem::TooLong) => self.handle_long_line(),
-                // What the file above it still has to say is not known, so it is not handed out.
+                // Its further options are unknown, so the file above is not returned.
                 Err(problem) => {
                     self.ended = true;
                     self.pending = None;
@@ -239,7 +239,7 @@ impl<R: BufRead> Iterator for List<R> {
 }
 
 impl Item {
-    /// Notes an option that means nothing here.
+    /// Notes an unknown option.
     fn unknown(&mut self, line: &[u8]) {
         if self.unknown_options.len() < OPTIONS_MAX {
             self.unknown_options.push(shown(&String::from_utf8_lossy(name_in(line)), SHOWN_CHARS));
@@ -247,18 +247,18 @@ impl Item {
     }
 }
 
-/// Nothing but white space, or a `#` before anything else.
+/// Returns whether a line has only white space, or begins with `#`.
 fn is_comment(line: &[u8]) -> bool {
     let text = line.trim_ascii_start();
     text.is_empty() || text.starts_with(b"#")
 }
 
-/// What stands before the `=` of an option's line.
+/// Returns the text before the `=` of an option's line.
 fn name_in(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
 }
 
-/// Whether the option of this line means something here. One without `=` may have been any.
+/// Returns whether the option of this line is known. Without `=` it may have been any.
 fn is_known_option(line: &[u8]) -> bool {
     let name = name_in(line);
     !line.contains(&b'=') || OPTIONS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
@@ -315,7 +315,7 @@ fn option(item: &mut Item, text: &str) -> Result<(), ListProblem> {
     Ok(())
 }
 
-/// `NAME: VALUE`, without what could begin another line.
+/// Parses `NAME: VALUE`, without characters that could begin another line.
 fn header(text: &str) -> Option<(String, String)> {
     let (name, value) = text.split_once(':')?;
     let (name, value) = (name.trim(), value.trim());
@@ -325,9 +325,9 @@ fn header(text: &str) -> Option<(String, String)> {
     fits.then(|| (name.to_owned(), value.to_owned()))
 }
 
-/// The options that mean something here.
+/// The known options.
 const OPTIONS: [&str; 5] = ["out", "dir", "checksum", "header", "allow-overwrite"];
-/// As some editors write it.
+/// Written by some editors.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Room for a hundred long addresses.
 const LINE_BYTES_MAX: usize = 1 << 20;

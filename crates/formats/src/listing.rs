@@ -1,8 +1,8 @@
-//! What a web server says lies in a folder: the links of a page (nginx, Apache, Caddy, lighttpd,
-//! Python and others list folders so), or the XML in which object stores list a bucket.
+//! The content of a web server's folder: the links of a page (as nginx, Apache, Caddy, lighttpd,
+//! Python and others list folders), or the XML in which object stores list a bucket.
 //!
-//! Only what lies below the folder counts: a link up, aside, to another server, or with a query (by
-//! which pages are sorted) is none of its entries.
+//! Only entries below the folder count: not links up, aside, to another server, or with a query
+//! (which sort pages).
 
 use std::collections::HashSet;
 
@@ -14,26 +14,26 @@ use url::Url;
 
 use crate::percent;
 
-/// What lies in a folder.
+/// The content of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Files and folders, each once, in the order of the page.
+    /// Files and folders, without duplicates, in the order of the page.
     pub entries: Vec<Entry>,
-    /// What cannot have its name here: that name as it is shown, and why.
+    /// Entries with an unusable name: the name for display, and why.
     pub refused: Vec<(String, Refusal)>,
-    /// Where the list goes on.
+    /// The address of the next part of the list.
     pub next: Option<Url>,
-    /// There are more entries than are read of one page.
+    /// Whether there are more entries than the limit.
     pub is_cut: bool,
 }
 
-/// Why an entry cannot have its name here.
+/// Why an entry's name cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It would lie in another folder.
+    /// It would be in another folder.
     #[error("it contains an escaped '/'")]
     Slash,
-    /// It cannot be written.
+    /// It is not text.
     #[error("its name is not text")]
     NotText,
     /// It could do harm.
@@ -44,23 +44,23 @@ pub enum Refusal {
 /// A file or a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its path below the folder as it is written in an address, without `/` at its end.
+    /// Its path below the folder as written in an address, without `/` at its end.
     pub address: String,
     /// Its path below the folder.
     pub path: SafePath,
-    /// It has a listing of its own.
+    /// Whether it has a listing of its own.
     pub is_folder: bool,
-    /// Its size, where the list says that to the byte.
+    /// Its size, if the list gives it to the byte.
     pub size_bytes: Option<u64>,
 }
 
 impl Listing {
-    /// The links of a page at `folder`, whose path ends in `/`.
+    /// Reads the links of a page at `folder`, whose path ends in `/`.
     pub fn of_page(page: &[u8], folder: &Url) -> Listing {
         let mut building = Building::default();
         let mut base = folder.clone();
         let mut emitter = DefaultEmitter::<()>::default();
-        // What stands in a script is no link.
+        // Links in scripts do not count.
         emitter.naively_switch_states(true);
         for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
             let Token::StartTag(tag) = token else { continue };
@@ -83,8 +83,8 @@ impl Listing {
         building.listing
     }
 
-    /// The list that an object store has given for `asked`, of the keys that begin with `prefix`; they
-    /// are all files. `None` if it is no such list.
+    /// Reads an object store's answer to `asked`: keys that begin with `prefix`, all of them files.
+    /// `None` if it is not such a list.
     pub fn of_bucket(list: &[u8], asked: &Url, prefix: &str) -> Option<Listing> {
         let mut building = Building::default();
         let mut xml = quick_xml::Reader::from_reader(list);
@@ -158,8 +158,8 @@ impl Listing {
     }
 }
 
-/// The address with this part of its query in place of one of that name, and of others that say where a
-/// list goes on.
+/// Returns the address with this query parameter set, without others that say where a list
+/// continues.
 fn with(url: &Url, name: &str, value: &str) -> Url {
     let kept = |(name, _): &(String, String)| {
         !["continuation-token", "start-after", "marker"].contains(&name.as_str())
@@ -170,7 +170,7 @@ fn with(url: &Url, name: &str, value: &str) -> Url {
     url
 }
 
-/// The path of an address below a folder as it is written, without `/` at its end, and whether it had
+/// Returns an address's path below a folder as written, without `/` at its end, and whether it had
 /// one.
 fn below<'u>(url: &'u Url, folder: &Url) -> Option<(&'u str, bool)> {
     let is_there = url.origin() == folder.origin() && url.query().is_none();
@@ -204,7 +204,7 @@ impl Building {
             if !path.is_empty() {
                 path.push(b'/');
             }
-            // An escaped '/' would be another path than the one that the server means.
+            // Unescaped, an escaped '/' would mean another path than on the server.
             if part.contains(&b'/') {
                 self.refuse(address, Refusal::Slash);
                 return;
@@ -240,7 +240,7 @@ impl Building {
     }
 }
 
-/// A page of so many entries has some 20 MB.
+/// A page with this many entries has some 20 MB.
 const ENTRIES_MAX: usize = 200_000;
 const REFUSED_MAX: usize = 1000;
 const NAME_SHOWN: usize = 200;

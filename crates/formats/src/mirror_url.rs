@@ -1,21 +1,21 @@
-//! One replica's address as others write it, turned into one that swath can fetch.
+//! Turns a replica's address, as others write it, into one that swath can fetch.
 //!
-//! Grid catalogues write `davs://` for HTTPS and `dav://` for HTTP; both are mapped. Everything
-//! that is neither is refused with a reason that a user understands, so that it can be listed as
-//! skipped instead of being dropped silently.
+//! Grid catalogues write `davs://` for HTTPS and `dav://` for HTTP; both are mapped. Other schemes
+//! are refused with a reason that users understand, so that the address is listed as skipped
+//! instead of being dropped silently.
 
 use url::Url;
 
-/// Reads `text` as the address of a replica; a relative one is resolved against `base`.
+/// Parses `text` as the address of a replica; a relative one is resolved against `base`.
 ///
 /// # Errors
-/// [`MirrorUrlError`] if the text is no URL or its scheme is not spoken here.
+/// [`MirrorUrlError`] if the text is not a URL or its scheme is not supported.
 pub fn mirror_url(text: &str, base: Option<&Url>) -> Result<Url, MirrorUrlError> {
     let text = text.trim();
     if text.len() > URL_BYTES_MAX {
         return Err(MirrorUrlError::TooLong { bytes: text.len() });
     }
-    // The standard parser drops tabs and line ends silently; here they are a mistake.
+    // The standard parser drops tabs and line ends silently; here they are an error.
     if text.contains(|c: char| c.is_control()) {
         return Err(MirrorUrlError::ControlCharacter);
     }
@@ -46,30 +46,30 @@ pub fn mirror_url(text: &str, base: Option<&Url>) -> Result<Url, MirrorUrlError>
 /// Why an address cannot be a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorUrlError {
-    /// Not HTTP or HTTPS.
+    /// The scheme is not HTTP or HTTPS.
     #[error("'{scheme}' is not supported (use http, https, dav or davs)")]
     Scheme {
         /// The scheme.
         scheme: String,
     },
-    /// No URL at all.
+    /// It is not a URL.
     #[error("it is not a URL: {0}")]
     Parse(#[from] url::ParseError),
-    /// An interface of another machine, or of this one, is named.
+    /// It names a network interface of another machine, or of this one.
     #[error("a zone ('%eth0') is allowed only in addresses on the command line")]
     Zone,
-    /// A tab, line end or the like inside.
+    /// It contains a tab, a line end or the like.
     #[error("it contains a control character")]
     ControlCharacter,
-    /// Longer than any server takes.
+    /// It is longer than any server accepts.
     #[error("it has {bytes} bytes where {URL_BYTES_MAX} are allowed")]
     TooLong {
-        /// Its bytes.
+        /// Its length.
         bytes: usize,
     },
 }
 
-/// Signed URLs reach 4 KiB; no common server takes more than 16.
+/// Signed URLs reach 4 KiB; no common server accepts more than 16.
 const URL_BYTES_MAX: usize = 16 * 1024;
 const SCHEME_CHARS_SHOWN: usize = 32;
 

@@ -1,15 +1,15 @@
 //! `~/.netrc`: which login and password belong to which host.
 //!
-//! The words are those of ftp(1) and curl: `machine`, `default`, `login`, `password`, `account`
-//! and `macdef`; quoted strings with backslash escapes; comments from `#` to the line's end.
-//! Passwords never appear in debug output.
+//! The words are those of ftp(1) and curl: `machine`, `default`, `login`, `password`, `account` and
+//! `macdef`; quoted strings with backslash escapes; comments from `#` to the line's end. Passwords
+//! never appear in debug output.
 
 use std::fmt;
 
 /// A login with its password.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Credentials {
-    /// Who.
+    /// The login name.
     pub login: String,
     /// The secret.
     pub password: String,
@@ -21,8 +21,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A whole netrc file. Of an entry that cannot be read whole nothing is used, and nothing else in its
-/// place; the other entries stay.
+/// A whole netrc file. An entry that cannot be read completely is not used at all, nor replaced by
+/// another; the other entries stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Netrc {
     machines: Vec<Entry>,
@@ -30,19 +30,19 @@ pub struct Netrc {
     problems: Vec<NetrcError>,
 }
 
-/// What follows one `machine` or `default`.
+/// The words after one `machine` or `default`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Entry {
     machine: String,
     credentials: Credentials,
-    /// Some of it cannot be read, so that a password may be half of one.
+    /// Part of it cannot be read, so that a password may be incomplete.
     broken: bool,
 }
 
-/// Which entry is being read.
+/// The entry being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
-    /// None has begun.
+    /// None so far.
     None,
     /// The last machine.
     Machine,
@@ -51,8 +51,8 @@ enum Section {
 }
 
 impl Netrc {
-    /// Reads a netrc file, which has no form so wrong that all of it is lost. What is not
-    /// understood is in [`Netrc::problems`].
+    /// Parses a netrc file. No mistake makes the whole file useless; [`Netrc::problems`] lists the
+    /// parts that were not understood.
     pub fn parse(text: &[u8]) -> Netrc {
         let text = String::from_utf8_lossy(text);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -73,12 +73,12 @@ impl Netrc {
         netrc
     }
 
-    /// What was passed over, by its lines; no more than a few of many.
+    /// Returns the skipped parts by line, but only the first few.
     pub fn problems(&self) -> &[NetrcError] {
         &self.problems
     }
 
-    /// Handles one word with what belongs to it.
+    /// Handles one word with its values.
     fn word(
         &mut self,
         word: Token,
@@ -91,7 +91,7 @@ impl Netrc {
         };
         match word.as_str() {
             "machine" => {
-                // Without a name it is nobody's entry, and not that of the machine before it.
+                // Without a name it belongs to no machine, not even to the one before it.
                 self.machines.push(Entry { broken: true, ..Entry::default() });
                 *section = Section::Machine;
                 let machine = tokens.value("machine")?.to_ascii_lowercase();
@@ -126,14 +126,14 @@ impl Netrc {
         Ok(())
     }
 
-    /// The credentials for `host`: the first `machine` of that name, else the default.
+    /// Returns the credentials for `host`: the first `machine` of that name, otherwise the default.
     pub fn find(&self, host: &str) -> Option<&Credentials> {
         let found = self.machines.iter().find(|entry| entry.machine.eq_ignore_ascii_case(host));
         let found = found.or(self.default.as_ref())?;
         (!found.broken).then_some(&found.credentials)
     }
 
-    /// The entry that a `login` or `password` belongs to.
+    /// Returns the entry that a `login` or `password` belongs to.
     fn entry(&mut self, section: Section) -> Option<&mut Entry> {
         match section {
             Section::None => None,
@@ -143,8 +143,8 @@ impl Netrc {
     }
 }
 
-/// What in a netrc file is passed over, and where. Words that are not understood are not shown: they
-/// may be a password with a space in it.
+/// A skipped part of a netrc file. Unknown words are not shown: they may belong to a password with
+/// a space in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("netrc line {line}: {problem}")]
 pub struct NetrcError {
@@ -158,8 +158,8 @@ enum Problem {
     NoValue(&'static str),
     #[error("a login or password stands before any 'machine' or 'default'")]
     NoMachine,
-    /// A word of other programs. If a word on the same line follows it, that was passed over too;
-    /// without one it may be the end of a password with a space in it.
+    /// A word of other programs. If another word follows on the same line, that was skipped too;
+    /// otherwise it may be the end of a password with a space in it.
     #[error(
         "a word of {word_bytes} bytes where 'machine', 'default', 'login', 'password', 'account' \
          or 'macdef' should be{}",
@@ -173,16 +173,16 @@ enum Problem {
 }
 
 impl Problem {
-    /// Whether the login or the password that it stands in may be wrong.
+    /// Returns whether the login or the password of its entry may be wrong.
     fn breaks_entry(&self) -> bool {
         !matches!(self, Self::NoMachine | Self::Unexpected { has_value: true, .. })
     }
 }
 
-/// One word, or what begins as one and has no end.
+/// A word, or the beginning of one that has no end.
 enum Token {
     Text(String),
-    /// The rest of its line is passed over.
+    /// The rest of its line is skipped.
     NoQuote,
 }
 
@@ -230,8 +230,8 @@ impl Tokens<'_> {
         Some(Token::Text(word)).filter(|_| end > 0)
     }
 
-    /// The word after `word`. A password may begin with `#`, so no comment is looked for on the
-    /// same line. A word on the next line that begins something else is no value.
+    /// Reads the word after `word`. A password may begin with `#`, so comments are not recognized
+    /// on the same line. A keyword on the next line is not a value.
     fn value(&mut self, word: &'static str) -> Result<String, Problem> {
         self.skip_blanks();
         let is_same_line = !self.rest.starts_with(['\n', '\r']);
@@ -252,15 +252,14 @@ impl Tokens<'_> {
                 Some(Token::Text(value)) => value,
             }
         };
-        // What was not UTF-8 has become this.
+        // Stands for bytes that were not UTF-8.
         match value.contains(char::REPLACEMENT_CHARACTER) {
             true => Err(Problem::NotUtf8(word)),
             false => Ok(value),
         }
     }
 
-    /// Passes over the value of a word that is not known: the next word of the same line, unless it
-    /// is one that is known.
+    /// Skips the value of an unknown word: the next word on the same line, unless it is a keyword.
     fn skip_value(&mut self) -> bool {
         self.skip_blanks();
         let end = self.rest.find(char::is_whitespace).unwrap_or(self.rest.len());
@@ -277,7 +276,7 @@ impl Tokens<'_> {
         self.advance(blank);
     }
 
-    /// A macro reaches to the next empty line.
+    /// Skips a macro, which ends at the next empty line.
     fn skip_macro(&mut self) {
         let end = self.rest.find("\n\n").unwrap_or(self.rest.len());
         let end_crlf = self.rest.find("\n\r\n").unwrap_or(self.rest.len());
@@ -291,9 +290,9 @@ impl Tokens<'_> {
     }
 }
 
-/// The words that mean something.
+/// The known words.
 const KEYWORDS: [&str; 6] = ["machine", "default", "login", "password", "account", "macdef"];
-/// Enough to see what is wrong.
+/// Enough to see the cause.
 const PROBLEMS_MAX: usize = 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Blocks of addresses, as `192.0.2.0/24` (RFC 4632) and `2001:db8::/32` (RFC 4291, section 2.3).
+//! Address blocks, such as `192.0.2.0/24` (RFC 4632) and `2001:db8::/32` (RFC 4291, section 2.3).
 
 use core::fmt;
 use core::net::IpAddr;
@@ -6,28 +6,28 @@ use core::str::FromStr;
 
 use ipnet::IpNet;
 
-/// A block of addresses, as `192.0.2.0/24` or `2001:db8::/32`.
+/// An address block, such as `192.0.2.0/24` or `2001:db8::/32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network(IpNet);
 
-/// What is no block of addresses.
+/// The text is not an address block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an address block (such as 192.0.2.0/24, 2001:db8::/32 or a single address)")]
 pub struct NetworkError(String);
 
 impl Network {
-    /// Whether it has every address of its kind.
+    /// Returns whether it has every address of its kind.
     pub fn is_everything(&self) -> bool {
         self.0.prefix_len() == 0
     }
 
-    /// Whether it is wider than any network of one's own: `10.0.0.0/8` and `fc00::/7` are the widest
-    /// (RFC 1918, RFC 4193). Two such may be everything together.
+    /// Returns whether it is wider than any private network: `10.0.0.0/8` and `fc00::/7` are the
+    /// widest (RFC 1918, RFC 4193). Two such blocks may cover everything.
     pub fn is_wide(&self) -> bool {
         self.0.prefix_len() < if self.0.addr().is_ipv4() { 8 } else { 7 }
     }
 
-    /// Whether it has this address.
+    /// Returns whether it has this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
@@ -46,8 +46,8 @@ impl FromStr for Network {
         let single = || text.parse::<IpAddr>().map(IpNet::from);
         let block =
             text.parse().or_else(|_| single()).map_err(|_| NetworkError(text.to_owned()))?;
-        // Clients are compared by their canonical addresses, and mapped ones (RFC 4291, section
-        // 2.5.5.2) are written for IPv4 ones too.
+        // Clients are compared by their canonical addresses, and users write mapped addresses (RFC
+        // 4291, section 2.5.5.2) for IPv4 ones too.
         let mapped = block.prefix_len().checked_sub(MAPPED_BITS).and_then(|bits| {
             IpNet::new(block.addr().to_canonical(), bits).ok().filter(|net| net.addr().is_ipv4())
         });
@@ -55,7 +55,7 @@ impl FromStr for Network {
     }
 }
 
-/// The prefix of `::ffff:0:0/96`, where mapped addresses lie.
+/// The prefix length of `::ffff:0:0/96`, the block of mapped addresses.
 const MAPPED_BITS: u8 = 96;
 
 #[cfg(test)]

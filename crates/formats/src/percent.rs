@@ -1,23 +1,23 @@
-//! Names as they stand in addresses (RFC 3986, section 2.1).
+//! Percent-encoding of names in addresses (RFC 3986, section 2.1).
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-/// A name, or a path with `/` between names, as it is written in an address.
+/// Encodes a name, or a path with `/` between names, for an address.
 pub fn encode(path: &[u8]) -> String {
     percent_encode(path, CODED).to_string()
 }
 
-/// The bytes that are meant. What is no code stands for itself.
+/// Decodes to bytes. Invalid codes stand for themselves.
 pub fn decode(text: &str) -> Vec<u8> {
     percent_decode(text.as_bytes()).collect()
 }
 
-/// As [`decode`], as text; what is none is replaced.
+/// Decodes like [`decode`], to text; invalid UTF-8 is replaced.
 pub fn decode_text(text: &str) -> String {
     String::from_utf8_lossy(&decode(text)).into_owned()
 }
 
-/// All but the unreserved characters, and `/`.
+/// All but the unreserved characters and `/`.
 const CODED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 

@@ -1,17 +1,16 @@
-//! What is answered to plain HTTP where TLS is spoken: a status line that clients show, and that ours
-//! understand.
+//! The answer to plain HTTP on a TLS port: a status line that clients show and swath understands.
 
-/// Who speaks HTTPS, and was spoken to in plain HTTP.
+/// A peer that speaks HTTPS but got plain HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpeaksHttps {
     /// A server.
     Server,
-    /// A relay. Whoever hears of it by others, or of a server by a relay, knows whose address it is.
+    /// A relay; distinct from a server, as the answer may have passed other relays.
     Relay,
 }
 
 impl SpeaksHttps {
-    /// The reason phrase of the answer, and its body.
+    /// Returns the reason phrase of the answer, which is also its body.
     pub fn phrase(self) -> &'static str {
         match self {
             Self::Server => "this server speaks HTTPS",
@@ -19,7 +18,7 @@ impl SpeaksHttps {
         }
     }
 
-    /// Who has answered so, by the status and the reason phrase.
+    /// Returns who gave such an answer, by status and reason phrase.
     pub fn read(status: u16, phrase: &str) -> Option<SpeaksHttps> {
         let all = [Self::Server, Self::Relay];
         all.into_iter().find(|who| status == STATUS && who.phrase() == phrase)

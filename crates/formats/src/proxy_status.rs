@@ -1,45 +1,45 @@
-//! `Proxy-Status` (RFC 9209): what happened between a relay and the server that it asked. By it the
-//! errors of relays can be told from those of origins.
+//! `Proxy-Status` (RFC 9209): what happened between a relay and the server it asked. It tells the
+//! errors of relays from those of origins.
 
-/// What went wrong, by the names of RFC 9209, section 2.3, as far as it has one.
+/// A fault, named as in RFC 9209, section 2.3, if that has a name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyFault {
-    /// The name is not known.
+    /// The host name is unknown.
     DnsError,
-    /// What is asked for may not be asked here.
+    /// The relay does not allow this request.
     Denied,
-    /// The request is none that could be answered.
+    /// The request cannot be answered.
     Request,
-    /// The address is one that the relay does not contact.
+    /// The relay does not contact this address.
     IpProhibited,
-    /// Nobody takes the connection.
+    /// The connection was refused.
     Refused,
     /// The connection ended before the answer did.
     Terminated,
-    /// No answer to the attempt to connect.
+    /// The attempt to connect got no answer.
     ConnectTimeout,
-    /// The server said nothing for too long.
+    /// The server was silent for too long.
     ReadTimeout,
     /// Too many connections are open.
     Limit,
-    /// Encryption could not be agreed upon.
+    /// The TLS handshake failed.
     Tls,
     /// The certificate is not trusted.
     Certificate,
-    /// What came is no HTTP.
+    /// The answer is not HTTP.
     Protocol,
-    /// The request has come by here already.
+    /// The request has passed this relay before.
     Loop,
-    /// The relay itself.
+    /// The relay itself failed.
     Internal,
-    /// What was sealed for the relay is for another key than the one that it has, as after a restart
-    /// (of swath alone: others take it for an unknown fault).
+    /// Sealed data is for another key than the relay's present one, as after a restart (swath's
+    /// own; others see an unknown fault).
     OtherKey,
-    /// What was sealed for the relay was used before, or is too old (of swath alone, as well).
+    /// Sealed data was used before, or is too old (swath's own, as well).
     Spent,
-    /// What is asked for may not be asked here: the relay serves others, and not who asks.
+    /// The relay serves others, but not this client.
     NotAdmitted,
-    /// What is asked for may not be asked here: the server is none of those that the relay asks.
+    /// The relay does not contact this server.
     NotListed,
 }
 
@@ -60,23 +60,23 @@ const NAMES: &[(ProxyFault, &str)] = &[
     (ProxyFault::Internal, "proxy_internal_error"),
     (ProxyFault::OtherKey, "swath_other_key"),
     (ProxyFault::Spent, "swath_spent"),
-    // Told apart from each other by a parameter of swath's own.
+    // A parameter of swath's own tells these apart.
     (ProxyFault::NotAdmitted, "http_request_denied"),
     (ProxyFault::NotListed, "http_request_denied"),
 ];
 
-/// What the parameter `swath-denied` says.
+/// Values of the parameter `swath-denied`.
 const DENIED: &[(ProxyFault, &str)] =
     &[(ProxyFault::NotAdmitted, "not_admitted"), (ProxyFault::NotListed, "not_listed")];
 
 impl ProxyFault {
-    /// As it is written.
+    /// Returns its written form.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(fault, _)| *fault == self).map_or("", |(_, name)| name)
     }
 
-    /// What an answer of this status means where a relay does not say it in other words: a definite
-    /// no, or not just now. `None`: nothing definite.
+    /// Returns what an answer of this status means without other words from the relay: a definite
+    /// no, or not now. `None`: nothing definite.
     pub fn of_status(status: u16) -> Option<Self> {
         match status {
             408 | 425 => None,
@@ -86,7 +86,7 @@ impl ProxyFault {
         }
     }
 
-    /// Whether the relay would say the same again.
+    /// Returns whether the relay would answer the same again.
     pub fn is_final(self) -> bool {
         matches!(
             self,
@@ -102,7 +102,7 @@ impl ProxyFault {
         )
     }
 
-    /// The status of an answer that says so.
+    /// Returns the status of an answer with this fault.
     pub fn status(self) -> u16 {
         match self {
             Self::Denied
@@ -121,18 +121,18 @@ impl ProxyFault {
     }
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyStatus {
-    /// How the relay calls itself.
+    /// The relay's name for itself.
     pub proxy: String,
-    /// What went wrong, if it is known here.
+    /// The fault, if known.
     pub fault: Option<ProxyFault>,
-    /// The relay's words for it, with the name of the server that they are about.
+    /// The relay's words for it, with the name of the server concerned.
     pub details: Option<String>,
 }
 
-/// The entry of the relay `name` whose way to `next_hop` came to nothing.
+/// Writes the entry of relay `name`, which failed to reach `next_hop`.
 pub fn write(name: &str, fault: ProxyFault, next_hop: Option<&str>, details: &str) -> String {
     let hop = next_hop.map_or_else(String::new, |hop| format!("; next-hop={}", quoted(hop)));
     let details =
@@ -142,7 +142,7 @@ pub fn write(name: &str, fault: ProxyFault, next_hop: Option<&str>, details: &st
     format!("{}; error={}{denied}{hop}{details}", own(name), fault.name())
 }
 
-/// The entry of the relay `name` which answers itself, and with which nothing is wrong.
+/// Writes the entry of relay `name`, which answers itself without a fault.
 pub fn own(name: &str) -> String {
     let token: String = name
         .chars()
@@ -155,7 +155,7 @@ pub fn own(name: &str) -> String {
     }
 }
 
-/// As a string of RFC 8941: printable ASCII, quotes and backslashes replaced.
+/// Formats a string of RFC 8941: printable ASCII, with quotes and backslashes replaced.
 fn quoted(text: &str) -> String {
     let clean = text.chars().map(|it| match it {
         '"' | '\\' => '\'',
@@ -165,7 +165,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", clean.take(DETAILS_MAX).collect::<String>())
 }
 
-/// Who says that something went wrong, and what: the last entry with an error in `value`, which is
+/// Reads which relay reports a fault, and which: the last entry with an error in `value`, which is
 /// that of the relay nearest to us.
 pub fn read(value: &str) -> Option<ProxyStatus> {
     let entries: Vec<&str> = split(value, ',').take(ENTRIES_MAX).collect();
@@ -188,7 +188,7 @@ pub fn read(value: &str) -> Option<ProxyStatus> {
                 _ => {}
             }
         }
-        // Words about the next server do not always say whose they are.
+        // Words about the next server do not always name it.
         if let (Some(about), Some(hop)) = (&mut details, next_hop.filter(|hop| !hop.is_empty()))
             && about.starts_with("it ")
         {
@@ -205,7 +205,7 @@ pub fn read(value: &str) -> Option<ProxyStatus> {
     })
 }
 
-/// The parts between `separator`s that stand in no quotes.
+/// Returns the parts between `separator`s outside of quotes.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut is_quoted = false;
     text.split(move |character| {
@@ -216,7 +216,7 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
 
 const ENTRIES_MAX: usize = 16;
 const NAME_MAX: usize = 100;
-/// Of words that explain.
+/// Longest explanation kept.
 const DETAILS_MAX: usize = 300;
 
 #[cfg(test)]

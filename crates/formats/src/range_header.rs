@@ -2,28 +2,28 @@
 
 use swath_model::range::Range;
 
-/// What a `Range` header comes to for a file of some size.
+/// The meaning of a `Range` header for a file of some size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// Nothing that counts was asked for: answer with the whole.
+    /// No valid range: answer with the whole file.
     Whole,
-    /// These bytes, in the order of asking. None is empty, all lie in the file, and no two
+    /// These ranges, in the order of the request. None is empty, all lie in the file, and no two
     /// overlap or touch.
     Parts(Vec<Range>),
-    /// None of what was asked for lies in the file: 416.
+    /// No requested byte lies in the file: 416.
     Unsatisfiable,
 }
 
-/// Reads `bytes=0-99`, `bytes=100-`, `bytes=-50`, or several of them, for a file of `size_bytes`.
+/// Parses `bytes=0-99`, `bytes=100-`, `bytes=-50`, or several of them, for a file of `size_bytes`.
 ///
-/// What is malformed, of another unit, or would be a burden (more than [`PARTS_MAX`] parts) counts
-/// as no range at all, as the RFC allows; parts that overlap or touch become one.
+/// A malformed header, one of another unit, or one with more than [`PARTS_MAX`] parts counts as no
+/// range, as the RFC allows. Parts that overlap or touch are joined.
 pub fn parse(value: &str, size_bytes: u64) -> Ranges {
     let Some(asked) = specs(value) else { return Ranges::Whole };
     let mut parts: Vec<Range> = Vec::new();
     for spec in asked {
         let Some(range) = spec.within(size_bytes) else { continue };
-        // The first of several that belong together keeps its place in the order.
+        // A joined part takes the place of the first one.
         match parts.iter_mut().find(|part| range.start <= part.end && part.start <= range.end) {
             Some(part) => {
                 *part = Range::new(part.start.min(range.start), part.end.max(range.end));
@@ -35,7 +35,7 @@ pub fn parse(value: &str, size_bytes: u64) -> Ranges {
     if parts.is_empty() { Ranges::Unsatisfiable } else { Ranges::Parts(parts) }
 }
 
-/// Parts that came to touch when others grew become one too.
+/// Joins parts that came to touch when others grew.
 fn join(parts: &mut Vec<Range>) {
     let mut at = 0;
     while at < parts.len() {
@@ -54,9 +54,9 @@ fn join(parts: &mut Vec<Range>) {
 
 #[derive(Clone, Copy)]
 enum Spec {
-    /// From the first to the last, both counted; to the end without a last.
+    /// From the first to the last byte, both included; without a last, to the end.
     From(u64, Option<u64>),
-    /// So many at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
@@ -101,14 +101,14 @@ fn specs(value: &str) -> Option<Vec<Spec>> {
     (!specs.is_empty()).then_some(specs)
 }
 
-/// Digits only; more than fit mean "past any end".
+/// Parses digits only; a number that does not fit means "past any end".
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Readers of vectors ask for as many as this at once (XRootD takes 1024). More are more work than
-/// a request may ask for: each is compared with all others, and has a text of its own in the answer.
+/// Most parts of a request, as many as vector reads need at once (XRootD accepts 1024). Further
+/// parts cost too much: each is compared with all others, and has its own text in the answer.
 pub const PARTS_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
-//! Addresses of what comes through relays: `https://RELAY/relay/` and behind it the whole address
-//! that the relay asks, which may be another relay's. So a route is only another URL, which any
-//! HTTP client can use; each relay takes its own part off.
+//! Addresses of data through relays: `https://RELAY/relay/` followed by the whole address that the
+//! relay asks, which may be another relay's. So a route is just another URL, usable by any HTTP
+//! client; each relay removes its own part.
 
 use url::Url;
 
 use crate::depot::letters;
 
-/// Where a relay passes on what it is asked for.
+/// The path under which a relay forwards requests.
 pub const PREFIX: &str = "/relay/";
-/// Routes of more hops than this, from the receiver to the source, are refused …
+/// Most hops of a route from the receiver to the source; longer ones are refused …
 pub const HOPS_MAX: usize = 8;
-/// … and so are those of more relays than this.
+/// … and so are those with more relays than this.
 pub const RELAYS_MAX: usize = HOPS_MAX - 1;
 
-/// Why something is no address that a relay could ask.
+/// Why something is not an address that a relay could ask.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// Not a whole address of HTTP.
+    /// Not a whole HTTP address.
     #[error("{PREFIX} must be followed by a whole address (as in {PREFIX}https://host/path)")]
     NotWhole,
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("the address behind {PREFIX} cannot be read: {0}")]
     Unreadable(url::ParseError),
-    /// It holds a user or a password, which every log on the way would show.
+    /// It contains a user or a password, which every log on the way would show.
     #[error("the address behind {PREFIX} holds a user or a password")]
     Credentials,
     /// Too many relays.
@@ -30,8 +30,8 @@ pub enum UpstreamError {
     TooLong(usize),
 }
 
-/// The address at which `relay` passes on what is at `upstream`. Paths and queries of relays' own
-/// addresses mean nothing; credentials of either are left out, and so are fragments.
+/// Returns the address at which `relay` forwards `upstream`. Drops paths and queries of the relay's
+/// own address, which mean nothing, and credentials and fragments of both.
 pub fn through(relay: &Url, upstream: &Url) -> Url {
     let mut address = relay.clone();
     let mut upstream = upstream.clone();
@@ -41,13 +41,13 @@ pub fn through(relay: &Url, upstream: &Url) -> Url {
         url.set_fragment(None);
     }
     address.set_query(None);
-    // Not by `set_path`, which would encode what is encoded already.
+    // Not with `set_path`, which would encode the address again.
     let base = address.origin().ascii_serialization();
     Url::parse(&format!("{base}{PREFIX}{upstream}")).unwrap_or(address)
 }
 
-/// What is asked for by the target of a request to a relay, as it stands in the request line:
-/// `None` if it is not one to be passed on.
+/// Returns the upstream address in a request's target, as it stands in the request line; `None` if
+/// the request is not to be forwarded.
 pub fn upstream(target: &str) -> Option<Result<Url, UpstreamError>> {
     let rest = target.strip_prefix(PREFIX)?;
     if rest.is_empty() || rest.starts_with('?') {
@@ -59,14 +59,14 @@ pub fn upstream(target: &str) -> Option<Result<Url, UpstreamError>> {
 fn read(text: &str) -> Result<Url, UpstreamError> {
     let (scheme, rest) = text.split_once(":/").ok_or(UpstreamError::NotWhole)?;
     let scheme = scheme.to_ascii_lowercase();
-    // Some servers and clients make one of two slashes.
+    // Some servers and clients merge two slashes.
     let rest = rest.strip_prefix('/').unwrap_or(rest);
     let is_http = scheme == "http" || scheme == "https";
     if !is_http || rest.is_empty() || rest.starts_with(['/', '?', '#']) {
         return Err(UpstreamError::NotWhole);
     }
     let mut url = Url::parse(&format!("{scheme}://{rest}")).map_err(UpstreamError::Unreadable)?;
-    // Within another address those would be steps of its path, and lead elsewhere.
+    // Within another address these would be steps of its path and lead elsewhere.
     if matches!(url.host_str(), Some("." | "..")) {
         return Err(UpstreamError::NotWhole);
     }
@@ -80,13 +80,13 @@ fn read(text: &str) -> Result<Url, UpstreamError> {
     }
 }
 
-/// How many relays `url` leads through.
+/// Returns how many relays `url` leads through.
 pub fn relays(url: &Url) -> usize {
     route(url).0.len()
 }
 
-/// The relays that `url` leads through, the nearest first, each as scheme, host and port alone; and
-/// what is asked of the last.
+/// Returns the relays that `url` leads through, the nearest first, each as scheme, host and port
+/// only, and the address asked of the last one.
 pub fn route(url: &Url) -> (Vec<Url>, Url) {
     let mut passed = Vec::new();
     let mut url = url.clone();
@@ -129,7 +129,7 @@ pub fn shown(target: &str) -> String {
     let asks = letters(target).find(|(_, letter)| matches!(letter, '?' | '#'));
     let bare = asks.map_or(target, |(at, _)| &target[..at]);
     let whole = || format!("{bare}{}", if asks.is_some() { "?" } else { "" });
-    // In front of it stands a password, if there is one.
+    // A password may stand before it.
     if letters(target).all(|(_, letter)| letter != '@') {
         return whole();
     }
@@ -159,7 +159,7 @@ pub fn shown(target: &str) -> String {
     whole()
 }
 
-/// Host and port of `url`, as sites are called: `data.example.org:443`.
+/// Returns host and port of `url`, which name a site: `data.example.org:443`.
 pub fn site(url: &Url) -> Option<String> {
     Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }

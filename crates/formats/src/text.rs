@@ -1,9 +1,9 @@
-//! Making text from a network fit to be shown or stored.
+//! Prepares text from a network for display or storage.
 
 use swath_model::path::is_treacherous;
 
-/// `text` without surrounding space, each control character replaced by one that shows that
-/// something was there, cut after `chars_max` characters.
+/// Returns `text` without surrounding space, with each control character replaced by a visible
+/// sign, cut after `chars_max` characters.
 pub(crate) fn shown(text: &str, chars_max: usize) -> String {
     let visible = |c: char| if is_treacherous(c) { char::REPLACEMENT_CHARACTER } else { c };
     let mut shown: String = text.trim().chars().map(visible).take(chars_max + 1).collect();
@@ -14,8 +14,8 @@ pub(crate) fn shown(text: &str, chars_max: usize) -> String {
     shown
 }
 
-/// The value of a header field as text: UTF-8 where it is that, else a character for each byte
-/// (ISO-8859-1). Two values that differ stay two: an entity tag may hold any byte from 0x80 on.
+/// Returns a header field's value as text: UTF-8 if valid, else ISO-8859-1. Different values stay
+/// different: an entity tag may contain any byte from 0x80 on.
 pub fn field_text(value: &[u8]) -> String {
     match str::from_utf8(value) {
         Ok(text) => text.to_owned(),
@@ -23,14 +23,14 @@ pub fn field_text(value: &[u8]) -> String {
     }
 }
 
-/// A number that is written in digits alone (`parse` takes a sign too).
+/// Parses a number of digits only (`parse` also accepts a sign).
 pub fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// `value` without the blanks around it that HTTP allows there: spaces and tabs, and nothing else
-/// (RFC 9110, section 5.6.3). Rust's own `trim` takes what Unicode calls white space, too, so that
-/// a length followed by a no-break space would be read by us and by nobody else.
+/// Returns `value` without the surrounding blanks that HTTP allows: only spaces and tabs (RFC 9110,
+/// section 5.6.3). Rust's own `trim` also removes Unicode white space, so that swath alone would
+/// accept a length followed by a no-break space.
 pub fn trim_blanks(value: &str) -> &str {
     value.trim_matches([' ', '\t'])
 }

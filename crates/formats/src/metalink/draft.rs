@@ -1,4 +1,4 @@
-//! One file of a Metalink while its elements come in.
+//! One file of a Metalink while its elements arrive.
 
 use quick_xml::XmlVersion;
 use quick_xml::events::BytesStart;
@@ -21,7 +21,7 @@ use crate::text::{number, shown};
 #[derive(Default)]
 pub(super) struct Attributes {
     all: Vec<(String, String)>,
-    /// The value of one cannot be read.
+    /// Whether a value is unreadable.
     is_broken: bool,
 }
 
@@ -29,7 +29,7 @@ impl Attributes {
     pub(super) fn read(start: &BytesStart) -> Result<Attributes, Problem> {
         let mut all = Vec::new();
         let mut is_broken = false;
-        // The library checks for doubled names as well; that is quadratic, but limited.
+        // The library also checks for duplicate names; that is quadratic, but limited.
         for (at, attribute) in start.attributes().enumerate() {
             if at == ATTRIBUTES_MAX {
                 return Err(Problem::Limit(Limit::Attributes(ATTRIBUTES_MAX)));
@@ -38,11 +38,11 @@ impl Attributes {
                 Problem::Xml(shown(&error.to_string(), SHOWN_CHARS))
             };
             let attribute = attribute.map_err(|error| malformed(&error))?;
-            // Ours have no prefix; namespaces and extensions have one, but for the default namespace.
+            // Skip prefixes: namespaces (except the default one) and extensions have one.
             if attribute.key.prefix().is_some() || attribute.key.as_namespace_binding().is_some() {
                 continue;
             }
-            // What refers to an entity that is not known, or to no character, counts as missing.
+            // A value with an unknown entity or an invalid character counts as missing.
             let Ok(value) = attribute.normalized_value(XmlVersion::Implicit1_0) else {
                 is_broken = true;
                 continue;
@@ -60,7 +60,7 @@ impl Attributes {
         self.get(name).map(|value| shown(value, SHOWN_CHARS)).filter(|value| !value.is_empty())
     }
 
-    /// Metalink 4 counts down to 1, Metalink 3 up to 100.
+    /// Returns the priority: Metalink 4 counts down to 1, Metalink 3 up to 100.
     fn priority(&self) -> u32 {
         let number = |name| self.get(name).and_then(|value| value.trim().parse::<u32>().ok());
         match (number("priority"), number("preference")) {
@@ -71,20 +71,20 @@ impl Attributes {
     }
 }
 
-/// A file whose end tag has not come yet.
+/// A file whose end tag has not arrived yet.
 pub(super) struct Draft {
     file: File,
     pieces: Option<PiecesDraft>,
     addresses: usize,
 }
 
-/// Piece digests whose end tag has not come yet.
+/// Piece digests whose end tag has not arrived yet.
 struct PiecesDraft {
     algorithm: Result<Algorithm, UnknownAlgorithm>,
     length_bytes: Option<u64>,
     packed: Vec<u8>,
     count: u64,
-    /// The first thing wrong with them.
+    /// The first problem with them.
     problem: Option<SkipReason>,
 }
 
@@ -93,7 +93,7 @@ impl Draft {
         Draft { file, pieces: None, addresses: 0 }
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     pub(super) fn name(&self) -> &str {
         self.file.name.as_str()
     }
@@ -108,7 +108,7 @@ impl Draft {
         });
     }
 
-    /// Takes in the end of one of the file's elements.
+    /// Handles the end of one of the file's elements.
     pub(super) fn end(
         &mut self,
         tag: Tag,
@@ -145,7 +145,7 @@ impl Draft {
         }
     }
 
-    /// Takes in the end of the file itself.
+    /// Handles the end of the file itself.
     pub(super) fn finish(mut self, line: u64) -> File {
         if let (Some(pieces), Some(size_bytes)) = (&self.file.pieces, self.file.size_bytes)
             && let Err(error) = pieces.check(size_bytes)
@@ -165,8 +165,8 @@ impl Draft {
             }
         }
         self.file.held.sort_by_key(|held| held.priority);
-        // Stable: addresses of equal priority stay in their order. The same address may come
-        // twice, as HTTPS and as WebDAV; the better one is kept.
+        // Stable: addresses of equal priority keep their order. The same address may occur twice,
+        // as HTTPS and as WebDAV; the better one is kept.
         self.file.mirrors.sort_by_key(|mirror| mirror.priority);
         let mut seen = std::collections::HashSet::new();
         let is_first: Vec<bool> =
@@ -174,7 +174,7 @@ impl Draft {
         let mut is_first = is_first.into_iter();
         self.file.mirrors.retain(|_| is_first.next().unwrap_or(true));
         self.file.metaurls.sort_by_key(|metaurl| metaurl.priority);
-        // There may be a hundred thousand files, each with room for four of everything.
+        // There may be a hundred thousand files, each with spare room for four items in every list.
         self.file.mirrors.shrink_to_fit();
         self.file.digests.shrink_to_fit();
         self.file.skipped.shrink_to_fit();
@@ -186,7 +186,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The outer result is for limits, the inner for what is skipped.
+    /// Adds a digest. The outer result is for limits, the inner one for skips.
     fn digest(
         &mut self,
         attributes: &Attributes,
@@ -322,7 +322,7 @@ impl PiecesDraft {
     }
 }
 
-/// `FIRST-LAST,FIRST-LAST`, both included, at least one.
+/// Parses `FIRST-LAST,FIRST-LAST`, both included, at least one.
 fn read_ranges(text: &str) -> Option<RangeSet> {
     let mut ranges = RangeSet::new();
     for (at, range) in text.split(',').enumerate() {
@@ -338,20 +338,20 @@ fn read_ranges(text: &str) -> Option<RangeSet> {
 
 fn read_digest(attributes: &Attributes, text: &str) -> Result<Digest, DigestError> {
     let name = match attributes.get("type") {
-        // That nobody knows the algorithm is not to be said of one that cannot be read.
+        // An unreadable algorithm must not be reported as an unknown one.
         None if attributes.is_broken => return Digest::from_hex(Algorithm::Md5, ""),
         name => name.unwrap_or_default(),
     };
     Digest::from_hex(name.parse()?, text)
 }
 
-/// Elements of Metalink have at most five attributes, Rucio's addresses have four.
+/// Metalink's elements have at most five attributes, Rucio's addresses four.
 const ATTRIBUTES_MAX: usize = 64;
 /// There are fewer digest algorithms than this.
 const DIGESTS_MAX: usize = 64;
-/// Far more than any catalogue has replicas.
+/// Far more than the replicas in any catalogue.
 const ADDRESSES_MAX: usize = 10_000;
-/// What one address has is a few ranges, or some thousand where many took turns.
+/// Ranges of one address: usually few, or some thousand if many sources took turns.
 const RANGES_MAX: usize = 100_000;
-/// SHA-256 of 2 Mi pieces.
+/// Enough for SHA-256 of 2 Mi pieces.
 const PIECE_BYTES_MAX: usize = 64 << 20;

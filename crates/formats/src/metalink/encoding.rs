@@ -1,21 +1,21 @@
-//! The encodings in which documents are written, as UTF-8 for the XML parser.
+//! Converts the encodings of documents to UTF-8 for the XML parser.
 //!
-//! XML readers must know UTF-8 and UTF-16 (XML 1.0, section 4.3.3); older catalogues also write
-//! ISO-8859-1 and its relatives. A byte order mark decides before the declaration does. What is no
-//! character becomes U+FFFD, so a name or a digest with it is refused and nothing else.
+//! XML readers must know UTF-8 and UTF-16 (XML 1.0, section 4.3.3); older catalogues also use
+//! ISO-8859-1 and its relatives. A byte order mark outweighs the declaration. Invalid bytes become
+//! U+FFFD, so only a name or a digest that contains them is refused.
 
 use std::io::{self, BufRead, Read};
 
-/// An input whose bytes become UTF-8.
+/// An input whose bytes are converted to UTF-8.
 pub(super) struct Decoded<R> {
     input: R,
     encoding: Option<Encoding>,
-    /// Decoded and not yet taken.
+    /// Decoded bytes that were not taken yet.
     ready: Vec<u8>,
     taken: usize,
-    /// Bytes of a character whose rest has not come.
+    /// The beginning of a character whose rest has not arrived.
     partial: Vec<u8>,
-    /// The encoding that nobody here knows.
+    /// The encoding, if unknown.
     pub(super) unknown: Option<String>,
 }
 
@@ -25,7 +25,7 @@ enum Encoding {
     Utf16 {
         big: bool,
     },
-    /// A byte is a character, those from 0x80 to 0x9f as Windows has them, as browsers do.
+    /// Each byte is a character; 0x80 to 0x9f as in Windows-1252, like browsers.
     Latin1,
     Latin9,
 }
@@ -42,10 +42,10 @@ impl<R: BufRead> Decoded<R> {
         }
     }
 
-    /// Reads the beginning and finds out how it is encoded.
+    /// Reads the beginning and detects the encoding.
     fn begin(&mut self) -> io::Result<Encoding> {
         let mut head = Vec::new();
-        // The declaration, if there is one, ends the first tag.
+        // The declaration, if there is one, ends with the first tag.
         while head.len() < HEAD_BYTES_MAX && !head.contains(&b'>') {
             let available = self.input.fill_buf()?;
             if available.is_empty() {
@@ -67,13 +67,13 @@ impl<R: BufRead> Decoded<R> {
         Ok(encoding)
     }
 
-    /// The encoding, and the bytes of its mark.
+    /// Returns the encoding, and the length of its mark in bytes.
     fn encoding_of(&mut self, head: &[u8]) -> Option<(Encoding, usize)> {
         match head {
             [0xef, 0xbb, 0xbf, ..] => return Some((Encoding::Utf8, 3)),
             [0xfe, 0xff, ..] => return Some((Encoding::Utf16 { big: true }, 2)),
             [0xff, 0xfe, ..] => return Some((Encoding::Utf16 { big: false }, 2)),
-            // Without a mark: the first character is a `<`.
+            // Without a mark the first character is a `<`.
             [0, b'<', ..] => return Some((Encoding::Utf16 { big: true }, 0)),
             [b'<', 0, ..] => return Some((Encoding::Utf16 { big: false }, 0)),
             _ => {}
@@ -81,7 +81,7 @@ impl<R: BufRead> Decoded<R> {
         let Some(name) = declared(head) else { return Some((Encoding::Utf8, 0)) };
         let encoding = match name.to_ascii_lowercase().as_str() {
             "utf-8" | "utf8" | "us-ascii" | "ascii" => Encoding::Utf8,
-            // It is read as single bytes here, so that cannot be true.
+            // The declaration was read as single bytes, so this cannot be true.
             "utf-16" | "utf-16le" | "utf-16be" => Encoding::Utf8,
             "iso-8859-1" | "iso_8859-1" | "iso8859-1" | "latin1" | "latin-1" | "windows-1252"
             | "cp1252" => Encoding::Latin1,
@@ -121,7 +121,7 @@ impl<R: BufRead> Decoded<R> {
                     false => u16::from_le_bytes([pair[0], pair[1]]),
                 };
                 let mut whole = self.partial.len() / 2 * 2;
-                // The second half of a pair may not have come.
+                // The second half of a pair may not have arrived.
                 if whole >= 2 && (0xd800..0xdc00).contains(&unit(&self.partial[whole - 2..whole])) {
                     whole -= 2;
                 }
@@ -134,7 +134,7 @@ impl<R: BufRead> Decoded<R> {
         }
     }
 
-    /// Decodes until there is something, or the input ends.
+    /// Decodes until there is output, or the input ends.
     fn fill(&mut self) -> io::Result<()> {
         let encoding = match self.encoding {
             Some(encoding) => encoding,
@@ -143,7 +143,7 @@ impl<R: BufRead> Decoded<R> {
         while self.taken >= self.ready.len() {
             let available = self.input.fill_buf()?;
             if available.is_empty() {
-                // What has begun and is not ended is no character.
+                // A partial character at the end is invalid.
                 if !self.partial.is_empty() {
                     self.partial.clear();
                     self.decode(Encoding::Utf8, REPLACEMENT);
@@ -179,11 +179,11 @@ impl<R: BufRead> Read for Decoded<R> {
     }
 }
 
-/// How many of these bytes are whole characters of UTF-8, or never will be.
+/// Returns how many of these bytes form whole or invalid UTF-8 characters.
 fn whole_characters(bytes: &[u8]) -> usize {
     match str::from_utf8(&bytes[bytes.len().saturating_sub(UTF8_BYTES_MAX - 1)..]) {
         Ok(_) => bytes.len(),
-        // The last of them has begun within these; where it begins is found from the end.
+        // The last character begins within these bytes; find its start from the end.
         Err(_) => {
             let tail = bytes.len().saturating_sub(UTF8_BYTES_MAX - 1);
             let begins = (tail..bytes.len()).rev().find(|&at| bytes[at] >= 0xc0);
@@ -195,7 +195,7 @@ fn whole_characters(bytes: &[u8]) -> usize {
     }
 }
 
-/// The name in `<?xml … encoding="NAME"?>`.
+/// Returns the name in `<?xml … encoding="NAME"?>`.
 fn declared(head: &[u8]) -> Option<String> {
     let head = head.trim_ascii_start().strip_prefix(b"<?xml")?;
     let end = head.iter().position(|byte| *byte == b'>')?;
@@ -206,7 +206,7 @@ fn declared(head: &[u8]) -> Option<String> {
     rest[1..].split_once(quote).map(|(name, _)| crate::text::shown(name, NAME_CHARS_MAX))
 }
 
-/// A byte as Windows-1252 has it.
+/// Decodes a byte of Windows-1252.
 fn windows(byte: u8) -> char {
     match byte {
         0x80..=0x9f => WINDOWS[usize::from(byte - 0x80)],
@@ -214,7 +214,7 @@ fn windows(byte: u8) -> char {
     }
 }
 
-/// A byte as ISO-8859-15 has it.
+/// Decodes a byte of ISO-8859-15.
 fn latin9(byte: u8) -> char {
     match byte {
         0xa4 => '€',
@@ -229,18 +229,18 @@ fn latin9(byte: u8) -> char {
     }
 }
 
-/// What Windows-1252 has in place of control characters; five places are empty.
+/// Characters of Windows-1252 in place of control characters; five places are empty.
 const WINDOWS: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}',
     '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
-/// A character of UTF-8.
+/// Longest character of UTF-8.
 const UTF8_BYTES_MAX: usize = 4;
 /// U+FFFD.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
-/// Far more than a declaration has.
+/// Far longer than any declaration.
 const HEAD_BYTES_MAX: usize = 1024;
-/// Decoded at a time.
+/// Bytes decoded at a time.
 const PART_BYTES: usize = 16 << 10;
-/// Of an encoding's name.
+/// Longest encoding name kept.
 const NAME_CHARS_MAX: usize = 40;

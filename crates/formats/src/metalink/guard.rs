@@ -1,13 +1,13 @@
-//! An input that counts lines and refuses to be larger than allowed.
+//! An input that counts lines and limits its size.
 //!
-//! The XML parser gathers one tag or text at a time in memory. The guard bounds that by bounding
-//! the bytes between two events, and the document by bounding their sum.
+//! The XML parser collects one tag or text at a time in memory. The guard limits the bytes between
+//! two events, and the bytes of the whole document.
 
 use std::io::{self, BufRead, Read};
 
 use super::encoding::Decoded;
 
-/// What was too large.
+/// A limit that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
     /// The whole document.
@@ -16,7 +16,7 @@ pub enum Limit {
     /// One tag, text or comment.
     #[error("one tag, text or comment has more than {0} bytes")]
     EventBytes(u64),
-    /// Elements inside each other.
+    /// Nested elements.
     #[error("more than {0} elements lie inside each other")]
     Depth(usize),
     /// Attributes of one element.
@@ -36,7 +36,7 @@ pub enum Limit {
     PieceBytes(usize),
 }
 
-/// See the module.
+/// Limits an input, as the module header says.
 pub(super) struct Guard<R> {
     input: R,
     /// Line ends seen so far, plus one.
@@ -44,7 +44,7 @@ pub(super) struct Guard<R> {
     bytes_left: u64,
     document_bytes_max: u64,
     event_bytes_left: u64,
-    /// Which limit was hit: the XML parser hands on only a text.
+    /// The exceeded limit, because the XML parser passes only its text.
     pub(super) hit: Option<Limit>,
 }
 
@@ -60,14 +60,14 @@ impl<R: BufRead> Guard<R> {
         }
     }
 
-    /// To be called before each event.
+    /// Prepares for the next event; call it before each.
     pub(super) fn next_event(&mut self) {
         self.event_bytes_left = EVENT_BYTES_MAX;
     }
 }
 
 impl<R> Guard<Decoded<R>> {
-    /// The encoding that the document is written in, if nobody here knows it.
+    /// Returns the encoding of the document if it is unknown.
     pub(super) fn unknown_encoding(&self) -> Option<&str> {
         self.input.unknown.as_deref()
     }
@@ -94,8 +94,8 @@ impl<R: BufRead> BufRead for Guard<R> {
     }
 
     fn consume(&mut self, bytes: usize) {
-        // The lines are counted in what the inner buffer still holds; asking for it again is
-        // free as long as it is not empty.
+        // Count lines in the bytes that the inner buffer still holds; asking for it again is free
+        // as long as it is not empty.
         if bytes > 0
             && let Ok(available) = self.input.fill_buf()
         {
@@ -118,5 +118,5 @@ impl<R: BufRead> Read for Guard<R> {
     }
 }
 
-/// Far above any address, digest or signature.
+/// Far more than any address, digest or signature.
 const EVENT_BYTES_MAX: u64 = 1 << 20;

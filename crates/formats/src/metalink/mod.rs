@@ -1,10 +1,10 @@
-//! Metalink: files, their sizes and digests, and where their replicas are.
+//! Metalink: files, their sizes and digests, and the addresses of their replicas.
 //!
-//! Metalink 4 (RFC 5854) is read and written; Metalink 3 is read too. Reading is lenient where
-//! real catalogues are: Rucio's extra elements and attributes, Adler-32, addresses that nobody
-//! here speaks and digests that nobody here computes are skipped, and each skip is reported with
-//! its reason; a file with a dangerous name is refused, and the others stay. It is strict where it protects: names are checked, document types and custom
-//! entities are refused, and every size has a limit.
+//! Metalink 4 (RFC 5854) is read and written; Metalink 3 is read too. Reading is lenient where real
+//! catalogues need it: Rucio's extra elements and attributes, Adler-32. Unsupported addresses and
+//! digests are skipped, and each skip is reported with its reason. A file with a dangerous name is
+//! refused, and the others stay. Reading is strict where it protects: names are checked, document
+//! types and custom entities are refused, and every size has a limit.
 //!
 //! `Reader` yields one file at a time from any buffered input; `parse` collects them all.
 
@@ -38,16 +38,16 @@ pub const MEDIA_TYPE_3: &str = "application/metalink+xml";
 /// The namespace of Metalink 4.
 pub const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
 
-/// The namespace of what swath adds to Metalink 4, for others to pass over.
+/// The namespace of swath's additions to Metalink 4, which others skip.
 pub const NAMESPACE_OWN: &str = "urn:x-swath:metalink";
 
-/// Whether a `Content-Type` value says that the body is a Metalink.
+/// Returns whether a `Content-Type` value stands for a Metalink.
 pub fn is_media_type(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case(MEDIA_TYPE) || essence.eq_ignore_ascii_case(MEDIA_TYPE_3)
 }
 
-/// Whether a path ends as those of Metalinks do.
+/// Returns whether a path ends like those of Metalinks.
 pub fn is_file_name(path: &str) -> bool {
     let end = path.rsplit('.').next().unwrap_or_default();
     path.contains('.')
@@ -57,17 +57,17 @@ pub fn is_file_name(path: &str) -> bool {
 /// A whole Metalink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metalink {
-    /// What is said about the document itself.
+    /// Facts about the document itself.
     pub header: Header,
-    /// The files in their order.
+    /// The files, in order.
     pub files: Vec<File>,
-    /// Files that it names and that are passed over, in their order.
+    /// Files that were skipped, in order.
     pub refused: Vec<Refused>,
 }
 
 impl Metalink {
-    /// How often each reason for skipping occurred, the most frequent first: one line for the
-    /// user where there may be a hundred thousand skips.
+    /// Returns how often each reason for skipping occurred, the most frequent first: one line for
+    /// the user where there may be a hundred thousand skips.
     pub fn skipped_summary(&self) -> Vec<(String, usize)> {
         let mut counts = BTreeMap::new();
         for skipped in self.files.iter().flat_map(|file| &file.skipped) {
@@ -79,35 +79,35 @@ impl Metalink {
     }
 }
 
-/// A file of a Metalink that is passed over.
+/// A file of a Metalink that is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Its name, shortened and without control characters; empty if it has none.
     pub name: String,
-    /// The line that it stands on.
+    /// Its line.
     pub line: u64,
-    /// Why it is passed over.
+    /// Why it is skipped.
     pub why: RefusedWhy,
 }
 
-/// Why a file of a Metalink is passed over.
+/// Why a file of a Metalink is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusedWhy {
     /// It has no name.
     #[error("it has no name")]
     NoName,
-    /// Its name holds bytes that are no text in the document's encoding.
+    /// Its name has bytes that are not text in the document's encoding.
     #[error("its name is not text in the document's encoding")]
     NotText,
-    /// Its name could do harm.
+    /// Its name is dangerous.
     #[error("its name is refused: {0}")]
     Name(#[from] PathError),
-    /// More is said of it than is read.
+    /// Its description exceeds a limit.
     #[error("too large: {0}")]
     Limit(Limit),
 }
 
-/// What a Metalink says about itself.
+/// Facts about a Metalink itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The program that wrote it.
@@ -121,35 +121,35 @@ pub struct Header {
 pub struct Origin {
     /// Its address.
     pub url: Url,
-    /// Whether a newer one may be found there.
+    /// Whether a newer version may be found there.
     pub dynamic: bool,
 }
 
 /// One file of a Metalink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Where it is to lie below the chosen folder.
+    /// Its path below the chosen folder.
     pub name: SafePath,
-    /// Its size, where given.
+    /// Its size, if given.
     pub size_bytes: Option<u64>,
     /// Digests of the whole file.
     pub digests: Vec<Digest>,
-    /// Digests of its pieces; their number fits the size.
+    /// Digests of its pieces; their number matches the size.
     pub pieces: Option<Pieces>,
     /// Its replicas, the best first.
     pub mirrors: Vec<Mirror>,
-    /// Addresses that have some of it alone.
+    /// Addresses that have only some of its ranges.
     pub held: Vec<Held>,
     /// Other documents that describe it: torrents, nested Metalinks.
     pub metaurls: Vec<Metaurl>,
-    /// What a catalogue calls it (`scope:name` in Rucio).
+    /// Its name in a catalogue (`scope:name` in Rucio).
     pub identity: Option<String>,
-    /// What was left out of the above, and why.
+    /// Parts that were skipped, and why.
     pub skipped: Vec<Skipped>,
 }
 
 impl File {
-    /// A file of which only the name is known.
+    /// Returns a file of which only the name is known.
     pub fn new(name: SafePath) -> File {
         File {
             name,
@@ -164,14 +164,14 @@ impl File {
         }
     }
 
-    /// Why piece digests that it does list cannot be used, if no others of it can.
+    /// Returns why listed piece digests cannot be used, if no others can.
     pub fn unusable_pieces(&self) -> Option<&SkipReason> {
         let of_pieces = |skipped: &&Skipped| &*skipped.what == WHAT_PIECES;
         self.skipped.iter().find(of_pieces).filter(|_| self.pieces.is_none()).map(|one| &one.reason)
     }
 
-    /// Why a digest of the whole that it does list cannot be used, if no other one can. One of an
-    /// algorithm that nobody here knows is not meant.
+    /// Returns why a listed digest of the whole cannot be used, if no other one can. Unknown
+    /// algorithms do not count.
     pub fn unusable_digest(&self) -> Option<&SkipReason> {
         let is_broken = |skipped: &&Skipped| match &skipped.reason {
             SkipReason::Digest(error) => {
@@ -182,40 +182,40 @@ impl File {
         self.skipped.iter().find(is_broken).filter(|_| self.digests.is_empty()).map(|it| &it.reason)
     }
 
-    /// Whether it lists a size that cannot be read.
+    /// Returns whether it lists an unreadable size.
     pub fn has_unusable_size(&self) -> bool {
         let is_size = |skipped: &Skipped| skipped.reason == SkipReason::Size;
         self.size_bytes.is_none() && self.skipped.iter().any(is_size)
     }
 }
 
-/// One replica.
+/// A replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     /// Its address, `http` or `https`.
     pub url: Url,
-    /// 1 is best, 999,999 is worst and means that nothing was said.
+    /// 1 is best; 999,999 is worst and stands for an unknown priority.
     pub priority: u32,
-    /// The country that it is in: two lower-case letters.
+    /// Its country: two lower-case letters.
     pub location: Option<[u8; 2]>,
-    /// What its catalogue calls it (the storage element in Rucio).
+    /// Its name in the catalogue (the storage element in Rucio).
     pub name: Option<Box<str>>,
 }
 
 impl Mirror {
-    /// A replica of which only the address is known.
+    /// Returns a replica of which only the address is known.
     pub fn new(url: Url) -> Mirror {
         Mirror { url, priority: PRIORITY_WORST, location: None, name: None }
     }
 }
 
-/// An address that has some ranges of the file alone, in the file's own offsets. `RFC 5854` knows no
-/// such thing: it is an element of [`NAMESPACE_OWN`].
+/// An address that has only some ranges of the file, in the file's own offsets. RFC 5854 has no
+/// such element: it is one of [`NAMESPACE_OWN`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Its address, `http` or `https`.
     pub url: Url,
-    /// What it has; not empty.
+    /// The ranges it has; not empty.
     pub ranges: RangeSet,
     /// As for mirrors.
     pub priority: u32,
@@ -226,26 +226,26 @@ pub struct Held {
 pub struct Metaurl {
     /// Its address, `http` or `https`.
     pub url: Url,
-    /// What it is: `torrent`, or a media type.
+    /// Its type: `torrent`, or a media type.
     pub media_type: String,
     /// As for mirrors.
     pub priority: u32,
-    /// Which of that document's files is meant.
+    /// The file of that document.
     pub name: Option<SafePath>,
 }
 
-/// Something that was left out.
+/// A part that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// The text concerned, shortened and without control characters.
+    /// The text, shortened and without control characters.
     pub what: Box<str>,
-    /// The line that it ends on.
+    /// Its last line.
     pub line: u64,
-    /// Why it was left out.
+    /// Why it was skipped.
     pub reason: SkipReason,
 }
 
-/// Why something was left out.
+/// Why a part was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkipReason {
     /// An address that cannot be fetched.
@@ -269,10 +269,10 @@ pub enum SkipReason {
     /// Piece digests of a weaker algorithm than others.
     #[error("pieces: there are stronger ones")]
     PiecesWeaker,
-    /// A size that is no number.
+    /// A size that is not a number.
     #[error("size: it is not a number")]
     Size,
-    /// Ranges that are none, or lie behind the file's end.
+    /// Invalid ranges, or ranges behind the file's end.
     #[error("held: its ranges cannot be those of the file")]
     Held,
     /// The name inside another document is not safe.
@@ -290,7 +290,7 @@ pub struct MetalinkError {
     pub byte: u64,
     /// The innermost element that was open, empty outside the root.
     pub element: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -298,10 +298,10 @@ fn in_element(element: &str) -> String {
     if element.is_empty() { String::new() } else { format!(" in <{element}>") }
 }
 
-/// What makes a Metalink unreadable.
+/// The problem that makes a Metalink unreadable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Not even a Metalink.
+    /// Not a Metalink.
     #[error("this is not a Metalink: {0}")]
     NotMetalink(String),
     /// It ends before its root element does.
@@ -316,7 +316,7 @@ pub enum Problem {
     /// A document type, which could define entities.
     #[error("a document type (DOCTYPE) is refused")]
     DocumentType,
-    /// Written in an encoding that is not known here.
+    /// Written in an unknown encoding.
     #[error("unknown encoding {0:?} (known: UTF-8, UTF-16, ISO-8859-1)")]
     Encoding(String),
     /// Larger than allowed.
@@ -324,7 +324,7 @@ pub enum Problem {
     Limit(Limit),
 }
 
-/// What [`Skipped::what`] says of piece digests.
+/// The value of [`Skipped::what`] for piece digests.
 const WHAT_PIECES: &str = "pieces";
-/// What RFC 5854 gives to a replica without a priority.
+/// Priority of a replica without one, by RFC 5854.
 pub const PRIORITY_WORST: u32 = 999_999;

@@ -1,7 +1,7 @@
-//! Reading a Metalink, one file at a time.
+//! Reads a Metalink one file at a time.
 //!
-//! This part walks through the XML and knows where each element may stand; what the elements of
-//! a file mean is `draft`'s. Memory is that of one file and one XML event, both limited.
+//! This module walks through the XML and knows where elements may stand; `draft` knows the meaning
+//! of a file's elements. Memory is that of one file and one XML event, both limited.
 
 use std::io::BufRead;
 
@@ -26,16 +26,16 @@ use crate::text::shown;
 /// How to read.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the document came from; relative addresses in it are resolved against this.
+    /// Address of the document, against which relative addresses are resolved.
     pub base: Option<Url>,
-    /// The largest document.
+    /// Size of the largest document.
     pub document_bytes_max: u64,
-    /// The most files.
+    /// Most files.
     pub files_max: u64,
 }
 
 impl Default for Options {
-    /// 1 GiB and ten million files, which are read one by one.
+    /// Returns limits of 1 GiB and ten million files, which are read one by one.
     fn default() -> Options {
         Options { base: None, document_bytes_max: 1 << 30, files_max: 10_000_000 }
     }
@@ -44,7 +44,7 @@ impl Default for Options {
 /// Reads a whole Metalink with the default [`Options`].
 ///
 /// # Errors
-/// [`MetalinkError`] with the place and what is wrong there.
+/// [`MetalinkError`] with the position and the problem.
 pub fn parse(bytes: &[u8]) -> Result<Metalink, MetalinkError> {
     parse_with(bytes, Options::default())
 }
@@ -52,15 +52,15 @@ pub fn parse(bytes: &[u8]) -> Result<Metalink, MetalinkError> {
 /// Reads a whole Metalink.
 ///
 /// # Errors
-/// [`MetalinkError`] with the place and what is wrong there.
+/// [`MetalinkError`] with the position and the problem.
 pub fn parse_with(input: impl BufRead, options: Options) -> Result<Metalink, MetalinkError> {
     let mut reader = Reader::new(input, options);
     let files = reader.by_ref().collect::<Result<Vec<File>, MetalinkError>>()?;
     Ok(Metalink { header: reader.state.header, files, refused: reader.state.refused })
 }
 
-/// An iterator over the files of a Metalink. After an error it ends; a file that is refused does not
-/// end it and is in [`Reader::refused`].
+/// An iterator over the files of a Metalink. An error ends it; a refused file does not and is in
+/// [`Reader::refused`].
 pub struct Reader<R: BufRead> {
     xml: NsReader<Guard<Decoded<R>>>,
     buffer: Vec<u8>,
@@ -69,7 +69,7 @@ pub struct Reader<R: BufRead> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads from `input`.
+    /// Returns a reader of `input`.
     pub fn new(input: R, options: Options) -> Reader<R> {
         let mut xml =
             NsReader::from_reader(Guard::new(Decoded::new(input), options.document_bytes_max));
@@ -81,12 +81,12 @@ impl<R: BufRead> Reader<R> {
         Reader { xml, buffer: Vec::new(), state, ended: false }
     }
 
-    /// What has been read so far of what the document says about itself; complete at the end.
+    /// Returns the facts about the document read so far; complete at the end.
     pub fn header(&self) -> &Header {
         &self.state.header
     }
 
-    /// The files that have been passed over so far.
+    /// Returns the files skipped so far.
     pub fn refused(&self) -> &[Refused] {
         &self.state.refused
     }
@@ -139,7 +139,7 @@ impl<R: BufRead> Reader<R> {
     fn located(&mut self, problem: Problem) -> MetalinkError {
         let element = self.state.stack.last().map_or("", |tag| tag.name());
         let byte = match problem {
-            // The parser tells where only of what breaks its own rules.
+            // The parser reports a position only for its own rules.
             Problem::Xml(_) if self.xml.error_position() > 0 => self.xml.error_position(),
             _ => self.xml.buffer_position(),
         };
@@ -166,14 +166,14 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// What an event completed.
+/// The result of an event.
 enum Step {
     Inside,
     File(Box<File>),
     End,
 }
 
-/// Everything but the XML parser itself, which lends out its events.
+/// Everything except the XML parser, which lends out its events.
 #[derive(Default)]
 struct State {
     options: Options,
@@ -224,7 +224,7 @@ impl State {
         Ok(())
     }
 
-    /// Metalink 3 keeps as attributes of the root what Metalink 4 has as elements.
+    /// Reads attributes of the root that Metalink 4 has as elements.
     fn root(&mut self, attributes: &Attributes) {
         self.header.generator = attributes.shown("generator");
         let dynamic = attributes.get("type") == Some("dynamic");
@@ -241,7 +241,7 @@ impl State {
             return Ok(());
         };
         match SafePath::new(name) {
-            // So that a name which is no text is not taken for another.
+            // A name that is not text must not be taken for another one.
             _ if name.contains(char::REPLACEMENT_CHARACTER) => {
                 self.refuse(shown(name, SHOWN_CHARS), line, RefusedWhy::NotText);
             }
@@ -251,7 +251,7 @@ impl State {
         Ok(())
     }
 
-    /// The file whose element is open is passed over, and nothing else.
+    /// Skips the file whose element is open, and nothing else.
     fn refuse(&mut self, name: String, line: u64, why: RefusedWhy) {
         self.draft = None;
         self.refused.push(Refused { name, line, why });
@@ -307,7 +307,7 @@ impl State {
         Ok(Step::Inside)
     }
 
-    /// Not worth an error: it only says where a newer document may be.
+    /// Sets the origin. An invalid one is not an error: it only says where a newer document may be.
     fn set_origin(&mut self, text: Option<&str>, dynamic: bool) {
         let url = text.and_then(|text| mirror_url(text, self.options.base.as_ref()).ok());
         if let Some(url) = url {
@@ -316,17 +316,17 @@ impl State {
     }
 }
 
-/// Who gives an element its meaning.
+/// The owner of an element's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     Metalink,
     /// Swath itself.
     Own,
-    /// An extension of others.
+    /// Another extension.
     Other,
 }
 
-/// Elements of other namespaces are extensions. No namespace at all is taken for Metalink's.
+/// Returns the owner of a namespace. No namespace counts as Metalink's, others are extensions.
 fn whose(namespace: &ResolveResult) -> Whose {
     match namespace {
         ResolveResult::Bound(namespace) => match namespace.into_inner() {
@@ -340,7 +340,7 @@ fn whose(namespace: &ResolveResult) -> Whose {
     }
 }
 
-/// What XML itself defines. Nothing else can be defined, as document types are refused; older
+/// Resolves XML's own entities. There are no others, as document types are refused. Older
 /// catalogues do not escape the `&` of addresses, so it stands for itself.
 fn resolve(reference: &BytesRef) -> String {
     let known = match reference.resolve_char_ref() {
@@ -351,11 +351,11 @@ fn resolve(reference: &BytesRef) -> String {
     known.unwrap_or_else(|| format!("&{};", &**reference))
 }
 
-/// Metalink 3, without its trailing slash.
+/// The namespace of Metalink 3, without its trailing slash.
 const NAMESPACE_3: &str = "http://www.metalinker.org";
-/// Metalink has five levels; extensions may have some more.
+/// Most nested elements: Metalink has five levels; extensions may have some more.
 const DEPTH_MAX: usize = 32;
-/// The text of one element; addresses are the longest.
+/// Longest text of one element; addresses are the longest.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// How much of a text from the document is repeated to the user.
+/// Longest text from the document that is shown to users.
 pub(super) const SHOWN_CHARS: usize = 120;

@@ -1,10 +1,10 @@
-//! Which elements mean something, and where.
+//! Which elements have a meaning, and where.
 
-/// An element as its parent gives it meaning.
+/// The meaning of an element within its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     Root,
-    /// Metalink 3's list around its files; some writers of Metalink 4 keep it.
+    /// Metalink 3's list around files; some writers of Metalink 4 keep it.
     Files,
     Generator,
     Origin,
@@ -16,18 +16,18 @@ pub(super) enum Tag {
     PieceHash,
     Url,
     Metaurl,
-    /// Ours: an address that has some ranges of the file alone.
+    /// swath's own: an address that has only some ranges of the file.
     Held,
     /// Metalink 3's list around addresses.
     Resources,
     /// Metalink 3's list around digests.
     Verification,
-    /// Anything else, and whatever lies in it.
+    /// Anything else, including its content.
     Other,
 }
 
 impl Tag {
-    /// What a child of this name means.
+    /// Returns the meaning of a child of this name.
     pub(super) fn child(self, name: &str) -> Tag {
         match (self, name) {
             (Tag::Root, "files") => Tag::Files,
@@ -47,12 +47,12 @@ impl Tag {
         }
     }
 
-    /// What a child of this name in swath's own namespace means.
+    /// Returns the meaning of a child of this name in swath's own namespace.
     pub(super) fn own_child(self, name: &str) -> Tag {
         if self == Tag::File && name == "held" { Tag::Held } else { Tag::Other }
     }
 
-    /// Whether its text is of interest.
+    /// Returns whether its text matters.
     pub(super) fn has_text(self) -> bool {
         use Tag::{Generator, Hash, Held, Identity, Metaurl, Origin, PieceHash, Size, Url};
         matches!(
@@ -61,7 +61,7 @@ impl Tag {
         )
     }
 
-    /// Its name for messages.
+    /// Returns its name for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Tag::Root => "metalink",

@@ -6,7 +6,7 @@ use quick_xml::escape::escape;
 
 use super::{File, Metalink, NAMESPACE, NAMESPACE_OWN, PRIORITY_WORST};
 
-/// Writes `metalink` as RFC 5854 has it. What was skipped when it was read is not written.
+/// Writes `metalink` in the form of RFC 5854, without parts skipped when it was read.
 pub fn write(metalink: &Metalink, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
     writeln!(out, "<metalink xmlns=\"{NAMESPACE}\">")?;
@@ -23,7 +23,7 @@ pub fn write(metalink: &Metalink, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "</metalink>")
 }
 
-/// As [`write()`], to a text.
+/// Writes like [`write()`], to a text.
 pub fn to_string(metalink: &Metalink) -> String {
     let mut bytes = Vec::new();
     // Writing to memory does not fail, and only text is written.

@@ -20,8 +20,7 @@ pub type ChainingValue = [u8; 32];
 /// speed; small enough that a group is still in the cache when its last byte arrives.
 pub const GROUP_BYTES: u64 = 256 * 1024;
 
-/// Returns the chaining value of group `group` with content `bytes`, as one of several groups:
-/// never that of a root.
+/// Returns the chaining value of `bytes` as group `group` of several; never that of a root.
 pub fn group_value(group: u64, bytes: &[u8]) -> ChainingValue {
     let mut hasher = blake3::Hasher::new();
     hasher.set_input_offset(group.saturating_mul(GROUP_BYTES));
