@@ -79,8 +79,7 @@ pub struct LaneView {
     pub requests_max: Option<u32>,
     /// Whether its server limits the rate of each answer, after a burst at its beginning.
     pub paced: bool,
-    /// Least useful length of an answer if they are, or may be, limited: shorter ones would hide
-    /// it.
+    /// Least useful length of an answer: shorter ones would hide a limit and collect bursts.
     pub answer_least_bytes: u64,
 }
 
