@@ -4,9 +4,9 @@
 /// The path before a capability, encoded or not.
 pub const PREFIX: &str = "/depot/";
 
-/// An address, or a part of one, as others may see it: enough of each capability to tell one from
-/// another, also behind relays, and in whatever other spelling servers take for the same path
-/// (`/depot//…`, `/depot/./…`, `/%64epot/…`): behind the word no run of as many digits stays whole.
+/// Returns an address, or a part of one, for others to see: with just enough of each capability to
+/// tell it from others, also behind relays and in any spelling of the path that servers accept
+/// (`/depot//…`, `/depot/./…`, `/%64epot/…`): no run of as many digits behind the word stays whole.
 ///
 /// ```
 /// let capability = "0123456789abcdef".repeat(4);

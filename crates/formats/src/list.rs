@@ -3,9 +3,9 @@
 //! One file per line, its mirrors separated by tabs; lines that begin with white space carry
 //! options of the file above (`  out=NAME`, `  dir=FOLDER`, `  checksum=sha-256=HEX`,
 //! `  header=NAME: VALUE`, `  allow-overwrite=true`); `#` begins a comment line. `List` reads one
-//! file at a time, so a list of any length costs no memory, and a mistake in one file does not end the
-//! list. A file is returned only after the last of its options was read: a checksum may follow an
-//! unreadable line.
+//! file at a time, so a list of any length costs no memory, and a mistake in one file does not end
+//! the list. A file is returned only after the last of its options was read: a checksum may follow
+//! an unreadable line.
 
 use std::io::{self, BufRead, Read};
 

@@ -115,10 +115,9 @@ fn is_http(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.host().is_some()
 }
 
-/// An address, or the target of a request, as a log may show it: without queries, which open things
-/// where they are signed, and without users and passwords, also of addresses within it and in
-/// whatever spelling (`%3f`, `%40`). Where a password could be, only what comes before it and is
-/// understood is shown.
+/// Returns an address, or the target of a request, in a form fit for logs: without queries, which
+/// grant access if signed, and without users and passwords, also in nested addresses and in any
+/// spelling (`%3f`, `%40`). If a password may follow, only the understood part before it is shown.
 ///
 /// ```
 /// use swath_formats::relay::shown;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// A source of one transfer, numbered from 0 in the order in which the user (or a Metalink) named it.
+/// A source of one transfer, numbered from 0 in the order given by the user (or a Metalink).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId(pub u32);
 

@@ -1,12 +1,12 @@
 //! The local disk: direct I/O, the journal, atomic final names.
 //!
 //! A [`Disk`] moves pool buffers to and from the device. A [`Target`] is one file being written:
-//! its bytes go to `NAME.swath.part`, what is known of them to the journal `NAME.swath`, and only
-//! [`Target::finish`] gives the final name. Always holds: the journal never vouches for a byte
-//! that was not synced before; what is recovered from it is the effect of a prefix of what was
-//! committed; one target is written by one process at a time.
+//! its bytes go to `NAME.swath.part`, facts about them to the journal `NAME.swath`, and only
+//! [`Target::finish`] gives the final name. Invariants: the journal never vouches for a byte that
+//! was not synced before. Recovery yields the effect of a prefix of the committed records. Only one
+//! process at a time writes a target.
 //!
-//! Which bytes are right is for others to say; this crate compares nothing with any digest.
+//! This crate does not judge bytes: it compares nothing with any digest.
 //!
 //! ```
 //! use swath_model::{Pool, Range};

@@ -190,8 +190,8 @@ pub(crate) fn cached_pages(file: RawFd, offset: u64, bytes: u64) -> Option<u64> 
         _recently_evicted: u64,
     }
     let (wanted, mut found) = (Wanted { offset, bytes }, Found::default());
-    // SAFETY: both structures are laid out as `cachestat` wants them and live through the call. Called
-    // by number because the C libraries have no wrapper.
+    // SAFETY: both structures have the layout that `cachestat` requires and live through the call.
+    // Called by number because the C libraries have no wrapper.
     let answer =
         unsafe { libc::syscall(SYS_CACHESTAT, file, &raw const wanted, &raw mut found, 0u32) };
     (answer == 0).then_some(found.cached)

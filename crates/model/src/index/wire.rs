@@ -1,24 +1,24 @@
-//! The bytes of an entry, and the rules that they follow.
+//! The encoding of an entry, and its rules.
 //!
-//! There is one way only to write an entry down, and reading refuses every other one: that makes
-//! the index canonical. Numbers are LEB128 varints of the least length. A record:
+//! Each entry has only one encoding, and reading refuses every other one: that makes the index
+//! canonical. Numbers are LEB128 varints of the least length. A record:
 //!
 //! ```text
-//! head      1 byte: bits 0–2 the kind, bit 3 a mode follows, bit 4 extents follow, bit 5 there
-//!           are extended attributes
+//! head      1 byte: bits 0–2 the kind, bit 3 a mode follows, bit 4 extents follow, bit 5
+//!           extended attributes follow
 //! leaves    varint: folders to leave
 //! name      varint length, bytes
-//! mode      varint, only if it is another one than that of the last entry of the kind
+//! mode      varint, only if it differs from that of the last entry of the kind
 //! mtime     zigzag varint: seconds after the last entry that has one; varint nanoseconds
 //! the kind  file: varint size, and extents: varint count, then (varint gap, varint length) each
 //!           folder: nothing   link: varint length, target   hard link: varint entries back
 //!           absent: 1 byte reason
-//! xattrs    varint, only if there are any: 0 they cannot be told, else a set, counted from 1 in
-//!           the order in which they are first told; the next one is told here: varint count, and
-//!           for each varint length, name without "user.", varint length, value
+//! xattrs    varint, only if there are any: 0 unknown, else the number of a set, from 1 in the
+//!           order of first use; a new set follows here: varint count, and for each
+//!           varint length, name without "user.", varint length, value
 //! ```
 //!
-//! Hard links and what is absent have neither mode nor mtime.
+//! Hard links and absent entries have neither mode nor mtime.
 
 use super::entry::{Absence, Entry, Extent, Kind, Mtime};
 use super::error::IndexError;

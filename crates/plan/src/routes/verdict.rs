@@ -22,9 +22,9 @@ impl Verdict {
 }
 
 impl Router {
-    /// Handles wrong data from this route. If only one relay can have changed it, that relay is never
-    /// used again. If several can, all of them are skipped and return one at a time, which shows the
-    /// culprit.
+    /// Handles wrong data from this route. If only one relay can have changed it, that relay is
+    /// never used again. If several can, all of them are skipped and return one at a time, which
+    /// shows the culprit.
     pub(crate) fn bar(&mut self, routed_id: RoutedId, at: Option<SiteId>) {
         let Some(routed) = self.routed_sources.open.get(&routed_id) else { return };
         let (replica, route) = (routed.replica, routed.route.clone());

@@ -1,12 +1,12 @@
 //! The clock of leases, and how long a lease still runs.
 //!
-//! While the machine runs, time is what has passed since it started, asleep or awake: nobody can
-//! set that clock, and restarting the program changes nothing. After a restart of the machine only
-//! the wall clock is left. Then a lease never runs longer than it was granted for, counted from
-//! now: if the clock was set back meanwhile, leases live longer, by that much at most; if it was
-//! set forward, they end early. Some machines start with a time that is years off. So a lease that
-//! has ended only by the wall clock cannot be read, but is kept until that clock has run for a
-//! while ([`GRACE`]), and comes back if the clock turns out to have been wrong.
+//! While the machine runs, leases use the time since it started, asleep or awake: nobody can set
+//! that clock, and restarting the program changes nothing. After a restart of the machine only the
+//! wall clock is left. Then a lease never runs longer than it was granted for, counted from now: if
+//! the clock was set back meanwhile, leases live longer, by that much at most; if it was set
+//! forward, they end early. Some machines start with a time that is years off. So a lease that has
+//! ended only by the wall clock cannot be read, but is kept until that clock has run for a while
+//! ([`GRACE`]), and is restored if the clock was wrong.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};

@@ -1,16 +1,16 @@
 //! The depot: space on a relay that is leased to others, on its disk or in memory.
 //!
-//! Who may allocate is for the server to say; who holds a capability of an allocation may do with
-//! it what that capability is for, and needs nothing else. All functions block, some for as long as
-//! a disk needs to sync: they belong on threads for that.
+//! The server decides who may allocate. The holder of a capability may use the allocation for the
+//! purpose of that capability and needs nothing else. All functions block, some for as long as a
+//! disk needs to sync: they belong on threads for that.
 //!
-//! Always holds, across restarts, crashes and power loss:
-//! - what is promised never exceeds the size given; the space of a lease that ends is free again at
-//!   that moment, whoever still reads (ten minutes later, if it ended while the machine was off);
-//! - what `commit` has acknowledged is there until the lease ends, and is the same for all readers;
-//! - nothing is read that was not stored: a flipped byte is noticed when its group (256 KiB) is read
-//!   first after it was stored or after the depot was opened, and whenever [`Reader::check`] is
-//!   asked. In between the server sends from the page cache, and the receiver verifies anyway.
+//! Invariants, across restarts, crashes and power loss:
+//! - Promised space never exceeds the depot's size. The space of a lease is free when it ends, even
+//!   if it is being read (ten minutes later, if it ended while the machine was off).
+//! - Bytes acknowledged by `commit` stay until the lease ends, the same for all readers.
+//! - Only stored bytes are read: a flipped byte is noticed when its group (256 KiB) is first read
+//!   after it was stored or the depot was opened, and by every [`Reader::check`]. In between the
+//!   server sends from the page cache, and the receiver verifies anyway.
 //!
 //! ```
 //! use std::time::Duration;

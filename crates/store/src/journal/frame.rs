@@ -1,7 +1,7 @@
 //! Frames: how records are chained so that only an untouched prefix is ever believed.
 //!
-//! Layout of a journal: magic (16 bytes, what it is about and in which version), nonce (16 bytes), then frames of tag (16 bytes), payload
-//! length (`u32`), kind (`u8`) and payload. The tag is the first 16 bytes of
+//! Layout of a journal: magic (16 bytes: type and version), nonce (16 bytes), then frames of tag
+//! (16 bytes), payload length (`u32`), kind (`u8`) and payload. The tag is the first 16 bytes of
 //! BLAKE3(tag before ‖ length ‖ kind ‖ payload); the first "tag before" is made from magic and
 //! nonce. The nonce differs for every journal, so blocks of an older journal that a disk brings
 //! back after power loss do not continue the chain.

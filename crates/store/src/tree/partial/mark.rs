@@ -1,8 +1,8 @@
 //! The mark beside a partial folder: it says that a copy made that folder, and which folder it is.
 //!
-//! Whoever copies a folder also copies the remains of unfinished copies in it, with their marks. So
-//! a mark names the partial folder, and itself, by what neither has elsewhere: the inode number
-//! and, where the file system has it, the birth time. A mark that does not fit itself was written
+//! A copy of a folder includes the remains of unfinished copies in it, with their marks. So a mark
+//! identifies the partial folder, and itself, by facts that no copy shares: the inode number and,
+//! if the file system has it, the birth time. A mark that does not match itself was written
 //! elsewhere, and nothing beside it is trusted.
 
 use std::fs::File;
