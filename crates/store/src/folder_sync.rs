@@ -28,7 +28,7 @@ struct Turns {
     running: bool,
     begun: u64,
     done: u64,
-    /// The outcome of the turn numbered `done`.
+    /// Errors of finished turns by number, and how many callers have yet to read each.
     outcomes: HashMap<u64, (Option<i32>, u64)>,
     waiting: u64,
 }
