@@ -355,12 +355,12 @@ impl Found {
             Found::Journal { state, .. } => {
                 match state.identity.compare(state.size_bytes, &spec.identity, spec.size_bytes) {
                     Verdict::Different(what) => {
-                        Some(format!("the journal is of another content ({what})"))
+                        Some(format!("the journal is for another content ({what})"))
                     }
                     Verdict::Same | Verdict::Unproven if spec.identity.proves() => None,
                     Verdict::Same if !changed => None,
                     Verdict::Same => Some(
-                        "the part file was changed after the earlier run, and no digest is known that tells what became of it".to_owned(),
+                        "the part file was changed after the earlier run, and no digest is known to check it".to_owned(),
                     ),
                     Verdict::Unproven => Some(
                         "nothing proves that the earlier run fetched the same file (a digest would)".to_owned(),

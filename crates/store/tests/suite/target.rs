@@ -238,7 +238,7 @@ async fn another_content_starts_again_and_says_so() {
     assert_eq!(
         other.note.as_deref(),
         Some(
-            "starting again: the journal is of another content (the digest was sha-256:aa and is sha-256:bb)"
+            "starting again: the journal is for another content (the digest was sha-256:aa and is sha-256:bb)"
         )
     );
     let (_, other) = Target::open(&disk, with(2 << 20, digest("bb"))).await.unwrap();
