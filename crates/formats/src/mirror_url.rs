@@ -96,9 +96,9 @@ mod tests {
             ("gsiftp://x.example/a", "'gsiftp'"),
             ("file:///etc/passwd", "'file'"),
             ("javascript:alert(1)", "'javascript'"),
-            ("a/b", "no URL"),
-            ("https://", "no URL"),
-            ("davs://", "no URL"),
+            ("a/b", "not a URL"),
+            ("https://", "not a URL"),
+            ("davs://", "not a URL"),
             ("http://x/a\nb", "control character"),
         ] {
             let error = mirror_url(text, None).unwrap_err().to_string();

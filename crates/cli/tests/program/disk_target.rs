@@ -160,7 +160,7 @@ fn a_link_in_place_of_the_part_file_is_not_followed() {
     symlink("elsewhere", home.path("data.bin.swath.part")).unwrap();
     home.run(["get", &server.url("/data.bin")])
         .code_is(5)
-        .says(&["data.bin.swath.part", "not swath's own"]);
+        .says(&["data.bin.swath.part", "not created by swath"]);
     assert_eq!(home.read("elsewhere"), b"precious");
     assert!(!home.exists("data.bin"));
 }

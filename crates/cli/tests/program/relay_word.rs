@@ -367,7 +367,7 @@ fn a_relay_that_loses_its_place_is_left() {
     let rate = Behaviour::ConnectionRate { bytes_per_s: 2 << 20 };
     let origin = building(&content).behaviour(rate).start().unwrap();
     let relay = home.relay(&[]);
-    let leaky = leaky(relay.address(), 512 << 10);
+    let leaky = leaky(relay.address(), 128 << 10);
     let args = ["get", &url(&origin), "-o", "got", "--relay", &leaky, "--route", "multi"];
     let ran = home.run(args);
     ran.code_is(0).says(&["it is dropped, and the"]);

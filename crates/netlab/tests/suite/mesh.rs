@@ -121,10 +121,15 @@ fn each_direction_has_its_own_rate_and_delay() {
         let (_stream, round_trip) = connect(&mesh, to, from).unwrap();
         assert!(round_trip >= Duration::from_millis(40), "{round_trip:?}");
         assert!(round_trip < Duration::from_millis(400), "{round_trip:?}");
-        let rate = rate_bits_per_s(&mesh, from, to, Duration::from_secs(3)) / 1e6;
         // Without its framing of 52 bytes in 1,500; a queue that is emptied counts for more.
         let expected = mbit_per_s * 1448.0 / 1500.0;
-        assert!((0.8..1.05).contains(&(rate / expected)), "{from} to {to}: {rate} Mbit/s");
+        // A busy machine can be too slow several times, but never too fast.
+        let is_reached = (0..5).any(|_| {
+            let rate = rate_bits_per_s(&mesh, from, to, Duration::from_secs(3)) / 1e6;
+            assert!(rate < 1.05 * expected, "{from} to {to}: {rate} Mbit/s");
+            rate >= 0.8 * expected
+        });
+        assert!(is_reached, "{from} to {to}: never {expected} Mbit/s");
     }
     let counters = mesh.counters()[0];
     assert!(counters.up.bytes > counters.down.bytes, "{counters:?}");
