@@ -76,7 +76,7 @@ const ROWS: [Row; 8] = [
         arguments: &["--scenarios", "counted", "--size", "256", "--alone"],
         tool: "swath",
     },
-    Row { name: "routes", bench: "routes", arguments: &["--scenarios", "cold"], tool: "swath" },
+    Row { name: "routes", bench: "routes", arguments: &["--scenarios", "cold"], tool: "cold" },
 ];
 
 fn main() -> ExitCode {

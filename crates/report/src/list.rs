@@ -93,7 +93,7 @@ fn verified_by_relays(files: u64, bytes: u64) -> String {
     let files = format!("{} {}", units::count(files), if files == 1 { "file" } else { "files" });
     let bytes = units::bytes(bytes);
     format!(
-        "no digest of {files} is known but from relays, and these could have changed the {bytes} that they passed on"
+        "the only digests of {files} came by relays, which could have changed the {bytes} that they delivered"
     )
 }
 
@@ -101,7 +101,7 @@ fn verified_by_relays(files: u64, bytes: u64) -> String {
 pub fn warning_of_relays(files: u64, bytes: u64) -> String {
     let words = verified_by_relays(files, bytes);
     format!(
-        "NOT VERIFIED: {words}; digests in the list prove them, --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
+        "NOT VERIFIED: {words}; to verify: digests in the list, --end-to-end (for https:// sources), or --route direct"
     )
 }
 
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(told, ["f1: verified by nothing", &*warning_of_relays(2, 4_000_000)]);
         let verified_by = recording.summary.as_ref().map(|end| end.verified_by.as_str());
         assert_eq!(verified_by, Some(&*verified_by_relays(2, 4_000_000)));
-        assert!(render(&recording).contains("could have changed the 4.00 MB that they passed on;"));
+        assert!(render(&recording).contains("could have changed the 4.00 MB that they delivered;"));
     }
 
     #[test]

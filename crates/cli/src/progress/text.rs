@@ -121,17 +121,17 @@ fn cut_address(text: &str, columns: usize, look: Look) -> String {
     format!("{host}{dots}{end}")
 }
 
-/// What a row of this name is. Whoever named one source knows of no second one.
+/// Returns what a row of this name is: someone who named one source knows of no second one.
 pub(super) fn kind(name: &SourceName, is_staging: bool) -> &'static str {
     match name.is_relayed() {
         _ if is_staging => "depot",
-        true => "way",
+        true => "route",
         false => "source",
     }
 }
 
-/// A way at most `columns` wide: the file's name goes first, then relays in the middle. The first one
-/// tells ways apart, for it is the one nearest to us; the last one is the one nearest to the source.
+/// Returns a route at most `columns` wide: drops the file's name first, then relays in the middle. It
+/// keeps the first relay, the nearest to this machine, and the last, the nearest to the source.
 fn cut_route(replica: &str, relays: &[&str], columns: usize, look: Look) -> String {
     let least = width(replica.split('/').next().unwrap_or(replica)).min(HOST_LEAST_COLUMNS);
     let cut = |relays: &[&str]| {

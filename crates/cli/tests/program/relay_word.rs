@@ -432,5 +432,5 @@ fn the_question_for_the_digest_is_no_news() {
 }
 
 const OF_LIST: &str =
-    "no digest of 2 files is known but from relays, and these could have changed the 6.00 MB";
+    "the only digests of 2 files came by relays, which could have changed the 6.00 MB";
 const WARNING: &str = "no digest of it is known, and relays could have changed the 3.00 MB";

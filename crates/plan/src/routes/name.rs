@@ -72,7 +72,7 @@ impl fmt::Display for SiteId {
 
 impl fmt::Display for RoutedId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "way {}", self.0)
+        write!(f, "routed source {}", self.0)
     }
 }
 

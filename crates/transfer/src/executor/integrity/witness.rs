@@ -136,7 +136,7 @@ impl Run<'_> {
         }
         if let Some(words) = self.word_of_relays() {
             let text = format!(
-                "NOT VERIFIED: {words}; a digest proves it (swath get --digest), --end-to-end keeps relays from changing what comes from https://, --route direct goes without them"
+                "NOT VERIFIED: {words}; to verify: --digest, --end-to-end (for https:// sources), or --route direct"
             );
             let (at_s, unproved_bytes) = (self.at_s(), self.exposed_bytes());
             self.observer.observe(&Event::Note { at_s, text, warning: true, unproved_bytes });
@@ -182,7 +182,7 @@ impl Run<'_> {
                 whole.algorithm().name()
             ),
             None => format!(
-                "no digest of it is known, and relays could have changed the {bytes} that they passed on{compared}"
+                "no digest of it is known, and relays could have changed the {bytes} that they delivered{compared}"
             ),
         })
     }
