@@ -27,7 +27,7 @@ fn a_file_of_this_machine_is_a_mirror_like_others() {
     home.run(["get", &here]).code_is(0).says(&["already complete"]);
     // What is wrong with it is its own fault.
     let mut wrong = content.read(0, SIZE);
-    wrong[2_000_000] ^= 1;
+    wrong.iter_mut().step_by(4096).for_each(|byte| *byte ^= 1);
     fs::write(home.path("kept/data.bin"), wrong).unwrap();
     let args = ["get", &url(&far), &here, "--digest", &sha256(&content), "--overwrite"];
     home.run(args).code_is(0).says(&["not used: it delivered corrupt data"]);
