@@ -232,7 +232,7 @@ fn of_length(
     };
     match (hint, by_length) {
         (Some(Ok(Algorithm::Blake3)), Some(Algorithm::Sha256)) => Ok(Algorithm::Blake3),
-        // A list with several algorithms is named after one of them, or none.
+        // The file name of a list with several algorithms has one of them, or none.
         (Some(Ok(_)) | None, Some(by_length)) => Ok(by_length),
         (Some(Err(problem)), _) => Err(problem),
         (_, None) => Err(ChecksumProblem::Algorithm),

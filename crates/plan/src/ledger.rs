@@ -1,7 +1,7 @@
-//! The planner's books: what is delivered, which lanes and sources exist, which actions are due.
+//! The planner's state: the delivered bytes, the lanes and sources, the actions that are due.
 //!
-//! Every change that concerns more than one of them is made here, so that they stay consistent
-//! ([`Ledger::audit`] checks it). What to change is decided elsewhere.
+//! This file makes every change that concerns more than one of them, so that they stay consistent
+//! ([`Ledger::audit`] checks it). It decides nothing.
 
 use std::collections::VecDeque;
 

@@ -93,7 +93,7 @@ fn verified_by_relays(files: u64, bytes: u64) -> String {
     let files = format!("{} {}", units::count(files), if files == 1 { "file" } else { "files" });
     let bytes = units::bytes(bytes);
     format!(
-        "the only digests of {files} came by relays, which could have changed the {bytes} that they delivered"
+        "no digest of {files} came without relays, which could have changed the {bytes} that they delivered"
     )
 }
 
@@ -101,7 +101,7 @@ fn verified_by_relays(files: u64, bytes: u64) -> String {
 pub fn warning_of_relays(files: u64, bytes: u64) -> String {
     let words = verified_by_relays(files, bytes);
     format!(
-        "NOT VERIFIED: {words}; to verify: digests in the list, --end-to-end (for https:// sources), or --route direct"
+        "NOT VERIFIED: {words}; to verify them, put digests in the list, or use --end-to-end (https:// sources) or --route direct"
     )
 }
 

@@ -121,7 +121,8 @@ fn cut_address(text: &str, columns: usize, look: Look) -> String {
     format!("{host}{dots}{end}")
 }
 
-/// Returns what a row of this name is: someone who named one source knows of no second one.
+/// Returns what a row is called. Rows of routes are not called sources: a user who named one source
+/// would look for the second.
 pub(super) fn kind(name: &SourceName, is_staging: bool) -> &'static str {
     match name.is_relayed() {
         _ if is_staging => "depot",

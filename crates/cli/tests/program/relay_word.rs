@@ -432,5 +432,5 @@ fn the_question_for_the_digest_is_no_news() {
 }
 
 const OF_LIST: &str =
-    "the only digests of 2 files came by relays, which could have changed the 6.00 MB";
+    "no digest of 2 files came without relays, which could have changed the 6.00 MB";
 const WARNING: &str = "no digest of it is known, and relays could have changed the 3.00 MB";

@@ -149,7 +149,7 @@ pub struct File {
 }
 
 impl File {
-    /// Returns a file of which only the name is known.
+    /// Returns a file with a name and nothing else.
     pub fn new(name: SafePath) -> File {
         File {
             name,
@@ -203,7 +203,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Returns a replica of which only the address is known.
+    /// Returns a replica with an address and nothing else.
     pub fn new(url: Url) -> Mirror {
         Mirror { url, priority: PRIORITY_WORST, location: None, name: None }
     }

@@ -115,7 +115,7 @@ impl Graph {
         self.edges.get(&(from, to))
     }
 
-    /// Returns every edge of which something is known.
+    /// Returns every edge with a measurement or another observation.
     pub fn edges(&self) -> impl Iterator<Item = (SiteId, SiteId, &Edge)> + '_ {
         self.edges.iter().map(|(&(from, to), edge)| (from, to, edge))
     }

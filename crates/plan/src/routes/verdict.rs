@@ -10,7 +10,7 @@ use super::view::{RoutedState, Why};
 pub(crate) struct Verdict {
     /// The replica of the route.
     replica: ReplicaId,
-    /// Relays of which any may have done it.
+    /// The suspects: any of these relays may be at fault.
     relays: Vec<SiteId>,
 }
 

@@ -64,7 +64,7 @@ pub enum AllocateError {
         /// Bytes not promised.
         free_bytes: u64,
     },
-    /// The disk has less space than the depot was told.
+    /// The disk has less free space than the configuration allows the depot to use.
     #[error("the depot's disk has only {free_bytes} bytes free")]
     DiskFull {
         /// Bytes that it has.

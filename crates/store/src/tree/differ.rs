@@ -20,7 +20,7 @@ pub enum Change {
     Copy {
         /// Bytes it will take: the size of a file, or 0 for hard links and other entries.
         bytes: u64,
-        /// The path of the file of which it is a further name in the tree.
+        /// If it is another hard link to a file, the path of that file.
         further_of: Option<Vec<u8>>,
     },
     /// It exists with another kind than in the tree and must go first.

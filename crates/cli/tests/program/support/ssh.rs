@@ -65,7 +65,7 @@ pub fn machine_with(home: &Home, path: &str, more: &str) -> Option<Machine> {
     .unwrap();
     fs::create_dir(at("far")).unwrap();
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
-    // These algorithms cost a tenth of the default ones, which ssh has in plain C.
+    // ssh computes its default algorithms in portable C, and these faster, with its crypto library.
     fs::write(
         at("ssh_config"),
         format!(

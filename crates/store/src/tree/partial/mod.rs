@@ -108,7 +108,7 @@ pub struct PartialTree {
     halt: Halt,
 }
 
-/// A file of which some bytes are to be written.
+/// A file with bytes to write.
 struct Wanted {
     number: u64,
     path: Vec<u8>,

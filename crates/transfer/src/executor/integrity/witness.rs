@@ -136,7 +136,7 @@ impl Run<'_> {
         }
         if let Some(words) = self.word_of_relays() {
             let text = format!(
-                "NOT VERIFIED: {words}; to verify: --digest, --end-to-end (for https:// sources), or --route direct"
+                "NOT VERIFIED: {words}; to verify it, use --digest, --end-to-end (https:// sources) or --route direct"
             );
             let (at_s, unproved_bytes) = (self.at_s(), self.exposed_bytes());
             self.observer.observe(&Event::Note { at_s, text, warning: true, unproved_bytes });
