@@ -1,5 +1,5 @@
 //! Formats defined by others, read and written: Metalink, Link and digest headers, ranges and
-//! conditions of requests, input lists, checksum files, netrc, relays' reports.
+//! conditions of requests, input lists, checksum files, netrc, relays' reports, torrents.
 //!
 //! Everything here parses bytes from strangers. No parser panics; each reports what it refuses with
 //! its position, and limits its memory. Files, sockets and the clock are left to others: input
@@ -29,6 +29,7 @@ pub mod proxy_status;
 pub mod range_header;
 pub mod relay;
 mod text;
+pub mod torrent;
 
 pub use content_range::ContentRange;
 pub use etag::Etag;
