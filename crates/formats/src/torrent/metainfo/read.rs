@@ -1,0 +1,137 @@
+//! Reads a metafile: what stands around the info dictionary.
+//!
+//! Trackers, web seeds and remarks are optional, and many programs write them in their own ways:
+//! what cannot be used is left out. Piece layers are checked against the roots of the files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use swath_model::digest::sha256_tree::{self, MerkleHash};
+use url::Url;
+
+use super::read_info::{fields, hints, lossy, required};
+use super::{Info, METAFILE_BYTES_MAX, Metainfo, MetainfoError, PieceLayerError, layer_error};
+use crate::mirror_url::mirror_url;
+use crate::torrent::bencode::{self, Value};
+use crate::torrent::tracker_url;
+
+impl Metainfo {
+    /// Reads a metafile.
+    ///
+    /// # Errors
+    /// [`MetainfoError`] with the field and the problem.
+    pub fn read(bytes: &[u8]) -> Result<Metainfo, MetainfoError> {
+        check_size(bytes)?;
+        let root = bencode::read(bytes)?.value;
+        let [announce, announce_list, comment, created_by, creation_date, info, layers, url_list] =
+            fields(root, &"metafile", OUTER)?;
+        let [similar, collections] = fields(root, &"metafile", [b"similar", b"collections"])?;
+        let info = Info::read(required(info, &"info")?.raw())?;
+        let mut metainfo = Metainfo::of(info);
+        if metainfo.info.kind.has_v2() {
+            metainfo.piece_layers = piece_layers(&metainfo.info, layers)?;
+        }
+        metainfo.trackers = trackers(announce, announce_list);
+        metainfo.web_seeds = web_seeds(url_list);
+        metainfo.comment = comment.and_then(lossy);
+        metainfo.created_by = created_by.and_then(lossy);
+        let date = creation_date.and_then(Value::int);
+        metainfo.creation_date_s = date.and_then(|date| u64::try_from(date).ok());
+        hints(similar, collections, &mut metainfo.similar, &mut metainfo.collections);
+        Ok(metainfo)
+    }
+}
+
+pub(super) fn check_size(bytes: &[u8]) -> Result<(), MetainfoError> {
+    if bytes.len() > METAFILE_BYTES_MAX {
+        let (bytes, max_bytes) = (bytes.len(), METAFILE_BYTES_MAX);
+        return Err(MetainfoError::TooLarge { bytes, max_bytes });
+    }
+    Ok(())
+}
+
+/// Returns the layer of each file that needs one, checked once for each root.
+fn piece_layers(
+    info: &Info,
+    layers: Option<Value<'_>>,
+) -> Result<BTreeMap<MerkleHash, Arc<[MerkleHash]>>, MetainfoError> {
+    let found: BTreeMap<&[u8], &[u8]> = match layers {
+        None => BTreeMap::new(),
+        Some(layers) => {
+            let not =
+                || MetainfoError::Not { at: "piece layers".to_owned(), expected: "a dictionary" };
+            let entries = layers.dict().ok_or_else(not)?;
+            let layers = entries.filter_map(|(root, layer)| Some((root, layer.bytes()?)));
+            layers.filter(|(root, layer)| root.len() == 32 && layer.len() >= 64).collect()
+        }
+    };
+    let mut verified: BTreeMap<MerkleHash, Arc<[MerkleHash]>> = BTreeMap::new();
+    for file in info.files.iter().filter(|file| info.needs_piece_layer(file)) {
+        let error = |why| layer_error(file, why);
+        let root = file.pieces_root.ok_or_else(|| error(PieceLayerError::Missing))?;
+        if let Some(layer) = verified.get(&root) {
+            info.check_piece_layer(file, layer)?;
+            continue;
+        }
+        let packed = *found.get(&root[..]).ok_or_else(|| error(PieceLayerError::Missing))?;
+        let (layer, []) = packed.as_chunks() else { return Err(error(PieceLayerError::Length)) };
+        info.check_piece_layer(file, layer)?;
+        if sha256_tree::root_of_layer(layer, info.piece_bytes) != root {
+            return Err(error(PieceLayerError::Root));
+        }
+        verified.insert(root, layer.into());
+    }
+    Ok(verified)
+}
+
+/// Returns the tiers of trackers. `announce` counts only without a list, as BEP 12 says.
+fn trackers(announce: Option<Value<'_>>, list: Option<Value<'_>>) -> Vec<Vec<Url>> {
+    let tracker = |value: Value<'_>| tracker_url(value.text()?);
+    let tiers = list.and_then(Value::list).into_iter().flatten().take(TRACKERS_MAX);
+    let tiers = tiers.filter_map(|tier| {
+        let tier: Vec<Url> = tier.list()?.take(TRACKERS_MAX).filter_map(tracker).collect();
+        (!tier.is_empty()).then_some(tier)
+    });
+    let mut left = TRACKERS_MAX;
+    let tiers: Vec<Vec<Url>> = tiers
+        .map_while(|mut tier| {
+            tier.truncate(left);
+            left -= tier.len();
+            (!tier.is_empty()).then_some(tier)
+        })
+        .collect();
+    if tiers.is_empty() {
+        return announce.and_then(tracker).map(|only| vec![vec![only]]).unwrap_or_default();
+    }
+    tiers
+}
+
+/// Returns the web seeds of a list, or a single one.
+fn web_seeds(list: Option<Value<'_>>) -> Vec<Url> {
+    let Some(value) = list else { return Vec::new() };
+    let mut seeds: Vec<Url> = Vec::new();
+    let single = value.bytes().map(|_| value);
+    for seed in value.list().into_iter().flatten().chain(single).take(WEB_SEEDS_MAX) {
+        if let Some(url) = seed.text().and_then(|text| mirror_url(text, None).ok())
+            && !seeds.contains(&url)
+        {
+            seeds.push(url);
+        }
+    }
+    seeds
+}
+
+const OUTER: [&[u8]; 8] = [
+    b"announce",
+    b"announce-list",
+    b"comment",
+    b"created by",
+    b"creation date",
+    b"info",
+    b"piece layers",
+    b"url-list",
+];
+
+/// More are never asked in time.
+const TRACKERS_MAX: usize = 1_000;
+const WEB_SEEDS_MAX: usize = 1_000;
