@@ -352,8 +352,8 @@ fn is_piece_length(bytes: u64, is_v2: bool) -> bool {
     is_allowed && (1..=PIECE_BYTES_MAX).contains(&bytes)
 }
 
-/// Larger than the metafile of any real torrent; one of a million files has some 200 MB less with
-/// sensible pieces. Reading needs a small multiple of it.
+/// Enough for some 400,000 files in a hybrid torrent, which needs about 250 bytes for each; real
+/// metafiles stay below a few MB. Reading needs a small multiple of it.
 pub const METAFILE_BYTES_MAX: usize = 100_000_000;
 /// A piece is verified as a whole. libtorrent accepts less.
 pub const PIECE_BYTES_MAX: u64 = 1 << 30;

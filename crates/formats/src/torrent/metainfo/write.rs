@@ -9,6 +9,7 @@ use swath_model::digest::sha256_tree::FileHashes;
 use swath_model::path::SafePath;
 use url::Url;
 
+use super::read::check_size;
 use super::read_info::not;
 use super::{Info, Kind, Layout, Metainfo, MetainfoError, What};
 use crate::torrent::InfoHash;
@@ -136,6 +137,8 @@ impl Builder {
         metainfo.comment = self.comment.clone();
         metainfo.created_by = self.created_by.clone();
         metainfo.creation_date_s = self.creation_date_s;
+        // Piece layers stand outside of the info dictionary, whose size the reader checked.
+        check_size(&metainfo.write())?;
         Ok(metainfo)
     }
 
