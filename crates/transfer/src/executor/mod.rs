@@ -238,6 +238,7 @@ impl Run<'_> {
         if now.since(self.telemetry.shown_at) >= SNAPSHOT {
             self.telemetry.shown_at = now;
             self.take_figures(now);
+            self.compare_before_end();
         }
         // An urgent commit (`committed_at` is zero) stays due until the running commit has ended.
         let waits = self.persistence.committing && self.persistence.committed_at == Time::ZERO;

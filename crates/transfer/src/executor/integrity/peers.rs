@@ -1,20 +1,25 @@
 //! Compares mirrors with each other if no digest of the file is known.
 //!
 //! Mirrors that agree on size and version can still hold different bytes: one of them is damaged.
-//! So swath keeps a few random blocks of each mirror, and when everything has come it requests each
-//! of them from another mirror. If two differ, a third one decides: the mirror that stands alone is
-//! dropped and reported, and its bytes are fetched again. Without a third one the transfer ends
-//! without its file, since nothing shows which of the two is right.
+//! So swath keeps a few random blocks of each mirror and requests each of them from another mirror.
+//! If two differ, a third one decides: the mirror that stands alone is dropped and reported, and its
+//! bytes are fetched again. Without a third one the transfer ends without its file, since nothing
+//! shows which of the two is right.
 //!
-//! The questions wait for the end because each takes a connection of its own, and servers that
-//! limit connections should send data until then. Their cost is limited: at most [`BLOCKS_MAX`]
-//! blocks of [`BLOCK_BYTES`] for each mirror, and a 64th of what it delivered.
+//! Most questions are asked in the last seconds, so that hardly anything waits for their answers; the
+//! last bytes of each mirror are compared when everything has come. Each question goes to the
+//! mirror that is likely to answer it first, and to another if it does not: the link of a mirror
+//! that became slow may be full of bytes that nobody needs any more.
+//!
+//! Questions take connections of their own, so servers with a known limit of connections are not
+//! asked before the end. At most [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES`] are compared for each
+//! mirror, and about a 64th of what it delivered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::{Range, Time};
+use swath_model::{Range, SourceId, Time};
 use swath_source::{Facts, LaneError};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -30,25 +35,35 @@ use crate::request::Destination;
 pub(crate) struct Peers {
     /// Blocks kept of each source, by its number.
     kept: BTreeMap<usize, SeenBlocks>,
-    /// Questions in flight.
-    asked: u32,
-    /// Limits of questions in flight to each mirror.
-    seats: BTreeMap<usize, Arc<Semaphore>>,
+    /// Blocks that nobody could compare before the end, with their sources.
+    left: Vec<(usize, Block)>,
+    /// The questions in flight to each mirror.
+    asked: BTreeMap<usize, Asked>,
     /// Undecided disputes, by number.
     disputes: BTreeMap<u32, Dispute>,
     disputes_begun: u32,
-    /// Mirrors that did not answer a question.
+    /// Mirrors that did not answer a question in time, and whether others are patient with them now.
     mute: BTreeSet<usize>,
+    is_patient: bool,
     /// Since when everything has come and only answers are missing.
     waits_since: Option<Time>,
     /// Bytes that were equal.
     pub right_bytes: u64,
 }
 
+/// The questions in flight to one mirror.
+struct Asked {
+    count: u32,
+    /// Limits those that have a connection.
+    connections: Arc<Semaphore>,
+}
+
 /// Random blocks of one source; each of its bytes is equally likely.
 #[derive(Default)]
 struct SeenBlocks {
+    /// Bytes since blocks were last taken, and before.
     seen_bytes: u64,
+    compared_bytes: u64,
     blocks: Vec<Block>,
 }
 
@@ -59,6 +74,26 @@ struct Dispute {
     block: Block,
     theirs: Vec<u8>,
     asked: Vec<usize>,
+}
+
+impl Peers {
+    /// Notes that a question to this mirror has ended.
+    fn has_answered(&mut self, peer: usize) {
+        if let Some(asked) = self.asked.get_mut(&peer) {
+            asked.count -= 1;
+        }
+    }
+
+    /// Returns whether answers are missing.
+    fn is_asking(&self) -> bool {
+        self.asked.values().any(|asked| asked.count > 0)
+    }
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { count: 0, connections: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)) }
+    }
 }
 
 impl SeenBlocks {
@@ -85,10 +120,20 @@ impl SeenBlocks {
         }
     }
 
-    /// Takes the blocks to compare: one for each MiB received, and together about a 64th of it.
+    /// Returns whether its new bytes are worth a question before the end.
+    fn is_due(&self) -> bool {
+        self.seen_bytes * BLOCKS_MAX as u64 >= self.compared_bytes.max(1)
+    }
+
+    /// Takes the blocks to compare: one for each MiB received, and together about a 64th of it. If
+    /// earlier bytes were compared, these get their share of all blocks.
     fn take(&mut self) -> Vec<Block> {
-        let count = self.seen_bytes.div_ceil(1 << 20).clamp(1, BLOCKS_MAX as u64);
-        let most = (self.seen_bytes / (64 * count)).max(BLOCK_LEAST_BYTES) as usize;
+        let all_bytes = (self.compared_bytes + self.seen_bytes).max(1);
+        // Rounded at random, so that each byte is as likely as in one comparison of all.
+        let share = (BLOCKS_MAX as u64 * self.seen_bytes + fastrand::u64(..all_bytes)) / all_bytes;
+        let count = self.seen_bytes.div_ceil(1 << 20).min(share);
+        let most = (self.seen_bytes / (64 * count.max(1))).max(BLOCK_LEAST_BYTES) as usize;
+        self.compared_bytes = all_bytes;
         self.seen_bytes = 0;
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.truncate(count as usize);
@@ -111,6 +156,19 @@ impl Run<'_> {
         }
     }
 
+    /// Compares what has come since the last time if the transfer ends soon.
+    pub(crate) fn compare_before_end(&mut self) {
+        let soon = || self.planner.time_left_s(self.now()).is_some_and(|left_s| left_s < BEFORE_S);
+        let half = self.coverage.size_bytes.unwrap_or(u64::MAX) / 2;
+        if self.integrity.proof.is_empty()
+            && !self.planner_done
+            && self.coverage.have.total_bytes() >= half
+            && soon()
+        {
+            self.ask_peers(false);
+        }
+    }
+
     /// Returns whether answers of other mirrors are missing, now that everything has come.
     pub(crate) fn waits_for_peers(&mut self) -> bool {
         if !self.integrity.proof.is_empty() {
@@ -119,10 +177,13 @@ impl Run<'_> {
         let now = self.now();
         if self.integrity.samples.peers.waits_since.is_none() {
             self.integrity.samples.peers.waits_since = Some(now);
-            self.ask_peers();
+            for (source, block) in std::mem::take(&mut self.integrity.samples.peers.left) {
+                self.compare(source, block);
+            }
+            self.ask_peers(true);
         }
         let since = self.integrity.samples.peers.waits_since.unwrap_or(now);
-        self.integrity.samples.peers.asked > 0 && now.since(since) < WAITS
+        self.integrity.samples.peers.is_asking() && now.since(since) < WAITS
     }
 
     /// Notes that bytes are missing again.
@@ -130,48 +191,84 @@ impl Run<'_> {
         self.integrity.samples.peers.waits_since = None;
     }
 
-    fn ask_peers(&mut self) {
+    fn ask_peers(&mut self, is_end: bool) {
         let sources: Vec<usize> = self.integrity.samples.peers.kept.keys().copied().collect();
         for source in sources {
             let Some(kept) = self.integrity.samples.peers.kept.get_mut(&source) else { continue };
-            let blocks = kept.take();
-            if self.sources.is_out(source) {
+            if !is_end && !kept.is_due() {
                 continue;
             }
-            for block in blocks {
-                if let Some(peer) = self.peer_of(&[source]) {
-                    self.ask_peer(peer, Of::Peer { source, peer }, block);
-                }
+            for block in kept.take() {
+                self.compare(source, block);
             }
         }
     }
 
-    /// Returns the next mirror by number that is none of these: so each is asked about one other.
-    fn peer_of(&self, others: &[usize]) -> Option<usize> {
-        let count = self.sources.len();
-        let first = others.last().copied().unwrap_or(0);
+    /// Asks another mirror for a block of this source.
+    fn compare(&mut self, source: usize, block: Block) {
+        if self.sources.is_out(source) {
+            return;
+        }
+        if let Some(peer) = self.peer_of(&[source]) {
+            self.ask_peer(peer, Of::Peer { source, peer }, block);
+        } else if !self.planner_done {
+            self.integrity.samples.peers.left.push((source, block));
+        }
+    }
+
+    /// Returns the mirror beside these that is likely to answer first. If only mirrors are left that
+    /// did not answer in time, they get more time.
+    fn peer_of(&mut self, others: &[usize]) -> Option<usize> {
+        let peer = self.first_peer_of(others);
+        let peers = &mut self.integrity.samples.peers;
+        if peer.is_some() || peers.is_patient || peers.mute.is_empty() || !self.planner_done {
+            return peer;
+        }
+        peers.is_patient = true;
+        peers.mute.clear();
+        self.first_peer_of(others)
+    }
+
+    fn first_peer_of(&self, others: &[usize]) -> Option<usize> {
+        let peers = &self.integrity.samples.peers;
         let url = |at: usize| self.sources[at].source.url();
+        let limit = |at: usize| self.sources[at].source.limits().connections;
         let is_free = |at: &usize| {
-            let entry = &self.sources[*at];
-            entry.accepted == Some(true)
+            self.sources[*at].accepted == Some(true)
                 && !self.sources.is_out(*at)
-                && !self.integrity.samples.peers.mute.contains(at)
+                && !peers.mute.contains(at)
                 && !self.is_mute(*at)
+                && (self.planner_done || limit(*at).is_none())
                 && others.iter().all(|&other| url(other) != url(*at))
         };
-        (1..count).map(|step| (first + step) % count).find(is_free)
+        // At the end, bytes that nobody needs may still come from those that are busy.
+        let wait = |at: usize| {
+            let view = self.planner.source(SourceId(at as u32));
+            let is_busy = self.planner_done && view.as_ref().is_some_and(|view| view.busy);
+            let rtt = view.and_then(|view| view.rtt).unwrap_or(ANSWERS_WITHIN);
+            let before =
+                peers.asked.get(&at).map_or(0, |asked| asked.count) / QUESTIONS_AT_ONCE as u32;
+            (is_busy, (1 + before) * rtt)
+        };
+        (0..self.sources.len()).filter(is_free).min_by_key(|&at| wait(at))
     }
 
     fn ask_peer(&mut self, peer: usize, of: Of, block: Block) {
-        self.integrity.samples.peers.asked += 1;
         let origin = Arc::clone(&self.sources[peer].source);
+        let within = if self.integrity.samples.peers.is_patient {
+            ANSWERS_WITHIN
+        } else {
+            let view = self.planner.source(SourceId(peer as u32));
+            IN_TIME + ROUND_TRIPS * view.and_then(|view| view.rtt).unwrap_or_default()
+        };
         // Comparisons must cost a mirror little, even one that limits connections.
-        let seats = self.integrity.samples.peers.seats.entry(peer);
-        let seats = seats.or_insert_with(|| Arc::new(Semaphore::new(QUESTIONS_AT_ONCE))).clone();
+        let asked = self.integrity.samples.peers.asked.entry(peer).or_default();
+        asked.count += 1;
+        let connections = Arc::clone(&asked.connections);
         self.integrity.samples.asked.spawn(async move {
-            let _seat = seats.acquire_owned().await;
+            let _connection = connections.acquire_owned().await;
             let range = Range::of_len(block.at, block.bytes.len() as u64);
-            let told = timeout(ANSWERS_WITHIN, origin.fetch_part(range)).await.ok();
+            let told = timeout(within, origin.fetch_part(range)).await.ok();
             Answer { of, block, told }
         });
     }
@@ -184,15 +281,13 @@ impl Run<'_> {
         block: Block,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
     ) -> Result<(), Ended> {
-        self.integrity.samples.peers.asked = self.integrity.samples.peers.asked.saturating_sub(1);
+        self.integrity.samples.peers.has_answered(peer);
         if self.sources.is_out(source) || self.sources.is_out(peer) {
             return Ok(());
         }
         let Some(theirs) = self.comparable(told) else {
             self.integrity.samples.peers.mute.insert(peer);
-            if let Some(peer) = self.peer_of(&[source]) {
-                self.ask_peer(peer, Of::Peer { source, peer }, block);
-            }
+            self.compare(source, block);
             return Ok(());
         };
         self.count_compared(peer, &theirs);
@@ -205,7 +300,13 @@ impl Run<'_> {
     }
 
     fn ask_a_third(&mut self, dispute: Dispute) -> Result<(), Ended> {
-        let Some(third) = self.peer_of(&dispute.asked) else { return self.undecided(&dispute) };
+        let Some(third) = self.peer_of(&dispute.asked) else {
+            if self.planner_done {
+                return self.undecided(&dispute);
+            }
+            self.integrity.samples.peers.left.push((dispute.source, dispute.block));
+            return Ok(());
+        };
         let block = Block { at: dispute.block.at, bytes: dispute.block.bytes.clone() };
         let number = self.integrity.samples.peers.disputes_begun;
         self.integrity.samples.peers.disputes_begun += 1;
@@ -221,7 +322,7 @@ impl Run<'_> {
         third: usize,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
     ) -> Result<(), Ended> {
-        self.integrity.samples.peers.asked = self.integrity.samples.peers.asked.saturating_sub(1);
+        self.integrity.samples.peers.has_answered(third);
         let Some(mut dispute) = self.integrity.samples.peers.disputes.remove(&number) else {
             return Ok(());
         };
@@ -230,7 +331,9 @@ impl Run<'_> {
         }
         let Some(word) = self.comparable(told) else {
             self.integrity.samples.peers.mute.insert(third);
-            dispute.asked.push(third);
+            if self.integrity.samples.peers.is_patient {
+                dispute.asked.push(third);
+            }
             return self.ask_a_third(dispute);
         };
         self.count_compared(third, &word);
@@ -296,6 +399,12 @@ const QUESTIONS_AT_ONCE: usize = 2;
 const BLOCK_BYTES: usize = 8 << 10;
 /// Fewest bytes of one question.
 const BLOCK_LEAST_BYTES: u64 = 512;
+/// Seconds before the end when most questions are asked.
+const BEFORE_S: f64 = 2.0;
+/// After this time and this many round trips another mirror is asked; if none is left, all are asked
+/// again and get [`ANSWERS_WITHIN`].
+const IN_TIME: Duration = Duration::from_millis(100);
+const ROUND_TRIPS: u32 = 4;
 /// Longest wait for answers at the end.
 const WAITS: Duration = Duration::from_secs(10);
 
@@ -322,6 +431,10 @@ mod tests {
                 hits[(block.at >> 17) as usize] += 1;
             }
             assert!(kept.take().is_empty(), "nothing new has come");
+            kept.see(0, &part);
+            assert!(kept.take().len() <= 1 && !kept.is_due(), "a 17th of all");
+            (0..3).for_each(|_| kept.see(0, &part));
+            assert!(kept.is_due() && kept.take().len() == 1, "more than an eighth");
         }
         assert!(hits.iter().all(|&hits| (15..110).contains(&hits)), "{hits:?}");
         let mut kept = SeenBlocks::default();
