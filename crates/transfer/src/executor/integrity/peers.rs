@@ -11,8 +11,9 @@
 //! mirror that is likely to answer it first, and to another if it does not: the link of a mirror
 //! that became slow may be full of bytes that nobody needs any more.
 //!
-//! Questions take connections of their own, so servers with a known limit of connections are not
-//! asked before the end. At most [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES`] are compared for each
+//! Questions take connections of their own. So each mirror gets one at a time until it has answered,
+//! then [`QUESTIONS_AT_ONCE`], and servers that limit connections or the rate of each are not asked
+//! before the end. At most [`BLOCKS_MAX`] blocks of [`BLOCK_BYTES`] are compared for each
 //! mirror, and about a 64th of what it delivered.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,6 @@ use std::time::Duration;
 
 use swath_model::{Range, SourceId, Time};
 use swath_source::{Facts, LaneError};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::error::GetError;
@@ -35,7 +35,7 @@ use crate::request::Destination;
 pub(crate) struct Peers {
     /// Blocks kept of each source, by its number.
     kept: BTreeMap<usize, SeenBlocks>,
-    /// Blocks that nobody could compare before the end, with their sources.
+    /// Blocks that wait for a mirror to compare them, with their sources.
     left: Vec<(usize, Block)>,
     /// The questions in flight to each mirror.
     asked: BTreeMap<usize, Asked>,
@@ -52,10 +52,11 @@ pub(crate) struct Peers {
 }
 
 /// The questions in flight to one mirror.
+#[derive(Default)]
 struct Asked {
-    count: u32,
-    /// Limits those that have a connection.
-    connections: Arc<Semaphore>,
+    count: usize,
+    /// Whether any was answered.
+    has_answered: bool,
 }
 
 /// Random blocks of one source; each of its bytes is equally likely.
@@ -78,21 +79,23 @@ struct Dispute {
 
 impl Peers {
     /// Notes that a question to this mirror has ended.
-    fn has_answered(&mut self, peer: usize) {
+    fn ended(&mut self, peer: usize) {
         if let Some(asked) = self.asked.get_mut(&peer) {
             asked.count -= 1;
         }
     }
 
+    /// Returns whether this mirror may be asked another question now.
+    fn is_ready(&self, peer: usize) -> bool {
+        self.asked.get(&peer).is_none_or(|asked| match asked.has_answered {
+            true => asked.count < QUESTIONS_AT_ONCE,
+            false => asked.count == 0,
+        })
+    }
+
     /// Returns whether answers are missing.
     fn is_asking(&self) -> bool {
         self.asked.values().any(|asked| asked.count > 0)
-    }
-}
-
-impl Default for Asked {
-    fn default() -> Self {
-        Self { count: 0, connections: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)) }
     }
 }
 
@@ -177,10 +180,11 @@ impl Run<'_> {
         let now = self.now();
         if self.integrity.samples.peers.waits_since.is_none() {
             self.integrity.samples.peers.waits_since = Some(now);
-            for (source, block) in std::mem::take(&mut self.integrity.samples.peers.left) {
-                self.compare(source, block);
-            }
+            self.compare_left();
             self.ask_peers(true);
+        }
+        if !self.integrity.samples.peers.is_asking() {
+            self.ask_patiently();
         }
         let since = self.integrity.samples.peers.waits_since.unwrap_or(now);
         self.integrity.samples.peers.is_asking() && now.since(since) < WAITS
@@ -204,41 +208,54 @@ impl Run<'_> {
         }
     }
 
-    /// Asks another mirror for a block of this source.
+    /// Asks about the blocks that wait.
+    fn compare_left(&mut self) {
+        for (source, block) in std::mem::take(&mut self.integrity.samples.peers.left) {
+            self.compare(source, block);
+        }
+    }
+
+    /// Asks mirrors that did not answer in time once more, if nobody else can compare what is left.
+    fn ask_patiently(&mut self) {
+        let peers = &mut self.integrity.samples.peers;
+        if !peers.is_patient {
+            peers.is_patient = true;
+            peers.mute.clear();
+            self.compare_left();
+        }
+        if !self.integrity.samples.peers.is_asking() {
+            self.integrity.samples.peers.left.clear();
+        }
+    }
+
+    /// Asks another mirror for a block of this source, as soon as one is ready.
     fn compare(&mut self, source: usize, block: Block) {
         if self.sources.is_out(source) {
             return;
         }
-        if let Some(peer) = self.peer_of(&[source]) {
-            self.ask_peer(peer, Of::Peer { source, peer }, block);
-        } else if !self.planner_done {
-            self.integrity.samples.peers.left.push((source, block));
+        let peer = self.peer_of(&[source], false);
+        match peer.filter(|&peer| self.integrity.samples.peers.is_ready(peer)) {
+            Some(peer) => self.ask_peer(peer, Of::Peer { source, peer }, block),
+            None => self.integrity.samples.peers.left.push((source, block)),
         }
     }
 
-    /// Returns the mirror beside these that is likely to answer first. If only mirrors are left that
-    /// did not answer in time, they get more time.
-    fn peer_of(&mut self, others: &[usize]) -> Option<usize> {
-        let peer = self.first_peer_of(others);
-        let peers = &mut self.integrity.samples.peers;
-        if peer.is_some() || peers.is_patient || peers.mute.is_empty() || !self.planner_done {
-            return peer;
-        }
-        peers.is_patient = true;
-        peers.mute.clear();
-        self.first_peer_of(others)
-    }
-
-    fn first_peer_of(&self, others: &[usize]) -> Option<usize> {
+    /// Returns the mirror beside these that is likely to answer first; in a dispute any that there
+    /// is.
+    fn peer_of(&self, others: &[usize], is_dispute: bool) -> Option<usize> {
         let peers = &self.integrity.samples.peers;
         let url = |at: usize| self.sources[at].source.url();
-        let limit = |at: usize| self.sources[at].source.limits().connections;
+        let is_limited = |at: usize| {
+            let view = self.planner.source(SourceId(at as u32));
+            let limits = self.sources[at].source.limits();
+            limits.connections.is_some() || view.is_some_and(|view| view.paced)
+        };
         let is_free = |at: &usize| {
             self.sources[*at].accepted == Some(true)
                 && !self.sources.is_out(*at)
-                && !peers.mute.contains(at)
                 && !self.is_mute(*at)
-                && (self.planner_done || limit(*at).is_none())
+                && (is_dispute
+                    || !peers.mute.contains(at) && (self.planner_done || !is_limited(*at)))
                 && others.iter().all(|&other| url(other) != url(*at))
         };
         // At the end, bytes that nobody needs may still come from those that are busy.
@@ -246,27 +263,23 @@ impl Run<'_> {
             let view = self.planner.source(SourceId(at as u32));
             let is_busy = self.planner_done && view.as_ref().is_some_and(|view| view.busy);
             let rtt = view.and_then(|view| view.rtt).unwrap_or(ANSWERS_WITHIN);
-            let before =
-                peers.asked.get(&at).map_or(0, |asked| asked.count) / QUESTIONS_AT_ONCE as u32;
-            (is_busy, (1 + before) * rtt)
+            let before = peers.asked.get(&at).map_or(0, |asked| asked.count) / QUESTIONS_AT_ONCE;
+            (peers.mute.contains(&at), is_busy, (1 + before) as u32 * rtt)
         };
         (0..self.sources.len()).filter(is_free).min_by_key(|&at| wait(at))
     }
 
     fn ask_peer(&mut self, peer: usize, of: Of, block: Block) {
         let origin = Arc::clone(&self.sources[peer].source);
-        let within = if self.integrity.samples.peers.is_patient {
-            ANSWERS_WITHIN
-        } else {
-            let view = self.planner.source(SourceId(peer as u32));
-            IN_TIME + ROUND_TRIPS * view.and_then(|view| view.rtt).unwrap_or_default()
+        let within = match of {
+            Of::Peer { .. } if !self.integrity.samples.peers.is_patient => {
+                let view = self.planner.source(SourceId(peer as u32));
+                IN_TIME + ROUND_TRIPS * view.and_then(|view| view.rtt).unwrap_or_default()
+            }
+            _ => ANSWERS_WITHIN,
         };
-        // Comparisons must cost a mirror little, even one that limits connections.
-        let asked = self.integrity.samples.peers.asked.entry(peer).or_default();
-        asked.count += 1;
-        let connections = Arc::clone(&asked.connections);
+        self.integrity.samples.peers.asked.entry(peer).or_default().count += 1;
         self.integrity.samples.asked.spawn(async move {
-            let _connection = connections.acquire_owned().await;
             let range = Range::of_len(block.at, block.bytes.len() as u64);
             let told = timeout(within, origin.fetch_part(range)).await.ok();
             Answer { of, block, told }
@@ -281,7 +294,19 @@ impl Run<'_> {
         block: Block,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
     ) -> Result<(), Ended> {
-        self.integrity.samples.peers.has_answered(peer);
+        self.integrity.samples.peers.ended(peer);
+        let answered = self.compare_with_answer(source, peer, block, told);
+        self.compare_left();
+        answered
+    }
+
+    fn compare_with_answer(
+        &mut self,
+        source: usize,
+        peer: usize,
+        block: Block,
+        told: Option<Result<(Facts, Vec<u8>), LaneError>>,
+    ) -> Result<(), Ended> {
         if self.sources.is_out(source) || self.sources.is_out(peer) {
             return Ok(());
         }
@@ -290,6 +315,7 @@ impl Run<'_> {
             self.compare(source, block);
             return Ok(());
         };
+        self.integrity.samples.peers.asked.entry(peer).or_default().has_answered = true;
         self.count_compared(peer, &theirs);
         if theirs == block.bytes {
             self.integrity.samples.peers.right_bytes += theirs.len() as u64;
@@ -300,12 +326,8 @@ impl Run<'_> {
     }
 
     fn ask_a_third(&mut self, dispute: Dispute) -> Result<(), Ended> {
-        let Some(third) = self.peer_of(&dispute.asked) else {
-            if self.planner_done {
-                return self.undecided(&dispute);
-            }
-            self.integrity.samples.peers.left.push((dispute.source, dispute.block));
-            return Ok(());
+        let Some(third) = self.peer_of(&dispute.asked, true) else {
+            return self.undecided(&dispute);
         };
         let block = Block { at: dispute.block.at, bytes: dispute.block.bytes.clone() };
         let number = self.integrity.samples.peers.disputes_begun;
@@ -322,7 +344,7 @@ impl Run<'_> {
         third: usize,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
     ) -> Result<(), Ended> {
-        self.integrity.samples.peers.has_answered(third);
+        self.integrity.samples.peers.ended(third);
         let Some(mut dispute) = self.integrity.samples.peers.disputes.remove(&number) else {
             return Ok(());
         };
@@ -330,10 +352,7 @@ impl Run<'_> {
             return Ok(());
         }
         let Some(word) = self.comparable(told) else {
-            self.integrity.samples.peers.mute.insert(third);
-            if self.integrity.samples.peers.is_patient {
-                dispute.asked.push(third);
-            }
+            dispute.asked.push(third);
             return self.ask_a_third(dispute);
         };
         self.count_compared(third, &word);
