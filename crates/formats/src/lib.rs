@@ -13,6 +13,7 @@ pub mod content_range;
 pub mod depot;
 pub mod digest_header;
 pub mod etag;
+pub mod feed;
 pub mod hop;
 pub mod http_date;
 pub mod keep_alive;
