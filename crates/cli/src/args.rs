@@ -16,6 +16,7 @@ use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 use crate::config::command::ConfigCommand;
 use crate::cp::args::Cp;
 use crate::list::args::{Du, Ls};
+use crate::publish::args::Publish;
 use crate::relay::args::Relay;
 use crate::relays::RouteArgs;
 use crate::routes::args::Routes;
@@ -53,6 +54,8 @@ pub enum Command {
     Relay(Box<Relay>),
     /// Copy a file to the depots of relays, close to its future readers
     Stage(Box<Stage>),
+    /// Make the torrent, Metalink and index of a file or folder
+    Publish(Box<Publish>),
     /// List a folder on a swath server or on a host reached by ssh
     Ls(Box<Ls>),
     /// Show the size of a folder on a swath server or on a host reached by ssh
@@ -466,13 +469,14 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "get",
     "cp",
     "sync",
     "serve",
     "relay",
     "stage",
+    "publish",
     "stage-status",
     "stage-extend",
     "stage-release",

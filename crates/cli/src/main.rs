@@ -18,6 +18,7 @@ mod notes;
 mod nss;
 mod probe;
 mod progress;
+mod publish;
 mod relay;
 mod relays;
 mod remember;
@@ -133,6 +134,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         }
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
         Command::Stage(stage) => with_runtime(|| stage::run(*stage)),
+        Command::Publish(publish) => publish::run(&publish)?,
         Command::Probe(mut probe) => {
             link::take_apart(&mut probe.sources, &mut probe.net)?;
             with_runtime(|| probe::run(probe))

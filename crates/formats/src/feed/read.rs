@@ -52,7 +52,8 @@ pub fn read(document: &[u8]) -> Result<Feed, FeedError> {
         let event = xml.read_resolved_event();
         match event.map_err(|error| FeedError::Xml { at, what: error.to_string() })? {
             (namespace, Event::Start(start)) => {
-                let is_own = matches!(namespace, ResolveResult::Bound(name) if name.0 == NAMESPACE_OWN);
+                let is_own =
+                    matches!(namespace, ResolveResult::Bound(name) if name.0 == NAMESPACE_OWN);
                 state.start(is_own, &start)?;
             }
             (_, Event::End(_)) => state.end()?,
@@ -62,15 +63,13 @@ pub fn read(document: &[u8]) -> Result<Feed, FeedError> {
             (_, Event::CData(text)) => {
                 state.text.push_str(&text.xml10_content());
             }
-            (_, Event::GeneralRef(reference)) => {
-                match reference.resolve_char_ref() {
-                    Ok(Some(character)) => state.text.push(character),
-                    _ => match resolve_predefined_entity(&reference) {
-                        Some(text) => state.text.push_str(text),
-                        None => state.text.push_str(&format!("&{};", &*reference)),
-                    },
-                }
-            }
+            (_, Event::GeneralRef(reference)) => match reference.resolve_char_ref() {
+                Ok(Some(character)) => state.text.push(character),
+                _ => match resolve_predefined_entity(&reference) {
+                    Some(text) => state.text.push_str(text),
+                    None => state.text.push_str(&format!("&{};", &*reference)),
+                },
+            },
             (_, Event::DocType(_)) => return Err(FeedError::DocumentType),
             (_, Event::Eof) if !state.is_feed => return Err(FeedError::NotFeed),
             (_, Event::Eof) if !state.open.is_empty() => return Err(FeedError::Truncated),

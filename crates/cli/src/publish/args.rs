@@ -1,0 +1,126 @@
+//! The command line of `swath publish`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use url::Url;
+
+use crate::units;
+
+/// `swath publish`
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Publish {
+    /// File or folder to publish
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub path: PathBuf,
+    /// Name of the dataset, and of the folder that clients make [default: the name of PATH]
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
+    pub name: Option<String>,
+    /// Version of the dataset; names the files that are written
+    #[arg(long, value_name = "V", value_hint = ValueHint::Other)]
+    pub version: Option<String>,
+    /// Address at which PATH can be fetched by HTTP (repeatable); of a folder, with '/' at the end
+    #[arg(long, value_name = "URL", value_parser = mirror, value_hint = ValueHint::Url)]
+    pub mirror: Vec<Url>,
+    /// Address of a tracker (repeatable): http://HOST:PORT/announce or udp://HOST:PORT
+    #[arg(long, value_name = "URL", value_parser = tracker, value_hint = ValueHint::Url)]
+    pub tracker: Vec<Url>,
+    /// Mark the torrent as private: clients find peers only through its trackers
+    #[arg(long, requires = "tracker")]
+    pub private: bool,
+    /// Write only these files (repeatable) [default: all]
+    #[arg(long, value_name = "WHICH")]
+    pub only: Vec<Which>,
+    /// Torrent version: v1 for old clients, v2, or hybrid for both
+    #[arg(long, value_name = "KIND", default_value = "hybrid")]
+    pub torrent: TorrentKind,
+    /// Length of the torrent's pieces: a power of two from 16KiB to 256MiB, or 'auto'
+    #[arg(long, value_name = "auto|SIZE", default_value = "auto", value_parser = piece)]
+    pub piece: Piece,
+    /// Comment shown by torrent clients
+    #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other)]
+    pub comment: Option<String>,
+    /// Publish only files that match (repeatable), as 'swath cp --include'
+    #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
+    pub include: Vec<String>,
+    /// Leave out files that match (repeatable), as 'swath cp --exclude'
+    #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
+    pub exclude: Vec<String>,
+    /// Folder for the files that are written
+    #[arg(short, long, value_name = "OUTDIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub output: PathBuf,
+    /// Replace files of an earlier publication with the same name and version
+    #[arg(long)]
+    pub force: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print the result as one line of JSON
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
+}
+
+/// A file that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Which {
+    /// NAME-V.torrent
+    Torrent,
+    /// NAME-V.meta4: mirrors, digests and pieces
+    Metalink,
+    /// NAME-V.index: the digest of every file
+    Index,
+}
+
+/// A torrent version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TorrentKind {
+    /// SHA-1 of pieces; every client reads it
+    V1,
+    /// A SHA-256 tree for each file
+    V2,
+    /// Both
+    Hybrid,
+}
+
+/// The length of pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Chosen by the size of the dataset.
+    Auto,
+    /// This many bytes.
+    Bytes(u64),
+}
+
+fn piece(text: &str) -> Result<Piece, String> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(Piece::Auto);
+    }
+    let bytes = units::size(text)?;
+    match bytes.is_power_of_two() && (PIECE_LEAST_BYTES..=PIECE_MOST_BYTES).contains(&bytes) {
+        true => Ok(Piece::Bytes(bytes)),
+        false => Err("a power of two from 16KiB to 256MiB is expected".to_owned()),
+    }
+}
+
+fn mirror(text: &str) -> Result<Url, String> {
+    swath_formats::mirror_url::mirror_url(text, None).map_err(|error| error.to_string())
+}
+
+fn tracker(text: &str) -> Result<Url, String> {
+    let url = swath_formats::torrent::tracker_url(text);
+    url.ok_or_else(|| "http://HOST:PORT/announce or udp://HOST:PORT is expected".to_owned())
+}
+
+/// Pieces of torrents have at least the length of a block (BEP 52).
+const PIECE_LEAST_BYTES: u64 = 16 << 10;
+/// Longer ones serve nobody: a client passes a piece on only when it has all of it.
+const PIECE_MOST_BYTES: u64 = 256 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  Write run7-2.torrent, run7-2.meta4 and run7-2.index for a folder that two web servers have:
+    swath publish run7/ --version 2 --mirror https://a.example/run7/ --mirror https://b.example/data/run7/ \\
+        --tracker http://tracker.example:6969/announce -o pub
+  A torrent of one file, for clients of any age:
+    swath publish survey.h5 --only torrent --torrent v1";

@@ -1,0 +1,3 @@
+//! Tests of publishing, in one executable.
+
+mod hashing;
