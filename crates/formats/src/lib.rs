@@ -24,6 +24,7 @@ pub mod metalink;
 pub mod mirror_url;
 pub mod netrc;
 pub mod network;
+pub mod peer;
 pub mod percent;
 pub mod plain_http;
 pub mod proxy_status;

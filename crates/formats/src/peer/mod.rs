@@ -1,0 +1,19 @@
+//! The BitTorrent peer protocol (BEP 3, 6, 9, 10, 11, 52, 54): handshake, messages, and a state
+//! machine of one connection, without sockets and clock.
+//!
+//! [`Handshake`] comes first in each direction, inside [`encryption`] if a peer demands it. Then
+//! [`Session`] reads and writes [`Message`]s, keeps what both sides may do, and reports what the peer
+//! did. A peer that breaks the protocol is a [`PeerFault`], never a panic. Connecting, timeouts,
+//! choosing what to ask for, and verifying it are left to others.
+
+mod allowed_fast;
+mod bitfield;
+mod handshake;
+mod layout;
+mod peer_id;
+
+pub use allowed_fast::{ALLOWED_FAST_MAX, allowed_fast};
+pub use bitfield::{Bitfield, BitfieldError};
+pub use handshake::{HANDSHAKE_BYTES, Handshake, HandshakeError, Reserved, WireInfoHash};
+pub use layout::{BLOCK_BYTES, Block, PIECES_MAX, PieceIndex, PieceLayout};
+pub use peer_id::PeerId;
