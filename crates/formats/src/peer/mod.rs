@@ -8,12 +8,18 @@
 
 mod allowed_fast;
 mod bitfield;
+mod extension;
 mod handshake;
 mod layout;
 mod peer_id;
 
 pub use allowed_fast::{ALLOWED_FAST_MAX, allowed_fast};
 pub use bitfield::{Bitfield, BitfieldError};
+pub use extension::{
+    EXCHANGED_PEERS_MAX, ExchangedPeer, Extension, ExtensionError, ExtensionHandshake,
+    ExtensionIds, METADATA_BYTES_MAX, METADATA_PIECE_BYTES, MetadataAssembly, MetadataError,
+    MetadataMessage, PeerExchange, PeerFlags,
+};
 pub use handshake::{HANDSHAKE_BYTES, Handshake, HandshakeError, Reserved, WireInfoHash};
 pub use layout::{BLOCK_BYTES, Block, PIECES_MAX, PieceIndex, PieceLayout};
 pub use peer_id::PeerId;
