@@ -9,8 +9,10 @@
 mod allowed_fast;
 mod bitfield;
 mod extension;
+mod fault;
 mod handshake;
 mod layout;
+mod message;
 mod peer_id;
 
 pub use allowed_fast::{ALLOWED_FAST_MAX, allowed_fast};
@@ -20,6 +22,8 @@ pub use extension::{
     ExtensionIds, METADATA_BYTES_MAX, METADATA_PIECE_BYTES, MetadataAssembly, MetadataError,
     MetadataMessage, PeerExchange, PeerFlags,
 };
+pub use fault::{PeerFault, Violation};
 pub use handshake::{HANDSHAKE_BYTES, Handshake, HandshakeError, Reserved, WireInfoHash};
 pub use layout::{BLOCK_BYTES, Block, PIECES_MAX, PieceIndex, PieceLayout};
+pub use message::{HASHES_MAX, HashRange, Limits, Message, MessageId};
 pub use peer_id::PeerId;
