@@ -14,6 +14,7 @@ mod handshake;
 mod layout;
 mod message;
 mod peer_id;
+mod session;
 
 pub use allowed_fast::{ALLOWED_FAST_MAX, allowed_fast};
 pub use bitfield::{Bitfield, BitfieldError};
@@ -27,3 +28,4 @@ pub use handshake::{HANDSHAKE_BYTES, Handshake, HandshakeError, Reserved, WireIn
 pub use layout::{BLOCK_BYTES, Block, PIECES_MAX, PieceIndex, PieceLayout};
 pub use message::{HASHES_MAX, HashRange, Limits, Message, MessageId};
 pub use peer_id::PeerId;
+pub use session::{Event, Payload, Refusal, Session, SessionConfig};
