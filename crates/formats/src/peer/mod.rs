@@ -8,6 +8,7 @@
 
 mod allowed_fast;
 mod bitfield;
+pub mod encryption;
 mod extension;
 mod fault;
 mod handshake;
