@@ -1,5 +1,6 @@
 //! Formats defined by others, read and written: Metalink, Link and digest headers, ranges and
-//! conditions of requests, input lists, checksum files, netrc, relays' reports, torrents.
+//! conditions of requests, input lists, checksum files, netrc, relays' reports, torrents, the
+//! protocol of BitTorrent trackers.
 //!
 //! Everything here parses bytes from strangers. No parser panics; each reports what it refuses with
 //! its position, and limits its memory. Files, sockets and the clock are left to others: input
@@ -32,6 +33,7 @@ pub mod range_header;
 pub mod relay;
 mod text;
 pub mod torrent;
+pub mod tracker;
 
 pub use content_range::ContentRange;
 pub use etag::Etag;
