@@ -5,6 +5,7 @@
 //! be drawn again later. Tools take turns within each round, so that a change in the machine's
 //! mood touches all of them alike. What is not installed or cannot apply is listed as skipped.
 
+pub mod announces;
 pub mod check;
 pub mod crowd;
 pub mod data;

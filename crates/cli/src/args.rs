@@ -22,6 +22,7 @@ use crate::relays::RouteArgs;
 use crate::routes::args::Routes;
 use crate::serve::args::Serve;
 use crate::stage::args::Stage;
+use crate::track::args::Track;
 use crate::units;
 
 /// Moves large datasets from many replicas at once, verified and resumable.
@@ -52,6 +53,8 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Run a relay for allowed clients and upstream servers
     Relay(Box<Relay>),
+    /// Run a BitTorrent tracker for chosen torrents, networks or passkeys
+    Track(Box<Track>),
     /// Copy a file to the depots of relays, close to its future readers
     Stage(Box<Stage>),
     /// Make the torrent, Metalink and index of a file or folder
@@ -475,6 +478,7 @@ const COMMANDS: [&str; 23] = [
     "sync",
     "serve",
     "relay",
+    "track",
     "stage",
     "publish",
     "stage-status",

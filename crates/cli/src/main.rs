@@ -30,6 +30,7 @@ mod serve;
 mod signals;
 mod stage;
 mod threads;
+mod track;
 mod trust;
 mod units;
 mod usage;
@@ -133,6 +134,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
             pinned(&serve.pin.clone(), &near, || with_runtime(|| serve::run(*serve)))
         }
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
+        Command::Track(track) => with_runtime(|| track::run(*track)),
         Command::Stage(stage) => with_runtime(|| stage::run(*stage)),
         Command::Publish(publish) => publish::run(&publish)?,
         Command::Probe(mut probe) => {

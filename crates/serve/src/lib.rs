@@ -20,7 +20,9 @@ pub use client::Client;
 pub use offer::Offer;
 pub use receive::{Destination, Lines, Order, Receive};
 pub use server::{Later, Life, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic};
-pub use site::{Access, Folder, Log, LogLine, Only, PlainHttp, Rights, SiteError, SiteOptions};
+pub use site::{
+    Access, Folder, Log, LogLine, Only, PlainHttp, Rights, SiteError, SiteOptions, page,
+};
 pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};

@@ -12,7 +12,7 @@ use swath_serve::Network;
 use swath_store::depot::DepotOptions;
 
 use crate::args::fingerprint;
-use crate::serve::args::{ServerArgs, address};
+use crate::serve::args::{NetworkOrFile, ServerArgs, address, network_or_file};
 use crate::serve::lifetime::Reloadable;
 use crate::units;
 
@@ -80,14 +80,10 @@ fn client(text: &str) -> Result<Client, String> {
     if text.is_empty() {
         return Err("must be a network or a token file".to_owned());
     }
-    // A mistyped network must not be taken for a file.
-    let looks_like = text.contains('/')
-        && text.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:/".contains(&byte));
-    match text.parse() {
-        Ok(network) => Ok(Client::Network(network)),
-        Err(error) if looks_like && !std::path::Path::new(text).exists() => Err(error.to_string()),
-        Err(_) => Ok(Client::Tokens(text.into())),
-    }
+    Ok(match network_or_file(text)? {
+        NetworkOrFile::Network(network) => Client::Network(network),
+        NetworkOrFile::File(path) => Client::Tokens(path),
+    })
 }
 
 impl Relay {

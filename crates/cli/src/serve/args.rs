@@ -132,6 +132,7 @@ impl Serve {
             log: self.server.log.clone(),
             writes: self.write,
             is_ephemeral: self.ephemeral,
+            watches: false,
         }
     }
 
@@ -203,6 +204,30 @@ pub enum LogFormat {
     Common,
     /// One JSON object per line
     Json,
+}
+
+/// A network, or a file with networks or tokens.
+#[derive(Clone, Debug)]
+pub enum NetworkOrFile {
+    /// A network.
+    Network(Network),
+    /// A file.
+    File(PathBuf),
+}
+
+/// Reads a network or the name of a file.
+pub fn network_or_file(text: &str) -> Result<NetworkOrFile, String> {
+    if text.is_empty() {
+        return Err("must be a network or a file".to_owned());
+    }
+    // A mistyped network must not be taken for a file.
+    let looks_like = text.contains('/')
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:/".contains(&byte));
+    match text.parse() {
+        Ok(network) => Ok(NetworkOrFile::Network(network)),
+        Err(error) if looks_like && !Path::new(text).exists() => Err(error.to_string()),
+        Err(_) => Ok(NetworkOrFile::File(text.into())),
+    }
 }
 
 pub fn address(text: &str) -> Result<SocketAddr, String> {

@@ -25,6 +25,8 @@ pub struct Reloadable {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The log.
     pub log: Option<PathBuf>,
+    /// The server itself reads its other files again when they change.
+    pub watches: bool,
     /// One of the tokens should allow writing.
     pub writes: bool,
     /// The server ends with the program that started it.

@@ -68,7 +68,7 @@ fn has_log(reloadable: &Reloadable) -> bool {
 
 /// Reloads tokens and certificate; each one stays as it was if it cannot be read.
 fn read_again(reloadable: &Reloadable, access: Option<&Access>, renewal: &Renewal) {
-    if !has_files(reloadable) {
+    if !has_files(reloadable) && !reloadable.watches {
         let option = reloadable.tokens_option;
         say::err(&format!(
             "SIGHUP: nothing to reload: neither {option} nor --tls-cert nor --log is set"

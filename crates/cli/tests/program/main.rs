@@ -90,3 +90,4 @@ mod stage_fails;
 mod stage_leases;
 mod support;
 mod text_help;
+mod track;

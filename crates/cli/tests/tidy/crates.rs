@@ -182,6 +182,7 @@ const HOUSE: &[(&str, &[&str])] = &[
         "swath-relay",
         &["swath-model", "swath-formats", "swath-store", "swath-source", "swath-serve"],
     ),
+    ("swath-tracker", &["swath-model", "swath-formats", "swath-serve"]),
     (
         "swath-transfer",
         &[
@@ -216,6 +217,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-source",
             "swath-serve",
             "swath-relay",
+            "swath-tracker",
             "swath-transfer",
             "swath-report",
             "swath-jobs",

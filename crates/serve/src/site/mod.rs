@@ -40,6 +40,7 @@ use digests::{Digests, Effort};
 pub use folders::Folder;
 use folders::{Folders, Resolved};
 use metrics::Metrics;
+pub use page::page;
 pub use plain_http::PlainHttp;
 use sizes::Sizes;
 

@@ -33,6 +33,16 @@ pub(super) fn shown(markup: &Markup) -> String {
 /// What a page may do: names are others' text, and nothing in them may run.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
+/// Returns a page in the look of all pages of servers; `body` is what is below its title.
+pub fn page(title: &str, body: &Markup) -> Response {
+    let page = html! { (start(title)) h1 { (title) } (body) };
+    Response::empty(200)
+        .with("content-type", "text/html; charset=utf-8")
+        .with("content-security-policy", POLICY)
+        .with("referrer-policy", "no-referrer")
+        .containing(Content::Bytes((shown(&page) + END).into_bytes()))
+}
+
 /// A refusal in words as a page, where a browser shows it to somebody.
 pub(super) fn refusal(response: Response, head: &Head, site: &str) -> Response {
     let is_refusal = matches!(response.status, 400..=599);

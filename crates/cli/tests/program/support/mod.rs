@@ -11,6 +11,7 @@ pub mod relay;
 pub mod serve;
 pub mod small;
 pub mod ssh;
+pub mod torrent;
 pub mod trees;
 pub mod ways;
 pub mod xattrs;

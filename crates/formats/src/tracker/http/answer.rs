@@ -204,9 +204,10 @@ fn count(value: &mut Reader<'_>) -> Result<u32, AnswerError> {
     Ok(value.integer()?.clamp(0, u32::MAX.into()) as u32)
 }
 
-/// Reads a text for people, cut to what fits on a line or two.
+/// Reads a text for people, cut after [`TEXT_MAX`] characters.
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX_BYTES)]).into_owned()
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * TEXT_MAX)]);
+    text.chars().take(TEXT_MAX).collect()
 }
 
 /// Appends a byte string.
@@ -261,7 +262,7 @@ fn write_dictionaries(out: &mut Vec<u8>, peers: &[Peer], has_ids: bool) {
 /// What most trackers say.
 const INTERVAL_DEFAULT_S: u32 = 1_800;
 /// Trackers write a sentence or two.
-const TEXT_MAX_BYTES: usize = 1_000;
+const TEXT_MAX: usize = 500;
 
 #[cfg(test)]
 mod tests {
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(read_scrape(&out), Err(refused));
         let long = [b"d14:failure reason2000:".as_slice(), &[b'x'; 2000], b"e"].concat();
         let Err(AnswerError::Refused(reason)) = read_announce(&long) else { panic!() };
-        assert_eq!(reason.len(), TEXT_MAX_BYTES);
+        assert_eq!(reason.len(), TEXT_MAX);
     }
 
     #[test]

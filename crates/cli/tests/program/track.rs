@@ -1,0 +1,248 @@
+//! `swath track` with the clients of others.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, io::Read as _, io::Write as _};
+
+use crate::support::Home;
+use crate::support::serve::Served;
+use crate::support::torrent::{Client, arrives, make};
+use crate::support::trees::bytes;
+
+/// A tracker that runs.
+struct Tracking {
+    served: Served,
+    address: SocketAddr,
+}
+
+impl Tracking {
+    fn start(home: &Home, listen: &str, args: &[&str]) -> Tracking {
+        let swath = home.swath(["track", "--listen", listen].iter().chain(args));
+        // It is ready when it has printed its first address.
+        let served = Served::of(swath, &["--token-file"]);
+        let address = served.url.trim_start_matches("http://").trim_end_matches("/announce");
+        let address = address.parse().unwrap_or_else(|_| panic!("{}", served.url));
+        Tracking { served, address }
+    }
+
+    fn udp(&self) -> String {
+        format!("udp://{}/announce", self.address)
+    }
+
+    /// The body of an answer.
+    fn get(&self, path: &str) -> String {
+        let mut tcp = TcpStream::connect(self.address).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        write!(tcp, "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        tcp.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    }
+
+    /// Waits until the tracker has so many peers.
+    #[track_caller]
+    fn has_peers(&self, count: u32) {
+        let began = Instant::now();
+        let wanted = format!("\"peers\":{count},");
+        while !self.get("/stats.json").contains(&wanted) {
+            assert!(began.elapsed() < Duration::from_secs(60), "{}", self.get("/stats.json"));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// One MiB as `data.bin`, and a folder for whoever fetches it.
+fn with_data() -> (Home, Vec<u8>) {
+    let home = Home::new();
+    let data = bytes(7, 1 << 20);
+    home.write("data.bin", &data);
+    fs::create_dir(home.path("got")).unwrap();
+    (home, data)
+}
+
+/// aria2, which knows nobody but the tracker.
+fn aria2(folder: &Path, torrent: &Path) -> Option<Client> {
+    let torrent = torrent.to_str().unwrap();
+    let args = [
+        "--enable-dht=false",
+        "--enable-dht6=false",
+        "--bt-enable-lpd=false",
+        "--enable-peer-exchange=false",
+        "--seed-time=5",
+        "--file-allocation=none",
+        "--check-integrity=true",
+        "--bt-tracker-connect-timeout=5",
+        "--log=-",
+        "--log-level=info",
+        torrent,
+    ];
+    Client::start(folder, "aria2", "aria2c", &args)
+}
+
+#[test]
+fn clients_find_each_other_by_http() {
+    let (home, data) = with_data();
+    let tracker = Tracking::start(&home, "127.0.0.1:0", &[]);
+    tracker.served.says("anybody may use this tracker");
+    if make(&home, "data.bin", &[&tracker.served.url]).is_none() {
+        return;
+    }
+    let torrent = home.path("data.bin.torrent");
+    let Some(seeder) = Client::libtorrent(&home.work(), "seeder", &torrent) else { return };
+    seeder.says("tracker_reply_alert");
+    tracker.has_peers(1);
+    let Some(_leecher) = aria2(&home.path("got"), &torrent) else { return };
+    arrives(&home.path("got/data.bin"), &data);
+    tracker.has_peers(2);
+    assert!(tracker.get("/").contains("2 peers"));
+}
+
+#[test]
+fn transmission_seeds_to_others() {
+    let (home, data) = with_data();
+    let tracker = Tracking::start(&home, "127.0.0.1:0", &[]);
+    if make(&home, "data.bin", &[&tracker.served.url]).is_none() {
+        return;
+    }
+    let torrent = home.path("data.bin.torrent");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (port, work) = (port.to_string(), home.work());
+    let args = ["-M", "-p", &port, "-g", "config", "-w", work.to_str().unwrap(), "-v"];
+    let args = [&args[..], &[torrent.to_str().unwrap()]].concat();
+    let Some(_seeder) = Client::start(&work, "seeder", "transmission-cli", &args) else { return };
+    tracker.has_peers(1);
+    let Some(_leecher) = aria2(&home.path("got"), &torrent) else { return };
+    arrives(&home.path("got/data.bin"), &data);
+}
+
+#[test]
+fn clients_find_each_other_by_udp() {
+    let (home, data) = with_data();
+    let tracker = Tracking::start(&home, "127.0.0.1:0", &[]);
+    if make(&home, "data.bin", &[&tracker.udp()]).is_none() {
+        return;
+    }
+    let torrent = home.path("data.bin.torrent");
+    let Some(seeder) = Client::libtorrent(&home.work(), "seeder", &torrent) else { return };
+    seeder.says("tracker_reply_alert");
+    let Some(leecher) = Client::libtorrent(&home.path("got"), "leecher", &torrent) else { return };
+    leecher.says("complete");
+    arrives(&home.path("got/data.bin"), &data);
+    let metrics = tracker.get("/metrics");
+    assert!(metrics.contains("swath_tracker_refused_total{reason=\"torrent\"} 0"), "{metrics}");
+}
+
+#[test]
+fn a_swarm_survives_the_death_of_its_tracker() {
+    let (home, data) = with_data();
+    let tracker = Tracking::start(&home, "127.0.0.1:0", &["--state", "peers"]);
+    let address = tracker.address.to_string();
+    if make(&home, "data.bin", &[&tracker.served.url]).is_none() {
+        return;
+    }
+    let torrent = home.path("data.bin.torrent");
+    let saved = || home.path("peers").metadata().map_or(0, |it| it.len());
+    let empty = saved();
+    let Some(seeder) = Client::libtorrent(&home.work(), "seeder", &torrent) else { return };
+    seeder.says("tracker_reply_alert");
+    let began = Instant::now();
+    while saved() <= empty {
+        assert!(began.elapsed() < Duration::from_secs(30), "the peers are not saved");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    tracker.served.signal(9);
+    assert_eq!(tracker.served.wait(), None);
+    let tracker = Tracking::start(&home, &address, &["--state", "peers"]);
+    tracker.served.says("restored 1 peer of the last run");
+    // The seeder does not announce itself again before half an hour is over.
+    let Some(_leecher) = aria2(&home.path("got"), &torrent) else { return };
+    arrives(&home.path("got/data.bin"), &data);
+    tracker.served.signal(15);
+    assert_eq!(tracker.served.wait(), Some(0));
+}
+
+#[test]
+fn a_client_that_is_refused_shows_why() {
+    let (home, _) = with_data();
+    home.write("networks", "192.0.2.0/24 # the lab\n");
+    home.write("torrents", format!("{} another one\n", "ab".repeat(20)));
+    for (args, reason) in [
+        (["--allow", "networks"], "this tracker does not answer your address"),
+        (["--allow", "192.0.2.7"], "this tracker does not answer your address"),
+        (["--whitelist", "torrents"], "this tracker does not track this torrent"),
+    ] {
+        let tracker = Tracking::start(&home, "127.0.0.1:0", &args);
+        let trackers = [tracker.served.url.clone(), tracker.udp()];
+        for address in &trackers {
+            let _ = fs::remove_file(home.path("data.bin.torrent"));
+            if make(&home, "data.bin", &[address]).is_none() {
+                return;
+            }
+            let torrent = home.path("data.bin.torrent");
+            let Some(client) = Client::libtorrent(&home.work(), "client", &torrent) else { return };
+            client.says("tracker_error_alert");
+            // The library shows the reason of HTTP alone: of UDP it takes the bytes before it.
+            client.says(if address.starts_with("http") { reason } else { "failure message" });
+        }
+    }
+}
+
+#[test]
+fn a_whitelist_and_passkeys_admit_their_own() {
+    let (home, data) = with_data();
+    let key = "0123456789abcdef-Ada";
+    home.write("passkeys", format!("# ours\n{key} Ada\n"));
+    home.write("torrents", "");
+    let args = ["--passkeys", "passkeys", "--whitelist", "torrents", "--log", "log"];
+    let tracker = Tracking::start(&home, "127.0.0.1:0", &args);
+    let http = format!("http://{}/{key}/announce", tracker.address);
+    let udp = format!("udp://{}/{key}/announce", tracker.address);
+    let Some(hash) = make(&home, "data.bin", &[&http, &udp]) else { return };
+    home.write("torrents", format!("{hash} data of run 7\n"));
+    tracker.served.says("reloaded: 1 torrent, 1 passkey");
+    let torrent = home.path("data.bin.torrent");
+    let Some(seeder) = Client::libtorrent(&home.work(), "seeder", &torrent) else { return };
+    seeder.says("udp://");
+    seeder.says("tracker_reply_alert");
+    assert!(!seeder.said().contains("tracker_error_alert"), "{}", seeder.said());
+    let Some(leecher) = aria2(&home.path("got"), &torrent) else { return };
+    arrives(&home.path("got/data.bin"), &data);
+    let page = tracker.get(&format!("/{key}/"));
+    assert!(page.contains("data of run 7") && page.contains(&hash), "{page}");
+    assert!(tracker.get("/").contains("needs a passkey"));
+    drop((seeder, leecher));
+    tracker.served.signal(15);
+    assert_eq!(tracker.served.wait(), Some(0));
+    // Nowhere but in its own file, and where the user wrote it.
+    let log = home.read("log");
+    assert!(String::from_utf8_lossy(&log).contains("/-/announce?"));
+    for kept in [log, fs::read(home.home().join(".local/state/swath/track/0.peers")).unwrap()] {
+        assert!(!String::from_utf8_lossy(&kept).contains(key));
+    }
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let home = Home::new();
+    home.write("bad", "not a hash\n");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (args, code, words) in [
+        (&["--whitelist", "bad"][..], 6, "cannot use bad: line 1: an info-hash has 40"),
+        (&["--passkeys", "none"], 6, "cannot use none: No such file"),
+        (&["--allow", "10.0.0.0/33"], 2, "is not an address block"),
+        (&["--allow", "none"], 6, "cannot use none: No such file"),
+        (&["--interval", "1s"], 2, "between 10 seconds and 7 days"),
+        (&["--state", "bad/peers"], 5, "cannot keep the peers in bad/peers"),
+        (&["--listen", &address], 5, "cannot listen at"),
+    ] {
+        let args = [&["track", "--listen", "127.0.0.1:0"], args].concat();
+        home.run(&args).code_is(code).says(&[words]);
+    }
+    let first = Tracking::start(&home, "127.0.0.1:0", &[]);
+    let second = home.run(["track", "--listen", "127.0.0.1:0"]);
+    second.code_is(5).says(&["in use by another tracker", "--state FILE"]);
+    drop(first);
+}

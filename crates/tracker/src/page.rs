@@ -1,0 +1,122 @@
+//! What people and monitoring read of a tracker: a page of its torrents, the same as JSON, metrics.
+
+use std::sync::atomic::Ordering;
+
+use maud::html;
+use serde_json::json;
+use swath_serve::exposition::Page;
+use swath_serve::http::{Content, Response};
+
+use crate::core::{Refusal, Summary};
+use crate::tracker::Tracker;
+
+/// Returns the page of all torrents: those with most peers first.
+pub fn top(tracker: &Tracker) -> Response {
+    let torrents = torrents(tracker);
+    let (count, left) = (torrents.len(), torrents.len().saturating_sub(ROWS_MAX));
+    let peers = tracker.core().peers();
+    let body = html! {
+        p { (plural(count, "torrent")) ", " (plural(peers, "peer")) }
+        @if count > 0 {
+            table {
+                thead { tr { th { "Torrent" } th { "Seeders" } th { "Completed" } th { "Leechers" } } }
+                tbody {
+                    @for torrent in torrents.iter().take(ROWS_MAX) {
+                        tr {
+                            td {
+                                @if !torrent.name.is_empty() { (torrent.name) br; }
+                                code { (torrent.info_hash) }
+                            }
+                            td { (torrent.counts.seeders) }
+                            td { (torrent.counts.completed) }
+                            td { (torrent.counts.leechers) }
+                        }
+                    }
+                }
+            }
+        }
+        @if left > 0 { p { "… and " (plural(left, "more torrent")) " in stats.json" } }
+        p { "A peer with IPv4 and IPv6 counts twice." }
+    };
+    swath_serve::page(&format!("Tracker {}", tracker.name), &body)
+}
+
+/// Returns the torrents and their counts as JSON.
+pub fn stats(tracker: &Tracker) -> Response {
+    let torrents: Vec<_> = torrents(tracker)
+        .into_iter()
+        .map(|torrent| {
+            json!({
+                "info_hash": torrent.info_hash.to_string(),
+                "name": Some(torrent.name).filter(|name| !name.is_empty()),
+                "seeders": torrent.counts.seeders,
+                "leechers": torrent.counts.leechers,
+                "completed": torrent.counts.completed,
+            })
+        })
+        .collect();
+    let peers = tracker.core().peers();
+    let stats = json!({ "tracker": tracker.name, "peers": peers, "torrents": torrents });
+    Response::empty(200)
+        .with("content-type", "application/json")
+        .with("cache-control", "no-store")
+        .containing(Content::Bytes(format!("{stats}\n").into_bytes()))
+}
+
+/// Returns the metrics in Prometheus' text format.
+pub fn metrics(tracker: &Tracker) -> Response {
+    let (counters, torrents, peers) = {
+        let core = tracker.core();
+        (core.counters().clone(), core.torrents(), core.peers())
+    };
+    let mut page = Page::default();
+    page.answers(&tracker.answers);
+    page.traffic(&tracker.traffic);
+    let gauge = "gauge";
+    page.one("swath_tracker_torrents", gauge, "Torrents with peers.", torrents as f64);
+    page.one("swath_tracker_peers", gauge, "Peers of all torrents.", peers as f64);
+    let mut counter = |name: &str, help: &str, value: u64| {
+        page.one(&format!("swath_tracker_{name}_total"), "counter", help, value as f64);
+    };
+    counter("announces", "Announces accepted, by HTTP and UDP.", counters.announces);
+    counter("scrapes", "Scrapes answered, by HTTP and UDP.", counters.scrapes);
+    counter("peers_stopped", "Peers that left.", counters.stopped);
+    counter("peers_expired", "Peers that fell silent.", counters.expired);
+    counter("peers_dropped", "Peers that made room for others.", counters.dropped);
+    let refused: Vec<(String, f64)> = Refusal::KINDS
+        .iter()
+        .zip(counters.refused)
+        .map(|(kind, count)| (format!("{{reason=\"{kind}\"}}"), count as f64))
+        .collect();
+    let help = "Announces and scrapes refused.";
+    page.family("swath_tracker_refused_total", "counter", help, &refused);
+    let datagrams = &tracker.datagrams;
+    for (name, help, value) in [
+        ("received", "UDP packets received.", &datagrams.received),
+        ("ignored", "UDP packets without a valid connection id.", &datagrams.ignored),
+        ("answered", "UDP packets answered.", &datagrams.answered),
+        ("unsent", "UDP answers that could not be sent.", &datagrams.unsent),
+    ] {
+        let value = value.load(Ordering::Relaxed) as f64;
+        page.one(&format!("swath_tracker_udp_{name}_total"), "counter", help, value);
+    }
+    page.response()
+}
+
+/// All torrents, those with most peers first.
+fn torrents(tracker: &Tracker) -> Vec<Summary> {
+    let mut torrents = tracker.core().summaries();
+    torrents.sort_by(|one, other| {
+        let peers = |it: &Summary| u64::from(it.counts.seeders) + u64::from(it.counts.leechers);
+        let by_peers = peers(other).cmp(&peers(one));
+        by_peers.then_with(|| one.name.cmp(&other.name)).then(one.info_hash.cmp(&other.info_hash))
+    });
+    torrents
+}
+
+fn plural(count: usize, what: &str) -> String {
+    swath_model::counted(count as u64, what)
+}
+
+/// Rows that a browser on a phone can show.
+const ROWS_MAX: usize = 1_000;
