@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufWriter, ErrorKind, Write as _};
+use std::io::{self, BufWriter, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +34,12 @@ pub enum KeepError {
         /// The file.
         path: PathBuf,
     },
+    /// It is something else, and must not be replaced.
+    #[error("{} is not a file of a tracker's peers", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system refuses to read or write it.
     #[error("cannot keep the peers in {}", path.display())]
     System {
@@ -57,7 +63,9 @@ impl Keeper {
         if locked == Err(rustix::io::Errno::WOULDBLOCK) {
             return Err(KeepError::InUse { path });
         }
-        match fs::read(&path) {
+        match read(&path) {
+            Ok(bytes) if bytes.is_empty() => {}
+            Ok(bytes) if !snapshot::is_one(&bytes) => return Err(KeepError::Foreign { path }),
             Ok(bytes) => {
                 let restored = tracker.core().restore(&bytes, tracker.now(), since_1970());
                 match restored {
@@ -141,6 +149,18 @@ pub(crate) async fn keep(keeper: Arc<Keeper>, tracker: Arc<Tracker>, notes: Note
     }
 }
 
+/// Reads the file, or as much of it as can be a snapshot.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Devices may be endless, and pipes may block.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let file = File::open(path)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Opens a file that only its owner may read: it has addresses of people.
 fn open(path: &Path, is_emptied: bool) -> io::Result<File> {
     File::options().write(true).create(true).truncate(is_emptied).mode(0o600).open(path)
@@ -156,6 +176,8 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Longer than the file of a full tracker, and short enough for memory.
+const FILE_BYTES_MAX: u64 = 1 << 30;
 /// A file of fewer bytes is small: it has some 25,000 peers, and takes milliseconds.
 const SMALL_BYTES: u64 = 1 << 20;
 /// How often a small file may be written …

@@ -1,6 +1,8 @@
 //! What people and monitoring read of a tracker: a page of its torrents, the same as JSON, metrics.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use maud::html;
 use serde_json::json;
@@ -8,7 +10,7 @@ use swath_serve::exposition::Page;
 use swath_serve::http::{Content, Response};
 
 use crate::core::{Refusal, Summary};
-use crate::tracker::Tracker;
+use crate::tracker::{Listed, Tracker};
 
 /// Returns the page of all torrents: those with most peers first.
 pub fn top(tracker: &Tracker) -> Response {
@@ -44,11 +46,11 @@ pub fn top(tracker: &Tracker) -> Response {
 /// Returns the torrents and their counts as JSON.
 pub fn stats(tracker: &Tracker) -> Response {
     let torrents: Vec<_> = torrents(tracker)
-        .into_iter()
+        .iter()
         .map(|torrent| {
             json!({
                 "info_hash": torrent.info_hash.to_string(),
-                "name": Some(torrent.name).filter(|name| !name.is_empty()),
+                "name": Some(&torrent.name).filter(|name| !name.is_empty()),
                 "seeders": torrent.counts.seeders,
                 "leechers": torrent.counts.leechers,
                 "completed": torrent.counts.completed,
@@ -103,14 +105,25 @@ pub fn metrics(tracker: &Tracker) -> Response {
     page.response()
 }
 
-/// All torrents, those with most peers first.
-fn torrents(tracker: &Tracker) -> Vec<Summary> {
+/// Returns all torrents, those with most peers first. A list that took long to make is used for a
+/// while, so that readers of the page cannot keep the tracker from announces.
+fn torrents(tracker: &Tracker) -> Arc<[Summary]> {
+    let mut listed = tracker.listed.lock().unwrap_or_else(PoisonError::into_inner);
+    let began = Instant::now();
+    if let Some(Listed { made, took, torrents }) = &*listed
+        && made.elapsed() < *took * USED_FOR
+    {
+        return Arc::clone(torrents);
+    }
     let mut torrents = tracker.core().summaries();
     torrents.sort_by(|one, other| {
         let peers = |it: &Summary| u64::from(it.counts.seeders) + u64::from(it.counts.leechers);
         let by_peers = peers(other).cmp(&peers(one));
         by_peers.then_with(|| one.name.cmp(&other.name)).then(one.info_hash.cmp(&other.info_hash))
     });
+    let torrents: Arc<[Summary]> = torrents.into();
+    let (made, took) = (Instant::now(), began.elapsed());
+    *listed = Some(Listed { made, took, torrents: Arc::clone(&torrents) });
     torrents
 }
 
@@ -118,5 +131,8 @@ fn plural(count: usize, what: &str) -> String {
     swath_model::counted(count as u64, what)
 }
 
+/// A list is used for so many times as long as it took to make: that is at most a fiftieth of the
+/// time.
+const USED_FOR: u32 = 50;
 /// Rows that a browser on a phone can show.
 const ROWS_MAX: usize = 1_000;

@@ -14,14 +14,19 @@ use swath_model::Time;
 use crate::core::{Core, seconds};
 use crate::swarm::{Before, Member, Peers, Swarm, Table};
 
-/// The bytes cannot be a snapshot, or were changed.
+/// The bytes are not a whole snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is damaged or not a list of a tracker's peers")]
+#[error("the saved peers are damaged")]
 pub struct Damaged;
 
 /// Returns the head of a snapshot that is made this long after 1970.
 pub fn head(since_1970: Duration) -> Vec<u8> {
     [MAGIC, &since_1970.as_secs().to_le_bytes()].concat()
+}
+
+/// Whether the bytes begin like a snapshot, whole or damaged.
+pub fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
 }
 
 /// Returns the end of a snapshot with this hash.

@@ -1,7 +1,7 @@
 //! The running tracker: the core behind a lock, the clock, and what HTTP and UDP share.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use swath_formats::Network;
@@ -11,7 +11,7 @@ use swath_serve::{Life, Log, Traffic};
 use tokio::sync::watch;
 
 use crate::connections::Connections;
-use crate::core::Core;
+use crate::core::{Core, Summary};
 
 /// What all parts of a running tracker share.
 pub(crate) struct Tracker {
@@ -22,6 +22,8 @@ pub(crate) struct Tracker {
     pub traffic: Traffic,
     pub answers: Answers,
     pub datagrams: Datagrams,
+    /// The torrents as pages show them.
+    pub listed: Mutex<Option<Listed>>,
     pub log: Option<Box<dyn Log>>,
     pub life: watch::Receiver<Life>,
     core: Mutex<Core>,
@@ -37,6 +39,13 @@ pub(crate) struct Datagrams {
     pub answered: AtomicU64,
     /// Answers that could not be sent.
     pub unsent: AtomicU64,
+}
+
+/// All torrents, and how long it took to list them.
+pub(crate) struct Listed {
+    pub made: Instant,
+    pub took: Duration,
+    pub torrents: Arc<[Summary]>,
 }
 
 impl Tracker {
@@ -56,6 +65,7 @@ impl Tracker {
             traffic: Traffic::default(),
             answers: Answers::default(),
             datagrams: Datagrams::default(),
+            listed: Mutex::default(),
             log,
             life,
             core: Mutex::new(core),

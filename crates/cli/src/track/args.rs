@@ -126,8 +126,8 @@ const EXAMPLES: &str = "\
 Examples:
   swath track --whitelist torrents --allow 192.0.2.0/24,2001:db8::/32
   swath track --passkeys passkeys --interval 10m
-  swath track --listen 127.0.0.1:6969 --trusted-proxy 127.0.0.1     HTTP behind a proxy such as nginx
-  curl http://t.example:6969/stats.json                             torrents, seeders, leechers
+  swath track --listen 127.0.0.1:6969 --trusted-proxy 127.0.0.1     behind nginx
+  curl http://t.example:6969/stats.json                         torrents, seeders, leechers
   transmission-create -t http://t.example:6969/announce -t udp://t.example:6969/announce data/
 
 Signals:

@@ -62,7 +62,8 @@ async fn peers_survive_a_restart() {
 async fn a_damaged_file_is_put_aside() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("peers");
-    std::fs::write(&path, "not what a tracker writes").unwrap();
+    let damaged = "swath tracker 1\nand what no tracker writes";
+    std::fs::write(&path, damaged).unwrap();
     let tracker = Running::start(TrackerOptions { state: Some(path.clone()), ..options() }).await;
     tracker.notes("Damaged").await;
     assert!(tracker.announce("", &peer(1, 0)).await.is_ok());
@@ -73,7 +74,7 @@ async fn a_damaged_file_is_put_aside() {
         .collect();
     let aside = names.iter().find(|name| name.starts_with("peers.damaged-")).expect("kept");
     let kept = std::fs::read_to_string(folder.path().join(aside)).unwrap();
-    assert_eq!(kept, "not what a tracker writes");
+    assert_eq!(kept, damaged);
     assert!(path.exists() && !names.contains(&"peers.new".to_owned()), "{names:?}");
 }
 
@@ -91,6 +92,11 @@ async fn what_cannot_be_used_is_named_at_the_start() {
     let listen = vec![taken.local_addr().unwrap()];
     let error = no_bind(TrackerOptions { listen, ..options() }).await;
     assert!(error.ends_with("by UDP"), "{error}");
+    // What is no file of a tracker stays as it is.
+    let other = folder.path().join("whitelist");
+    let error = no_bind(TrackerOptions { state: Some(other.clone()), ..options() }).await;
+    assert!(error.ends_with("whitelist is not a file of a tracker's peers"), "{error}");
+    assert_eq!(std::fs::read_to_string(other).unwrap(), "not a hash\n");
     let state = Some(folder.path().join("whitelist/peers"));
     let error = no_bind(TrackerOptions { state, ..options() }).await;
     assert!(error.starts_with("cannot keep the peers in "), "{error}");
