@@ -115,11 +115,7 @@ impl Announcer {
 
     /// Sends the announce of a peer.
     fn announce(&mut self, peer: u32) -> io::Result<()> {
-        let torrent = (peer / PEERS_PER_TORRENT).to_be_bytes();
-        // A hash begins with anything.
-        let hash = blake3::hash(&torrent);
-        self.request[16..20].copy_from_slice(&hash.as_bytes()[..4]);
-        self.request[20..24].copy_from_slice(&torrent);
+        self.request[16..36].copy_from_slice(&info_hash(peer / PEERS_PER_TORRENT).0);
         self.request[48..52].copy_from_slice(&peer.to_be_bytes());
         self.request[96..98].copy_from_slice(&((1024 + peer / SOCKETS) as u16).to_be_bytes());
         self.socket.send(&self.request)?;
@@ -153,6 +149,17 @@ impl Announcer {
         }
         Ok(())
     }
+}
+
+/// The info-hashes of all swarms of so many peers.
+pub fn info_hashes(peers: u32) -> impl Iterator<Item = InfoHash> {
+    (0..peers.div_ceil(PEERS_PER_TORRENT)).map(info_hash)
+}
+
+fn info_hash(torrent: u32) -> InfoHash {
+    let mut hash = [0; 20];
+    hash.copy_from_slice(&blake3::hash(&torrent.to_be_bytes()).as_bytes()[..20]);
+    InfoHash(hash)
 }
 
 /// An announce that wants 50 peers and always gets them: that of a peer that has just started.

@@ -3,14 +3,16 @@
 //!
 //! Prints a table and keeps every measurement as JSON.
 
+use std::fs::Permissions;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use serde_json::json;
-use swath_bench::announces::Announcers;
+use swath_bench::announces::{Announcers, info_hashes};
 use swath_bench::machine::{Machine, beside_us, find_program};
 use swath_bench::study_files::say;
 
@@ -126,7 +128,8 @@ fn measure(options: &Options) -> Result<(), String> {
 }
 
 fn run(name: &str, program: &Path, options: &Options) -> Result<Run, String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let io = |error: std::io::Error| error.to_string();
+    let folder = tempfile::tempdir().map_err(io)?;
     let address = free_address()?;
     let port = address.port().to_string();
     let mut command = Command::new("taskset");
@@ -135,7 +138,14 @@ fn run(name: &str, program: &Path, options: &Options) -> Result<Run, String> {
         "swath" => command
             .args(["track", "--listen", &address.to_string(), "--max-announces", "1000000000"])
             .env("SWATH_STATE", "off"),
-        _ => command.args(["-i", "127.0.0.1", "-p", &port, "-P", &port, "-d", "."]),
+        _ => {
+            // Debian's answers for listed torrents only, and runs as nobody.
+            let list: String = info_hashes(options.peers).map(|hash| format!("{hash}\n")).collect();
+            std::fs::write(folder.path().join("whitelist"), list).map_err(io)?;
+            std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).map_err(io)?;
+            let here = ["-i", "127.0.0.1", "-p", &port, "-P", &port, "-d", "."];
+            command.args(here).args(["-w", "whitelist"])
+        }
     };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let tracker = Running(command.spawn().map_err(|error| format!("taskset: {error}"))?);
@@ -146,9 +156,10 @@ fn run(name: &str, program: &Path, options: &Options) -> Result<Run, String> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let io = |error: std::io::Error| error.to_string();
     let empty_bytes = tracker.memory_bytes();
     let mut announcers = Announcers::connect(address, options.peers).map_err(io)?;
+    // Before it has read its list, opentracker refuses.
+    std::thread::sleep(Duration::from_secs(1));
     let filled = announcers.fill().map_err(io)?;
     let full_bytes = tracker.memory_bytes();
     let (began, cpu_before_s) = (Instant::now(), tracker.cpu_s());
