@@ -20,13 +20,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(answer) = http::read_announce(bytes) {
         assert!(answer.peers.len() <= PEERS_MAX);
-        let mut out = Vec::new();
-        http::write_announce(&mut out, &answer, PeerForm::Dictionary);
+        let out = http::write_announce(&answer, PeerForm::Dictionary);
         assert_eq!(http::read_announce(&out), Ok(answer));
     }
     if let Ok(torrents) = http::read_scrape(bytes) {
-        let mut out = Vec::new();
-        http::write_scrape(&mut out, &torrents);
+        let out = http::write_scrape(&torrents);
         assert_eq!(http::read_scrape(&out), Ok(torrents));
     }
     if let Ok(request) = Request::read(bytes) {

@@ -50,11 +50,7 @@ impl Tracker {
         };
         let answer = self.core().announce(self.now(), from, &announce);
         match answer {
-            Ok(answer) => {
-                let mut out = Vec::new();
-                wire::write_announce(&mut out, &answer, announce.form);
-                bencoded(out)
-            }
+            Ok(answer) => bencoded(wire::write_announce(&answer, announce.form)),
             Err(refusal) => failure(&refusal.to_string()),
         }
     }
@@ -72,10 +68,8 @@ impl Tracker {
         let counts = self.core().scrape(self.now(), from, &torrents);
         match counts {
             Ok(counts) => {
-                let mut out = Vec::new();
                 let torrents: Vec<_> = torrents.into_iter().zip(counts).collect();
-                wire::write_scrape(&mut out, &torrents);
-                bencoded(out)
+                bencoded(wire::write_scrape(&torrents))
             }
             Err(refusal) => failure(&refusal.to_string()),
         }
@@ -103,9 +97,7 @@ fn bencoded(body: Vec<u8>) -> Response {
 
 /// A refusal that clients show to their users: they read the reason with the status 200 only.
 fn failure(reason: &str) -> Response {
-    let mut body = Vec::new();
-    wire::write_failure(&mut body, reason);
-    bencoded(body)
+    bencoded(wire::write_failure(reason))
 }
 
 fn refused(refusal: Refusal) -> Response {

@@ -5,7 +5,6 @@
 //! sloppy, never panic, and limit the memory of what they return.
 
 mod announce;
-mod bencode;
 pub mod http;
 mod info_hash;
 pub mod udp;

@@ -1,9 +1,8 @@
 //! Answers to announces (BEP 3, 7, 23, 24) and scrapes (BEP 48), in bencoding.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::io::Write as _;
 
-use crate::tracker::bencode::{Malformed, Reader};
+use crate::torrent::bencode::{self, BencodeError, Value, Writer};
 use crate::tracker::{
     AnnounceAnswer, InfoHash, PEERS_MAX, Peer, PeerForm, PeerId, SCRAPE_MAX, SwarmCounts,
 };
@@ -14,87 +13,90 @@ pub enum AnswerError {
     /// The tracker refuses the request, for this reason.
     #[error("the tracker refuses: {0}")]
     Refused(String),
-    /// The bytes are not an answer of a tracker.
-    #[error("the answer is not one of a tracker: malformed at byte {0}")]
-    Malformed(usize),
+    /// The bytes are not bencoded.
+    #[error("the answer is not one of a tracker: {0}")]
+    Malformed(#[from] BencodeError),
+    /// It is not a dictionary with what answers have.
+    #[error("the answer is not one of a tracker: it lacks what answers have")]
+    Foreign,
 }
 
-impl From<Malformed> for AnswerError {
-    fn from(malformed: Malformed) -> AnswerError {
-        AnswerError::Malformed(malformed.at)
-    }
-}
-
-/// Appends the answer to an announce. Peers of IPv6 are in `peers6` in the compact form.
-pub fn write_announce(out: &mut Vec<u8>, answer: &AnnounceAnswer, form: PeerForm) {
+/// Returns the answer to an announce. Peers of IPv6 are in `peers6` in the compact form.
+pub fn write_announce(answer: &AnnounceAnswer, form: PeerForm) -> Vec<u8> {
     // Keys are sorted.
-    out.push(b'd');
-    number(out, "complete", answer.seeders);
-    if let Some(address) = answer.own_address {
-        put(out, b"external ip");
-        match address {
-            IpAddr::V4(address) => put(out, &address.octets()),
-            IpAddr::V6(address) => put(out, &address.octets()),
-        }
+    let mut out = Writer::new();
+    out.dict();
+    number(&mut out, "complete", answer.seeders);
+    match answer.own_address {
+        None => {}
+        Some(IpAddr::V4(address)) => _ = out.text("external ip").bytes(&address.octets()),
+        Some(IpAddr::V6(address)) => _ = out.text("external ip").bytes(&address.octets()),
     }
-    number(out, "incomplete", answer.leechers);
-    number(out, "interval", Some(answer.interval_s));
-    number(out, "min interval", answer.min_interval_s);
+    number(&mut out, "incomplete", answer.leechers);
+    number(&mut out, "interval", Some(answer.interval_s));
+    number(&mut out, "min interval", answer.min_interval_s);
     match form {
-        PeerForm::Compact => write_compact(out, &answer.peers),
-        PeerForm::Dictionary => write_dictionaries(out, &answer.peers, true),
-        PeerForm::DictionaryWithoutIds => write_dictionaries(out, &answer.peers, false),
+        PeerForm::Compact => write_compact(&mut out, &answer.peers),
+        PeerForm::Dictionary => write_dictionaries(&mut out, &answer.peers, true),
+        PeerForm::DictionaryWithoutIds => write_dictionaries(&mut out, &answer.peers, false),
     }
     if let Some(warning) = &answer.warning {
-        put(out, b"warning message");
-        put(out, warning.as_bytes());
+        out.text("warning message").text(warning);
     }
-    out.push(b'e');
+    out.end();
+    out.finish()
 }
 
-/// Appends a refusal, in words that clients show to their users.
-pub fn write_failure(out: &mut Vec<u8>, reason: &str) {
-    out.extend_from_slice(b"d14:failure reason");
-    put(out, reason.as_bytes());
-    out.push(b'e');
+/// Returns a refusal, in words that clients show to their users.
+pub fn write_failure(reason: &str) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.dict().text("failure reason").text(reason).end();
+    out.finish()
 }
 
-/// Appends the answer to a scrape. Torrents should be sorted and different.
-pub fn write_scrape(out: &mut Vec<u8>, torrents: &[(InfoHash, SwarmCounts)]) {
-    out.extend_from_slice(b"d5:filesd");
-    for (hash, counts) in torrents {
-        put(out, &hash.0);
-        let SwarmCounts { seeders, completed, leechers } = counts;
-        let _ = write!(
-            out,
-            "d8:completei{seeders}e10:downloadedi{completed}e10:incompletei{leechers}ee"
-        );
+/// Returns the answer to a scrape. Torrents should be sorted and different.
+pub fn write_scrape(torrents: &[(InfoHash, SwarmCounts)]) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.dict().text("files").dict();
+    for (hash, SwarmCounts { seeders, completed, leechers }) in torrents {
+        out.bytes(&hash.0).dict();
+        number(&mut out, "complete", Some(*seeders));
+        number(&mut out, "downloaded", Some(*completed));
+        number(&mut out, "incomplete", Some(*leechers));
+        out.end();
     }
-    out.extend_from_slice(b"ee");
+    out.end().end();
+    out.finish()
 }
 
 /// Reads the answer to an announce. Peers that cannot be reached (port 0, names instead of addresses)
-/// are left out, as are those beyond [`PEERS_MAX`]. Without `interval` it is half an hour.
+/// are left out, as are those beyond [`PEERS_MAX`] and fields of another kind. Without `interval` it
+/// is half an hour.
 ///
 /// # Errors
 /// [`AnswerError`].
 pub fn read_announce(bytes: &[u8]) -> Result<AnnounceAnswer, AnswerError> {
-    let mut answer = AnnounceAnswer { interval_s: INTERVAL_DEFAULT_S, ..AnnounceAnswer::default() };
-    dictionary(&mut Reader::new(bytes), |key, value| {
-        match key {
-            b"complete" => answer.seeders = Some(count(value)?),
-            b"incomplete" => answer.leechers = Some(count(value)?),
-            b"interval" => answer.interval_s = count(value)?,
-            b"min interval" => answer.min_interval_s = Some(count(value)?),
-            b"warning message" => answer.warning = Some(text(value.string()?)),
-            b"external ip" => answer.own_address = address(value.string()?),
-            b"peers" => read_peers(value, &mut answer.peers)?,
-            b"peers6" => read_compact::<18>(value, &mut answer.peers)?,
-            _ => return other(key, value),
-        }
-        Ok(())
-    })?;
-    Ok(answer)
+    let dictionary = unless_refused(bytes)?;
+    let field = |key: &str| dictionary.get(key.as_bytes());
+    let (interval_s, lists) =
+        (field("interval").and_then(count), [field("peers"), field("peers6")]);
+    if interval_s.is_none() && lists == [None, None] {
+        return Err(AnswerError::Foreign);
+    }
+    let mut peers = Vec::new();
+    let [four, six] = lists.map(|list| list.and_then(Value::bytes).unwrap_or_default());
+    read_compact::<6>(four, &mut peers);
+    read_dictionaries(lists[0], &mut peers);
+    read_compact::<18>(six, &mut peers);
+    Ok(AnnounceAnswer {
+        interval_s: interval_s.unwrap_or(INTERVAL_DEFAULT_S),
+        min_interval_s: field("min interval").and_then(count),
+        seeders: field("complete").and_then(count),
+        leechers: field("incomplete").and_then(count),
+        peers,
+        warning: field("warning message").and_then(Value::bytes).map(text),
+        own_address: field("external ip").and_then(Value::bytes).and_then(address),
+    })
 }
 
 /// Reads the answer to a scrape: of at most [`SCRAPE_MAX`] torrents.
@@ -102,88 +104,52 @@ pub fn read_announce(bytes: &[u8]) -> Result<AnnounceAnswer, AnswerError> {
 /// # Errors
 /// [`AnswerError`].
 pub fn read_scrape(bytes: &[u8]) -> Result<Vec<(InfoHash, SwarmCounts)>, AnswerError> {
-    let mut torrents = Vec::new();
-    dictionary(&mut Reader::new(bytes), |key, value| match key {
-        b"files" => dictionary(value, |hash, value| {
-            let hash = hash.try_into().map_err(|_| value.malformed())?;
-            let mut counts = SwarmCounts::default();
-            dictionary(value, |key, value| {
-                match key {
-                    b"complete" => counts.seeders = count(value)?,
-                    b"downloaded" => counts.completed = count(value)?,
-                    b"incomplete" => counts.leechers = count(value)?,
-                    _ => value.skip()?,
-                }
-                Ok(())
-            })?;
-            if torrents.len() < SCRAPE_MAX {
-                torrents.push((InfoHash(hash), counts));
-            }
-            Ok(())
-        }),
-        _ => other(key, value),
-    })?;
-    Ok(torrents)
+    let files = unless_refused(bytes)?.get(b"files").and_then(Value::dict);
+    let torrent = |(hash, value): (&[u8], Value<'_>)| {
+        let field = |key: &str| value.get(key.as_bytes()).and_then(count).unwrap_or(0);
+        let counts = SwarmCounts {
+            seeders: field("complete"),
+            completed: field("downloaded"),
+            leechers: field("incomplete"),
+        };
+        Some((InfoHash(hash.try_into().ok()?), counts))
+    };
+    Ok(files.ok_or(AnswerError::Foreign)?.filter_map(torrent).take(SCRAPE_MAX).collect())
 }
 
-/// Reads a dictionary. `entry` reads the value of each key.
-fn dictionary<'a>(
-    reader: &mut Reader<'a>,
-    mut entry: impl FnMut(&'a [u8], &mut Reader<'a>) -> Result<(), AnswerError>,
-) -> Result<(), AnswerError> {
-    reader.expect(b'd')?;
-    while !reader.take_if(b'e') {
-        let key = reader.string()?;
-        entry(key, reader)?;
+/// Returns the dictionary of an answer.
+fn unless_refused(bytes: &[u8]) -> Result<Value<'_>, AnswerError> {
+    let value = bencode::read(bytes)?.value;
+    match value.get(b"failure reason").and_then(Value::bytes) {
+        Some(reason) => Err(AnswerError::Refused(text(reason))),
+        None => Ok(value),
     }
-    Ok(())
-}
-
-/// Reads a value of a key that matters only if it is a refusal.
-fn other(key: &[u8], value: &mut Reader<'_>) -> Result<(), AnswerError> {
-    if key == b"failure reason" {
-        return Err(AnswerError::Refused(text(value.string()?)));
-    }
-    Ok(value.skip()?)
-}
-
-/// Reads peers in the compact form or as a list of dictionaries.
-fn read_peers(value: &mut Reader<'_>, peers: &mut Vec<Peer>) -> Result<(), AnswerError> {
-    if !value.take_if(b'l') {
-        return read_compact::<6>(value, peers);
-    }
-    while !value.take_if(b'e') {
-        let (mut id, mut ip, mut port) = (None, None, 0);
-        dictionary(value, |key, value| {
-            match key {
-                b"peer id" => id = value.string()?.try_into().ok().map(PeerId),
-                b"ip" => {
-                    ip = core::str::from_utf8(value.string()?).ok().and_then(|it| it.parse().ok())
-                }
-                b"port" => port = u16::try_from(value.integer()?).unwrap_or(0),
-                _ => value.skip()?,
-            }
-            Ok(())
-        })?;
-        if let Some(ip) = ip {
-            note(peers, SocketAddr::new(ip, port), id);
-        }
-    }
-    Ok(())
 }
 
 /// Reads peers in the compact form, `N` bytes each. A peer that is cut off is left out.
-fn read_compact<const N: usize>(
-    value: &mut Reader<'_>,
-    peers: &mut Vec<Peer>,
-) -> Result<(), AnswerError> {
-    for bytes in value.string()?.chunks_exact(N) {
+fn read_compact<const N: usize>(bytes: &[u8], peers: &mut Vec<Peer>) {
+    for bytes in bytes.chunks_exact(N) {
         let (ip, port) = bytes.split_at(N - 2);
         if let Some(ip) = address(ip) {
             note(peers, SocketAddr::new(ip, u16::from_be_bytes([port[0], port[1]])), None);
         }
     }
-    Ok(())
+}
+
+/// Reads peers of a list of dictionaries, if it is one.
+fn read_dictionaries(list: Option<Value<'_>>, peers: &mut Vec<Peer>) {
+    for peer in list.and_then(Value::list).into_iter().flatten() {
+        let ip = peer.get(b"ip").and_then(Value::text).and_then(|it| it.parse().ok());
+        let port = peer.get(b"port").and_then(Value::int).and_then(|it| it.try_into().ok());
+        let id = peer.get(b"peer id").and_then(Value::bytes);
+        if let (Some(ip), Some(port)) = (ip, port) {
+            note(
+                peers,
+                SocketAddr::new(ip, port),
+                id.and_then(|it| it.try_into().ok()).map(PeerId),
+            );
+        }
+    }
 }
 
 fn note(peers: &mut Vec<Peer>, address: SocketAddr, id: Option<PeerId>) {
@@ -200,8 +166,8 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// Reads a count. Trackers that do not know send −1 or numbers beyond all bounds.
-fn count(value: &mut Reader<'_>) -> Result<u32, AnswerError> {
-    Ok(value.integer()?.clamp(0, u32::MAX.into()) as u32)
+fn count(value: Value<'_>) -> Option<u32> {
+    value.int().map(|it| it.clamp(0, u32::MAX.into()) as u32)
 }
 
 /// Reads a text for people, cut after [`TEXT_MAX`] characters.
@@ -210,53 +176,38 @@ fn text(bytes: &[u8]) -> String {
     text.chars().take(TEXT_MAX).collect()
 }
 
-/// Appends a byte string.
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
-    let _ = write!(out, "{}:", bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-/// Appends a key and its number, if there is one.
-fn number(out: &mut Vec<u8>, key: &str, value: Option<u32>) {
+/// Writes a key and its number, if there is one.
+fn number(out: &mut Writer, key: &str, value: Option<u32>) {
     if let Some(value) = value {
-        put(out, key.as_bytes());
-        let _ = write!(out, "i{value}e");
+        out.text(key).int(value.into());
     }
 }
 
-fn write_compact(out: &mut Vec<u8>, peers: &[Peer]) {
-    let four = peers.iter().filter(|peer| peer.address.is_ipv4()).count();
-    let _ = write!(out, "5:peers{}:", four * 6);
+fn write_compact(out: &mut Writer, peers: &[Peer]) {
+    let (mut four, mut six) = (Vec::new(), Vec::new());
     for peer in peers {
-        if let IpAddr::V4(ip) = peer.address.ip() {
-            out.extend_from_slice(&ip.octets());
-            out.extend_from_slice(&peer.address.port().to_be_bytes());
+        let port = peer.address.port().to_be_bytes();
+        match peer.address.ip() {
+            IpAddr::V4(ip) => four.extend(ip.octets().into_iter().chain(port)),
+            IpAddr::V6(ip) => six.extend(ip.octets().into_iter().chain(port)),
         }
     }
-    if four == peers.len() {
-        return;
-    }
-    let _ = write!(out, "6:peers6{}:", (peers.len() - four) * 18);
-    for peer in peers {
-        if let IpAddr::V6(ip) = peer.address.ip() {
-            out.extend_from_slice(&ip.octets());
-            out.extend_from_slice(&peer.address.port().to_be_bytes());
-        }
+    out.text("peers").bytes(&four);
+    if !six.is_empty() {
+        out.text("peers6").bytes(&six);
     }
 }
 
-fn write_dictionaries(out: &mut Vec<u8>, peers: &[Peer], has_ids: bool) {
-    out.extend_from_slice(b"5:peersl");
+fn write_dictionaries(out: &mut Writer, peers: &[Peer], has_ids: bool) {
+    out.text("peers").list();
     for peer in peers {
-        out.extend_from_slice(b"d2:ip");
-        put(out, peer.address.ip().to_string().as_bytes());
+        out.dict().text("ip").text(&peer.address.ip().to_string());
         if let Some(PeerId(id)) = peer.id.filter(|_| has_ids) {
-            out.extend_from_slice(b"7:peer id");
-            put(out, &id);
+            out.text("peer id").bytes(&id);
         }
-        let _ = write!(out, "4:porti{}ee", peer.address.port());
+        out.text("port").int(peer.address.port().into()).end();
     }
-    out.push(b'e');
+    out.end();
 }
 
 /// What most trackers say.
@@ -274,12 +225,6 @@ mod tests {
         Peer { address: text.parse().unwrap(), id: id.map(|byte| PeerId([byte; 20])) }
     }
 
-    fn written(answer: &AnnounceAnswer, form: PeerForm) -> Vec<u8> {
-        let mut out = Vec::new();
-        write_announce(&mut out, answer, form);
-        out
-    }
-
     #[test]
     fn answers_have_sorted_keys() {
         let answer = AnnounceAnswer {
@@ -292,18 +237,18 @@ mod tests {
             own_address: Some("1.2.3.4".parse().unwrap()),
         };
         assert_eq!(
-            written(&answer, PeerForm::Compact),
+            write_announce(&answer, PeerForm::Compact),
             b"d8:completei2e11:external ip4:\x01\x02\x03\x0410:incompletei1e8:intervali1800e\
               12:min intervali300e5:peers6:\x0a\0\0\x01\x01\x0215:warning message2:hme"
         );
         let bare =
             AnnounceAnswer { peers: answer.peers, interval_s: 5, ..AnnounceAnswer::default() };
         assert_eq!(
-            written(&bare, PeerForm::Dictionary),
+            write_announce(&bare, PeerForm::Dictionary),
             b"d8:intervali5e5:peersld2:ip8:10.0.0.17:peer id20:iiiiiiiiiiiiiiiiiiii4:porti258eeee"
         );
         assert_eq!(
-            written(&bare, PeerForm::DictionaryWithoutIds),
+            write_announce(&bare, PeerForm::DictionaryWithoutIds),
             b"d8:intervali5e5:peersld2:ip8:10.0.0.14:porti258eeee"
         );
     }
@@ -326,8 +271,7 @@ mod tests {
 
     #[test]
     fn refusals_are_told_in_the_trackers_words() {
-        let mut out = Vec::new();
-        write_failure(&mut out, "not here");
+        let out = write_failure("not here");
         assert_eq!(out, b"d14:failure reason8:not heree");
         let refused = AnswerError::Refused("not here".to_owned());
         assert_eq!(read_announce(&out), Err(refused.clone()));
@@ -338,18 +282,19 @@ mod tests {
     }
 
     #[test]
-    fn malformed_answers_are_refused_with_their_place() {
-        for (bytes, at) in [
-            (&b""[..], 0),
-            (b"<html>", 0),
-            (b"d8:intervali60e", 15),
-            (b"d5:peersi1ee", 8),
-            (b"d5:peersld2:ipi1eee", 14),
-            (b"d8:interval2:60e", 11),
-        ] {
-            assert_eq!(read_announce(bytes), Err(AnswerError::Malformed(at)), "{bytes:?}");
+    fn answers_of_others_are_refused() {
+        let syntax = |byte| Err(AnswerError::Malformed(BencodeError::Syntax { byte }));
+        let truncated = Err(AnswerError::Malformed(BencodeError::Truncated));
+        assert_eq!(read_announce(b""), truncated);
+        assert_eq!(read_announce(b"d8:intervali60e"), truncated);
+        assert_eq!(read_announce(b"<html>"), syntax(0));
+        for foreign in [&b"de"[..], b"le", b"i5e", b"d8:interval2:60e"] {
+            assert_eq!(read_announce(foreign), Err(AnswerError::Foreign), "{foreign:?}");
         }
-        assert_eq!(read_scrape(b"d5:filesd3:abcdeee"), Err(AnswerError::Malformed(14)));
+        assert_eq!(read_scrape(b"d5:filesi1ee"), Err(AnswerError::Foreign));
+        // What is of another kind inside counts as missing.
+        assert_eq!(read_scrape(b"d5:filesd3:abcdeee"), Ok(Vec::new()));
+        assert_eq!(read_announce(b"d5:peersld2:ipi1eeee").unwrap().peers, []);
     }
 
     proptest! {
@@ -376,11 +321,11 @@ mod tests {
                 warning,
                 own_address: counts.0.map(|it| Ipv4Addr::from(it).into()),
             };
-            prop_assert_eq!(&read_announce(&written(&answer, PeerForm::Dictionary)).unwrap(), &answer);
+            prop_assert_eq!(&read_announce(&write_announce(&answer, PeerForm::Dictionary)).unwrap(), &answer);
             let mut without = answer;
             without.peers.iter_mut().for_each(|peer| peer.id = None);
             for form in [PeerForm::Compact, PeerForm::DictionaryWithoutIds] {
-                prop_assert_eq!(&read_announce(&written(&without, form)).unwrap(), &without);
+                prop_assert_eq!(&read_announce(&write_announce(&without, form)).unwrap(), &without);
             }
         }
 
@@ -392,8 +337,7 @@ mod tests {
                     (InfoHash(hash), SwarmCounts { seeders, completed, leechers })
                 })
                 .collect();
-            let mut out = Vec::new();
-            write_scrape(&mut out, &torrents);
+            let out = write_scrape(&torrents);
             prop_assert_eq!(read_scrape(&out).unwrap(), torrents);
         }
 
