@@ -26,4 +26,4 @@ pub use keeper::KeepError;
 pub use lists::{LineError, Lists, Passkeys, Torrents, read_networks};
 pub use server::{Background, Bound, Note, Notes, TrackerError, TrackerOptions, bind};
 pub use snapshot::Damaged;
-pub use watch::{ListError, ListFiles, ListProblem};
+pub use watch::{ListError, ListFiles, ListProblem, TorrentList};

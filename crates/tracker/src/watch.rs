@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::Network;
+use swath_formats::torrent::{Metainfo, MetainfoError};
+use swath_formats::tracker::InfoHash;
 
 use crate::lists::{LineError, Lists, Passkeys, Torrents, read_networks};
 use crate::server::{Note, Notes};
@@ -20,14 +22,23 @@ use crate::tracker::Tracker;
 /// Where the lists of a tracker come from.
 #[derive(Clone, Debug, Default)]
 pub struct ListFiles {
-    /// A whitelist of torrents; without one every torrent is tracked.
-    pub whitelist: Option<PathBuf>,
+    /// Where the whitelist of torrents comes from; without one every torrent is tracked.
+    pub torrents: Option<TorrentList>,
     /// Allowed networks of clients.
     pub networks: Vec<Network>,
     /// Files with more of them.
     pub network_files: Vec<PathBuf>,
     /// A list of passkeys; without one clients need none.
     pub passkeys: Option<PathBuf>,
+}
+
+/// Where a whitelist of torrents comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TorrentList {
+    /// From a file of info-hashes.
+    Whitelist(PathBuf),
+    /// From a folder: all its `.torrent` files.
+    Catalogue(PathBuf),
 }
 
 /// Why a list cannot be used.
@@ -51,6 +62,9 @@ pub enum ListProblem {
     /// One of its lines is invalid.
     #[error(transparent)]
     Line(#[from] LineError),
+    /// It is not a torrent.
+    #[error(transparent)]
+    Torrent(#[from] MetainfoError),
 }
 
 impl ListFiles {
@@ -63,7 +77,10 @@ impl ListFiles {
         for path in &self.network_files {
             networks.extend(read(path, read_networks)?);
         }
-        let torrents = self.whitelist.as_deref().map(|path| read(path, Torrents::read));
+        let torrents = self.torrents.as_ref().map(|list| match list {
+            TorrentList::Whitelist(path) => read(path, Torrents::read),
+            TorrentList::Catalogue(folder) => catalogue(folder),
+        });
         let mut key = [0; 32];
         swath_serve::random(&mut key);
         let passkeys = self.passkeys.as_deref();
@@ -75,13 +92,22 @@ impl ListFiles {
         Ok(Lists { torrents: torrents.transpose()?, networks, passkeys: passkeys.transpose()? })
     }
 
-    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.whitelist.iter().chain(&self.network_files).chain(&self.passkeys)
+    /// The files whose change matters, and the folder of a catalogue, in which files come and go.
+    fn paths(&self) -> Vec<PathBuf> {
+        let torrents = self.torrents.iter().flat_map(|list| match list {
+            TorrentList::Whitelist(path) => vec![path.clone()],
+            TorrentList::Catalogue(folder) => {
+                let files = torrent_files(folder).unwrap_or_default();
+                [vec![folder.clone()], files].concat()
+            }
+        });
+        torrents.chain(self.network_files.iter().chain(&self.passkeys).cloned()).collect()
     }
 
     /// What changes when one of the files does.
     fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.paths().map(|path| path.metadata().ok().map(|it| Stamp::of(&it))).collect()
+        let stamp = |path: PathBuf| path.metadata().ok().map(|it| Stamp::of(&it));
+        self.paths().into_iter().map(stamp).collect()
     }
 }
 
@@ -107,7 +133,7 @@ impl Stamp {
 
 /// Replaces the lists of a tracker whenever a file changes. Never ends.
 pub(crate) async fn watch(tracker: Arc<Tracker>, files: ListFiles, notes: Notes) {
-    if files.paths().next().is_none() {
+    if files.paths().is_empty() {
         return;
     }
     let files = Arc::new(files);
@@ -146,6 +172,36 @@ fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, LineError>) -> Res
     parse(&text).map_err(|error| failed(error.into()))
 }
 
+/// Reads the torrents of a folder. A hybrid torrent has two info-hashes.
+fn catalogue(folder: &Path) -> Result<Torrents, ListError> {
+    let failed = |path: &Path, problem| ListError { path: path.to_owned(), problem };
+    let files = torrent_files(folder).map_err(|error| failed(folder, error.into()))?;
+    let mut torrents = Torrents::default();
+    for path in files {
+        let read = || {
+            let mut bytes = Vec::new();
+            File::open(&path)?.take(LIST_BYTES_MAX).read_to_end(&mut bytes)?;
+            Ok(Metainfo::read(&bytes)?.info)
+        };
+        let info = read().map_err(|problem: ListProblem| failed(&path, problem))?;
+        let v1 = info.hash_v1().map(|hash| InfoHash(hash.0));
+        let v2 = info.hash_v2().map(|hash| InfoHash(hash.truncated()));
+        for hash in v1.into_iter().chain(v2) {
+            torrents.insert(hash, info.name().as_str());
+        }
+    }
+    Ok(torrents)
+}
+
+/// The `.torrent` files of a folder, sorted.
+fn torrent_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut files = entries.collect::<io::Result<Vec<PathBuf>>>()?;
+    files.retain(|path| path.extension().is_some_and(|it| it == "torrent"));
+    files.sort_unstable();
+    Ok(files)
+}
+
 /// A network that nobody comes from (RFC 6666).
 const NOBODY: &str = "100::/128";
 /// Whoever has changed a list does not wait long for it to count.
@@ -166,7 +222,10 @@ mod tests {
             path
         };
         let files = ListFiles {
-            whitelist: Some(write("torrents", &format!("{} run 7\n", "ab".repeat(20)))),
+            torrents: Some(TorrentList::Whitelist(write(
+                "torrents",
+                &format!("{} run 7\n", "ab".repeat(20)),
+            ))),
             networks: vec!["10.0.0.0/8".parse().unwrap()],
             network_files: vec![write("networks", "192.0.2.0/24\n")],
             passkeys: Some(write("passkeys", "0123456789abcdef\n")),
@@ -179,7 +238,8 @@ mod tests {
         assert_ne!(files.stamps(), before);
         let error = files.read().unwrap_err().to_string();
         assert!(error.contains("/networks: line 1: '192.0.2.0/33' is not"), "{error}");
-        let none = ListFiles { whitelist: Some("/none/such".into()), ..ListFiles::default() };
+        let torrents = Some(TorrentList::Whitelist("/none/such".into()));
+        let none = ListFiles { torrents, ..ListFiles::default() };
         assert!(none.read().unwrap_err().to_string().starts_with("cannot use /none/such: No such"));
     }
 

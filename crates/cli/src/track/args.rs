@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use swath_serve::Network;
-use swath_tracker::{Limits, ListFiles};
+use swath_tracker::{Limits, ListFiles, TorrentList};
 
 use crate::identity;
 use crate::serve::args::{LogFormat, NetworkOrFile, address, network_or_file};
@@ -23,6 +23,9 @@ pub struct Track {
     /// Track only the torrents in this file, one per line: INFO-HASH [NAME]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub whitelist: Option<PathBuf>,
+    /// Track only the torrents in this folder: all its .torrent files
+    #[arg(long, value_name = "DIR", conflicts_with = "whitelist", value_hint = ValueHint::DirPath)]
+    pub catalogue: Option<PathBuf>,
     /// Allow only clients of these networks (comma separated, repeatable): 192.0.2.0/24, 10.1.2.3, or a file with one network per line
     #[arg(long, value_name = "CIDR|FILE", value_delimiter = ',', value_parser = network_or_file, value_hint = ValueHint::AnyPath)]
     pub allow: Vec<NetworkOrFile>,
@@ -65,7 +68,7 @@ impl Track {
     /// Returns the files and networks that say who may use the tracker.
     pub fn lists(&self) -> ListFiles {
         let mut lists = ListFiles {
-            whitelist: self.whitelist.clone(),
+            torrents: self.torrents(),
             passkeys: self.passkeys.clone(),
             ..ListFiles::default()
         };
@@ -78,9 +81,14 @@ impl Track {
         lists
     }
 
+    fn torrents(&self) -> Option<TorrentList> {
+        let catalogue = || self.catalogue.clone().map(TorrentList::Catalogue);
+        self.whitelist.clone().map(TorrentList::Whitelist).or_else(catalogue)
+    }
+
     /// Whether anybody may use the tracker for any torrent.
     pub fn is_open(&self) -> bool {
-        self.whitelist.is_none() && self.allow.is_empty() && self.passkeys.is_none()
+        self.torrents().is_none() && self.allow.is_empty() && self.passkeys.is_none()
     }
 
     /// Returns the limits.
@@ -125,6 +133,7 @@ const INTERVALS_S: std::ops::RangeInclusive<u64> = 10..=7 * 86_400;
 const EXAMPLES: &str = "\
 Examples:
   swath track --whitelist torrents --allow 192.0.2.0/24,2001:db8::/32
+  swath track --catalogue /srv/torrents
   swath track --passkeys passkeys --interval 10m
   swath track --listen 127.0.0.1:6969 --trusted-proxy 127.0.0.1     behind nginx
   curl http://t.example:6969/stats.json                         torrents, seeders, leechers
@@ -134,7 +143,7 @@ Signals:
   HUP         reload certificate and key, and reopen the log
   INT, TERM   save the peers and stop
 
-The whitelist, the files of --allow and the passkeys are read again when they change.
+The whitelist, the catalogue, the files of --allow and the passkeys are read again when they change.
 
 Exit codes:
   0 stopped by a signal      5 cannot listen, or cannot write the log or the state

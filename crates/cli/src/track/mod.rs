@@ -52,7 +52,7 @@ pub async fn run(args: Track) -> Result<Exit, Failure> {
     }
     if args.is_open() {
         warn(
-            "anybody may use this tracker for any torrent: --whitelist, --allow or --passkeys limit \
+            "anybody may use this tracker for any torrent: --whitelist, --catalogue, --allow or --passkeys limit \
              that",
         );
     }

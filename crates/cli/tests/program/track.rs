@@ -224,6 +224,30 @@ fn a_whitelist_and_passkeys_admit_their_own() {
 }
 
 #[test]
+fn the_torrents_of_a_catalogue_are_tracked() {
+    let (home, data) = with_data();
+    fs::create_dir(home.path("catalogue")).unwrap();
+    let tracker = Tracking::start(&home, "127.0.0.1:0", &["--catalogue", "catalogue"]);
+    let Some(hash) = make(&home, "data.bin", &[&tracker.served.url]) else { return };
+    let torrent = home.path("data.bin.torrent");
+    let Some(early) = Client::libtorrent(&home.work(), "early", &torrent) else { return };
+    early.says("this tracker does not track this torrent");
+    drop(early);
+    fs::copy(&torrent, home.path("catalogue/run-7.torrent")).unwrap();
+    tracker.served.says("reloaded: 1 torrent");
+    let Some(_seeder) = Client::libtorrent(&home.work(), "seeder", &torrent) else { return };
+    tracker.has_peers(1);
+    let stats = tracker.get("/stats.json");
+    assert!(stats.contains("\"data.bin\"") && stats.contains(&hash), "{stats}");
+    let Some(_leecher) = aria2(&home.path("got"), &torrent) else { return };
+    arrives(&home.path("got/data.bin"), &data);
+    // One that cannot be read changes nothing.
+    home.write("catalogue/bad.torrent", "d4:info");
+    tracker.served.says("keeping the old lists: cannot use catalogue/bad.torrent");
+    tracker.has_peers(2);
+}
+
+#[test]
 fn what_cannot_start_says_why() {
     let home = Home::new();
     home.write("bad", "not a hash\n");

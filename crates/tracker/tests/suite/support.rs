@@ -10,7 +10,9 @@ use swath_formats::tracker::{
     Announce, AnnounceAnswer, Event, InfoHash, PeerForm, PeerId, http as wire,
 };
 use swath_serve::{Stop, Tls};
-use swath_tracker::{Background, Bound, Limits, ListFiles, Note, TrackerOptions, bind};
+use swath_tracker::{
+    Background, Bound, Limits, ListFiles, Note, TorrentList, TrackerOptions, bind,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::oneshot;
@@ -48,7 +50,7 @@ pub fn lists(folder: &Path, files: &[(&str, &str)]) -> ListFiles {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
         match *name {
-            "whitelist" => lists.whitelist = Some(path),
+            "whitelist" => lists.torrents = Some(TorrentList::Whitelist(path)),
             "networks" => lists.network_files.push(path),
             "passkeys" => lists.passkeys = Some(path),
             name => panic!("{name}"),
