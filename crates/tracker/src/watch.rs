@@ -184,8 +184,8 @@ fn catalogue(folder: &Path) -> Result<Torrents, ListError> {
             Ok(Metainfo::read(&bytes)?.info)
         };
         let info = read().map_err(|problem: ListProblem| failed(&path, problem))?;
-        let v1 = info.hash_v1().map(|hash| InfoHash(hash.0));
-        let v2 = info.hash_v2().map(|hash| InfoHash(hash.truncated()));
+        let v1 = info.hash_v1().map(InfoHash::from);
+        let v2 = info.hash_v2().map(InfoHash::from);
         for hash in v1.into_iter().chain(v2) {
             torrents.insert(hash, info.name().as_str());
         }

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use crate::torrent::{InfoHashV1, InfoHashV2};
+
 /// The identifier of a torrent as trackers have it: the SHA-1 of a v1 torrent's `info` dictionary
 /// (BEP 3), or the first 20 bytes of a v2 torrent's SHA-256 (BEP 52).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,6 +14,19 @@ pub struct InfoHash(pub [u8; 20]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an info-hash has 40 hexadecimal digits, or 64 (v2)")]
 pub struct InfoHashError;
+
+impl From<InfoHashV1> for InfoHash {
+    fn from(hash: InfoHashV1) -> InfoHash {
+        InfoHash(hash.0)
+    }
+}
+
+impl From<InfoHashV2> for InfoHash {
+    /// Cuts it to its first 20 bytes.
+    fn from(hash: InfoHashV2) -> InfoHash {
+        InfoHash(hash.truncated())
+    }
+}
 
 impl fmt::Display for InfoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
