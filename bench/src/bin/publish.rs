@@ -275,9 +275,9 @@ fn command(name: &str, input: &Path, folder: &Path) -> Option<Command> {
         }
         "libtorrent" => {
             let python = find_program("python3")?;
-            let has_it =
-                Command::new(&python).args(["-c", "import libtorrent"]).stderr(Stdio::null());
-            has_it.status().ok().filter(|status| status.success())?;
+            let mut probe = Command::new(&python);
+            probe.args(["-c", "import libtorrent"]).stderr(Stdio::null());
+            probe.status().ok().filter(|status| status.success())?;
             command = Command::new(python);
             command.args(["-c", LIBTORRENT]).args([input, &*output]);
         }

@@ -472,7 +472,7 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "get",
     "cp",
     "sync",

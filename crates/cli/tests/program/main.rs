@@ -57,6 +57,7 @@ mod net_refusals;
 mod net_resume;
 mod net_security;
 mod net_unverified;
+mod publish;
 mod relay_breaks;
 mod relay_cache;
 mod relay_depot;

@@ -183,6 +183,7 @@ const HOUSE: &[(&str, &[&str])] = &[
         &["swath-model", "swath-formats", "swath-store", "swath-source", "swath-serve"],
     ),
     ("swath-tracker", &["swath-model", "swath-formats", "swath-serve"]),
+    ("swath-publish", &["swath-model", "swath-formats", "swath-store"]),
     (
         "swath-transfer",
         &[
@@ -218,6 +219,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-serve",
             "swath-relay",
             "swath-tracker",
+            "swath-publish",
             "swath-transfer",
             "swath-report",
             "swath-jobs",

@@ -4,8 +4,8 @@
 //! numbered keys (`tr.1`) and `&amp;` do no harm, and a tracker or peer that cannot be used is left
 //! out. Only the info-hashes must be right.
 
+use core::net::Ipv6Addr;
 use std::fmt;
-use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use swath_model::{Range, RangeSet};
