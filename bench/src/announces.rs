@@ -38,7 +38,7 @@ pub struct Answered {
 }
 
 impl Announcers {
-    /// `peers` peers in swarms of a hundred, at [`SOCKETS`] addresses of 127.0.1.0/24.
+    /// `peers` peers in swarms of a hundred, at several addresses of 127.0.1.0/24.
     ///
     /// # Errors
     /// Those of the system, and of a tracker that does not answer.

@@ -302,7 +302,7 @@ impl Publication {
             // One that is too long for a path of its own is too long for a Metalink.
             Some(metalink::File {
                 size_bytes: Some(file.length_bytes),
-                digests: hashed.whole.first().into_iter().cloned().collect(),
+                digests: hashed.whole.first().into_iter().copied().collect(),
                 pieces: own.filter(|_| count > 1).and_then(|own| {
                     let pieces = own_pieces(own, hashed);
                     Pieces::new(Algorithm::Sha1, builder.piece_bytes, pieces).ok()
@@ -318,7 +318,7 @@ impl Publication {
 
     fn index(&self, content: &Content, torrent: Option<&Metainfo>, hashes: &Hashes) -> Index {
         let files = content.files.iter().zip(&hashes.files).filter_map(|(file, hashed)| {
-            let digest = hashed.whole.last()?.clone();
+            let digest = *hashed.whole.last()?;
             Some(IndexFile { path: file.path.clone(), bytes: file.bytes, digest })
         });
         let info = torrent.map(|torrent| &torrent.info);
