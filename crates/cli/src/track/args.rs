@@ -20,7 +20,7 @@ pub struct Track {
     /// Listen on this address, by TCP and UDP (repeatable); port 0 picks a free port
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:6969", value_parser = address, value_hint = ValueHint::Other)]
     pub listen: Vec<SocketAddr>,
-    /// Track only the torrents in this file, one per line: INFO-HASH [NAME]
+    /// Track only the torrents in this file, one per line: INFO-HASH or INFO-HASH NAME
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub whitelist: Option<PathBuf>,
     /// Track only the torrents in this folder: all its .torrent files
@@ -29,7 +29,7 @@ pub struct Track {
     /// Allow only clients of these networks (comma separated, repeatable): 192.0.2.0/24, 10.1.2.3, or a file with one network per line
     #[arg(long, value_name = "CIDR|FILE", value_delimiter = ',', value_parser = network_or_file, value_hint = ValueHint::AnyPath)]
     pub allow: Vec<NetworkOrFile>,
-    /// Allow only clients with a passkey in their announce address (/PASSKEY/announce); this file has one per line: PASSKEY [NAME]
+    /// Allow only clients with a passkey in their announce address (/PASSKEY/announce); this file has one per line: PASSKEY or PASSKEY NAME
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub passkeys: Option<PathBuf>,
     /// Keep the peers in this file between runs [default: track/PORT.peers in the state folder]

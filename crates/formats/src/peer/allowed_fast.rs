@@ -3,7 +3,7 @@
 //! Every seeder computes the same set for the same peer, from the peer's network and the info-hash,
 //! so that a peer gains nothing by asking many seeders.
 
-use std::net::Ipv4Addr;
+use core::net::Ipv4Addr;
 
 use swath_model::digest::{Algorithm, Hasher};
 

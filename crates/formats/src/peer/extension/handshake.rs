@@ -1,6 +1,6 @@
 //! The handshake of extensions: which ones a side speaks, and what else it tells of itself.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Extension, ExtensionError, ExtensionIds};
 use crate::torrent::bencode::{self, Value, Writer};

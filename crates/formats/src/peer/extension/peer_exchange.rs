@@ -3,7 +3,7 @@
 //! What a peer tells is untrusted: each message is cut to [`EXCHANGED_PEERS_MAX`] addresses of each
 //! kind, and addresses without a port are left out.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::ExtensionError;
 use crate::torrent::bencode::{self, Value, Writer};
