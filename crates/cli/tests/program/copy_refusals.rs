@@ -14,18 +14,24 @@ fn answering(answer: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let mut request = Vec::new();
-            let mut part = [0; 4096];
-            while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-                match stream.read(&mut part) {
-                    Ok(bytes @ 1..) => request.extend_from_slice(&part[..bytes]),
-                    _ => break,
-                }
+        std::thread::scope(|scope| {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let answer = &answer;
+                // A connection may stay without a request, and must not hold up the others.
+                scope.spawn(move || {
+                    let mut request = Vec::new();
+                    let mut part = [0; 4096];
+                    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+                        match stream.read(&mut part) {
+                            Ok(bytes @ 1..) => request.extend_from_slice(&part[..bytes]),
+                            _ => break,
+                        }
+                    }
+                    let _ = stream.write_all(answer);
+                });
             }
-            let _ = stream.write_all(&answer);
-        }
+        });
     });
     url
 }

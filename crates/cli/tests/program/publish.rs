@@ -23,9 +23,12 @@ fn by_libtorrent(path: &Path, piece_bytes: u32, flags: &str) -> Option<[String; 
     let script = format!(
         "import libtorrent as lt, os, sys\n\
          files = lt.file_storage()\n\
-         lt.add_files(files, sys.argv[1])\n\
+         above = os.path.dirname(sys.argv[1])\n\
+         below = [os.path.join(d, n) for d, _, names in os.walk(sys.argv[1]) for n in names]\n\
+         for path in sorted(below, key=lambda p: p.split('/')) or [sys.argv[1]]:\n\
+         \x20 files.add_file(os.path.relpath(path, above), os.path.getsize(path))\n\
          made = lt.create_torrent(files, {piece_bytes}, {flags})\n\
-         lt.set_piece_hashes(made, os.path.dirname(sys.argv[1]))\n\
+         lt.set_piece_hashes(made, above)\n\
          hashes = lt.torrent_info(made.generate()).info_hashes()\n\
          print(hashes.v1, hashes.v2)\n"
     );
