@@ -25,7 +25,7 @@ struct Options {
     /// What is measured: warm, memory (needs root).
     #[arg(long, value_delimiter = ',', value_name = "NAME", default_value = "warm,memory")]
     scenarios: Vec<String>,
-    /// Rounds, in each of which every tool is measured once.
+    /// Number of rounds; each round runs every tool once.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Size of the file in MiB.

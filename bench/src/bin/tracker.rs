@@ -20,7 +20,7 @@ use swath_bench::study_files::say;
 #[derive(Debug, Parser)]
 #[command(name = "tracker", max_term_width = 100)]
 struct Options {
-    /// Rounds, in each of which every tracker runs once.
+    /// Number of rounds; each round runs every tracker once.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Seconds of each measurement.

@@ -165,7 +165,7 @@ impl Publication {
         for (output, path) in paths {
             let bytes = match output {
                 Output::Torrent => torrent.as_ref().map(Metainfo::write).unwrap_or_default(),
-                Output::Metalink => metalink::to_string(&self.metalink(&builder, &hashes)).into(),
+                Output::Metalink => metalink::to_string(&self.metalink(&builder, &hashes)?).into(),
                 Output::Index => self.index(content, torrent.as_ref(), &hashes).write().into(),
             };
             write(&path, &bytes)
@@ -282,7 +282,7 @@ impl Publication {
         Ok(builder.build()?)
     }
 
-    fn metalink(&self, builder: &Builder, hashes: &Hashes) -> Metalink {
+    fn metalink(&self, builder: &Builder, hashes: &Hashes) -> Result<Metalink, PublishError> {
         let mut pieces = hashes.v1_pieces.as_slice();
         let has_pieces = self.has_file_pieces(builder);
         let files = builder.files.iter().zip(&hashes.files).map(|(file, hashed)| {
@@ -290,6 +290,8 @@ impl Publication {
                 true => Ok(file.path.clone()),
                 false => SafePath::new(&format!("{}/{}", builder.name, file.path)),
             };
+            let name =
+                name.map_err(|why| PublishError::Path { path: file.path.to_string(), why })?;
             let count = file.length_bytes.div_ceil(builder.piece_bytes) as usize;
             let own = pieces.split_off(..if has_pieces { count * SHA1_BYTES } else { 0 });
             let mirrors = self.mirrors.iter().filter_map(|mirror| {
@@ -299,8 +301,7 @@ impl Publication {
                 };
                 Some(metalink::Mirror::new(address))
             });
-            // One that is too long for a path of its own is too long for a Metalink.
-            Some(metalink::File {
+            Ok(metalink::File {
                 size_bytes: Some(file.length_bytes),
                 digests: hashed.whole.first().into_iter().copied().collect(),
                 pieces: own.filter(|_| count > 1).and_then(|own| {
@@ -308,12 +309,12 @@ impl Publication {
                     Pieces::new(Algorithm::Sha1, builder.piece_bytes, pieces).ok()
                 }),
                 mirrors: mirrors.collect(),
-                ..metalink::File::new(name.ok()?)
+                ..metalink::File::new(name)
             })
         });
-        let files = files.flatten().collect();
+        let files = files.collect::<Result<_, PublishError>>()?;
         let header = metalink::Header { generator: self.created_by.clone(), origin: None };
-        Metalink { header, files, refused: Vec::new() }
+        Ok(Metalink { header, files, refused: Vec::new() })
     }
 
     fn index(&self, content: &Content, torrent: Option<&Metainfo>, hashes: &Hashes) -> Index {

@@ -319,10 +319,6 @@ impl Service for Relay {
         &self.metrics.traffic
     }
 
-    fn finished(&self) -> Later<'_> {
-        Box::pin(std::future::ready(()))
-    }
-
     /// Both ends, and a pipe between them.
     fn descriptors_per_connection(&self) -> usize {
         4
@@ -418,14 +414,6 @@ impl Answer for Relay {
 
     fn send_limit(&self) -> Option<&Arc<Limiter>> {
         self.send_limit.as_ref()
-    }
-
-    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
-        None
-    }
-
-    fn may_go_on(&self, _: &Head) -> bool {
-        false
     }
 
     fn is_ending(&self, _: bool) -> bool {

@@ -55,7 +55,9 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Resolves when nothing is under way that takes more than one request.
-    fn finished(&self) -> Later<'_>;
+    fn finished(&self) -> Later<'_> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// How many descriptors a connection takes, the file that it is sent among them.
     fn descriptors_per_connection(&self) -> usize {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::tracker::http as wire;
-use swath_model::Limiter;
 use swath_serve::http::{Answer, Content, Head, Make, Method, Response, Slot, Stream, serve};
 use swath_serve::{Later, Life, LogLine, PlainHttp, Service, Traffic};
 
@@ -113,10 +112,6 @@ impl Service for Tracker {
         &self.traffic
     }
 
-    fn finished(&self) -> Later<'_> {
-        Box::pin(std::future::ready(()))
-    }
-
     fn descriptors_per_connection(&self) -> usize {
         1
     }
@@ -159,18 +154,6 @@ impl Answer for Tracker {
             // The page before this one may have had a passkey in its address.
             log.note(&LogLine { target: &target, referer: None, ..line });
         }
-    }
-
-    fn send_limit(&self) -> Option<&Arc<Limiter>> {
-        None
-    }
-
-    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
-        None
-    }
-
-    fn may_go_on(&self, _: &Head) -> bool {
-        false
     }
 
     fn is_ending(&self, _: bool) -> bool {

@@ -104,7 +104,13 @@ fn piece(text: &str) -> Result<Piece, String> {
 }
 
 fn mirror(text: &str) -> Result<Url, String> {
-    swath_formats::mirror_url::mirror_url(text, None).map_err(|error| error.to_string())
+    let url = swath_formats::mirror_url(text, None).map_err(|error| error.to_string())?;
+    match url.username().is_empty() && url.password().is_none() {
+        true => Ok(url),
+        false => {
+            Err("the published files would show its user name and password: leave them out".into())
+        }
+    }
 }
 
 fn tracker(text: &str) -> Result<Url, String> {

@@ -107,7 +107,7 @@ fn a_folder_is_published_and_fetched_from_its_mirror() {
             "{path}"
         );
     }
-    // The pieces find what a mirror has wrong: with another byte there, nothing is taken for right.
+    // If the mirror has one wrong byte, the file is refused.
     let mut wrong = home.read("run7/detector/a.h5");
     wrong[200_000] ^= 1;
     home.write("run7/detector/a.h5", &wrong);
@@ -134,6 +134,9 @@ fn what_cannot_be_published_is_said_and_nothing_is_written() {
     home.run(["publish", "run7", "--tracker", "ftp://t/", "-o", "pub"])
         .code_is(2)
         .says(&["udp://HOST"]);
+    let ran =
+        home.run(["publish", "run7", "--mirror", "http://ann:secret@m.invalid/run7/", "-o", "pub"]);
+    ran.code_is(2).says(&["user name and password"]);
     assert!(!home.exists("pub"));
     home.run(["publish", "run7", "-o", "pub", "-q"]).code_is(0);
     let before = home.read("pub/run7.torrent");

@@ -56,7 +56,7 @@ impl Bitfield {
         pieces.div_ceil(8) as usize
     }
 
-    /// Returns the set of the pieces of which every byte is in `ranges`.
+    /// Returns the pieces that lie wholly in `ranges`.
     pub fn from_ranges(ranges: &RangeSet, layout: PieceLayout) -> Bitfield {
         let mut set = Bitfield::none(layout.count());
         let piece_bytes = u64::from(layout.piece_bytes());

@@ -46,8 +46,8 @@ pub struct Reserved {
     pub fast: bool,
     /// The distributed hash table (BEP 5): `port` messages are welcome.
     pub dht: bool,
-    /// A hybrid torrent is named by its v1 info-hash, and the v2 info-hash is a welcome answer
-    /// (BEP 52).
+    /// The sender names a hybrid torrent by its v1 info-hash and accepts the v2 info-hash as the
+    /// answer (BEP 52).
     pub v2: bool,
 }
 

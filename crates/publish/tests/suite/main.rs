@@ -1,3 +1,4 @@
 //! Tests of publishing, in one executable.
 
 mod hashing;
+mod metafiles;

@@ -51,14 +51,20 @@ pub trait Answer: Send + Sync + 'static {
     /// It was answered with `status`, `bytes` of body among it, after `took`.
     fn note(&self, head: &Head, peer: SocketAddr, status: u16, bytes: u64, took: Duration);
 
-    /// The limit of all answers together.
-    fn send_limit(&self) -> Option<&Arc<Limiter>>;
+    /// The limit of all answers together; none by default.
+    fn send_limit(&self) -> Option<&Arc<Limiter>> {
+        None
+    }
 
-    /// The limit of all bodies of requests together.
-    fn receive_limit(&self) -> Option<&Arc<Limiter>>;
+    /// The limit of all bodies of requests together; none by default.
+    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
+        None
+    }
 
     /// The connection that this came on may be needed until what is under way has ended.
-    fn may_go_on(&self, head: &Head) -> bool;
+    fn may_go_on(&self, _head: &Head) -> bool {
+        false
+    }
 
     /// The server is about to end: nothing new is begun. Connections that may go on do so for a
     /// while.

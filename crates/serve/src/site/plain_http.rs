@@ -2,11 +2,9 @@
 
 use std::future::pending;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::plain_http::{self, SpeaksHttps};
-use swath_model::Limiter;
 
 use super::SERVER;
 use crate::http::{Answer, Head, Make, Response};
@@ -41,18 +39,6 @@ impl Answer for PlainHttp {
     }
 
     fn note(&self, _: &Head, _: SocketAddr, _: u16, _: u64, _: Duration) {}
-
-    fn send_limit(&self) -> Option<&Arc<Limiter>> {
-        None
-    }
-
-    fn receive_limit(&self) -> Option<&Arc<Limiter>> {
-        None
-    }
-
-    fn may_go_on(&self, _: &Head) -> bool {
-        false
-    }
 
     /// One answer is enough.
     fn is_ending(&self, _: bool) -> bool {

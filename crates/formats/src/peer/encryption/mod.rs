@@ -345,8 +345,8 @@ enum Found {
     NotYet { skipped: usize },
 }
 
-/// Moves `input` behind the first `pattern`, before which there is padding, of which `skipped` bytes
-/// were taken before.
+/// Skips padding up to the first `pattern`, and the pattern itself. `skipped` bytes of the padding were
+/// skipped by earlier calls.
 fn find(input: &mut &[u8], pattern: &[u8], skipped: usize) -> Result<Found, EncryptionError> {
     let at = input.windows(pattern.len()).position(|window| window == pattern);
     let padding = at.unwrap_or((input.len() + 1).saturating_sub(pattern.len()));

@@ -1,7 +1,7 @@
 //! The info dictionary from peers (BEP 9, `ut_metadata`): with it, a magnet link suffices.
 //!
-//! It comes in pieces of 16 KiB and is believed only as a whole, by its info-hash. Until then every
-//! byte may be wrong, so that its length is limited before anything is stored.
+//! It comes in pieces of 16 KiB, and only the info-hash of the whole proves it. Until then every byte
+//! may be wrong, so its length is checked against a limit before anything is stored.
 
 use thiserror::Error;
 
@@ -93,7 +93,7 @@ impl MetadataMessage {
     }
 }
 
-/// Metadata of which pieces arrive, from any peers that tell the same length, in any order.
+/// Collects the pieces of metadata, in any order and from all peers that report the same length.
 #[derive(Clone, Debug)]
 pub struct MetadataAssembly {
     info_hash: InfoHash,

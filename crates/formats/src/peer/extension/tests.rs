@@ -101,7 +101,7 @@ fn metadata_is_believed_by_its_hash_only() {
             let misfit = Err(MetadataError::Piece { piece });
             assert_eq!(assembly.insert(piece, total, &data), misfit);
         }
-        // A peer lies about one byte: nothing is believed, and all is asked for again.
+        // If a peer sends one wrong byte, all pieces are dropped and requested again.
         let mut lie = part(0);
         lie[5] ^= 1;
         assert_eq!(assembly.insert(0, 40_000, &lie), Ok(None));

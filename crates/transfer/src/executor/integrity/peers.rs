@@ -81,7 +81,7 @@ impl Peers {
     /// Notes that a question to this mirror has ended.
     fn ended(&mut self, peer: usize) {
         if let Some(asked) = self.asked.get_mut(&peer) {
-            asked.count -= 1;
+            asked.count = asked.count.saturating_sub(1);
         }
     }
 
@@ -218,6 +218,9 @@ impl Run<'_> {
     /// Asks mirrors that did not answer in time once more, if nobody else can compare what is left.
     fn ask_patiently(&mut self) {
         let peers = &mut self.integrity.samples.peers;
+        if peers.left.is_empty() {
+            return;
+        }
         if !peers.is_patient {
             peers.is_patient = true;
             peers.mute.clear();
