@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use swath_model::digest::{Digest, Hasher};
-use swath_model::pieces::Pieces;
+use swath_model::pieces::{PieceHasher, Pieces};
 
 /// The expected size and digests of a file.
 #[derive(Clone, Debug, Default)]
@@ -96,9 +96,7 @@ pub fn hash(
 ) -> io::Result<Found> {
     let mut hashers: Vec<Hasher> =
         wanted.iter().map(|digest| Hasher::new(digest.algorithm())).collect();
-    let mut bad_pieces = Vec::new();
-    let mut piece =
-        pieces.map(|pieces| (0u64, Hasher::new(pieces.algorithm()), pieces.length_bytes()));
+    let mut checked = pieces.map(CheckedPieces::new);
     let mut buffer = vec![0; READ_BYTES];
     loop {
         if stopped() {
@@ -113,33 +111,71 @@ pub fn hash(
         for hasher in &mut hashers {
             hasher.update(&buffer[..got]);
         }
-        let mut data = &buffer[..got];
-        while let (Some((number, hasher, left)), Some(pieces)) = (&mut piece, pieces) {
-            if data.is_empty() {
-                break;
-            }
-            let take = data.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-            hasher.update(&data[..take]);
-            data = &data[take..];
-            *left -= take as u64;
-            if *left == 0 {
-                if pieces.digest(*number) != Some(hasher.finish()) {
-                    bad_pieces.push(*number);
-                }
-                *number += 1;
-                *hasher = Hasher::new(pieces.algorithm());
-                *left = pieces.length_bytes();
-            }
+        if let Some(checked) = &mut checked {
+            checked.update(&buffer[..got]);
         }
     }
-    if let (Some((number, hasher, _)), Some(pieces)) = (&piece, pieces) {
-        if hasher.bytes() > 0 && pieces.digest(*number) != Some(hasher.finish()) {
-            bad_pieces.push(*number);
-        }
-        let seen = number + u64::from(hasher.bytes() > 0);
-        bad_pieces.extend(seen..pieces.count());
-    }
+    let bad_pieces = checked.map(CheckedPieces::finish).unwrap_or_default();
     Ok(Found { digests: hashers.iter().map(Hasher::finish).collect(), bad_pieces })
+}
+
+/// Checks pieces one behind the other.
+struct CheckedPieces<'a> {
+    pieces: &'a Pieces,
+    /// Bytes taken in.
+    at: u64,
+    /// The piece that has begun.
+    open: Option<(u64, PieceHasher)>,
+    bad: Vec<u64>,
+}
+
+impl<'a> CheckedPieces<'a> {
+    fn new(pieces: &'a Pieces) -> CheckedPieces<'a> {
+        CheckedPieces { pieces, at: 0, open: None, bad: Vec::new() }
+    }
+
+    fn update(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let number = self.pieces.piece_at(self.at);
+            let Some(range) = self.pieces.range_of(number, u64::MAX) else {
+                // Bytes behind the last piece.
+                if self.bad.last() != Some(&number) {
+                    self.bad.push(number);
+                }
+                self.at += data.len() as u64;
+                return;
+            };
+            let left = usize::try_from(range.end - self.at).unwrap_or(usize::MAX);
+            let (now, later) = data.split_at(data.len().min(left));
+            let new = || (number, self.pieces.hasher(number));
+            self.open.get_or_insert_with(new).1.update(now);
+            self.at += now.len() as u64;
+            data = later;
+            if self.at == range.end {
+                self.end_piece();
+            }
+        }
+    }
+
+    fn end_piece(&mut self) {
+        if let Some((number, hasher)) = self.open.take()
+            && self.pieces.digest(number) != Some(hasher.finish())
+        {
+            self.bad.push(number);
+        }
+    }
+
+    /// Returns the wrong and the missing pieces.
+    fn finish(mut self) -> Vec<u64> {
+        self.end_piece();
+        let pieces = self.pieces;
+        let is_missing = |&piece: &u64| {
+            pieces.range_of(piece, u64::MAX).is_some_and(|range| range.start >= self.at)
+        };
+        let first = pieces.piece_at(self.at.saturating_sub(1));
+        self.bad.extend((first..pieces.count()).filter(is_missing));
+        self.bad
+    }
 }
 
 /// Bytes per read.

@@ -173,6 +173,14 @@ impl Sha256Tree {
         Some(FileHashes { root, piece_layer: layer })
     }
 
+    /// Returns the hash at `height` of the bytes so far, filled up; at least one block is below it.
+    pub fn root_at(mut self, height: u32) -> MerkleHash {
+        if self.block_bytes > 0 {
+            self.end_block();
+        }
+        self.tree.finish(height, |_, _| ())
+    }
+
     fn end_block(&mut self) {
         let leaf = self.block.finalize_reset().into();
         self.block_bytes = 0;

@@ -9,14 +9,22 @@ use std::collections::BTreeMap;
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GroupHasher;
 use swath_model::digest::{Algorithm, Blake3Tree, Digest, Hasher};
-use swath_model::pieces::Pieces;
+use swath_model::pieces::{PieceHasher, Pieces};
 
 use super::verifier::{Proof, Saved, Verdict};
 
 /// A kind of proof. To add one: implement this, and name it in [`verifiers`].
 pub(super) trait BlockVerifier: Send {
-    /// Returns the length of all blocks but the last; `u64::MAX` if the file is one block.
-    fn block_bytes(&self) -> u64;
+    /// Returns whether the file is one block.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
+    /// Returns the block with the byte at `offset`.
+    fn block_at(&self, offset: u64) -> u64;
+
+    /// Returns the bytes of a block in a file of `size_bytes`; empty if it has none.
+    fn range_of(&self, block: u64, size_bytes: u64) -> Range;
 
     /// Takes in the next bytes of a block.
     fn update(&mut self, block: u64, bytes: &[u8]);
@@ -77,8 +85,16 @@ struct WholeDigest {
 }
 
 impl BlockVerifier for WholeDigest {
-    fn block_bytes(&self) -> u64 {
-        u64::MAX
+    fn is_whole(&self) -> bool {
+        true
+    }
+
+    fn block_at(&self, _: u64) -> u64 {
+        0
+    }
+
+    fn range_of(&self, _: u64, size_bytes: u64) -> Range {
+        Range::new(0, size_bytes)
     }
 
     fn update(&mut self, _: u64, bytes: &[u8]) {
@@ -120,16 +136,22 @@ impl BlockVerifier for WholeDigest {
 /// A digest of each piece.
 struct PieceDigests {
     pieces: Pieces,
-    open: BTreeMap<u64, Hasher>,
+    open: BTreeMap<u64, PieceHasher>,
 }
 
 impl BlockVerifier for PieceDigests {
-    fn block_bytes(&self) -> u64 {
-        self.pieces.length_bytes()
+    fn block_at(&self, offset: u64) -> u64 {
+        self.pieces.piece_at(offset)
+    }
+
+    fn range_of(&self, block: u64, size_bytes: u64) -> Range {
+        self.pieces
+            .range_of(block, size_bytes)
+            .unwrap_or_else(|| Range::new(size_bytes, size_bytes))
     }
 
     fn update(&mut self, block: u64, bytes: &[u8]) {
-        let new = || Hasher::new(self.pieces.algorithm());
+        let new = || self.pieces.hasher(block);
         self.open.entry(block).or_insert_with(new).update(bytes);
     }
 
@@ -162,8 +184,12 @@ struct Blake3Groups {
 }
 
 impl BlockVerifier for Blake3Groups {
-    fn block_bytes(&self) -> u64 {
-        self.tree.group_bytes()
+    fn block_at(&self, offset: u64) -> u64 {
+        offset / self.tree.group_bytes()
+    }
+
+    fn range_of(&self, block: u64, size_bytes: u64) -> Range {
+        self.tree.range_of(block).unwrap_or_else(|| Range::new(size_bytes, size_bytes))
     }
 
     fn update(&mut self, block: u64, bytes: &[u8]) {

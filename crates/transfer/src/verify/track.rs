@@ -12,7 +12,6 @@ use super::verifier::{Saved, Verdict};
 
 pub(super) struct Track {
     verifier: Box<dyn BlockVerifier>,
-    block_bytes: u64,
     size_bytes: u64,
     /// End of the hashed bytes of each incomplete block.
     open: BTreeMap<u64, u64>,
@@ -24,7 +23,6 @@ pub(super) struct Track {
 impl Track {
     pub fn new(verifier: Box<dyn BlockVerifier>, size_bytes: u64) -> Self {
         Self {
-            block_bytes: verifier.block_bytes(),
             verifier,
             size_bytes,
             open: BTreeMap::new(),
@@ -36,7 +34,7 @@ impl Track {
 
     /// Returns whether all of the file is one block, which is hashed from front to back.
     pub fn is_whole(&self) -> bool {
-        self.block_bytes == u64::MAX
+        self.verifier.is_whole()
     }
 
     /// Resumes from the data of an earlier run: `seen` is on the disk.
@@ -66,12 +64,11 @@ impl Track {
     }
 
     fn block_of(&self, offset: u64) -> u64 {
-        offset / self.block_bytes
+        self.verifier.block_at(offset)
     }
 
     fn range_of(&self, block: u64) -> Range {
-        let start = block.saturating_mul(self.block_bytes);
-        Range::new(start, start.saturating_add(self.block_bytes).min(self.size_bytes))
+        self.verifier.range_of(block, self.size_bytes)
     }
 
     /// Returns the end of the hashed bytes of a block.

@@ -21,10 +21,10 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use swath_model::Range;
 use swath_model::digest::sha256_tree::{self, LEAF_BYTES, MerkleHash};
 use swath_model::path::SafePath;
 use swath_model::pieces::Pieces;
+use swath_model::{PieceMap, Range};
 use url::Url;
 
 use super::{InfoHash, InfoHashV1, InfoHashV2};
@@ -175,6 +175,18 @@ impl Metainfo {
             .all(|file| !self.info.needs_piece_layer(file) || self.piece_layer(file).is_some())
     }
 
+    /// Returns the digests that prove the content: the v2 hashes if there are any and all piece layers
+    /// are known, else the SHA-1 of v1. `None` if neither is known, and for content without bytes.
+    pub fn proof(&self) -> Option<Pieces> {
+        let map = Arc::new(self.info.piece_map());
+        if self.info.kind.has_v2() && self.has_piece_layers() {
+            let hash = |piece| self.piece_v2(piece).map_or([0; 32], |piece| piece.hash);
+            let packed = (0..self.info.piece_count()).flat_map(hash).collect();
+            return Pieces::of_trees(map, packed).ok();
+        }
+        self.info.pieces_v1.clone().map(|pieces| pieces.padded(map))
+    }
+
     /// Adds the piece layer of file number `file`, which came from peers.
     ///
     /// # Errors
@@ -295,6 +307,13 @@ impl Info {
     /// Returns where newer versions are announced (BEP 39).
     pub fn update_url(&self) -> Option<&Url> {
         self.update_url.as_ref()
+    }
+
+    /// Returns where the content, which is without padding, lies in the pieces.
+    pub fn piece_map(&self) -> PieceMap {
+        let files = self.files.iter().map(|file| Range::of_len(file.offset, file.length_bytes));
+        // What an `Info` holds was checked.
+        PieceMap::new(self.piece_bytes, self.total_bytes, files).expect("files in order")
     }
 
     /// Returns the padding in the virtual file, in order.

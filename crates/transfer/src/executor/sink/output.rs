@@ -54,7 +54,7 @@ impl Output {
         let here = coverage.have.gaps_within(rest).first().map_or(size, |gap| gap.start);
         let writable = match &proof.pieces {
             Some(pieces) if here < size && stream.holds_pieces() => {
-                here - here % pieces.length_bytes().max(1)
+                pieces.range_of(pieces.piece_at(here), size).map_or(here, |piece| piece.start)
             }
             _ => here,
         };

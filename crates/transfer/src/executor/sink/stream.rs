@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use swath_model::digest::{Digest, Hasher};
-use swath_model::pieces::Pieces;
+use swath_model::pieces::{PieceHasher, Pieces};
 use swath_model::{Buffer, Range};
 use swath_source::Pending;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -165,7 +165,7 @@ struct State {
 struct Piece {
     range: Range,
     wanted: Option<Digest>,
-    hasher: Hasher,
+    hasher: PieceHasher,
     hashed_to: u64,
 }
 
@@ -271,7 +271,7 @@ impl State {
         if self.piece.is_none() {
             let number = pieces.piece_at(self.proved_to);
             let range = pieces.range_of(number, self.size_bytes.unwrap_or(u64::MAX))?;
-            let hasher = Hasher::new(pieces.algorithm());
+            let hasher = pieces.hasher(number);
             let wanted = pieces.digest(number);
             self.piece = Some(Piece { range, wanted, hasher, hashed_to: range.start });
         }
