@@ -61,7 +61,7 @@ pub async fn run_growing(
     assert!(holdings.borrow_and_update().is_empty(), "nothing at first");
     let (half, rest) = (Range::new(0, 150_000), Range::new(150_000, 300_007));
     sender.send_modify(|held| _ = held.insert(half));
-    assert!(holdings.changed().await.is_ok() && holdings.borrow_and_update().covers(half));
+    until_holds(&mut holdings, half).await;
     let mut bench = Bench::new(source);
     bench.lane.fetch(SwathId(1), half);
     bench.lane.fetch(SwathId(2), rest);
@@ -70,11 +70,19 @@ pub async fn run_growing(
     let error = bench.failed.get(&2).expect("an error");
     assert!(matches!(error, LaneError::NotHeld { .. }), "{error:?}");
     sender.send_modify(|held| _ = held.insert(rest));
+    until_holds(&mut holdings, rest).await;
     bench.lane.fetch(SwathId(3), rest);
     bench.until_ended(&[3]).await;
     bench.holds(3, rest, &content);
     drop(sender);
-    assert!(holdings.changed().await.is_ok() && holdings.changed().await.is_err(), "it has left");
+    let left = async { while holdings.changed().await.is_ok() {} };
+    timeout(PATIENCE, left).await.expect("it has left");
+}
+
+/// Until a source tells that it holds this. It may get there in steps.
+async fn until_holds(holdings: &mut watch::Receiver<RangeSet>, range: Range) {
+    let told = timeout(PATIENCE, holdings.wait_for(|held| held.covers(range))).await;
+    assert!(told.is_ok_and(|told| told.is_ok()), "it never tells that it holds {range}");
 }
 
 /// Returns bytes that tell where they belong.

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use swath_formats::ProxyFault;
+use swath_formats::peer::{HandshakeError, PeerFault};
 use swath_formats::plain_http::{self, SpeaksHttps};
 use swath_model::{Range, counted};
 
@@ -222,6 +223,21 @@ pub enum LaneError {
         kind: std::io::ErrorKind,
         /// What the system said.
         reason: String,
+    },
+    /// A peer broke the BitTorrent protocol.
+    #[error("{0}")]
+    PeerFault(Box<PeerFault>),
+    /// What answered is no peer of the torrent.
+    #[error("{0}")]
+    NoPeer(HandshakeError),
+    /// A peer serves others for now.
+    #[error("the peer serves others for now")]
+    Choked,
+    /// A peer refused a request.
+    #[error("the peer refused to send bytes {range}")]
+    Rejected {
+        /// What was asked for.
+        range: Range,
     },
     /// The connection broke.
     #[error("the connection broke: {reason}")]
@@ -486,13 +502,17 @@ impl LaneError {
             | Self::BeyondEnd { .. }
             | Self::Changed { .. }
             | Self::Unsteady { .. }
+            | Self::PeerFault(_)
             | Self::Html => Class::Lying,
+            Self::Choked | Self::Rejected { .. } => Class::Busy(DEFAULT_PATIENCE),
+            Self::NoPeer(HandshakeError::OtherTorrent(_)) => Class::Missing,
             Self::NotHeld { .. } | Self::LeaseEnded | Self::DepotLost => Class::Gone,
             Self::Unreadable { kind: std::io::ErrorKind::NotFound, .. } => Class::Missing,
             Self::Unreadable { .. } | Self::NotForOthers { .. } => Class::Unsupported,
             Self::Tls { .. }
             | Self::SpeaksHttps(_)
             | Self::NotHttp { .. }
+            | Self::NoPeer(_)
             | Self::RedirectLoop { .. }
             | Self::RedirectInsecure { .. }
             | Self::RedirectInvalid { .. }

@@ -19,6 +19,7 @@ mod lane;
 mod local_source;
 mod memory_source;
 mod net;
+pub mod peer;
 mod quirks;
 mod redirect;
 mod registry;

@@ -43,7 +43,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    fn new(swath: SwathId, range: Range) -> Self {
+    pub fn new(swath: SwathId, range: Range) -> Self {
         Self {
             swath,
             position: range.start,

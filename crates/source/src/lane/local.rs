@@ -68,7 +68,11 @@ impl SharedExpected {
         }
     }
 
-    fn check(&self, facts: &Facts) -> Result<(), LaneError> {
+    /// Checks what a source tells.
+    ///
+    /// # Errors
+    /// [`LaneError::SizeMismatch`] if its file has another size.
+    pub fn check(&self, facts: &Facts) -> Result<(), LaneError> {
         let expected = self.size_and_one.load(Ordering::Relaxed).checked_sub(1);
         match (expected, facts.size_bytes) {
             (Some(expected), Some(actual)) if expected != actual => {

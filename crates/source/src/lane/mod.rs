@@ -27,8 +27,8 @@ pub use event::{LaneEvent, LaneEventKind};
 
 use crate::http_source::HttpSource;
 use crate::source::Lane;
-use asks::Ask;
-use delivery::Delivery;
+pub(crate) use asks::Ask;
+pub(crate) use delivery::Delivery;
 
 /// What happens to the rest of a body behind a trimmed swath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -167,6 +167,35 @@ impl Net {
         }
     }
 
+    /// Returns a new connection to a peer of a swarm, without a proxy, and its round trip.
+    pub(crate) async fn connect_peer(
+        &self,
+        address: SocketAddr,
+        trust: Trust,
+    ) -> Result<(TcpStream, Duration), LaneError> {
+        let host = match address.ip() {
+            IpAddr::V4(address) => Host::Ipv4(address),
+            IpAddr::V6(address) => Host::Ipv6(address),
+        };
+        let port = address.port();
+        let addresses = self.permitted(&host, vec![address.ip()], Some(port), trust)?;
+        let limit = self.timeout().min(PEER_CONNECT_WITHIN);
+        let failed =
+            |timed_out, reason| LaneError::Connect { host: address.to_string(), timed_out, reason };
+        match self.awake().within(limit, first_to_answer(&addresses, port)).await {
+            Some(Ok((tcp, _, rtt))) => {
+                if !self.shared.limiter.is_on() {
+                    kernel::open_wide(&tcp);
+                }
+                Ok((tcp, rtt))
+            }
+            Some(Err(error)) => {
+                Err(failed(error.kind() == std::io::ErrorKind::TimedOut, error.to_string()))
+            }
+            None => Err(failed(true, format!("no answer within {} s", limit.as_secs_f64()))),
+        }
+    }
+
     async fn connect_proxy(&self, proxy: &Url) -> Result<Connected, LaneError> {
         let name = proxy.host_str().unwrap_or("");
         let port = proxy.port_or_known_default().unwrap_or(DEFAULT_PROXY_PORT);
@@ -288,6 +317,9 @@ impl Net {
 
 /// Whoever has not taken a connection after this long does not want it.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+
+/// Many addresses of peers are those of machines that have left, and there are others to try.
+const PEER_CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Names that every machine has for itself (RFC 6761, section 6.3).
 fn is_localhost(name: &str) -> bool {

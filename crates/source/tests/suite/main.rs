@@ -6,6 +6,7 @@ mod http2_only;
 mod kinds;
 mod nginx;
 mod own_lane;
+mod peers;
 mod privacy;
 mod sharing;
 mod storm;

@@ -1,0 +1,156 @@
+//! The info dictionary from a peer (BEP 9), for magnet links.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use swath_formats::peer::{
+    Event, ExtensionHandshake, Handshake, METADATA_PIECE_BYTES, MetadataAssembly, MetadataMessage,
+    Reserved, Session, SessionConfig, WireInfoHash,
+};
+use swath_formats::torrent::InfoHash;
+use swath_model::Time;
+use tokio::time::Instant;
+
+use super::dial::Call;
+use super::error::PeerError;
+use super::stream::PeerStream;
+use super::torrent::{EncryptionPolicy, Identity};
+use crate::net::Net;
+use crate::source::Trust;
+
+/// Whose metadata is fetched, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct MetadataRequest {
+    /// The torrent. Of a hybrid torrent either info-hash will do.
+    pub info_hash: InfoHash,
+    /// Who we are.
+    pub identity: Identity,
+    /// Who named the peer's address.
+    pub trust: Trust,
+    /// Whether the connection is encrypted.
+    pub encryption: EncryptionPolicy,
+}
+
+/// Fetches the info dictionary of a torrent from the peer at `address`, verified by its info-hash.
+///
+/// # Errors
+/// [`PeerError`] if the peer cannot be reached, does not have it, takes longer than half a minute
+/// for it, or sends a wrong one.
+pub async fn fetch_metadata(
+    net: &Net,
+    address: SocketAddr,
+    request: MetadataRequest,
+) -> Result<Arc<[u8]>, PeerError> {
+    let fetching = fetch(net, address, request);
+    let within = net.awake().within(METADATA_WITHIN, fetching).await;
+    within.ok_or(PeerError::Slow(METADATA_WITHIN))?
+}
+
+async fn fetch(
+    net: &Net,
+    address: SocketAddr,
+    request: MetadataRequest,
+) -> Result<Arc<[u8]>, PeerError> {
+    let v2 = matches!(request.info_hash, InfoHash::V2(_));
+    let reserved = Reserved { extended: true, fast: true, dht: false, v2 };
+    let ours = Handshake {
+        reserved,
+        info_hash: WireInfoHash::from(request.info_hash),
+        peer_id: request.identity.peer_id,
+    };
+    let MetadataRequest { trust, encryption: policy, .. } = request;
+    let call = Call { address, trust, ours, upgrade: None, policy };
+    let (stream, theirs, _) = call.connect(net).await?;
+    let config = SessionConfig {
+        handshake: ExtensionHandshake {
+            client: Some(concat!("swath ", env!("CARGO_PKG_VERSION")).to_owned()),
+            port: request.identity.port,
+            ..ExtensionHandshake::default()
+        },
+        ..SessionConfig::default()
+    };
+    let session = Session::new(Time::ZERO, reserved, theirs.reserved, None, config);
+    if !session.agreed().extended {
+        return Err(PeerError::NoMetadata);
+    }
+    let (info_hash, begin) = (request.info_hash, Instant::now());
+    Fetch { stream, session, info_hash, begin, assembly: None, asked: 0, came: 0 }.run().await
+}
+
+/// Metadata that arrives.
+struct Fetch {
+    stream: PeerStream,
+    session: Session,
+    info_hash: InfoHash,
+    begin: Instant,
+    assembly: Option<MetadataAssembly>,
+    /// Pieces that were asked for, from the first on, and how many came.
+    asked: u32,
+    came: u32,
+}
+
+impl Fetch {
+    async fn run(mut self) -> Result<Arc<[u8]>, PeerError> {
+        loop {
+            let now = Time::ZERO + self.begin.elapsed();
+            let used = self.session.handle_input(now, self.stream.input())?;
+            self.stream.consume(used);
+            let mut is_any = used > 0;
+            while let Some(event) = self.session.poll_event() {
+                is_any = true;
+                if let Some(metadata) = self.happened(event)? {
+                    return Ok(metadata.into());
+                }
+            }
+            let mut out = Vec::new();
+            self.session.poll_transmit(now, &mut out);
+            self.stream.push(out);
+            self.stream.send_all().await.map_err(|error| PeerError::io(&error))?;
+            if !is_any {
+                match self.stream.read_more().await {
+                    Ok(0) => return Err(PeerError::NoMetadata),
+                    Ok(_) => {}
+                    Err(error) => return Err(PeerError::io(&error)),
+                }
+            }
+        }
+    }
+
+    /// Returns the metadata when it is complete.
+    fn happened(&mut self, event: Event) -> Result<Option<Vec<u8>>, PeerError> {
+        match event {
+            Event::Handshake if self.assembly.is_none() => {
+                let bytes = self.session.peer_handshake().metadata_bytes;
+                let bytes = bytes.ok_or(PeerError::NoMetadata)?;
+                self.assembly = Some(MetadataAssembly::new(self.info_hash, bytes)?);
+                self.ask(bytes);
+            }
+            Event::Metadata(MetadataMessage::Data { piece, total_bytes, data }) => {
+                let Some(assembly) = &mut self.assembly else { return Ok(None) };
+                if let Some(metadata) = assembly.insert(piece, total_bytes, &data)? {
+                    return Ok(Some(metadata));
+                }
+                self.came += 1;
+                self.ask(total_bytes);
+            }
+            Event::Metadata(MetadataMessage::Reject { .. }) => return Err(PeerError::NoMetadata),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Asks for the next pieces, a few at a time: peers refuse to queue much of that.
+    fn ask(&mut self, total_bytes: u32) {
+        let pieces = total_bytes.div_ceil(METADATA_PIECE_BYTES);
+        while self.asked < pieces.min(self.came + OUTSTANDING_MAX) {
+            self.session.send_metadata(&MetadataMessage::Request { piece: self.asked });
+            self.asked += 1;
+        }
+    }
+}
+
+/// libtorrent refuses while ten pieces wait to be sent.
+const OUTSTANDING_MAX: u32 = 4;
+/// Metadata is small; a peer that needs longer is not worth waiting for.
+const METADATA_WITHIN: Duration = Duration::from_secs(30);

@@ -1,0 +1,92 @@
+//! How many requests are outstanding on a connection: as many as keep it busy for a round trip.
+//!
+//! The rate is measured while requests are outstanding. With twice what it needs the pipeline
+//! doubles in each window until the connection, not the pipeline, limits the rate.
+
+use std::time::Duration;
+
+use swath_formats::peer::BLOCK_BYTES;
+use tokio::time::Instant;
+
+/// The depth of one connection's pipeline, in requests of a block.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    depth: usize,
+    window_begin: Instant,
+    window_bytes: u64,
+}
+
+impl Pipeline {
+    pub fn new(now: Instant) -> Pipeline {
+        Pipeline { depth: FIRST, window_begin: now, window_bytes: 0 }
+    }
+
+    /// Returns how many requests may be outstanding.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Begins to measure anew: nothing was outstanding until now.
+    pub fn restart(&mut self, now: Instant) {
+        (self.window_begin, self.window_bytes) = (now, 0);
+    }
+
+    /// Counts what came, and fits the depth to the rate at the end of a window.
+    pub fn came(&mut self, bytes: u64, rtt: Duration, now: Instant) {
+        self.window_bytes += bytes;
+        let window = now.duration_since(self.window_begin);
+        if window < rtt.max(WINDOW_MIN) {
+            return;
+        }
+        let rate_bytes_per_s = self.window_bytes as f64 / window.as_secs_f64();
+        let under_way_bytes = rate_bytes_per_s * rtt.max(ANSWER_MIN).as_secs_f64();
+        let wanted = (HEADROOM * under_way_bytes / f64::from(BLOCK_BYTES)) as usize;
+        // One slow window says little; a full pipeline is quickly rebuilt anyway.
+        self.depth = wanted.max(self.depth / 2).clamp(LEAST, MOST);
+        self.restart(now);
+    }
+}
+
+/// So that a rate that grows is not held back for longer than a window.
+const HEADROOM: f64 = 2.0;
+/// Half a mebibyte: what a slow peer answers within seconds, and enough to show a fast one.
+const FIRST: usize = 32;
+/// Peers answer a few requests at a time, however near they are.
+const LEAST: usize = 16;
+/// As many as any peer queues, and 128 MiB: enough for 10 Gbit/s over 100 ms.
+const MOST: usize = 8192;
+/// Rates are measured over at least so long.
+const WINDOW_MIN: Duration = Duration::from_millis(50);
+/// A peer needs so long to answer, beside the round trip: it reads from its disk.
+const ANSWER_MIN: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that carries `rate` bytes/s with a round trip of `rtt_ms`; the depth after a
+    /// second.
+    fn depth_at(rate: f64, rtt_ms: u64) -> usize {
+        let rtt = Duration::from_millis(rtt_ms);
+        let mut now = Instant::now();
+        let mut pipeline = Pipeline::new(now);
+        let step = Duration::from_millis(5);
+        for _ in 0..600 {
+            now += step;
+            let limit = pipeline.depth() as f64 * f64::from(BLOCK_BYTES)
+                / (rtt.max(Duration::from_millis(1))).as_secs_f64();
+            pipeline.came((rate.min(limit) * step.as_secs_f64()) as u64, rtt, now);
+        }
+        pipeline.depth()
+    }
+
+    #[test]
+    fn the_depth_follows_rate_and_round_trip() {
+        // 1 Gbit/s over 100 ms has 763 blocks under way, over 200 ms twice as many.
+        assert!((1400..1700).contains(&depth_at(125e6, 100)), "{}", depth_at(125e6, 100));
+        assert!((2900..3300).contains(&depth_at(125e6, 200)), "{}", depth_at(125e6, 200));
+        assert_eq!(depth_at(1e6, 20), LEAST, "slow");
+        assert_eq!(depth_at(0.0, 100), LEAST, "a peer that stalls");
+        assert_eq!(depth_at(1e12, 1000), MOST);
+    }
+}

@@ -1,0 +1,4 @@
+//! Peers of swarms, against each other and against the programs of others.
+
+mod between_us;
+mod support;
