@@ -63,6 +63,31 @@ impl Files {
         Ok(())
     }
 
+    /// Writes like [`Files::write`], but does not count: the same bytes may come again.
+    pub fn overwrite(
+        &self,
+        tree: &PartialTree,
+        wanted: &Wanted,
+        start: u64,
+        bytes: &[u8],
+        folders: &mut FolderCursor,
+    ) -> io::Result<()> {
+        let file = self.open(tree, wanted, folders)?;
+        put(tree, &file, wanted, start, bytes)
+    }
+
+    /// Gives a file its attributes and closes it.
+    pub fn complete(
+        &self,
+        tree: &PartialTree,
+        wanted: &Wanted,
+        folders: &mut FolderCursor,
+    ) -> io::Result<()> {
+        let file = self.open(tree, wanted, folders)?;
+        self.written(wanted.number, u64::MAX);
+        complete(file.plain(), wanted, tree.preserve, false)
+    }
+
     fn open(
         &self,
         tree: &PartialTree,
@@ -242,7 +267,7 @@ pub(super) fn taken_over(mode: u32, kind: FileType) -> u32 {
 }
 
 /// Returns the usual mode of this user's files and folders.
-pub(super) fn usual_mode(kind: FileType) -> u32 {
+pub(in crate::tree) fn usual_mode(kind: FileType) -> u32 {
     let most = if kind == FileType::Directory { 0o777 } else { 0o666 };
     most & !umask()
 }

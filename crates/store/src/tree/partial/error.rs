@@ -35,6 +35,14 @@ pub enum PartialError {
     /// Another process receives into the same place.
     #[error("another process is copying to {}", .0.display())]
     Locked(PathBuf),
+    /// The files cannot lie in one folder.
+    #[error("the files for {} cannot be listed: {source}", folder.display())]
+    Files {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with their names.
+        source: swath_model::index::IndexError,
+    },
     /// The path cannot name a folder.
     #[error("{} is not a valid name for a folder", .0.display())]
     Name(PathBuf),

@@ -46,6 +46,7 @@ use paths::Paths;
 use reuse::Reusable;
 use settle::InTheWay;
 
+pub(super) use building::usual_mode;
 pub use compare::{Same, Unchanged};
 pub use error::PartialError;
 pub use finish::Finished;
@@ -370,6 +371,35 @@ impl PartialTree {
                 .map_err(|source| self.not_written(&wanted.path, source))?;
         }
         Ok(())
+    }
+
+    /// Writes bytes of the virtual file from `start` on, perhaps over others. Files stay open and without
+    /// attributes until [`PartialTree::complete_files`].
+    pub fn overwrite(&self, start: u64, bytes: &[u8]) -> Result<(), PartialError> {
+        let mut folders = FolderCursor::new(&self.root, Enter::Make);
+        for wanted in self.wanted(Range::of_len(start, bytes.len() as u64)) {
+            self.files
+                .overwrite(self, &wanted, start, bytes, &mut folders)
+                .map_err(|source| self.not_written(&wanted.path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Gives all files with bytes their attributes. All these bytes are there.
+    pub fn complete_files(&self) -> Result<(), PartialError> {
+        let mut folders = FolderCursor::new(&self.root, Enter::Make);
+        for wanted in self.wanted(Range::new(0, self.index().size_bytes())) {
+            self.go_on()?;
+            self.files
+                .complete(self, &wanted, &mut folders)
+                .map_err(|source| self.not_written(&wanted.path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the partial folder.
+    pub(super) fn root(&self) -> &Root {
+        &self.root
     }
 
     /// Makes everything written so far durable and records these ranges in the journal. When this
