@@ -8,6 +8,8 @@
 //! A pause stops the active transfers in good order: durable data stays, with its journal. When the job
 //! is resumed, each transfer starts again and resumes from its journal.
 
+use std::sync::Arc;
+
 use swath_transfer::observe::{Observer, Summary};
 use swath_transfer::{Destination, Engine, GetError, Request, Stop};
 use tokio::sync::watch;
@@ -118,10 +120,14 @@ impl Control {
 
 /// Returns the same request again, if it can be resumed.
 fn once_more(request: &Request) -> Option<Request> {
-    let Destination::File(path) = &request.destination else { return None };
-    let mut again = Request::to_file(path);
+    let mut again = match &request.destination {
+        Destination::File(path) => Request::to_file(path),
+        Destination::Files { folder, files } => Request::to_files(folder, Arc::clone(files)),
+        _ => return None,
+    };
     again.mirrors.clone_from(&request.mirrors);
     again.sources.clone_from(&request.sources);
+    again.discovery.clone_from(&request.discovery);
     again.digests.clone_from(&request.digests);
     again.told_digests.clone_from(&request.told_digests);
     again.pieces.clone_from(&request.pieces);

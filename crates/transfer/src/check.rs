@@ -7,6 +7,8 @@ use std::path::Path;
 use swath_model::digest::{Digest, Hasher};
 use swath_model::pieces::{PieceHasher, Pieces};
 
+use crate::request::Request;
+
 /// The expected size and digests of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
@@ -27,22 +29,31 @@ pub struct Found {
 }
 
 impl Wanted {
+    /// Returns what is known of the file of a request.
+    pub(crate) fn of(request: &Request) -> Wanted {
+        Wanted {
+            size_bytes: request.size_bytes,
+            digests: request.known_digests().collect(),
+            pieces: request.pieces.clone(),
+        }
+    }
+
     /// Returns whether any digest is known.
     pub fn proves(&self) -> bool {
         !self.digests.is_empty() || self.pieces.is_some()
     }
 
-    /// Returns in words how `file` differs from the wanted one; `None` if it does not, as far as
+    /// Returns in words how a file of this size and content differs from the wanted one; `None` if it does not, as far as
     /// known. `stopped` is polled now and then and ends it with [`io::ErrorKind::Interrupted`].
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn contradiction(
         &self,
-        file: File,
+        size: u64,
+        content: impl Read,
         stopped: &dyn Fn() -> bool,
     ) -> io::Result<Option<String>> {
-        let size = file.metadata()?.len();
         if let Some(wanted) = self.size_bytes.filter(|&wanted| wanted != size) {
             return Ok(Some(format!("it has {}", other_size(size, wanted))));
         }
@@ -51,7 +62,7 @@ impl Wanted {
         }
         // With a digest of the whole, those of the pieces add nothing.
         let pieces = self.pieces.as_ref().filter(|_| self.digests.is_empty());
-        let found = hash(file, &self.digests, pieces, stopped)?;
+        let found = hash(content, &self.digests, pieces, stopped)?;
         if let Some((wanted, actual)) =
             self.digests.iter().zip(&found.digests).find(|(wanted, actual)| wanted != actual)
         {
@@ -84,12 +95,12 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Computes all digests in one pass over the file.
+/// Computes all digests in one pass over the content of a file.
 ///
 /// # Errors
 /// The file cannot be read, or `stopped` returned true ([`io::ErrorKind::Interrupted`]).
 pub fn hash(
-    mut file: File,
+    mut file: impl Read,
     wanted: &[Digest],
     pieces: Option<&Pieces>,
     stopped: &dyn Fn() -> bool,

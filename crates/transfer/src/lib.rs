@@ -26,6 +26,7 @@
 //! This crate re-exports every type in its signatures, so that users need no other crate of swath.
 
 pub mod check;
+mod discovery;
 mod engine;
 mod error;
 mod executor;
@@ -41,6 +42,7 @@ mod survey;
 mod tree;
 mod verify;
 
+pub use discovery::{Discovery, VerifiedContent};
 pub use engine::{Engine, EngineError, EngineOptions, Stop};
 pub use error::GetError;
 pub use executor::{Agreement, Unlikeness, Version};
@@ -61,7 +63,8 @@ pub use swath_source::{
 };
 pub use swath_state::State;
 pub use swath_store::tree::{
-    Change, Filter, FilterError, PartialError, Preserve, Verdict, Wrong, XattrLoss,
+    Change, Filter, FilterError, PartialError, Preserve, SetFile, SetReader, Verdict, Wrong,
+    XattrLoss,
 };
 pub use swath_store::{
     BadCpus, CommitError, Cpus, DiskError, FinishError, IoMode, OpenError, Pin, ReadError,

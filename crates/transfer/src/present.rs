@@ -9,15 +9,17 @@
 //! Several servers are asked at the same time, and at least as many must agree as disagree. This
 //! module changes nothing and fetches only facts about the file.
 
-use std::fs::Metadata;
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use swath_formats::{http_date, metalink};
 use swath_model::Range;
 use swath_model::digest::Digest;
 use swath_source::{Facts, LaneError, Opening};
+use swath_store::tree::{PartialTree, SetFile, SetReader, existing};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -40,16 +42,12 @@ pub(crate) async fn complete(
     stop: &Stop,
 ) -> Result<Summary, GetError> {
     let began = Instant::now();
-    let wanted = Wanted {
-        size_bytes: request.size_bytes,
-        digests: request.known_digests().collect(),
-        pieces: request.pieces.clone(),
-    };
+    let wanted = Wanted::of(request);
     let refused = |unlike| GetError::Present { path: path.to_owned(), unlike };
     let there = path.metadata().map_err(|error| refused(Unlike::Unreadable(error.to_string())))?;
     let same = if wanted.proves() {
         let by = if wanted.digests.is_empty() { SameBy::Pieces } else { SameBy::Digest };
-        fits(path, wanted, observer, began, stop).await?;
+        fits(path, wanted, open_file(path), observer, began, stop).await?;
         by
     } else if let Some(expected) = request.size_bytes.filter(|&size| size != there.len()) {
         return Err(refused(Unlike::Size { bytes: there.len(), expected }));
@@ -77,17 +75,68 @@ pub(crate) async fn complete(
             SameBy::SizeAndTime
         } else {
             let wanted = Wanted { digests, ..Wanted::default() };
-            fits(path, wanted, observer, began, stop).await?;
+            fits(path, wanted, open_file(path), observer, began, stop).await?;
             SameBy::ServersDigest
         }
     };
     if request.require_digest && matches!(same, SameBy::SizeAndTime | SameBy::Name) {
         return Err(GetError::NoDigest);
     }
-    let (path, size_bytes) = (request.destination_name(), there.len());
+    Ok(present(request.destination_name(), there.len(), same, observer, began))
+}
+
+/// Compares files that are there with those of a set. Returns the end of the transfer if they are the
+/// same, and `None` if no file is in the way of any.
+///
+/// # Errors
+/// [`GetError::Present`] if some are there, and not all of them are the wanted ones.
+pub(crate) async fn complete_set(
+    wanted: Wanted,
+    folder: &Path,
+    files: &Arc<[SetFile]>,
+    observer: &mut dyn Observer,
+    stop: &Stop,
+) -> Result<Option<Summary>, GetError> {
+    let began = Instant::now();
+    // An earlier run may have been interrupted while it gave names.
+    if PartialTree::is_left(folder, None) {
+        return Ok(None);
+    }
+    let there = existing(folder, files);
+    let Some(first) = there.first() else { return Ok(None) };
+    let refused = |path: &Path, unlike| Err(GetError::Present { path: path.to_owned(), unlike });
+    if there.len() < files.len() {
+        return refused(first, Unlike::Incomplete { missing: files.len() - there.len() });
+    }
+    if !wanted.proves() {
+        return refused(folder, Unlike::Untold);
+    }
+    let size_bytes = files.iter().map(|file| file.size_bytes).sum();
+    let (below, of) = (folder.to_owned(), Arc::clone(files));
+    let open = move || Ok((size_bytes, SetReader::open(&below, &of)?));
+    fits(folder, wanted, open, observer, began, stop).await?;
+    Ok(Some(present(folder.display().to_string(), size_bytes, SameBy::Pieces, observer, began)))
+}
+
+/// Tells that everything is there.
+fn present(
+    path: String,
+    size_bytes: u64,
+    same: SameBy,
+    observer: &mut dyn Observer,
+    began: Instant,
+) -> Summary {
     let elapsed_s = began.elapsed().as_secs_f64();
     observer.observe(&Event::Present { path: path.clone(), at_s: elapsed_s, size_bytes, same });
-    Ok(Summary { size_bytes, kept_bytes: size_bytes, elapsed_s, ..Summary::of_nothing(path) })
+    Summary { size_bytes, kept_bytes: size_bytes, elapsed_s, ..Summary::of_nothing(path) }
+}
+
+fn open_file(path: &Path) -> impl FnOnce() -> io::Result<(u64, File)> + Send + use<> {
+    let path = path.to_owned();
+    move || {
+        let file = check::open(&path)?;
+        Ok((file.metadata()?.len(), file))
+    }
 }
 
 /// Why a file that has the final name does not count as the wanted one.
@@ -122,22 +171,30 @@ pub enum Unlike {
     /// No server answered; the text is the first error.
     #[error("may be another file: no server could be asked ({0})")]
     Unasked(String),
+    /// Other files of the set are not there.
+    #[error("exists already, but {missing} other files do not")]
+    Incomplete {
+        /// How many.
+        missing: usize,
+    },
     /// The file cannot be read.
     #[error("exists and cannot be compared: {0}")]
     Unreadable(String),
 }
 
-/// Verifies the file on a thread of its own.
-async fn fits(
+/// Verifies the content that `open` returns, with its size, on a thread of its own.
+async fn fits<R: Read>(
     path: &Path,
     wanted: Wanted,
+    open: impl FnOnce() -> io::Result<(u64, R)> + Send + 'static,
     observer: &mut dyn Observer,
     began: Instant,
     stop: &Stop,
 ) -> Result<(), GetError> {
-    let (owned, for_thread) = (path.to_owned(), stop.clone());
+    let for_thread = stop.clone();
     let mut looking = tokio::task::spawn_blocking(move || {
-        wanted.contradiction(check::open(&owned)?, &|| for_thread.is_set())
+        let (size_bytes, content) = open()?;
+        wanted.contradiction(size_bytes, content, &|| for_thread.is_set())
     });
     let looked = match timeout(SILENCE_MAX, &mut looking).await {
         Ok(looked) => looked,

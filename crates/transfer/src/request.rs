@@ -10,8 +10,11 @@ use swath_model::pieces::Pieces;
 use swath_model::{Range, RangeSet, SourceName};
 use swath_plan::Config;
 use swath_source::{Source, Trust, display_name};
+use swath_store::tree::SetFile;
 use tokio::io::AsyncWrite;
 use url::Url;
+
+use crate::discovery::Discovery;
 
 /// One replica of the file.
 #[derive(Clone, Debug)]
@@ -39,6 +42,13 @@ pub enum Destination {
     File(PathBuf),
     /// Files below this folder.
     Tree(PathBuf),
+    /// These files below this folder: the bytes are theirs, end to end in this order.
+    Files {
+        /// The folder.
+        folder: PathBuf,
+        /// Its files and links.
+        files: Arc<[SetFile]>,
+    },
     /// In order to this writer, within bounded memory.
     Writer(Box<dyn AsyncWrite + Send + Unpin>),
     /// Nowhere: only their rate matters. Nothing is checked.
@@ -54,6 +64,9 @@ impl fmt::Debug for Destination {
         match self {
             Self::File(path) => write!(f, "File({})", path.display()),
             Self::Tree(path) => write!(f, "Tree({})", path.display()),
+            Self::Files { folder, files } => {
+                write!(f, "Files({}, {} files)", folder.display(), files.len())
+            }
             Self::Writer(_) => f.write_str("Writer"),
             Self::Nowhere { range } => write!(f, "Nowhere({range:?})"),
         }
@@ -79,6 +92,8 @@ pub struct Request {
     pub mirrors: Vec<Mirror>,
     /// Further replicas, of kinds without an address.
     pub sources: Vec<Arc<dyn Source>>,
+    /// Finds more of them while the transfer runs.
+    pub discovery: Option<Arc<dyn Discovery>>,
     /// Its destination.
     pub destination: Destination,
     /// Its digests from the user: each is checked.
@@ -150,10 +165,16 @@ impl Request {
         Self::to(Destination::Writer(Box::new(writer)))
     }
 
+    /// Requests files to write below `folder`: the content is theirs, end to end in this order.
+    pub fn to_files(folder: impl Into<PathBuf>, files: impl Into<Arc<[SetFile]>>) -> Self {
+        Self::to(Destination::Files { folder: folder.into(), files: files.into() })
+    }
+
     pub(crate) fn to(destination: Destination) -> Self {
         Self {
             mirrors: Vec::new(),
             sources: Vec::new(),
+            discovery: None,
             destination,
             digests: Vec::new(),
             told_digests: Vec::new(),
@@ -231,7 +252,9 @@ impl Request {
     /// Returns the destination as shown to users.
     pub fn destination_name(&self) -> String {
         match &self.destination {
-            Destination::File(path) | Destination::Tree(path) => path.display().to_string(),
+            Destination::File(path)
+            | Destination::Tree(path)
+            | Destination::Files { folder: path, .. } => path.display().to_string(),
             Destination::Writer(_) | Destination::Nowhere { .. } => "-".to_owned(),
         }
     }

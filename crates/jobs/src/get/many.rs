@@ -141,7 +141,10 @@ pub async fn run(
 fn taken(names: &mut TakenNames, request: &Request) -> Result<(), NameConflict> {
     match &request.destination {
         Destination::File(path) => names.take(path),
-        Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => Ok(()),
+        Destination::Files { .. }
+        | Destination::Writer(_)
+        | Destination::Tree(_)
+        | Destination::Nowhere { .. } => Ok(()),
     }
 }
 

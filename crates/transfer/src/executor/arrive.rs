@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use swath_model::digest::{Algorithm, Digest};
+use swath_model::pieces::PiecesError;
 use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
 use swath_source::{Facts, GroupHash, LaneError, LaneEvent, LaneEventKind};
+use swath_store::tree::FileSet;
 use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
 use super::integrity::agree::validators;
 use super::integrity::describe;
 use super::integrity::in_order::InOrder;
-use super::sink::{Block, Sink, Stream};
+use super::sink::{Block, FilesSink, Sink, Stream, whole_pieces};
 use super::state::{Run, window_bytes};
 use crate::error::GetError;
 use crate::observe::{Event, Outcome, Phase};
@@ -211,6 +213,30 @@ impl Run<'_> {
                 self.persistence.commit_every = super::COMMIT_FIRST;
                 self.persistence.committed_at = self.now();
             }
+        } else if let Destination::Files { folder, files } = &self.request.destination {
+            let (folder, files) = (folder.clone(), Arc::clone(files));
+            let resume = self.request.resume && !self.integrity.proof.is_empty();
+            let opened = self
+                .engine
+                .disk
+                .work(move || FileSet::open(&folder, &files, resume, Arc::new(|| false)));
+            let set = opened.await.map_err(GetError::Thread)??;
+            if set.size_bytes() != size {
+                let _ = set.give_up();
+                return Err(GetError::Pieces(PiecesError::Size {
+                    size_bytes: size,
+                    torrent_bytes: set.size_bytes(),
+                })
+                .into());
+            }
+            if let Some(pieces) = &self.integrity.proof.pieces {
+                resumed.verified = whole_pieces(pieces, &set.resumed(), size);
+                for range in resumed.verified.iter() {
+                    resumed.durable.set(range, AN_EARLIER_SOURCE);
+                }
+            }
+            let disk = self.engine.disk.clone();
+            self.persistence.sink = Some(Arc::new(FilesSink { set: Arc::new(set), disk }));
         } else if let Destination::Writer(_) = &self.request.destination {
             let empty = Destination::File(std::path::PathBuf::new());
             let Destination::Writer(writer) =
@@ -464,6 +490,8 @@ const ROUTES_FROM_BYTES: u64 = 8 << 20;
 /// From this size on, the bytes of the first second are worth a sync of their own; the store has a
 /// journal for such files from the beginning.
 const EARLY_COMMITS_FROM_BYTES: u64 = 16 << 20;
+/// Stands for whoever delivered what an earlier run left, where the journal does not say.
+const AN_EARLIER_SOURCE: u32 = u32::MAX;
 /// Stands for the unknown size of a stream.
 const UNKNOWN_SIZE: u64 = u64::MAX / 2;
 /// A connection that brings less than this was not worth opening.

@@ -25,6 +25,7 @@ mod state;
 mod telemetry;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::Time;
@@ -32,6 +33,7 @@ use swath_plan::{Action, Event as PlanEvent};
 use swath_store::{OpenError, look};
 use tokio::time::{Instant, sleep_until};
 
+use crate::check::Wanted;
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
@@ -52,7 +54,7 @@ pub(crate) async fn run(
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Summary, GetError> {
-    if request.mirrors.is_empty() && request.sources.is_empty() {
+    if request.mirrors.is_empty() && request.sources.is_empty() && request.discovery.is_none() {
         return Err(GetError::NoSources);
     }
     if let Some((one, other)) = request.contradiction() {
@@ -77,6 +79,17 @@ pub(crate) async fn run(
                 looked => looked,
             };
             looked?.filter(|_| request.resume)
+        }
+        Destination::Files { folder, files } => {
+            let (folder, files) = (folder.clone(), Arc::clone(files));
+            let wanted = Wanted::of(&request);
+            match present::complete_set(wanted, &folder, &files, observer, stop).await {
+                Ok(None) => {}
+                Ok(Some(summary)) => return Ok(summary),
+                Err(GetError::Present { .. }) if request.overwrite != Overwrite::Never => {}
+                Err(error) => return Err(error),
+            }
+            None
         }
         Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => None,
     };
@@ -181,6 +194,7 @@ impl Run<'_> {
                 answer = Samples::next(&mut self.integrity.samples) => self.sampled(answer)?,
                 news = self.dataset.news() => self.tree_news(news)?,
                 word = Routing::word(&mut self.routing) => self.relay_told(word),
+                source = self.sources.found() => self.source_found(source),
                 () = sleep_until(wake) => {}
             }
             if self.is_forgotten() {

@@ -110,6 +110,7 @@ impl<'a> Run<'a> {
         for source in std::mem::take(&mut run.request.sources) {
             run.enter_replica(source, None);
         }
+        run.sources.discovery = run.request.discovery.as_ref().map(|it| it.sources());
         if run.request.plan.eager {
             run.ask_relays();
         }
@@ -136,7 +137,7 @@ impl<'a> Run<'a> {
     }
 
     /// Adds a replica; `holds` is the part of the file that it has, if known.
-    fn enter_replica(&mut self, source: Arc<dyn Source>, holds: Option<&RangeSet>) {
+    pub fn enter_replica(&mut self, source: Arc<dyn Source>, holds: Option<&RangeSet>) {
         self.promise_proof(&*source);
         let mut entry = SourceEntry::new(source);
         if let Some(holds) = holds {

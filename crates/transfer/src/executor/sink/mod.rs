@@ -5,6 +5,7 @@
 //! are durable when [`Sink::commit`] has returned. Only [`Sink::finish`] gives them their final name.
 
 mod file;
+mod files;
 mod output;
 mod stream;
 mod tree;
@@ -19,6 +20,7 @@ use swath_store::{ReadError, Record};
 
 use crate::error::GetError;
 
+pub(crate) use files::{FilesSink, whole_pieces};
 pub(crate) use output::Output;
 pub(crate) use stream::{Stream, StreamReport};
 pub(crate) use tree::TreeSink;

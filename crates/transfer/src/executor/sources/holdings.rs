@@ -2,8 +2,11 @@
 //!
 //! Each turn of the main loop reads the latest value, so several changes count as one.
 
+use std::sync::Arc;
+
 use swath_model::{Range, SourceId};
 use swath_plan::Event as PlanEvent;
+use swath_source::Source;
 
 use crate::executor::state::Run;
 use crate::observe::SourceState;
@@ -47,8 +50,19 @@ impl Run<'_> {
         }
     }
 
-    /// Returns whether some source may yet get the missing bytes.
+    /// Enters a source that was found while the transfer runs.
+    pub(crate) fn source_found(&mut self, source: Option<Arc<dyn Source>>) {
+        match source {
+            Some(source) => self.enter_replica(source, None),
+            None => self.sources.discovery = None,
+        }
+    }
+
+    /// Returns whether some source may yet get the missing bytes, or be found.
     pub(crate) fn waits_for_holdings(&self) -> bool {
+        if self.sources.discovery.is_some() {
+            return true;
+        }
         let may_grow = |at: usize| self.sources[at].holdings.is_some() && !self.sources.is_bad(at);
         (0..self.sources.len()).any(may_grow)
     }

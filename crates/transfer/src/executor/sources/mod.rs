@@ -12,7 +12,7 @@ use std::sync::Arc;
 use swath_model::{Range, RangeSet};
 use swath_plan::routes::Fault;
 use swath_source::{Facts, RelayMode, Source};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::executor::integrity::agree::{Agreement, Version};
 use crate::executor::persistence::deliverer::Deliverer;
@@ -30,6 +30,8 @@ pub(crate) struct SourceTable {
     pub unopened: Vec<Reason>,
     /// Number of sources found in answers.
     pub discovered: usize,
+    /// Brings sources while the transfer runs.
+    pub discovery: Option<mpsc::Receiver<Arc<dyn Source>>>,
     /// The weakest agreement between the mirrors in use; `None` with one mirror.
     pub agreement: Option<Agreement>,
 }
@@ -94,6 +96,14 @@ impl SourceTable {
     /// Returns the sources whose file is the fetched one.
     pub fn accepted(&self) -> impl Iterator<Item = &SourceEntry> {
         self.iter().filter(|entry| entry.accepted == Some(true))
+    }
+
+    /// Returns the next source that is found, `None` when no more will come; never without a discovery.
+    pub async fn found(&mut self) -> Option<Arc<dyn Source>> {
+        match &mut self.discovery {
+            Some(discovery) => discovery.recv().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns the fetched version of the file.
