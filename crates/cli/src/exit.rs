@@ -218,7 +218,7 @@ pub fn words_of_all(error: &GetError) -> String {
 
 /// Whether the kept data belongs to a file that has since changed at a source.
 pub fn is_of_old_file(error: &GetError) -> bool {
-    let changed = |error: &LaneError| matches!(error, LaneError::Changed { .. });
+    let changed = |error: &LaneError| matches!(error.last(), LaneError::Changed { .. });
     error.reasons().iter().any(|reason| reason.why.lane_error().is_some_and(changed))
 }
 

@@ -164,6 +164,14 @@ pub enum LaneError {
     /// A web page came where data was expected.
     #[error("the server sent a web page (text/html) instead of the file")]
     Html,
+    /// One file of several that are read as one cannot be had.
+    #[error("{file}: {error}")]
+    InFile {
+        /// Its address, without credentials and query.
+        file: String,
+        /// What is wrong with it.
+        error: Box<LaneError>,
+    },
     /// The body ended early.
     #[error("the answer ended {}", ended_after(*.got, *.wanted))]
     Truncated {
@@ -433,13 +441,14 @@ impl LaneError {
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
+            Self::InFile { error, .. } => error.refusal(),
             _ => None,
         }
     }
 
     /// The number of the answer by which a server refused.
     pub fn code(&self) -> Option<u16> {
-        match self {
+        match self.last() {
             Self::SpeaksHttps(_) => Some(plain_http::STATUS),
             error => error.refusal().map(|refusal| refusal.code),
         }
@@ -457,7 +466,7 @@ impl LaneError {
 
     /// Returns whether the request itself was refused, so that it would be refused again.
     pub fn is_refusal(&self) -> bool {
-        match self {
+        match self.last() {
             Self::Relay { fault: Some(fault), .. } => fault.is_final(),
             Self::SpeaksHttps(_) => true,
             Self::Refused(refusal) => {
@@ -470,13 +479,14 @@ impl LaneError {
     /// Returns whether a relay that was reached says that nobody behind it was.
     pub fn is_behind_relay(&self) -> bool {
         use ProxyFault::{ConnectTimeout, DnsError, Refused};
-        matches!(self, Self::Relay { fault: Some(ConnectTimeout | DnsError | Refused), .. })
+        matches!(self.last(), Self::Relay { fault: Some(ConnectTimeout | DnsError | Refused), .. })
     }
 
-    /// Returns what the last try came to, where a host is not waited for any more.
+    /// Returns the error itself: the last one of a host that is not waited for any more, or that of one
+    /// file of several.
     pub fn last(&self) -> &LaneError {
         match self {
-            Self::Down { error, .. } => error.last(),
+            Self::Down { error, .. } | Self::InFile { error, .. } => error.last(),
             error => error,
         }
     }
@@ -492,6 +502,7 @@ impl LaneError {
             | Self::Timeout { .. }
             | Self::Reset { .. } => Class::Transient,
             Self::Refused(refusal) => refusal.class,
+            Self::InFile { error, .. } => error.class(),
             // The way behind it may be mended; what it refuses, it refuses again.
             Self::Proxy { code: Some(code), .. } => class_of_status(*code, None),
             Self::Relay { fault: Some(ProxyFault::Limit), .. } => Class::Busy(DEFAULT_PATIENCE),

@@ -231,6 +231,12 @@ impl HttpSource {
         }
     }
 
+    /// Returns whether its host has honoured a range, of whatever file.
+    pub(crate) fn honours_ranges(&self) -> bool {
+        let target = self.target();
+        target.origin.as_ref().is_some_and(|origin| self.net().hosts().honours_ranges(origin))
+    }
+
     /// Returns how many connections its host is to have from us at most. Those of relays, and of servers of
     /// datasets, which say for themselves how many they bear, are not limited.
     pub(crate) fn connections_max(&self) -> Option<u32> {

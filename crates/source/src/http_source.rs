@@ -18,7 +18,7 @@ use crate::control::{fetch_part, head};
 use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
-use crate::lane::LaneEvent;
+use crate::lane::{Content, LaneEvent};
 use crate::net::{Net, Via};
 use crate::quirks::{End, FileQuirks};
 use crate::sealed::SealedLength;
@@ -526,7 +526,7 @@ impl Source for HttpSource {
         pool: &Pool,
         events: UnboundedSender<LaneEvent>,
     ) -> Box<dyn Lane> {
-        Box::new(crate::lane::open(&self, lane, pool, events))
+        Box::new(crate::lane::open(Content::File(self), lane, pool, events))
     }
 
     fn renewed(&self) -> Arc<dyn Source> {

@@ -31,7 +31,10 @@ impl OwnLane {
         let Some(front) = self.asks.front() else {
             return Some(Next::End(Some(LaneError::protocol("an answer to nothing"))));
         };
-        let (asked, whole) = (front.requested, front.whole);
+        // In bytes of the file.
+        let asked =
+            front.part.as_ref().map_or(front.requested, |part| part.in_file(front.requested));
+        let whole = front.whole;
         if head.status == SWITCHING_PROTOCOLS {
             return Some(self.nonsense(lane_conn, "it changes to another protocol unasked"));
         }
@@ -119,7 +122,9 @@ impl OwnLane {
                     lane_conn.http.reusable = false;
                     self.asks.unsend_all_but_front();
                 }
-                lane_conn.passing = Some(Passing { at: starts_at, ends_at, kind });
+                let ends_at = ends_at.map(|end| end.saturating_add(self.base));
+                let at = starts_at.saturating_add(self.base);
+                lane_conn.passing = Some(Passing { at, ends_at, kind });
                 None
             }
         }
@@ -173,12 +178,16 @@ impl OwnLane {
         if learnt == Learnt::News {
             let facts = facts.complete(head);
             self.source.remember(facts.clone());
-            self.out.send(LaneEventKind::Facts(Box::new(facts)));
+            match self.content.joined() {
+                Some(_) => self.tell_of_whole(&facts),
+                None => self.out.send(LaneEventKind::Facts(Box::new(facts))),
+            }
         }
         Ok(learnt)
     }
 
     fn follow(&mut self, lane_conn: &mut LaneConn, head: &Head, location: &str) -> Option<Next> {
+        self.redirects = true;
         let from = self.asks.front()?.sent_to.clone().unwrap_or_else(|| Arc::clone(&self.target));
         let (from, shown) = (from.url.clone(), from.cookies.clone());
         let is_passed = self.source.is_passed();
@@ -280,7 +289,9 @@ impl OwnLane {
         lane_conn: &mut LaneConn,
         target: Arc<crate::target::Target>,
     ) -> Option<Next> {
-        let here = target.origin.as_ref() == Some(&lane_conn.http.conn().origin);
+        // Among several files this connection may serve the next one.
+        let here = target.origin.as_ref() == Some(&lane_conn.http.conn().origin)
+            || self.content.joined().is_some();
         self.target = target;
         if here && lane_conn.http.reusable && is_short(lane_conn.http.body()) {
             return self.pass(lane_conn, Kind::Again);
@@ -295,19 +306,33 @@ impl OwnLane {
         self.out.flush(front);
         if !front.reported {
             front.reported = true;
-            self.out.send(LaneEventKind::Failed { swath: front.swath, error });
+            let swath = front.swath;
+            let error = self.named(error);
+            self.asks.give_up(swath);
+            self.out.send(LaneEventKind::Failed { swath, error });
         }
         self.pass(lane_conn, Kind::Settled)
     }
 
-    /// Reports the front ask as done.
-    fn settle_done(&mut self) {
-        if let Some(front) = self.asks.front() {
-            self.out.flush(front);
-            if !front.reported {
-                front.reported = true;
-                self.out.done(front.swath);
-            }
+    /// Says of which file of several an error is.
+    fn named(&mut self, error: LaneError) -> LaneError {
+        let part = self.asks.front().and_then(|front| front.part.as_ref());
+        match part.filter(|_| self.content.joined().is_some()) {
+            Some(part) => part.name(error),
+            None => error,
+        }
+    }
+
+    /// Reports the front ask as done, unless the swath goes on with the next file.
+    pub(super) fn settle_done(&mut self) {
+        let Some(front) = self.asks.front() else { return };
+        let was_reported = std::mem::replace(&mut front.reported, true);
+        if front.continues {
+            return;
+        }
+        self.out.flush(front);
+        if !was_reported {
+            self.out.done(front.swath);
         }
     }
 
@@ -323,7 +348,7 @@ impl OwnLane {
 
     /// The rest of a body is not worth waiting for.
     pub(super) fn left_with_rest(&mut self, kind: Kind) -> Next {
-        if kind == Kind::Again { Next::Reconnect } else { Next::End(None) }
+        if kind == Kind::Again { Next::Reconnect } else { self.after_connection() }
     }
 
     /// A body is complete.
@@ -333,35 +358,49 @@ impl OwnLane {
             Kind::Settled => {
                 self.asks.pop_front();
             }
-            Kind::Again => self.asks.ask_again(),
-            Kind::Range | Kind::Stream => self.finish_data(&passing, lane_conn.http.body().taken()),
+            Kind::Again => self.ask_again(lane_conn),
+            Kind::Range | Kind::Stream => self.finish_data(lane_conn, &passing),
         }
         if lane_conn.http.reusable {
             return None;
         }
-        Some(if passing.kind == Kind::Again { Next::Reconnect } else { Next::End(None) })
+        Some(if passing.kind == Kind::Again { Next::Reconnect } else { self.after_connection() })
     }
 
-    /// A body of `bytes` bytes of the file is complete.
-    fn finish_data(&mut self, passing: &Passing, bytes: u64) {
+    /// Asks for the front ask again: behind what is out, or with all of that on a new connection if what is
+    /// out continues it, as the bytes of a swath come in their order.
+    fn ask_again(&mut self, lane_conn: &mut LaneConn) {
+        let continues = self.asks.front().is_some_and(|front| front.continues);
+        if continues && self.asks.sent() > 1 {
+            lane_conn.http.reusable = false;
+        } else {
+            self.asks.ask_again();
+        }
+    }
+
+    /// A body of the file is complete.
+    fn finish_data(&mut self, lane_conn: &mut LaneConn, passing: &Passing) {
+        let (base, bytes) = (self.base, lane_conn.http.body().taken());
+        // In bytes of the content, as all that follows.
+        let known_size = self.source.known_size().map(|size| size.saturating_add(base));
         let at = passing.at;
         let missing = passing.ends_at.filter(|&end| at < end);
-        let size_bytes =
-            if passing.kind == Kind::Stream { Some(at) } else { self.source.known_size() };
+        let size_bytes = if passing.kind == Kind::Stream { Some(at) } else { known_size };
         let unknown_size = passing.kind == Kind::Stream && passing.ends_at.is_none();
         let verdict = if let Some(end) = missing {
             Err(LaneError::Truncated { got: bytes, wanted: end - (at - bytes) })
-        } else if let Some(wanted) =
-            self.source.known_size().filter(|&size| unknown_size && at < size)
-        {
+        } else if let Some(wanted) = known_size.filter(|&size| unknown_size && at < size) {
             // A connection that broke off looks the same as the end of such a body.
-            Err(LaneError::Truncated { got: at, wanted })
+            Err(LaneError::Truncated { got: at - base, wanted: wanted - base })
         } else if unknown_size {
-            self.learn_size(at)
+            self.learn_size(at - base)
         } else {
             Ok(())
         };
-        let out = self.asks.sent();
+        // A stream may end when nobody asks for its file any more.
+        if self.asks.sent() == 0 {
+            return;
+        }
         let Some(front) = self.asks.front() else { return };
         let at_end = size_bytes.is_some_and(|size| front.position >= size);
         if front.is_complete() || (verdict.is_ok() && at_end && size_bytes == Some(front.position))
@@ -371,9 +410,6 @@ impl OwnLane {
             self.source.note(crate::quirks::FileQuirks::gave_all);
             return;
         }
-        if out == 0 {
-            return;
-        }
         self.out.flush(front);
         let error = match verdict {
             Err(error) => error,
@@ -381,17 +417,21 @@ impl OwnLane {
             Ok(()) if self.source.sealed().is_some() && passing.kind == Kind::Stream => {
                 LaneError::SizeMismatch { expected: front.end, actual: at }
             }
-            Ok(()) if at_end => LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) },
+            Ok(()) if at_end => {
+                LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) - base }
+            }
             // A server may answer with less than was asked for; the rest is asked for again.
             Ok(()) => {
                 if !self.source.note(|file_quirks| file_quirks.gave_less(bytes)) {
-                    return self.asks.ask_again();
+                    return self.ask_again(lane_conn);
                 }
                 LaneError::Meagre { bytes }
             }
         };
         let swath = front.swath;
+        let error = self.named(error);
         self.asks.pop_front();
+        self.asks.give_up(swath);
         self.out.send(LaneEventKind::Failed { swath, error });
     }
 
@@ -399,7 +439,7 @@ impl OwnLane {
     fn learn_size(&mut self, size_bytes: u64) -> Result<(), LaneError> {
         let Some(known) = self.source.facts() else { return Ok(()) };
         let facts = Facts { size_bytes: Some(size_bytes), ..known };
-        if self.source.learn(&facts)? == Learnt::News {
+        if self.source.learn(&facts)? == Learnt::News && self.content.joined().is_none() {
             self.out.send(LaneEventKind::Facts(Box::new(facts)));
         }
         Ok(())
@@ -468,9 +508,10 @@ impl OwnLane {
                 Kind::Settled => Next::End(None),
                 Kind::Again => Next::Reconnect,
                 Kind::Range | Kind::Stream
-                    if self.asks.front().is_none_or(|front| front.reported) =>
+                    if self.asks.sent() == 0
+                        || self.asks.front().is_none_or(|front| front.reported) =>
                 {
-                    Next::End(None)
+                    self.after_connection()
                 }
                 Kind::Range | Kind::Stream => Next::End(Some(match (error, body.remaining()) {
                     (Some(error), _) => broke(&lane_conn.http.conn().origin, error),
@@ -505,7 +546,7 @@ impl OwnLane {
                 self.source
                     .note_host_quirks(|host_quirks| host_quirks.closed_after(answers, false));
             }
-            return Next::End(None);
+            return self.after_connection();
         }
         let error = match error {
             Some(error) => broke(&lane_conn.http.conn().origin, error),
@@ -525,7 +566,7 @@ fn told_size(head: &Head) -> Option<u64> {
 }
 
 /// Returns whether letting the body pass is cheaper than a new connection. Chunked bodies are tried.
-fn is_short(body: &Body) -> bool {
+pub(super) fn is_short(body: &Body) -> bool {
     !body.ends_with_connection()
         && body.remaining().is_none_or(|bytes| bytes <= SETTLED_LIMIT_BYTES)
 }

@@ -4,6 +4,10 @@
 //! ask whose answer was not begun goes back to waiting when the connection changes. A trimmed
 //! ask may be done (`reported`) before its answer has passed; it then stays to have its body
 //! thrown away.
+//!
+//! Where several files are read as one, a swath becomes an ask for each file that it touches, one
+//! behind the other: what lies behind the end of a file is cut off when that file is asked for
+//! ([`Asks::cut_waiting`]). All but the last one of a swath [continue](Ask::continues).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +15,7 @@ use std::sync::Arc;
 use swath_model::{Range, SwathId};
 
 use super::AfterTrim;
+use super::content::Part;
 use crate::redirect::Visit;
 use crate::target::Target;
 
@@ -18,6 +23,10 @@ use crate::target::Target;
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub swath: SwathId,
+    /// The file that it is of, once known.
+    pub part: Option<Part>,
+    /// The swath goes on with the next ask, for the next file.
+    pub continues: bool,
     /// The next byte to deliver.
     pub position: u64,
     /// Nothing from here on is delivered; `u64::MAX` stands for the end of the file.
@@ -46,6 +55,8 @@ impl Ask {
     pub fn new(swath: SwathId, range: Range) -> Self {
         Self {
             swath,
+            part: None,
+            continues: false,
             position: range.start,
             end: range.end,
             requested: range,
@@ -121,6 +132,29 @@ impl Asks {
         self.queue.remove(self.sent)
     }
 
+    /// Ends the next waiting ask at `end`, where its file does; another ask continues it.
+    pub fn cut_waiting(&mut self, end: u64) {
+        let Some(ask) = self.queue.get_mut(self.sent).filter(|ask| ask.end > end) else { return };
+        let mut rest = Ask::new(ask.swath, Range::new(end, ask.end));
+        (rest.then, rest.continues) = (ask.then, ask.continues);
+        (ask.end, ask.continues, ask.then) = (end, true, AfterTrim::Drain);
+        self.queue.insert(self.sent + 1, rest);
+    }
+
+    /// Wants nothing more of `swath`: of what was sent, the answers still pass.
+    pub fn give_up(&mut self, swath: SwathId) {
+        let sent = self.sent;
+        let mut at = 0;
+        self.queue.retain(|ask| {
+            at += 1;
+            at <= sent || ask.swath != swath
+        });
+        for ask in self.queue.iter_mut().filter(|ask| ask.swath == swath) {
+            ask.end = ask.position;
+            ask.reported = true;
+        }
+    }
+
     /// The next waiting ask was sent to `target`, as one for the `whole` file perhaps.
     pub fn mark_sent(&mut self, target: &Arc<Target>, whole: bool) {
         if let Some(ask) = self.queue.get_mut(self.sent) {
@@ -159,8 +193,8 @@ impl Asks {
     /// Only the front ask counts as sent: its answer will serve the others too.
     pub fn unsend_all_but_front(&mut self) {
         self.sent = self.sent.min(1);
-        let front = self.queue.front().map(|ask| ask.swath);
-        self.queue.retain(|ask| !ask.reported || Some(ask.swath) == front);
+        let mut is_front = true;
+        self.queue.retain(|ask| std::mem::replace(&mut is_front, false) || !ask.reported);
     }
 
     /// Forgets that anything was sent: the connection is gone or another one is needed.
@@ -171,11 +205,16 @@ impl Asks {
 
     /// Ends `swath` at `end`.
     pub fn trim(&mut self, swath: SwathId, end: u64, then: AfterTrim) -> Trimmed {
-        let Some(at) = self.queue.iter().position(|ask| ask.swath == swath && !ask.reported) else {
-            return Trimmed::Unknown;
-        };
-        let was_sent = at < self.sent;
-        let ask = &mut self.queue[at];
+        let is_of_it = |ask: &Ask| ask.swath == swath && !ask.reported;
+        let Some(first) = self.queue.iter().position(is_of_it) else { return Trimmed::Unknown };
+        let mut last = self.queue.iter().rposition(is_of_it).unwrap_or(first);
+        // Files that lie behind the new end altogether.
+        while last > first && self.queue[last].position >= end {
+            self.drop_ask(last);
+            last = self.queue.iter().take(last).rposition(is_of_it).unwrap_or(first);
+            self.queue[last].continues = false;
+        }
+        let ask = &mut self.queue[last];
         if then == AfterTrim::Drop {
             ask.then = then;
         }
@@ -186,16 +225,25 @@ impl Asks {
         if !ask.is_complete() {
             return Trimmed::Shortened;
         }
-        ask.reported = true;
-        if !was_sent {
-            self.queue.remove(at);
-        }
+        self.drop_ask(last);
         Trimmed::Complete
+    }
+
+    /// Wants nothing of the ask at this place, whose answer still passes if it was sent.
+    fn drop_ask(&mut self, at: usize) {
+        if at >= self.sent {
+            self.queue.remove(at);
+            return;
+        }
+        let ask = &mut self.queue[at];
+        ask.end = ask.end.min(ask.position);
+        ask.reported = true;
     }
 
     /// Everything that is neither done nor failed.
     pub fn unfinished(&self) -> Vec<SwathId> {
-        self.queue.iter().filter(|ask| !ask.reported).map(|ask| ask.swath).collect()
+        let open = self.queue.iter().filter(|ask| !ask.reported && !ask.continues);
+        open.map(|ask| ask.swath).collect()
     }
 }
 

@@ -163,7 +163,8 @@ impl Delivery {
                 / self.held_since.elapsed().as_secs_f64().max(1e-6);
             self.want_bytes = (rate * FILL.as_secs_f64()) as usize;
         }
-        if at_cut || ask.is_complete() {
+        // The next file of the swath goes on in the same buffer.
+        if at_cut || ask.is_complete() && !ask.continues {
             self.flush(ask);
         }
     }

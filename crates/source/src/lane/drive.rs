@@ -5,6 +5,7 @@
 //! or wait. While a whole file streams in (a server without ranges) the lane serves ask after
 //! ask from it and leaves the rest in the socket while nobody wants it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::Range;
@@ -13,10 +14,13 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::Instant;
 
 use super::AfterTrim;
+use super::answers::is_short;
+use super::content::{At, Part};
 use super::event::LaneEventKind;
 use super::lane_conn::{Kind, LaneConn, TICK, Wake, Want};
 use super::own::{Next, OwnLane};
 use crate::error::LaneError;
+use crate::facts::Facts;
 
 /// More requests than this are never out at once.
 const PIPELINE_LIMIT: usize = 64;
@@ -58,6 +62,7 @@ impl OwnLane {
             if let Some(next) = self.send(lane_conn) {
                 return next;
             }
+            self.turn_to_front();
             lane_conn.window.keep(lane_conn.http.conn(), self.window_bytes);
             let turn = self.turn(lane_conn);
             if !matches!(turn, Turn::Deliver(_)) {
@@ -75,7 +80,10 @@ impl OwnLane {
                 Turn::Frame => self.frame(lane_conn),
                 Turn::Head => match lane_conn.http.head(false) {
                     Ok(Some(head)) => self.on_head(lane_conn, &head),
-                    Ok(None) => self.wait(lane_conn, Want::Input(0)).await,
+                    Ok(None) => {
+                        self.hand_over();
+                        self.wait(lane_conn, Want::Input(0)).await
+                    }
                     Err(error) => Some(self.no_head(lane_conn, &error)),
                 },
                 Turn::Rest => {
@@ -116,28 +124,36 @@ impl OwnLane {
 
     /// Queues every request that may leave now. `Some` if this connection takes no more.
     fn send(&mut self, lane_conn: &mut LaneConn) -> Option<Next> {
-        if let Some(passing) = &lane_conn.passing
-            && passing.kind == Kind::Stream
-        {
-            // The stream itself answers whatever is asked next.
-            if self.asks.sent() == 0 {
-                self.asks.mark_sent(&self.target, true);
-            }
-            return None;
-        }
-        while let Some(ask) = self.asks.next_waiting() {
-            let (position, end) = (ask.position, ask.end);
+        while let Some(part) = self.place_waiting() {
+            let is_same = Arc::ptr_eq(&part.file, &self.source);
             let out = self.asks.sent();
-            if let Some(size_bytes) = self.source.known_size().filter(|&size| position >= size) {
-                self.settle_behind_end(size_bytes);
-                continue;
+            if let Some(passing) = &lane_conn.passing
+                && passing.kind == Kind::Stream
+            {
+                // The stream itself answers whatever is asked next of its file.
+                if out == 0 && is_same {
+                    self.asks.mark_sent(&self.target, true);
+                }
+                return None;
             }
-            let quirks = self.source.quirks();
+            let target = if is_same { Arc::clone(&self.target) } else { part.file.target() };
+            let is_joined = self.content.joined().is_some();
+            if is_joined && target.origin.as_ref() != Some(&lane_conn.http.conn().origin) {
+                // What is out is answered first.
+                if out > 0 || lane_conn.passing.is_some() {
+                    return None;
+                }
+                (self.source, self.base, self.target) = (part.file, part.range.start, target);
+                return Some(Next::Reconnect);
+            }
+            let quirks = part.file.quirks();
             let first = quirks.ranges.is_none();
-            let whole = self.source.asks_whole();
-            let first_or_whole = first || whole;
+            let whole = part.file.asks_whole();
+            // Of other files on a server that honours ranges the same is expected.
+            let is_expected = is_joined && !self.redirects && part.file.honours_ranges();
             if out > 0
-                && (first_or_whole
+                && (whole
+                    || first && !is_expected
                     || !quirks.pipelines
                     || out >= PIPELINE_LIMIT
                     || !lane_conn.http.reusable)
@@ -150,16 +166,20 @@ impl OwnLane {
             if exhausted {
                 // What is out is still answered; with nothing out there is no use in staying.
                 lane_conn.http.reusable &= out > 0;
-                return (out == 0).then_some(Next::End(None));
+                return (out == 0).then(|| self.after_connection());
             }
-            let range = Range::new(position, end);
-            let (accept, extra) = if first { self.source.first_wishes() } else { ("*/*", "") };
+            let ask = self.asks.next_waiting()?;
+            let range = part.in_file(Range::new(ask.position, ask.end));
+            let (accept, extra) = match first && !is_joined {
+                true => self.source.first_wishes(),
+                false => ("*/*", ""),
+            };
             if whole {
-                self.target.append_whole(lane_conn.http.output(), accept, extra);
+                target.append_whole(lane_conn.http.output(), accept, extra);
             } else {
-                self.target.append(lane_conn.http.output(), range, accept, extra);
+                target.append(lane_conn.http.output(), range, accept, extra);
             }
-            self.asks.mark_sent(&self.target, whole);
+            self.asks.mark_sent(&target, whole);
             self.out.meter.count_request();
             if out == 0 {
                 lane_conn.last_progress = Instant::now();
@@ -168,14 +188,47 @@ impl OwnLane {
         None
     }
 
+    /// Finds the file of the next waiting ask, which ends where that file does. Asks for what is not there
+    /// are settled.
+    fn place_waiting(&mut self) -> Option<Part> {
+        while let Some(ask) = self.asks.next_waiting() {
+            match self.content.at(ask.position) {
+                Ok(At::Part(part)) => {
+                    ask.part = Some(part.clone());
+                    if let Some(joined) = self.content.joined() {
+                        ask.end = ask.end.min(joined.size_bytes());
+                        self.asks.cut_waiting(part.range.end);
+                    }
+                    return Some(part);
+                }
+                Ok(At::End { size_bytes }) => self.settle_behind_end(size_bytes),
+                Err(error) => {
+                    let swath = ask.swath;
+                    self.hand_over();
+                    self.asks.give_up(swath);
+                    self.out.send(LaneEventKind::Failed { swath, error });
+                }
+            }
+        }
+        None
+    }
+
     /// The next waiting ask begins at or behind the end of the file: nobody need be asked.
     fn settle_behind_end(&mut self, size_bytes: u64) {
+        self.tell_of_whole(&Facts::default());
         let Some(ask) = self.asks.remove_waiting() else { return };
         if ask.position == size_bytes {
             self.out.done(ask.swath);
         } else {
             let error = LaneError::BeyondEnd { size_bytes };
             self.out.send(LaneEventKind::Failed { swath: ask.swath, error });
+        }
+    }
+
+    /// Tells of the whole, if the file is one of several and nobody has told yet.
+    pub(super) fn tell_of_whole(&self, facts: &Facts) {
+        if let Some(facts) = self.content.joined().and_then(|whole| whole.untold_facts(facts)) {
+            self.out.send(LaneEventKind::Facts(Box::new(facts)));
         }
     }
 
@@ -198,6 +251,13 @@ impl OwnLane {
                 Turn::Skip(payload)
             };
         }
+        // The rest of a stream, of which another file comes next.
+        if self.asks.sent() == 0 && self.asks.next_waiting().is_some() {
+            return match is_short(lane_conn.http.body()) {
+                true => Turn::Skip(payload),
+                false => Turn::Leave(Next::Reconnect),
+            };
+        }
         let announced = passing.ends_at.map_or(u64::MAX, |end| end.saturating_sub(passing.at));
         if announced == 0 {
             let error = LaneError::protocol("the body is longer than announced");
@@ -205,11 +265,8 @@ impl OwnLane {
         }
         let Some(front) = self.asks.front() else { return Turn::Rest };
         if front.is_complete() {
-            if !front.reported {
-                front.reported = true;
-                self.out.flush(front);
-                self.out.done(front.swath);
-            }
+            self.settle_done();
+            let Some(front) = self.asks.front() else { return Turn::Rest };
             if front.then == AfterTrim::Drop {
                 return Turn::Leave(Next::End(None));
             }

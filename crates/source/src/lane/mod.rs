@@ -1,12 +1,14 @@
 //! Lanes: one connection to a source each, carrying swaths one behind the other.
 //!
 //! A task owns the connection; the [`LaneHandle`] sends it orders and it answers with [`LaneEvent`]s.
-//! `own` is the life of a lane over HTTP/1.1 of our own (`asks` holds what was asked for, `drive` and
-//! `answers` talk, `delivery` fills pool buffers). What our own does not speak goes through a library
-//! behind the same driver (`net::library`). `local` is that of one without a protocol between.
+//! `own` is the life of a lane over HTTP/1.1 of our own (`asks` holds what was asked for, `content` leads
+//! to its files, `drive` and `answers` talk, `delivery` fills pool buffers). What our own does not speak
+//! goes through a library behind the same driver (`net::library`). `local` is that of one without a
+//! protocol between.
 
 mod answers;
 mod asks;
+mod content;
 mod delivery;
 mod drive;
 mod event;
@@ -23,9 +25,9 @@ use std::time::Duration;
 use swath_model::{LaneId, Pool, Range, SwathId};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+pub(crate) use content::{At, Content, Part};
 pub use event::{LaneEvent, LaneEventKind};
 
-use crate::http_source::HttpSource;
 use crate::source::Lane;
 pub(crate) use asks::Ask;
 pub(crate) use delivery::Delivery;
@@ -69,17 +71,18 @@ pub struct Meter {
     holds: AtomicU64,
 }
 
-/// Opens a lane to `source`: it connects at once and reports to `events` under the number `lane`.
+/// Opens a lane to `content`: it connects at once and reports to `events` under the number `lane`.
 pub(crate) fn open(
-    source: &Arc<HttpSource>,
+    content: Content,
     lane: LaneId,
     pool: &Pool,
     events: UnboundedSender<LaneEvent>,
 ) -> LaneHandle {
     let (commands, orders) = unbounded_channel();
     let meter = Arc::new(Meter::default());
-    let delivery = Delivery::new(lane, pool.clone(), events, Arc::clone(&meter), source.sealed());
-    tokio::spawn(own::OwnLane::new(Arc::clone(source), orders, delivery).run());
+    let sealed = content.home().sealed();
+    let delivery = Delivery::new(lane, pool.clone(), events, Arc::clone(&meter), sealed);
+    tokio::spawn(own::OwnLane::new(content, orders, delivery).run());
     LaneHandle { id: lane, commands, meter }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 use super::asks::{Asks, Trimmed};
+use super::content::{Content, Part};
 use super::delivery::Delivery;
 use super::event::LaneEventKind;
 use super::lane_conn::LaneConn;
@@ -23,7 +24,11 @@ use crate::target::Target;
 
 /// The task behind a lane.
 pub(super) struct OwnLane {
+    pub content: Content,
+    /// The file whose answer comes next or is passing, or for which the lane connects.
     pub source: Arc<HttpSource>,
+    /// Where that file begins in the content.
+    pub base: u64,
     pub orders: UnboundedReceiver<Command>,
     pub out: Delivery,
     pub asks: Asks,
@@ -41,6 +46,8 @@ pub(super) struct OwnLane {
     pub window_bytes: Option<u64>,
     /// The address of a redirect did not answer, and the original one is tried again.
     went_back: bool,
+    /// A file was elsewhere: of others, too, it is not known where they are before they are asked for.
+    pub redirects: bool,
 }
 
 /// How a conversation ended.
@@ -55,10 +62,13 @@ pub(super) enum Next {
 }
 
 impl OwnLane {
-    pub fn new(source: Arc<HttpSource>, orders: UnboundedReceiver<Command>, out: Delivery) -> Self {
+    pub fn new(content: Content, orders: UnboundedReceiver<Command>, out: Delivery) -> Self {
+        let source = Arc::clone(content.home());
         let target = source.target();
         Self {
+            content,
             source,
+            base: 0,
             orders,
             out,
             asks: Asks::default(),
@@ -69,6 +79,7 @@ impl OwnLane {
             may_reuse: true,
             window_bytes: None,
             went_back: false,
+            redirects: false,
         }
     }
 
@@ -92,6 +103,7 @@ impl OwnLane {
             lane_conn.presence = presence;
             match self.drive(&mut lane_conn).await {
                 Next::Reconnect => {
+                    self.put_aside(lane_conn);
                     self.hand_over();
                     self.asks.unsend();
                 }
@@ -199,13 +211,38 @@ impl OwnLane {
         }
     }
 
+    /// What follows where a connection takes no more requests: the lane ends, unless there are other files.
+    pub fn after_connection(&self) -> Next {
+        match self.content.joined() {
+            Some(_) if !self.asks.is_empty() => Next::Reconnect,
+            _ => Next::End(None),
+        }
+    }
+
     /// Returns whether nothing more is wanted of this lane.
     pub fn is_over(&self) -> bool {
         self.closing || (self.dropping && self.asks.is_empty())
     }
 
+    /// Turns to the file whose answer comes next or is passing now.
+    pub fn turn_to_front(&mut self) {
+        if self.asks.sent() > 0
+            && let Some(front) = self.asks.front()
+            && let Some(Part { file, range }) = &front.part
+            && !Arc::ptr_eq(file, &self.source)
+        {
+            (self.source, self.base) = (Arc::clone(file), range.start);
+            let sent_to = front.sent_to.clone();
+            self.target = sent_to.unwrap_or_else(|| self.source.target());
+        }
+    }
+
     fn trim(&mut self, swath: swath_model::SwathId, end: u64, then: AfterTrim) {
         self.dropping |= then == AfterTrim::Drop;
+        if self.content.joined().is_some() {
+            // What is held may be of the file before the front one.
+            self.hand_over();
+        }
         if self.asks.trim(swath, end, then) != Trimmed::Complete {
             return;
         }
