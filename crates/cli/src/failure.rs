@@ -4,7 +4,7 @@ use std::fmt;
 
 use swath_jobs::{
     AddressError, ChecksumsError, EntryError, FileError, JobError, MetalinkError, SecretError,
-    SpecError,
+    SpecError, TorrentError,
 };
 use swath_transfer::EngineError;
 
@@ -80,6 +80,8 @@ impl From<JobError> for Failure {
             JobError::Secret(error) => error.into(),
             JobError::Engine(error) => error.into(),
             JobError::Metalink(ref inner) => Failure::new(exit_of_metalink(inner), chain(&error)),
+            JobError::Torrent(TorrentError::Fetch { .. }) => Failure::sources(chain(&error)),
+            JobError::Torrent(_) => Failure::input(chain(&error)),
             JobError::Checksums(ChecksumsError::Fetch { .. }) => Failure::sources(chain(&error)),
             JobError::List { .. } | JobError::Checksums(_) => Failure::input(chain(&error)),
             JobError::Copy(error) => crate::cp::failure(*error),

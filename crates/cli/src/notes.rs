@@ -12,6 +12,9 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::Metalink { name, files, mirrors } => {
             (format!("{name} is a Metalink: {}", holds(*files, *mirrors)), false)
         }
+        Note::Torrent { name, files, mirrors } => {
+            (format!("{name} is a torrent: {}", holds(*files, *mirrors)), false)
+        }
         Note::MetalinkBeside { files, mirrors } => {
             (format!("the server offers a Metalink: {}", holds(*files, *mirrors)), false)
         }

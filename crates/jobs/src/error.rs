@@ -7,6 +7,7 @@ use swath_formats::checksums::ChecksumProblem;
 use swath_formats::list::ListError;
 use swath_formats::listing::Refusal;
 use swath_formats::metalink::{self, RefusedWhy, SkipReason};
+use swath_formats::torrent::MetainfoError;
 use swath_model::digest::Digest;
 use swath_model::path::PathError;
 use swath_source::{LaneError, NetError};
@@ -39,6 +40,9 @@ pub enum JobError {
     /// Unusable Metalink.
     #[error(transparent)]
     Metalink(#[from] MetalinkError),
+    /// Unusable torrent.
+    #[error(transparent)]
+    Torrent(#[from] TorrentError),
     /// Unreadable list.
     #[error("cannot read {}: {error}", path.display())]
     List {
@@ -223,6 +227,47 @@ pub enum MetalinkError {
         /// Its error.
         #[source]
         error: Box<EntryError>,
+    },
+}
+
+/// Why a torrent is unusable.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TorrentError {
+    /// Its metafile cannot be read.
+    #[error("cannot read {name}: {error}")]
+    Read {
+        /// The metafile.
+        name: String,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
+    /// Its metafile is too large.
+    #[error("{name} has {bytes} bytes, no metafile of a torrent is so large")]
+    TooLarge {
+        /// The metafile.
+        name: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Its metafile cannot be fetched.
+    #[error("cannot fetch the torrent {name}: {error}")]
+    Fetch {
+        /// The metafile.
+        name: String,
+        /// The server's error.
+        #[source]
+        error: LaneError,
+    },
+    /// Its metafile is invalid.
+    #[error("{name}: {error}")]
+    Parse {
+        /// The metafile.
+        name: String,
+        /// The error.
+        #[source]
+        error: MetainfoError,
     },
 }
 

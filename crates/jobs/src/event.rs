@@ -85,6 +85,15 @@ pub enum Note {
         /// The number of its addresses.
         mirrors: u64,
     },
+    /// The source is a torrent.
+    Torrent {
+        /// Its name.
+        name: String,
+        /// The number of its files.
+        files: u64,
+        /// The number of its mirrors.
+        mirrors: u64,
+    },
     /// The server of the file offers a Metalink.
     MetalinkBeside {
         /// The number of its files.

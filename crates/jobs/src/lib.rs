@@ -29,7 +29,7 @@ pub use control::Control;
 pub use environment::{Environment, Streams};
 pub use error::{
     ChecksumsError, EntryError, FileCounts, FileError, JobError, MetalinkError, NameConflict,
-    NoName, SpecError,
+    NoName, SpecError, TorrentError,
 };
 pub use event::{JobEvent, JobObserver, ListWarning, Note};
 pub use get::{checked_file, name_of, one_value_each};
@@ -39,5 +39,6 @@ pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
 pub use secret::{SecretError, SecretRef, is_token, token_in};
 pub use spec::{
-    ChecksumsFrom, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, Preserve, Ssh, Work,
+    ChecksumsFrom, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, Preserve, Ssh, TorrentAt,
+    Work,
 };

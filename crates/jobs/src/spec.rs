@@ -137,10 +137,28 @@ pub enum GetFrom {
     Replicas(Vec<Address>),
     /// A local Metalink.
     Metalink(PathBuf),
+    /// The content of a torrent.
+    Torrent {
+        /// The torrent.
+        torrent: TorrentAt,
+        /// Further mirrors: of the file, or of the folder that contains it.
+        #[serde(default)]
+        mirrors: Vec<Address>,
+    },
     /// A local list: one file per line, mirrors separated by tabs.
     List(PathBuf),
     /// A list from a stream; see [`Streams`](crate::Streams).
     ListStream,
+}
+
+/// Where a torrent is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TorrentAt {
+    /// A local metafile.
+    File(PathBuf),
+    /// A metafile on a server.
+    Address(Address),
 }
 
 /// Destinations of files.

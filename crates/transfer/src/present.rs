@@ -108,6 +108,14 @@ pub(crate) async fn complete_set(
     if there.len() < files.len() {
         return refused(first, Unlike::Incomplete { missing: files.len() - there.len() });
     }
+    let other = there.iter().zip(files.iter()).find_map(|(path, file)| {
+        let bytes = path.metadata().ok().filter(|it| it.is_file())?.len();
+        let expected = file.size_bytes;
+        (file.link.is_none() && bytes != expected).then_some((path, bytes, expected))
+    });
+    if let Some((path, bytes, expected)) = other {
+        return refused(path, Unlike::Size { bytes, expected });
+    }
     if !wanted.proves() {
         return refused(folder, Unlike::Untold);
     }

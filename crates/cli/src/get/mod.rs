@@ -18,7 +18,7 @@ use crate::screen::JobScreen;
 use crate::signals;
 use swath_jobs::{
     Address, ChecksumsFrom, Control, Environment, GetFrom, GetSpec, GetTo, JobError, JobObserver,
-    JobSpec, Jobs, Network, Routes, Streams, Work,
+    JobSpec, Jobs, Network, Routes, Streams, TorrentAt, Work,
 };
 use swath_transfer::Stop;
 
@@ -144,6 +144,9 @@ fn from(get: &Get) -> Result<GetFrom, Failure> {
         Some(path) => return Ok(GetFrom::List(path.clone())),
         None => {}
     }
+    if let Some(text) = get.sources.iter().find(|text| is_torrent(text)) {
+        return of_torrent(get, text);
+    }
     let Some(text) = get.sources.iter().find(|text| !text.contains("://")) else {
         return Ok(GetFrom::Replicas(get.sources.iter().map(Address::new).collect()));
     };
@@ -156,6 +159,28 @@ fn from(get: &Get) -> Result<GetFrom, Failure> {
         return Err(Failure::usage(format!("{shown} is a Metalink: give it as the only source")));
     }
     Ok(GetFrom::Metalink(text.into()))
+}
+
+/// Returns whether a source is a torrent by its name.
+fn is_torrent(text: &str) -> bool {
+    let path = text.split(['?', '#']).next().filter(|_| text.contains("://")).unwrap_or(text);
+    path.to_ascii_lowercase().ends_with(".torrent")
+}
+
+/// Returns a torrent, and its other mirrors.
+fn of_torrent(get: &Get, text: &str) -> Result<GetFrom, Failure> {
+    let mut others = get.sources.iter().filter(|other| *other != text);
+    if let Some(other) = others.clone().find(|other| is_torrent(other) || !other.contains("://")) {
+        let (torrent, other) = (shown_text(text), shown_text(other));
+        let text =
+            format!("{torrent} is a torrent: besides it, give URLs of mirrors only, not {other}");
+        return Err(Failure::usage(text));
+    }
+    let torrent = match text.contains("://") {
+        true => TorrentAt::Address(Address::new(text)),
+        false => TorrentAt::File(text.into()),
+    };
+    Ok(GetFrom::Torrent { torrent, mirrors: others.by_ref().map(Address::new).collect() })
 }
 
 /// Suggests a URL for an address without its scheme.

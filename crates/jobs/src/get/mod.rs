@@ -8,6 +8,7 @@ mod metalink;
 mod names;
 mod one;
 pub mod template;
+mod torrent;
 
 use swath_model::digest::Digest;
 

@@ -54,7 +54,8 @@ impl Sink for FilesSink {
                 into.advance(read);
                 Ok(into)
             });
-            let failed = |source| ReadError { path: "the files of the torrent".into(), offset, source };
+            let failed =
+                |source| ReadError { path: "the files of the torrent".into(), offset, source };
             read.await.and_then(|read| read).map_err(failed)
         })
     }
@@ -97,11 +98,7 @@ impl Sink for FilesSink {
 }
 
 /// Returns the whole pieces among these bytes.
-pub(crate) fn whole_pieces(
-    pieces: &Pieces,
-    durable: &RangeSet,
-    size_bytes: u64,
-) -> RangeSet {
+pub(crate) fn whole_pieces(pieces: &Pieces, durable: &RangeSet, size_bytes: u64) -> RangeSet {
     let mut whole = RangeSet::new();
     for range in durable.iter() {
         let (first, last) = (pieces.piece_at(range.start), pieces.piece_at(range.end - 1));

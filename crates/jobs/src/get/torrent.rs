@@ -1,0 +1,140 @@
+//! Fetches the content of a torrent: reads its metafile and turns it into a request.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use swath_formats::torrent::metainfo::{File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo};
+use swath_source::{JoinedSource, Source, display_name, fetch_small};
+use swath_transfer::{Destination, Mirror, Request, SetFile, Trust};
+use url::Url;
+
+use super::GetJob;
+use super::inputs::{Inputs, destination};
+use super::template::Template;
+use crate::address::Address;
+use crate::copy::mirror;
+use crate::error::{JobError, SpecError, TorrentError};
+use crate::event::Note;
+use crate::spec::{GetTo, TorrentAt};
+
+/// Returns the request for the content of a torrent, which these mirrors have as well.
+pub async fn read(
+    get_job: &GetJob<'_>,
+    at: &TorrentAt,
+    mirrors: &[Address],
+) -> Result<Inputs, JobError> {
+    let mirrors = mirrors.iter().map(Address::source).collect::<Result<Vec<Url>, _>>()?;
+    let (name, metainfo, trust) = match at {
+        TorrentAt::File(path) => (path.display().to_string(), of_file(path)?, Trust::Listed),
+        TorrentAt::Address(address) => {
+            let url = address.url()?;
+            (display_name(&url), of_server(get_job, &url).await?, Trust::Discovered)
+        }
+    };
+    let seeds = metainfo.web_seeds.len() as u64;
+    let files = metainfo.info.files().len() as u64;
+    get_job.note(Note::Torrent { name, files, mirrors: seeds + mirrors.len() as u64 });
+    Ok(Inputs::One(Box::new(request(get_job, &metainfo, &mirrors, trust)?)))
+}
+
+fn of_file(path: &Path) -> Result<Metainfo, TorrentError> {
+    let name = || path.display().to_string();
+    let failed = |error| TorrentError::Read { name: name(), error };
+    let bytes = path.metadata().map_err(failed)?.len();
+    if bytes > METAFILE_BYTES_MAX as u64 {
+        return Err(TorrentError::TooLarge { name: name(), bytes });
+    }
+    let text = std::fs::read(path).map_err(failed)?;
+    Metainfo::read(&text).map_err(|error| TorrentError::Parse { name: name(), error })
+}
+
+async fn of_server(get_job: &GetJob<'_>, url: &Url) -> Result<Metainfo, TorrentError> {
+    let net = get_job.job.engine.net();
+    let wishes = format!("{MEDIA_TYPE}, */*;q=0.5");
+    let fetched = fetch_small(net, url, Trust::Named, &wishes, METAFILE_BYTES_MAX).await;
+    let name = || display_name(url);
+    let document = fetched.map_err(|error| TorrentError::Fetch { name: name(), error })?;
+    Metainfo::read(&document.bytes).map_err(|error| TorrentError::Parse { name: name(), error })
+}
+
+/// Returns the request for the content of a torrent. Its web seeds get this trust.
+fn request(
+    get_job: &GetJob<'_>,
+    metainfo: &Metainfo,
+    mirrors: &[Url],
+    trust: Trust,
+) -> Result<Request, JobError> {
+    let info = &metainfo.info;
+    let template = Template::of(get_job.job.spec, get_job.get);
+    let mut request = template.request(to(get_job, metainfo, &template)?);
+    if let Destination::File(_) = &request.destination
+        && let GetTo::Folder(folder) = &get_job.get.to
+    {
+        request.beneath = Some(folder.clone());
+    }
+    request.plan.eager = true;
+    request.ask_if_present = true;
+    request.digests.clone_from(&get_job.digests);
+    request.pieces = metainfo.proof();
+    request.size_bytes = Some(info.piece_map().content_bytes());
+    let named = mirrors.iter().map(|url| (url, Trust::Named));
+    for (seed, trust) in named.chain(metainfo.web_seeds.iter().map(|url| (url, trust))) {
+        match &request.destination {
+            Destination::Files { .. } => {
+                request.sources.extend(joined(get_job, metainfo, seed, trust));
+            }
+            _ => request.mirrors.extend(
+                info.web_seed_url(seed, &info.files()[0])
+                    .map(|url| Mirror { trust, ..mirror(url) }),
+            ),
+        }
+    }
+    Ok(request)
+}
+
+/// Returns the destination of the content.
+fn to(
+    get_job: &GetJob<'_>,
+    metainfo: &Metainfo,
+    template: &Template,
+) -> Result<Destination, SpecError> {
+    let info = &metainfo.info;
+    if info.is_single_file() && info.files()[0].symlink.is_none() {
+        return destination(get_job, Some(info.name()));
+    }
+    let folder = match &get_job.get.to {
+        GetTo::Folder(_) => template.dir.join(info.name().as_path()),
+        GetTo::File(_) | GetTo::Stream => {
+            let (name, count) = (info.name().to_string(), info.files().len() as u64);
+            return Err(SpecError::SeveralToOne { name, count });
+        }
+    };
+    let file = |file: &File| SetFile {
+        path: file.path.clone(),
+        size_bytes: file.length_bytes,
+        is_executable: file.is_executable,
+        link: file.symlink.as_ref().map(|target| link_text(file.path.as_str(), target.as_str())),
+    };
+    let files = info.files().iter().map(file).collect();
+    Ok(Destination::Files { folder, files })
+}
+
+/// Returns a target below the folder of the torrent, as a link at `path` there has to be written.
+fn link_text(path: &str, target: &str) -> String {
+    let ups = path.matches('/').count();
+    format!("{}{target}", "../".repeat(ups))
+}
+
+/// Returns a web seed of several files as one source.
+fn joined(
+    get_job: &GetJob<'_>,
+    metainfo: &Metainfo,
+    seed: &Url,
+    trust: Trust,
+) -> Option<Arc<dyn Source>> {
+    let info = &metainfo.info;
+    let files = info.files().iter().filter(|file| file.length_bytes > 0);
+    let files: Option<Vec<(u64, Url)>> =
+        files.map(|file| Some((file.length_bytes, info.web_seed_url(seed, file)?))).collect();
+    Some(JoinedSource::new(get_job.job.engine.net(), seed.clone(), trust, files?))
+}
