@@ -1,0 +1,196 @@
+//! `swath get X.torrent`: the content of torrents, from their web seeds and other mirrors.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use swath_formats::torrent::Metainfo;
+
+use crate::support::Home;
+use crate::support::random::Random;
+use crate::support::trees::bytes;
+
+/// Files that end within pieces, in an order that is not that of a listing, and an empty one.
+fn with_dataset() -> Home {
+    let home = Home::new();
+    fs::create_dir_all(home.path("web/run7/detector/deep")).unwrap();
+    home.write("web/run7/detector/a.h5", bytes(1, 900_001));
+    home.write("web/run7/detector.txt", bytes(2, 70_000));
+    home.write("web/run7/detector/deep/b", bytes(3, 33));
+    home.write("web/run7/empty", "");
+    home.write("web/run7/z", bytes(4, 200_000));
+    home
+}
+
+const FILES: [&str; 5] = ["detector/a.h5", "detector.txt", "detector/deep/b", "empty", "z"];
+
+impl Home {
+    /// The files lie in this folder, and no others.
+    fn has_all(&self, folder: &str) {
+        for path in FILES {
+            let (wanted, there) = (format!("web/run7/{path}"), format!("{folder}/run7/{path}"));
+            assert!(self.read(&there) == self.read(&wanted), "{there}");
+        }
+        let names = ["detector", "detector.txt", "empty", "z"];
+        assert_eq!(self.names_in(&format!("{folder}/run7")), names);
+    }
+
+    fn publish(&self, kind: &str, mirrors: &[&str]) {
+        let mut args = vec!["publish", "web/run7", "-o", "pub", "--version", kind, "--force"];
+        args.extend(["--only", "torrent", "--torrent", kind, "--piece", "64KiB"]);
+        args.extend(mirrors.iter().flat_map(|mirror| ["--mirror", *mirror]));
+        self.run(args).code_is(0);
+    }
+}
+
+#[test]
+fn every_kind_is_fetched_from_a_web_seed() {
+    let home = with_dataset();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    for kind in ["v1", "v2", "hybrid"] {
+        home.publish(kind, &[&server.at("run7/")]);
+        let (torrent, to) = (format!("pub/run7-{kind}.torrent"), format!("out-{kind}"));
+        let ran = home.run(["get", &torrent, "-d", &to]);
+        let proof = if kind == "v1" { "pieces by sha-1" } else { "pieces by sha-256" };
+        ran.code_is(0).says(&["is a torrent: 5 files, 1 mirror", proof]);
+        home.has_all(&to);
+        home.run(["get", &torrent, "-d", &to]).code_is(0).says(&["already complete"]);
+        assert_eq!(home.names_in(&to), ["run7"], "nothing else is left");
+    }
+    // From its address, with a mirror that it does not name.
+    home.publish("hybrid", &[]);
+    fs::rename(home.path("pub"), home.path("web/pub")).unwrap();
+    let torrent = server.at("pub/run7-hybrid.torrent");
+    home.run(["get", &torrent, &server.at(""), "-d", "by-name"]).code_is(0);
+    home.has_all("by-name");
+}
+
+#[test]
+fn torrents_of_libtorrent_are_fetched() {
+    let home = with_dataset();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    let script = "import libtorrent as lt, sys\n\
+        files = lt.file_storage()\n\
+        lt.add_files(files, 'web/run7')\n\
+        made = lt.create_torrent(files, 16384, eval(sys.argv[1]))\n\
+        made.add_url_seed(sys.argv[2])\n\
+        lt.set_piece_hashes(made, 'web')\n\
+        open(sys.argv[3], 'wb').write(lt.bencode(made.generate()))\n";
+    for (kind, flags) in
+        [("v1", "lt.create_torrent.v1_only"), ("v2", "lt.create_torrent.v2_only"), ("hybrid", "0")]
+    {
+        let torrent = home.path(format!("{kind}.torrent"));
+        let ran = Command::new("/usr/bin/python3")
+            .args(["-c", script, flags, &server.at("")])
+            .arg(&torrent)
+            .current_dir(home.work())
+            .output();
+        if !ran.is_ok_and(|ran| ran.status.success()) {
+            println!("skipped: /usr/bin/python3 has no libtorrent");
+            return;
+        }
+        // Of v1 torrents, the files follow each other within pieces.
+        let info = Metainfo::read(&fs::read(&torrent).unwrap()).unwrap().info;
+        assert_eq!(info.padding().next().is_some(), kind != "v1");
+        let torrent = torrent.to_str().unwrap().to_owned();
+        home.run(["get", &torrent, "-d", kind]).code_is(0);
+        home.has_all(kind);
+    }
+}
+
+#[test]
+fn wrong_bytes_of_one_mirror_are_replaced_and_of_all_refused() {
+    let home = with_dataset();
+    let good = home.serve(&["web", "--anonymous", "--plain"]);
+    fs::create_dir_all(home.path("bad/run7/detector/deep")).unwrap();
+    for path in FILES {
+        let mut bytes = home.read(&format!("web/run7/{path}"));
+        if path == "detector/a.h5" {
+            bytes[500_000] ^= 1;
+        }
+        home.write(&format!("bad/run7/{path}"), bytes);
+    }
+    let bad = home.serve(&["bad", "--anonymous", "--plain"]);
+    for kind in ["v1", "hybrid"] {
+        home.publish(kind, &[&bad.at("run7/")]);
+        let torrent = format!("pub/run7-{kind}.torrent");
+        let alone = home.run(["get", &torrent, "-d", "alone"]);
+        assert_ne!(alone.code(), 0);
+        alone.says(&["digest"]);
+        assert!(!home.exists("alone/run7"), "no wrong byte under a final name");
+        let both = home.run(["get", &torrent, &good.at(""), "-d", kind]);
+        both.code_is(0);
+        home.has_all(kind);
+    }
+}
+
+#[test]
+fn a_killed_run_is_resumed() {
+    let home = with_dataset();
+    home.write("web/run7/detector/a.h5", bytes(1, 12_000_001));
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    home.publish("hybrid", &[&server.at("run7/")]);
+    let mut random = Random(0x5eed);
+    let mut resumed = 0;
+    for _ in 0..4 {
+        let _ = fs::remove_dir_all(home.path("out"));
+        let get = ["get", "pub/run7-hybrid.torrent", "-d", "out"];
+        let mut running = home.swath(get.iter().chain(&["--limit-rate", "5M"])).start();
+        std::thread::sleep(Duration::from_millis(900 + random.below(1_000)));
+        let was_running = !running.is_over();
+        running.signal(9);
+        running.wait();
+        assert!(!was_running || !home.exists("out/run7"), "no final name yet");
+        let again = home.run(get);
+        again.code_is(0);
+        resumed += u32::from(again.all().contains("from an earlier run"));
+        home.has_all("out");
+        assert_eq!(home.names_in("out"), ["run7"], "nothing else is left");
+    }
+    assert!(resumed > 0, "some run went on where the one before it was killed");
+}
+
+#[test]
+fn files_in_the_way_are_not_replaced_unasked() {
+    let home = with_dataset();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    home.publish("v1", &[&server.at("run7/")]);
+    let get = ["get", "pub/run7-v1.torrent", "-d", "out"];
+    fs::create_dir_all(home.path("out/run7")).unwrap();
+    home.write("out/run7/own", "mine");
+    home.write("out/run7/z", "other");
+    let ran = home.run(get);
+    assert_ne!(ran.code(), 0);
+    ran.says(&["out/run7/z", "4 other files do not", "--overwrite"]);
+    home.run(get.iter().chain(&["--overwrite"])).code_is(0);
+    assert_eq!(home.read("out/run7/own"), b"mine");
+    assert_eq!(home.read("out/run7/z"), home.read("web/run7/z"));
+    let mut z = home.read("out/run7/z");
+    z[7] ^= 1;
+    home.write("out/run7/z", z);
+    home.run(get).says(&["is another file"]);
+    home.write("out/run7/z", "short");
+    home.run(get).says(&["out/run7/z is another file: it has 5 bytes"]);
+}
+
+#[test]
+fn what_is_no_torrent_is_said() {
+    let home = with_dataset();
+    home.write("rubbish.torrent", "d4:infod6:lengthi-1eee");
+    home.write("nothing.torrent", "");
+    for (torrent, words) in [
+        ("rubbish.torrent", "rubbish.torrent: "),
+        ("nothing.torrent", "nothing.torrent: "),
+        ("missing.torrent", "cannot read missing.torrent: No such file"),
+    ] {
+        let ran = home.run(["get", torrent]);
+        ran.code_is(6).says(&[words]);
+        assert_eq!(ran.all().lines().count(), 1, "{}", ran.all());
+    }
+    home.publish("v1", &[]);
+    home.run(["get", "pub/run7-v1.torrent"]).says(&["no source"]);
+    let both = home.run(["get", "pub/run7-v1.torrent", "rubbish.torrent"]);
+    both.code_is(2).says(&["give URLs of mirrors only"]);
+    let one = home.run(["get", "pub/run7-v1.torrent", "-o", "file"]);
+    one.code_is(2).says(&["use -d DIR instead of -o"]);
+}
