@@ -96,9 +96,12 @@ pub enum Command {
 #[derive(Args, Debug)]
 #[command(after_long_help = GET_EXAMPLES)]
 pub struct Get {
-    /// Replicas of one file, or one Metalink (a .meta4 file or its URL)
+    /// Replicas of one file; or one Metalink or torrent (a .meta4 or .torrent file or its URL); or a feed (.rss or .atom)
     #[arg(value_name = "URL", required_unless_present = "input", conflicts_with = "input")]
     pub sources: Vec<String>,
+    /// Read URL as a feed, and fetch the newest version of this dataset
+    #[arg(long, value_name = "DATASET", conflicts_with = "input", value_hint = ValueHint::Other)]
+    pub latest: Option<String>,
     /// Fetch every file in a list: one file per line, mirrors separated by tabs ('-' reads standard input)
     #[arg(short, long, value_name = "LIST", value_hint = ValueHint::FilePath)]
     pub input: Option<PathBuf>,

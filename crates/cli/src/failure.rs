@@ -3,8 +3,8 @@
 use std::fmt;
 
 use swath_jobs::{
-    AddressError, ChecksumsError, EntryError, FileError, JobError, MetalinkError, SecretError,
-    SpecError, TorrentError,
+    AddressError, ChecksumsError, EntryError, FeedError, FileError, JobError, MetalinkError,
+    SecretError, SpecError, TorrentError,
 };
 use swath_transfer::EngineError;
 
@@ -80,6 +80,11 @@ impl From<JobError> for Failure {
             JobError::Secret(error) => error.into(),
             JobError::Engine(error) => error.into(),
             JobError::Metalink(ref inner) => Failure::new(exit_of_metalink(inner), chain(&error)),
+            JobError::Feed(FeedError::Fetch { .. }) => Failure::sources(chain(&error)),
+            JobError::Feed(FeedError::Several { .. }) => {
+                Failure::usage(chain(&error)).hint("name one: --latest NAME")
+            }
+            JobError::Feed(_) => Failure::input(chain(&error)),
             JobError::Torrent(TorrentError::Fetch { .. }) => Failure::sources(chain(&error)),
             JobError::Torrent(_) => Failure::input(chain(&error)),
             JobError::Checksums(ChecksumsError::Fetch { .. }) => Failure::sources(chain(&error)),

@@ -12,6 +12,9 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::Metalink { name, files, mirrors } => {
             (format!("{name} is a Metalink: {}", holds(*files, *mirrors)), false)
         }
+        Note::Announced { dataset, version } => {
+            (format!("the newest version of {dataset} is {version}"), false)
+        }
         Note::Torrent { name, files, mirrors } => {
             (format!("{name} is a torrent: {}", holds(*files, *mirrors)), false)
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use swath_formats::checksums::ChecksumProblem;
+use swath_formats::feed;
 use swath_formats::list::ListError;
 use swath_formats::listing::Refusal;
 use swath_formats::metalink::{self, RefusedWhy, SkipReason};
@@ -43,6 +44,9 @@ pub enum JobError {
     /// Unusable torrent.
     #[error(transparent)]
     Torrent(#[from] TorrentError),
+    /// Unusable feed.
+    #[error(transparent)]
+    Feed(#[from] FeedError),
     /// Unreadable list.
     #[error("cannot read {}: {error}", path.display())]
     List {
@@ -227,6 +231,51 @@ pub enum MetalinkError {
         /// Its error.
         #[source]
         error: Box<EntryError>,
+    },
+}
+
+/// Why a feed does not lead to a dataset.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FeedError {
+    /// It cannot be fetched.
+    #[error("cannot fetch the feed {name}: {error}")]
+    Fetch {
+        /// The feed.
+        name: String,
+        /// The server's error.
+        #[source]
+        error: LaneError,
+    },
+    /// It is invalid.
+    #[error("{name}: {error}")]
+    Parse {
+        /// The feed.
+        name: String,
+        /// The error.
+        #[source]
+        error: feed::FeedError,
+    },
+    /// It announces nothing that can be fetched.
+    #[error("{0} announces no torrent and no Metalink")]
+    Nothing(String),
+    /// It announces other datasets.
+    #[error("{name} does not announce {wanted}, but {}", datasets.join(", "))]
+    Unknown {
+        /// The feed.
+        name: String,
+        /// The wanted dataset.
+        wanted: String,
+        /// Those that it announces.
+        datasets: Vec<String>,
+    },
+    /// It announces several datasets, and none was named.
+    #[error("{name} announces several datasets: {}", datasets.join(", "))]
+    Several {
+        /// The feed.
+        name: String,
+        /// Those that it announces.
+        datasets: Vec<String>,
     },
 }
 

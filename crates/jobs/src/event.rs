@@ -85,6 +85,13 @@ pub enum Note {
         /// The number of its addresses.
         mirrors: u64,
     },
+    /// The feed announces this as the newest version.
+    Announced {
+        /// The dataset.
+        dataset: String,
+        /// Its version.
+        version: String,
+    },
     /// The source is a torrent.
     Torrent {
         /// Its name.

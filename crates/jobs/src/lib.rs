@@ -28,8 +28,8 @@ pub use address::{Address, AddressError, parse_url, shown_text};
 pub use control::Control;
 pub use environment::{Environment, Streams};
 pub use error::{
-    ChecksumsError, EntryError, FileCounts, FileError, JobError, MetalinkError, NameConflict,
-    NoName, SpecError, TorrentError,
+    ChecksumsError, EntryError, FeedError, FileCounts, FileError, JobError, MetalinkError,
+    NameConflict, NoName, SpecError, TorrentError,
 };
 pub use event::{JobEvent, JobObserver, ListWarning, Note};
 pub use get::{checked_file, name_of, one_value_each};

@@ -145,6 +145,14 @@ pub enum GetFrom {
         #[serde(default)]
         mirrors: Vec<Address>,
     },
+    /// The newest version of a dataset that a feed announces.
+    Feed {
+        /// The feed.
+        feed: Address,
+        /// The name of the dataset, if the feed announces several.
+        #[serde(default)]
+        dataset: Option<String>,
+    },
     /// A local list: one file per line, mirrors separated by tabs.
     List(PathBuf),
     /// A list from a stream; see [`Streams`](crate::Streams).

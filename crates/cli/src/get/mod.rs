@@ -144,6 +144,14 @@ fn from(get: &Get) -> Result<GetFrom, Failure> {
         Some(path) => return Ok(GetFrom::List(path.clone())),
         None => {}
     }
+    if get.latest.is_some() || get.sources.iter().any(|text| has_ending(text, &[".rss", ".atom"])) {
+        let [feed] = &get.sources[..] else {
+            return Err(Failure::usage(
+                "a feed (with --latest, or .rss, or .atom) must be the only source",
+            ));
+        };
+        return Ok(GetFrom::Feed { feed: Address::new(feed), dataset: get.latest.clone() });
+    }
     if let Some(text) = get.sources.iter().find(|text| is_torrent(text)) {
         return of_torrent(get, text);
     }
@@ -163,8 +171,14 @@ fn from(get: &Get) -> Result<GetFrom, Failure> {
 
 /// Returns whether a source is a torrent by its name.
 fn is_torrent(text: &str) -> bool {
+    has_ending(text, &[".torrent"])
+}
+
+/// Returns whether the path of a source, a URL or a file, ends so.
+fn has_ending(text: &str, endings: &[&str]) -> bool {
     let path = text.split(['?', '#']).next().filter(|_| text.contains("://")).unwrap_or(text);
-    path.to_ascii_lowercase().ends_with(".torrent")
+    let path = path.to_ascii_lowercase();
+    endings.iter().any(|ending| path.ends_with(ending))
 }
 
 /// Returns a torrent, and its other mirrors.

@@ -15,7 +15,7 @@ use url::Url;
 use super::many::{FileList, ListEntry};
 use super::metalink::{any_metalink_of, from_metalink};
 use super::template::Template;
-use super::{GetJob, list, torrent};
+use super::{GetJob, feed, list, torrent};
 use crate::address::Address;
 use crate::copy::mirror;
 use crate::error::{JobError, MetalinkError, NoName, SpecError};
@@ -62,6 +62,7 @@ pub async fn read(get_job: &GetJob<'_>) -> Result<Inputs, JobError> {
         }
         GetFrom::Metalink(path) => read_file(get_job, path),
         GetFrom::Torrent { torrent, mirrors } => torrent::read(get_job, torrent, mirrors).await,
+        GetFrom::Feed { feed, dataset } => feed::read(get_job, feed, dataset.as_deref()).await,
         GetFrom::Replicas(addresses) => of_addresses(get_job, addresses).await,
     }
 }

@@ -1,6 +1,7 @@
 //! Jobs that fetch files.
 
 mod checksums;
+pub mod feed;
 mod inputs;
 mod list;
 pub mod many;

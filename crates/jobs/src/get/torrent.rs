@@ -24,17 +24,40 @@ pub async fn read(
     mirrors: &[Address],
 ) -> Result<Inputs, JobError> {
     let mirrors = mirrors.iter().map(Address::source).collect::<Result<Vec<Url>, _>>()?;
-    let (name, metainfo, trust) = match at {
-        TorrentAt::File(path) => (path.display().to_string(), of_file(path)?, Trust::Listed),
-        TorrentAt::Address(address) => {
-            let url = address.url()?;
-            (display_name(&url), of_server(get_job, &url).await?, Trust::Discovered)
+    match at {
+        TorrentAt::File(path) => {
+            let (name, metainfo) = (path.display().to_string(), of_file(path)?);
+            inputs(get_job, name, &metainfo, &mirrors, Trust::Listed)
         }
-    };
+        TorrentAt::Address(address) => {
+            of_address(get_job, &address.url()?, Trust::Named, &mirrors).await
+        }
+    }
+}
+
+/// Returns the request for the content of a torrent at an address that this one named.
+pub async fn of_address(
+    get_job: &GetJob<'_>,
+    url: &Url,
+    trust: Trust,
+    mirrors: &[Url],
+) -> Result<Inputs, JobError> {
+    let metainfo = of_server(get_job, url, trust).await?;
+    inputs(get_job, display_name(url), &metainfo, mirrors, Trust::Discovered)
+}
+
+/// Returns the request for the content of a torrent. Its web seeds get this trust.
+fn inputs(
+    get_job: &GetJob<'_>,
+    name: String,
+    metainfo: &Metainfo,
+    mirrors: &[Url],
+    trust: Trust,
+) -> Result<Inputs, JobError> {
     let seeds = metainfo.web_seeds.len() as u64;
     let files = metainfo.info.files().len() as u64;
     get_job.note(Note::Torrent { name, files, mirrors: seeds + mirrors.len() as u64 });
-    Ok(Inputs::One(Box::new(request(get_job, &metainfo, &mirrors, trust)?)))
+    Ok(Inputs::One(Box::new(request(get_job, metainfo, mirrors, trust)?)))
 }
 
 fn of_file(path: &Path) -> Result<Metainfo, TorrentError> {
@@ -48,10 +71,14 @@ fn of_file(path: &Path) -> Result<Metainfo, TorrentError> {
     Metainfo::read(&text).map_err(|error| TorrentError::Parse { name: name(), error })
 }
 
-async fn of_server(get_job: &GetJob<'_>, url: &Url) -> Result<Metainfo, TorrentError> {
+async fn of_server(
+    get_job: &GetJob<'_>,
+    url: &Url,
+    trust: Trust,
+) -> Result<Metainfo, TorrentError> {
     let net = get_job.job.engine.net();
     let wishes = format!("{MEDIA_TYPE}, */*;q=0.5");
-    let fetched = fetch_small(net, url, Trust::Named, &wishes, METAFILE_BYTES_MAX).await;
+    let fetched = fetch_small(net, url, trust, &wishes, METAFILE_BYTES_MAX).await;
     let name = || display_name(url);
     let document = fetched.map_err(|error| TorrentError::Fetch { name: name(), error })?;
     Metainfo::read(&document.bytes).map_err(|error| TorrentError::Parse { name: name(), error })

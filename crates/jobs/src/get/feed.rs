@@ -1,0 +1,186 @@
+//! The newest version of a dataset that a feed announces.
+
+use swath_formats::feed::{self, Entry, Feed};
+use swath_formats::metalink;
+use swath_source::{Net, display_name, fetch_small};
+use swath_transfer::Trust;
+use url::Url;
+
+use super::inputs::Inputs;
+use super::metalink::{MetalinkOrigin, metalink_of};
+use super::{GetJob, torrent};
+use crate::address::Address;
+use crate::error::{FeedError, JobError};
+use crate::event::Note;
+
+/// A version of a dataset, as a feed announces it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// The name of the dataset.
+    pub dataset: String,
+    /// The version, or the title if the feed tells none.
+    pub version: String,
+    /// Its torrent or Metalink.
+    pub metafile: Metafile,
+}
+
+/// The address of a file that leads to the content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Metafile {
+    /// A torrent.
+    Torrent(Url),
+    /// A Metalink.
+    Metalink(Url),
+}
+
+/// Returns the request for the newest version of `dataset`, or of the only dataset of the feed.
+pub(super) async fn read(
+    get_job: &GetJob<'_>,
+    address: &Address,
+    dataset: Option<&str>,
+) -> Result<Inputs, JobError> {
+    let url = address.url()?;
+    let (feed, base) = fetch(get_job.job.engine.net(), &url).await?;
+    let newest = newest(&feed, &base, dataset, &display_name(&url))?;
+    get_job
+        .note(Note::Announced { dataset: newest.dataset.clone(), version: newest.version.clone() });
+    match newest.metafile {
+        Metafile::Torrent(url) => torrent::of_address(get_job, &url, Trust::Discovered, &[]).await,
+        Metafile::Metalink(url) => metalink_of(get_job, &url, MetalinkOrigin::Instead).await,
+    }
+}
+
+/// Fetches a feed; returns it with its address behind all redirects.
+pub async fn fetch(net: &Net, url: &Url) -> Result<(Feed, Url), FeedError> {
+    let name = || display_name(url);
+    let fetched = fetch_small(net, url, Trust::Named, WISHES, FEED_BYTES_MAX).await;
+    let document = fetched.map_err(|error| FeedError::Fetch { name: name(), error })?;
+    let feed =
+        feed::read(&document.bytes).map_err(|error| FeedError::Parse { name: name(), error })?;
+    Ok((feed, document.final_url))
+}
+
+/// Returns the newest version of `dataset`, or of the only one that there is.
+///
+/// # Errors
+/// [`FeedError::Nothing`] and others, if the feed does not say which that is. `name` is the feed's.
+pub fn newest(
+    feed: &Feed,
+    base: &Url,
+    dataset: Option<&str>,
+    name: &str,
+) -> Result<Announced, FeedError> {
+    let name = || name.to_owned();
+    let all: Vec<(&Entry, Announced)> =
+        feed.entries.iter().filter_map(|entry| Some((entry, announced(entry, base)?))).collect();
+    let mut datasets: Vec<&str> = all.iter().map(|(_, it)| it.dataset.as_str()).collect();
+    datasets.sort_unstable();
+    datasets.dedup();
+    let wanted = match (dataset, &datasets[..]) {
+        (_, []) => return Err(FeedError::Nothing(name())),
+        (Some(wanted), datasets) if datasets.contains(&wanted) => wanted,
+        (None, [only]) => only,
+        (wanted, datasets) => {
+            let datasets = datasets.iter().map(|it| (*it).to_owned()).collect();
+            return Err(match wanted {
+                Some(wanted) => {
+                    FeedError::Unknown { name: name(), wanted: wanted.to_owned(), datasets }
+                }
+                None => FeedError::Several { name: name(), datasets },
+            });
+        }
+    };
+    // Feeds begin with the newest; where they tell times, these count.
+    let of_it = all.iter().filter(|(_, it)| it.dataset == wanted).enumerate();
+    let newest = of_it.max_by_key(|(at, (entry, _))| (entry.published, std::cmp::Reverse(*at)));
+    newest.map(|(_, (_, it))| it.clone()).ok_or_else(|| FeedError::Nothing(name()))
+}
+
+/// Returns what an entry announces, if it leads to a torrent or a Metalink.
+pub fn announced(entry: &Entry, base: &Url) -> Option<Announced> {
+    let find = |is_it: &dyn Fn(&str, &str) -> bool| {
+        let file = entry.files.iter().find(|file| {
+            let path = file.href.split(['?', '#']).next().unwrap_or_default();
+            is_it(&file.media_type, &path.to_ascii_lowercase())
+        })?;
+        base.join(&file.href).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+    };
+    let torrent = find(&|media_type, path| {
+        media_type == feed::TORRENT_MEDIA_TYPE || path.ends_with(".torrent")
+    });
+    let metalink = || {
+        find(&|media_type, path| {
+            metalink::is_media_type(media_type) || metalink::is_file_name(path)
+        })
+    };
+    let metafile = match torrent {
+        Some(url) => Metafile::Torrent(url),
+        None => Metafile::Metalink(metalink()?),
+    };
+    // Feeds of others have one entry for each dataset.
+    let of_title = || entry.title.clone();
+    Some(Announced {
+        dataset: Some(entry.dataset.clone()).filter(|it| !it.is_empty()).unwrap_or_else(of_title),
+        version: entry.version.clone().unwrap_or_else(of_title),
+        metafile,
+    })
+}
+
+const WISHES: &str = "application/rss+xml, application/atom+xml, application/xml;q=0.9, */*;q=0.5";
+/// As much as [`feed::read`] takes.
+const FEED_BYTES_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swath_formats::feed::Enclosure;
+
+    fn entry(dataset: &str, version: &str, published: Option<u64>, files: &[&str]) -> Entry {
+        let file = |href: &&str| Enclosure {
+            href: (*href).to_owned(),
+            media_type: String::new(),
+            bytes: None,
+        };
+        Entry {
+            dataset: dataset.to_owned(),
+            version: Some(version.to_owned()),
+            published,
+            files: files.iter().map(file).collect(),
+            ..Entry::default()
+        }
+    }
+
+    #[test]
+    fn the_newest_of_the_wanted_dataset_counts() {
+        let base = Url::parse("https://a.example/pub/feed.rss").unwrap();
+        let entries = vec![
+            entry("one", "1", Some(10), &["one-1.torrent"]),
+            entry("two", "7", Some(99), &["two.index", "two.meta4?x=1"]),
+            entry("one", "2", Some(20), &["one-2.index", "one-2.torrent"]),
+            entry("one", "3", Some(30), &["page.html"]),
+        ];
+        let feed = Feed { entries, ..Feed::default() };
+        let newest = |dataset| newest(&feed, &base, dataset, "feed");
+        let one = newest(Some("one")).unwrap();
+        let url = Url::parse("https://a.example/pub/one-2.torrent").unwrap();
+        assert_eq!((one.version.as_str(), one.metafile), ("2", Metafile::Torrent(url)));
+        assert!(matches!(newest(Some("two")).unwrap().metafile, Metafile::Metalink(_)));
+        let datasets = vec!["one".to_owned(), "two".to_owned()];
+        assert!(
+            matches!(newest(None), Err(FeedError::Several { datasets: all, .. }) if all == datasets)
+        );
+        assert!(matches!(newest(Some("x")), Err(FeedError::Unknown { .. })));
+    }
+
+    #[test]
+    fn without_times_the_first_entry_is_the_newest() {
+        let base = Url::parse("https://a.example/feed.rss").unwrap();
+        let entries = vec![
+            entry("a", "2", None, &["2.torrent"]),
+            entry("a", "1", None, &["javascript:alert(1)//.torrent"]),
+            entry("a", "0", None, &["0.torrent"]),
+        ];
+        let feed = Feed { entries, ..Feed::default() };
+        assert_eq!(newest(&feed, &base, None, "feed").unwrap().version, "2");
+    }
+}
