@@ -93,6 +93,7 @@ pub(super) fn start(torrent: Arc<Torrent>, stream: PeerStream, established: Esta
         holdings: holdings_sender,
         offered: offered_sender,
         are_we_interested: false,
+        is_leaving: false,
         is_changed: true,
         exchanged_at: None,
         told_peers_at: None,
@@ -140,6 +141,8 @@ struct Connection {
     holdings: watch::Sender<RangeSet>,
     offered: watch::Sender<RangeSet>,
     are_we_interested: bool,
+    /// It ends with its last lane.
+    is_leaving: bool,
     /// The status has changed since it was shared.
     is_changed: bool,
     /// When the peer told addresses last.
@@ -214,6 +217,7 @@ impl Connection {
                 }
             }
             Order::Attach(lane) => self.download.attach(*lane, &mut self.session),
+            Order::CloseUnused => self.is_leaving = true,
             Order::Close => {}
         }
     }
@@ -276,6 +280,9 @@ impl Connection {
         let now = Instant::now();
         let time = self.time(now);
         let mut is_any = self.download.poll_orders(cx, &mut self.session);
+        if self.is_leaving && !self.download.has_lanes() {
+            return Err(PeerEnd::Closed);
+        }
         is_any |= self.digest(now)?;
         is_any |= self.poll_input(cx, now)?;
         is_any |= self.download.poll_settle(cx, &mut self.session);
@@ -434,7 +441,7 @@ impl Connection {
             Some(layout) => pieces.to_ranges(layout),
             None => RangeSet::new(),
         };
-        let content = held.iter().flat_map(|wire| self.torrent.map.content_of(wire)).collect();
+        let content = held.iter().map(|wire| self.torrent.map.to_content(wire)).collect();
         self.pieces.send_replace(pieces);
         self.holdings.send_replace(content);
         self.offer_anew();
@@ -444,13 +451,9 @@ impl Connection {
     fn changed(&mut self, piece: PieceIndex, has: bool) {
         self.download.pieces_told();
         let content = self.content_of(piece);
-        let change = |set: &mut RangeSet| {
-            for range in &content {
-                match has {
-                    true => _ = set.insert(*range),
-                    false => _ = set.remove(*range),
-                }
-            }
+        let change = |set: &mut RangeSet| match has {
+            true => _ = set.insert(content),
+            false => _ = set.remove(content),
         };
         self.pieces.send_modify(|pieces| {
             match has {
@@ -472,9 +475,10 @@ impl Connection {
         }
     }
 
-    fn content_of(&self, piece: PieceIndex) -> Vec<Range> {
-        let wire = self.torrent.layout.and_then(|layout| layout.range_of(piece));
-        wire.map(|wire| self.torrent.map.content_of(wire).collect()).unwrap_or_default()
+    /// Returns the content of a piece; empty if it has none.
+    fn content_of(&self, piece: PieceIndex) -> Range {
+        let content = self.torrent.map.range_of(u64::from(piece.0));
+        content.unwrap_or(Range::new(0, 0))
     }
 
     /// Tells what the peer delivers now: all that it has, or while it chokes us the pieces that it
@@ -485,7 +489,7 @@ impl Connection {
             true => {
                 let pieces = self.pieces.borrow();
                 let allowed = self.download.allowed().iter().filter(|it| pieces.contains(**it));
-                allowed.flat_map(|piece| self.content_of(*piece)).collect()
+                allowed.map(|piece| self.content_of(*piece)).collect()
             }
         };
         self.offered.send_if_modified(|old| {

@@ -92,6 +92,10 @@ impl Download {
         self.flights.len()
     }
 
+    pub fn has_lanes(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
     // Lanes and their orders.
 
     pub fn attach(&mut self, new: NewLane, session: &mut Session) {
@@ -296,7 +300,7 @@ impl Download {
                 continue;
             };
             let layout = self.torrent.layout?;
-            let (content, wire) = self.torrent.map.wire_parts(wanted).next()?;
+            let (content, wire) = self.torrent.map.to_space(wanted).next()?;
             let block = layout.first_block(wire)?;
             let wire = layout.range_of_block(block)?;
             let content = Range::of_len(content.start, wire.len());
@@ -316,7 +320,7 @@ impl Download {
         };
         let piece_bytes = u64::from(layout.piece_bytes());
         let mut lacking: Vec<Range> = Vec::new();
-        for (content, wire) in self.torrent.map.wire_parts(range) {
+        for (content, wire) in self.torrent.map.to_space(range) {
             for piece in wire.start / piece_bytes..wire.end.div_ceil(piece_bytes) {
                 let piece = PieceIndex(piece as u32);
                 let part = layout.range_of(piece).and_then(|it| it.intersect(wire));

@@ -53,6 +53,7 @@ pub(super) enum Order {
     Suggest(PieceIndex),
     Exchange(Box<PeerExchange>),
     Attach(Box<NewLane>),
+    CloseUnused,
     Close,
 }
 
@@ -197,6 +198,11 @@ impl Peer {
     /// Closes the connection.
     pub fn close(&self) {
         self.order(Order::Close);
+    }
+
+    /// Closes the connection as soon as no lane is attached to it.
+    pub(super) fn close_unused(&self) {
+        self.order(Order::CloseUnused);
     }
 
     /// Attaches a lane.

@@ -22,7 +22,6 @@ mod hashes;
 mod metadata;
 mod peer_lane;
 mod peer_source;
-mod piece_map;
 mod pipeline;
 mod stream;
 mod torrent;

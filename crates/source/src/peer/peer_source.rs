@@ -231,12 +231,12 @@ impl Source for PeerSource {
     }
 }
 
-/// Closes the connections that it has made.
+/// Closes the connections that it has made, once their lanes have ended.
 impl Drop for PeerSource {
     fn drop(&mut self) {
         let connections = self.connections.get_mut().unwrap_or_else(PoisonError::into_inner);
         let is_given = |peer: &Peer| self.given.as_ref().is_some_and(|given| given.is_same(peer));
-        connections.iter().filter(|peer| !is_given(peer)).for_each(Peer::close);
+        connections.iter().filter(|peer| !is_given(peer)).for_each(Peer::close_unused);
     }
 }
 

@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use swath_formats::peer::{Bitfield, PeerId, PieceLayout, Reserved, WireInfoHash};
 use swath_formats::torrent::{InfoHash, Metainfo};
-use swath_model::Limiter;
+use swath_model::{Limiter, PieceMap};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
 use super::error::PeerError;
 use super::handle::PeerEvent;
-use super::piece_map::PieceMap;
 use super::upload::Uploads;
 use crate::net::Net;
 
@@ -99,7 +98,7 @@ impl Torrent {
         let v1 = info.hash_v1().map(InfoHash::V1);
         let v2 = info.hash_v2().map(InfoHash::V2);
         Arc::new(Torrent {
-            map: PieceMap::of(info),
+            map: info.piece_map(),
             layout: PieceLayout::new(piece_bytes, info.total_bytes()),
             info_hashes: [v1, v2].into_iter().flatten().map(WireInfoHash::from).collect(),
             connected: Arc::default(),
