@@ -218,7 +218,11 @@ impl Net {
     }
 
     /// Returns the addresses of `origin` that may be contacted.
-    async fn addresses(&self, origin: &Origin, trust: Trust) -> Result<Vec<IpAddr>, LaneError> {
+    pub(super) async fn addresses(
+        &self,
+        origin: &Origin,
+        trust: Trust,
+    ) -> Result<Vec<IpAddr>, LaneError> {
         let addresses = match &origin.host {
             Host::Ipv4(address) => vec![IpAddr::V4(*address)],
             Host::Ipv6(address) => vec![IpAddr::V6(*address)],
@@ -243,6 +247,17 @@ impl Net {
             Host::Domain(_) => return Ok(()),
         };
         self.permitted(&origin.host, vec![address], Some(origin.port), trust).map(drop)
+    }
+
+    /// Returns whether something from the network, such as a tracker, may lead us to this address:
+    /// every public one, and others in networks where the user's own sources and trackers are.
+    pub fn may_be_led_to(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        let host = match ip {
+            IpAddr::V4(ip) => Host::Ipv4(ip),
+            IpAddr::V6(ip) => Host::Ipv6(ip),
+        };
+        self.permitted(&host, vec![ip], Some(address.port()), Trust::Discovered).is_ok()
     }
 
     /// Returns those of the `addresses` of a host that something of this trust may lead us to, on this port if

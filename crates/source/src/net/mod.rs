@@ -9,6 +9,7 @@ mod clients;
 mod conn;
 mod connect;
 mod credentials;
+mod datagram;
 mod dialled;
 mod happy;
 mod http1;
