@@ -4,9 +4,11 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use swath_model::Range;
+use swath_model::{Pool, Range};
 use swath_source::{Pending, Source};
 use tokio::sync::mpsc;
+
+use crate::executor::Sink;
 
 /// Finds sources of one dataset, and hears what a transfer has of it.
 pub trait Discovery: fmt::Debug + Send + Sync {
@@ -19,6 +21,9 @@ pub trait Discovery: fmt::Debug + Send + Sync {
 
     /// These bytes are verified, and stay so.
     fn verified(&self, range: Range);
+
+    /// This source delivered wrong bytes, and is asked for nothing any more. `why` is for the user.
+    fn convicted(&self, source: &dyn Source, why: &str);
 }
 
 /// The verified bytes of a transfer that runs, or has ended well.
@@ -28,4 +33,32 @@ pub trait VerifiedContent: Send + Sync {
     /// # Errors
     /// They cannot be read, or the transfer has ended and moved them.
     fn read(&self, range: Range) -> Pending<'_, io::Result<Vec<u8>>>;
+}
+
+/// What a sink has, as content.
+pub(crate) struct SinkContent {
+    pub sink: Arc<dyn Sink>,
+    /// Buffers for reading.
+    pub pool: Pool,
+}
+
+impl VerifiedContent for SinkContent {
+    fn read(&self, range: Range) -> Pending<'_, io::Result<Vec<u8>>> {
+        Box::pin(async move {
+            let mut bytes = Vec::new();
+            let mut at = range.start;
+            while at < range.end {
+                let buffer = self.pool.take().await;
+                let most = (range.end - at).min(self.pool.slot_bytes() as u64);
+                let read = self.sink.read(at, most as usize, buffer).await;
+                let buffer = read.map_err(|error| error.source)?;
+                if buffer.is_empty() {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                at += buffer.len() as u64;
+                bytes.extend_from_slice(&buffer);
+            }
+            Ok(bytes)
+        })
+    }
 }

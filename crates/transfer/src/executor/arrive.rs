@@ -16,6 +16,7 @@ use super::integrity::describe;
 use super::integrity::in_order::InOrder;
 use super::sink::{Block, FilesSink, Sink, Stream, whole_pieces};
 use super::state::{Run, window_bytes};
+use crate::discovery::SinkContent;
 use crate::error::GetError;
 use crate::observe::{Event, Outcome, Phase};
 use crate::request::{Destination, Overwrite};
@@ -255,6 +256,7 @@ impl Run<'_> {
         }
         self.coverage.resume(&resumed.durable, &resumed.verified);
         self.choose_samples_of_left(source);
+        self.begin_to_share();
         if self.persistence.readable().is_some() && !self.integrity.proof.is_empty() {
             let mut verifier = Verifier::new(
                 &self.integrity.proof,
@@ -303,6 +305,17 @@ impl Run<'_> {
         missing.subtract(&self.coverage.have);
         self.planner.handle(PlanEvent::Layout { size_bytes: size, missing }, self.now());
         Ok(())
+    }
+
+    /// Tells whoever finds sources what there is to pass on.
+    fn begin_to_share(&mut self) {
+        if let Some(discovery) = &self.request.discovery
+            && let Some(sink) = self.persistence.readable()
+        {
+            let pool = self.engine.read_pool.clone();
+            discovery.begun(Arc::new(SinkContent { sink, pool }));
+            self.coverage.verified.iter().for_each(|range| discovery.verified(range));
+        }
     }
 
     /// Starts to send the file to a writer, in order.

@@ -43,7 +43,7 @@ pub(crate) use dataset::{Pass, PassEnd, run_pass};
 pub use integrity::agree::{Agreement, Unlikeness, Version};
 use integrity::samples::Samples;
 use routes::Routing;
-pub(crate) use sink::TreeSink;
+pub(crate) use sink::{Sink, TreeSink};
 use state::Run;
 pub(crate) use telemetry::figures::forecast;
 

@@ -212,7 +212,11 @@ impl Run<'_> {
         let Some(at) = source else { return };
         if (0..self.sources.len()).any(|other| other != at && self.sources.is_usable(other)) {
             self.sources[at].fault = Fault::Corrupt;
-            self.drop_source(at, format!("it delivered corrupt data (within bytes {start}–{end})"));
+            let why = format!("it delivered corrupt data (within bytes {start}–{end})");
+            if let Some(discovery) = &self.request.discovery {
+                discovery.convicted(&*self.sources[at].source, &why);
+            }
+            self.drop_source(at, why);
         }
     }
 
