@@ -96,7 +96,7 @@ pub enum Command {
 #[derive(Args, Debug)]
 #[command(after_long_help = GET_EXAMPLES)]
 pub struct Get {
-    /// Replicas of one file; or one Metalink or torrent (a .meta4 or .torrent file or its URL); or a feed (.rss or .atom)
+    /// Replicas of one file; or one Metalink or torrent (a .meta4 or .torrent file, its URL, or a magnet link); or a feed (.rss or .atom)
     #[arg(value_name = "URL", required_unless_present = "input", conflicts_with = "input")]
     pub sources: Vec<String>,
     /// Read URL as a feed, and fetch the newest version of this dataset
@@ -141,6 +141,9 @@ pub struct Get {
     /// Use only the given sources, not those that servers advertise
     #[arg(long, help_heading = "Network")]
     pub no_discover: bool,
+    /// The swarm of a torrent
+    #[command(flatten)]
+    pub swarm: crate::get::SwarmArgs,
 }
 
 /// Options of `swath get` and `swath cp`.

@@ -12,6 +12,21 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::Metalink { name, files, mirrors } => {
             (format!("{name} is a Metalink: {}", holds(*files, *mirrors)), false)
         }
+        Note::WaitingForMetadata => {
+            ("asking peers for the description of the torrent".to_owned(), false)
+        }
+        Note::WithoutPeers(error) => (format!("without peers: {}", chain(error)), true),
+        Note::TrackerFailed { tracker, error } => (format!("{tracker}: {}", chain(error)), true),
+        Note::PeerBanned { address, why } => {
+            (format!("peer {address} is not used any more: {why}"), true)
+        }
+        Note::Seeding { ratio: Some(ratio) } => {
+            (format!("seeding until {ratio} times its size was sent; Ctrl-C ends it"), false)
+        }
+        Note::Seeding { ratio: None } => ("seeding; Ctrl-C ends it".to_owned(), false),
+        Note::Seeded { uploaded_bytes } => {
+            (format!("sent {} to peers", units::bytes(*uploaded_bytes)), false)
+        }
         Note::Announced { dataset, version } => {
             (format!("the newest version of {dataset} is {version}"), false)
         }

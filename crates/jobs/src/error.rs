@@ -9,8 +9,10 @@ use swath_formats::list::ListError;
 use swath_formats::listing::Refusal;
 use swath_formats::metalink::{self, RefusedWhy, SkipReason};
 use swath_formats::torrent::MetainfoError;
+use swath_formats::torrent::magnet::MagnetError;
 use swath_model::digest::Digest;
 use swath_model::path::PathError;
+use swath_source::peer::PeerError;
 use swath_source::{LaneError, NetError};
 use swath_transfer::{EngineError, GetError};
 
@@ -308,6 +310,33 @@ pub enum TorrentError {
         /// The server's error.
         #[source]
         error: LaneError,
+    },
+    /// Not a magnet link.
+    #[error("not a magnet link that can be used: {0}")]
+    Magnet(#[source] MagnetError),
+    /// Nobody can be asked for the metafile of a magnet link.
+    #[error("the magnet link names no tracker and no peer")]
+    NoPeers,
+    /// The pieces of a v2 torrent cannot be verified with what a magnet link leads to.
+    #[error("magnet links with a v2 info-hash alone cannot be fetched yet")]
+    OnlyV2,
+    /// No peer has sent the metafile of a magnet link.
+    #[error("no peer has sent the description of the torrent{}", last.as_ref().map(|it| format!("; the last one: {it}")).unwrap_or_default())]
+    NoMetadata {
+        /// The last error of a peer.
+        last: Option<PeerError>,
+    },
+    /// The address of a tracker is not one.
+    #[error("the address of a tracker is neither http, https nor udp")]
+    Tracker,
+    /// The address of a peer cannot be found.
+    #[error("peer {peer}: {error}")]
+    Peer {
+        /// As given.
+        peer: String,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
     },
     /// Its metafile is invalid.
     #[error("{name}: {error}")]

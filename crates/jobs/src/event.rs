@@ -1,8 +1,10 @@
 //! Events of jobs.
 
+use std::net::IpAddr;
 use swath_formats::metalink::SkipReason;
 use swath_formats::mirror_url::MirrorUrlError;
 use swath_model::digest::Algorithm;
+use swath_swarm::{AnnounceError, SwarmsError};
 use swath_transfer::observe::Event;
 
 use crate::error::{FileError, JobError, MetalinkError};
@@ -84,6 +86,34 @@ pub enum Note {
         files: u64,
         /// The number of its addresses.
         mirrors: u64,
+    },
+    /// Peers are asked for the description of a torrent.
+    WaitingForMetadata,
+    /// Peers cannot be used; the job continues with mirrors only.
+    WithoutPeers(SwarmsError),
+    /// A tracker does not answer, or refuses.
+    TrackerFailed {
+        /// Its scheme, host and port.
+        tracker: String,
+        /// The error.
+        error: AnnounceError,
+    },
+    /// A peer is not let in any more.
+    PeerBanned {
+        /// Its address.
+        address: IpAddr,
+        /// What it did.
+        why: String,
+    },
+    /// All is complete, and is seeded.
+    Seeding {
+        /// Until so many sizes of the content were sent; without it until the job is cancelled.
+        ratio: Option<f64>,
+    },
+    /// Seeding has ended.
+    Seeded {
+        /// Bytes sent, from the beginning of the job.
+        uploaded_bytes: u64,
     },
     /// The feed announces this as the newest version.
     Announced {

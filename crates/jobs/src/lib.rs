@@ -39,6 +39,6 @@ pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
 pub use secret::{SecretError, SecretRef, is_token, token_in};
 pub use spec::{
-    ChecksumsFrom, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, Preserve, Ssh, TorrentAt,
-    Work,
+    ChecksumsFrom, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, Preserve, Ssh, SwarmSpec,
+    TorrentAt, Work,
 };

@@ -6,6 +6,7 @@
 //! Addresses may contain secrets (a signature in a query, a password), so a file of specifications
 //! must be readable only by its owner. Tokens and headers are [references](SecretRef).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -108,7 +109,33 @@ pub struct GetSpec {
     /// Paths that neither files nor their partial data may overwrite.
     #[serde(default)]
     pub reserved: Vec<PathBuf>,
+    /// The swarm of a torrent.
+    #[serde(default)]
+    pub swarm: SwarmSpec,
 }
+
+/// How a transfer takes part in the swarm of its torrent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwarmSpec {
+    /// Use mirrors only.
+    pub is_off: bool,
+    /// Addresses of trackers besides those of the torrent.
+    pub trackers: Vec<String>,
+    /// Peers to connect to, as HOST:PORT; not for private torrents.
+    pub peers: Vec<String>,
+    /// Where peers can connect to us, by TCP; any free port of all IPv4 addresses by default.
+    pub listen: Option<SocketAddr>,
+    /// Limit of the upload rate, in bytes per second.
+    pub upload_bytes_per_s: Option<u64>,
+    /// Seed once all is complete.
+    pub keeps_seeding: bool,
+    /// Seed until so many sizes of the content were sent; for ever without it.
+    pub ratio: Option<f64>,
+}
+
+/// NaN is refused where a ratio is read.
+impl Eq for SwarmSpec {}
 
 impl GetSpec {
     /// Returns a `GetSpec` with the usual options.
@@ -125,6 +152,7 @@ impl GetSpec {
             discover: true,
             files_at_once: None,
             reserved: Vec::new(),
+            swarm: SwarmSpec::default(),
         }
     }
 }
@@ -167,6 +195,8 @@ pub enum TorrentAt {
     File(PathBuf),
     /// A metafile on a server.
     Address(Address),
+    /// A magnet link.
+    Magnet(String),
 }
 
 /// Destinations of files.

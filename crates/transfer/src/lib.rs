@@ -57,7 +57,7 @@ pub use swath_model::index::{Absence, Counts};
 pub use swath_model::observe;
 pub use swath_model::pieces::{Pieces, PiecesError};
 pub use swath_model::{Range, RangeMap, Validators};
-pub use swath_plan::{Config as PlanConfig, Lanes, PolicyKind};
+pub use swath_plan::{Config as PlanConfig, Lanes, PickerKind, PolicyKind};
 pub use swath_source::{
     LaneError, Net, NetError, NetOptions, RelayAccess, RelayMode, Secret, Trust,
 };

@@ -1,6 +1,9 @@
 //! `swath get`: turns the command line into a job, and prints the result.
 
+mod swarm;
 mod words;
+
+pub use swarm::SwarmArgs;
 
 use std::io::{self, BufReader, IsTerminal as _};
 use std::path::Path;
@@ -16,6 +19,7 @@ use crate::report;
 use crate::say;
 use crate::screen::JobScreen;
 use crate::signals;
+use swath_formats::torrent::Magnet;
 use swath_jobs::{
     Address, ChecksumsFrom, Control, Environment, GetFrom, GetSpec, GetTo, JobError, JobObserver,
     JobSpec, Jobs, Network, Routes, Streams, TorrentAt, Work,
@@ -127,6 +131,7 @@ fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
         discover: !get.no_discover,
         files_at_once: get.jobs,
         reserved: get.transfer.report.iter().cloned().collect(),
+        swarm: get.swarm.spec(),
         ..GetSpec::new(from(get)?, to)
     };
     Ok(JobSpec {
@@ -171,7 +176,7 @@ fn from(get: &Get) -> Result<GetFrom, Failure> {
 
 /// Returns whether a source is a torrent by its name.
 fn is_torrent(text: &str) -> bool {
-    has_ending(text, &[".torrent"])
+    Magnet::is_magnet(text) || has_ending(text, &[".torrent"])
 }
 
 /// Returns whether the path of a source, a URL or a file, ends so.
@@ -191,6 +196,7 @@ fn of_torrent(get: &Get, text: &str) -> Result<GetFrom, Failure> {
         return Err(Failure::usage(text));
     }
     let torrent = match text.contains("://") {
+        _ if Magnet::is_magnet(text) => TorrentAt::Magnet(text.to_owned()),
         true => TorrentAt::Address(Address::new(text)),
         false => TorrentAt::File(text.into()),
     };

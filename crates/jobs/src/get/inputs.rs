@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use swath_formats::{depot, metalink, percent};
 use swath_model::path::SafePath;
@@ -14,6 +15,7 @@ use url::Url;
 
 use super::many::{FileList, ListEntry};
 use super::metalink::{any_metalink_of, from_metalink};
+use super::swarm::InSwarm;
 use super::template::Template;
 use super::{GetJob, feed, list, torrent};
 use crate::address::Address;
@@ -25,6 +27,8 @@ use crate::spec::{GetFrom, GetTo};
 pub enum Inputs {
     /// One file.
     One(Box<Request>),
+    /// The content of a torrent, which peers have as well.
+    Torrent(Box<Request>, Arc<InSwarm>),
     /// Several.
     List(FileList),
 }

@@ -4,10 +4,12 @@ mod checksums;
 pub mod feed;
 mod inputs;
 mod list;
+mod magnet;
 pub mod many;
 mod metalink;
 mod names;
 mod one;
+mod swarm;
 pub mod template;
 mod torrent;
 
@@ -47,6 +49,7 @@ pub async fn run(job: &Job<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
     };
     match inputs {
         Inputs::One(request) => one::run(&get_job, *request).await,
+        Inputs::Torrent(request, swarm) => torrent::run(&get_job, *request, &swarm).await,
         Inputs::List(many) => several(&get_job, many).await,
     }
 }

@@ -35,6 +35,8 @@ pub async fn run(get_job: &GetJob<'_>, mut request: Request) -> Result<Outcome, 
                 };
                 match next {
                     Inputs::One(next) => request = *next,
+                    // A Metalink is no torrent.
+                    Inputs::Torrent(next, _) => request = *next,
                     Inputs::List(many) => return several(get_job, many).await,
                 }
             }
@@ -70,7 +72,7 @@ async fn with_metalink(
             return Ok(Inputs::One(next));
         }
         Ok(many) if is_instead => return Ok(many),
-        Ok(Inputs::List(_)) => Note::MetalinkOfSeveral(display_name(url)),
+        Ok(Inputs::List(_) | Inputs::Torrent(..)) => Note::MetalinkOfSeveral(display_name(url)),
         Err(error) => Note::WithoutMetalink(Box::new(error)),
     };
     get_job.note(note);

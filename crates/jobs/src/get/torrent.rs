@@ -3,18 +3,22 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use swath_formats::torrent::Magnet;
 use swath_formats::torrent::metainfo::{File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo};
 use swath_source::{JoinedSource, Source, display_name, fetch_small};
-use swath_transfer::{Destination, Mirror, Request, SetFile, Trust};
+use swath_transfer::{Destination, Discovery, Mirror, PickerKind, Request, SetFile, Trust};
 use url::Url;
 
 use super::GetJob;
 use super::inputs::{Inputs, destination};
+use super::swarm::InSwarm;
 use super::template::Template;
+use super::{magnet, one};
 use crate::address::Address;
 use crate::copy::mirror;
 use crate::error::{JobError, SpecError, TorrentError};
 use crate::event::Note;
+use crate::run::Outcome;
 use crate::spec::{GetTo, TorrentAt};
 
 /// Returns the request for the content of a torrent, which these mirrors have as well.
@@ -27,7 +31,13 @@ pub async fn read(
     match at {
         TorrentAt::File(path) => {
             let (name, metainfo) = (path.display().to_string(), of_file(path)?);
-            inputs(get_job, name, &metainfo, &mirrors, Trust::Listed)
+            inputs(get_job, name, metainfo, &mirrors, Trust::Listed).await
+        }
+        TorrentAt::Magnet(link) => {
+            let magnet: Magnet = link.parse().map_err(TorrentError::Magnet)?;
+            let metainfo = magnet::metainfo_of(get_job, &magnet).await?;
+            let name = metainfo.info.name().to_string();
+            inputs(get_job, name, metainfo, &mirrors, Trust::Discovered).await
         }
         TorrentAt::Address(address) => {
             of_address(get_job, &address.url()?, Trust::Named, &mirrors).await
@@ -43,21 +53,56 @@ pub async fn of_address(
     mirrors: &[Url],
 ) -> Result<Inputs, JobError> {
     let metainfo = of_server(get_job, url, trust).await?;
-    inputs(get_job, display_name(url), &metainfo, mirrors, Trust::Discovered)
+    inputs(get_job, display_name(url), metainfo, mirrors, Trust::Discovered).await
 }
 
 /// Returns the request for the content of a torrent. Its web seeds get this trust.
-fn inputs(
+async fn inputs(
     get_job: &GetJob<'_>,
     name: String,
-    metainfo: &Metainfo,
+    metainfo: Metainfo,
     mirrors: &[Url],
     trust: Trust,
 ) -> Result<Inputs, JobError> {
     let seeds = metainfo.web_seeds.len() as u64;
     let files = metainfo.info.files().len() as u64;
     get_job.note(Note::Torrent { name, files, mirrors: seeds + mirrors.len() as u64 });
-    Ok(Inputs::One(Box::new(request(get_job, metainfo, mirrors, trust)?)))
+    let metainfo = Arc::new(metainfo);
+    let mut request = Box::new(request(get_job, &metainfo, mirrors, trust)?);
+    let Some(swarm) = InSwarm::join(get_job, metainfo).await? else {
+        return Ok(Inputs::One(request));
+    };
+    request.discovery = Some(Arc::clone(&swarm) as Arc<dyn Discovery>);
+    request.plan.picker = PickerKind::RarestFirst;
+    request.plan.seed = fastrand::u64(..);
+    Ok(Inputs::Torrent(request, swarm))
+}
+
+/// Fetches the content of a torrent as one of its peers, and seeds it for as long as is wanted.
+pub async fn run(
+    get_job: &GetJob<'_>,
+    request: Request,
+    swarm: &InSwarm,
+) -> Result<Outcome, JobError> {
+    let path = match &request.destination {
+        Destination::File(path) | Destination::Files { folder: path, .. } => Some(path.clone()),
+        _ => None,
+    };
+    let ended = one::run(get_job, request).await;
+    let spec = &get_job.get.swarm;
+    if let (Ok(_), Some(path)) = (&ended, path)
+        && spec.keeps_seeding
+    {
+        swarm.completed(&path);
+        get_job.note(Note::Seeding { ratio: spec.ratio });
+        tokio::select! {
+            () = swarm.seed(spec.ratio) => {}
+            () = get_job.job.control.cancelled() => {}
+        }
+        get_job.note(Note::Seeded { uploaded_bytes: swarm.counts().uploaded_bytes });
+    }
+    swarm.leave().await;
+    ended
 }
 
 fn of_file(path: &Path) -> Result<Metainfo, TorrentError> {

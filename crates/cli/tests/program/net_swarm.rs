@@ -1,0 +1,145 @@
+//! `swath get` as one of the peers of a swarm.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::support::seed::leecher;
+use crate::support::torrent::arrives;
+use crate::support::trees::bytes;
+use crate::support::{Home, Running};
+
+/// A folder to publish, of several pieces of 64 KiB.
+fn with_dataset(large: usize) -> Home {
+    let home = Home::new();
+    fs::create_dir_all(home.path("web/run7/detector")).unwrap();
+    home.write("web/run7/detector/a.h5", bytes(1, large));
+    home.write("web/run7/b.txt", bytes(2, 70_000));
+    home.write("web/run7/empty", "");
+    home
+}
+
+impl Home {
+    /// Makes `pub/run7-KIND.torrent`; its magnet link is returned.
+    fn torrent(&self, kind: &str, more: &[&str]) -> String {
+        let args = ["publish", "web/run7", "-o", "pub", "--version", kind, "--torrent", kind];
+        let more = ["--only", "torrent", "--piece", "64KiB"].iter().chain(more);
+        let out = self.run(args.iter().chain(more)).code_is(0).out();
+        out.lines().find_map(|line| line.trim().strip_prefix("magnet:")).unwrap().to_owned()
+    }
+
+    /// The dataset lies in this folder, whole.
+    fn has(&self, folder: &str) {
+        for path in ["detector/a.h5", "b.txt", "empty"] {
+            let (wanted, there) = (format!("web/run7/{path}"), format!("{folder}/run7/{path}"));
+            assert!(self.read(&there) == self.read(&wanted), "{there}");
+        }
+    }
+
+    /// A fetch that runs.
+    fn getting(&self, torrent: &str, to: &str, more: &[&str]) -> Running {
+        let args = ["get", torrent, "-d", to];
+        self.swath(args.iter().chain(more)).limit(Duration::from_secs(60)).start()
+    }
+}
+
+#[test]
+fn peers_find_each_other_through_a_tracker_and_pass_on_what_they_have() {
+    for kind in ["v1", "v2", "hybrid"] {
+        let home = with_dataset(2_000_001);
+        let tracker = home.track(&[]);
+        home.torrent(kind, &["--tracker", &tracker.url]);
+        let torrent = format!("pub/run7-{kind}.torrent");
+        let seed = home.seed(&[&torrent, "--data", "web", "--max-upload", "1500k"]);
+        seed.says("listening on ");
+        let running: Vec<Running> = ["one", "two", "three"]
+            .iter()
+            .map(|to| home.getting(&torrent, to, &["--keep-seeding", "--ratio", "0"]))
+            .collect();
+        for (running, to) in running.into_iter().zip(["one", "two", "three"]) {
+            running.wait().code_is(0).never_says(&["trying again"]);
+            home.has(to);
+        }
+        seed.signal(15);
+        let (_, said) = seed.wait();
+        println!("{said}");
+    }
+}
+
+#[test]
+fn a_magnet_link_is_enough() {
+    let home = with_dataset(500_001);
+    let tracker = home.track(&[]);
+    let magnet = home.torrent("hybrid", &["--tracker", &tracker.url]);
+    let seed = home.seed(&["pub/run7-hybrid.torrent", "--data", "web"]);
+    let magnet = format!("magnet:{magnet}");
+    home.run(["get", &magnet, "-d", "by-tracker"]).code_is(0);
+    home.has("by-tracker");
+    let (without, _) = magnet.split_once("&tr=").expect("a tracker in the link");
+    let peer = format!("127.0.0.1:{}", seed.port);
+    home.run(["get", without, "-d", "by-peer", "--peer", &peer]).code_is(0);
+    home.has("by-peer");
+    home.run(["get", &format!("{without}&x.pe={peer}"), "-d", "by-link"]).code_is(0);
+    home.has("by-link");
+    home.run(["get", without]).code_is(6).says(&["names no tracker and no peer"]);
+    home.run(["get", "magnet:?xt=urn:btih:12"]).code_is(6).says(&["not a magnet link"]);
+}
+
+#[test]
+fn when_all_peers_are_gone_the_mirror_brings_the_rest() {
+    let home = with_dataset(6_000_001);
+    let server = home.serve(&["web", "--anonymous", "--plain", "--limit-rate", "2M"]);
+    home.torrent("hybrid", &["--mirror", &server.at("run7/")]);
+    let seed = home.seed(&["pub/run7-hybrid.torrent", "--data", "web", "--max-upload", "2M"]);
+    let peer = format!("127.0.0.1:{}", seed.port);
+    let running = home.getting("pub/run7-hybrid.torrent", "out", &["--peer", &peer]);
+    seed.says(" peer");
+    std::thread::sleep(Duration::from_millis(700));
+    drop(seed);
+    running.wait().code_is(0).says(&[&peer, "run7/"]);
+    home.has("out");
+}
+
+#[test]
+fn a_peer_that_delivers_wrong_bytes_is_named_and_left() {
+    let home = with_dataset(2_000_001);
+    let server = home.serve(&["web", "--anonymous", "--plain", "--limit-rate", "4M"]);
+    home.torrent("v1", &["--mirror", &server.at("run7/")]);
+    fs::create_dir_all(home.path("bad/run7/detector")).unwrap();
+    home.write("bad/run7/detector/a.h5", vec![7; 2_000_001]);
+    home.write("bad/run7/b.txt", bytes(2, 70_000));
+    home.write("bad/run7/empty", "");
+    let args = ["pub/run7-v1.torrent", "--data", "bad", "--no-verify", "--no-super-seed"];
+    let seed = home.seed(&args);
+    let peer = format!("127.0.0.1:{}", seed.port);
+    let ran = home.run(["get", "pub/run7-v1.torrent", "-d", "out", "--peer", &peer]);
+    ran.code_is(0).says(&[&format!("peer://{peer} delivered corrupt data"), "not used any more"]);
+    home.has("out");
+}
+
+#[test]
+fn what_was_fetched_is_seeded_to_others() {
+    let home = with_dataset(1_000_001);
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    home.torrent("hybrid", &["--mirror", &server.at("run7/")]);
+    home.torrent("v1", &[]);
+    let tracker = home.track(&[]);
+    let own = ["--tracker", &tracker.url, "--keep-seeding"];
+    let running = home.getting("pub/run7-hybrid.torrent", "one", &own);
+    home.wait_for_bytes("one/run7/detector/a.h5", 1_000_001);
+    drop(server);
+    // Another swath, which knows only the tracker.
+    let ran = home.run(["get", "pub/run7-hybrid.torrent", "-d", "two", "--tracker", &tracker.url]);
+    ran.code_is(0);
+    home.has("two");
+    running.signal(2);
+    running.wait().code_is(0).says(&["seeding; Ctrl-C ends it", "sent ", " to peers"]);
+    // libtorrent, which is told the port.
+    let more = ["--listen", "127.0.0.1:17881", "--keep-seeding", "--tracker", &tracker.url];
+    let running = home.getting("pub/run7-hybrid.torrent", "one", &more);
+    std::thread::sleep(Duration::from_millis(1_000));
+    let torrent = home.path("pub/run7-hybrid.torrent");
+    let Some(_client) = leecher(&home.path("by-lt"), &torrent, false, Some(17_881)) else { return };
+    arrives(&home.path("by-lt/run7/detector/a.h5"), &home.read("web/run7/detector/a.h5"));
+    running.signal(2);
+    running.wait();
+}

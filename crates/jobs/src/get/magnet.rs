@@ -1,0 +1,171 @@
+//! The torrent of a magnet link: its info dictionary comes from peers.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use swath_formats::torrent::{Info, InfoHash, InfoHashV1, Magnet, Metainfo, tracker_url};
+use swath_formats::tracker::{Announce, Event, PeerForm, PeerId};
+use swath_source::peer::{EncryptionPolicy, Identity, MetadataRequest, PeerError, fetch_metadata};
+use swath_source::{Net, Trust};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+use url::Url;
+
+use super::GetJob;
+use super::swarm::resolved;
+use crate::error::TorrentError;
+use crate::event::Note;
+
+/// Fetches the metafile of a magnet link from its peers.
+///
+/// # Errors
+/// [`TorrentError`], above all if no peer has it in time.
+pub async fn metainfo_of(get_job: &GetJob<'_>, magnet: &Magnet) -> Result<Metainfo, TorrentError> {
+    let spec = &get_job.get.swarm;
+    let mut trackers = magnet.trackers.clone();
+    for text in &spec.trackers {
+        trackers.push(tracker_url(text).ok_or(TorrentError::Tracker)?);
+    }
+    let mut named = spec.peers.clone();
+    // Peers of a link may have left long ago, and their names with them.
+    let host = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let linked = magnet.peers.iter().map(|peer| format!("{}:{}", host(&peer.host), peer.port));
+    let mut search = Search {
+        net: get_job.job.engine.net().clone(),
+        identity: Identity::new(None),
+        info_hash: hash_of(magnet)?,
+        tried: HashSet::new(),
+        asked: JoinSet::new(),
+        last: None,
+    };
+    if trackers.is_empty() && named.is_empty() && magnet.peers.is_empty() {
+        return Err(TorrentError::NoPeers);
+    }
+    named.dedup();
+    let mut addresses: Vec<(SocketAddr, Trust)> =
+        resolved(&named).await?.into_iter().map(|it| (it, Trust::Named)).collect();
+    for peer in linked {
+        let found = tokio::net::lookup_host(peer).await;
+        addresses.extend(found.into_iter().flatten().map(|it| (it, Trust::Listed)));
+    }
+    get_job.note(Note::WaitingForMetadata);
+    let until = Instant::now() + Duration::from_secs_f64(get_job.job.spec.network.stall_s());
+    loop {
+        let told = search.announced(&trackers, until).await;
+        addresses.extend(told.into_iter().map(|it| (it, Trust::Listed)));
+        if let Some(raw) = search.from_any(&addresses, until).await {
+            return read(magnet, &raw);
+        }
+        // Peers come and go.
+        if Instant::now() + ASK_AGAIN >= until {
+            return Err(TorrentError::NoMetadata { last: search.last });
+        }
+        sleep(ASK_AGAIN).await;
+        search.tried.clear();
+    }
+}
+
+/// Returns the info-hash by which peers are asked.
+fn hash_of(magnet: &Magnet) -> Result<InfoHashV1, TorrentError> {
+    let v1 = magnet.hash_v1;
+    // The hashes of the pieces of a v2 torrent are not part of what peers send then.
+    v1.ok_or(TorrentError::OnlyV2)
+}
+
+/// Reads an info dictionary, which was verified, with what the link says besides.
+fn read(magnet: &Magnet, raw: &[u8]) -> Result<Metainfo, TorrentError> {
+    let name = || magnet.name.clone().unwrap_or_else(|| "the magnet link".to_owned());
+    let info = Info::read(raw).map_err(|error| TorrentError::Parse { name: name(), error })?;
+    let mut metainfo = Metainfo::of(info);
+    metainfo.trackers =
+        Some(magnet.trackers.clone()).filter(|it| !it.is_empty()).into_iter().collect();
+    metainfo.web_seeds.clone_from(&magnet.web_seeds);
+    Ok(metainfo)
+}
+
+/// The search for a peer that sends the info dictionary.
+struct Search {
+    net: Net,
+    identity: Identity,
+    info_hash: InfoHashV1,
+    tried: HashSet<SocketAddr>,
+    asked: JoinSet<Result<Arc<[u8]>, PeerError>>,
+    /// The last error of a peer.
+    last: Option<PeerError>,
+}
+
+impl Search {
+    /// Asks all trackers for peers. Those that are slow are not waited for.
+    async fn announced(&self, trackers: &[Url], until: Instant) -> Vec<SocketAddr> {
+        let mut asked = JoinSet::new();
+        for tracker in trackers.iter().take(TRACKERS_MAX).cloned() {
+            let (net, info_hash) = (self.net.clone(), self.info_hash);
+            let announce = Announce {
+                info_hash: info_hash.into(),
+                peer_id: PeerId(self.identity.peer_id.0),
+                // Nobody can connect to us yet: a port that nobody uses.
+                port: 1,
+                uploaded: 0,
+                downloaded: 0,
+                left: None,
+                event: Event::None,
+                want: Some(PEERS_WANTED),
+                key: None,
+                form: PeerForm::Compact,
+            };
+            asked.spawn(async move {
+                swath_swarm::ask(&net, &tracker, Trust::Listed, &announce).await
+            });
+        }
+        let until = until.min(Instant::now() + TRACKERS_WITHIN);
+        let mut addresses = Vec::new();
+        while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
+            if let Ok(Ok(answer)) = answer {
+                addresses.extend(answer.peers.iter().map(|peer| peer.address));
+            }
+        }
+        addresses
+    }
+
+    /// Asks peers that were not asked yet, a few at a time, until one has answered.
+    async fn from_any(
+        &mut self,
+        addresses: &[(SocketAddr, Trust)],
+        until: Instant,
+    ) -> Option<Arc<[u8]>> {
+        let mut left = addresses.iter();
+        loop {
+            while self.asked.len() < ASKED_AT_ONCE
+                && let Some(&(address, trust)) = left.next()
+            {
+                if self.tried.insert(address) {
+                    let (net, info_hash, identity) =
+                        (self.net.clone(), self.info_hash, self.identity);
+                    let encryption = EncryptionPolicy::default();
+                    let info_hash = InfoHash::V1(info_hash);
+                    let request = MetadataRequest { info_hash, identity, trust, encryption };
+                    self.asked.spawn(async move { fetch_metadata(&net, address, request).await });
+                }
+            }
+            match timeout_at(until, self.asked.join_next()).await {
+                Ok(Some(Ok(Ok(raw)))) => {
+                    self.asked.abort_all();
+                    return Some(raw);
+                }
+                Ok(Some(Ok(Err(error)))) => self.last = Some(error),
+                Ok(Some(Err(_))) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Trackers of a link that are asked.
+const TRACKERS_MAX: usize = 16;
+/// One of them will do.
+const TRACKERS_WITHIN: Duration = Duration::from_secs(5);
+const PEERS_WANTED: u32 = 50;
+const ASKED_AT_ONCE: usize = 8;
+const ASK_AGAIN: Duration = Duration::from_secs(5);

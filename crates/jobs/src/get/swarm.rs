@@ -1,0 +1,301 @@
+//! A transfer's part in the swarm of its torrent: peers become sources, and verified pieces are passed on.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use swath_formats::peer::{Bitfield, PieceIndex};
+use swath_formats::torrent::{Metainfo, tracker_url};
+use swath_model::{PieceMap, Range, RangeSet};
+use swath_source::peer::{EncryptionPolicy, Uploads};
+use swath_source::{Pending, Source};
+use swath_swarm::{
+    Announced, Counts, FileUploads, OpenFiles, Participation, SourceChange, Swarm, SwarmEvent,
+    Swarms, SwarmsOptions, TorrentFiles,
+};
+use swath_transfer::{Discovery, VerifiedContent};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use url::Url;
+
+use super::GetJob;
+use crate::error::TorrentError;
+use crate::event::{JobEvent, Note};
+
+/// A transfer in the swarm of its torrent.
+pub struct InSwarm {
+    metainfo: Arc<Metainfo>,
+    map: PieceMap,
+    /// `None` once it was left.
+    swarm: Mutex<Option<Swarm>>,
+    /// Lets peers in while it lives.
+    _swarms: Swarms,
+    passed_on: Arc<PassedOn>,
+    state: Mutex<State>,
+}
+
+struct State {
+    verified: RangeSet,
+    /// Pieces that peers were told of.
+    have: Bitfield,
+}
+
+/// The bytes that are passed on: those of the transfer, later those of its files.
+struct PassedOn {
+    map: PieceMap,
+    from: RwLock<From>,
+}
+
+#[derive(Clone)]
+enum From {
+    Nothing,
+    Transfer(Arc<dyn VerifiedContent>),
+    Files(Arc<FileUploads>),
+}
+
+impl InSwarm {
+    /// Joins the swarm of a torrent; `None` if nobody knows of any peer.
+    ///
+    /// # Errors
+    /// [`TorrentError::Peer`] or [`TorrentError::Tracker`] for an address that is none.
+    pub async fn join(
+        get_job: &GetJob<'_>,
+        metainfo: Arc<Metainfo>,
+    ) -> Result<Option<Arc<InSwarm>>, TorrentError> {
+        let spec = &get_job.get.swarm;
+        let mut trackers = vec![metainfo.trackers.clone()];
+        for text in &spec.trackers {
+            let tracker = tracker_url(text).ok_or(TorrentError::Tracker)?;
+            trackers.push(vec![vec![tracker]]);
+        }
+        let has_trackers = trackers.iter().flatten().any(|tier| !tier.is_empty());
+        let is_empty = metainfo.info.total_bytes() == 0;
+        if spec.is_off || is_empty || !has_trackers && spec.peers.is_empty() {
+            return Ok(None);
+        }
+        let peers = resolved(&spec.peers).await?;
+        let options = SwarmsOptions {
+            net: get_job.job.engine.net().clone(),
+            listen: spec.listen.unwrap_or(LISTEN),
+            encryption: EncryptionPolicy::default(),
+            allow: Vec::new(),
+            upload_bytes_per_s: spec.upload_bytes_per_s,
+            peers_max: PEERS_MAX,
+        };
+        let (events, mut told) = mpsc::channel(64);
+        let joined = Swarms::bind(options, events).await.and_then(|swarms| {
+            let map = metainfo.info.piece_map();
+            let passed_on =
+                Arc::new(PassedOn { map: map.clone(), from: RwLock::new(From::Nothing) });
+            let pieces = u32::try_from(metainfo.info.piece_count()).unwrap_or(u32::MAX);
+            let swarm = swarms.join(Participation {
+                metainfo: Arc::clone(&metainfo),
+                have: Bitfield::none(pieces),
+                uploads: Some(Arc::clone(&passed_on) as Arc<dyn Uploads>),
+                trackers,
+                peers,
+                super_seeds: false,
+            })?;
+            let state = State { verified: RangeSet::new(), have: Bitfield::none(pieces) };
+            let (state, swarm) = (Mutex::new(state), Mutex::new(Some(swarm)));
+            Ok(Arc::new(InSwarm { metainfo, map, swarm, _swarms: swarms, passed_on, state }))
+        });
+        match joined {
+            Ok(swarm) => {
+                let observer = Arc::clone(get_job.job.observer);
+                tokio::spawn(async move {
+                    let mut failed = HashSet::new();
+                    while let Some(event) = told.recv().await {
+                        if let Some(note) = note(event, &mut failed) {
+                            observer.observe(JobEvent::Note(note));
+                        }
+                    }
+                });
+                Ok(Some(swarm))
+            }
+            Err(error) => {
+                get_job.note(Note::WithoutPeers(error));
+                Ok(None)
+            }
+        }
+    }
+
+    /// From now on, what is passed on comes from the files at their final place.
+    pub fn completed(&self, path: &Path) {
+        let (lost, _) = mpsc::channel(1);
+        let open = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
+        // If the files are gone already, peers are refused.
+        if let Ok(files) = TorrentFiles::find(&self.metainfo.info, path, open) {
+            self.passed_on.set(From::Files(Arc::new(FileUploads::new(Arc::new(files), lost))));
+        }
+    }
+
+    /// Seeds until as much was sent as `ratio` says, in sizes of the content; for ever without one.
+    pub async fn seed(&self, ratio: Option<f64>) {
+        let wanted = ratio.map(|ratio| ratio * self.map.content_bytes() as f64);
+        let is_enough =
+            || wanted.is_some_and(|wanted| self.counts().uploaded_bytes as f64 >= wanted);
+        while !is_enough() {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Returns what was done so far.
+    pub fn counts(&self) -> Counts {
+        self.in_swarm(Swarm::counts).unwrap_or_default()
+    }
+
+    /// Leaves the swarm. Waits a moment for trackers to be told.
+    pub async fn leave(&self) {
+        let swarm = self.lock().take();
+        if let Some(swarm) = swarm {
+            let _ = timeout(LEAVE_WITHIN, swarm.stop()).await;
+        }
+    }
+
+    fn in_swarm<T>(&self, run: impl FnOnce(&Swarm) -> T) -> Option<T> {
+        self.lock().as_ref().map(run)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Swarm>> {
+        self.swarm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for InSwarm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InSwarm({})", self.metainfo.info.name())
+    }
+}
+
+impl Discovery for InSwarm {
+    fn sources(&self) -> mpsc::Receiver<Arc<dyn Source>> {
+        let (sender, sources) = mpsc::channel(SOURCES_AHEAD);
+        let Some(mut changes) = self.in_swarm(Swarm::sources) else { return sources };
+        tokio::spawn(async move {
+            while let Some(change) = changes.recv().await {
+                // A source that leaves says so itself.
+                if let SourceChange::Came { source, .. } = change
+                    && sender.send(source).await.is_err()
+                {
+                    return;
+                }
+            }
+        });
+        sources
+    }
+
+    fn begun(&self, content: Arc<dyn VerifiedContent>) {
+        let mut state = self.state();
+        for range in std::mem::take(&mut state.verified).iter() {
+            // Of an earlier try, whose bytes are gone.
+            let spaces = self.map.to_space(range).map(|(_, space)| space);
+            self.in_swarm(|swarm| spaces.for_each(|space| swarm.lost(space)));
+        }
+        state.have = Bitfield::none(state.have.pieces());
+        self.passed_on.set(From::Transfer(content));
+    }
+
+    fn verified(&self, range: Range) {
+        if range.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        state.verified.insert(range);
+        for piece in self.map.piece_at(range.start)..=self.map.piece_at(range.end - 1) {
+            let is_whole =
+                self.map.range_of(piece).is_some_and(|whole| state.verified.covers(whole));
+            if let Ok(number) = u32::try_from(piece)
+                && is_whole
+                && state.have.insert(PieceIndex(number))
+            {
+                self.in_swarm(|swarm| swarm.gained(PieceIndex(number)));
+            }
+        }
+    }
+
+    fn convicted(&self, source: &dyn Source, why: &str) {
+        let url = source.url();
+        if let Some(address) = peer_address(url) {
+            self.in_swarm(|swarm| swarm.ban(address, why.to_owned()));
+        }
+    }
+}
+
+/// Returns what a user should know of an event. Trackers that failed are told once.
+fn note(event: SwarmEvent, failed: &mut HashSet<String>) -> Option<Note> {
+    match event {
+        SwarmEvent::Announced {
+            announced: Announced { tracker, outcome: Err(error), .. }, ..
+        } => {
+            let is_new = failed.insert(tracker.clone());
+            is_new.then_some(Note::TrackerFailed { tracker, error })
+        }
+        SwarmEvent::Banned { address, why } => Some(Note::PeerBanned { address, why }),
+        _ => None,
+    }
+}
+
+/// Returns the address of a source that is a peer.
+fn peer_address(url: &Url) -> Option<SocketAddr> {
+    let host = url.host_str().filter(|_| url.scheme() == "peer")?;
+    format!("{host}:{}", url.port()?).parse().ok()
+}
+
+impl PassedOn {
+    fn set(&self, from: From) {
+        *self.from.write().unwrap_or_else(PoisonError::into_inner) = from;
+    }
+}
+
+impl Uploads for PassedOn {
+    fn read<'a>(&'a self, range: Range, into: &'a mut Vec<u8>) -> Pending<'a, io::Result<()>> {
+        let from = self.from.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Box::pin(async move {
+            let content = match from {
+                From::Nothing => return Err(io::ErrorKind::NotFound.into()),
+                From::Files(files) => return files.read(range, into).await,
+                From::Transfer(content) => content,
+            };
+            let start = into.len();
+            into.resize(start + range.len() as usize, 0);
+            let parts: Vec<_> = self.map.to_space(self.map.to_content(range)).collect();
+            for (part, space) in parts {
+                let bytes = content.read(part).await?;
+                let at = start + (space.start - range.start) as usize;
+                into[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Returns the addresses of peers that the user names as HOST:PORT.
+pub async fn resolved(peers: &[String]) -> Result<Vec<SocketAddr>, TorrentError> {
+    let mut all = Vec::new();
+    for peer in peers {
+        let found = tokio::net::lookup_host(peer).await;
+        all.extend(found.map_err(|error| TorrentError::Peer { peer: peer.clone(), error })?);
+    }
+    Ok(all)
+}
+
+/// Any free port of all interfaces.
+const LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+/// Most peers of a transfer: as many as the planner uses at once.
+const PEERS_MAX: usize = 64;
+/// Sources that wait to be entered.
+const SOURCES_AHEAD: usize = 16;
+/// Files of a complete torrent that are open for peers.
+const OPEN_FILES_MAX: usize = 128;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Nobody waits longer for a tracker at the end.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
