@@ -2,7 +2,7 @@
 //!
 //! `Unsized` (the metadata is still missing, so that the number of pieces is not known) becomes
 //! `Sized` once. The peer tells its pieces in one first message (`bitfield`, `have all`, `have
-//! none`), then by changes.
+//! none`), then by changes; aria2 sends a bitfield again where that is shorter.
 
 use crate::peer::bitfield::Bitfield;
 use crate::peer::fault::{PeerFault, Violation};
@@ -40,10 +40,17 @@ impl PeerPieces {
         }
     }
 
-    /// Takes the peer's first message.
+    /// Takes the peer's first message, or a later bitfield, which only adds pieces.
     pub fn start(&mut self, first: First) -> Result<(), Violation> {
         match self {
-            PeerPieces::Sized(bitfield) => *bitfield = first.sized(bitfield.pieces())?,
+            PeerPieces::Sized(bitfield) if bitfield.is_empty() => {
+                *bitfield = first.sized(bitfield.pieces())?;
+            }
+            PeerPieces::Sized(bitfield) => {
+                let added = first.sized(bitfield.pieces())?;
+                added.iter().for_each(|piece| _ = bitfield.insert(piece));
+            }
+            PeerPieces::Unsized { first: First::All, .. } => {}
             PeerPieces::Unsized { first: slot, .. } => *slot = first,
         }
         Ok(())
