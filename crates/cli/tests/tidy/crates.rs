@@ -183,6 +183,7 @@ const HOUSE: &[(&str, &[&str])] = &[
         &["swath-model", "swath-formats", "swath-store", "swath-source", "swath-serve"],
     ),
     ("swath-tracker", &["swath-model", "swath-formats", "swath-serve"]),
+    ("swath-swarm", &["swath-model", "swath-formats", "swath-store", "swath-source"]),
     ("swath-publish", &["swath-model", "swath-formats", "swath-store"]),
     (
         "swath-transfer",
@@ -219,6 +220,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-serve",
             "swath-relay",
             "swath-tracker",
+            "swath-swarm",
             "swath-publish",
             "swath-transfer",
             "swath-report",

@@ -1,0 +1,263 @@
+//! The files of a torrent below a folder.
+//!
+//! Files are opened when they are first read. Links are not followed, so that nothing outside of the
+//! folder can be read. A file that is changed after it was first seen is not read any more: what it
+//! holds was not verified.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use swath_formats::torrent::Info;
+use swath_model::Range;
+use swath_store::tree::Root;
+
+use super::OpenFiles;
+
+/// Why content cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContentError {
+    /// The folder cannot be opened.
+    #[error("cannot open the folder")]
+    Folder(#[source] io::Error),
+    /// A file cannot be opened or read.
+    #[error("cannot read {path}")]
+    Read {
+        /// Its path below the folder.
+        path: String,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// A file has another length than in the torrent.
+    #[error("{path} has {has_bytes} bytes instead of {wanted_bytes}")]
+    Length {
+        /// Its path below the folder.
+        path: String,
+        /// Its length.
+        has_bytes: u64,
+        /// Its length in the torrent.
+        wanted_bytes: u64,
+    },
+    /// A file was changed after it was first seen.
+    #[error("{path} has been changed")]
+    Changed {
+        /// Its path below the folder.
+        path: String,
+    },
+}
+
+/// The files of one torrent.
+#[derive(Debug)]
+pub struct TorrentFiles {
+    root: Root,
+    files: Vec<Placed>,
+    open: Arc<OpenFiles>,
+    torrent: u64,
+    /// Time and inode of each file that was opened.
+    seen: Mutex<HashMap<usize, Stamp>>,
+}
+
+/// A file that has bytes.
+#[derive(Debug)]
+struct Placed {
+    /// Its bytes in the piece space.
+    range: Range,
+    path: String,
+}
+
+/// What tells a file from a later one of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    mtime: (i64, i64),
+    inode: u64,
+}
+
+impl TorrentFiles {
+    /// Finds the files of a torrent below `data`: in the folder with the torrent's name there, or
+    /// in `data` itself, which may also be the only file.
+    ///
+    /// # Errors
+    /// [`ContentError::Folder`].
+    pub fn find(info: &Info, data: &Path, open: Arc<OpenFiles>) -> Result<Self, ContentError> {
+        let named = data.join(info.name().as_path());
+        let parent = data.parent().filter(|parent| *parent != Path::new(""));
+        let (folder, only) = match info.is_single_file() {
+            true if data.is_file() => (parent.unwrap_or(Path::new(".")), data.file_name()),
+            true => (data, None),
+            false if named.is_dir() => (&*named, None),
+            false => (data, None),
+        };
+        let root = Root::open(folder).map_err(ContentError::Folder)?;
+        let only = only.and_then(|name| name.to_str()).map(str::to_owned);
+        let files = info.files().iter().filter(|file| file.length_bytes > 0);
+        let files = files.map(|file| Placed {
+            range: Range::of_len(file.offset, file.length_bytes),
+            path: only.clone().unwrap_or_else(|| file.path.as_str().to_owned()),
+        });
+        let (files, torrent) = (files.collect(), open.torrent());
+        Ok(TorrentFiles { root, files, open, torrent, seen: Mutex::default() })
+    }
+
+    /// Appends bytes of the torrent's piece space; the bytes between files are zeros.
+    ///
+    /// # Errors
+    /// [`ContentError`]; `out` is then as long as it was.
+    pub fn read(&self, range: Range, out: &mut Vec<u8>) -> Result<(), ContentError> {
+        self.read_or_say_whose(range, out).map_err(|(_, error)| error)
+    }
+
+    /// As [`TorrentFiles::read`]; an error comes with the bytes of the file that it is about.
+    pub(super) fn read_or_say_whose(
+        &self,
+        range: Range,
+        out: &mut Vec<u8>,
+    ) -> Result<(), (Range, ContentError)> {
+        let start = out.len();
+        // Pieces have at most 1 GiB.
+        out.resize(start + range.len() as usize, 0);
+        let read = self.read_into(range, &mut out[start..]);
+        read.map_err(|(number, error)| {
+            out.truncate(start);
+            (self.files[number].range, error)
+        })
+    }
+
+    fn read_into(&self, range: Range, out: &mut [u8]) -> Result<(), (usize, ContentError)> {
+        for (number, part) in self.parts(range) {
+            let file = self.file(number).map_err(|error| (number, error))?;
+            let (from, to) =
+                ((part.start - range.start) as usize, (part.end - range.start) as usize);
+            let offset = part.start - self.files[number].range.start;
+            let read = file.read_exact_at(&mut out[from..to], offset);
+            read.map_err(|error| (number, self.unreadable(number, error)))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the files that have bytes of `range`, and which.
+    fn parts(&self, range: Range) -> impl Iterator<Item = (usize, Range)> + '_ {
+        let first = self.files.partition_point(|file| file.range.end <= range.start);
+        let all = self.files.iter().enumerate().skip(first);
+        let touched = all.take_while(move |(_, file)| file.range.start < range.end);
+        touched.filter_map(move |(number, file)| Some((number, file.range.intersect(range)?)))
+    }
+
+    /// Returns the paths of the files that have bytes of `range`.
+    pub fn paths(&self, range: Range) -> impl Iterator<Item = &str> {
+        self.parts(range).map(|(number, _)| &*self.files[number].path)
+    }
+
+    /// Opens each file once and returns what is wrong with those that are not as long as in the
+    /// torrent or cannot be read, with their bytes in the piece space.
+    pub fn faults(&self) -> Vec<(Range, ContentError)> {
+        let all = self.files.iter().enumerate();
+        all.filter_map(|(number, file)| Some((file.range, self.file(number).err()?))).collect()
+    }
+
+    fn file(&self, number: usize) -> Result<Arc<File>, ContentError> {
+        let placed = &self.files[number];
+        let open = || self.root.file(placed.path.as_bytes());
+        let file = self.open.file(self.torrent, number, open);
+        let file = file.map_err(|error| self.unreadable(number, error))?;
+        let now = file.metadata().map_err(|error| self.unreadable(number, error))?;
+        if !now.is_file() {
+            return Err(self.unreadable(number, io::ErrorKind::InvalidInput.into()));
+        }
+        let path = || placed.path.clone();
+        if now.len() != placed.range.len() {
+            let (has_bytes, wanted_bytes) = (now.len(), placed.range.len());
+            return Err(ContentError::Length { path: path(), has_bytes, wanted_bytes });
+        }
+        let stamp = Stamp { mtime: (now.mtime(), now.mtime_nsec()), inode: now.ino() };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match *seen.entry(number).or_insert(stamp) == stamp {
+            true => Ok(file),
+            false => Err(ContentError::Changed { path: path() }),
+        }
+    }
+
+    fn unreadable(&self, number: usize, error: io::Error) -> ContentError {
+        ContentError::Read { path: self.files[number].path.clone(), error }
+    }
+}
+
+impl Drop for TorrentFiles {
+    fn drop(&mut self) {
+        self.open.forget(self.torrent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use swath_formats::torrent::metainfo::{Builder, Kind, NewFile};
+    use swath_model::path::SafePath;
+
+    use super::*;
+
+    /// Two files end to end.
+    fn info() -> Info {
+        let path = |name: &str| SafePath::new(name).unwrap();
+        let mut builder = Builder::new(Kind::V1, path("set"), 16 << 10);
+        builder.files = vec![NewFile::new(path("a"), 5), NewFile::new(path("b/c"), 20_000)];
+        builder.pieces_v1 = vec![0; 20 * 2];
+        builder.build().unwrap().info
+    }
+
+    fn open() -> Arc<OpenFiles> {
+        Arc::new(OpenFiles::new(4))
+    }
+
+    #[test]
+    fn bytes_are_read_across_files_and_nothing_beyond_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("set/b")).unwrap();
+        fs::write(folder.path().join("set/a"), b"12345").unwrap();
+        fs::write(folder.path().join("set/b/c"), vec![7; 20_000]).unwrap();
+        // By the folder above, and by the folder itself.
+        for data in [folder.path().to_owned(), folder.path().join("set")] {
+            let files = TorrentFiles::find(&info(), &data, open()).unwrap();
+            let mut out = vec![9];
+            files.read(Range::new(3, 8), &mut out).unwrap();
+            assert_eq!(out, [9, b'4', b'5', 7, 7, 7]);
+            assert_eq!(files.paths(Range::new(3, 8)).collect::<Vec<_>>(), ["a", "b/c"]);
+            assert!(files.faults().is_empty());
+        }
+        // A link is not followed, even if it leads to the right bytes.
+        fs::rename(folder.path().join("set/a"), folder.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("../a", folder.path().join("set/a")).unwrap();
+        let files = TorrentFiles::find(&info(), folder.path(), open()).unwrap();
+        let mut out = vec![9];
+        assert!(matches!(files.read(Range::new(3, 8), &mut out), Err(ContentError::Read { .. })));
+        assert_eq!(out, [9]);
+        files.read(Range::new(5, 8), &mut out).unwrap();
+        assert_eq!(files.faults().len(), 1);
+    }
+
+    #[test]
+    fn files_that_change_are_not_read_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("set/b")).unwrap();
+        fs::write(folder.path().join("set/a"), b"12345").unwrap();
+        fs::write(folder.path().join("set/b/c"), vec![7; 20_000]).unwrap();
+        let files = TorrentFiles::find(&info(), folder.path(), open()).unwrap();
+        let read = |range| files.read(range, &mut Vec::new());
+        read(Range::new(0, 9)).unwrap();
+        fs::remove_file(folder.path().join("set/a")).unwrap();
+        fs::write(folder.path().join("set/a"), b"1234567").unwrap();
+        // The one that is open is still the old one.
+        read(Range::new(0, 5)).unwrap();
+        let other = fs::File::options().write(true).open(folder.path().join("set/b/c")).unwrap();
+        other.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert!(matches!(read(Range::new(5, 9)), Err(ContentError::Changed { .. })));
+        let files = TorrentFiles::find(&info(), folder.path(), open()).unwrap();
+        let wrong = files.read(Range::new(0, 5), &mut Vec::new());
+        assert!(matches!(wrong, Err(ContentError::Length { has_bytes: 7, .. })));
+    }
+}

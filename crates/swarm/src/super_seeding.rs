@@ -1,0 +1,411 @@
+//! Super-seeding (BEP 16 in spirit): the only seeder sends about one copy, without clock and sockets.
+//!
+//! While nobody else has all pieces, each piece is offered to one peer only, and the others get it
+//! from there. At every time only so many offers are under way as fill our link, because pieces that
+//! arrive one after the other can be passed on earlier than those that arrive together. The next
+//! offer goes to the peer that has passed on most of what it got: peers get as much as they spread.
+//!
+//! When each piece was sent once, spare rate helps the swarm to its end, for at most a quarter of
+//! another copy. A peer whom nobody else serves is not left alone: it gets whatever it lacks.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use swath_formats::peer::{Bitfield, PieceIndex};
+use swath_model::Time;
+
+use crate::slots::PeerKey;
+
+/// What was offered to whom, and what became of it.
+#[derive(Debug)]
+pub struct SuperSeeding {
+    /// How many peers have each piece.
+    holders: Vec<u16>,
+    /// Pieces that nobody has and that are on their way to nobody, the next one last. Some may have
+    /// come to somebody meanwhile.
+    fresh: Vec<u32>,
+    /// Pieces that were offered and that no other peer has yet.
+    offers: HashMap<u32, PeerKey>,
+    /// Offers that are under way, in the order of their times.
+    under_way: VecDeque<UnderWay>,
+    peers: BTreeMap<PeerKey, Peer>,
+    /// How many pieces may still be sent a second time.
+    extra: u32,
+    piece_bytes: u64,
+    /// The shortest time from an offer until the peer said that it has the piece.
+    fetched_within: Option<Duration>,
+    random: fastrand::Rng,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    piece: u32,
+    to: PeerKey,
+    since: Time,
+}
+
+#[derive(Debug)]
+struct Peer {
+    holds: Bitfield,
+    /// Wants pieces of ours, and has a slot.
+    is_served: bool,
+    /// Pieces that it was offered.
+    given: u32,
+    /// Pieces that it was offered and has not passed on, or not even fetched in time.
+    kept: u32,
+    /// Offers to it that are under way.
+    under_way: usize,
+    /// Offers that it did not fetch in time, since it last got a piece.
+    missed: u32,
+    /// When it last got a piece of somebody else.
+    fed_at: Time,
+}
+
+impl SuperSeeding {
+    /// Returns the state of a torrent of `pieces` pieces of which nothing was offered.
+    pub fn new(pieces: u32, piece_bytes: u64, seed: u64) -> SuperSeeding {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut fresh: Vec<u32> = (0..pieces).collect();
+        random.shuffle(&mut fresh);
+        SuperSeeding {
+            holders: vec![0; pieces as usize],
+            fresh,
+            offers: HashMap::new(),
+            under_way: VecDeque::new(),
+            peers: BTreeMap::new(),
+            extra: pieces / EXTRA_SHARE,
+            piece_bytes,
+            fetched_within: None,
+            random,
+        }
+    }
+
+    /// Returns whether another peer has everything: then there is nothing to save any more.
+    pub fn is_over(&self) -> bool {
+        self.peers.values().any(|peer| peer.holds.is_full())
+    }
+
+    /// A peer has come that has these pieces.
+    pub fn join(&mut self, key: PeerKey, holds: Bitfield, now: Time) {
+        for piece in holds.iter() {
+            self.count(piece.0, 1);
+        }
+        let peer = Peer {
+            holds,
+            is_served: false,
+            given: 0,
+            kept: 0,
+            under_way: 0,
+            missed: 0,
+            fed_at: now,
+        };
+        self.peers.insert(key, peer);
+    }
+
+    /// A peer has left: what only it had must be offered again.
+    pub fn leave(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers.remove(&key) else { return };
+        self.under_way.retain(|offer| offer.to != key);
+        self.offers.retain(|_, to| *to != key);
+        for piece in peer.holds.iter() {
+            self.count(piece.0, -1);
+        }
+        let fresh = (0..self.holders.len() as u32).filter(|piece| self.is_fresh(*piece));
+        self.fresh = fresh.collect();
+        self.random.shuffle(&mut self.fresh);
+    }
+
+    /// Whether a peer wants pieces of ours and has a slot.
+    pub fn serve(&mut self, key: PeerKey, is_served: bool, now: Time) {
+        if let Some(peer) = self.peers.get_mut(&key)
+            && peer.is_served != is_served
+        {
+            peer.is_served = is_served;
+            peer.fed_at = now;
+        }
+    }
+
+    /// A peer has got a piece.
+    pub fn gained(&mut self, key: PeerKey, piece: PieceIndex, now: Time) {
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        if piece.0 as usize >= self.holders.len() || !peer.holds.insert(piece) {
+            return;
+        }
+        peer.missed = 0;
+        let was_ours = self.under_way.iter().position(|it| it.piece == piece.0 && it.to == key);
+        match was_ours {
+            Some(at) => {
+                peer.under_way = peer.under_way.saturating_sub(1);
+                if let Some(offer) = self.under_way.remove(at) {
+                    let took = now.since(offer.since);
+                    let least = self.fetched_within.map_or(took, |least| least.min(took));
+                    self.fetched_within = Some(least);
+                }
+            }
+            None => peer.fed_at = now,
+        }
+        if let Some(&to) = self.offers.get(&piece.0)
+            && to != key
+        {
+            self.offers.remove(&piece.0);
+            if let Some(giver) = self.peers.get_mut(&to) {
+                giver.kept = giver.kept.saturating_sub(1);
+            }
+        }
+        self.count(piece.0, 1);
+    }
+
+    /// Returns what to offer to whom next, so that as many pieces are under way as a link of this
+    /// rate needs. Call it many times a second.
+    pub fn offers(&mut self, bytes_per_s: u64, now: Time) -> Vec<(PeerKey, PieceIndex)> {
+        // A lying peer has pieces at once.
+        let takes = self.fetched_within.unwrap_or_default().max(FETCH_MIN).mul_f64(FETCH_RESERVE);
+        // Nobody waits for what a lone peer gets.
+        let (takes, least) = match self.peers.values().filter(|peer| peer.is_served).count() {
+            0 | 1 => (takes.max(LONE_AHEAD), LONE_MIN),
+            _ => (takes, UNDER_WAY_MIN),
+        };
+        let bytes = bytes_per_s as f64 * takes.as_secs_f64();
+        let pieces = (bytes / self.piece_bytes.max(1) as f64).ceil() as usize;
+        self.fill(pieces.clamp(least, UNDER_WAY_MAX), now)
+    }
+
+    /// Offers until so many pieces are under way.
+    fn fill(&mut self, under_way_max: usize, now: Time) -> Vec<(PeerKey, PieceIndex)> {
+        self.expire(now);
+        let mut offers = Vec::new();
+        while self.under_way.len() < under_way_max {
+            let Some((key, piece)) = self.next(under_way_max, now) else { break };
+            if let Some(peer) = self.peers.get_mut(&key) {
+                peer.given += 1;
+                peer.under_way += 1;
+            }
+            self.under_way.push_back(UnderWay { piece, to: key, since: now });
+            offers.push((key, PieceIndex(piece)));
+        }
+        offers
+    }
+
+    /// Chooses a peer and a piece.
+    fn next(&mut self, under_way_max: usize, now: Time) -> Option<(PeerKey, u32)> {
+        let served = self.peers.values().filter(|peer| peer.is_served).count();
+        let each_max = under_way_max.div_ceil(served.max(1)) + 1;
+        let mut ready: Vec<(u32, u32, PeerKey)> = Vec::new();
+        for (key, peer) in self.peers.iter().filter(|(_, peer)| peer.is_served) {
+            let takes_offers = peer.missed < MISSED_MAX && !peer.holds.is_full();
+            if takes_offers && peer.under_way < each_max {
+                ready.push((peer.kept, peer.given, *key));
+            }
+        }
+        ready.sort_unstable();
+        let &(_, _, first) = ready.first()?;
+        while let Some(piece) = self.fresh.pop() {
+            if self.is_fresh(piece) {
+                self.offers.insert(piece, first);
+                if let Some(peer) = self.peers.get_mut(&first) {
+                    peer.kept += 1;
+                }
+                return Some((first, piece));
+            }
+        }
+        for (_, _, key) in ready {
+            let is_alone =
+                self.peers.get(&key).is_some_and(|it| now.since(it.fed_at) > ALONE_AFTER);
+            if (self.extra > 0 || is_alone)
+                && let Some(piece) = self.rarest(key)
+            {
+                self.extra = self.extra.saturating_sub(1);
+                return Some((key, piece));
+            }
+        }
+        None
+    }
+
+    /// Returns the rarest piece that a peer lacks and that is on its way to nobody.
+    fn rarest(&mut self, key: PeerKey) -> Option<u32> {
+        let peer = self.peers.get(&key)?;
+        let count = self.holders.len() as u32;
+        let from = self.random.u32(0..count.max(1));
+        let under_way: HashSet<u32> = self.under_way.iter().map(|it| it.piece).collect();
+        let lacking = (from..count)
+            .chain(0..from)
+            .filter(|piece| !peer.holds.contains(PieceIndex(*piece)) && !under_way.contains(piece));
+        lacking.min_by_key(|piece| self.holders[*piece as usize])
+    }
+
+    /// Gives up offers that were not fetched in time: a peer that takes nothing must not keep others
+    /// waiting.
+    fn expire(&mut self, now: Time) {
+        let patience = match self.fetched_within {
+            Some(least) => (least * FETCH_PATIENCE).clamp(PATIENCE_MIN, PATIENCE_MAX),
+            None => PATIENCE_FIRST,
+        };
+        while let Some(offer) = self.under_way.front()
+            && now.since(offer.since) > patience
+        {
+            let (piece, to) = (offer.piece, offer.to);
+            self.under_way.pop_front();
+            if let Some(peer) = self.peers.get_mut(&to) {
+                peer.under_way = peer.under_way.saturating_sub(1);
+                // It stays among what the peer has kept, and counts twice: others come before it.
+                peer.kept += 1;
+                peer.missed += 1;
+            }
+            if self.offers.get(&piece) == Some(&to) {
+                self.offers.remove(&piece);
+            }
+            if self.is_fresh(piece) {
+                self.fresh.push(piece);
+            }
+        }
+    }
+
+    /// Returns whether nobody has a piece, and nobody is about to get it.
+    fn is_fresh(&self, piece: u32) -> bool {
+        self.holders[piece as usize] == 0 && !self.offers.contains_key(&piece)
+    }
+
+    fn count(&mut self, piece: u32, by: i16) {
+        let holders = &mut self.holders[piece as usize];
+        *holders = holders.saturating_add_signed(by);
+    }
+}
+
+/// The part of another copy that may be sent when all pieces were sent once: 1 / 4.
+const EXTRA_SHARE: u32 = 4;
+/// A peer to which nobody has sent a piece for this long gets all from us, if it asks.
+const ALONE_AFTER: Duration = Duration::from_secs(5);
+/// An offer is given up after so many times the shortest fetch, because slower peers are still to be
+/// served by us alone, …
+const FETCH_PATIENCE: u32 = 4;
+/// … but not at once, …
+const PATIENCE_MIN: Duration = Duration::from_secs(5);
+/// … and not never. …
+const PATIENCE_MAX: Duration = Duration::from_secs(120);
+/// … This is before the first fetch.
+const PATIENCE_FIRST: Duration = Duration::from_secs(10);
+/// From an offer to the piece it takes two round trips at least, …
+const FETCH_MIN: Duration = Duration::from_millis(250);
+/// … and our link must not be idle when some take longer than the fastest.
+const FETCH_RESERVE: f64 = 1.5;
+/// A lone peer has offers for this time, and not longer, because another may come …
+const LONE_AHEAD: Duration = Duration::from_secs(2);
+/// … and some to begin with.
+const LONE_MIN: usize = 16;
+/// A peer that has missed so many offers in a row gets no more, until it has got a piece.
+const MISSED_MAX: u32 = 2;
+/// So that several peers have something to pass on.
+const UNDER_WAY_MIN: usize = 4;
+/// More are looked through too often.
+const UNDER_WAY_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_millis(seconds * 1000)
+    }
+
+    fn with_peers(pieces: u32, peers: u64) -> SuperSeeding {
+        let mut seeding = SuperSeeding::new(pieces, 1 << 18, 1);
+        for key in 0..peers {
+            seeding.join(PeerKey(key), Bitfield::none(pieces), at(0));
+            seeding.serve(PeerKey(key), true, at(0));
+        }
+        seeding
+    }
+
+    #[test]
+    fn each_piece_is_offered_once_and_evenly() {
+        let mut seeding = with_peers(12, 3);
+        let mut given = [0; 3];
+        let mut seen = Bitfield::none(12);
+        for _ in 0..3 {
+            for (key, piece) in seeding.fill(4, at(1)) {
+                given[key.0 as usize] += 1;
+                assert!(seen.insert(piece), "{piece} is offered twice");
+                seeding.gained(key, piece, at(1));
+            }
+        }
+        assert_eq!((given, seen.is_full()), ([4; 3], true));
+    }
+
+    #[test]
+    fn offers_follow_what_peers_pass_on() {
+        let mut seeding = with_peers(100, 2);
+        let mut given = [0; 2];
+        for _ in 0..10 {
+            for (key, piece) in seeding.fill(2, at(1)) {
+                given[key.0 as usize] += 1;
+                seeding.gained(key, piece, at(1));
+                // Only the first one passes on what it gets.
+                if key.0 == 0 {
+                    seeding.gained(PeerKey(1), piece, at(1));
+                }
+            }
+        }
+        assert!(given[0] > 3 * given[1] && given[1] > 0, "{given:?}");
+    }
+
+    #[test]
+    fn what_a_peer_took_along_is_offered_again() {
+        let mut seeding = with_peers(4, 2);
+        let offers = seeding.fill(4, at(1));
+        assert_eq!(offers.len(), 4);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for (key, piece) in offers {
+            if key.0 == 0 { first.push(piece) } else { second.push(piece) }
+        }
+        // One piece has arrived, one has not, and both leave with the peer.
+        seeding.gained(PeerKey(0), first[0], at(2));
+        seeding.leave(PeerKey(0));
+        second.iter().for_each(|piece| seeding.gained(PeerKey(1), *piece, at(2)));
+        let mut again: Vec<_> = seeding.fill(4, at(3)).into_iter().map(|it| it.1).collect();
+        again.sort_unstable();
+        first.sort_unstable();
+        assert_eq!(again, first);
+    }
+
+    #[test]
+    fn an_offer_that_is_not_fetched_goes_to_another() {
+        let mut seeding = with_peers(2, 2);
+        let offers = seeding.fill(2, at(0));
+        assert_eq!(offers.len(), 2);
+        seeding.gained(offers[1].0, offers[1].1, at(1));
+        assert_eq!(seeding.fill(1, at(5)), []);
+        assert_eq!(seeding.fill(1, at(6)), [(offers[1].0, offers[0].1)]);
+    }
+
+    #[test]
+    fn only_peers_with_a_slot_get_offers() {
+        let mut seeding = with_peers(8, 2);
+        seeding.serve(PeerKey(0), false, at(0));
+        assert!(seeding.fill(8, at(1)).iter().all(|it| it.0 == PeerKey(1)));
+        seeding.serve(PeerKey(1), false, at(1));
+        assert_eq!(seeding.fill(20, at(1)), []);
+    }
+
+    #[test]
+    fn peers_that_cannot_reach_each_other_get_everything_here() {
+        let mut seeding = with_peers(40, 2);
+        let mut sent = 0;
+        for second in 1..100 {
+            for (key, piece) in seeding.fill(4, at(second)) {
+                sent += 1;
+                seeding.gained(key, piece, at(second));
+            }
+        }
+        assert_eq!((sent, seeding.is_over()), (80, true));
+    }
+
+    #[test]
+    fn another_seeder_ends_it() {
+        let mut seeding = with_peers(3, 1);
+        assert!(!seeding.is_over());
+        seeding.join(PeerKey(7), Bitfield::all(3), at(0));
+        assert!(seeding.is_over());
+        seeding.leave(PeerKey(7));
+        assert_eq!(seeding.fill(9, at(1)).len(), 3);
+    }
+}

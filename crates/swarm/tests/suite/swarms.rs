@@ -1,0 +1,171 @@
+//! Two swarms of one process that meet.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use swath_formats::peer::{Bitfield, PieceIndex};
+use swath_formats::torrent::Metainfo;
+use swath_formats::torrent::metainfo::{Builder, Kind, NewFile};
+use swath_model::digest::{Algorithm, Hasher};
+use swath_model::path::SafePath;
+use swath_model::{Range, RangeSet};
+use swath_source::peer::{EncryptionPolicy, Uploads};
+use swath_source::{Net, NetOptions, Pending, Source};
+use swath_swarm::{Participation, SourceChange, Swarm, SwarmEvent, Swarms, SwarmsOptions};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+const PIECE: u64 = 16 << 10;
+const PIECES: u32 = 5;
+
+/// Content that can be told from any other.
+fn content() -> Vec<u8> {
+    (0..PIECE * u64::from(PIECES)).map(|at| (at * at / 7) as u8).collect()
+}
+
+struct Content;
+
+impl Uploads for Content {
+    fn read<'a>(&'a self, range: Range, into: &'a mut Vec<u8>) -> Pending<'a, std::io::Result<()>> {
+        into.extend_from_slice(&content()[range.start as usize..range.end as usize]);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+fn metainfo(is_private: bool) -> Arc<Metainfo> {
+    let name = SafePath::new("data").unwrap();
+    let mut builder = Builder::new(Kind::V1, name.clone(), PIECE);
+    builder.is_single_file = true;
+    builder.is_private = is_private;
+    builder.files = vec![NewFile::new(name, content().len() as u64)];
+    let pieces = content();
+    let digests = pieces.chunks(PIECE as usize).map(|it| Hasher::digest(Algorithm::Sha1, it));
+    builder.pieces_v1 = digests.flat_map(|digest| digest.as_bytes().to_vec()).collect();
+    Arc::new(builder.build().unwrap())
+}
+
+async fn swarms(allow: &[&str]) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
+    let (events, hears) = mpsc::channel(100);
+    let options = SwarmsOptions {
+        net: Net::new(NetOptions::default()).unwrap(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        encryption: EncryptionPolicy::default(),
+        allow: allow.iter().map(|network| network.parse().unwrap()).collect(),
+        upload_bytes_per_s: None,
+        peers_max: 10,
+    };
+    (Swarms::bind(options, events).await.unwrap(), hears)
+}
+
+fn joined(swarms: &Swarms, metainfo: Arc<Metainfo>, have: Bitfield, to: &[SocketAddr]) -> Swarm {
+    let participation = Participation {
+        metainfo,
+        have,
+        uploads: Some(Arc::new(Content)),
+        trackers: Vec::new(),
+        peers: to.to_vec(),
+        super_seeds: true,
+    };
+    swarms.join(participation).unwrap()
+}
+
+/// The next source that comes.
+async fn source(
+    changes: &mut mpsc::UnboundedReceiver<SourceChange>,
+) -> (SocketAddr, Arc<dyn Source>) {
+    match timeout(PATIENCE, changes.recv()).await.expect("in time") {
+        Some(SourceChange::Came { address, source }) => (address, source),
+        _ => panic!("no source came"),
+    }
+}
+
+/// Waits until a source holds this.
+async fn holds(source: &Arc<dyn Source>, wanted: impl Fn(&RangeSet) -> bool) {
+    let mut holdings = source.holdings().unwrap();
+    let held = timeout(PATIENCE, holdings.wait_for(|held| wanted(held))).await;
+    held.expect("in time").expect("it stays");
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn pieces_are_passed_on_while_they_come() {
+    let (first, _events) = swarms(&[]).await;
+    let (second, _others) = swarms(&[]).await;
+    let seeder = joined(&first, metainfo(false), Bitfield::none(PIECES), &[]);
+    let leecher = joined(&second, metainfo(false), Bitfield::none(PIECES), &[first.address()]);
+    let (_, source) = source(&mut leecher.sources()).await;
+    seeder.gained(PieceIndex(3));
+    let piece = Range::of_len(3 * PIECE, PIECE);
+    // Once it is served, it may fetch what there is.
+    let fetched = async {
+        loop {
+            match source.fetch_part(piece).await {
+                Ok((_, bytes)) => return bytes,
+                Err(_) => sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    let bytes = timeout(PATIENCE, fetched).await.expect("in time");
+    assert_eq!(bytes, content()[piece.start as usize..piece.end as usize]);
+    leecher.gained(PieceIndex(3));
+    let (sent, received) = (seeder.stop().await, leecher.stop().await);
+    assert_eq!((sent.uploaded_bytes, received.downloaded_bytes), (PIECE, PIECE));
+}
+
+#[tokio::test]
+async fn a_lone_leecher_is_offered_everything_by_a_super_seeder() {
+    let (first, _events) = swarms(&[]).await;
+    let (second, _others) = swarms(&[]).await;
+    let _seeder = joined(&first, metainfo(false), Bitfield::all(PIECES), &[]);
+    let leecher = joined(&second, metainfo(false), Bitfield::none(PIECES), &[first.address()]);
+    let (_, source) = source(&mut leecher.sources()).await;
+    holds(&source, |held| held.total_bytes() == content().len() as u64).await;
+}
+
+#[tokio::test]
+async fn a_banned_peer_leaves_and_is_not_called_back() {
+    let (first, _events) = swarms(&[]).await;
+    let (second, mut events) = swarms(&[]).await;
+    let _seeder = joined(&first, metainfo(false), Bitfield::none(PIECES), &[]);
+    let leecher = joined(&second, metainfo(false), Bitfield::none(PIECES), &[first.address()]);
+    let mut changes = leecher.sources();
+    let (address, _) = source(&mut changes).await;
+    assert_eq!(address, first.address());
+    leecher.ban(address, "it sent wrong bytes".to_owned());
+    let left = timeout(PATIENCE, changes.recv()).await.expect("in time");
+    assert!(matches!(left, Some(SourceChange::Left { address: who }) if who == address));
+    let told = async {
+        loop {
+            if let Some(SwarmEvent::Banned { address, why }) = events.recv().await {
+                return (address, why);
+            }
+        }
+    };
+    let told = timeout(PATIENCE, told).await.expect("in time");
+    assert_eq!(told, (address.ip(), "it sent wrong bytes".to_owned()));
+    assert_eq!(leecher.stop().await.peers, 0);
+}
+
+#[tokio::test]
+async fn private_torrents_use_trackers_only_and_strangers_are_not_let_in() {
+    let (first, _events) = swarms(&["192.0.2.0/24"]).await;
+    let (second, mut told) = swarms(&[]).await;
+    let _private = joined(&first, metainfo(true), Bitfield::all(PIECES), &[]);
+    let _seeder = joined(&first, metainfo(false), Bitfield::all(PIECES), &[]);
+    let private = joined(&second, metainfo(true), Bitfield::none(PIECES), &[first.address()]);
+    let open = joined(&second, metainfo(false), Bitfield::none(PIECES), &[first.address()]);
+    // One is not dialled, the other is not let in.
+    assert!(timeout(Duration::from_secs(2), told.recv()).await.is_err());
+    assert_eq!((private.counts().peers, open.counts().peers), (0, 0));
+    let again = Participation {
+        metainfo: metainfo(false),
+        have: Bitfield::none(PIECES),
+        uploads: None,
+        trackers: Vec::new(),
+        peers: Vec::new(),
+        super_seeds: false,
+    };
+    assert!(second.join(again).is_err(), "it takes part already");
+}
