@@ -20,6 +20,7 @@ use crate::publish::args::Publish;
 use crate::relay::args::Relay;
 use crate::relays::RouteArgs;
 use crate::routes::args::Routes;
+use crate::seed::args::Seed;
 use crate::serve::args::Serve;
 use crate::stage::args::Stage;
 use crate::track::args::Track;
@@ -53,6 +54,8 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Run a relay for allowed clients and upstream servers
     Relay(Box<Relay>),
+    /// Seed torrents: serve their data to BitTorrent peers
+    Seed(Box<Seed>),
     /// Run a BitTorrent tracker for chosen torrents, networks or passkeys
     Track(Box<Track>),
     /// Copy a file to the depots of relays, close to its future readers
@@ -478,12 +481,13 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "get",
     "cp",
     "sync",
     "serve",
     "relay",
+    "seed",
     "track",
     "stage",
     "publish",

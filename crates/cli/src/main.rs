@@ -26,6 +26,7 @@ mod report;
 mod routes;
 mod say;
 mod screen;
+mod seed;
 mod serve;
 mod signals;
 mod stage;
@@ -134,6 +135,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
             pinned(&serve.pin.clone(), &near, || with_runtime(|| serve::run(*serve)))
         }
         Command::Relay(relay) => with_runtime(|| relay::run(*relay)),
+        Command::Seed(seed) => with_runtime(|| seed::run(*seed)),
         Command::Track(track) => with_runtime(|| track::run(*track)),
         Command::Stage(stage) => with_runtime(|| stage::run(*stage)),
         Command::Publish(publish) => publish::run(&publish)?,

@@ -75,6 +75,8 @@ mod routes;
 mod routes_memory;
 mod routes_probe;
 mod scale_files;
+mod seed;
+mod seed_breaks;
 mod serve_allow;
 mod serve_answers;
 mod serve_attacks;

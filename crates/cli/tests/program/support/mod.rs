@@ -8,6 +8,7 @@ pub mod nginx;
 pub mod pty;
 pub mod random;
 pub mod relay;
+pub mod seed;
 pub mod serve;
 pub mod small;
 pub mod ssh;

@@ -1,0 +1,331 @@
+//! `swath seed`: serves the data of torrents to their swarms.
+
+pub mod args;
+mod line;
+mod torrents;
+mod verify;
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use swath_formats::peer::Bitfield;
+use swath_formats::tracker::InfoHash;
+use swath_model::path::visible;
+use swath_model::{counted, units};
+use swath_source::peer::EncryptionPolicy;
+use swath_source::{Net, NetOptions, Proxies};
+use swath_swarm::{
+    Counts, FileUploads, Lost, Participation, Swarm, SwarmEvent, Swarms, SwarmsError, SwarmsOptions,
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::exit::{Exit, chain, fail, warn};
+use crate::failure::Failure;
+use crate::say;
+use args::Seed;
+use line::Line;
+use torrents::Found;
+
+/// Runs the command until a signal ends it.
+pub async fn run(args: Seed) -> Result<Exit, Failure> {
+    let mut signals = Signals::begin()?;
+    let allow = torrents::networks(&args.allow)?;
+    let peers = resolved(&args.peer).await?;
+    let found = torrents::find(&args.torrents, args.data.as_deref())?;
+    // Whoever cannot listen should not have to wait for that.
+    let (events, mut hears) = mpsc::channel(EVENTS_MAX);
+    let swarms = Swarms::bind(options(&args, allow)?, events).await.map_err(failure)?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let verifying = async {
+        let mut have = Vec::new();
+        for found in &found {
+            have.push(verify::verified(found, !args.no_verify, args.quiet, &stop).await);
+        }
+        have
+    };
+    let have = tokio::select! {
+        have = verifying => have,
+        () = signals.next() => {
+            stop.store(true, Ordering::Relaxed);
+            return Ok(Exit::Done);
+        }
+    };
+    if have.iter().all(Bitfield::is_empty) {
+        let text = "nothing to seed: no piece of the data is right";
+        let hint = "--data DIR names the folder with the data";
+        return Err(Failure::new(Exit::Mismatch, text).hint(hint));
+    }
+    let mut seeding = Seeding::default();
+    for (found, have) in found.iter().zip(have) {
+        if !have.is_empty() {
+            seeding.begin(&swarms, found, have, &args, &peers)?;
+        }
+    }
+    if !args.quiet {
+        let printed = say::out(seeding.words(swarms.address()).as_bytes(), Exit::Done);
+        if printed != Exit::Done {
+            return Ok(printed);
+        }
+    }
+    seeding.serve(&mut hears, &mut signals, args.quiet).await;
+    let summary = tokio::select! {
+        summary = seeding.end() => summary,
+        () = signals.next() => {
+            let text = "stopped by a second signal: the trackers were not told";
+            return Ok(fail(Exit::Interrupted, text));
+        }
+    };
+    Ok(match args.quiet {
+        true => Exit::Done,
+        false => say::out(summary.as_bytes(), Exit::Done),
+    })
+}
+
+fn options(args: &Seed, allow: Vec<swath_formats::Network>) -> Result<SwarmsOptions, Failure> {
+    let env = |name: &str| std::env::var(name).ok();
+    let net = NetOptions {
+        proxies: Proxies::from_env(env).map_err(|error| Failure::input(error.to_string()))?,
+        ca_files: args.ca.clone(),
+        ..NetOptions::default()
+    };
+    let net = Net::new(net).map_err(|error| Failure::input(chain(&error)))?;
+    Ok(SwarmsOptions {
+        net,
+        listen: args.listen,
+        encryption: match args.require_encryption {
+            true => EncryptionPolicy::Require,
+            false => EncryptionPolicy::PlainFirst,
+        },
+        allow,
+        upload_bytes_per_s: args.max_upload,
+        peers_max: args.max_peers as usize,
+    })
+}
+
+/// Returns the addresses of `--peer`.
+async fn resolved(peers: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut all = Vec::new();
+    for peer in peers {
+        let found = tokio::net::lookup_host(peer).await.map_err(|error| {
+            Failure::usage(format!("--peer {peer}: {error}")).hint("a peer is HOST:PORT")
+        })?;
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+fn failure(error: SwarmsError) -> Failure {
+    match &error {
+        SwarmsError::Listen { .. } => Failure::new(Exit::Target, chain(&error))
+            .hint("--listen ADDRESS chooses another address or port"),
+        _ => Failure::input(chain(&error)),
+    }
+}
+
+/// All torrents while they are seeded.
+#[derive(Default)]
+struct Seeding {
+    torrents: Vec<Seeded>,
+    begun: Option<Instant>,
+    /// Peers that were connected, by torrent and address.
+    peers: HashSet<(Arc<str>, std::net::IpAddr)>,
+    /// What the user knows of the trackers of each torrent: whether they answer for an info-hash.
+    trackers: HashMap<(Arc<str>, String, InfoHash), bool>,
+}
+
+struct Seeded {
+    name: String,
+    content_bytes: u64,
+    swarm: Swarm,
+    lost: mpsc::Receiver<Lost>,
+    /// The paths of files that were lost, so that each is named once.
+    told: HashSet<String>,
+}
+
+impl Seeding {
+    fn begin(
+        &mut self,
+        swarms: &Swarms,
+        found: &Found,
+        have: Bitfield,
+        args: &Seed,
+        peers: &[SocketAddr],
+    ) -> Result<(), Failure> {
+        let info = &found.metainfo.info;
+        let name = visible(info.name().as_str());
+        if info.is_private() && !peers.is_empty() {
+            warn(&format!("{name} is private: --peer is ignored, its trackers name the peers"));
+        }
+        let own = Some(found.metainfo.trackers.clone()).filter(|tiers| !tiers.is_empty());
+        let named = args.tracker.iter().map(|url| vec![vec![url.clone()]]);
+        let trackers: Vec<_> = own.into_iter().chain(named).collect();
+        if trackers.is_empty() && peers.is_empty() {
+            warn(&format!("{name} has no tracker: only peers that know this address will find it"));
+        }
+        let (lost, hears) = mpsc::channel(16);
+        let participation = Participation {
+            metainfo: Arc::clone(&found.metainfo),
+            have,
+            uploads: Some(Arc::new(FileUploads::new(Arc::clone(&found.files), lost))),
+            trackers,
+            peers: peers.to_vec(),
+            super_seeds: !args.no_super_seed,
+        };
+        let swarm = swarms.join(participation).map_err(failure)?;
+        let content_bytes = info.files().iter().map(|file| file.length_bytes).sum();
+        let told = HashSet::new();
+        self.torrents.push(Seeded { name, content_bytes, swarm, lost: hears, told });
+        self.begun = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Returns the text that is printed when everything is offered.
+    fn words(&self, address: SocketAddr) -> String {
+        let mut text = String::new();
+        for torrent in &self.torrents {
+            let bytes = units::bytes(torrent.content_bytes);
+            text += &format!("seeding {} ({bytes})\n", torrent.name);
+        }
+        text + &format!("listening on {address}\n")
+    }
+
+    /// Shows how it goes, until a signal comes.
+    async fn serve(
+        &mut self,
+        hears: &mut mpsc::Receiver<SwarmEvent>,
+        signals: &mut Signals,
+        is_quiet: bool,
+    ) {
+        let mut line = Line::new(is_quiet);
+        let mut tick = tokio::time::interval(SHOW_EVERY);
+        loop {
+            tokio::select! {
+                () = signals.next() => break,
+                Some(event) = hears.recv() => self.tell(event, &mut line),
+                _ = tick.tick() => {
+                    self.tell_lost(&mut line);
+                    line.show(self.torrents.iter().map(|it| (it.swarm.counts(), it.content_bytes)));
+                }
+            }
+        }
+        line.clear();
+    }
+
+    fn tell(&mut self, event: SwarmEvent, line: &mut Line) {
+        match event {
+            SwarmEvent::Announced { torrent, announced } => {
+                let tracker = announced.tracker;
+                let answers = announced.outcome.is_ok();
+                let was_named = self.trackers.iter().any(|((of, other, _), answered)| {
+                    *answered && *of == torrent && *other == tracker
+                });
+                let key = (Arc::clone(&torrent), tracker.clone(), announced.info_hash);
+                let is_news = match answers {
+                    true => !was_named,
+                    false => self.trackers.get(&key) != Some(&false),
+                };
+                self.trackers.insert(key, answers);
+                match announced.outcome {
+                    Ok(answer) => {
+                        if is_news && !line.is_quiet() {
+                            line.clear();
+                            say::err(&format!("{torrent}: announced to {tracker}"));
+                        }
+                        if let Some(warning) = answer.warning {
+                            line.clear();
+                            warn(&format!("{torrent}: {tracker} says: {warning}"));
+                        }
+                    }
+                    Err(error) if is_news => {
+                        line.clear();
+                        warn(&format!("{torrent}: {tracker}: {error}; trying again"));
+                    }
+                    Err(_) => {}
+                }
+            }
+            SwarmEvent::Joined { torrent, address, .. } => {
+                if self.peers.len() < PEERS_COUNTED_MAX {
+                    self.peers.insert((torrent, address.ip()));
+                }
+            }
+            SwarmEvent::Banned { address, why } => {
+                line.clear();
+                warn(&format!("the peer {address} is not let in for an hour: {why}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes back and names the files that cannot be read any more.
+    fn tell_lost(&mut self, line: &mut Line) {
+        for torrent in &mut self.torrents {
+            while let Ok(Lost { range, error }) = torrent.lost.try_recv() {
+                torrent.swarm.lost(range);
+                let what = chain(&error);
+                if torrent.told.insert(what.clone()) {
+                    line.clear();
+                    warn(&format!("{}: {what}: not offered any more", torrent.name));
+                }
+            }
+        }
+    }
+
+    /// Leaves all swarms at once; returns what was done.
+    async fn end(self) -> String {
+        let peers = self.peers.len() as u64;
+        let elapsed = self.begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+        let ending: Vec<_> = self
+            .torrents
+            .into_iter()
+            .map(|it| (it.name, it.content_bytes, tokio::spawn(it.swarm.stop())))
+            .collect();
+        let mut text = String::new();
+        let (mut all, mut count) = (0, 0);
+        for (name, content_bytes, stopped) in ending {
+            // A panic was reported.
+            let counts: Counts = stopped.await.unwrap_or_default();
+            let (sent, ratio) = (counts.uploaded_bytes, line::ratio(counts, content_bytes));
+            text += &format!("{name}: sent {}, ratio {ratio}\n", units::bytes(sent));
+            all += sent;
+            count += 1;
+        }
+        let took = units::duration(elapsed.as_secs_f64());
+        let (peers, torrents) = (counted(peers, "peer"), counted(count, "torrent"));
+        text + &format!("sent {} of {torrents} to {peers} in {took}\n", units::bytes(all))
+    }
+}
+
+/// Ctrl-C and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn begin() -> Result<Signals, Failure> {
+        let failed = |_| Failure::new(Exit::Internal, "cannot receive signals");
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Events that wait; others are lost.
+const EVENTS_MAX: usize = 1_000;
+/// How often the line changes.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
+/// The count of peers in the summary ends here.
+const PEERS_COUNTED_MAX: usize = 100_000;

@@ -1,0 +1,120 @@
+//! The torrents that are named on the command line, and their data.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use swath_formats::Network;
+use swath_formats::torrent::Metainfo;
+use swath_formats::torrent::metainfo::METAFILE_BYTES_MAX;
+use swath_swarm::{OpenFiles, TorrentFiles};
+use swath_tracker::read_networks;
+
+use crate::exit::chain;
+use crate::failure::Failure;
+use crate::serve::args::NetworkOrFile;
+
+/// A torrent and its data.
+pub struct Found {
+    /// The torrent.
+    pub metainfo: Arc<Metainfo>,
+    /// Its files.
+    pub files: Arc<TorrentFiles>,
+}
+
+/// Reads the torrents at these paths, of which some are folders; each torrent once.
+pub fn find(paths: &[PathBuf], data: Option<&Path>) -> Result<Vec<Found>, Failure> {
+    let open = Arc::new(OpenFiles::new(OPEN_MAX));
+    let mut all: Vec<Found> = Vec::new();
+    for path in paths {
+        for path in metafiles(path)? {
+            let metainfo = read(&path)?;
+            let hashes = |it: &Metainfo| (it.info.hash_v1(), it.info.hash_v2());
+            if all.iter().any(|other| hashes(&other.metainfo) == hashes(&metainfo)) {
+                continue;
+            }
+            let own = path.parent().filter(|folder| *folder != Path::new(""));
+            let data = data.or(own).unwrap_or(Path::new("."));
+            let files = TorrentFiles::find(&metainfo.info, data, Arc::clone(&open));
+            let files = files.map_err(|error| {
+                Failure::input(format!("cannot read {}: {}", data.display(), chain(&error)))
+                    .hint("--data DIR names the folder with the data")
+            })?;
+            all.push(Found { metainfo: Arc::new(metainfo), files: Arc::new(files) });
+        }
+    }
+    Ok(all)
+}
+
+/// Returns a metafile, or all of a folder.
+fn metafiles(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable =
+        |error: io::Error| Failure::input(format!("cannot read {}: {error}", path.display()));
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|extension| extension == "torrent") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        return Err(Failure::input(format!("{} has no .torrent file", path.display())));
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Metainfo, Failure> {
+    let failed = |what: String| Failure::input(format!("cannot read {}: {what}", path.display()));
+    let bytes = limited(path, METAFILE_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+    let metainfo = Metainfo::read(&bytes).map_err(|error| failed(chain(&error)))?;
+    match metainfo.has_piece_layers() {
+        true => Ok(metainfo),
+        false => Err(failed("it lacks piece layers".to_owned())),
+    }
+}
+
+fn limited(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    use io::Read as _;
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(max as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() > max {
+        true => Err(io::Error::other(format!("longer than {max} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+/// Returns the networks of `--allow`.
+pub fn networks(allowed: &[NetworkOrFile]) -> Result<Vec<Network>, Failure> {
+    let mut networks = Vec::new();
+    for allowed in allowed {
+        let path = match allowed {
+            NetworkOrFile::Network(network) => {
+                networks.push(*network);
+                continue;
+            }
+            NetworkOrFile::File(path) => path,
+        };
+        let failed = |what: String| {
+            Failure::input(format!("cannot read networks from {}: {what}", path.display()))
+        };
+        let bytes = limited(path, LIST_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+        let read = read_networks(&String::from_utf8_lossy(&bytes));
+        let read = read.map_err(|error| failed(error.to_string()))?;
+        // An empty list would let everybody in.
+        if read.is_empty() {
+            return Err(failed("it has no network".to_owned()));
+        }
+        networks.extend(read);
+    }
+    Ok(networks)
+}
+
+/// Files of all torrents that are open at a time.
+const OPEN_MAX: usize = 256;
+/// A list of all institutes of the world is shorter.
+const LIST_BYTES_MAX: usize = 1 << 20;
