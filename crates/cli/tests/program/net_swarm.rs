@@ -95,14 +95,14 @@ fn when_all_peers_are_gone_the_mirror_brings_the_rest() {
     seed.says(" peer");
     std::thread::sleep(Duration::from_millis(700));
     drop(seed);
-    running.wait().code_is(0).says(&[&peer, "run7/"]);
+    running.wait().code_is(0).says(&[&peer, &server.at("").replace("http://", "")]);
     home.has("out");
 }
 
 #[test]
 fn a_peer_that_delivers_wrong_bytes_is_named_and_left() {
     let home = with_dataset(2_000_001);
-    let server = home.serve(&["web", "--anonymous", "--plain", "--limit-rate", "4M"]);
+    let server = home.serve(&["web", "--anonymous", "--plain", "--limit-rate", "700k"]);
     home.torrent("v1", &["--mirror", &server.at("run7/")]);
     fs::create_dir_all(home.path("bad/run7/detector")).unwrap();
     home.write("bad/run7/detector/a.h5", vec![7; 2_000_001]);

@@ -18,11 +18,14 @@ use super::swarm::resolved;
 use crate::error::TorrentError;
 use crate::event::Note;
 
-/// Fetches the metafile of a magnet link from its peers.
+/// Fetches the metafile of a magnet link from its peers, which are returned as well.
 ///
 /// # Errors
 /// [`TorrentError`], above all if no peer has it in time.
-pub async fn metainfo_of(get_job: &GetJob<'_>, magnet: &Magnet) -> Result<Metainfo, TorrentError> {
+pub async fn metainfo_of(
+    get_job: &GetJob<'_>,
+    magnet: &Magnet,
+) -> Result<(Metainfo, Vec<SocketAddr>), TorrentError> {
     let spec = &get_job.get.swarm;
     let mut trackers = magnet.trackers.clone();
     for text in &spec.trackers {
@@ -56,7 +59,8 @@ pub async fn metainfo_of(get_job: &GetJob<'_>, magnet: &Magnet) -> Result<Metain
         let told = search.announced(&trackers, until).await;
         addresses.extend(told.into_iter().map(|it| (it, Trust::Listed)));
         if let Some(raw) = search.from_any(&addresses, until).await {
-            return read(magnet, &raw);
+            let peers = addresses.iter().map(|(address, _)| *address).take(PEERS_WANTED as usize);
+            return Ok((read(magnet, &raw)?, peers.collect()));
         }
         // Peers come and go.
         if Instant::now() + ASK_AGAIN >= until {
@@ -115,9 +119,9 @@ impl Search {
                 key: None,
                 form: PeerForm::Compact,
             };
-            asked.spawn(async move {
-                swath_swarm::ask(&net, &tracker, Trust::Listed, &announce).await
-            });
+            asked.spawn(
+                async move { swath_swarm::ask(&net, &tracker, Trust::Listed, &announce).await },
+            );
         }
         let until = until.min(Instant::now() + TRACKERS_WITHIN);
         let mut addresses = Vec::new();

@@ -57,13 +57,14 @@ enum From {
 }
 
 impl InSwarm {
-    /// Joins the swarm of a torrent; `None` if nobody knows of any peer.
+    /// Joins the swarm of a torrent, where `more` peers are known; `None` if there is no way to find any.
     ///
     /// # Errors
     /// [`TorrentError::Peer`] or [`TorrentError::Tracker`] for an address that is none.
     pub async fn join(
         get_job: &GetJob<'_>,
         metainfo: Arc<Metainfo>,
+        more: &[SocketAddr],
     ) -> Result<Option<Arc<InSwarm>>, TorrentError> {
         let spec = &get_job.get.swarm;
         let mut trackers = vec![metainfo.trackers.clone()];
@@ -73,10 +74,11 @@ impl InSwarm {
         }
         let has_trackers = trackers.iter().flatten().any(|tier| !tier.is_empty());
         let is_empty = metainfo.info.total_bytes() == 0;
-        if spec.is_off || is_empty || !has_trackers && spec.peers.is_empty() {
+        if spec.is_off || is_empty || !has_trackers && spec.peers.is_empty() && more.is_empty() {
             return Ok(None);
         }
-        let peers = resolved(&spec.peers).await?;
+        let mut peers = resolved(&spec.peers).await?;
+        peers.extend(more);
         let options = SwarmsOptions {
             net: get_job.job.engine.net().clone(),
             listen: spec.listen.unwrap_or(LISTEN),
@@ -123,8 +125,9 @@ impl InSwarm {
         }
     }
 
-    /// From now on, what is passed on comes from the files at their final place.
+    /// Everything is verified. From now on, what is passed on comes from the files at their final place.
     pub fn completed(&self, path: &Path) {
+        self.verified(Range::new(0, self.map.content_bytes()));
         let (lost, _) = mpsc::channel(1);
         let open = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
         // If the files are gone already, peers are refused.

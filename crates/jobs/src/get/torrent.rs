@@ -1,5 +1,6 @@
 //! Fetches the content of a torrent: reads its metafile and turns it into a request.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,13 +32,13 @@ pub async fn read(
     match at {
         TorrentAt::File(path) => {
             let (name, metainfo) = (path.display().to_string(), of_file(path)?);
-            inputs(get_job, name, metainfo, &mirrors, Trust::Listed).await
+            inputs(get_job, name, metainfo, &[], &mirrors, Trust::Listed).await
         }
         TorrentAt::Magnet(link) => {
             let magnet: Magnet = link.parse().map_err(TorrentError::Magnet)?;
-            let metainfo = magnet::metainfo_of(get_job, &magnet).await?;
+            let (metainfo, peers) = magnet::metainfo_of(get_job, &magnet).await?;
             let name = metainfo.info.name().to_string();
-            inputs(get_job, name, metainfo, &mirrors, Trust::Discovered).await
+            inputs(get_job, name, metainfo, &peers, &mirrors, Trust::Discovered).await
         }
         TorrentAt::Address(address) => {
             of_address(get_job, &address.url()?, Trust::Named, &mirrors).await
@@ -53,7 +54,7 @@ pub async fn of_address(
     mirrors: &[Url],
 ) -> Result<Inputs, JobError> {
     let metainfo = of_server(get_job, url, trust).await?;
-    inputs(get_job, display_name(url), metainfo, mirrors, Trust::Discovered).await
+    inputs(get_job, display_name(url), metainfo, &[], mirrors, Trust::Discovered).await
 }
 
 /// Returns the request for the content of a torrent. Its web seeds get this trust.
@@ -61,6 +62,7 @@ async fn inputs(
     get_job: &GetJob<'_>,
     name: String,
     metainfo: Metainfo,
+    peers: &[SocketAddr],
     mirrors: &[Url],
     trust: Trust,
 ) -> Result<Inputs, JobError> {
@@ -69,7 +71,7 @@ async fn inputs(
     get_job.note(Note::Torrent { name, files, mirrors: seeds + mirrors.len() as u64 });
     let metainfo = Arc::new(metainfo);
     let mut request = Box::new(request(get_job, &metainfo, mirrors, trust)?);
-    let Some(swarm) = InSwarm::join(get_job, metainfo).await? else {
+    let Some(swarm) = InSwarm::join(get_job, metainfo, peers).await? else {
         return Ok(Inputs::One(request));
     };
     request.discovery = Some(Arc::clone(&swarm) as Arc<dyn Discovery>);
