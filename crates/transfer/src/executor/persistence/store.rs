@@ -23,9 +23,7 @@ impl Run<'_> {
         let Some(sink) = self.persistence.sink.clone() else { return };
         let range = block.range();
         if sink.reads_back() {
-            if self.routing.is_some() {
-                self.integrity.samples.begin(range);
-            }
+            self.integrity.samples.begin(range);
             if let Some(in_order) = &mut self.integrity.in_order {
                 in_order.begin(range);
             }
@@ -75,10 +73,8 @@ impl Run<'_> {
     /// Handles a written block: it may be journaled and hashed.
     fn written(&mut self, range: Range, buffer: Buffer) {
         self.persistence.written(range, &self.coverage);
-        if self.routing.is_some() {
-            self.integrity.samples.end(range);
-            self.fetch_condemned_again();
-        }
+        self.integrity.samples.end(range);
+        self.fetch_condemned_again();
         let Some(verifier) = &self.integrity.verifier else { return };
         match &mut self.integrity.in_order {
             None => verifier.accept(range.start, buffer),
@@ -187,3 +183,62 @@ impl Run<'_> {
 
 /// Ctrl-C must end the program within a second: bytes not on the disk by then are fetched again.
 const KEEP_WITHIN: std::time::Duration = std::time::Duration::from_millis(600);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use swath_source::{MemorySource, Pending};
+
+    use super::*;
+    use crate::engine::{Engine, EngineOptions};
+    use crate::executor::sink::Sink;
+    use crate::observe::Event;
+    use crate::request::Request;
+
+    /// A file that takes every block.
+    struct Takes;
+
+    impl Sink for Takes {
+        fn write(self: Arc<Self>, block: Block) -> Pending<'static, Result<Written, GetError>> {
+            Box::pin(async { Ok(Written::Unproved(block.buffer)) })
+        }
+
+        fn reads_back(&self) -> bool {
+            true
+        }
+
+        fn end_at(&self, _: u64) -> Result<(), GetError> {
+            Ok(())
+        }
+
+        fn finish(&self, _: Option<SystemTime>) -> Pending<'_, Result<(), GetError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// Only relays were reckoned with: without them, the bytes of a mirror that stood alone were
+    /// fetched again while some were on their way to the disk, where they could replace the right ones.
+    #[tokio::test]
+    async fn wrong_bytes_are_written_before_they_are_fetched_again() {
+        let engine = Engine::start(EngineOptions::default()).unwrap();
+        let mut observer = |_: &Event| {};
+        let request = Request::to_writer(tokio::io::sink())
+            .source(MemorySource::of("wrong", vec![0; 100]))
+            .source(MemorySource::of("right", vec![1; 100]));
+        let mut run = Run::new(&engine, request, &mut observer);
+        run.persistence.sink = Some(Arc::new(Takes));
+        let (id, range) = (run.persistence.id_of(0), Range::new(0, 100));
+        let mut buffer = engine.pool.try_take_for(100).unwrap();
+        buffer.push(&[0; 100]);
+        run.coverage.take_in(range, id);
+        run.store(0, Block { offset: 0, buffer, checks: None });
+
+        run.condemn(id, "holds other bytes".to_owned()).unwrap();
+        assert!(run.coverage.have.covers(range), "the write is under way");
+        let done = run.jobs.next().await;
+        run.job_done(done).unwrap();
+        assert!(run.coverage.have.is_empty(), "now it can be fetched again");
+    }
+}
