@@ -261,6 +261,7 @@ impl Run<'_> {
             self.persistence.commit_every = (self.persistence.commit_every * 2).min(COMMIT_EVERY);
             self.commit();
         }
+        self.look_at_disputes()?;
         self.relieve(now);
         self.look_awake(now);
         self.tell_break();

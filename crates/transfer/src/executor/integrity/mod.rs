@@ -2,6 +2,7 @@
 
 pub(super) mod agree;
 pub(super) mod audit;
+pub(super) mod disputes;
 pub(super) mod in_order;
 pub(super) mod peers;
 pub(super) mod samples;

@@ -2,9 +2,9 @@
 //!
 //! Mirrors that agree on size and version can still hold different bytes: one of them is damaged.
 //! So swath keeps a few random blocks of each mirror and requests each of them from another mirror.
-//! If two differ, a third one decides: the mirror that stands alone is dropped and reported, and its
-//! bytes are fetched again. Without a third one the transfer ends without its file, since nothing
-//! shows which of the two is right.
+//! If two differ, `disputes` finds out which one is right. A mirror that left or refuses by then is
+//! compared like the others, as long as its bytes are in the file. The same address by another scheme
+//! is the same mirror.
 //!
 //! Most questions are asked in the last seconds, so that hardly anything waits for their answers; the
 //! last bytes of each mirror are compared when everything has come. Each question goes to the
@@ -20,12 +20,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::{Range, SourceId, Time};
-use swath_source::{Facts, LaneError};
-use tokio::time::timeout;
+use swath_model::{Range, RangeSet, SourceId, Time};
+use swath_source::{Class, Facts, LaneError};
+use tokio::time::{sleep, timeout};
 
-use crate::error::GetError;
 use crate::executor::Ended;
+use crate::executor::integrity::disputes::Disputes;
 use crate::executor::integrity::samples::{ANSWERS_WITHIN, Answer, Block, Of};
 use crate::executor::state::Run;
 use crate::request::Destination;
@@ -37,16 +37,19 @@ pub(crate) struct Peers {
     kept: BTreeMap<usize, SeenBlocks>,
     /// Blocks that wait for a mirror to compare them, with their sources.
     left: Vec<(usize, Block)>,
+    /// The mirror to which each source leads: the first number of such a source.
+    mirrors: Vec<usize>,
     /// The questions in flight to each mirror.
     asked: BTreeMap<usize, Asked>,
-    /// Undecided disputes, by number.
-    disputes: BTreeMap<u32, Dispute>,
-    disputes_begun: u32,
-    /// Mirrors that did not answer a question in time, and whether others are patient with them now.
-    mute: BTreeSet<usize>,
+    pub(super) disputes: Disputes,
+    /// Mirrors that did not answer a question in time, and whether they are asked with patience now.
+    pub(super) mute: BTreeSet<usize>,
     is_patient: bool,
+    /// Whether blocks of an earlier run were chosen, and how many are being read.
+    has_read_back: bool,
+    reading: usize,
     /// Since when everything has come and only answers are missing.
-    waits_since: Option<Time>,
+    pub(super) waits_since: Option<Time>,
     /// Bytes that were equal.
     pub right_bytes: u64,
 }
@@ -68,15 +71,6 @@ struct SeenBlocks {
     blocks: Vec<Block>,
 }
 
-/// A block that differs between two mirrors.
-struct Dispute {
-    source: usize,
-    peer: usize,
-    block: Block,
-    theirs: Vec<u8>,
-    asked: Vec<usize>,
-}
-
 impl Peers {
     /// Notes that a question to this mirror has ended.
     fn ended(&mut self, peer: usize) {
@@ -93,10 +87,19 @@ impl Peers {
         })
     }
 
-    /// Returns whether answers are missing.
-    fn is_asking(&self) -> bool {
-        self.asked.values().any(|asked| asked.count > 0)
+    /// Returns the number of questions in flight, those that are being read from the disk included.
+    pub fn asking(&self) -> usize {
+        self.reading + self.asked.values().map(|asked| asked.count).sum::<usize>()
     }
+}
+
+/// The kind of mirror to ask.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// Whether any will do, be it mute or not asked for anything yet.
+    pub is_dispute: bool,
+    /// Whether there is time: for those that limit connections, and for those that want to rest.
+    pub is_patient: bool,
 }
 
 impl SeenBlocks {
@@ -182,12 +185,15 @@ impl Run<'_> {
             self.integrity.samples.peers.waits_since = Some(now);
             self.compare_left();
             self.ask_peers(true);
+            self.read_blocks_back();
         }
-        if !self.integrity.samples.peers.is_asking() {
+        if self.integrity.samples.peers.asking() == 0 {
             self.ask_patiently();
         }
-        let since = self.integrity.samples.peers.waits_since.unwrap_or(now);
-        self.integrity.samples.peers.is_asking() && now.since(since) < WAITS
+        let peers = &self.integrity.samples.peers;
+        let waits = now.since(peers.waits_since.unwrap_or(now)) < WAITS;
+        // A dispute ends by itself: with its decision, or with the transfer.
+        peers.asking() > 0 && waits || peers.disputes.is_any()
     }
 
     /// Notes that bytes are missing again.
@@ -208,8 +214,50 @@ impl Run<'_> {
         }
     }
 
+    /// Reads random blocks that the mirrors of this run brought in an earlier one, to compare them,
+    /// too: that one ended before it compared anything.
+    fn read_blocks_back(&mut self) {
+        let Some(sink) = self.persistence.readable() else { return };
+        let has_read_back = &mut self.integrity.samples.peers.has_read_back;
+        if std::mem::replace(has_read_back, true) || self.sources.len() < 2 {
+            return;
+        }
+        for source in 0..self.sources.len() {
+            let id = self.persistence.id_of(source);
+            let brought = self.coverage.of_deliverer(id).into_iter();
+            let brought: RangeSet = brought
+                .flat_map(|range| self.coverage.resumed.within(range).collect::<Vec<_>>())
+                .collect();
+            for range in random_blocks(&brought) {
+                let (sink, pool) = (Arc::clone(&sink), self.engine.read_pool.clone());
+                self.integrity.samples.peers.reading += 1;
+                self.integrity.samples.asked.spawn(async move {
+                    let into = pool.take().await;
+                    let read = sink.read(range.start, range.len() as usize, into).await;
+                    let bytes = read.map(|buffer| buffer.to_vec()).unwrap_or_default();
+                    let block = Block { at: range.start, bytes };
+                    Answer { of: Of::ReadBack { source }, block, told: None }
+                });
+            }
+        }
+    }
+
+    /// Compares a block that was read back.
+    pub(crate) fn read_back(&mut self, source: usize, block: Block) {
+        let peers = &mut self.integrity.samples.peers;
+        peers.reading = peers.reading.saturating_sub(1);
+        // If it could not be read, the code that needs it will report that.
+        if !block.bytes.is_empty() {
+            self.compare(source, block);
+        }
+    }
+
     /// Asks about the blocks that wait.
-    fn compare_left(&mut self) {
+    pub(super) fn compare_left(&mut self) {
+        for at in self.integrity.samples.peers.mirrors.len()..self.sources.len() {
+            let mirror = self.find_mirror(at);
+            self.integrity.samples.peers.mirrors.push(mirror);
+        }
         for (source, block) in std::mem::take(&mut self.integrity.samples.peers.left) {
             self.compare(source, block);
         }
@@ -226,65 +274,123 @@ impl Run<'_> {
             peers.mute.clear();
             self.compare_left();
         }
-        if !self.integrity.samples.peers.is_asking() {
+        if self.integrity.samples.peers.asking() == 0 {
             self.integrity.samples.peers.left.clear();
         }
     }
 
     /// Asks another mirror for a block of this source, as soon as one is ready.
-    fn compare(&mut self, source: usize, block: Block) {
-        if self.sources.is_out(source) {
+    pub(super) fn compare(&mut self, source: usize, block: Block) {
+        if !self.is_in_file(source, &block) {
             return;
         }
-        let peer = self.peer_of(&[source], false);
-        match peer.filter(|&peer| self.integrity.samples.peers.is_ready(peer)) {
-            Some(peer) => self.ask_peer(peer, Of::Peer { source, peer }, block),
+        let peers = &self.integrity.samples.peers;
+        let wish = Wish { is_dispute: false, is_patient: peers.is_patient };
+        let peer = self.peer_of(&[source], block.range(), wish);
+        match peer.filter(|&peer| peers.is_ready(self.mirror_of(peer))) {
+            Some(peer) => self.ask_peer(peer, Of::Peer { source, peer }, block, wish.is_patient),
             None => self.integrity.samples.peers.left.push((source, block)),
         }
     }
 
-    /// Returns the mirror beside these that is likely to answer first; in a dispute any that there
-    /// is.
-    fn peer_of(&self, others: &[usize], is_dispute: bool) -> Option<usize> {
+    /// Returns whether the file still has this block as this source delivered it.
+    pub(super) fn is_in_file(&self, source: usize, block: &Block) -> bool {
+        let id = self.persistence.id_of(source);
+        let parts = self.coverage.deliverers.within(block.range());
+        let own_bytes: u64 =
+            parts.iter().filter(|&&(_, by)| by == id).map(|(range, _)| range.len()).sum();
+        own_bytes == block.range().len() && !self.integrity.samples.is_void(id)
+    }
+
+    /// Returns the mirror beside these that holds this range and is likely to answer first.
+    pub(super) fn peer_of(&self, others: &[usize], range: Range, wish: Wish) -> Option<usize> {
         let peers = &self.integrity.samples.peers;
-        let url = |at: usize| self.sources[at].source.url();
+        let now = self.now();
         let is_limited = |at: usize| {
             let view = self.planner.source(SourceId(at as u32));
             let limits = self.sources[at].source.limits();
             limits.connections.is_some() || view.is_some_and(|view| view.paced)
         };
+        let is_asked_now = |at: usize| match wish.is_patient {
+            true => self.rest_of(at, now) < WAITS,
+            false => self.rest_of(at, now).is_zero() && (self.planner_done || !is_limited(at)),
+        };
         let is_free = |at: &usize| {
-            self.sources[*at].accepted == Some(true)
+            let entry = &self.sources[*at];
+            (entry.accepted == Some(true) || wish.is_dispute && entry.accepted.is_none())
                 && !self.sources.is_out(*at)
                 && !self.is_mute(*at)
-                && (is_dispute
-                    || !peers.mute.contains(at) && (self.planner_done || !is_limited(*at)))
-                && others.iter().all(|&other| url(other) != url(*at))
+                && (wish.is_dispute || !peers.mute.contains(&self.mirror_of(*at)))
+                && entry.lacks.within(range).next().is_none()
+                && others.iter().all(|&other| !self.are_one_mirror(other, *at))
+                && is_asked_now(*at)
         };
         // At the end, bytes that nobody needs may still come from those that are busy.
         let wait = |at: usize| {
             let view = self.planner.source(SourceId(at as u32));
             let is_busy = self.planner_done && view.as_ref().is_some_and(|view| view.busy);
             let rtt = view.and_then(|view| view.rtt).unwrap_or(ANSWERS_WITHIN);
-            let before = peers.asked.get(&at).map_or(0, |asked| asked.count) / QUESTIONS_AT_ONCE;
-            (peers.mute.contains(&at), is_busy, (1 + before) as u32 * rtt)
+            let mirror = self.mirror_of(at);
+            let before =
+                peers.asked.get(&mirror).map_or(0, |asked| asked.count) / QUESTIONS_AT_ONCE;
+            (peers.mute.contains(&mirror), is_busy, (1 + before) as u32 * rtt)
         };
         (0..self.sources.len()).filter(is_free).min_by_key(|&at| wait(at))
     }
 
-    fn ask_peer(&mut self, peer: usize, of: Of, block: Block) {
-        let origin = Arc::clone(&self.sources[peer].source);
-        let within = match of {
-            Of::Peer { .. } if !self.integrity.samples.peers.is_patient => {
-                let view = self.planner.source(SourceId(peer as u32));
-                IN_TIME + ROUND_TRIPS * view.and_then(|view| view.rtt).unwrap_or_default()
-            }
-            _ => ANSWERS_WITHIN,
+    /// Returns how long this source must not be asked, as it wished or because it failed.
+    fn rest_of(&self, at: usize, now: Time) -> Duration {
+        let view = self.planner.source(SourceId(at as u32));
+        view.and_then(|view| view.retry_at).map_or(Duration::ZERO, |until| until.since(now))
+    }
+
+    /// Returns whether these sources lead to one mirror.
+    pub(super) fn are_one_mirror(&self, one: usize, other: usize) -> bool {
+        self.mirror_of(one) == self.mirror_of(other)
+    }
+
+    /// Returns the mirror to which a source leads.
+    fn mirror_of(&self, at: usize) -> usize {
+        let known = self.integrity.samples.peers.mirrors.get(at);
+        known.copied().unwrap_or_else(|| self.find_mirror(at))
+    }
+
+    /// Finds the first source with the same copy of the file: others lead to it by relays, or by
+    /// another scheme.
+    fn find_mirror(&self, at: usize) -> usize {
+        let place = |at: usize| {
+            let url = self.sources[at].source.url();
+            (url.host_str(), url.port(), url.path(), url.query())
         };
-        self.integrity.samples.peers.asked.entry(peer).or_default().count += 1;
+        (0..at).find(|&other| place(other) == place(at)).unwrap_or(at)
+    }
+
+    /// Asks a mirror for its version of a block. With patience it has more time, and is asked again
+    /// if it is busy.
+    pub(super) fn ask_peer(&mut self, peer: usize, of: Of, block: Block, is_patient: bool) {
+        let origin = Arc::clone(&self.sources[peer].source);
+        let rest = self.rest_of(peer, self.now());
+        let rtt = self.planner.source(SourceId(peer as u32)).and_then(|view| view.rtt);
+        let within = match is_patient {
+            false => IN_TIME + ROUND_TRIPS * rtt.unwrap_or_default(),
+            true => ANSWERS_WITHIN,
+        };
+        let mirror = self.mirror_of(peer);
+        self.integrity.samples.peers.asked.entry(mirror).or_default().count += 1;
         self.integrity.samples.asked.spawn(async move {
-            let range = Range::of_len(block.at, block.bytes.len() as u64);
-            let told = timeout(within, origin.fetch_part(range)).await.ok();
+            let ask = async {
+                sleep(rest).await;
+                loop {
+                    let told = origin.fetch_part(block.range()).await;
+                    match told.as_ref().map_err(LaneError::class) {
+                        Err(Class::Busy(wait)) if is_patient && wait < WAITS => {
+                            sleep(wait.max(BUSY_LEAST)).await;
+                        }
+                        _ => break told,
+                    }
+                }
+            };
+            let told = timeout(within, ask).await.ok();
             Answer { of, block, told }
         });
     }
@@ -297,7 +403,7 @@ impl Run<'_> {
         block: Block,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
     ) -> Result<(), Ended> {
-        self.integrity.samples.peers.ended(peer);
+        self.peer_ended(peer);
         let answered = self.compare_with_answer(source, peer, block, told);
         self.compare_left();
         answered
@@ -310,106 +416,52 @@ impl Run<'_> {
         block: Block,
         told: Option<Result<(Facts, Vec<u8>), LaneError>>,
     ) -> Result<(), Ended> {
-        if self.sources.is_out(source) || self.sources.is_out(peer) {
+        if !self.is_in_file(source, &block) {
             return Ok(());
         }
-        let Some(theirs) = self.comparable(told) else {
-            self.integrity.samples.peers.mute.insert(peer);
+        let mirror = self.mirror_of(peer);
+        let Some(theirs) = self.comparable(told).filter(|_| !self.is_liar(peer)) else {
+            self.integrity.samples.peers.mute.insert(mirror);
             self.compare(source, block);
             return Ok(());
         };
-        self.integrity.samples.peers.asked.entry(peer).or_default().has_answered = true;
+        self.integrity.samples.peers.asked.entry(mirror).or_default().has_answered = true;
         self.count_compared(peer, &theirs);
         if theirs == block.bytes {
             self.integrity.samples.peers.right_bytes += theirs.len() as u64;
             return Ok(());
         }
-        let asked = vec![source, peer];
-        self.ask_a_third(Dispute { source, peer, block, theirs, asked })
+        self.dispute(source, peer, block, theirs)
     }
 
-    fn ask_a_third(&mut self, dispute: Dispute) -> Result<(), Ended> {
-        let Some(third) = self.peer_of(&dispute.asked, true) else {
-            return self.undecided(&dispute);
-        };
-        let block = Block { at: dispute.block.at, bytes: dispute.block.bytes.clone() };
-        let number = self.integrity.samples.peers.disputes_begun;
-        self.integrity.samples.peers.disputes_begun += 1;
-        self.integrity.samples.peers.disputes.insert(number, dispute);
-        self.ask_peer(third, Of::Third { dispute: number, third }, block);
-        Ok(())
+    /// Notes that a question to this mirror has ended.
+    pub(super) fn peer_ended(&mut self, peer: usize) {
+        let mirror = self.mirror_of(peer);
+        self.integrity.samples.peers.ended(mirror);
     }
 
-    /// Decides a dispute by a third mirror's version, if it has answered.
-    pub(crate) fn third_answered(
-        &mut self,
-        number: u32,
-        third: usize,
-        told: Option<Result<(Facts, Vec<u8>), LaneError>>,
-    ) -> Result<(), Ended> {
-        self.integrity.samples.peers.ended(third);
-        let Some(mut dispute) = self.integrity.samples.peers.disputes.remove(&number) else {
-            return Ok(());
-        };
-        if self.sources.is_out(dispute.source) || self.sources.is_out(dispute.peer) {
-            return Ok(());
-        }
-        let Some(word) = self.comparable(told) else {
-            dispute.asked.push(third);
-            return self.ask_a_third(dispute);
-        };
-        self.count_compared(third, &word);
-        if word == dispute.block.bytes {
-            self.leave_mirror(dispute.peer, &dispute)
-        } else if word == dispute.theirs {
-            self.leave_mirror(dispute.source, &dispute)
-        } else {
-            self.undecided(&dispute)
-        }
-    }
-
-    /// Drops the mirror that stands alone, on all its routes.
-    fn leave_mirror(&mut self, alone: usize, dispute: &Dispute) -> Result<(), Ended> {
-        let url = self.sources[alone].source.url().clone();
-        for at in 0..self.sources.len() {
-            if *self.sources[at].source.url() == url && !self.sources.is_out(at) {
-                let what = format!(
-                    "holds other bytes than two other mirrors, at byte {}",
-                    dispute.place()
-                );
-                self.condemn(self.persistence.id_of(at), what)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the transfer because two mirrors differ and nothing shows which is right. The bytes of
-    /// both are void.
-    fn undecided(&mut self, dispute: &Dispute) -> Result<(), Ended> {
-        let name = |at: usize| self.sources[at].source.name().to_string();
-        let (one, other) = (name(dispute.source), name(dispute.peer));
-        let ids = [dispute.source, dispute.peer].map(|at| self.sources[at].source.url().clone());
-        for at in 0..self.sources.len() {
-            if ids.contains(self.sources[at].source.url()) {
-                self.integrity.samples.void(self.persistence.id_of(at));
-            }
-        }
-        Err(GetError::Disagreement { one, other, at: dispute.place() }.into())
-    }
-
-    fn count_compared(&mut self, peer: usize, bytes: &[u8]) {
+    pub(super) fn count_compared(&mut self, peer: usize, bytes: &[u8]) {
         let bytes = bytes.len() as u64;
         self.coverage.wasted_bytes += bytes;
         self.sources[peer].figures.wasted_bytes += bytes;
     }
 }
 
-impl Dispute {
-    /// Returns the first byte that differs.
-    fn place(&self) -> u64 {
-        let pairs = self.theirs.iter().zip(&self.block.bytes);
-        self.block.at + pairs.take_while(|(one, other)| one == other).count() as u64
-    }
+/// Returns random blocks of these bytes: one for each MiB, and together about a 64th.
+fn random_blocks(brought: &RangeSet) -> Vec<Range> {
+    let bytes = brought.total_bytes();
+    let count = bytes.div_ceil(1 << 20).min(BLOCKS_MAX as u64);
+    let most = (bytes / (64 * count.max(1))).clamp(BLOCK_LEAST_BYTES, BLOCK_BYTES as u64);
+    let block = |_| {
+        let mut at = fastrand::u64(..bytes);
+        let part = brought.iter().find(|part| {
+            let is_it = at < part.len();
+            at -= if is_it { 0 } else { part.len() };
+            is_it
+        })?;
+        Range::of_len(part.start + at, most).intersect(part)
+    };
+    (0..count).filter_map(block).collect()
 }
 
 /// Most blocks compared of one mirror: damage in a tenth of its bytes is found with a probability
@@ -427,8 +479,10 @@ const BEFORE_S: f64 = 2.0;
 /// again and get [`ANSWERS_WITHIN`].
 const IN_TIME: Duration = Duration::from_millis(100);
 const ROUND_TRIPS: u32 = 4;
+/// Shortest pause before a busy mirror is asked again.
+const BUSY_LEAST: Duration = Duration::from_secs(1);
 /// Longest wait for answers at the end.
-const WAITS: Duration = Duration::from_secs(10);
+pub(super) const WAITS: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

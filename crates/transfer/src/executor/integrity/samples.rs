@@ -80,6 +80,13 @@ pub(crate) struct Block {
     pub bytes: Vec<u8>,
 }
 
+impl Block {
+    /// Returns the bytes of the file that it holds.
+    pub fn range(&self) -> Range {
+        Range::of_len(self.at, self.bytes.len() as u64)
+    }
+}
+
 /// The deliverer of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Of {
@@ -89,6 +96,8 @@ pub(crate) enum Of {
     Left { id: u32, by: usize },
     /// A mirror; another one is asked.
     Peer { source: usize, peer: usize },
+    /// A mirror, in an earlier run; its block was read back, and nobody asked yet.
+    ReadBack { source: usize },
     /// Two mirrors that differ; a third one is asked.
     Third { dispute: u32, third: usize },
 }
@@ -124,6 +133,11 @@ impl Samples {
     /// Marks all bytes of the source with this journal number as void.
     pub(crate) fn void(&mut self, id: u32) {
         self.condemned.insert(id);
+    }
+
+    /// Returns whether the bytes of this source are about to be fetched again.
+    pub(crate) fn is_void(&self, id: u32) -> bool {
+        self.condemned.contains(&id)
     }
 
     /// Returns whether the source has stopped answering.
@@ -215,6 +229,10 @@ impl Run<'_> {
                 by
             }
             Of::Peer { source, peer } => return self.peer_answered(source, peer, block, told),
+            Of::ReadBack { source } => {
+                self.read_back(source, block);
+                return Ok(());
+            }
             Of::Third { dispute, third } => return self.third_answered(dispute, third, told),
         };
         if !is_answer(told.as_ref()) && self.integrity.samples.unanswered + 1 >= UNANSWERED_MAX {
@@ -236,7 +254,7 @@ impl Run<'_> {
             Of::Left { id, by } if !self.persistence.is_exposed(id) => {
                 self.left_is_of_another(by, at)
             }
-            Of::Peer { .. } | Of::Third { .. } => Ok(()),
+            Of::Peer { .. } | Of::ReadBack { .. } | Of::Third { .. } => Ok(()),
             Of::Left { id, .. } => {
                 let when =
                     if self.coverage.resumed.contains(at) { ", in an earlier run," } else { "" };
@@ -425,7 +443,9 @@ impl Run<'_> {
         let now = self.now();
         let since = *self.integrity.samples.waits_since.get_or_insert(now);
         let waits = if self.integrity.samples.left_asked > 0 { LEFT_WAITS } else { WAITS };
-        self.integrity.samples.asked.is_empty() || now.since(since) >= waits
+        let samples = &self.integrity.samples;
+        // Other mirrors have had their time.
+        samples.asked.len() <= samples.peers.asking() || now.since(since) >= waits
     }
 
     /// Returns the result of the samples, for the warning that nothing else proves the file.

@@ -6,6 +6,7 @@
 
 mod disk;
 mod growing;
+mod mirrors;
 mod scenario;
 
 use scenario::Scenario;
