@@ -2,6 +2,7 @@
 
 mod crowd;
 mod library;
+mod limited_mirror;
 mod patience;
 mod simulation;
 mod support;

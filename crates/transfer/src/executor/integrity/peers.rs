@@ -181,6 +181,9 @@ impl Run<'_> {
             return false;
         }
         let now = self.now();
+        if !self.integrity.samples.peers.kept.is_empty() {
+            self.close_idle_lanes();
+        }
         if self.integrity.samples.peers.waits_since.is_none() {
             self.integrity.samples.peers.waits_since = Some(now);
             self.compare_left();
@@ -194,6 +197,17 @@ impl Run<'_> {
         let waits = now.since(peers.waits_since.unwrap_or(now)) < WAITS;
         // A dispute ends by itself: with its decision, or with the transfer.
         peers.asking() > 0 && waits || peers.disputes.is_any()
+    }
+
+    /// Closes lanes without requests to servers that limit connections: questions can use theirs, and
+    /// others would be refused.
+    fn close_idle_lanes(&self) {
+        for (&id, entry) in &self.lanes.open {
+            let is_limited = self.sources[entry.source].source.limits().connections.is_some();
+            if is_limited && self.lanes.swaths_of(id).is_empty() {
+                entry.lane.close();
+            }
+        }
     }
 
     /// Notes that bytes are missing again.

@@ -1,11 +1,15 @@
 //! Mirrors that are compared with each other because no digest is known, in virtual time.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::Range;
-use swath_source::{Fault, FaultPeriod, Faults, Limit, MemorySource, Source, Wrapped};
+use swath_source::{
+    Facts, Fault, FaultPeriod, Faults, LaneError, Limit, MemorySource, Pending, Source, Wrapped,
+    Wrapper,
+};
 use swath_transfer::observe::{Event, Summary};
 use swath_transfer::{Engine, EngineOptions, GetError, Request, Stop};
 use tokio::time::{Instant, sleep, timeout};
@@ -39,6 +43,22 @@ fn fault(fault: Fault, from_s: f64, to_s: f64) -> Faults {
     Faults { periods: vec![FaultPeriod { from_s, to_s, fault }], ..good() }
 }
 
+/// Gives a file an entity tag, so that a later run goes on with it.
+#[derive(Debug)]
+struct Tag;
+
+impl Wrapper for Tag {
+    const IS_OURS: bool = false;
+
+    fn admit(&self, bytes: u64) -> Pending<'_, Result<u64, LaneError>> {
+        Box::pin(async move { Ok(bytes) })
+    }
+
+    fn change_facts(&self, facts: &mut Facts) {
+        facts.etag = Some("\"one\"".to_owned());
+    }
+}
+
 struct Fetched {
     ended: Result<Summary, GetError>,
     /// The file, if there is one.
@@ -50,9 +70,17 @@ struct Fetched {
 
 /// Fetches the file; `make` begins the lives of its mirrors.
 fn fetch(make: impl FnOnce() -> Vec<Arc<dyn Source>>) -> Fetched {
+    fetch_into(tempfile::tempdir().unwrap().path(), None, make)
+}
+
+/// The same into this folder, and stops after so long.
+fn fetch_into(
+    folder: &Path,
+    stop_after: Option<Duration>,
+    make: impl FnOnce() -> Vec<Arc<dyn Source>>,
+) -> Fetched {
     fastrand::seed(7);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("data.bin");
+    let path = folder.join("data.bin");
     let disk = Arc::new(FakeDisk::default());
     disk.bears(None, None);
     let mut told = String::new();
@@ -71,7 +99,15 @@ fn fetch(make: impl FnOnce() -> Vec<Arc<dyn Source>>) -> Fetched {
         let began = Instant::now();
         let transfer = engine.get_observed(request, &mut observer, &stop);
         let transfer = timeout(Duration::from_secs(1000), transfer);
-        let ended = transfer.await.expect("an end");
+        let stopped = async {
+            sleep(stop_after.unwrap_or(Duration::MAX)).await;
+            stop.set();
+            std::future::pending().await
+        };
+        let ended = tokio::select! {
+            ended = transfer => ended.expect("an end"),
+            () = stopped => unreachable!(),
+        };
         (ended, began.elapsed().as_secs_f64())
     });
     Fetched { ended, file: fs::read(&path).ok(), told, took_s }
@@ -207,6 +243,38 @@ fn a_busy_mirror_is_asked_when_it_wants_to_be() {
     let compared = |at: usize| summary.sources[at].wasted_bytes;
     assert!(compared(0) > 0 && compared(1) > 0, "{summary:?}");
     assert!(fetched.took_s < 7.0, "{}", fetched.took_s);
+}
+
+/// What a mirror brought in an earlier run, which was stopped before anything was compared, was never
+/// compared.
+#[test]
+fn what_came_in_an_earlier_run_is_compared_too() {
+    let (right, wrong) = (content(1), content(2));
+    let folder = tempfile::tempdir().unwrap();
+    let tagged = |name: &str, held: &Arc<[u8]>, delay_ms: u64| {
+        let source = Wrapped::around(MemorySource::of(name, Arc::clone(held)), Tag);
+        let delay = Duration::from_millis(delay_ms);
+        let source = Wrapped::around(source, Faults { delay, ..Faults::default() });
+        Wrapped::around(source, Limit::new(Some(100_000), None))
+    };
+    let stopped = fetch_into(folder.path(), Some(Duration::from_secs(5)), || {
+        vec![tagged("a", &right, 20), tagged("b", &wrong, 20)]
+    });
+    assert!(matches!(stopped.ended, Err(GetError::Stopped)), "{:?}", stopped.ended);
+    // The wrong mirror answers first, so that what is left is held against itself; all else of it is
+    // right.
+    let files = fs::read_dir(folder.path()).unwrap().map(|file| fs::read(file.unwrap().path()));
+    let part = files.map(Result::unwrap).max_by_key(Vec::len).unwrap();
+    let came = part.iter().zip(right.iter().zip(wrong.iter()));
+    let damaged = came.map(|(came, (right, wrong))| if came == wrong { *wrong } else { *right });
+    let damaged: Arc<[u8]> = damaged.chain(right[part.len()..].iter().copied()).collect();
+    assert!(damaged != right, "it brought nothing");
+    let fetched = fetch_into(folder.path(), None, || {
+        vec![tagged("a", &right, 200), tagged("b", &damaged, 0), tagged("c", &right, 200)]
+    });
+    fetched.is_the_file(&right);
+    fetched.blames("memory:b");
+    assert!(fetched.ended.unwrap().resumed_bytes > 0);
 }
 
 /// However a wrong mirror behaves, two that always answer find it out, and are blamed for nothing.
