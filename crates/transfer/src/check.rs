@@ -227,7 +227,7 @@ mod tests {
         wrong[2400] ^= 1;
         assert_eq!(check(&wrong), [2]);
         let wanted = Wanted { pieces: Some(pieces), ..Wanted::default() };
-        let words = |data: &[u8]| wanted.contradiction(file(data), &|| false).unwrap();
+        let words = |data: &[u8]| wanted.contradiction(data.len() as u64, data, &|| false).unwrap();
         assert_eq!(words(&data), None);
         assert_eq!(words(&wrong).as_deref(), Some("one of its pieces is wrong"));
     }
@@ -240,12 +240,12 @@ mod tests {
             digests: vec![digest],
             ..Wanted::default()
         };
-        let check = |wanted: Wanted| wanted.contradiction(file(b"data"), &|| false).unwrap();
+        let check = |wanted: Wanted| wanted.contradiction(4, &b"data"[..], &|| false).unwrap();
         assert_eq!(check(wanted(4, right)), None);
         assert_eq!(check(wanted(5, right)).as_deref(), Some("it has 4 bytes, 5 are expected"));
         let other = Hasher::digest(Algorithm::Md5, b"date");
         assert!(check(wanted(4, other)).unwrap().starts_with("its md5 is "));
-        let stopped = wanted(4, right).contradiction(file(b"data"), &|| true).unwrap_err();
+        let stopped = wanted(4, right).contradiction(4, &b"data"[..], &|| true).unwrap_err();
         assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
     }
 }
