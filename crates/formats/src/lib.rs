@@ -1,6 +1,6 @@
 //! Formats defined by others, read and written: Metalink, Link and digest headers, ranges and
 //! conditions of requests, input lists, checksum files, netrc, relays' reports, torrents, the
-//! protocol of BitTorrent trackers.
+//! protocol of BitTorrent trackers, minisign's keys and signatures.
 //!
 //! Everything here parses bytes from strangers. No parser panics; each reports what it refuses with
 //! its position, and limits its memory. Files, sockets and the clock are left to others: input
@@ -22,6 +22,7 @@ pub mod link;
 pub mod list;
 pub mod listing;
 pub mod metalink;
+pub mod minisign;
 pub mod mirror_url;
 pub mod netrc;
 pub mod network;
