@@ -15,6 +15,7 @@ use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 
 use crate::config::command::ConfigCommand;
 use crate::cp::args::Cp;
+use crate::keys::Keys;
 use crate::list::args::{Du, Ls};
 use crate::publish::args::Publish;
 use crate::relay::args::Relay;
@@ -62,6 +63,8 @@ pub enum Command {
     Stage(Box<Stage>),
     /// Make the torrent, Metalink and index of a file or folder
     Publish(Box<Publish>),
+    /// Make or show the keys that sign publications
+    Keys(Keys),
     /// List a folder on a swath server or on a host reached by ssh
     Ls(Box<Ls>),
     /// Show the size of a folder on a swath server or on a host reached by ssh
@@ -70,7 +73,7 @@ pub enum Command {
     Probe(Probe),
     /// Show the remembered network and the widest route through it
     Routes(Box<Routes>),
-    /// Check a file against digests, or a copied folder against its index
+    /// Check a file against digests, or a folder against its index or torrent
     Verify(Verify),
     /// Show or check the configuration file and the SWATH_ variables
     #[command(disable_help_subcommand = true, subcommand_value_name = "COMMAND")]
@@ -331,12 +334,12 @@ pub struct Probe {
 
 /// `swath verify`
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index", "check"])))]
+#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index", "torrent", "trust", "check"])))]
 #[command(
-    override_usage = "swath verify [OPTIONS] <--digest <DIGEST>|--metalink <FILE>|--index <FILE|URL>> <FILE>\n       swath verify [OPTIONS] --check <SUMS> [FILE]"
+    override_usage = "swath verify [OPTIONS] <--digest <DIGEST>|--metalink <FILE>|--index <FILE|URL>|--torrent <FILE>|--trust <PUBKEY>> <FILE>\n       swath verify [OPTIONS] --check <SUMS> [FILE]"
 )]
 pub struct Verify {
-    /// File to check; with --index, the folder
+    /// File to check; with --index, --torrent or --trust, the folder
     #[arg(value_name = "FILE", required_unless_present = "check", value_hint = ValueHint::AnyPath)]
     pub file: Option<PathBuf>,
     /// Check the files that a checksum file lists (SHA256SUMS, MD5SUMS, FILE.sha256), or only FILE
@@ -348,7 +351,13 @@ pub struct Verify {
     /// Check against the size, digests and pieces in this Metalink
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub metalink: Option<PathBuf>,
-    /// Check a copied tree against a file of 'swath cp --keep-index', or against a server's folder as it is now
+    /// Check the files of a torrent: below FILE, in FILE/NAME, or FILE itself
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["digest", "metalink", "index", "check", "trust"], value_hint = ValueHint::FilePath)]
+    pub torrent: Option<PathBuf>,
+    /// Check a publication whose index is signed by this public key: a .pub file, or the key itself (RWQ…)
+    #[arg(long, value_name = "PUBKEY", conflicts_with_all = ["digest", "metalink", "check"], value_hint = ValueHint::FilePath)]
+    pub trust: Option<String>,
+    /// Check a copied tree against a file of 'swath cp --keep-index' or 'swath publish', or against a server's folder as it is now
     #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["digest", "metalink"], value_hint = ValueHint::AnyPath)]
     pub index: Option<String>,
     /// With --index URL: check only matching entries, as 'swath cp --include'
@@ -481,7 +490,7 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 28] = [
     "get",
     "cp",
     "sync",
@@ -491,6 +500,9 @@ const COMMANDS: [&str; 25] = [
     "track",
     "stage",
     "publish",
+    "keys",
+    "keys-new",
+    "keys-show",
     "stage-status",
     "stage-extend",
     "stage-release",

@@ -11,6 +11,7 @@ mod generate;
 mod get;
 mod hints;
 mod identity;
+mod keys;
 mod link;
 mod list;
 mod net;
@@ -36,6 +37,7 @@ mod trust;
 mod units;
 mod usage;
 mod verify;
+mod verify_published;
 mod verify_sums;
 mod verify_tree;
 
@@ -139,6 +141,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Track(track) => with_runtime(|| track::run(*track)),
         Command::Stage(stage) => with_runtime(|| stage::run(*stage)),
         Command::Publish(publish) => publish::run(&publish)?,
+        Command::Keys(keys) => keys::run(&keys)?,
         Command::Probe(mut probe) => {
             link::take_apart(&mut probe.sources, &mut probe.net)?;
             with_runtime(|| probe::run(probe))
@@ -147,6 +150,9 @@ fn run(command: Command) -> Result<Exit, Failure> {
             Some(RoutesCommand::Probe(probe)) => with_runtime(|| routes::probe::run(*probe)),
             command => routes::run(Routes { command, ..*routes })?,
         },
+        Command::Verify(verify) if verify_published::is_meant(&verify) => {
+            verify_published::run(&verify)?
+        }
         Command::Verify(mut verify) => match verify.index.take() {
             Some(mut index) => {
                 link::take_apart([&mut index], &mut verify.net)?;

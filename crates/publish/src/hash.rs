@@ -239,13 +239,17 @@ impl Pass<'_> {
     ) -> Result<(), HashError> {
         let start = unit * self.unit_bytes;
         let end = self.places.total_bytes.min(start + self.unit_bytes);
+        let first = self.places.offsets.partition_point(|&at| at <= start).saturating_sub(1);
+        if !self.has_bytes(first, start, end) {
+            self.free(Arc::new(buffer));
+            return Ok(());
+        }
         // Digests of whole files may need the bytes later; else those of one read suffice.
         let keeps = !self.wanted.whole.is_empty();
         buffer.resize(if keeps { (end - start) as usize } else { STEP_BYTES }, 0);
         let mut pieces = PieceHasher::new(self.wanted, self.places.piece_bytes);
         let mut parts = Vec::new();
         let mut hashed_to = start;
-        let first = self.places.offsets.partition_point(|&at| at <= start).saturating_sub(1);
         for file in first..self.content.files.len() {
             let (at, bytes) = (self.places.offsets[file], self.content.files[file].bytes);
             if at >= end {
@@ -287,6 +291,14 @@ impl Pass<'_> {
         }
         self.hash_whole_files(buffer, parts);
         Ok(())
+    }
+
+    /// Returns whether a unit has bytes of files from number `first` on. Only when files are missing
+    /// that should be checked are there units without: their pieces stay zero.
+    fn has_bytes(&self, first: usize, start: u64, end: u64) -> bool {
+        let files = self.places.offsets[first..].iter().zip(&self.content.files[first..]);
+        let mut near = files.take_while(|(at, _)| **at < end);
+        near.any(|(at, file)| file.bytes > 0 && at + file.bytes > start)
     }
 
     fn note_file_pieces(&self, file: usize, offset: u64, found: FilePieces) {

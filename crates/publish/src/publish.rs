@@ -1,18 +1,22 @@
-//! Makes the files of a publication: torrent, Metalink, index.
+//! Makes the files of a publication: torrent, Metalink, index; and adds it to the catalogue.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use swath_formats::metalink::{self, Metalink};
+use swath_formats::minisign::{KeyError, SecretKey};
 use swath_formats::percent;
 use swath_formats::torrent::metainfo::{Builder, Kind, Layout, NewFile, What};
 use swath_formats::torrent::{Magnet, Metainfo, MetainfoError, piece_size};
-use swath_model::digest::{Algorithm, sha256_tree};
+use swath_model::digest::{Algorithm, Hasher, sha256_tree};
 use swath_model::path::{PathError, SafePath, visible};
 use swath_model::pieces::Pieces;
 use url::Url;
 
+use crate::catalogue::{self, Catalogue, CatalogueError, Version, WrittenFile};
 use crate::content::Content;
 use crate::hash::{FileHashes, HashError, Hashes, Places, Progress, Wanted, hash};
 use crate::index::{Index, IndexFile};
@@ -42,7 +46,12 @@ pub struct Publication {
     pub created_by: Option<String>,
     /// The time, in seconds since 1970.
     pub published: u64,
-    /// Whether files of an earlier publication are replaced.
+    /// The key that signs the index.
+    pub key: Option<Arc<SecretKey>>,
+    /// The address of the folder with the written files, for the feeds; `None`: as it was.
+    pub address: Option<Url>,
+    /// Whether an earlier publication of the same name and version, but of other content, is
+    /// replaced.
     pub replace: bool,
 }
 
@@ -55,10 +64,12 @@ pub enum Output {
     Metalink,
     /// NAME-VERSION.index.
     Index,
+    /// NAME-VERSION.index.minisig, the signature of the index; not chosen, but made with a key.
+    Signature,
 }
 
 impl Output {
-    /// All of them.
+    /// All that can be chosen.
     pub const ALL: [Output; 3] = [Output::Torrent, Output::Metalink, Output::Index];
 
     fn extension(self) -> &'static str {
@@ -66,6 +77,7 @@ impl Output {
             Output::Torrent => "torrent",
             Output::Metalink => "meta4",
             Output::Index => "index",
+            Output::Signature => "index.minisig",
         }
     }
 }
@@ -114,9 +126,27 @@ pub enum PublishError {
     /// A file could not be hashed.
     #[error(transparent)]
     Hash(#[from] HashError),
-    /// A file of this name and version exists.
+    /// The index cannot be signed.
+    #[error("cannot sign the index")]
+    Sign(#[from] KeyError),
+    /// A file of this name exists that is not in the catalogue.
     #[error("{0} exists")]
     Exists(PathBuf),
+    /// This version of the dataset was published, with other content.
+    #[error("{title} was published with other content")]
+    Taken {
+        /// The name and the version.
+        title: String,
+    },
+    /// The catalogue of the folder cannot be used.
+    #[error("cannot use the catalogue of {folder}")]
+    Catalogue {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        #[source]
+        error: CatalogueError,
+    },
     /// A file cannot be written.
     #[error("cannot write {path}")]
     Write {
@@ -129,8 +159,9 @@ pub enum PublishError {
 }
 
 impl Publication {
-    /// Hashes `content` and writes the files into `folder`, which is made if it is missing. Each file
-    /// gets its name when it is complete.
+    /// Hashes `content`, writes the files into `folder`, which is made if it is missing, and adds the
+    /// version to its catalogue and feeds. Each file gets its name when it is complete. The same
+    /// content may be published again, with other mirrors for example.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -140,40 +171,191 @@ impl Publication {
         folder: &Path,
         progress: &Progress,
     ) -> Result<Published, PublishError> {
-        let builder = self.builder(content)?;
-        let paths: Vec<_> = self
-            .outputs
-            .iter()
-            .map(|&output| (output, folder.join(self.file_name(output))))
-            .collect();
-        let taken = paths.iter().find(|(_, path)| !self.replace && path.exists());
-        if let Some((_, path)) = taken {
-            return Err(PublishError::Exists(path.clone()));
-        }
+        let mut builder = self.builder(content)?;
+        // Hashing takes long: what is known to be refused is refused before.
+        let totals = (content.files.len() as u64, content.bytes());
+        self.check_catalogue(&self.catalogue(folder)?, folder, |old| {
+            (old.count, old.bytes) == totals
+        })?;
         let layout = self.hashed_layout(&builder)?;
         let hashes = hash(content, &places(&layout, &builder), &self.wanted(&builder), progress)?;
 
+        let failed = |path: &Path, error| PublishError::Write { path: path.to_owned(), error };
+        fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+        let _lock = catalogue::lock(folder).map_err(|error| failed(folder, error))?;
+        let known = self.catalogue(folder)?;
+        let identity = identity(content, &hashes);
+        let old = self.check_catalogue(&known, folder, |old| old.content == identity)?;
+        // The same content keeps its time: so its index and the signature of that stay the same.
+        let same = old.filter(|old| old.content == identity);
+        let published = same.map_or(self.published, |same| same.published);
+        builder.creation_date_s = Some(published);
+
         let mut warnings = Vec::new();
-        let makes_torrent = self.outputs.contains(&Output::Torrent);
-        let torrent = match makes_torrent {
+        let torrent = match self.outputs.contains(&Output::Torrent) {
             true => Some(self.torrent(&builder, &hashes, &mut warnings)?),
             false => None,
         };
-        fs::create_dir_all(folder)
-            .map_err(|error| PublishError::Write { path: folder.to_owned(), error })?;
-        let mut written = Vec::new();
-        for (output, path) in paths {
+        let index = Index { published, ..self.index(content, torrent.as_ref(), &hashes) };
+        let signature = self.signature(&index)?;
+        let index = index.write();
+        let mut files = Vec::new();
+        for output in self.outputs() {
             let bytes = match output {
                 Output::Torrent => torrent.as_ref().map(Metainfo::write).unwrap_or_default(),
                 Output::Metalink => metalink::to_string(&self.metalink(&builder, &hashes)?).into(),
-                Output::Index => self.index(content, torrent.as_ref(), &hashes).write().into(),
+                Output::Index => index.clone().into(),
+                Output::Signature => signature.clone().into(),
             };
-            write(&path, &bytes)
-                .map_err(|error| PublishError::Write { path: path.clone(), error })?;
-            written.push((output, path, bytes.len() as u64));
+            files.push((output, self.file_name(output), bytes));
+        }
+        let (kept, surplus) = self.old_files(folder, old, same.is_some(), &files);
+        let mut written = Vec::new();
+        for (output, name, bytes) in &files {
+            let path = folder.join(name);
+            catalogue::write(&path, bytes).map_err(|error| failed(&path, error))?;
+            written.push((*output, path, bytes.len() as u64));
+        }
+        let mut known = known.unwrap_or_default();
+        if let Some(address) = &self.address {
+            known.address = Some(address.to_string());
+        }
+        let new = files.into_iter().map(|(_, name, bytes)| {
+            let bytes = bytes.len() as u64;
+            WrittenFile { name, bytes }
+        });
+        known.insert(Version {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            published,
+            content: identity,
+            count: totals.0,
+            bytes: totals.1,
+            files: new.chain(kept).collect(),
+        });
+        known.write(folder).map_err(|(path, error)| failed(&path, error))?;
+        for path in surplus.iter().map(|name| folder.join(name)) {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(&path, error));
+                }
+                _ => {}
+            }
         }
         let magnet = torrent.as_ref().map(magnet);
         Ok(Published { written, torrent, magnet, warnings })
+    }
+
+    /// Divides the files of the version as it was published before, without those that are written
+    /// now, into those that still hold and the names of those that do not: all if the content is
+    /// another, and the signature of another index.
+    fn old_files(
+        &self,
+        folder: &Path,
+        old: Option<&Version>,
+        is_same_content: bool,
+        new: &[(Output, String, Vec<u8>)],
+    ) -> (Vec<WrittenFile>, Vec<String>) {
+        let is_written = |name: &str| new.iter().any(|(_, written, _)| written == name);
+        let index = new.iter().find(|(output, ..)| *output == Output::Index);
+        let is_other_index = index.is_some_and(|(_, name, bytes)| {
+            fs::read(folder.join(name)).ok().as_ref() != Some(bytes)
+        });
+        let signature = self.file_name(Output::Signature);
+        let files = old.map(|old| old.files.clone()).unwrap_or_default();
+        let (kept, surplus): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .filter(|file| !is_written(&file.name))
+            .partition(|file| is_same_content && !(is_other_index && file.name == signature));
+        let mut surplus: Vec<String> = surplus.into_iter().map(|file| file.name).collect();
+        // It may lie there without being in the catalogue.
+        if is_other_index && !is_written(&signature) && !surplus.contains(&signature) {
+            surplus.push(signature);
+        }
+        (kept, surplus)
+    }
+
+    /// Leaves the files of the catalogue in `folder` out of `content`, which was listed from `path`:
+    /// they may lie below the published folder.
+    ///
+    /// # Errors
+    /// [`PublishError::Catalogue`].
+    pub fn leave_out_own_files(
+        &self,
+        content: &mut Content,
+        path: &Path,
+        folder: &Path,
+    ) -> Result<(), PublishError> {
+        let whole = |path: &Path| fs::canonicalize(path).ok();
+        let below = whole(folder).zip(whole(path));
+        let below =
+            below.and_then(|(folder, path)| Some(folder.strip_prefix(path).ok()?.to_owned()));
+        let Some(below) = below.filter(|_| !content.is_single()) else { return Ok(()) };
+        let known = self.catalogue(folder)?.unwrap_or_default();
+        let planned = self.outputs().map(|output| self.file_name(output));
+        let names: HashSet<Vec<u8>> = planned
+            .chain(known.file_names().map(str::to_owned))
+            .flat_map(|name| [format!("{name}{}", catalogue::TEMPORARY), name])
+            .map(|name| below.join(name).into_os_string().into_encoded_bytes())
+            .collect();
+        content.files.retain(|file| !names.contains(&file.path));
+        Ok(())
+    }
+
+    fn catalogue(&self, folder: &Path) -> Result<Option<Catalogue>, PublishError> {
+        Catalogue::read(folder)
+            .map_err(|error| PublishError::Catalogue { folder: folder.to_owned(), error })
+    }
+
+    /// Returns this version as it was published before. Refuses if it had other content, or if other
+    /// files have the names of the new ones.
+    fn check_catalogue<'a>(
+        &self,
+        known: &'a Option<Catalogue>,
+        folder: &Path,
+        is_same: impl Fn(&Version) -> bool,
+    ) -> Result<Option<&'a Version>, PublishError> {
+        let old = known.as_ref().and_then(|it| it.version(&self.name, self.version.as_deref()));
+        if self.replace {
+            return Ok(old);
+        }
+        if let Some(old) = old {
+            return if is_same(old) {
+                Ok(Some(old))
+            } else {
+                Err(PublishError::Taken { title: self.title() })
+            };
+        }
+        let own = known.is_none().then_some(catalogue::OWN_FILES).into_iter().flatten();
+        let names = self.outputs().map(|output| self.file_name(output));
+        let mut paths = names.chain(own.map(str::to_owned)).map(|name| folder.join(name));
+        match paths.find(|path| path.exists()) {
+            Some(path) => Err(PublishError::Exists(path)),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the name and the version.
+    fn title(&self) -> String {
+        let version = self.version.as_ref().map(|version| format!(" version {version}"));
+        visible(&(self.name.clone() + &version.unwrap_or_default()))
+    }
+
+    /// Returns the files to write. The signature follows its index.
+    fn outputs(&self) -> impl Iterator<Item = Output> {
+        let is_signed = self.key.is_some() && self.outputs.contains(&Output::Index);
+        self.outputs.iter().copied().chain(is_signed.then_some(Output::Signature))
+    }
+
+    fn signature(&self, index: &Index) -> Result<String, PublishError> {
+        let Some(key) = &self.key else { return Ok(String::new()) };
+        let file = visible(&self.file_name(Output::Index));
+        let mut comment = format!("timestamp:{}\tfile:{file}", index.published);
+        let version = self.version.as_ref().map(|version| ("version", version));
+        for (what, text) in [("name", &self.name)].into_iter().chain(version) {
+            comment += &format!("\t{what}:{}", percent::encode(text.as_bytes()));
+        }
+        Ok(key.sign(index.write().as_bytes(), &(comment + "\thashed"))?.write())
     }
 
     fn file_name(&self, output: Output) -> String {
@@ -376,18 +558,27 @@ fn web_seed(mirror: &Url, builder: &Builder) -> Option<Url> {
     is_there.then(|| mirror.join("../").ok()).flatten()
 }
 
-/// Writes a file under a temporary name, then gives it its own.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    let mut file = File::create(&temporary)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    let named = written.and_then(|()| fs::rename(&temporary, path));
-    if named.is_err() {
-        // The error to report is the first one.
-        let _ = fs::remove_file(&temporary);
+/// Returns a digest of the paths and bytes of a dataset. Datasets that were hashed differently have
+/// different ones, even if they are the same.
+fn identity(content: &Content, hashes: &Hashes) -> String {
+    let mut hasher = Hasher::new(Algorithm::Blake3);
+    let mut kind = "pieces".to_owned();
+    for (file, hashed) in content.files.iter().zip(&hashes.files) {
+        hasher.update(&(file.path.len() as u64).to_le_bytes());
+        hasher.update(&file.path);
+        hasher.update(&file.bytes.to_le_bytes());
+        if let Some(digest) = hashed.whole.last() {
+            kind = digest.algorithm().to_string();
+            hasher.update(digest.as_bytes());
+        }
+        if hashed.whole.is_empty() {
+            hashed.v2_pieces.iter().for_each(|piece| hasher.update(piece));
+        }
     }
-    named
+    if kind == "pieces" {
+        hasher.update(&hashes.v1_pieces);
+    }
+    format!("{kind}:{}", hasher.finish().to_hex())
 }
 
 /// Bytes of a SHA-1.

@@ -47,12 +47,18 @@ pub struct Publish {
     /// Leave out files that match (repeatable), as 'swath cp --exclude'
     #[arg(long, value_name = "GLOB", value_hint = ValueHint::Other)]
     pub exclude: Vec<String>,
+    /// Sign the index with this secret key of 'swath keys new' or 'minisign -G -W'
+    #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath)]
+    pub sign: Option<PathBuf>,
     /// Folder for the files that are written
     #[arg(short, long, value_name = "OUTDIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub output: PathBuf,
-    /// Replace files of an earlier publication with the same name and version
-    #[arg(long)]
-    pub force: bool,
+    /// Address at which OUTDIR can be fetched, for the links of its feeds; kept for the next time
+    #[arg(long, value_name = "URL", value_parser = feed_url, value_hint = ValueHint::Url)]
+    pub feed_url: Option<Url>,
+    /// Replace an earlier publication with the same name and version, but other content
+    #[arg(long, alias = "force")]
+    pub replace: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
@@ -113,6 +119,14 @@ fn mirror(text: &str) -> Result<Url, String> {
     }
 }
 
+fn feed_url(text: &str) -> Result<Url, String> {
+    let mut url = mirror(text)?;
+    if !url.path().ends_with('/') {
+        url.set_path(&format!("{}/", url.path()));
+    }
+    Ok(url)
+}
+
 fn tracker(text: &str) -> Result<Url, String> {
     let url = swath_formats::torrent::tracker_url(text);
     url.ok_or_else(|| "http://HOST:PORT/announce or udp://HOST:PORT is expected".to_owned())
@@ -128,5 +142,8 @@ Examples:
   Write run7-2.torrent, run7-2.meta4 and run7-2.index for a folder that two web servers have:
     swath publish run7/ --version 2 --mirror https://a.example/run7/ --mirror https://b.example/data/run7/ \\
         --tracker http://tracker.example:6969/announce -o pub
+  The same, with a signature of the index (run7-2.index.minisig):
+    swath keys new -o institute.key
+    swath publish run7/ --version 2 --sign institute.key -o pub
   A torrent of one file, for clients of any age:
     swath publish survey.h5 --only torrent --torrent v1";

@@ -3,6 +3,7 @@
 pub mod args;
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +16,7 @@ use swath_transfer::Filter;
 
 use crate::exit::{self, Exit, chain};
 use crate::failure::Failure;
+use crate::keys;
 use crate::say;
 use args::{Piece, Publish, TorrentKind, Which};
 
@@ -22,10 +24,12 @@ use args::{Piece, Publish, TorrentKind, Which};
 pub fn run(publish: &Publish) -> Result<Exit, Failure> {
     let filter = Filter::new(&publish.include, &publish.exclude);
     let filter = filter.map_err(|error| Failure::usage(error.to_string()))?;
-    let content = Content::list(&publish.path, filter).map_err(|error| {
+    let mut content = Content::list(&publish.path, filter).map_err(|error| {
         Failure::input(format!("cannot read {}: {error}", publish.path.display()))
     })?;
     let publication = publication(publish)?;
+    let left_out = publication.leave_out_own_files(&mut content, &publish.path, &publish.output);
+    left_out.map_err(failure)?;
     let progress = Progress::default();
     let begun = Instant::now();
     let published = std::thread::scope(|scope| {
@@ -65,6 +69,10 @@ fn publication(publish: &Publish) -> Result<Publication, Failure> {
             Output::ALL.into_iter().filter(is_wanted).collect()
         }
     };
+    let key = publish.sign.as_deref().map(keys::secret_key).transpose()?;
+    if key.is_some() && !outputs.contains(&Output::Index) {
+        return Err(Failure::usage("--sign signs the index: add --only index"));
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Publication {
         name,
@@ -85,7 +93,9 @@ fn publication(publish: &Publish) -> Result<Publication, Failure> {
         comment: publish.comment.clone(),
         created_by: Some(concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned()),
         published: since.map_or(0, |since| since.as_secs()),
-        replace: publish.force,
+        key: key.map(Arc::new),
+        address: publish.feed_url.clone(),
+        replace: publish.replace,
     })
 }
 
@@ -98,7 +108,7 @@ fn output_of(which: Which) -> Output {
 }
 
 /// Shows how far it is, in one line of the terminal, until it is done.
-fn show(progress: &Progress, all_bytes: u64, is_done: impl Fn() -> bool) {
+pub fn show(progress: &Progress, all_bytes: u64, is_done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_done() {
         std::thread::sleep(SHOW_EVERY);
@@ -132,14 +142,16 @@ fn warn_of_left_out(content: &Content) {
 fn failure(error: PublishError) -> Failure {
     let exit = match &error {
         PublishError::Name { .. } => Exit::Usage,
-        PublishError::Exists(_) | PublishError::Write { .. } => Exit::Target,
+        PublishError::Exists(_)
+        | PublishError::Taken { .. }
+        | PublishError::Catalogue { .. }
+        | PublishError::Write { .. } => Exit::Target,
         _ => Exit::Input,
     };
     let failure = Failure::new(exit, chain(&error));
     match &error {
-        PublishError::Exists(_) => {
-            failure.hint("--force replaces it; --version gives the new files another name")
-        }
+        PublishError::Exists(_) | PublishError::Taken { .. } => failure
+            .hint("--version gives the new files another name; --replace replaces the old ones"),
         PublishError::Hash(HashError::Changed(_)) => {
             failure.hint("publish again when nobody writes to the dataset")
         }

@@ -60,6 +60,8 @@ mod net_swarm;
 mod net_torrent;
 mod net_unverified;
 mod publish;
+mod publish_feed;
+mod publish_signed;
 mod relay_breaks;
 mod relay_cache;
 mod relay_depot;

@@ -55,7 +55,7 @@ fn info_hashes_are_those_that_libtorrent_finds() {
         for path in ["run7", "run7/detector/a.h5"] {
             let Some([v1, v2]) = by_libtorrent(&home.path(path), 32_768, flags) else { return };
             let only =
-                ["--only", "torrent", "--torrent", kind, "--piece", "32KiB", "--json", "--force"];
+                ["--only", "torrent", "--torrent", kind, "--piece", "32KiB", "--json", "--replace"];
             let ran = home.run(["publish", path, "-o", "pub"].iter().chain(&only));
             ran.code_is(0);
             let event: serde_json::Value = serde_json::from_str(&ran.out()).unwrap();
@@ -94,7 +94,8 @@ fn a_folder_is_published_and_fetched_from_its_mirror() {
         assert!(out.contains(words), "{out}");
     }
     ran.never_says(&["warning"]);
-    assert_eq!(home.names_in("pub"), ["run7-2.index", "run7-2.meta4", "run7-2.torrent"]);
+    let names = ["catalogue.json", "feed.atom", "feed.rss", "run7-2.index", "run7-2.meta4"];
+    assert_eq!(home.names_in("pub"), [&names[..], &["run7-2.torrent"]].concat());
     let index = String::from_utf8(home.read("pub/run7-2.index")).unwrap();
     assert!(index.starts_with("swath-index 1\nname run7\nversion 2\npublished "), "{index}");
     assert!(index.contains(" 300001 detector/a.h5\n"), "{index}");
@@ -140,7 +141,10 @@ fn what_cannot_be_published_is_said_and_nothing_is_written() {
     assert!(!home.exists("pub"));
     home.run(["publish", "run7", "-o", "pub", "-q"]).code_is(0);
     let before = home.read("pub/run7.torrent");
-    home.run(["publish", "run7", "-o", "pub"]).code_is(5).says(&["run7.torrent exists", "--force"]);
+    fs::remove_file(home.path("pub/catalogue.json")).unwrap();
+    home.run(["publish", "run7", "-o", "pub"])
+        .code_is(5)
+        .says(&["run7.torrent exists", "--replace"]);
     assert_eq!(home.read("pub/run7.torrent"), before);
 }
 

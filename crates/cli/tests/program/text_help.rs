@@ -17,6 +17,8 @@ const SHOWN: &[(&str, &[&str])] = &[
     ("seed", &["seed", "--help"]),
     ("track", &["track", "--help"]),
     ("publish", &["publish", "--help"]),
+    ("keys", &["keys", "--help"]),
+    ("keys-new", &["keys", "new", "--help"]),
     ("ls", &["ls", "--help"]),
     ("du", &["du", "--help"]),
     ("probe", &["probe", "--help"]),

@@ -52,6 +52,10 @@ pub struct Enclosure {
 
 /// The media type of torrents.
 pub const TORRENT_MEDIA_TYPE: &str = "application/x-bittorrent";
+/// The media type of the index of a publication.
+pub const INDEX_MEDIA_TYPE: &str = "text/x-swath-index";
+/// The media type of signatures.
+pub const SIGNATURE_MEDIA_TYPE: &str = "text/x-minisign";
 /// The media type of RSS.
 pub const RSS_MEDIA_TYPE: &str = "application/rss+xml";
 /// The media type of Atom.

@@ -59,8 +59,8 @@ impl PublicKey {
             return Err(if is_secret { KeyError::Secret } else { KeyError::Form });
         };
         let mut rest = &bytes[..];
-        let parts = || Some((take::<2>(&mut rest)?, take(&mut rest)?, take(&mut rest)?));
-        match { parts }() {
+        let mut parts = || Some((take::<2>(&mut rest)?, take(&mut rest)?, take(&mut rest)?));
+        match parts() {
             Some((PLAIN, id, key)) => Ok(PublicKey { id: KeyId(id), key }),
             _ => Err(KeyError::Form),
         }
@@ -86,8 +86,8 @@ impl SecretKey {
     /// [`KeyError::Damaged`] if the library refuses them, which it does for no bytes known.
     pub fn from_random(random: &[u8; SECRET_RANDOM_BYTES]) -> Result<SecretKey, KeyError> {
         let mut rest = &random[..];
-        let parts = || Some((take(&mut rest)?, take(&mut rest)?));
-        let (id, seed) = { parts }().ok_or(KeyError::Damaged)?;
+        let mut parts = || Some((take(&mut rest)?, take(&mut rest)?));
+        let (id, seed) = parts().ok_or(KeyError::Damaged)?;
         let seed = Zeroizing::new(seed);
         let pair = Ed25519KeyPair::from_seed_unchecked(&*seed).map_err(|_| KeyError::Damaged)?;
         let key = pair.public_key().as_ref().try_into().map_err(|_| KeyError::Damaged)?;
@@ -105,15 +105,16 @@ impl SecretKey {
             return Err(if is_public { KeyError::Public } else { KeyError::Form });
         };
         let mut rest = &bytes[..];
-        let head = || Some((take::<2>(&mut rest)?, take::<2>(&mut rest)?, take::<2>(&mut rest)?));
-        match { head }() {
+        let mut head =
+            || Some((take::<2>(&mut rest)?, take::<2>(&mut rest)?, take::<2>(&mut rest)?));
+        match head() {
             Some((PLAIN, NO_PASSWORD, CHECKSUM)) => {}
             Some((PLAIN, SCRYPT, CHECKSUM)) => return Err(KeyError::Password),
             _ => return Err(KeyError::Form),
         }
         let mut rest = &bytes[6 + PASSWORD_BYTES..];
-        let parts = || Some((take(&mut rest)?, take(&mut rest)?, take(&mut rest)?));
-        let (id, seed, key) = { parts }().ok_or(KeyError::Form)?;
+        let mut parts = || Some((take(&mut rest)?, take(&mut rest)?, take(&mut rest)?));
+        let (id, seed, key) = parts().ok_or(KeyError::Form)?;
         let secret =
             SecretKey { public: PublicKey { id: KeyId(id), key }, seed: Zeroizing::new(seed) };
         secret.pair().ok_or(KeyError::Damaged)?;

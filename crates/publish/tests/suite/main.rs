@@ -1,4 +1,5 @@
 //! Tests of publishing, in one executable.
 
+mod checking;
 mod hashing;
 mod metafiles;

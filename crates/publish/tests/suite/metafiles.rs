@@ -37,6 +37,8 @@ fn every_piece_of_the_torrent_is_that_of_its_file() {
             comment: None,
             created_by: None,
             published: 1_764_158_400,
+            key: None,
+            address: None,
             replace: true,
         };
         let out = folder.path().join("pub");
