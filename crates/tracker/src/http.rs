@@ -4,12 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_formats::percent;
 use swath_formats::tracker::http as wire;
 use swath_serve::http::{Answer, Content, Head, Make, Method, Response, Slot, Stream, serve};
 use swath_serve::{Later, Life, LogLine, PlainHttp, Service, Traffic};
 
 use crate::core::{Refusal, Requester};
 use crate::page;
+use crate::published::Published;
 use crate::route::{Page, Route};
 use crate::tracker::Tracker;
 
@@ -38,7 +40,31 @@ impl Tracker {
                     Ok(()) => page::top(self),
                 }
             }
-            Page::Unknown => not_found(),
+            Page::Published | Page::Unknown => not_found(),
+        }
+    }
+
+    /// Answers a request for a file of the catalogue's folder, to those who may read the page.
+    async fn published(&self, head: &Head, route: &Route<'_>, from: Requester<'_>) -> Response {
+        let (checked, has_passkeys) = {
+            let core = self.core();
+            (core.check_reader(from), core.lists().passkeys.is_some())
+        };
+        let Some(folder) = self.folder.clone() else { return not_found() };
+        if let Err(refusal) = checked {
+            return refused(refusal);
+        }
+        if route.passkey.is_some() && !has_passkeys {
+            return not_found();
+        }
+        let Ok(name) = String::from_utf8(percent::decode(route.file)) else { return not_found() };
+        let opened = tokio::task::spawn_blocking(move || Published::open(&folder, &name)).await;
+        match opened {
+            Ok(Ok(published)) => published.answer(&head.conditions()),
+            Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+                Response::text(500, "the file cannot be read")
+            }
+            _ => not_found(),
         }
     }
 
@@ -140,7 +166,12 @@ impl Answer for Tracker {
     const TAKES_ANY_TARGET: bool = true;
 
     async fn answer(&self, head: &Head, peer: SocketAddr, _: &mut dyn Make) -> Response {
+        let route = Route::of(&head.raw_target);
         match head.method {
+            Method::GET | Method::HEAD if route.page == Page::Published => {
+                let from = Requester { ip: self.client(head, peer), passkey: route.passkey };
+                self.published(head, &route, from).await
+            }
             Method::GET | Method::HEAD => self.respond(head, peer),
             _ => Response::text(405, "GET and HEAD are possible here").with("allow", "GET, HEAD"),
         }

@@ -12,6 +12,7 @@ mod http;
 mod keeper;
 mod lists;
 mod page;
+mod published;
 mod route;
 mod server;
 mod snapshot;

@@ -5,8 +5,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use swath_formats::Network;
+use swath_formats::feed::Feed;
 use swath_formats::tracker::InfoHash;
 
 /// The lists of a tracker. A list that is missing allows everybody, or every torrent.
@@ -14,6 +16,8 @@ use swath_formats::tracker::InfoHash;
 pub struct Lists {
     /// Torrents that are tracked, and no others.
     pub torrents: Option<Torrents>,
+    /// What a catalogue announces.
+    pub feed: Option<Arc<Feed>>,
     /// Networks of allowed clients; empty if clients may come from everywhere.
     pub networks: Vec<Network>,
     /// Passkeys, one of which a client must have in its announce address.

@@ -1,20 +1,26 @@
 //! What people and monitoring read of a tracker: a page of its torrents, the same as JSON, metrics.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use maud::html;
+use maud::{Markup, html};
 use serde_json::json;
+use swath_formats::feed::{Entry, Feed};
+use swath_formats::http_date;
+use swath_model::path::visible;
 use swath_serve::exposition::Page;
 use swath_serve::http::{Content, Response};
 
 use crate::core::{Refusal, Summary};
+use crate::published::{ATOM, Published, RSS};
 use crate::tracker::{Listed, Tracker};
 
 /// Returns the page of all torrents: those with most peers first.
 pub fn top(tracker: &Tracker) -> Response {
     let torrents = torrents(tracker);
+    let feed = tracker.core().lists().feed.clone().unwrap_or_default();
     let (count, left) = (torrents.len(), torrents.len().saturating_sub(ROWS_MAX));
     let peers = tracker.core().peers();
     let body = html! {
@@ -39,8 +45,66 @@ pub fn top(tracker: &Tracker) -> Response {
         }
         @if left > 0 { p { "… and " (plural(left, "more torrent")) " in stats.json" } }
         p { "A peer with IPv4 and IPv6 counts twice." }
+        @if !feed.entries.is_empty() { (datasets(&feed)) }
     };
     swath_serve::page(&format!("Tracker {}", tracker.name), &body)
+}
+
+/// Returns the datasets of a catalogue: each with its versions, the newest first.
+fn datasets(feed: &Feed) -> Markup {
+    let mut names: Vec<&str> = Vec::new();
+    let mut versions: HashMap<&str, Vec<&Entry>> = HashMap::new();
+    for entry in feed.entries.iter().take(ROWS_MAX) {
+        let known = versions.entry(&entry.dataset).or_default();
+        if known.is_empty() {
+            names.push(&entry.dataset);
+        }
+        known.push(entry);
+    }
+    let left = feed.entries.len().saturating_sub(ROWS_MAX);
+    html! {
+        h2 { "Datasets" }
+        p { "Feeds: " a href=(RSS) { "RSS" } ", " a href=(ATOM) { "Atom" } }
+        table {
+            thead { tr { th { "Dataset" } th { "Version" } th { "Published (UTC)" } th { "Files" } } }
+            tbody {
+                @for name in names {
+                    @for (number, entry) in versions[name].iter().enumerate() {
+                        tr {
+                            td { @if number == 0 { (visible(name)) } }
+                            td { (visible(entry.version.as_deref().unwrap_or(""))) }
+                            td { (published(entry).unwrap_or_default()) }
+                            td {
+                                @for file in entry.files.iter().filter_map(|it| own_name(&it.href)) {
+                                    a href={ "./" (file) } { (extension(file)) } " "
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @if left > 0 { p { "… and " (plural(left, "older version")) " in the feeds" } }
+    }
+}
+
+fn published(entry: &Entry) -> Option<String> {
+    http_date::write_plain(i64::try_from(entry.published?).ok()?)
+}
+
+/// Returns the name of a file that this tracker serves, as it stands in addresses; wherever the feed
+/// says that it is.
+fn own_name(href: &str) -> Option<&str> {
+    let name = href.rsplit('/').next()?;
+    Published::is_name(name).then_some(name)
+}
+
+fn extension(name: &str) -> &str {
+    match name.rsplit('.').next() {
+        Some("minisig") => "signature",
+        Some("meta4") => "Metalink",
+        other => other.unwrap_or(name),
+    }
 }
 
 /// Returns the torrents and their counts as JSON.

@@ -1,11 +1,15 @@
 //! What a request asks for, by its address. With passkeys, one stands before the name:
 //! `/PASSKEY/announce`.
 
+use crate::published::Published;
+
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
     pub page: Page,
     pub passkey: Option<&'a str>,
+    /// The name of a published file, as it stands in the address.
+    pub file: &'a str,
     /// Without its `?`; empty if there is none.
     pub query: &'a str,
 }
@@ -19,6 +23,8 @@ pub enum Page {
     Stats,
     Metrics,
     Health,
+    /// A file of the catalogue's folder.
+    Published,
     Unknown,
 }
 
@@ -34,22 +40,25 @@ impl<'a> Route<'a> {
         };
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut parts = path.split('/').filter(|part| !part.is_empty());
-        let (page, passkey) = match (parts.next(), parts.next(), parts.next()) {
-            (None, ..) => (Page::Top, None),
+        let (name, passkey) = match (parts.next(), parts.next(), parts.next()) {
+            (None, ..) => ("", None),
             (Some(name), None, _) => match Page::of(name) {
-                Page::Unknown => (Page::Top, Some(name)),
-                page => (page, None),
+                Page::Unknown => ("", Some(name)),
+                _ => (name, None),
             },
-            (Some(passkey), Some(name), None) => (Page::of(name), Some(passkey)),
-            (Some(passkey), Some(_), Some(_)) => (Page::Unknown, Some(passkey)),
+            (Some(passkey), Some(name), None) => (name, Some(passkey)),
+            (Some(passkey), Some(_), Some(_)) => ("-", Some(passkey)),
         };
-        Route { page, passkey, query }
+        let page = Page::of(name);
+        let file = if page == Page::Published { name } else { "" };
+        Route { page, passkey, file, query }
     }
 
     /// Returns the address without the passkey, for logs. What may be a mistyped passkey is hidden
     /// too.
     pub fn shown(&self) -> String {
-        let (begin, page) = (if self.passkey.is_some() { "/-/" } else { "/" }, self.page.name());
+        let begin = if self.passkey.is_some() { "/-/" } else { "/" };
+        let page = if self.page == Page::Published { self.file } else { self.page.name() };
         let query = if self.query.is_empty() { "" } else { "?" };
         format!("{begin}{page}{query}{}", self.query)
     }
@@ -60,7 +69,13 @@ impl Page {
         [Page::Announce, Page::Scrape, Page::Stats, Page::Metrics, Page::Health];
 
     fn of(name: &str) -> Page {
-        Page::NAMED.into_iter().find(|page| page.name() == name).unwrap_or(Page::Unknown)
+        match Page::NAMED.into_iter().find(|page| page.name() == name) {
+            Some(page) => page,
+            None if name.is_empty() => Page::Top,
+            // No passkey has a full stop.
+            None if Published::is_name(name) => Page::Published,
+            None => Page::Unknown,
+        }
     }
 
     fn name(self) -> &'static str {
@@ -71,7 +86,7 @@ impl Page {
             Page::Stats => "stats.json",
             Page::Metrics => "metrics",
             Page::Health => "health",
-            Page::Unknown => "-",
+            Page::Published | Page::Unknown => "-",
         }
     }
 }
@@ -96,6 +111,10 @@ mod tests {
             ("/health#x", Page::Health, None, "/health"),
             ("/k/announc", Page::Unknown, Some("k"), "/-/-"),
             ("/k/announce/x", Page::Unknown, Some("k"), "/-/-"),
+            ("/run%207-2.torrent?x", Page::Published, None, "/run%207-2.torrent?x"),
+            ("/k/feed.rss", Page::Published, Some("k"), "/-/feed.rss"),
+            ("/k/catalogue.json", Page::Unknown, Some("k"), "/-/-"),
+            ("/key.with.stops", Page::Top, Some("key.with.stops"), "/-/"),
             ("", Page::Top, None, "/"),
             ("*", Page::Top, Some("*"), "/-/"),
         ] {

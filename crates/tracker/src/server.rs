@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,7 +134,9 @@ pub async fn bind(
     let mut seed = [0; 8];
     swath_serve::random(&mut seed);
     let core = Core::new(options.limits.clone(), lists, u64::from_le_bytes(seed));
-    let tracker = Tracker::new(core, options.name.clone(), options.proxies.clone(), log, ending);
+    let (name, proxies) = (options.name.clone(), options.proxies.clone());
+    let folder = options.lists.folder().map(Path::to_owned);
+    let tracker = Tracker::new(core, name, proxies, folder, log, ending);
     let tracker = Arc::new(tracker);
     let (server, sockets) = listen(&tracker, &options, end).await?;
     let keeper = options.state.map(|path| Keeper::open(path, &tracker, &notes)).transpose()?;

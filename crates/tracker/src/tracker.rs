@@ -1,5 +1,6 @@
 //! The running tracker: the core behind a lock, the clock, and what HTTP and UDP share.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ pub(crate) struct Tracker {
     pub name: String,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub proxies: Vec<Network>,
+    /// The folder of the catalogue, whose files are served.
+    pub folder: Option<PathBuf>,
     pub connections: Connections,
     pub traffic: Traffic,
     pub answers: Answers,
@@ -53,6 +56,7 @@ impl Tracker {
         core: Core,
         name: String,
         proxies: Vec<Network>,
+        folder: Option<PathBuf>,
         log: Option<Box<dyn Log>>,
         life: watch::Receiver<Life>,
     ) -> Tracker {
@@ -61,6 +65,7 @@ impl Tracker {
         Tracker {
             name,
             proxies,
+            folder,
             connections: Connections::new(key),
             traffic: Traffic::default(),
             answers: Answers::default(),

@@ -16,6 +16,7 @@ use swath_formats::torrent::{Metainfo, MetainfoError};
 use swath_formats::tracker::InfoHash;
 
 use crate::lists::{LineError, Lists, Passkeys, Torrents, read_networks};
+use crate::published::{ATOM, read_feed};
 use crate::server::{Note, Notes};
 use crate::tracker::Tracker;
 
@@ -89,7 +90,20 @@ impl ListFiles {
         if networks.is_empty() && !self.network_files.is_empty() {
             networks.extend(NOBODY.parse::<Network>());
         }
-        Ok(Lists { torrents: torrents.transpose()?, networks, passkeys: passkeys.transpose()? })
+        Ok(Lists {
+            torrents: torrents.transpose()?,
+            feed: self.folder().and_then(read_feed).map(Arc::new),
+            networks,
+            passkeys: passkeys.transpose()?,
+        })
+    }
+
+    /// Returns the folder of the catalogue, if there is one.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.torrents {
+            Some(TorrentList::Catalogue(folder)) => Some(folder),
+            Some(TorrentList::Whitelist(_)) | None => None,
+        }
     }
 
     /// The files whose change matters, and the folder of a catalogue, in which files come and go.
@@ -98,7 +112,7 @@ impl ListFiles {
             TorrentList::Whitelist(path) => vec![path.clone()],
             TorrentList::Catalogue(folder) => {
                 let files = torrent_files(folder).unwrap_or_default();
-                [vec![folder.clone()], files].concat()
+                [vec![folder.clone(), folder.join(ATOM)], files].concat()
             }
         });
         torrents.chain(self.network_files.iter().chain(&self.passkeys).cloned()).collect()

@@ -32,13 +32,19 @@ impl Tracking {
 
     /// The body of an answer.
     fn get(&self, path: &str) -> String {
+        self.ask(path, "").1
+    }
+
+    /// The answer to a GET with these header lines: head and body.
+    fn ask(&self, path: &str, fields: &str) -> (String, String) {
         let mut tcp = TcpStream::connect(self.address).unwrap();
         tcp.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        write!(tcp, "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
+        write!(tcp, "GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{fields}\r\n").unwrap();
         let mut answer = Vec::new();
         tcp.read_to_end(&mut answer).unwrap();
         let answer = String::from_utf8_lossy(&answer);
-        answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        (head.to_owned(), body.to_owned())
     }
 
     /// Waits until the tracker has so many peers.
@@ -269,4 +275,65 @@ fn what_cannot_start_says_why() {
     let second = home.run(["track", "--listen", "127.0.0.1:0"]);
     second.code_is(5).says(&["in use by another tracker", "--state FILE"]);
     drop(first);
+}
+
+#[test]
+fn a_catalogue_is_served_with_its_feeds_and_files() {
+    let (home, _) = with_data();
+    home.run(["keys", "new", "-o", "lab.key"]).code_is(0);
+    let publish = |version: &str| {
+        let args = ["publish", "data.bin", "--version", version, "--sign", "lab.key", "-o", "pub"];
+        home.run(args).code_is(0);
+    };
+    publish("1");
+    let tracker = Tracking::start(&home, "127.0.0.1:0", &["--catalogue", "pub"]);
+    for (name, kind) in [
+        ("feed.rss", "application/rss+xml"),
+        ("feed.atom", "application/atom+xml"),
+        ("data.bin-1.torrent", "application/x-bittorrent"),
+        ("data.bin-1.meta4", "application/metalink4+xml"),
+        ("data.bin-1.index", "text/plain; charset=utf-8"),
+        ("data.bin-1.index.minisig", "text/plain; charset=utf-8"),
+    ] {
+        let (head, body) = tracker.ask(&format!("/{name}"), "");
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains(kind), "{head}");
+        assert_eq!(body, String::from_utf8_lossy(&home.read(&format!("pub/{name}"))), "{name}");
+    }
+    let (head, _) = tracker.ask("/feed.rss", "");
+    let field = |name: &str| {
+        let line = head.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name} {head}")).to_owned()
+    };
+    let (etag, modified) = (field("etag: "), field("last-modified: "));
+    let ask_again = || {
+        [format!("If-None-Match: {etag}\r\n"), format!("If-Modified-Since: {modified}\r\n")]
+            .map(|line| tracker.ask("/feed.rss", &line))
+    };
+    for (head, body) in ask_again() {
+        assert!(head.starts_with("HTTP/1.1 304 ") && head.contains(&etag), "{head}");
+        assert_eq!(body, "");
+    }
+    for path in ["/catalogue.json", "/other.torrent", "/..%2flab.key", "/..%2fdata.torrent"] {
+        let (head, _) = tracker.ask(path, "");
+        assert!(head.starts_with("HTTP/1.1 404 "), "{path}: {head}");
+    }
+
+    // The time of a file has seconds in HTTP.
+    std::thread::sleep(Duration::from_millis(1100));
+    publish("2");
+    for (head, body) in ask_again() {
+        assert!(head.starts_with("HTTP/1.1 200 ") && body.contains("data.bin-2.torrent"), "{head}");
+    }
+    let began = Instant::now();
+    let page = loop {
+        let page = tracker.get("/");
+        if page.contains("./data.bin-2.torrent") {
+            break page;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{page}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    for words in ["Datasets", "./data.bin-1.index.minisig", "feed.rss", ">2</td>"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
 }

@@ -171,6 +171,7 @@ fn lists_say_who_may_announce_what() {
         torrents: Some(torrents),
         networks: vec!["192.0.2.0/24".parse().unwrap()],
         passkeys: Some(Passkeys::read("0123456789abcdef Ada", [1; 32]).unwrap()),
+        ..Lists::default()
     };
     let mut core = Core::new(Limits::default(), lists.clone(), 1);
     let mut ask = |ip: &str, passkey, hash, port| {
