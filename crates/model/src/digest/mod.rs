@@ -11,9 +11,12 @@ mod blake3_stream;
 pub mod blake3_tree;
 mod combine;
 mod hasher;
+mod sha1;
 pub mod sha256_tree;
+mod sha_pair;
 mod value;
 
+pub use self::sha1::Sha1;
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use blake3_tree::Blake3Tree;
 pub use combine::{adler32_combine, crc32c_combine};

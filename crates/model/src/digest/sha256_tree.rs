@@ -11,6 +11,8 @@
 
 use sha2::Digest as _;
 
+use super::sha_pair::sha256_pair;
+
 /// A leaf, an inner hash or a root.
 pub type MerkleHash = [u8; 32];
 
@@ -20,6 +22,18 @@ pub const LEAF_BYTES: u64 = 16 * 1024;
 /// Returns the leaf of one block, which has 1 to [`LEAF_BYTES`] bytes.
 pub fn leaf(block: &[u8]) -> MerkleHash {
     sha2::Sha256::digest(block).into()
+}
+
+/// Appends the leaves of the next bytes of a file to `leaves`. All blocks are whole, but perhaps the
+/// last one.
+pub fn push_leaves(leaves: &mut Vec<MerkleHash>, bytes: &[u8]) {
+    let (pairs, rest) = bytes.as_chunks::<{ 2 * LEAF_BYTES as usize }>();
+    for pair in pairs {
+        let (one, other) = pair.split_at(LEAF_BYTES as usize);
+        let hashes = sha256_pair([one, other]).unwrap_or_else(|| [leaf(one), leaf(other)]);
+        leaves.extend(hashes);
+    }
+    leaves.extend(rest.chunks(LEAF_BYTES as usize).map(leaf));
 }
 
 /// Returns the hash above two others.
