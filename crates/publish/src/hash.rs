@@ -2,7 +2,8 @@
 //!
 //! The files lie in the torrent's virtual file, which is cut into units of whole pieces. A worker
 //! takes a buffer, then the next unit, reads it, and hashes its pieces (SHA-1 for version 1, trees
-//! of SHA-256 for version 2). Digests of whole files have to be computed front to back: a file that
+//! of SHA-256 for version 2). For SHA-1 a unit has two lanes of pieces, since two pieces are hashed
+//! faster at once than one after the other. Digests of whole files have to be computed front to back: a file that
 //! spans units has a chain, to which workers append their buffers. The worker that finds the next
 //! buffer of the chain there hashes it, and all that follow; the others go on with further units.
 //! So no processor waits while there is work, and at most [`BUFFERS_BYTES`] are held.
@@ -18,9 +19,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use sha1::{Digest as _, Sha1};
 use swath_model::digest::sha256_tree::{self, LEAF_BYTES, MerkleHash};
-use swath_model::digest::{Algorithm, Digest, Hasher};
+use swath_model::digest::{Algorithm, Digest, Hasher, Sha1};
 use swath_store::tree::Files;
 use swath_store::{Direct, PastCache, Reads, Through};
 
@@ -101,7 +101,7 @@ pub fn hash(
     wanted: &Wanted,
     progress: &Progress,
 ) -> Result<Hashes, HashError> {
-    let unit_bytes = unit_bytes(places.piece_bytes);
+    let unit_bytes = unit_bytes(places.piece_bytes, wanted.v1);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Twice as many as processors, since some of them wait for the disk.
     let buffers = (BUFFERS_BYTES / unit_bytes).clamp(2, 3 * processors as u64 + 2) as usize;
@@ -195,9 +195,9 @@ impl Pass<'_> {
     }
 
     fn work(&self) {
-        let mut reader = Reader { files: self.content.opener(), open: None };
+        let mut readers = [(); 2].map(|()| Reader { files: self.content.opener(), open: None });
         while let Some((unit, buffer)) = self.next_unit() {
-            if let Err(error) = self.hash_unit(unit, buffer, &mut reader) {
+            if let Err(error) = self.hash_unit(unit, buffer, &mut readers) {
                 let mut state = self.lock();
                 state.failed.get_or_insert(error);
                 state.next_unit = state.units;
@@ -235,7 +235,7 @@ impl Pass<'_> {
         &self,
         unit: u64,
         mut buffer: Vec<u8>,
-        reader: &mut Reader,
+        readers: &mut [Reader; 2],
     ) -> Result<(), HashError> {
         let start = unit * self.unit_bytes;
         let end = self.places.total_bytes.min(start + self.unit_bytes);
@@ -244,53 +244,56 @@ impl Pass<'_> {
             self.free(Arc::new(buffer));
             return Ok(());
         }
-        // Digests of whole files may need the bytes later; else those of one read suffice.
+        // Digests of whole files may need the bytes later; else those of one step suffice.
         let keeps = !self.wanted.whole.is_empty();
-        buffer.resize(if keeps { (end - start) as usize } else { STEP_BYTES }, 0);
-        let mut pieces = PieceHasher::new(self.wanted, self.places.piece_bytes);
-        let mut parts = Vec::new();
-        let mut hashed_to = start;
-        for file in first..self.content.files.len() {
-            let (at, bytes) = (self.places.offsets[file], self.content.files[file].bytes);
-            if at >= end {
+        buffer.resize(if keeps { (end - start) as usize } else { 2 * STEP_BYTES }, 0);
+        let pieces = (end - start).div_ceil(self.places.piece_bytes);
+        let lane_pieces = if self.wanted.v1 { pieces.div_ceil(2) } else { pieces };
+        let middle = end.min(start + lane_pieces * self.places.piece_bytes);
+        let split = if keeps { (middle - start) as usize } else { STEP_BYTES };
+        let mut lanes = [Lane::new(self, start, middle), Lane::new(self, middle, end)];
+        loop {
+            let mut steps: [&[u8]; 2] = [&[]; 2];
+            let (left, right) = buffer.split_at_mut(split);
+            let halves = [left, right].into_iter().zip(&mut lanes).zip(&mut *readers);
+            for (step, ((half, lane), reader)) in steps.iter_mut().zip(halves) {
+                let from = if keeps { (lane.at - lane.start) as usize } else { 0 };
+                let filled = lane.step_bytes();
+                let bytes = &mut half[from..from + filled];
+                lane.fill(bytes, reader)?;
+                *step = bytes;
+            }
+            if steps.iter().all(|step| step.is_empty()) {
                 break;
             }
-            if bytes == 0 || at + bytes <= start {
-                continue;
+            let [one, other] = &mut lanes;
+            if self.wanted.v1 {
+                Sha1::update_pair([&mut one.sha1, &mut other.sha1], steps);
             }
-            let (from, to) = (at.max(start), (at + bytes).min(end));
-            pieces.zeros(from - hashed_to);
-            hashed_to = to;
-            let range = (from - start) as usize..(to - start) as usize;
-            let mut done = 0;
-            while done < range.len() {
-                let step = (range.len() - done).min(STEP_BYTES);
-                let place =
-                    if keeps { range.start + done..range.start + done + step } else { 0..step };
-                let follows = (range.len() - done - step) as u64;
-                self.read(
-                    file,
-                    from - at + done as u64,
-                    &mut buffer[place.clone()],
-                    follows,
-                    reader,
-                )?;
-                pieces.update(&buffer[place]);
-                done += step;
-            }
-            let is_end = to == at + bytes;
-            self.note_file_pieces(file, from - at, pieces.end_part(bytes, is_end));
-            parts.push(Part { file, offset: from - at, range });
+            one.advance(steps[0].len() as u64);
+            other.advance(steps[1].len() as u64);
         }
-        pieces.zeros(end - hashed_to);
-        let v1_pieces = pieces.finish();
+        let v1_pieces = lanes.map(|lane| lane.v1_pieces).concat();
         let at = (start / self.places.piece_bytes) as usize * SHA1_BYTES;
         if self.wanted.v1 {
             let known = &mut self.lock().hashes.v1_pieces;
             known[at..at + v1_pieces.len()].copy_from_slice(&v1_pieces);
         }
-        self.hash_whole_files(buffer, parts);
+        self.hash_whole_files(buffer, self.parts(first, start, end));
         Ok(())
+    }
+
+    /// Returns the parts of files from number `first` on in a unit.
+    fn parts(&self, first: usize, start: u64, end: u64) -> Vec<Part> {
+        let files =
+            (first..self.content.files.len()).take_while(|&file| self.places.offsets[file] < end);
+        let part = |file: usize| {
+            let (at, bytes) = (self.places.offsets[file], self.content.files[file].bytes);
+            let (from, to) = (at.max(start), (at + bytes).min(end));
+            let range = from.checked_sub(start)? as usize..to.checked_sub(start)? as usize;
+            (from < to).then(|| Part { file, offset: from - at, range })
+        };
+        files.filter_map(part).collect()
     }
 
     /// Returns whether a unit has bytes of files from number `first` on. Only when files are missing
@@ -422,13 +425,17 @@ impl Pass<'_> {
     }
 }
 
-/// Hashes the pieces of a unit, step by step, while each step is in the processor's cache.
-struct PieceHasher<'a> {
-    wanted: &'a Wanted,
-    piece_bytes: u64,
+/// Hashes consecutive pieces of a unit, step by step, while each step is in the processor's cache.
+/// Whoever has a lane updates its `sha1` with the bytes of each step, between filling and advancing.
+struct Lane<'a> {
+    pass: &'a Pass<'a>,
+    /// The first byte, the next one, and the end in the virtual file. A lane begins at a piece.
+    start: u64,
+    at: u64,
+    end: u64,
+    /// The first file that may have bytes at `at`.
+    file: usize,
     sha1: Sha1,
-    /// Bytes of the piece so far.
-    in_piece: u64,
     v1_pieces: Vec<u8>,
     /// The leaves of the file's piece so far, and the roots of its pieces before.
     leaves: Vec<MerkleHash>,
@@ -441,93 +448,122 @@ struct FilePieces {
     end: Option<[u8; 20]>,
 }
 
-impl<'a> PieceHasher<'a> {
-    fn new(wanted: &'a Wanted, piece_bytes: u64) -> PieceHasher<'a> {
-        PieceHasher {
-            wanted,
-            piece_bytes,
+impl<'a> Lane<'a> {
+    fn new(pass: &'a Pass<'a>, start: u64, end: u64) -> Lane<'a> {
+        let file = pass.places.offsets.partition_point(|&at| at <= start).saturating_sub(1);
+        Lane {
+            pass,
+            start,
+            at: start,
+            end,
+            file,
             sha1: Sha1::new(),
-            in_piece: 0,
             v1_pieces: Vec::new(),
             leaves: Vec::new(),
             roots: Vec::new(),
         }
     }
 
-    /// Hashes the next bytes of a file: whole leaves, unless the file ends.
-    fn update(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = usize::try_from(self.piece_bytes - self.in_piece).unwrap_or(usize::MAX);
-            let (now, rest) = bytes.split_at(bytes.len().min(room));
-            bytes = rest;
-            if self.wanted.v2 {
-                self.leaves.extend(now.chunks(LEAF_BYTES as usize).map(sha256_tree::leaf));
-            }
-            if self.wanted.v1 {
-                self.sha1.update(now);
-            }
-            self.advance(now.len() as u64);
+    /// Returns the bytes of the next step, which lie in one piece; 0 at the end. If the SHA-1 up to the
+    /// end of a file is wanted, a step ends there.
+    fn step_bytes(&self) -> usize {
+        let piece_bytes = self.pass.places.piece_bytes;
+        let piece_end = (self.at / piece_bytes + 1) * piece_bytes;
+        let mut end = self.end.min(piece_end).min(self.at + STEP_BYTES as u64);
+        if self.pass.wanted.ends {
+            let mut ends = self.files(end).map(|(_, range)| range.end);
+            end = ends.find(|&file_end| file_end > self.at).map_or(end, |it| it.min(end));
         }
+        (end - self.at) as usize
     }
 
-    /// Hashes the padding behind a file.
-    fn zeros(&mut self, mut count: u64) {
-        while count > 0 {
-            let now = count.min(self.piece_bytes - self.in_piece).min(ZEROS.len() as u64);
-            if self.wanted.v1 {
-                self.sha1.update(&ZEROS[..now as usize]);
-            }
-            self.advance(now);
-            count -= now;
-        }
-    }
-
-    fn advance(&mut self, bytes: u64) {
-        self.in_piece += bytes;
-        if self.in_piece == self.piece_bytes {
-            self.end_piece();
-        }
-    }
-
-    fn end_piece(&mut self) {
-        self.in_piece = 0;
-        if self.wanted.v1 {
-            self.v1_pieces.extend_from_slice(&self.sha1.finalize_reset());
-        }
-        if !self.leaves.is_empty() {
-            self.roots.push(root(&self.leaves));
-            self.leaves.clear();
-        }
-    }
-
-    /// Ends a part of a file of `file_bytes`.
-    fn end_part(&mut self, file_bytes: u64, is_end: bool) -> FilePieces {
-        let is_ended = self.in_piece == 0;
-        if !self.leaves.is_empty() {
-            if file_bytes > self.piece_bytes {
-                self.leaves
-                    .resize((self.piece_bytes / LEAF_BYTES) as usize, sha256_tree::zero_hash(0));
-            }
-            self.roots.push(root(&self.leaves));
-            self.leaves.clear();
-        }
-        let end = (is_end && self.wanted.ends).then(|| match is_ended {
-            false => self.sha1.clone().finalize().into(),
-            true => {
-                let mut end = [0; SHA1_BYTES];
-                end.copy_from_slice(&self.v1_pieces[self.v1_pieces.len() - SHA1_BYTES..]);
-                end
-            }
+    /// Returns the files that may have bytes in the step that ends at `end`, and where they lie.
+    fn files(&self, end: u64) -> impl Iterator<Item = (usize, Range<u64>)> + use<'a> {
+        let pass = self.pass;
+        let from = self.file..pass.content.files.len();
+        let files = from.map(|file| {
+            let at = pass.places.offsets[file];
+            (file, at..at + pass.content.files[file].bytes)
         });
-        FilePieces { roots: std::mem::take(&mut self.roots), end }
+        files.take_while(move |(_, range)| range.start < end)
     }
 
-    /// Returns the SHA-1 of all pieces, the last of which may be short.
-    fn finish(mut self) -> Vec<u8> {
-        if self.in_piece > 0 {
-            self.end_piece();
+    /// Reads the bytes of a step, and hashes the leaves of its file.
+    fn fill(&mut self, out: &mut [u8], reader: &mut Reader) -> Result<(), HashError> {
+        let end = self.at + out.len() as u64;
+        let mut filled = 0;
+        for (file, range) in self.files(end) {
+            let (from, to) = (range.start.max(self.at), range.end.min(end));
+            if from >= to {
+                continue;
+            }
+            let place = (from - self.at) as usize..(to - self.at) as usize;
+            out[filled..place.start].fill(0);
+            filled = place.end;
+            let follows = range.end.min(self.end) - to;
+            let bytes = &mut out[place];
+            self.pass.read(file, from - range.start, bytes, follows, reader)?;
+            if self.pass.wanted.v2 {
+                sha256_tree::push_leaves(&mut self.leaves, bytes);
+            }
         }
-        self.v1_pieces
+        out[filled..].fill(0);
+        Ok(())
+    }
+
+    /// Goes on behind a step.
+    fn advance(&mut self, step_bytes: u64) {
+        if step_bytes == 0 {
+            return;
+        }
+        let (before, piece_bytes) = (self.at, self.pass.places.piece_bytes);
+        self.at += step_bytes;
+        if self.at.is_multiple_of(piece_bytes) || self.at == self.end {
+            if self.pass.wanted.v1 {
+                self.v1_pieces.extend_from_slice(&self.sha1.finish());
+            }
+            self.sha1 = Sha1::new();
+        }
+        for (file, range) in self.files(self.at) {
+            let part_end = range.end.min(self.end);
+            if before < part_end && part_end <= self.at {
+                self.end_part(file, &range);
+            }
+            if range.end <= self.at {
+                self.file = file + 1;
+            }
+        }
+        if self.at.is_multiple_of(piece_bytes) {
+            self.end_leaves(false);
+        }
+    }
+
+    /// Ends a part of a file: the file ends here, or the lane.
+    fn end_part(&mut self, file: usize, range: &Range<u64>) {
+        let piece_bytes = self.pass.places.piece_bytes;
+        let has_layer = range.end - range.start > piece_bytes;
+        self.end_leaves(has_layer);
+        let is_end = range.end <= self.end && self.pass.wanted.ends;
+        let end = is_end.then(|| match self.v1_pieces.last_chunk() {
+            Some(last) if self.at.is_multiple_of(piece_bytes) || self.at == self.end => *last,
+            _ => self.sha1.finish(),
+        });
+        let offset = range.start.max(self.start) - range.start;
+        let roots = std::mem::take(&mut self.roots);
+        self.pass.note_file_pieces(file, offset, FilePieces { roots, end });
+    }
+
+    /// Ends the tree of a piece. In a file of several pieces the last one is filled up.
+    fn end_leaves(&mut self, is_filled: bool) {
+        if self.leaves.is_empty() {
+            return;
+        }
+        if is_filled {
+            let leaves = (self.pass.places.piece_bytes / LEAF_BYTES) as usize;
+            self.leaves.resize(leaves, sha256_tree::zero_hash(0));
+        }
+        self.roots.push(root(&self.leaves));
+        self.leaves.clear();
     }
 }
 
@@ -551,18 +587,18 @@ struct OpenFile {
     direct: Option<Direct>,
 }
 
-/// Returns the length of a unit: whole pieces, and enough of them to be worth a turn.
-fn unit_bytes(piece_bytes: u64) -> u64 {
-    piece_bytes * (UNIT_BYTES / piece_bytes).max(1)
+/// Returns the length of a unit: whole pieces, and enough of them to be worth a turn. Two of them are
+/// hashed at once if `in_pairs`, unless that takes too much memory.
+fn unit_bytes(piece_bytes: u64, in_pairs: bool) -> u64 {
+    let least = if in_pairs && piece_bytes <= BUFFERS_BYTES / 8 { 2 } else { 1 };
+    piece_bytes * (UNIT_BYTES / piece_bytes).max(least)
 }
 
 /// Bytes of a unit, unless a piece is longer.
-const UNIT_BYTES: u64 = 2 << 20;
+const UNIT_BYTES: u64 = 4 << 20;
 /// Most bytes of all buffers together, unless two pieces are longer.
 const BUFFERS_BYTES: u64 = 64 << 20;
 /// Bytes of one read, whole leaves: they are hashed while they are in the processor's cache.
 const STEP_BYTES: usize = 256 << 10;
-/// Padding is hashed in steps of this.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Bytes of a SHA-1.
 const SHA1_BYTES: usize = 20;
