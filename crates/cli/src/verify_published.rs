@@ -52,6 +52,10 @@ pub fn run(verify: &Verify) -> Result<Exit, Failure> {
     }
     let key = verify.trust.as_deref().map(keys::public_key).transpose()?;
     let path = match &verify.index {
+        Some(url) if url.contains("://") => {
+            let text = "--trust checks an index on this machine";
+            return Err(Failure::usage(text).hint(format!("fetch {url} and {url}.minisig first")));
+        }
         Some(path) => PathBuf::from(path),
         None => signed_index(place)?,
     };
