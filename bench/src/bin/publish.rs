@@ -284,7 +284,10 @@ fn command(name: &str, input: &Path, folder: &Path) -> Option<Command> {
         own => {
             let swath = std::env::current_exe().ok()?.with_file_name("swath");
             command = Command::new(swath.exists().then_some(swath)?);
-            command.args(["publish", "--quiet", "--replace", "-o"]).arg(folder.join(own)).arg(input);
+            command
+                .args(["publish", "--quiet", "--replace", "-o"])
+                .arg(folder.join(own))
+                .arg(input);
             match own {
                 "swath-v1" => command.args(["--only", "torrent", "--torrent", "v1"]),
                 "swath-hybrid" => command.args(["--only", "torrent"]),

@@ -336,7 +336,7 @@ pub struct Probe {
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index", "torrent", "trust", "check"])))]
 #[command(
-    override_usage = "swath verify [OPTIONS] <--digest <DIGEST>|--metalink <FILE>|--index <FILE|URL>|--torrent <FILE>|--trust <PUBKEY>> <FILE>\n       swath verify [OPTIONS] --check <SUMS> [FILE]"
+    override_usage = "swath verify [OPTIONS] <--digest <DIGEST>|--metalink <FILE>|--index <FILE|URL>> <FILE>\n       swath verify [OPTIONS] <--torrent <FILE>|--trust <PUBKEY>> <FILE>\n       swath verify [OPTIONS] --check <SUMS> [FILE]"
 )]
 pub struct Verify {
     /// File to check; with --index, --torrent or --trust, the folder
