@@ -172,7 +172,7 @@ pub struct PieceHasher(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Plain {
-        hasher: Hasher,
+        hasher: Box<Hasher>,
         /// Padding that is to come, the last one first.
         padding: Vec<Padding>,
         bytes: u64,
@@ -194,7 +194,7 @@ struct Padding {
 impl PieceHasher {
     fn plain(algorithm: Algorithm, mut padding: Vec<Padding>) -> PieceHasher {
         padding.reverse();
-        PieceHasher(Kind::Plain { hasher: Hasher::new(algorithm), padding, bytes: 0 })
+        PieceHasher(Kind::Plain { hasher: Box::new(Hasher::new(algorithm)), padding, bytes: 0 })
     }
 
     /// Takes in the next bytes of the content.

@@ -248,10 +248,8 @@ impl Seeding {
                     Err(_) => {}
                 }
             }
-            SwarmEvent::Joined { torrent, address, .. } => {
-                if self.peers.len() < PEERS_COUNTED_MAX {
-                    self.peers.insert((torrent, address.ip()));
-                }
+            SwarmEvent::Joined { torrent, address, .. } if self.peers.len() < PEERS_COUNTED_MAX => {
+                self.peers.insert((torrent, address.ip()));
             }
             SwarmEvent::Banned { address, why } => {
                 line.clear();

@@ -58,7 +58,7 @@ pub async fn metainfo_of(
     loop {
         let told = search.announced(&trackers, until).await;
         addresses.extend(told.into_iter().map(|it| (it, Trust::Listed)));
-        if let Some(raw) = search.from_any(&addresses, until).await {
+        if let Some(raw) = search.ask(&addresses, until).await {
             let peers = addresses.iter().map(|(address, _)| *address).take(PEERS_WANTED as usize);
             return Ok((read(magnet, &raw)?, peers.collect()));
         }
@@ -104,7 +104,8 @@ impl Search {
     /// Asks all trackers for peers. Those that are slow are not waited for.
     async fn announced(&self, trackers: &[Url], until: Instant) -> Vec<SocketAddr> {
         let mut asked = JoinSet::new();
-        for tracker in trackers.iter().take(TRACKERS_MAX).cloned() {
+        for tracker in trackers.iter().take(TRACKERS_MAX) {
+            let tracker = tracker.clone();
             let (net, info_hash) = (self.net.clone(), self.info_hash);
             let announce = Announce {
                 info_hash: info_hash.into(),
@@ -134,7 +135,7 @@ impl Search {
     }
 
     /// Asks peers that were not asked yet, a few at a time, until one has answered.
-    async fn from_any(
+    async fn ask(
         &mut self,
         addresses: &[(SocketAddr, Trust)],
         until: Instant,

@@ -6,7 +6,6 @@
 //! does not receive costs a bounded amount of memory.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -45,8 +44,11 @@ pub(super) struct Upload {
 struct Reading {
     blocks: Vec<Block>,
     range: Range,
-    answer: Pin<Box<dyn Future<Output = (Vec<u8>, io::Result<()>)> + Send>>,
+    answer: Pending<'static, Answer>,
 }
+
+/// The buffer that was read into, and whether all is there.
+type Answer = (Vec<u8>, io::Result<()>);
 
 /// What is sent with.
 pub(super) struct Sending<'a> {

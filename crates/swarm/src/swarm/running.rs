@@ -126,7 +126,8 @@ impl Running {
         let pieces = range.start / piece_bytes..range.end.div_ceil(piece_bytes);
         let pieces: Vec<PieceIndex> = pieces.map(|piece| PieceIndex(piece as u32)).collect();
         let remove = |have: &mut Bitfield| {
-            pieces.iter().fold(false, |changed, piece| have.remove(*piece) || changed)
+            let removed = pieces.iter().filter(|piece| have.remove(**piece)).count();
+            removed > 0
         };
         self.have.send_if_modified(remove);
         for shown in self.peers.values().filter_map(|peer| peer.shown.as_ref()) {
