@@ -206,6 +206,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-source",
             "swath-serve",
             "swath-transfer",
+            "swath-swarm",
         ],
     ),
     (
