@@ -526,6 +526,7 @@ pub const GET_EXAMPLES: &str = "\
 Examples:
   swath get https://one.example/data.h5 https://two.example/data.h5
   swath get data.meta4 -d /scratch
+  swath get run7.torrent -d /scratch
   swath get -i list.txt -d /scratch
   swath get https://one.example/data.tar --digest sha-256:9f86… -o - | tar x
 
