@@ -52,7 +52,7 @@ struct State {
 
 impl JoinedSource {
     /// Returns the replica whose content is that of `files`, sizes in bytes and addresses, one behind the
-    /// other. `url` stands for all of them, as a web seed's own address does.
+    /// other. `url` stands for all of them, as a web seed's own address does; all are trusted alike.
     pub fn new(
         net: &Net,
         url: Url,
@@ -220,7 +220,7 @@ impl Source for JoinedSource {
             {
                 let wanted = Range::new(rest.start, rest.end.min(part.range.end));
                 let fetched = part.file.fetch_part(part.in_file(wanted)).await;
-                let (facts, more) = fetched.map_err(|error| part.name(error))?;
+                let (facts, more) = fetched.map_err(|error| part.name(without_range(error)))?;
                 part.check(&facts)?;
                 whole = self.facts(&facts);
                 bytes.extend(more);
@@ -265,6 +265,14 @@ impl Source for JoinedSource {
 
     fn has_secrets(&self) -> bool {
         self.home.has_secrets()
+    }
+}
+
+/// A server that refuses a range which the file must have (416) has another file.
+fn without_range(error: LaneError) -> LaneError {
+    match error.code() {
+        Some(416) => LaneError::WrongRange { reason: error.to_string() },
+        _ => error,
     }
 }
 

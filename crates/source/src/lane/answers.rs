@@ -370,6 +370,8 @@ impl OwnLane {
     /// Asks for the front ask again: behind what is out, or with all of that on a new connection if what is
     /// out continues it, as the bytes of a swath come in their order.
     fn ask_again(&mut self, lane_conn: &mut LaneConn) {
+        // What is held is of its swath, and another one may come to the front.
+        self.hand_over();
         let continues = self.asks.front().is_some_and(|front| front.continues);
         if continues && self.asks.sent() > 1 {
             lane_conn.http.reusable = false;

@@ -186,7 +186,12 @@ impl Asks {
             && let Some(ask) = self.queue.pop_front()
         {
             self.sent -= 1;
-            self.queue.insert(self.sent, ask);
+            let mut at = self.sent;
+            // Not between the files of another swath.
+            while at.checked_sub(1).is_some_and(|before| self.queue[before].continues) {
+                at += 1;
+            }
+            self.queue.insert(at, ask);
         }
     }
 
@@ -252,14 +257,18 @@ mod tests {
     use super::*;
     use url::Url;
 
+    fn target() -> Arc<Target> {
+        let net = crate::Net::new(crate::NetOptions::default()).unwrap();
+        let url = Url::parse("http://a/").unwrap();
+        Arc::new(Target::new(&net, &url, &url, crate::Trust::Named))
+    }
+
     fn asks(sent: usize) -> Asks {
         let mut asks = Asks::default();
         for number in 0..4 {
             asks.push(SwathId(number), Range::of_len(number * 10, 10));
         }
-        let net = crate::Net::new(crate::NetOptions::default()).unwrap();
-        let url = Url::parse("http://a/").unwrap();
-        let target = Arc::new(Target::new(&net, &url, &url, crate::Trust::Named));
+        let target = target();
         for _ in 0..sent {
             asks.mark_sent(&target, false);
         }
@@ -293,5 +302,78 @@ mod tests {
         assert_eq!(order, [1, 0, 2, 3]);
         assert_eq!(asks.sent(), 1);
         assert_eq!(asks.next_waiting().unwrap().swath, SwathId(0));
+    }
+
+    /// One swath over three files of ten bytes, of which `sent` were asked for, and another behind it.
+    fn cut(sent: usize) -> Asks {
+        let mut cut = asks(0);
+        cut.queue.clear();
+        cut.push(SwathId(7), Range::new(0, 30));
+        cut.push(SwathId(8), Range::new(30, 40));
+        let target = target();
+        for at in 1..=sent as u64 {
+            cut.cut_waiting(at * 10);
+            cut.mark_sent(&target, false);
+        }
+        cut
+    }
+
+    #[test]
+    fn a_swath_is_cut_where_files_end_and_counts_as_one() {
+        let cut = cut(2);
+        let ranges: Vec<_> = cut.queue.iter().map(|ask| (ask.position, ask.end)).collect();
+        assert_eq!(ranges, [(0, 10), (10, 20), (20, 30), (30, 40)]);
+        let continues: Vec<_> = cut.queue.iter().map(|ask| ask.continues).collect();
+        assert_eq!(continues, [true, true, false, false]);
+        assert_eq!(cut.unfinished(), [SwathId(7), SwathId(8)]);
+    }
+
+    #[test]
+    fn trimming_a_cut_swath_drops_the_files_behind_its_end() {
+        let mut one = cut(2);
+        assert_eq!(one.trim(SwathId(7), 20, AfterTrim::Drain), Trimmed::Shortened);
+        assert_eq!(one.queue.len(), 3, "what was not sent is gone");
+        assert!(!one.queue[1].continues, "the swath ends with the second file");
+        assert_eq!(one.trim(SwathId(7), 4, AfterTrim::Drop), Trimmed::Shortened);
+        assert!(one.queue[1].reported && one.queue[1].is_complete(), "its answer still passes");
+        let front = &one.queue[0];
+        assert!(front.end == 4 && !front.continues && front.then == AfterTrim::Drop);
+        assert_eq!(one.unfinished(), [SwathId(7), SwathId(8)]);
+        assert_eq!(one.trim(SwathId(7), 0, AfterTrim::Drain), Trimmed::Complete);
+        assert_eq!(one.unfinished(), [SwathId(8)]);
+        // All but the last file has come.
+        let mut other = cut(2);
+        other.pop_front();
+        other.pop_front();
+        assert_eq!(other.trim(SwathId(7), 20, AfterTrim::Drain), Trimmed::Complete);
+        assert_eq!(other.unfinished(), [SwathId(8)]);
+    }
+
+    /// The buffer of the swath that was parted from its next file went out as the other's.
+    #[test]
+    fn asking_again_does_not_part_the_files_of_another_swath() {
+        let mut asks = asks(0);
+        asks.queue.clear();
+        asks.push(SwathId(6), Range::new(40, 50));
+        asks.push(SwathId(7), Range::new(0, 30));
+        let target = target();
+        asks.mark_sent(&target, false);
+        asks.cut_waiting(10);
+        asks.mark_sent(&target, false);
+        asks.ask_again();
+        let order: Vec<u64> = asks.queue.iter().map(|ask| ask.swath.0).collect();
+        assert_eq!((order, asks.sent()), (vec![7, 7, 6], 1));
+    }
+
+    #[test]
+    fn what_is_given_up_is_asked_for_no_more() {
+        let mut asks = cut(2);
+        asks.give_up(SwathId(7));
+        assert_eq!((asks.sent(), asks.queue.len()), (2, 3));
+        assert_eq!(asks.unfinished(), [SwathId(8)]);
+        // A whole file comes in place of a range: what nobody wants is not asked for again.
+        asks.unsend_all_but_front();
+        assert_eq!((asks.sent(), asks.queue.len()), (1, 2));
+        assert_eq!(asks.next_waiting().map(|ask| ask.swath), Some(SwathId(8)));
     }
 }

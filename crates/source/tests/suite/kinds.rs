@@ -6,8 +6,8 @@ use std::time::Duration;
 use swath_model::{LaneId, Pool, Range, SwathId};
 use swath_netlab::faulty::{Behaviour, Certificate, Content, Server};
 use swath_source::{
-    Class, Fault, FaultPeriod, Faults, LaneError, LaneEventKind, Limit, MemorySource, Net,
-    NetOptions, Opening, Source, Trust, Wrapped, conformance, open,
+    Class, Fault, FaultPeriod, Faults, JoinedSource, LaneError, LaneEventKind, Limit, MemorySource,
+    Net, NetOptions, Opening, Source, Trust, Wrapped, conformance, open,
 };
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, timeout};
@@ -154,6 +154,45 @@ async fn what_a_web_server_has_is_a_source() {
             opened(&net, &url)
         })
         .await;
+    }
+}
+
+/// Files of these sizes, the last one as large as need be, on a server.
+fn joined(
+    net: &Net,
+    content: &[u8],
+    sizes: impl Iterator<Item = usize>,
+) -> (Server, Arc<JoinedSource>) {
+    let mut server = Server::builder();
+    let (mut files, mut rest) = (Vec::new(), content);
+    for size in sizes.chain([usize::MAX]) {
+        let (file, behind) = rest.split_at(size.min(rest.len()));
+        let path = format!("/data/{}.bin", files.len());
+        server = server.file(&path, Content::bytes(file));
+        files.push((file.len() as u64, path));
+        rest = behind;
+    }
+    let server = server.start().unwrap();
+    let url = |path: &str| Url::parse(&server.url(path)).unwrap();
+    let files: Vec<_> = files.iter().map(|(bytes, path)| (*bytes, url(path))).collect();
+    let source = JoinedSource::new(net, url("/data/"), Trust::Named, files);
+    (server, source)
+}
+
+#[tokio::test]
+async fn several_files_are_a_source() {
+    let odd = [0, 1, 2, 0, 0, 16_383, 16_385, 70_001, 99_999, 0];
+    for fallback_only in [false, true] {
+        for sizes in [Vec::new(), odd.to_vec(), vec![0; 3], vec![701; 400]] {
+            let net = Net::new(NetOptions { fallback_only, ..NetOptions::default() }).unwrap();
+            let servers = std::cell::RefCell::new(Vec::new());
+            conformance::run(async |content| {
+                let (server, source) = joined(&net, &content, sizes.iter().copied());
+                servers.borrow_mut().push(server);
+                source as Arc<dyn Source>
+            })
+            .await;
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod conformance;
 mod control;
 mod http2_only;
+mod joined;
 mod kinds;
 mod nginx;
 mod own_lane;

@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{Reply, Request, Server, byte_at, content, partial};
+use crate::support::{Reply, Request, Server, byte_at, content, partial_of};
 use swath_model::{LaneId, Pool, Range, RangeSet, SwathId};
-use swath_source::{AfterTrim, HttpSource, Lane, LaneEventKind, Net, NetOptions, Source, Trust};
+use swath_source::{
+    AfterTrim, HttpSource, JoinedSource, Lane, LaneEventKind, Net, NetOptions, Source, Trust,
+};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 
@@ -25,17 +27,26 @@ impl Dice {
     }
 }
 
+/// The part of the content that has this path: `/NAME/START-END`, or all of it.
+fn part(path: &str) -> Range {
+    let name = path.rsplit('/').next().and_then(|name| name.split_once('-'));
+    let ends = name.and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
+    ends.map_or(Range::new(0, SIZE), |(start, end)| Range::new(start, end))
+}
+
 /// One of many answers to `request`, most of them proper.
 fn answer(dice: &mut Dice, request: &Request) -> Reply {
+    let part = part(&request.path);
+    let size = part.len();
     let whole = |head: &str| {
         let mut bytes = format!("HTTP/1.1 200 OK\r\n{head}\r\n").into_bytes();
-        bytes.extend(content(Range::new(0, SIZE)));
+        bytes.extend(content(part));
         bytes
     };
     match dice.roll(24) {
-        0 => Reply::close(partial(request, SIZE)),
+        0 => Reply::close(partial_of(request, part)),
         1 => {
-            let mut bytes = partial(request, SIZE);
+            let mut bytes = partial_of(request, part);
             bytes.truncate(dice.roll(bytes.len() as u64 + 1) as usize);
             Reply::close(bytes)
         }
@@ -43,25 +54,26 @@ fn answer(dice: &mut Dice, request: &Request) -> Reply {
             // Less than was asked for, which a server may send.
             let mut shorter = request.clone();
             shorter.range = request.range.map(|(start, last)| {
-                let last = last.unwrap_or(SIZE - 1).min(SIZE - 1);
+                let last = last.unwrap_or(size - 1).min(size - 1);
                 (start, Some(start + (last.max(start) - start) / 2))
             });
-            Reply::keep(partial(&shorter, SIZE))
+            Reply::keep(partial_of(&shorter, part))
         }
-        3 => Reply::keep(whole(&format!("Content-Length: {SIZE}\r\nETag: \"v1\"\r\n"))),
+        3 => Reply::keep(whole(&format!("Content-Length: {size}\r\nETag: \"v1\"\r\n"))),
         4 => Reply::close(whole("ETag: \"v1\"\r\n")),
         5 => Reply::keep("HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 4\r\n\r\nbusy"),
-        6 => {
-            Reply::keep("HTTP/1.1 302 Found\r\nLocation: /other.bin\r\nContent-Length: 2\r\n\r\nhi")
-        }
+        6 => Reply::keep(format!(
+            "HTTP/1.1 302 Found\r\nLocation: /other/{}-{}\r\nContent-Length: 2\r\n\r\nhi",
+            part.start, part.end
+        )),
         7 => Reply::close(""),
         8 => {
             let mut bytes = b"HTTP/1.1 100 Continue\r\n\r\n".to_vec();
-            bytes.extend(partial(request, SIZE));
+            bytes.extend(partial_of(request, part));
             Reply::keep(bytes)
         }
         9 => {
-            let proper = partial(request, SIZE);
+            let proper = partial_of(request, part);
             let body = proper.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
             let head = String::from_utf8_lossy(&proper[..body]).into_owned();
             let without: String = head
@@ -79,8 +91,21 @@ fn answer(dice: &mut Dice, request: &Request) -> Reply {
             bytes.extend(b"0\r\n\r\n");
             Reply::keep(bytes)
         }
-        _ => Reply::keep(partial(request, SIZE)),
+        _ => Reply::keep(partial_of(request, part)),
     }
+}
+
+/// The content cut into files of all sizes, some of them empty.
+fn files(dice: &mut Dice) -> Vec<Range> {
+    let mut files = Vec::new();
+    let mut start = 0;
+    let most = [500, 5_000, 300_000][dice.roll(3) as usize];
+    while start < SIZE {
+        let end = (start + dice.roll(most)).min(SIZE);
+        files.push(Range::new(start, end));
+        start = end;
+    }
+    files
 }
 
 /// A swath as its owner sees it.
@@ -91,7 +116,7 @@ struct Book {
     got: RangeSet,
 }
 
-async fn storm(seed: u64) {
+async fn storm(seed: u64, is_joined: bool) {
     let mut dice = Dice(seed);
     let servers_dice = Mutex::new(Dice(seed ^ 0xdead_beef));
     let server =
@@ -103,7 +128,16 @@ async fn storm(seed: u64) {
         ..NetOptions::default()
     })
     .unwrap();
-    let source = HttpSource::new(&net, server.url.clone(), Trust::Named);
+    let source: Arc<dyn Source> = match is_joined {
+        false => HttpSource::new(&net, server.url.clone(), Trust::Named),
+        true => {
+            let files = files(&mut dice).into_iter().map(|part| {
+                let path = format!("/file/{}-{}", part.start, part.end);
+                (part.len(), server.url.join(&path).unwrap())
+            });
+            JoinedSource::new(&net, server.url.clone(), Trust::Named, files)
+        }
+    };
     let pool = Pool::new(1 + dice.roll(4) as usize, 4096 << dice.roll(4));
     let mut next_swath = 0;
     for lane_number in 0..12 {
@@ -147,6 +181,8 @@ async fn storm(seed: u64) {
                         .get_mut(&swath)
                         .unwrap_or_else(|| panic!("seed {seed}: {swath} is over"));
                     let range = Range::of_len(offset, buffer.len() as u64);
+                    let came_to = book.asked.start + book.got.total_bytes();
+                    assert_eq!(offset, came_to, "seed {seed}: {range} out of turn");
                     assert!(
                         !range.is_empty() && book.asked.covers(range),
                         "seed {seed}: {range} of {}",
@@ -226,6 +262,15 @@ fn give_order(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_swath_comes_to_one_right_end() {
+    storms(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_swath_of_several_files_comes_to_one_right_end() {
+    storms(true).await;
+}
+
+async fn storms(is_joined: bool) {
     let first: u64 =
         std::env::var("STORM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let count: u64 =
@@ -236,7 +281,7 @@ async fn every_swath_comes_to_one_right_end() {
         let running = Arc::clone(&running);
         storms.spawn(async move {
             let _turn = running.acquire_owned().await.unwrap();
-            timeout(Duration::from_secs(120), storm(seed))
+            timeout(Duration::from_secs(120), storm(seed, is_joined))
                 .await
                 .unwrap_or_else(|_| panic!("seed {seed}: stuck"));
         });

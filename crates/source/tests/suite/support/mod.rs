@@ -59,6 +59,12 @@ impl Reply {
 
 /// A proper 206 for `request` of a file of `size` bytes; a 400 if it asks for no range.
 pub fn partial(request: &Request, size: u64) -> Vec<u8> {
+    partial_of(request, Range::new(0, size))
+}
+
+/// The same for a file that is this part of the test file.
+pub fn partial_of(request: &Request, part: Range) -> Vec<u8> {
+    let size = part.len();
     let Some((start, last)) = request.range else {
         return "HTTP/1.1 400 Ranges only\r\nContent-Length: 0\r\n\r\n".into();
     };
@@ -75,7 +81,7 @@ pub fn partial(request: &Request, size: u64) -> Vec<u8> {
         end - 1
     )
     .into_bytes();
-    bytes.extend(content(Range::new(start, end)));
+    bytes.extend(content(Range::new(part.start + start, part.start + end)));
     bytes
 }
 
@@ -157,8 +163,8 @@ fn parse(connection: usize, head: String) -> Request {
 }
 
 /// A lane with everything around it.
-pub struct Bench {
-    pub source: Arc<HttpSource>,
+pub struct Bench<S: ?Sized = HttpSource> {
+    pub source: Arc<S>,
     pub lane: Box<dyn Lane>,
     pub pool: Pool,
     pub events: UnboundedReceiver<LaneEvent>,
@@ -195,7 +201,7 @@ pub fn options() -> NetOptions {
     NetOptions { timeout: Duration::from_secs(20), ..NetOptions::default() }
 }
 
-impl Bench {
+impl Bench<HttpSource> {
     pub fn open(url: &Url) -> Bench {
         Bench::with(&Net::new(options()).unwrap(), url)
     }
@@ -204,8 +210,10 @@ impl Bench {
         let source = HttpSource::new(net, url.clone(), Trust::Named);
         Bench::on(source, Pool::new(8, 64 * 1024))
     }
+}
 
-    pub fn on(source: Arc<HttpSource>, pool: Pool) -> Bench {
+impl<S: Source + ?Sized> Bench<S> {
+    pub fn on(source: Arc<S>, pool: Pool) -> Bench<S> {
         let (sender, events) = unbounded_channel();
         let lane = Arc::clone(&source).open_lane(LaneId(0), &pool, sender);
         Bench { source, lane, pool, events }
