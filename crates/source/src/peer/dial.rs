@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::peer::encryption::Methods;
-use swath_formats::peer::{Handshake, HandshakeError, WireInfoHash};
+use swath_formats::peer::{Handshake, WireInfoHash};
 
 use super::connection::{self, Established};
 use super::error::PeerError;
@@ -85,9 +85,6 @@ impl Call {
         let within = net.awake().within(HANDSHAKE_WITHIN, called).await;
         let theirs = within.ok_or(PeerError::Slow(HANDSHAKE_WITHIN))??;
         self.ours.check_answer(&theirs, self.upgrade)?;
-        if theirs.peer_id == self.ours.peer_id {
-            return Err(HandshakeError::Ourselves.into());
-        }
         Ok((stream, theirs, rtt))
     }
 }

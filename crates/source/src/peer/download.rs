@@ -38,8 +38,11 @@ pub(super) struct Download {
     allowance: Allowance,
     /// When the rate limit allows the next request.
     pub due: Option<Instant>,
-    /// The line of the pool, for the lane that needs a buffer.
-    place: Option<Take>,
+    /// A place in the line of the pool of this lane, which needs a buffer.
+    place: Option<(u64, Take)>,
+    /// The place is still needed; an unused one would hold up those behind it.
+    is_place_needed: bool,
+    next_lane: u64,
     next_ask: u64,
     pub rtt: Duration,
     is_choked: bool,
@@ -72,6 +75,8 @@ impl Download {
             pipeline: Pipeline::new(now),
             due: None,
             place: None,
+            is_place_needed: false,
+            next_lane: 0,
             next_ask: 0,
             rtt,
             is_choked: true,
@@ -100,7 +105,8 @@ impl Download {
 
     pub fn attach(&mut self, new: NewLane, session: &mut Session) {
         let is_reused = new.is_reused;
-        let (lane, received) = PeerLane::new(new);
+        let (lane, received) = PeerLane::new(new, self.next_lane);
+        self.next_lane += 1;
         lane.out.meter.note_rtt(self.rtt);
         lane.out.send(LaneEventKind::Up {
             rtt: self.rtt,
@@ -243,10 +249,9 @@ impl Download {
                 None => depth,
             };
             // Several at a time, for one write.
-            if lane.under_way > 0 && lane.under_way + most / 8 > most {
-                continue;
-            }
-            while self.lanes[at].under_way < most {
+            let is_time = lane.under_way == 0 || lane.under_way + most / 8 <= most;
+            let is_missed = lane.early_blocks() >= EARLY_BLOCKS_MAX;
+            while is_time && !is_missed && self.lanes[at].under_way < most {
                 let Some(next) = self.next_block(at, session) else { break };
                 match self.allowance.now() {
                     Ok(_) => self.ask_for(&next, session, now),
@@ -256,8 +261,10 @@ impl Download {
                     }
                 }
             }
-            let waits_for_limit = self.due.is_some() && self.lanes[at].under_way == 0;
-            self.lanes[at].hold(waits_for_limit);
+            let lane = &mut self.lanes[at];
+            let waits_for_limit = self.due.is_some() && lane.under_way == 0;
+            let waits_for_buffer = self.place.as_ref().is_some_and(|it| it.0 == lane.serial);
+            lane.hold(waits_for_limit || waits_for_buffer);
         }
     }
 
@@ -299,6 +306,9 @@ impl Download {
                 place += 1;
                 continue;
             };
+            // No block is longer, and a long range may reach over many files.
+            let most = wanted.start.saturating_add(u64::from(BLOCK_BYTES));
+            let wanted = Range::new(wanted.start, wanted.end.min(most));
             let layout = self.torrent.layout?;
             let (content, wire) = self.torrent.map.to_space(wanted).next()?;
             let block = layout.first_block(wire)?;
@@ -475,31 +485,24 @@ impl Download {
         if self.lanes[at].out.has_buffer() {
             return Poll::Ready(());
         }
-        if self.place.is_none() {
+        let serial = self.lanes[at].serial;
+        if self.place.as_ref().is_none_or(|place| place.0 != serial) {
             let lane = &mut self.lanes[at];
             let front = lane.asks.front().map(|front| &front.ask);
             if let Some(buffer) = lane.out.try_take(front) {
                 lane.out.supply(buffer);
                 return Poll::Ready(());
             }
-            self.place = Some(lane.out.pool.take());
+            self.place = Some((serial, lane.out.pool.take()));
             // Nobody waits for a buffer while he holds another one.
             self.lanes.iter_mut().filter(|lane| lane.out.has_buffer()).for_each(PeerLane::flush);
         }
-        let Some(place) = &mut self.place else { return Poll::Pending };
-        let lane = &mut self.lanes[at];
-        match std::pin::Pin::new(place).poll(cx) {
-            Poll::Pending => {
-                lane.hold(true);
-                Poll::Pending
-            }
-            Poll::Ready(buffer) => {
-                self.place = None;
-                lane.hold(false);
-                lane.out.supply(buffer);
-                Poll::Ready(())
-            }
-        }
+        let Some((_, place)) = &mut self.place else { return Poll::Pending };
+        self.is_place_needed = true;
+        let buffer = ready!(std::pin::Pin::new(place).poll(cx));
+        self.place = None;
+        self.lanes[at].out.supply(buffer);
+        Poll::Ready(())
     }
 
     /// Delivers what came early on a lane, as far as there are buffers.
@@ -514,14 +517,19 @@ impl Download {
         front
     }
 
-    /// Waits for a buffer where something came early and has none; returns whether one came.
+    /// Waits for a buffer where something came early and has none; returns whether one came. Called
+    /// after [`Download::poll_payload`], which may wait for one, too.
     pub fn poll_settle(&mut self, cx: &mut Context<'_>, session: &mut Session) -> bool {
+        let mut has_come = false;
         for at in 0..self.lanes.len() {
-            if self.settle(at, session) == Front::NeedsBuffer {
-                return self.poll_buffer(cx, at).is_ready();
+            if self.settle(at, session) == Front::NeedsBuffer && !self.is_place_needed {
+                has_come |= self.poll_buffer(cx, at).is_ready();
             }
         }
-        false
+        if !std::mem::take(&mut self.is_place_needed) {
+            self.place = None;
+        }
+        has_come
     }
 
     // Time.
@@ -579,5 +587,7 @@ const PIECES_WITHIN: Duration = Duration::from_secs(2);
 /// Peers give their slots to others for ten seconds and more; who waits for one asks others
 /// meanwhile.
 const CHOKED_PATIENCE: Duration = Duration::from_secs(2);
+/// So many blocks ahead of a missing one, 8 MiB, are enough.
+const EARLY_BLOCKS_MAX: usize = 512;
 /// A buffer is not kept for longer while others wait for one.
 const BUFFER_HELD_MAX: Duration = Duration::from_millis(500);

@@ -133,7 +133,7 @@ impl Peer {
     pub fn listens_at(&self) -> Option<SocketAddr> {
         match self.shared.is_incoming {
             false => Some(self.address()),
-            true => self.status().port.map(|port| SocketAddr::new(self.address().ip(), port)),
+            true => self.peek().port.map(|port| SocketAddr::new(self.address().ip(), port)),
         }
     }
 
@@ -141,6 +141,11 @@ impl Peer {
     /// [`Changed`](PeerEventKind::Changed).
     pub fn status(&self) -> PeerStatus {
         self.shared.is_change_told.store(false, Ordering::Release);
+        self.peek()
+    }
+
+    /// Returns the same for somebody to whom changes are not told.
+    pub(super) fn peek(&self) -> PeerStatus {
         let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         PeerStatus {
             requests_waiting: self.shared.requests_waiting.load(Ordering::Relaxed),

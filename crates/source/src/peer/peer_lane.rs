@@ -60,6 +60,8 @@ fn fetched(order: &Command) -> Option<SwathId> {
 
 /// A lane.
 pub(super) struct PeerLane {
+    /// Its number on this connection; never reused.
+    pub serial: u64,
     pub orders: UnboundedReceiver<Command>,
     pub out: Delivery,
     pub expected: Arc<SharedExpected>,
@@ -106,9 +108,10 @@ pub(super) enum Front {
 }
 
 impl PeerLane {
-    pub fn new(new: NewLane) -> (PeerLane, Vec<Command>) {
+    pub fn new(new: NewLane, serial: u64) -> (PeerLane, Vec<Command>) {
         let NewLane { orders, received, out, expected, token, .. } = new;
         let lane = PeerLane {
+            serial,
             orders,
             out,
             expected,
@@ -189,6 +192,11 @@ impl PeerLane {
                 self.under_way -= 1;
             }
         }
+    }
+
+    /// Returns how many blocks came early and wait for their turn.
+    pub fn early_blocks(&self) -> usize {
+        self.asks.iter().map(|ask| ask.early.len()).sum()
     }
 
     /// Forgets a swath, and what came early of it. Its blocks under way are the caller's.

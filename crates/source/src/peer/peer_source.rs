@@ -80,7 +80,7 @@ impl PeerSource {
     fn connected(&self) -> Option<Peer> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|peer| !peer.is_closed());
-        connections.iter().min_by_key(|peer| peer.status().requests_outstanding).cloned()
+        connections.iter().min_by_key(|peer| peer.peek().requests_outstanding).cloned()
     }
 
     /// Returns an open connection, or makes one.

@@ -2,12 +2,10 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
 
-use swath_formats::peer::PieceIndex;
 use swath_formats::torrent::metainfo::Kind;
 use swath_model::RangeSet;
-use swath_source::peer::{EncryptionPolicy, Peer, PeerEnd, PeerError, PeerSource, dial};
+use swath_source::peer::{EncryptionPolicy, Peer, PeerSource, dial};
 use swath_source::{Source, Trust, conformance};
 use tokio::sync::watch;
 
