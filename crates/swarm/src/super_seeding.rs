@@ -208,9 +208,10 @@ impl SuperSeeding {
                 return Some((first, piece));
             }
         }
+        let alone_after = ALONE_AFTER.max(self.fetched_within.unwrap_or_default() * FETCH_PATIENCE);
         for (_, _, key) in ready {
             let is_alone =
-                self.peers.get(&key).is_some_and(|it| now.since(it.fed_at) > ALONE_AFTER);
+                self.peers.get(&key).is_some_and(|it| now.since(it.fed_at) > alone_after);
             if (self.extra > 0 || is_alone)
                 && let Some(piece) = self.rarest(key)
             {
@@ -273,7 +274,8 @@ impl SuperSeeding {
 
 /// The part of another copy that may be sent when all pieces were sent once: 1 / 4.
 const EXTRA_SHARE: u32 = 4;
-/// A peer to which nobody has sent a piece for this long gets all from us, if it asks.
+/// A peer to which nobody has sent a piece for this long, and for as long as an offer is waited for,
+/// gets all from us.
 const ALONE_AFTER: Duration = Duration::from_secs(5);
 /// An offer is given up after so many times the shortest fetch, because slower peers are still to be
 /// served by us alone, …

