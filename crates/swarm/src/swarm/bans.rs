@@ -27,18 +27,9 @@ impl Bans {
         all.get(&ip).is_some_and(|record| record.is_banned && now.since(record.last) < LASTS)
     }
 
-    /// Bans an address; returns whether it was not banned before.
-    pub fn ban(&self, ip: IpAddr, now: Time) -> bool {
-        self.note(ip, STRIKES_MAX, now)
-    }
-
-    /// A handshake with the address led nowhere. After several of them it is banned; returns whether
-    /// that has happened now.
-    pub fn strike(&self, ip: IpAddr, now: Time) -> bool {
-        self.note(ip, 1, now)
-    }
-
-    fn note(&self, ip: IpAddr, strikes: u32, now: Time) -> bool {
+    /// Something went wrong with the address; `strikes` says how bad that is. After
+    /// [`STRIKES_MAX`] of them it is banned; returns whether that has happened now.
+    pub fn strike(&self, ip: IpAddr, strikes: u32, now: Time) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= RECORDS_MAX && !all.contains_key(&ip) {
             all.retain(|_, record| now.since(record.last) < LASTS);
@@ -63,7 +54,7 @@ impl Bans {
 /// Addresses are given to other people after a while.
 const LASTS: Duration = Duration::from_secs(3600);
 /// Several peers may share an address, and one of them may ask for another torrent.
-const STRIKES_MAX: u32 = 20;
+pub(super) const STRIKES_MAX: u32 = 20;
 /// More are not remembered.
 const RECORDS_MAX: usize = 10_000;
 
@@ -78,21 +69,21 @@ mod tests {
     #[test]
     fn bans_are_told_once_and_end() {
         let bans = Bans::default();
-        assert!(bans.ban(ip(1), Time::ZERO));
-        assert!(!bans.ban(ip(1), Time::ZERO));
+        assert!(bans.strike(ip(1), STRIKES_MAX, Time::ZERO));
+        assert!(!bans.strike(ip(1), STRIKES_MAX, Time::ZERO));
         assert!(bans.has(ip(1), Time::ZERO) && !bans.has(ip(2), Time::ZERO));
         assert!(!bans.has(ip(1), Time::ZERO + LASTS));
-        assert!(bans.ban(ip(1), Time::ZERO + LASTS));
+        assert!(bans.strike(ip(1), STRIKES_MAX, Time::ZERO + LASTS));
     }
 
     #[test]
     fn many_strikes_are_a_ban() {
         let bans = Bans::default();
-        let struck = (0..30).filter(|_| bans.strike(ip(1), Time::ZERO)).count();
+        let struck = (0..30).filter(|_| bans.strike(ip(1), 1, Time::ZERO)).count();
         assert!(struck == 1 && bans.has(ip(1), Time::ZERO));
         // A thousand times the memory needs a thousand times the addresses.
         for last in 0..2 * RECORDS_MAX as u32 {
-            bans.strike(ip(last), Time::ZERO);
+            bans.strike(ip(last), 1, Time::ZERO);
         }
         assert!(bans.0.lock().unwrap().len() <= RECORDS_MAX);
     }

@@ -10,7 +10,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::addresses::canonical;
-use super::event::SwarmEvent;
 use super::running::Order;
 use super::shared::{Arrived, Lookup, Shared};
 
@@ -70,10 +69,8 @@ async fn let_in(shared: &Shared, tcp: TcpStream, address: SocketAddr) {
         // These happen to honest peers, even often.
         Err(PeerError::Duplicate | PeerError::Closed | PeerError::Broken(_)) => {}
         Err(error) => {
-            if shared.bans.strike(address.ip(), shared.now()) {
-                let why = format!("many handshakes led nowhere, the last one so: {error}");
-                shared.tell(SwarmEvent::Banned { address: address.ip(), why });
-            }
+            let why = format!("many handshakes led nowhere, the last one so: {error}");
+            shared.strike(address.ip(), 1, why);
         }
     }
 }

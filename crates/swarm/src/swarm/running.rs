@@ -15,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::addresses::{Addresses, canonical};
+use super::bans::STRIKES_MAX;
 use super::connected::Connected;
 use super::event::{SourceChange, SwarmEvent};
 use super::peer_exchange::exchange;
@@ -95,10 +96,26 @@ impl Running {
                 _ = tick.tick() => self.act(&mut due),
             }
         }
-        self.peers.values().for_each(|connected| connected.peer.close());
-        self.state.dialling.abort_all();
         self.count(due.counted.elapsed());
+        self.close_all().await;
         self.announcer.stop().await;
+    }
+
+    /// Closes all connections, also those that were only just made: they would outlive us.
+    async fn close_all(&mut self) {
+        self.peers.values().for_each(|connected| connected.peer.close());
+        self.channels.orders.close();
+        while let Some(order) = self.channels.orders.recv().await {
+            if let Order::Arrived(arrived) = order {
+                arrived.peer.close();
+            }
+        }
+        self.state.dialling.abort_all();
+        while let Some(dialled) = self.state.dialling.join_next().await {
+            if let Ok((_, Ok(arrived))) = dialled {
+                arrived.peer.close();
+            }
+        }
     }
 
     fn obey(&mut self, order: Order) {
@@ -107,7 +124,7 @@ impl Running {
             Order::Gained(piece) => _ = self.have.send_if_modified(|have| have.insert(piece)),
             Order::Lost(range) => self.lose(range),
             Order::Ban(address, why) => {
-                self.shared.ban(canonical(address).ip(), why);
+                self.shared.strike(canonical(address).ip(), STRIKES_MAX, why);
                 self.close_banned();
             }
             Order::Sources(sources) => {
@@ -242,12 +259,13 @@ impl Running {
 
     fn hear(&mut self, event: PeerEvent) {
         let address = canonical(event.peer.address());
+        // Both sides may have dialled with the same ports; one of these connections was not taken.
+        let is_incoming = event.peer.is_incoming();
+        let key = self.state.by_address.get(&address).copied().filter(|key| {
+            self.peers.get(key).is_some_and(|taken| taken.peer.is_incoming() == is_incoming)
+        });
         match event.kind {
-            PeerEventKind::Changed => {
-                if let Some(&key) = self.state.by_address.get(&address) {
-                    self.look(key);
-                }
-            }
+            PeerEventKind::Changed => key.into_iter().for_each(|key| self.look(key)),
             PeerEventKind::Peers(told) => {
                 if !self.is_private {
                     let addresses = told.added.into_iter().map(|peer| peer.address);
@@ -256,10 +274,14 @@ impl Running {
             }
             PeerEventKind::Ended(end) => {
                 if let PeerEnd::Fault(fault) = &end {
-                    self.shared.ban(address.ip(), fault.to_string());
+                    let is_known = self.shared.knows(address.ip());
+                    let strikes = if is_known { FAULT_OF_KNOWN } else { STRIKES_MAX };
+                    self.shared.strike(address.ip(), strikes, fault.to_string());
                     self.close_banned();
                 }
-                self.forget(address, end);
+                if key.is_some() {
+                    self.forget(address, end);
+                }
             }
         }
     }
@@ -411,6 +433,8 @@ const EXCHANGE_EVERY: Duration = Duration::from_secs(60);
 const AFTER_USELESS: Duration = Duration::from_secs(30 * 60);
 /// Whoever has left on purpose is not asked back at once.
 const AFTER_LEFT: Duration = Duration::from_secs(60);
+/// A peer that the user knows, and an institute behind it, is not banned for one odd message.
+const FAULT_OF_KNOWN: u32 = 7;
 /// With fewer peers we ask for more.
 const PEERS_FEW: usize = 5;
 /// More addresses are not asked for at a time.

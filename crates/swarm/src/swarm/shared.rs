@@ -69,8 +69,9 @@ impl Shared {
         (self.allow.is_empty() || self.knows(ip)) && !self.bans.has(ip, self.now())
     }
 
-    pub fn ban(&self, address: IpAddr, why: String) {
-        if self.bans.ban(address, self.now()) {
+    /// Holds something against an address; many strikes are a ban.
+    pub fn strike(&self, address: IpAddr, strikes: u32, why: String) {
+        if self.bans.strike(address, strikes, self.now()) {
             self.tell(SwarmEvent::Banned { address, why });
         }
     }
