@@ -72,7 +72,7 @@ const AS_WORDS: [&str; 4] = [
 ];
 
 /// Formats are read in `formats`.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "crates/cli/src",
     "crates/plan/src",
     "crates/relay/src",
@@ -81,6 +81,7 @@ const FOLDERS: [&str; 11] = [
     "crates/source/src",
     "crates/state/src",
     "crates/store/src",
+    "crates/swarm/src",
     "crates/tracker/src",
     "crates/transfer/src",
     "crates/transport/src",
