@@ -35,7 +35,7 @@ pub enum Violation {
     /// The bitfield does not fit the torrent.
     #[error("{0}")]
     Bitfield(#[from] BitfieldError),
-    /// A peer says once that it has all or no pieces, before any other message about pieces.
+    /// A peer says that it has no pieces before any other message about pieces.
     #[error("it came too late or twice")]
     OutOfOrder,
     /// The fast extension was not agreed on.

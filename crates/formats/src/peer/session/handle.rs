@@ -12,9 +12,8 @@ impl Session {
 
     /// Checks the order of messages, and that their extension was agreed on.
     fn check(&mut self, message: Message<'_>) -> Result<(), Violation> {
-        // aria2 sends its bitfield again instead of many `have` messages.
-        let is_first = matches!(message, Message::HaveAll | Message::HaveNone);
-        if is_first && !self.is_first_due {
+        // aria2 sends its bitfield again instead of many `have` messages, and `have all` at the end.
+        if matches!(message, Message::HaveNone) && !self.is_first_due {
             return Err(Violation::OutOfOrder);
         }
         // Transmission sends `port` first, and most clients their handshake of extensions.

@@ -2,7 +2,7 @@
 //!
 //! `Unsized` (the metadata is still missing, so that the number of pieces is not known) becomes
 //! `Sized` once. The peer tells its pieces in one first message (`bitfield`, `have all`, `have
-//! none`), then by changes; aria2 sends a bitfield again where that is shorter.
+//! none`), then by changes; aria2 sends the first two again where that is shorter.
 
 use crate::peer::bitfield::Bitfield;
 use crate::peer::fault::{PeerFault, Violation};
@@ -40,7 +40,7 @@ impl PeerPieces {
         }
     }
 
-    /// Takes the peer's first message, or a later bitfield, which only adds pieces.
+    /// Takes the peer's first message, or a later one, which only adds pieces.
     pub fn start(&mut self, first: First) -> Result<(), Violation> {
         match self {
             PeerPieces::Sized(bitfield) if bitfield.is_empty() => {
