@@ -347,7 +347,7 @@ mod tests {
         let files = [Range::new(0, 5), Range::new(10, 30), Range::new(30, 33)];
         let map = Arc::new(PieceMap::new(10, 40, files).unwrap());
         let content: Vec<u8> = (1..=28).collect();
-        let mut space = vec![0; 40];
+        let mut space = [0; 40];
         space[..5].copy_from_slice(&content[..5]);
         space[10..33].copy_from_slice(&content[5..]);
         let packed = space
