@@ -64,14 +64,14 @@ const ANSWER_MIN: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
 
-    /// A connection that carries `rate` bytes/s with a round trip of `rtt_ms`; the depth after a
-    /// second.
+    /// A connection that carries `rate` bytes/s with a round trip of `rtt_ms`; the depth after
+    /// twenty round trips, or three seconds.
     fn depth_at(rate: f64, rtt_ms: u64) -> usize {
         let rtt = Duration::from_millis(rtt_ms);
         let mut now = Instant::now();
         let mut pipeline = Pipeline::new(now);
         let step = Duration::from_millis(5);
-        for _ in 0..600 {
+        for _ in 0..(20 * rtt_ms / 5).max(600) {
             now += step;
             let limit = pipeline.depth() as f64 * f64::from(BLOCK_BYTES)
                 / (rtt.max(Duration::from_millis(1))).as_secs_f64();
