@@ -12,6 +12,7 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::Metalink { name, files, mirrors } => {
             (format!("{name} is a Metalink: {}", holds(*files, *mirrors)), false)
         }
+        Note::WaitingForPeers => ("waiting for peers: none is connected yet".to_owned(), false),
         Note::WaitingForMetadata => {
             ("asking peers for the description of the torrent".to_owned(), false)
         }

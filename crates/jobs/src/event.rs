@@ -87,6 +87,8 @@ pub enum Note {
         /// The number of its addresses.
         mirrors: u64,
     },
+    /// No peer is connected yet, and there is no mirror.
+    WaitingForPeers,
     /// Peers are asked for the description of a torrent.
     WaitingForMetadata,
     /// Peers cannot be used; the job continues with mirrors only.

@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use swath_formats::torrent::Magnet;
 use swath_formats::torrent::metainfo::{File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo};
 use swath_source::{JoinedSource, Source, display_name, fetch_small};
 use swath_transfer::{Destination, Discovery, Mirror, PickerKind, Request, SetFile, Trust};
+use tokio::time::timeout;
 use url::Url;
 
 use super::GetJob;
@@ -90,7 +92,17 @@ pub async fn run(
         Destination::File(path) | Destination::Files { folder: path, .. } => Some(path.clone()),
         _ => None,
     };
-    let ended = one::run(get_job, request).await;
+    let has_mirrors = !request.mirrors.is_empty() || !request.sources.is_empty();
+    let mut fetching = std::pin::pin!(one::run(get_job, request));
+    let ended = match timeout(SILENCE_MAX, &mut fetching).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            if !has_mirrors && swarm.counts().peers == 0 {
+                get_job.note(Note::WaitingForPeers);
+            }
+            fetching.await
+        }
+    };
     let spec = &get_job.get.swarm;
     if let (Ok(_), Some(path)) = (&ended, path)
         && spec.keeps_seeding
@@ -212,3 +224,6 @@ fn joined(
         files.map(|file| Some((file.length_bytes, info.web_seed_url(seed, file)?))).collect();
     Some(JoinedSource::new(get_job.job.engine.net(), seed.clone(), trust, files?))
 }
+
+/// A wait for peers without a message.
+const SILENCE_MAX: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 
 use swath_jobs::{
     Address, ChecksumsFrom, Disk, GetFrom, GetSpec, GetTo, Header, JobSpec, Network, Plan, Relay,
-    RouteChoice, Routes, SecretRef, Work,
+    RouteChoice, Routes, SecretRef, SwarmSpec, Work,
 };
 
 /// Everything that a specification can say. A change here breaks what others have written down:
@@ -32,7 +32,20 @@ const WHOLE: &str = r#"{
       "files_at_once": 4,
       "reserved": [
         "report.html"
-      ]
+      ],
+      "swarm": {
+        "is_off": false,
+        "trackers": [
+          "udp://t.example:6969"
+        ],
+        "peers": [
+          "peer.example:6881"
+        ],
+        "listen": "0.0.0.0:6881",
+        "upload_bytes_per_s": 1000000,
+        "keeps_seeding": true,
+        "ratio": 1.5
+      }
     }
   },
   "network": {
@@ -92,6 +105,15 @@ fn whole() -> JobSpec {
     let from = GetFrom::Replicas(vec![address("https://one.example/data.bin?sig=1")]);
     JobSpec {
         work: Work::Get(GetSpec {
+            swarm: SwarmSpec {
+                is_off: false,
+                trackers: vec!["udp://t.example:6969".to_owned()],
+                peers: vec!["peer.example:6881".to_owned()],
+                listen: Some("0.0.0.0:6881".parse().unwrap()),
+                upload_bytes_per_s: Some(1_000_000),
+                keeps_seeding: true,
+                ratio: Some(1.5),
+            },
             digests: vec!["crc32c:00000001".parse().unwrap()],
             checksums: Some(ChecksumsFrom::Address(address("https://one.example/SHA256SUMS"))),
             require_digest: true,

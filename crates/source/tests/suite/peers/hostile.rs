@@ -135,7 +135,7 @@ async fn a_peer_that_says_nothing_is_left() {
     closes(&mut silent).await;
     // Behind it.
     let _silent = caller(address, &encoded(&handshake(&metainfo, 1), &[])).await;
-    let end = timeout(Duration::from_secs(400), seeder.ended()).await.expect("an end");
+    let end = seeder.ended_within(Duration::from_secs(400)).await;
     assert!(matches!(end, PeerEnd::Silent(_)), "{end:?}");
 }
 
@@ -165,11 +165,19 @@ async fn who_asks_and_does_not_read_is_not_heard_for_ever() {
     let address = seeder.listen().await;
     let block = |piece: u32| Block { piece: PieceIndex(piece % 15), begin: 0, length: 16_384 };
     let requests: Vec<Message> = (0..100_000).map(|at| Message::Request(block(at))).collect();
-    let bytes = encoded(&handshake(&metainfo, 1), &requests);
     let mut tcp = TcpStream::connect(address).await.unwrap();
-    // It takes some of it, and then lets the peer wait.
-    let wrote = timeout(Duration::from_secs(3), tcp.write_all(&bytes)).await;
-    assert!(wrote.is_err() || wrote.is_ok_and(|it| it.is_err()), "it reads 100,000 requests");
+    tcp.write_all(&encoded(&handshake(&metainfo, 1), &[])).await.unwrap();
+    let mut bytes = Vec::new();
+    requests.iter().for_each(|message| message.encode(&mut bytes));
+    // It takes some of it, and then lets the peer wait; the kernel holds some more.
+    let mut asked = 0;
+    let ended = loop {
+        match timeout(Duration::from_secs(3), tcp.write_all(&bytes)).await {
+            Ok(Ok(())) if asked < 50 => asked += 1,
+            wrote => break wrote,
+        }
+    };
+    assert!(ended.is_err() || ended.is_ok_and(|it| it.is_err()), "it reads 5,000,000 requests");
 }
 
 #[tokio::test]
@@ -205,7 +213,9 @@ async fn programs_of_ours_have_several_connections() {
             Err(error) => break error,
         }
     };
-    assert_eq!((peers.len(), refused), (16, PeerError::Duplicate));
+    assert_eq!(peers.len(), 16);
+    // Each side counts, and either may be the first to refuse.
+    assert!(matches!(refused, PeerError::Duplicate | PeerError::Closed), "{refused:?}");
     assert!(peers[0].id().client().starts_with("swath"));
 }
 

@@ -131,8 +131,12 @@ impl Side {
 
     /// Waits for the end of a connection.
     pub async fn ended(&mut self) -> swath_source::peer::PeerEnd {
+        self.ended_within(Duration::from_secs(20)).await
+    }
+
+    pub async fn ended_within(&mut self, limit: Duration) -> swath_source::peer::PeerEnd {
         loop {
-            let event = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
+            let event = tokio::time::timeout(limit, self.events.recv()).await;
             if let PeerEventKind::Ended(end) = event.expect("an end").expect("events").kind {
                 return end;
             }

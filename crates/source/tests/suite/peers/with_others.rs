@@ -36,8 +36,6 @@ async fn libtorrent_seeds() {
             let outcome = download(&source).await;
             let expected = data.content(&metainfo);
             assert!(outcome.is(&expected), "{name}, {encryption}: {:?}", outcome.errors);
-            let peer = dial(&leecher.torrent, seeder.address, Trust::Named).await;
-            assert!(peer.is_err(), "libtorrent has one connection already: {peer:?}");
         }
     }
 }
@@ -119,7 +117,8 @@ async fn metadata_comes_from_libtorrent() {
                 encryption: EncryptionPolicy::PlainFirst,
             };
             let net = swath_source::Net::new(swath_source::NetOptions::default()).unwrap();
-            let metadata = fetch_metadata(&net, seeder.address, request).await.unwrap();
+            let fetched = fetch_metadata(&net, seeder.address, request).await;
+            let metadata = fetched.unwrap_or_else(|error| panic!("{name}, {info_hash:?}: {error}"));
             assert_eq!(&metadata, info.raw(), "{name}, {}", WireInfoHash::from(info_hash));
         }
     }
@@ -333,7 +332,6 @@ session = lt.session(settings)
 if role == 'seed':
     kinds = {'v1': lt.create_torrent.v1_only, 'v2': lt.create_torrent.v2_only, 'hybrid': 0}
     made = lt.create_torrent(lt.list_files('data'), 32768, kinds[last])
-    made.set_priv(True)
     lt.set_piece_hashes(made, '.')
     with open(torrent, 'wb') as file:
         file.write(lt.bencode(made.generate()))
