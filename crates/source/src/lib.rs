@@ -42,8 +42,9 @@ pub mod fuzzing {
 }
 
 pub use control::{
-    AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document, Download,
-    Fetched, ProbeReport, Stored, Upload, fetch_part, fetch_small, head, probe,
+    AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document,
+    DocumentVersion, Download, Fetched, ProbeReport, Stored, Upload, fetch_part, fetch_small,
+    fetch_small_if_changed, head, probe,
 };
 pub use error::{Class, LaneError, Presented, Refusal, RefusalContext, Said, TlsFault};
 pub use facts::{Facts, Oddity};

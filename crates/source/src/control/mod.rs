@@ -59,16 +59,56 @@ pub async fn fetch_small(
     limit_bytes: usize,
 ) -> Result<Document, LaneError> {
     let request = Request { method: Method::Get, range: None, accept, extra: "", limit_bytes };
-    let answered = ask(net, url, trust, &request).await?;
-    answered.expect_status(&[200])?;
-    if !answered.complete {
-        return Err(LaneError::TooLarge { limit_bytes: limit_bytes as u64 });
+    ask(net, url, trust, &request).await?.document(limit_bytes)
+}
+
+/// What identifies a version of a document to its server (RFC 9110, section 8.8).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DocumentVersion {
+    /// Its entity tag, as written.
+    pub etag: Option<String>,
+    /// Its modification time, as written.
+    pub last_modified: Option<String>,
+}
+
+impl DocumentVersion {
+    fn of(head: &Head) -> DocumentVersion {
+        let field = |name| head.field(name).map(str::to_owned);
+        DocumentVersion { etag: field("etag"), last_modified: field("last-modified") }
     }
-    Ok(Document {
-        bytes: answered.body,
-        content_type: answered.head.field("content-type").map(str::to_owned),
-        final_url: without_credentials(&answered.target.url),
-    })
+
+    /// Returns the header lines that ask for another version only. What cannot stand in a header is left
+    /// out.
+    fn lines(&self) -> String {
+        let line = |name: &str, value: &Option<String>| {
+            let value = value.as_deref().filter(|value| !value.contains(char::is_control));
+            value.map_or_else(String::new, |value| format!("{name}: {value}\r\n"))
+        };
+        line("If-None-Match", &self.etag) + &line("If-Modified-Since", &self.last_modified)
+    }
+}
+
+/// Fetches a small document as [`fetch_small`] does, unless it still is the `known` version: `None` then.
+///
+/// # Errors
+/// As [`fetch_small`].
+pub async fn fetch_small_if_changed(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    accept: &str,
+    limit_bytes: usize,
+    known: &DocumentVersion,
+) -> Result<Option<(Document, DocumentVersion)>, LaneError> {
+    let extra = &known.lines();
+    let request = Request { method: Method::Get, range: None, accept, extra, limit_bytes };
+    let answered = ask(net, url, trust, &request).await?;
+    // Whoever was not asked for a condition has no reason to answer so.
+    if answered.head.status == 304 && !extra.is_empty() {
+        return Ok(None);
+    }
+    let version = DocumentVersion::of(&answered.head);
+    Ok(Some((answered.document(limit_bytes)?, version)))
 }
 
 /// Fetches a small part of a file, from where a lane would fetch more of it, and what the answer tells of
@@ -182,6 +222,18 @@ impl Answered {
             crate::http::head::explained(&self.head, &self.body),
             crate::http::answer::retry_after(&self.head),
         )))
+    }
+
+    fn document(self, limit_bytes: usize) -> Result<Document, LaneError> {
+        self.expect_status(&[200])?;
+        if !self.complete {
+            return Err(LaneError::TooLarge { limit_bytes: limit_bytes as u64 });
+        }
+        Ok(Document {
+            content_type: self.head.field("content-type").map(str::to_owned),
+            final_url: without_credentials(&self.target.url),
+            bytes: self.body,
+        })
     }
 
     /// Facts from the answer to HEAD.

@@ -10,7 +10,8 @@ use swath_netlab::faulty::{
     Algorithm, Behaviour, Certificate, Content, DigestField, Pipelining, Server, self_signed_pem,
 };
 use swath_source::{
-    Class, DepotError, LaneError, Net, NetOptions, RelayAccess, Trust, fetch_small, head, probe,
+    Class, DepotError, DocumentVersion, LaneError, Net, NetOptions, RelayAccess, Trust,
+    fetch_small, fetch_small_if_changed, head, probe,
 };
 use url::Url;
 
@@ -54,6 +55,44 @@ async fn small_documents_arrive_whole_or_not_at_all() {
             .unwrap();
         assert_eq!(document.bytes.len(), 50_000);
     }
+}
+
+#[tokio::test]
+async fn a_document_that_has_not_changed_is_not_sent_again() {
+    let server = Server::builder().file("/m", Content::random(1, 50_000)).start().unwrap();
+    for (net, seed) in nets().into_iter().zip(2..) {
+        let url = url(&server, "/m");
+        let fetch = |known: DocumentVersion| {
+            let (net, url) = (net.clone(), url.clone());
+            async move { fetch_small_if_changed(&net, &url, Trust::Named, "*/*", 50_000, &known).await }
+        };
+        let (document, version) = fetch(DocumentVersion::default()).await.unwrap().unwrap();
+        assert_eq!(document.bytes.len(), 50_000);
+        assert!(version.etag.is_some() && version.last_modified.is_some());
+        let sent = server.handle().sent_bytes();
+        assert_eq!(fetch(version.clone()).await, Ok(None));
+        assert_eq!(server.handle().sent_bytes(), sent);
+        let content = Content::random(seed, 40_000);
+        server.handle().replace("/m", content.clone());
+        let (document, other) = fetch(version.clone()).await.unwrap().unwrap();
+        assert_eq!(document.bytes, content.read(0, 40_000));
+        assert_ne!(other, version);
+        // A tag that would be a header of its own is not sent.
+        let etag = Some("\"x\"\r\nCookie: a=b".to_owned());
+        let (known, log) = (DocumentVersion { etag, last_modified: None }, server.handle());
+        assert!(fetch(known).await.unwrap().is_some());
+        let log = log.log();
+        let last = log.records.last().unwrap();
+        assert!(last.header("cookie").is_none() && last.header("if-none-match").is_none());
+        server.handle().replace("/m", Content::random(1, 50_000));
+    }
+    // Nobody asked.
+    server.handle().set_on("/m", Behaviour::status(304));
+    let known = DocumentVersion::default();
+    let net = &nets()[0];
+    let url = url(&server, "/m");
+    let fetched = fetch_small_if_changed(net, &url, Trust::Named, "*/*", 50_000, &known).await;
+    assert_eq!(fetched.unwrap_err().code(), Some(304));
 }
 
 #[tokio::test]
