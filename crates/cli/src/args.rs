@@ -15,6 +15,7 @@ use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 
 use crate::config::command::ConfigCommand;
 use crate::cp::args::Cp;
+use crate::follow::args::Follow;
 use crate::keys::Keys;
 use crate::list::args::{Du, Ls};
 use crate::publish::args::Publish;
@@ -48,6 +49,8 @@ pub struct Cli {
 pub enum Command {
     /// Fetch a file from all its replicas at once
     Get(Box<Get>),
+    /// Keep datasets up to date with a feed that announces their versions
+    Follow(Box<Follow>),
     /// Copy folders and files to or from servers, by ssh or locally; copies only what differs
     #[command(visible_alias = "sync")]
     Cp(Box<Cp>),
@@ -490,8 +493,9 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
     "get",
+    "follow",
     "cp",
     "sync",
     "serve",

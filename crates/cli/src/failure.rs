@@ -43,6 +43,11 @@ impl Failure {
         Failure::new(Exit::Sources, what)
     }
 
+    /// Says what it is about.
+    pub fn of(self, name: &str) -> Failure {
+        Failure { what: format!("{name}: {}", self.what), ..self }
+    }
+
     /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> Failure {
         self.hints([hint])

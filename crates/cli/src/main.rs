@@ -7,6 +7,7 @@ mod cp;
 mod engine;
 mod exit;
 mod failure;
+mod follow;
 mod generate;
 mod get;
 mod hints;
@@ -82,9 +83,12 @@ fn main() -> ExitCode {
             };
         }
     };
-    if let Command::Get(get) = &cli.command
-        && get.transfer.json
-    {
+    let is_json = match &cli.command {
+        Command::Get(get) => get.transfer.json,
+        Command::Follow(follow) => follow.transfer.json,
+        _ => false,
+    };
+    if is_json {
         exit::tell_programs();
     }
     let cli = match settings::applied(cli) {
@@ -108,6 +112,13 @@ fn run(command: Command) -> Result<Exit, Failure> {
             let near = get.output.clone().or_else(|| get.dir.clone()).unwrap_or_default();
             let exit = pinned(&get.transfer.pin.clone(), &near, || with_runtime(|| get::run(*get)));
             prompt.settle(exit)
+        }
+        Command::Follow(mut follow) => {
+            link::take_apart([&mut follow.feed], &mut follow.transfer.net)?;
+            let (net, is_quiet) = (&follow.transfer.net, follow.transfer.is_quiet());
+            let prompt = TrustPrompt::of([&follow.feed], net, is_quiet);
+            let (pin, near) = (follow.transfer.pin.clone(), follow.dir.clone());
+            prompt.settle(pinned(&pin, &near, || with_runtime(|| follow::run(*follow))))
         }
         Command::Ls(mut ls) => {
             link::take_apart([&mut ls.place], &mut ls.net)?;

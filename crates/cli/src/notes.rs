@@ -34,6 +34,29 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::Torrent { name, files, mirrors } => {
             (format!("{name} is a torrent: {}", holds(*files, *mirrors)), false)
         }
+        Note::Installed { dataset, version, place } => {
+            (format!("{dataset}: version {version} is in {}", place.display()), false)
+        }
+        Note::FeedBackwards { dataset, version, installed } => {
+            let text = format!(
+                "{dataset}: the feed went back to version {version}; version {installed} stays, which is newer"
+            );
+            (text, true)
+        }
+        Note::OldFilesKept { dataset, files, place } => {
+            let (files, place) = (counted(*files, "file", "files"), place.display());
+            (
+                format!("{dataset}: kept {files} that were added to the old version, in {place}"),
+                true,
+            )
+        }
+        Note::Unchanged { bytes, of_bytes } => {
+            let (bytes, of_bytes) = (units::bytes(*bytes), units::bytes(*of_bytes));
+            (
+                format!("{bytes} of {of_bytes} are unchanged, and are copied from the old version"),
+                false,
+            )
+        }
         Note::MetalinkBeside { files, mirrors } => {
             (format!("the server offers a Metalink: {}", holds(*files, *mirrors)), false)
         }

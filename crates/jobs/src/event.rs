@@ -1,6 +1,8 @@
 //! Events of jobs.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
+
 use swath_formats::metalink::SkipReason;
 use swath_formats::mirror_url::MirrorUrlError;
 use swath_model::digest::Algorithm;
@@ -123,6 +125,40 @@ pub enum Note {
         dataset: String,
         /// Its version.
         version: String,
+    },
+    /// A new version has the name of its dataset.
+    Installed {
+        /// The dataset.
+        dataset: String,
+        /// Its version.
+        version: String,
+        /// Its place.
+        place: PathBuf,
+    },
+    /// The feed announces an older version than the installed one as the newest. It is not installed.
+    FeedBackwards {
+        /// The dataset.
+        dataset: String,
+        /// The announced version.
+        version: String,
+        /// The installed version.
+        installed: String,
+    },
+    /// Files that were added to an old version were kept when it was removed.
+    OldFilesKept {
+        /// The dataset.
+        dataset: String,
+        /// Their number.
+        files: u64,
+        /// Where they are now.
+        place: PathBuf,
+    },
+    /// An old version has so much of the content, at most.
+    Unchanged {
+        /// Bytes that the old version has.
+        bytes: u64,
+        /// Bytes of the new one.
+        of_bytes: u64,
     },
     /// The source is a torrent.
     Torrent {

@@ -14,6 +14,7 @@ pub mod copy;
 mod environment;
 mod error;
 mod event;
+mod follow;
 mod get;
 mod handle;
 mod kept;
@@ -32,6 +33,7 @@ pub use error::{
     NameConflict, NoName, SpecError, TorrentError,
 };
 pub use event::{JobEvent, JobObserver, ListWarning, Note};
+pub use follow::{FollowError, FollowSpec, Follower, Look, Observers};
 pub use get::{checked_file, name_of, one_value_each};
 pub use handle::{CannotPause, Events, JobHandle, JobState, StreamItem};
 pub use kept::{KeptData, KeptRecorder};
@@ -39,6 +41,6 @@ pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
 pub use secret::{SecretError, SecretRef, is_token, token_in};
 pub use spec::{
-    ChecksumsFrom, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, Preserve, Ssh, SwarmSpec,
-    TorrentAt, Work,
+    ChecksumsFrom, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, OldVersion, Preserve, Ssh,
+    SwarmSpec, TorrentAt, Work,
 };

@@ -112,6 +112,19 @@ pub struct GetSpec {
     /// The swarm of a torrent.
     #[serde(default)]
     pub swarm: SwarmSpec,
+    /// An older version of the content of a torrent, whose unchanged pieces are reused.
+    #[serde(default)]
+    pub old_version: Option<OldVersion>,
+}
+
+/// A version of a dataset on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OldVersion {
+    /// Its metafile.
+    pub torrent: PathBuf,
+    /// Its folder, or its only file.
+    pub place: PathBuf,
 }
 
 /// How a transfer takes part in the swarm of its torrent.
@@ -153,6 +166,7 @@ impl GetSpec {
             files_at_once: None,
             reserved: Vec::new(),
             swarm: SwarmSpec::default(),
+            old_version: None,
         }
     }
 }

@@ -303,6 +303,7 @@ fn takes_settings(command: &Command) -> bool {
     matches!(
         command,
         Command::Get(_)
+            | Command::Follow(_)
             | Command::Cp(_)
             | Command::Ls(_)
             | Command::Du(_)
@@ -312,11 +313,13 @@ fn takes_settings(command: &Command) -> bool {
 }
 
 /// The commands with settings.
-const COMMANDS: [&str; 6] = ["get", "cp", "ls", "du", "probe", "verify"];
+const COMMANDS: [&str; 7] = ["get", "follow", "cp", "ls", "du", "probe", "verify"];
 
 fn with(mut command: clap::Command, set: &[SettingValue]) -> clap::Command {
     for set in set {
-        let has = |arg: &&clap::Arg| arg.get_long() == Some(set.setting.name);
+        // An option that must be given has no default.
+        let has =
+            |arg: &&clap::Arg| arg.get_long() == Some(set.setting.name) && !arg.is_required_set();
         let Some(id) = command.get_arguments().find(has).map(|arg| arg.get_id().clone()) else {
             continue;
         };

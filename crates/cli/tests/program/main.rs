@@ -34,6 +34,7 @@ mod disk_life;
 mod disk_target;
 mod disk_verify;
 mod disk_verify_tree;
+mod follow;
 mod list;
 mod net_again;
 mod net_asleep;

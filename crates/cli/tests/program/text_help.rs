@@ -12,6 +12,7 @@ const SHOWN: &[(&str, &[&str])] = &[
     ("help", &["--help"]),
     ("get", &["get", "--help"]),
     ("get-short", &["get", "-h"]),
+    ("follow", &["follow", "--help"]),
     ("cp", &["cp", "--help"]),
     ("serve", &["serve", "--help"]),
     ("seed", &["seed", "--help"]),

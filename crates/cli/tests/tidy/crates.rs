@@ -207,6 +207,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-serve",
             "swath-transfer",
             "swath-swarm",
+            "swath-publish",
         ],
     ),
     (

@@ -1,8 +1,10 @@
 //! The newest version of a dataset that a feed announces.
 
-use swath_formats::feed::{self, Entry, Feed};
+use std::collections::{HashMap, hash_map};
+
+use swath_formats::feed::{self, Enclosure, Entry, Feed};
 use swath_formats::metalink;
-use swath_source::{Net, display_name, fetch_small};
+use swath_source::{DocumentVersion, Net, display_name, fetch_small, fetch_small_if_changed};
 use swath_transfer::Trust;
 use url::Url;
 
@@ -60,6 +62,70 @@ pub async fn fetch(net: &Net, url: &Url) -> Result<(Feed, Url), FeedError> {
     Ok((feed, document.final_url))
 }
 
+/// Fetches a feed as [`fetch`] does, unless it still is the `known` version: `None` then.
+pub async fn fetch_if_changed(
+    net: &Net,
+    url: &Url,
+    known: &DocumentVersion,
+) -> Result<Option<(Feed, Url, DocumentVersion)>, FeedError> {
+    let name = || display_name(url);
+    let fetched = fetch_small_if_changed(net, url, Trust::Named, WISHES, FEED_BYTES_MAX, known);
+    let fetched = fetched.await.map_err(|error| FeedError::Fetch { name: name(), error })?;
+    let Some((document, version)) = fetched else { return Ok(None) };
+    let feed =
+        feed::read(&document.bytes).map_err(|error| FeedError::Parse { name: name(), error })?;
+    Ok(Some((feed, document.final_url, version)))
+}
+
+/// Returns the newest version of each dataset, in the order of the feed.
+pub fn newest_of_each(feed: &Feed, base: &Url) -> Vec<Newest> {
+    let mut all: Vec<Newest> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for entry in &feed.entries {
+        let Some(announced) = announced(entry, base) else { continue };
+        let find = |media_type: &str, ending: &str| {
+            let is_it = |file: &&Enclosure| {
+                let path = file.href.split(['?', '#']).next().unwrap_or_default();
+                file.media_type == media_type || path.to_ascii_lowercase().ends_with(ending)
+            };
+            web_url(base, entry.files.iter().find(is_it)?)
+        };
+        let newest = Newest {
+            published: entry.published,
+            index: find(feed::INDEX_MEDIA_TYPE, ".index"),
+            signature: find(feed::SIGNATURE_MEDIA_TYPE, ".minisig"),
+            announced,
+        };
+        match places.entry(newest.announced.dataset.clone()) {
+            hash_map::Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(newest);
+            }
+            // Feeds begin with the newest; where they tell times, these count.
+            hash_map::Entry::Occupied(place) => {
+                let known = &mut all[*place.get()];
+                if newest.published > known.published {
+                    *known = newest;
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The newest version of a dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Newest {
+    /// The version.
+    pub announced: Announced,
+    /// When it was published, in seconds since 1970, if the feed tells.
+    pub published: Option<u64>,
+    /// Its index.
+    pub index: Option<Url>,
+    /// The signature of the index.
+    pub signature: Option<Url>,
+}
+
 /// Returns the newest version of `dataset`, or of the only one that there is.
 ///
 /// # Errors
@@ -103,7 +169,7 @@ pub fn announced(entry: &Entry, base: &Url) -> Option<Announced> {
             let path = file.href.split(['?', '#']).next().unwrap_or_default();
             is_it(&file.media_type, &path.to_ascii_lowercase())
         })?;
-        base.join(&file.href).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+        web_url(base, file)
     };
     let torrent = find(&|media_type, path| {
         media_type == feed::TORRENT_MEDIA_TYPE || path.ends_with(".torrent")
@@ -126,6 +192,10 @@ pub fn announced(entry: &Entry, base: &Url) -> Option<Announced> {
     })
 }
 
+fn web_url(base: &Url, file: &Enclosure) -> Option<Url> {
+    base.join(&file.href).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+}
+
 const WISHES: &str = "application/rss+xml, application/atom+xml, application/xml;q=0.9, */*;q=0.5";
 /// As much as [`feed::read`] takes.
 const FEED_BYTES_MAX: usize = 16 << 20;
@@ -133,7 +203,6 @@ const FEED_BYTES_MAX: usize = 16 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use swath_formats::feed::Enclosure;
 
     fn entry(dataset: &str, version: &str, published: Option<u64>, files: &[&str]) -> Entry {
         let file = |href: &&str| Enclosure {
@@ -170,6 +239,26 @@ mod tests {
             matches!(newest(None), Err(FeedError::Several { datasets: all, .. }) if all == datasets)
         );
         assert!(matches!(newest(Some("x")), Err(FeedError::Unknown { .. })));
+    }
+
+    #[test]
+    fn of_each_dataset_the_newest_is_found_with_its_index() {
+        let base = Url::parse("https://a.example/pub/feed.rss").unwrap();
+        let of_two = ["2.torrent", "2.index", "2.index.minisig"];
+        let entries = vec![
+            entry("a", "1", Some(10), &["1.torrent"]),
+            entry("b", "x", None, &["x.torrent"]),
+            entry("a", "2", Some(20), &of_two),
+            entry("b", "y", None, &["y.torrent"]),
+            entry("a", "0", Some(20), &["0.torrent", "data:,x.index"]),
+            entry("c", "1", Some(1), &["page.html"]),
+        ];
+        let all = newest_of_each(&Feed { entries, ..Feed::default() }, &base);
+        let versions: Vec<_> = all.iter().map(|it| it.announced.version.as_str()).collect();
+        assert_eq!(versions, ["2", "x"]);
+        let at = |name: &str| Some(base.join(name).unwrap());
+        assert_eq!((&all[0].index, &all[0].signature), (&at(of_two[1]), &at(of_two[2])));
+        assert_eq!((&all[1].index, &all[1].signature), (&None, &None));
     }
 
     #[test]

@@ -9,11 +9,14 @@ pub mod many;
 mod metalink;
 mod names;
 mod one;
+mod reuse;
 mod swarm;
 pub mod template;
-mod torrent;
+pub mod torrent;
 
+use swath_formats::torrent::Metainfo;
 use swath_model::digest::Digest;
+use swath_transfer::Trust;
 
 pub use checksums::checked_file;
 pub use inputs::{READ_AHEAD, name_of};
@@ -25,7 +28,7 @@ use crate::spec::GetSpec;
 use inputs::Inputs;
 
 /// A running job that fetches files.
-struct GetJob<'a> {
+pub struct GetJob<'a> {
     job: &'a Job<'a>,
     get: &'a GetSpec,
     /// Digests of a single file, from the specification and from checksum files.
@@ -46,6 +49,27 @@ pub async fn run(job: &Job<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
         biased;
         () = job.control.cancelled() => return Err(JobError::Stopped),
         inputs = begin(&mut get_job) => inputs?,
+    };
+    match inputs {
+        Inputs::One(request) => one::run(&get_job, *request).await,
+        Inputs::Torrent(request, swarm) => torrent::run(&get_job, *request, &swarm).await,
+        Inputs::List(many) => several(&get_job, many).await,
+    }
+}
+
+/// Fetches the content of a torrent that is known already. Its web seeds get this trust.
+pub async fn run_torrent(
+    job: &Job<'_>,
+    get: &GetSpec,
+    name: String,
+    metainfo: Metainfo,
+    trust: Trust,
+) -> Result<Outcome, JobError> {
+    let get_job = GetJob { job, get, digests: Vec::new() };
+    let inputs = tokio::select! {
+        biased;
+        () = job.control.cancelled() => return Err(JobError::Stopped),
+        inputs = torrent::inputs(&get_job, name, metainfo, &[], &[], trust) => inputs?,
     };
     match inputs {
         Inputs::One(request) => one::run(&get_job, *request).await,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use swath_formats::torrent::Magnet;
 use swath_formats::torrent::metainfo::{File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo};
-use swath_source::{JoinedSource, Source, display_name, fetch_small};
+use swath_source::{JoinedSource, Net, Source, display_name, fetch_small};
 use swath_transfer::{Destination, Discovery, Mirror, PickerKind, Request, SetFile, Trust};
 use tokio::time::timeout;
 use url::Url;
@@ -16,7 +16,7 @@ use super::GetJob;
 use super::inputs::{Inputs, destination};
 use super::swarm::InSwarm;
 use super::template::Template;
-use super::{magnet, one};
+use super::{magnet, one, reuse};
 use crate::address::Address;
 use crate::copy::mirror;
 use crate::error::{JobError, SpecError, TorrentError};
@@ -55,12 +55,12 @@ pub async fn of_address(
     trust: Trust,
     mirrors: &[Url],
 ) -> Result<Inputs, JobError> {
-    let metainfo = of_server(get_job, url, trust).await?;
+    let metainfo = of_server(get_job.job.engine.net(), url, trust).await?;
     inputs(get_job, display_name(url), metainfo, &[], mirrors, Trust::Discovered).await
 }
 
 /// Returns the request for the content of a torrent. Its web seeds get this trust.
-async fn inputs(
+pub async fn inputs(
     get_job: &GetJob<'_>,
     name: String,
     metainfo: Metainfo,
@@ -68,18 +68,31 @@ async fn inputs(
     mirrors: &[Url],
     trust: Trust,
 ) -> Result<Inputs, JobError> {
+    let old = match &get_job.get.old_version {
+        Some(old) => Some((of_file(&old.torrent)?, &old.place)),
+        None => None,
+    };
     let seeds = metainfo.web_seeds.len() as u64;
     let files = metainfo.info.files().len() as u64;
     get_job.note(Note::Torrent { name, files, mirrors: seeds + mirrors.len() as u64 });
     let metainfo = Arc::new(metainfo);
     let mut request = Box::new(request(get_job, &metainfo, mirrors, trust)?);
-    let Some(swarm) = InSwarm::join(get_job, metainfo, peers).await? else {
-        return Ok(Inputs::One(request));
-    };
-    request.discovery = Some(Arc::clone(&swarm) as Arc<dyn Discovery>);
-    request.plan.picker = PickerKind::RarestFirst;
-    request.plan.seed = fastrand::u64(..);
-    Ok(Inputs::Torrent(request, swarm))
+    let swarm = InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?;
+    if let Some(swarm) = &swarm {
+        request.discovery = Some(Arc::clone(swarm) as Arc<dyn Discovery>);
+        request.plan.picker = PickerKind::RarestFirst;
+        request.plan.seed = fastrand::u64(..);
+    }
+    if let Some((old, place)) = old {
+        let net = get_job.job.engine.net();
+        let bytes = reuse::reuse(&mut request, net, &metainfo, &old, place);
+        let of_bytes = metainfo.info.piece_map().content_bytes();
+        get_job.note(Note::Unchanged { bytes, of_bytes });
+    }
+    Ok(match swarm {
+        Some(swarm) => Inputs::Torrent(request, swarm),
+        None => Inputs::One(request),
+    })
 }
 
 /// Fetches the content of a torrent as one of its peers, and seeds it for as long as is wanted.
@@ -119,7 +132,8 @@ pub async fn run(
     ended
 }
 
-fn of_file(path: &Path) -> Result<Metainfo, TorrentError> {
+/// Reads a metafile on this machine.
+pub fn of_file(path: &Path) -> Result<Metainfo, TorrentError> {
     let name = || path.display().to_string();
     let failed = |error| TorrentError::Read { name: name(), error };
     let bytes = path.metadata().map_err(failed)?.len();
@@ -130,12 +144,8 @@ fn of_file(path: &Path) -> Result<Metainfo, TorrentError> {
     Metainfo::read(&text).map_err(|error| TorrentError::Parse { name: name(), error })
 }
 
-async fn of_server(
-    get_job: &GetJob<'_>,
-    url: &Url,
-    trust: Trust,
-) -> Result<Metainfo, TorrentError> {
-    let net = get_job.job.engine.net();
+/// Fetches a metafile.
+pub async fn of_server(net: &Net, url: &Url, trust: Trust) -> Result<Metainfo, TorrentError> {
     let wishes = format!("{MEDIA_TYPE}, */*;q=0.5");
     let fetched = fetch_small(net, url, trust, &wishes, METAFILE_BYTES_MAX).await;
     let name = || display_name(url);

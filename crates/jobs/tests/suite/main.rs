@@ -3,5 +3,6 @@
 mod control;
 mod copy;
 mod get;
+mod reuse;
 mod spec;
 mod support;
