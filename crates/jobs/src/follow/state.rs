@@ -133,7 +133,7 @@ impl Store {
             Ok(text) => serde_json::from_slice(&text)
                 .ok()
                 .filter(|state: &State| state.form == FORM && state.is_sound())
-                .ok_or_else(|| FollowError::BadState(path))?,
+                .ok_or(FollowError::BadState(path))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 State { form: FORM, ..State::default() }
             }
