@@ -35,7 +35,7 @@ check: ## Check format, clippy, docs, licences and house rules
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; fi
 
 bench: ## Run the benchmarks of docs/benchmarks.md (root; about two hours)
-	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl rsync:rsync ip:iproute2 || true
+	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl rsync:rsync ip:iproute2 transmission-cli:transmission-cli || true
 	bench/multisource
 	bench/disk
 	bench/store
@@ -44,6 +44,7 @@ bench: ## Run the benchmarks of docs/benchmarks.md (root; about two hours)
 	bench/limits
 	bench/routes
 	bench/tracker
+	bench/swarm
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
 bench-short: ## One row of each benchmark, before and after: BEFORE=FILE is the earlier build (root; a quarter of an hour)

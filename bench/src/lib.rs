@@ -23,6 +23,7 @@ pub mod serving;
 pub mod star_run;
 pub mod store_run;
 pub mod study_files;
+pub mod swarm;
 pub mod table;
 pub mod tool;
 pub mod tree_data;

@@ -1,6 +1,7 @@
 //! The network laboratory: simulated routes, maps of sites, WAN emulator, faulty servers. The simulators of
 //! the planner and of swarms stand beside their scenarios in `tests/suite`.
 
+pub mod access;
 pub mod afar;
 pub mod events;
 pub mod faulty;

@@ -6,8 +6,9 @@
 //! part in it. Packet buffers are recycled: the steady state allocates nothing. The thread asks for real-time priority, so that what is measured
 //! does not depend on what else the machine does; without the right to it, it runs as it is.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,19 @@ pub struct Link {
     /// What happens to packets from the far end to the near one.
     pub down: Shape,
     /// What happens to packets from the near end to the far one.
+    pub up: Shape,
+}
+
+/// The device of a site and what its link to the core does to packets at first.
+#[derive(Debug)]
+pub struct CoreLink {
+    /// The device at the site.
+    pub site: Tun,
+    /// Where the other sites reach it.
+    pub address: Ipv4Addr,
+    /// What happens to packets from the core to the site.
+    pub down: Shape,
+    /// What happens to packets from the site to the core.
     pub up: Shape,
 }
 
@@ -64,12 +78,39 @@ pub struct Engine {
 impl Engine {
     /// Starts carrying packets; `seed` decides which are lost.
     pub fn start(links: Vec<Link>, seed: u64) -> Result<Self, LabError> {
+        let count = links.len();
+        let mut lines = Vec::new();
+        for (link, Link { near, far, down, up }) in links.into_iter().enumerate() {
+            let (up_pipe, down_pipe) = (2 * link, 2 * link + 1);
+            lines.push(Line { device: Some(near), shape: up, end: End::Device(down_pipe) });
+            lines.push(Line { device: Some(far), shape: down, end: End::Device(up_pipe) });
+        }
+        Self::start_lines(lines, count, seed)
+    }
+
+    /// Starts carrying packets between sites that each have one link to a core network, which is
+    /// always fast enough: a packet goes up the link of its sender and down the link of the site
+    /// that has its destination address. The near end of each link is the site.
+    pub fn start_core(links: Vec<CoreLink>, seed: u64) -> Result<Self, LabError> {
+        let count = links.len();
+        let addresses: HashMap<Ipv4Addr, usize> =
+            links.iter().enumerate().map(|(link, it)| (it.address, 2 * link + 1)).collect();
+        let addresses = Arc::new(addresses);
+        let mut lines = Vec::new();
+        for (link, CoreLink { site, down, up, .. }) in links.into_iter().enumerate() {
+            let core = End::Core(Arc::clone(&addresses));
+            lines.push(Line { device: Some(site), shape: up, end: core });
+            lines.push(Line { device: None, shape: down, end: End::Device(2 * link) });
+        }
+        Self::start_lines(lines, count, seed)
+    }
+
+    fn start_lines(lines: Vec<Line>, count: usize, seed: u64) -> Result<Self, LabError> {
         // SAFETY: eventfd has no preconditions.
         let wake = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if wake < 0 {
             return Err(LabError::last_os("make an event descriptor"));
         }
-        let count = links.len();
         let shared = Arc::new(Shared {
             orders: Mutex::new(Vec::new()),
             // SAFETY: the descriptor is fresh and owned by nobody else.
@@ -77,7 +118,7 @@ impl Engine {
             counters: (0..2 * count).map(|_| AtomicCounters::default()).collect(),
             cpu_ns: AtomicU64::new(0),
         });
-        let carrier = Carrier::new(links, seed, Arc::clone(&shared))?;
+        let carrier = Carrier::new(lines, seed, Arc::clone(&shared))?;
         let thread = std::thread::Builder::new()
             .name("netlab-engine".to_owned())
             .spawn(move || carrier.run())
@@ -181,6 +222,22 @@ fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }
 
+/// A direction: the device whose packets enter it, if any, its pipe, and where the pipe ends.
+struct Line {
+    device: Option<Tun>,
+    shape: Shape,
+    end: End,
+}
+
+/// Where a pipe ends.
+#[derive(Clone)]
+enum End {
+    /// At the device of this line.
+    Device(usize),
+    /// In the core, which knows the line to each address.
+    Core(Arc<HashMap<Ipv4Addr, usize>>),
+}
+
 struct Packet {
     bytes: Box<[u8; MTU_BYTES]>,
     length_bytes: usize,
@@ -188,8 +245,10 @@ struct Packet {
 
 /// The state of the engine's thread. Device and pipe `2 × link` belong to the near end:
 /// what is read there travels up and is written to device `2 × link + 1`, and the other way round.
+/// In a core network pipe `2 × link` ends in the core, and `2 × link + 1` at device `2 × link`.
 struct Carrier {
-    devices: Vec<Tun>,
+    devices: Vec<Option<Tun>>,
+    ends: Vec<End>,
     pipes: Vec<Pipe<Packet>>,
     /// When each pipe next has something; `u64::MAX` for never.
     due_ns: Vec<u64>,
@@ -201,24 +260,27 @@ struct Carrier {
 }
 
 impl Carrier {
-    fn new(links: Vec<Link>, seed: u64, shared: Arc<Shared>) -> Result<Self, LabError> {
+    fn new(lines: Vec<Line>, seed: u64, shared: Arc<Shared>) -> Result<Self, LabError> {
         let mut devices = Vec::new();
+        let mut ends = Vec::new();
         let mut pipes = Vec::new();
-        for link in links {
-            for (device, shape) in [(link.near, link.up), (link.far, link.down)] {
-                let own_seed = seed.wrapping_add((pipes.len() as u64).wrapping_mul(SEED_STEP));
-                pipes.push(Pipe::new(shape, own_seed));
-                devices.push(device);
-            }
+        for Line { device, shape, end } in lines {
+            let own_seed = seed.wrapping_add((pipes.len() as u64).wrapping_mul(SEED_STEP));
+            pipes.push(Pipe::new(shape, own_seed));
+            devices.push(device);
+            ends.push(end);
         }
         let mut ready = Ready::new()?;
         for (index, device) in devices.iter().enumerate() {
-            ready.watch(device.as_raw_fd(), index)?;
+            if let Some(device) = device {
+                ready.watch(device.as_raw_fd(), index)?;
+            }
         }
         ready.watch(shared.wake.as_raw_fd(), devices.len())?;
         Ok(Self {
             due_ns: vec![u64::MAX; pipes.len()],
             devices,
+            ends,
             pipes,
             spare: Vec::new(),
             ready,
@@ -310,28 +372,50 @@ impl Carrier {
         }
     }
 
-    /// Writes every packet of one direction that is due to the device at its other end.
+    /// Hands on every packet of one direction that is due: to the device at its other end, or from
+    /// the core into the pipe to its destination.
     fn deliver(&mut self, index: usize) {
         let now_ns = self.now_ns();
-        let counters = &self.shared.counters[index];
         while let Some(exit) = self.pipes[index].poll(now_ns) {
+            let counters = &self.shared.counters[index];
             let packet = match exit {
                 Exit::Lost(packet) => {
                     add(&counters.lost, 1);
-                    packet
+                    self.spare.push(packet);
+                    continue;
                 }
-                Exit::Arrived(packet) => {
-                    let target = &self.devices[index ^ 1];
-                    if target.send(&packet.bytes[..packet.length_bytes]) {
-                        add(&counters.packets, 1);
-                        add(&counters.bytes, packet.length_bytes as u64);
-                    } else {
-                        add(&counters.dropped, 1);
+                Exit::Arrived(packet) => packet,
+            };
+            let length_bytes = packet.length_bytes;
+            let (has_arrived, spare) = match &self.ends[index] {
+                End::Device(device) => {
+                    let device = self.devices[*device].as_ref();
+                    let bytes = &packet.bytes[..length_bytes];
+                    (device.is_some_and(|device| device.send(bytes)), Some(packet))
+                }
+                End::Core(lines) => {
+                    let bytes = &packet.bytes[..length_bytes];
+                    match destination(bytes).and_then(|to| lines.get(&to).copied()) {
+                        None => (false, Some(packet)),
+                        Some(line) => {
+                            let refused = self.pipes[line].offer(now_ns, packet, length_bytes);
+                            if refused.is_err() {
+                                add(&self.shared.counters[line].dropped, 1);
+                            }
+                            self.note_due(line);
+                            (true, refused.err())
+                        }
                     }
-                    packet
                 }
             };
-            self.spare.push(packet);
+            let counters = &self.shared.counters[index];
+            if has_arrived {
+                add(&counters.packets, 1);
+                add(&counters.bytes, length_bytes as u64);
+            } else {
+                add(&counters.dropped, 1);
+            }
+            self.spare.extend(spare);
         }
     }
 
@@ -348,7 +432,8 @@ impl Carrier {
                 .pop()
                 .unwrap_or_else(|| Packet { bytes: Box::new([0; MTU_BYTES]), length_bytes: 0 });
             // A device that fails is one that goes away: nothing more will come from it.
-            let Ok(Some(length_bytes)) = self.devices[index].receive(&mut packet.bytes[..]) else {
+            let received = self.devices[index].as_ref().map(|it| it.receive(&mut packet.bytes[..]));
+            let Some(Ok(Some(length_bytes))) = received else {
                 self.spare.push(packet);
                 return;
             };
@@ -423,6 +508,12 @@ impl Ready {
         let event = self.events[position];
         event.u64 as usize
     }
+}
+
+/// Returns the destination address of an IPv4 packet (RFC 791, section 3.1).
+fn destination(packet: &[u8]) -> Option<Ipv4Addr> {
+    let address: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
+    (packet[0] >> 4 == 4).then(|| Ipv4Addr::from(address))
 }
 
 fn timespec(ns: u64) -> libc::timespec {

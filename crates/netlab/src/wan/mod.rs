@@ -16,7 +16,7 @@ mod pipe;
 mod schedule;
 mod tun;
 
-pub use engine::{Engine, Link, LinkCounters, PipeCounters};
+pub use engine::{CoreLink, Engine, Link, LinkCounters, PipeCounters};
 pub use error::LabError;
 pub use namespace::{Namespace, OwnRoute};
 pub use pipe::{Exit, Pipe, Queue, Shape};
