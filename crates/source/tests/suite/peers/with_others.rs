@@ -10,9 +10,7 @@ use swath_formats::peer::WireInfoHash;
 use swath_formats::torrent::metainfo::Kind;
 use swath_formats::torrent::{InfoHash, Metainfo};
 use swath_source::Trust;
-use swath_source::peer::{
-    EncryptionPolicy, Identity, MetadataRequest, PeerSource, dial, fetch_metadata,
-};
+use swath_source::peer::{EncryptionPolicy, Identity, MetadataRequest, PeerSource, fetch_metadata};
 use tempfile::TempDir;
 
 use super::support::Made;
