@@ -1,7 +1,7 @@
 //! The JSON form of specifications, which queues on disk and other programs rely on.
 
 use swath_jobs::{
-    Address, ChecksumsFrom, Disk, GetFrom, GetSpec, GetTo, Header, JobSpec, Network, Plan, Relay,
+    Address, ChecksumsFrom, Disk, GetFrom, GetSpec, GetTo, Header, JobSpec, Network, OldVersion, Plan, Relay,
     RouteChoice, Routes, SecretRef, SwarmSpec, Work,
 };
 
@@ -45,6 +45,10 @@ const WHOLE: &str = r#"{
         "upload_bytes_per_s": 1000000,
         "keeps_seeding": true,
         "ratio": 1.5
+      },
+      "old_version": {
+        "torrent": "run7-1.torrent",
+        "place": "run7"
       }
     }
   },
@@ -114,6 +118,10 @@ fn whole() -> JobSpec {
                 keeps_seeding: true,
                 ratio: Some(1.5),
             },
+            old_version: Some(OldVersion {
+                torrent: "run7-1.torrent".into(),
+                place: "run7".into(),
+            }),
             digests: vec!["crc32c:00000001".parse().unwrap()],
             checksums: Some(ChecksumsFrom::Address(address("https://one.example/SHA256SUMS"))),
             require_digest: true,
