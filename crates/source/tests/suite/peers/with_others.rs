@@ -222,13 +222,16 @@ impl Data {
         Arc::new(Metainfo::read(&bytes).unwrap())
     }
 
-    /// All files were copied there.
+    /// All files are copied there, or will be: libtorrent is complete before all is on the disk.
     fn is_in(&self, folder: &Path, metainfo: &Metainfo, what: &str) {
         for file in metainfo.info.files() {
             let path = format!("data/{}", file.path);
-            let same = std::fs::read(folder.join(&path)).unwrap()
-                == std::fs::read(self.folder.path().join(&path)).unwrap();
-            assert!(same, "{what}: {path}");
+            let wanted = std::fs::read(self.folder.path().join(&path)).unwrap();
+            let begin = Instant::now();
+            while std::fs::read(folder.join(&path)).ok().as_ref() != Some(&wanted) {
+                assert!(begin.elapsed() < LIMIT, "{what}: {path}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
         }
     }
 
