@@ -1,8 +1,8 @@
 //! The JSON form of specifications, which queues on disk and other programs rely on.
 
 use swath_jobs::{
-    Address, ChecksumsFrom, Disk, GetFrom, GetSpec, GetTo, Header, JobSpec, Network, OldVersion, Plan, Relay,
-    RouteChoice, Routes, SecretRef, SwarmSpec, Work,
+    Address, ChecksumsFrom, Disk, GetFrom, GetSpec, GetTo, Header, JobSpec, Network, OldVersion,
+    Plan, Relay, RouteChoice, Routes, SecretRef, SwarmSpec, Work,
 };
 
 /// Everything that a specification can say. A change here breaks what others have written down:
