@@ -1,6 +1,7 @@
 //! `swath get` as one of the peers of a swarm.
 
 use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use crate::support::seed::leecher;
@@ -134,11 +135,16 @@ fn what_was_fetched_is_seeded_to_others() {
     running.signal(2);
     running.wait().code_is(0).says(&["seeding; Ctrl-C ends it", "sent ", " to peers"]);
     // libtorrent, which is told the port.
-    let more = ["--listen", "127.0.0.1:17881", "--keep-seeding", "--tracker", &tracker.url];
-    let running = home.getting("pub/run7-hybrid.torrent", "one", &more);
-    std::thread::sleep(Duration::from_millis(1_000));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let listen = format!("127.0.0.1:{port}");
+    let more = ["--listen", &listen, "--keep-seeding", "--tracker", &tracker.url];
+    let mut running = home.getting("pub/run7-hybrid.torrent", "one", &more);
+    while TcpStream::connect(&listen).is_err() {
+        assert!(!running.is_over(), "it listens");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let torrent = home.path("pub/run7-hybrid.torrent");
-    let Some(_client) = leecher(&home.path("by-lt"), &torrent, false, Some(17_881)) else { return };
+    let Some(_client) = leecher(&home.path("by-lt"), &torrent, false, Some(port)) else { return };
     arrives(&home.path("by-lt/run7/detector/a.h5"), &home.read("web/run7/detector/a.h5"));
     running.signal(2);
     running.wait();
