@@ -23,7 +23,7 @@ struct Options {
     /// Tools; all of them unless named. `dd` always runs: it is the yardstick.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     tools: Vec<String>,
-    /// Rounds, in each of which every tool runs once.
+    /// Number of rounds; each round runs every tool once.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Size of the file in MiB.

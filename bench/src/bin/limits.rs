@@ -19,7 +19,7 @@ use swath_netlab::wan::Namespace;
 #[derive(Debug, Parser)]
 #[command(name = "limits", max_term_width = 100)]
 struct Options {
-    /// Rounds, in each of which every tool runs once.
+    /// Number of rounds; each round runs every tool once.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Size of the file in MiB.

@@ -50,7 +50,7 @@ struct Options {
     /// Tools; those that each scenario names unless given.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     tools: Vec<String>,
-    /// Rounds, in each of which every tool runs once.
+    /// Number of rounds; each round runs every tool once.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Size of the file in MiB, in place of the scenario's.

@@ -31,7 +31,7 @@ struct Options {
     /// Clients; those that each scenario names unless given.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     tools: Vec<String>,
-    /// Rounds, in each of which every client runs once.
+    /// Number of rounds; each round runs every client once.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Size of the file in MB, in place of the scenario's.

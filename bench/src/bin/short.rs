@@ -25,7 +25,7 @@ struct Options {
     /// The later build; the one built beside this program unless given.
     #[arg(long, env = "SWATH", value_name = "FILE")]
     after: Option<PathBuf>,
-    /// Rounds, in each of which every row runs once with each build.
+    /// Number of rounds; each round runs every row once with each build.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Rows; all of them unless named.

@@ -23,7 +23,7 @@ struct Options {
     /// Ways to write: MODE-BUFFERk, with -dDEPTH and -sparse if wanted.
     #[arg(long, value_delimiter = ',', value_name = "WAY", default_value = WAYS)]
     ways: Vec<Way>,
-    /// Rounds, in each of which every way is measured once.
+    /// Number of rounds; each round measures every tool once.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// Size of the file in MiB.

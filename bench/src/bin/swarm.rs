@@ -23,7 +23,7 @@ struct Options {
     /// Tools, as the table calls them; all of them unless named.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     tools: Vec<String>,
-    /// Rounds, in each of which every tool runs once.
+    /// Number of rounds; each round runs every tool once.
     #[arg(long, alias = "runs", default_value_t = 5)]
     rounds: u32,
     /// Size of the file in MiB, in place of the row's.

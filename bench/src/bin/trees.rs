@@ -28,7 +28,7 @@ struct Options {
     /// Tools; all that apply unless named.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     tools: Vec<String>,
-    /// Rounds, in each of which every tool runs once.
+    /// Number of rounds; each round runs every tool once.
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// The data sets of the comparative study at their full size, not at a tenth of it.

@@ -143,7 +143,7 @@ struct Seeded {
     content_bytes: u64,
     swarm: Swarm,
     lost: mpsc::Receiver<Lost>,
-    /// The paths of files that were lost, so that each is named once.
+    /// Paths of lost files that the user was already warned about.
     told: HashSet<String>,
 }
 

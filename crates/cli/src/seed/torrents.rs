@@ -1,4 +1,4 @@
-//! The torrents that are named on the command line, and their data.
+//! Finds the torrents of the command line, and their data.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ pub struct Found {
     pub files: Arc<TorrentFiles>,
 }
 
-/// Reads the torrents at these paths, of which some are folders; each torrent once.
+/// Reads the torrents at these paths. A folder stands for all torrents in it; each torrent counts once.
 pub fn find(paths: &[PathBuf], data: Option<&Path>) -> Result<Vec<Found>, Failure> {
     let open = Arc::new(OpenFiles::new(OPEN_MAX));
     let mut all: Vec<Found> = Vec::new();

@@ -218,7 +218,7 @@ fn a_feed_that_goes_backwards_or_is_rubbish_changes_nothing() {
     let site = Site::new();
     site.publish("1", &[]);
     let first = site.home.read("pub/feed.rss");
-    // Times are told in seconds.
+    // The feed has times in whole seconds: the second version needs a later one.
     sleep(Duration::from_millis(1100));
     site.change();
     site.publish("2", &[]);

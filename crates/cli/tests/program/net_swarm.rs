@@ -134,7 +134,7 @@ fn what_was_fetched_is_seeded_to_others() {
     home.has("two");
     running.signal(2);
     running.wait().code_is(0).says(&["seeding; Ctrl-C ends it", "sent ", " to peers"]);
-    // libtorrent, which is told the port.
+    // libtorrent connects to the port that it is given.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let listen = format!("127.0.0.1:{port}");
     let more = ["--listen", &listen, "--keep-seeding", "--tracker", &tracker.url];

@@ -211,7 +211,7 @@ fn trackers_hear_when_it_comes_and_goes() {
     seeding.signal(15);
     assert_eq!(seeding.wait().0, Some(0));
     assert_eq!(peers(&tracker), "0");
-    // A tracker that is gone is named once, and does not keep it from leaving.
+    // A dead tracker causes one warning, and does not prevent a clean end.
     let url = tracker.url.clone();
     drop(tracker);
     let seeding = home.seed(&["data.bin.torrent", "--tracker", &url]);

@@ -355,8 +355,8 @@ impl Session {
 
     /// Tells that this side has a piece no more (BEP 54), and rejects or forgets the peer's requests
     /// for it. Returns false if the peer does not understand that (or not yet, before
-    /// [`Event::Handshake`]): close the connection if the peer was told of the piece, or it may wait
-    /// for it for ever.
+    /// [`Event::Handshake`]). Then close the connection if the peer knows that this side had the piece:
+    /// otherwise it may wait for the piece for ever.
     pub fn lose(&mut self, piece: PieceIndex) -> bool {
         let payload = piece.0.to_be_bytes();
         let is_told = self.extensions.write(Extension::DontHave, &payload, &mut self.output);

@@ -1,5 +1,5 @@
-//! Two sessions that exchange a torrent in memory: one has it, the other wants it. What is sent is
-//! cut at random places. The seeder chokes, rejects, loses pieces and gets them back at random; in
+//! A test with two sessions in memory: one has a torrent, the other fetches it. The bytes between them
+//! are cut at random places. The seeder chokes, rejects, loses pieces and gets them back at random. In
 //! the end the leecher has every byte.
 
 use proptest::prelude::*;
