@@ -3,7 +3,7 @@
 mod swarm;
 mod words;
 
-pub use swarm::SwarmArgs;
+pub use swarm::{SwarmArgs, tracker};
 
 use std::io::{self, BufReader, IsTerminal as _};
 use std::path::Path;

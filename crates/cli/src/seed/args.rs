@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use swath_formats::torrent::tracker_url;
 use url::Url;
 
+use crate::get::tracker;
 use crate::serve::args::{NetworkOrFile, address, network_or_file};
 use crate::units;
 
@@ -53,12 +53,6 @@ pub struct Seed {
     /// Print only warnings and errors
     #[arg(short, long)]
     pub quiet: bool,
-}
-
-fn tracker(text: &str) -> Result<Url, String> {
-    tracker_url(text).ok_or_else(|| {
-        format!("'{text}' is not the address of a tracker (examples: http://t.example:6969/announce, udp://t.example:6969)")
-    })
 }
 
 const EXAMPLES: &str = "\

@@ -46,11 +46,11 @@ struct State {
 /// The bytes that are passed on: those of the transfer, later those of its files.
 struct PassedOn {
     map: PieceMap,
-    from: RwLock<From>,
+    from: RwLock<ReadFrom>,
 }
 
 #[derive(Clone)]
-enum From {
+enum ReadFrom {
     Nothing,
     Transfer(Arc<dyn VerifiedContent>),
     Files(Arc<FileUploads>),
@@ -91,7 +91,7 @@ impl InSwarm {
         let joined = Swarms::bind(options, events).await.and_then(|swarms| {
             let map = metainfo.info.piece_map();
             let passed_on =
-                Arc::new(PassedOn { map: map.clone(), from: RwLock::new(From::Nothing) });
+                Arc::new(PassedOn { map: map.clone(), from: RwLock::new(ReadFrom::Nothing) });
             let pieces = u32::try_from(metainfo.info.piece_count()).unwrap_or(u32::MAX);
             let swarm = swarms.join(Participation {
                 metainfo: Arc::clone(&metainfo),
@@ -132,7 +132,7 @@ impl InSwarm {
         let open = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
         // If the files are gone already, peers are refused.
         if let Ok(files) = TorrentFiles::find(&self.metainfo.info, path, open) {
-            self.passed_on.set(From::Files(Arc::new(FileUploads::new(Arc::new(files), lost))));
+            self.passed_on.set(ReadFrom::Files(Arc::new(FileUploads::new(Arc::new(files), lost))));
         }
     }
 
@@ -203,7 +203,7 @@ impl Discovery for InSwarm {
             self.in_swarm(|swarm| spaces.for_each(|space| swarm.lost(space)));
         }
         state.have = Bitfield::none(state.have.pieces());
-        self.passed_on.set(From::Transfer(content));
+        self.passed_on.set(ReadFrom::Transfer(content));
     }
 
     fn verified(&self, range: Range) {
@@ -253,7 +253,7 @@ fn peer_address(url: &Url) -> Option<SocketAddr> {
 }
 
 impl PassedOn {
-    fn set(&self, from: From) {
+    fn set(&self, from: ReadFrom) {
         *self.from.write().unwrap_or_else(PoisonError::into_inner) = from;
     }
 }
@@ -263,9 +263,9 @@ impl Uploads for PassedOn {
         let from = self.from.read().unwrap_or_else(PoisonError::into_inner).clone();
         Box::pin(async move {
             let content = match from {
-                From::Nothing => return Err(io::ErrorKind::NotFound.into()),
-                From::Files(files) => return files.read(range, into).await,
-                From::Transfer(content) => content,
+                ReadFrom::Nothing => return Err(io::ErrorKind::NotFound.into()),
+                ReadFrom::Files(files) => return files.read(range, into).await,
+                ReadFrom::Transfer(content) => content,
             };
             let start = into.len();
             into.resize(start + range.len() as usize, 0);
