@@ -150,6 +150,12 @@ pub struct Get {
     /// Use only the given sources, not those that servers advertise
     #[arg(long, help_heading = "Network")]
     pub no_discover: bool,
+    /// Fetch the file together with the other machines that run the same command, so that its server sends about one copy: they find each other with --tracker, or with --peers HOST,HOST,…
+    #[arg(long, help_heading = "Sharing within a cluster", requires = "cluster_token", conflicts_with_all = ["no_peers", "input"])]
+    pub share: bool,
+    /// Let only machines take part that have the same token: any secret word; '@FILE' reads it from a file, hidden from other users of this machine
+    #[arg(long, help_heading = "Sharing within a cluster", value_name = "TOKEN|@FILE", requires = "share", allow_hyphen_values = true, value_parser = TokenParser, value_hint = ValueHint::Other)]
+    pub cluster_token: Option<TokenFrom>,
     /// The swarm of a torrent
     #[command(flatten)]
     pub swarm: crate::get::SwarmArgs,
@@ -463,7 +469,7 @@ impl TypedValueParser for TokenParser {
     fn parse_ref(
         &self,
         command: &clap::Command,
-        _: Option<&clap::Arg>,
+        option: Option<&clap::Arg>,
         value: &OsStr,
     ) -> Result<Self::Value, clap::Error> {
         if let Some(path) = value.as_encoded_bytes().strip_prefix(b"@") {
@@ -472,7 +478,8 @@ impl TypedValueParser for TokenParser {
         let word = value.to_str().filter(|text| is_token(text));
         word.map(|text| TokenFrom::Word(Secret::new(text))).ok_or_else(|| {
             let kind = clap::error::ErrorKind::ValueValidation;
-            let text = "invalid value for '--token <TOKEN|@FILE>': a token must be one word of printable characters\n";
+            let option = option.map(ToString::to_string).unwrap_or_default();
+            let text = format!("invalid value for '{option}': a token must be one word of printable characters\n");
             clap::Error::raw(kind, text).with_cmd(command)
         })
     }

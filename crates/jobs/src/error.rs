@@ -12,6 +12,8 @@ use swath_formats::torrent::MetainfoError;
 use swath_formats::torrent::magnet::MagnetError;
 use swath_model::digest::Digest;
 use swath_model::path::PathError;
+use swath_serve::ServeError;
+use swath_share::ShareError;
 use swath_source::peer::PeerError;
 use swath_source::{LaneError, NetError};
 use swath_transfer::{EngineError, GetError};
@@ -156,6 +158,36 @@ pub enum SpecError {
         /// The destination.
         target: PathBuf,
     },
+}
+
+/// Why a file is fetched without the other machines of a cluster.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotShared {
+    /// Nobody could connect.
+    #[error(transparent)]
+    Listen(ServeError),
+    /// The content.
+    #[error(transparent)]
+    Content(#[from] ShareError),
+    /// No mirror answers.
+    #[error(transparent)]
+    Unreached(LaneError),
+    /// No mirror can be used.
+    #[error("no source can be opened")]
+    NoMirror,
+    /// Nothing says that others fetch the same version.
+    #[error("its server gives it no strong entity tag and no digest: add --digest")]
+    NoVersion,
+    /// The size is unknown.
+    #[error("its server does not say its size")]
+    NoSize,
+    /// Only all of it can be fetched.
+    #[error("its server sends no parts of it")]
+    NoRanges,
+    /// Others cannot be served from there.
+    #[error("it is not written to a file")]
+    Destination,
 }
 
 /// Why the last part of an address is not a file name.

@@ -1,6 +1,6 @@
 //! Events of jobs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use swath_formats::metalink::SkipReason;
@@ -9,7 +9,7 @@ use swath_model::digest::Algorithm;
 use swath_swarm::{AnnounceError, SwarmsError};
 use swath_transfer::observe::Event;
 
-use crate::error::{FileError, JobError, MetalinkError};
+use crate::error::{FileError, JobError, MetalinkError, NotShared};
 
 /// An event of a job.
 #[derive(Debug)]
@@ -108,6 +108,18 @@ pub enum Note {
         address: IpAddr,
         /// What it did.
         why: String,
+    },
+    /// The file is fetched together with other machines, which connect here.
+    Shared {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The file is fetched without other machines.
+    NotShared(NotShared),
+    /// The file is complete. Other machines of the cluster lack some of it, and get it from here.
+    PassingOn {
+        /// Their number.
+        machines: u64,
     },
     /// All is complete, and is seeded.
     Seeding {

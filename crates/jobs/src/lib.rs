@@ -30,7 +30,7 @@ pub use control::Control;
 pub use environment::{Environment, Streams};
 pub use error::{
     ChecksumsError, EntryError, FeedError, FileCounts, FileError, JobError, MetalinkError,
-    NameConflict, NoName, SpecError, TorrentError,
+    NameConflict, NoName, NotShared, SpecError, TorrentError,
 };
 pub use event::{JobEvent, JobObserver, ListWarning, Note};
 pub use follow::{FollowError, FollowSpec, Follower, Look, Observers};

@@ -121,10 +121,12 @@ impl Jobs {
             has_routes: true,
             own_server: None,
         };
+        let token = get.cluster_token.as_ref();
+        let token = token.map(|token| self.environment.secret(token)).transpose()?;
         let engine = self.engine(context.spec, needs)?;
         let io_began_as = engine.io_name();
         let job = context.with(engine);
-        let ended = get::run(&job, get).await;
+        let ended = get::run(&job, get, token).await;
         // The disk engine falls back to threads if the kernel cannot run io_uring.
         if job.engine.io_name() != io_began_as {
             job.observer.observe(JobEvent::Note(Note::DiskThreads));

@@ -16,10 +16,8 @@ use swath_transfer::Overwrite;
 use crate::address::Address;
 use crate::copy::{CopyError, CopyKind, CopyOption, Unfit};
 use crate::options::{Disk, Network, Plan, Routes};
+use crate::secret::SecretRef;
 use crate::text;
-
-#[cfg(doc)]
-use crate::SecretRef;
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +110,10 @@ pub struct GetSpec {
     /// The swarm of a torrent.
     #[serde(default)]
     pub swarm: SwarmSpec,
+    /// Fetch the file together with the other machines of a cluster that have this token, and pass it on
+    /// to them. Of the swarm, trackers, peers, the address to listen at and the upload rate count.
+    #[serde(default)]
+    pub cluster_token: Option<SecretRef>,
     /// An older version of the content of a torrent, whose unchanged pieces are reused.
     #[serde(default)]
     pub old_version: Option<OldVersion>,
@@ -166,6 +168,7 @@ impl GetSpec {
             files_at_once: None,
             reserved: Vec::new(),
             swarm: SwarmSpec::default(),
+            cluster_token: None,
             old_version: None,
         }
     }

@@ -69,4 +69,4 @@ pub use sealed::{
 pub use shown::display_name;
 pub use source::{Expected, Lane, Limits, Pending, RelayMode, Relaying, Source, Trust};
 pub use upstream::{AnswerHead, Upstream};
-pub use wrapper::{Fault, FaultPeriod, Faults, Limit, Wrapped, Wrapper};
+pub use wrapper::{Fault, FaultPeriod, Faults, Holdings, Limit, Narrowed, Wrapped, Wrapper};

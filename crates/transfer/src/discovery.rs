@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use swath_model::digest::Digest;
 use swath_model::{Pool, Range};
 use swath_source::{Pending, Source};
 use tokio::sync::mpsc;
@@ -22,9 +23,32 @@ pub trait Discovery: fmt::Debug + Send + Sync {
     /// These bytes are verified, and stay so.
     fn verified(&self, range: Range);
 
-    /// This source delivered wrong bytes, and is asked for nothing any more. `why` is for the user.
-    fn convicted(&self, source: &dyn Source, why: &str);
+    /// This source delivered wrong bytes within `range`, and is asked for nothing any more. `why` is for
+    /// the user.
+    fn convicted(&self, source: &dyn Source, range: Range, why: &str);
+
+    /// Who vouches for blocks of the content, where no digests of its pieces are known; nobody by default.
+    fn voucher(self: Arc<Self>) -> Option<Arc<dyn Voucher>> {
+        None
+    }
+
+    /// The whole has the wrong digest: what anybody vouched for may be wrong.
+    fn refuted(&self) {}
 }
+
+/// Vouches for blocks of a content of which no digests are known.
+///
+/// That proves nothing to the user. It finds out who of several sources changes bytes.
+pub trait Voucher: fmt::Debug + Send + Sync {
+    /// Returns the size of a block, which is at most [`BLOCK_BYTES_MAX`].
+    fn block_bytes(&self) -> u64;
+
+    /// Judges a block by its BLAKE3 hash, before anybody is told that it is verified.
+    fn judge(&self, block: u64, actual: Digest) -> bool;
+}
+
+/// The largest block that anybody vouches for.
+pub const BLOCK_BYTES_MAX: u64 = 16 << 20;
 
 /// The verified bytes of a transfer that runs, or has ended well.
 pub trait VerifiedContent: Send + Sync {

@@ -9,7 +9,7 @@ use std::io::{self, BufReader, IsTerminal as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::args::Get;
+use crate::args::{Get, TokenFrom};
 use crate::exit::{Exit, fail};
 use crate::failure::Failure;
 use crate::net::shown_text;
@@ -22,7 +22,7 @@ use crate::signals;
 use swath_formats::torrent::Magnet;
 use swath_jobs::{
     Address, ChecksumsFrom, Control, Environment, GetFrom, GetSpec, GetTo, JobError, JobObserver,
-    JobSpec, Jobs, Network, Routes, Streams, TorrentAt, Work,
+    JobSpec, Jobs, Network, Routes, SecretRef, Streams, TorrentAt, Work,
 };
 use swath_transfer::Stop;
 
@@ -107,7 +107,11 @@ fn is_standard(path: &Path) -> bool {
 fn spec(get: &Get) -> Result<(JobSpec, Environment), Failure> {
     let (mut environment, network) = crate::net::environment(&get.transfer.net)?;
     let routes = get.transfer.routes.spec(&mut environment)?;
-    Ok((of(get, network, routes)?, environment))
+    let mut job = of(get, network, routes)?;
+    if let Work::Get(work) = &mut job.work {
+        work.cluster_token = cluster_token(get, work, &mut environment)?;
+    }
+    Ok((job, environment))
 }
 
 fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
@@ -141,6 +145,32 @@ fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
         disk: get.transfer.disk(),
         plan: get.transfer.plan.spec(get.compat.split),
     })
+}
+
+/// Returns where the token is, if the file is shared within a cluster.
+fn cluster_token(
+    get: &Get,
+    work: &GetSpec,
+    environment: &mut Environment,
+) -> Result<Option<SecretRef>, Failure> {
+    let Some(token) = &get.cluster_token else { return Ok(None) };
+    if matches!(work.from, GetFrom::Torrent { .. } | GetFrom::Feed { .. }) {
+        let text = "--share is for files without a torrent: peers share a torrent already";
+        return Err(Failure::usage(text));
+    }
+    if get.swarm.peer.is_empty() && get.swarm.tracker.is_empty() {
+        let text = "--share needs a way to find the other machines";
+        let hint = "--peers HOST,HOST,… names them, --tracker URL ('swath track' is one) knows them";
+        return Err(Failure::usage(text).hint(hint));
+    }
+    Ok(Some(match token {
+        TokenFrom::File(path) => SecretRef::File(path.clone()),
+        TokenFrom::Word(word) => {
+            let name = "cluster token".to_owned();
+            environment.secrets.insert(name.clone(), word.clone());
+            SecretRef::Name(name)
+        }
+    }))
 }
 
 fn from(get: &Get) -> Result<GetFrom, Failure> {

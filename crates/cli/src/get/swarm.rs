@@ -17,8 +17,8 @@ pub struct SwarmArgs {
     /// Use the mirrors of the torrent, and no peers
     #[arg(long)]
     pub no_peers: bool,
-    /// Connect to this peer (repeatable); not for private torrents
-    #[arg(long, value_name = "HOST:PORT", value_hint = ValueHint::Other, conflicts_with = "no_peers")]
+    /// Connect to this peer (comma separated, repeatable); not for private torrents
+    #[arg(long, visible_alias = "peers", value_name = "HOST:PORT", value_delimiter = ',', value_hint = ValueHint::Other, conflicts_with = "no_peers")]
     pub peer: Vec<String>,
     /// Announce to this tracker too (repeatable): http://HOST:PORT/announce or udp://HOST:PORT
     #[arg(long, value_name = "URL", value_parser = tracker, value_hint = ValueHint::Url, conflicts_with = "no_peers")]

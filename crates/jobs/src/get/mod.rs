@@ -10,12 +10,14 @@ mod metalink;
 mod names;
 mod one;
 mod reuse;
+mod share;
 mod swarm;
 pub mod template;
 pub mod torrent;
 
 use swath_formats::torrent::Metainfo;
 use swath_model::digest::Digest;
+use swath_source::Secret;
 use swath_transfer::Trust;
 
 pub use checksums::checked_file;
@@ -31,6 +33,8 @@ use inputs::Inputs;
 pub struct GetJob<'a> {
     job: &'a Job<'a>,
     get: &'a GetSpec,
+    /// What the machines of the cluster have in common, with which a file is shared.
+    cluster_token: Option<Secret>,
     /// Digests of a single file, from the specification and from checksum files.
     digests: Vec<Digest>,
 }
@@ -42,8 +46,12 @@ impl GetJob<'_> {
 }
 
 /// Runs the job.
-pub async fn run(job: &Job<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
-    let mut get_job = GetJob { job, get, digests: get.digests.clone() };
+pub async fn run(
+    job: &Job<'_>,
+    get: &GetSpec,
+    cluster_token: Option<Secret>,
+) -> Result<Outcome, JobError> {
+    let mut get_job = GetJob { job, get, cluster_token, digests: get.digests.clone() };
     // Servers and pipes may block.
     let inputs = tokio::select! {
         biased;
@@ -65,7 +73,7 @@ pub async fn run_torrent(
     metainfo: Metainfo,
     trust: Trust,
 ) -> Result<Outcome, JobError> {
-    let get_job = GetJob { job, get, digests: Vec::new() };
+    let get_job = GetJob { job, get, cluster_token: None, digests: Vec::new() };
     let inputs = tokio::select! {
         biased;
         () = job.control.cancelled() => return Err(JobError::Stopped),

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::inputs::{self, Inputs};
 use super::metalink::{MetalinkOrigin, metalink_of};
+use super::share::Cluster;
 use super::{GetJob, several};
 use crate::error::{JobError, SpecError};
 use crate::event::{JobEvent, Note};
@@ -18,16 +19,29 @@ use crate::run::Outcome;
 /// Fetches one file.
 pub async fn run(get_job: &GetJob<'_>, mut request: Request) -> Result<Outcome, JobError> {
     let job = get_job.job;
+    let cluster = Cluster::join(get_job).await?;
     loop {
         if let Destination::File(target) = &request.destination {
             reserved(&get_job.get.reserved, target)?;
         }
         let name = request.destination_name();
         let mirrors = request.mirrors.clone();
+        let shared = match &cluster {
+            Some(cluster) => tokio::select! {
+                shared = cluster.share(&mut request) => shared?,
+                () = job.control.cancelled() => return Err(JobError::Stopped),
+            },
+            None => None,
+        };
         let mut tell = |event: &Event| job.observer.observe(JobEvent::Transfer(event.clone()));
         let mut observer = KeptRecorder::new(&mut tell);
         match job.control.fetch(&job.engine, request, &mut observer).await {
-            Ok(summary) => return Ok(Outcome::File(Box::new(summary))),
+            Ok(summary) => {
+                if let Some(shared) = shared {
+                    shared.pass_on(get_job).await;
+                }
+                return Ok(Outcome::File(Box::new(summary)));
+            }
             Err(GetError::Metalink { url }) => {
                 let next = tokio::select! {
                     next = with_metalink(get_job, mirrors, &url) => next?,

@@ -224,7 +224,7 @@ impl Discovery for InSwarm {
         }
     }
 
-    fn convicted(&self, source: &dyn Source, why: &str) {
+    fn convicted(&self, source: &dyn Source, _: Range, why: &str) {
         let url = source.url();
         if let Some(address) = peer_address(url) {
             self.in_swarm(|swarm| swarm.ban(address, why.to_owned()));

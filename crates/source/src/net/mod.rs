@@ -86,6 +86,11 @@ impl Net {
     /// # Errors
     /// [`NetError`] if a CA file cannot be read or a header cannot be sent.
     pub fn new(options: NetOptions) -> Result<Net, NetError> {
+        let limiter = Arc::new(Limiter::new(options.limit_bytes_per_s));
+        Net::with_limiter(options, limiter)
+    }
+
+    fn with_limiter(options: NetOptions, limiter: Arc<Limiter>) -> Result<Net, NetError> {
         options.check()?;
         let tls = tls::Connectors::new(&options)?;
         let digest_wishes = format!(
@@ -93,7 +98,6 @@ impl Net {
             digest_header::WANT_REPR_DIGEST,
             digest_header::WANT_DIGEST
         );
-        let limiter = Arc::new(Limiter::new(options.limit_bytes_per_s));
         Ok(Net {
             headers: Arc::default(),
             shared: Arc::new(Shared {
@@ -125,6 +129,22 @@ impl Net {
         let kept = self.headers.iter().filter(|(name, _)| !is_among(name, headers));
         let headers = kept.chain(headers).cloned().collect();
         Ok(Net { shared: Arc::clone(&self.shared), headers })
+    }
+
+    /// Returns a network for hosts that are no sources of the user's: it keeps the limit of the rate, and
+    /// has no credentials, headers and proxies. A silence of `timeout` is too long for it.
+    ///
+    /// # Errors
+    /// As [`Net::new`].
+    pub fn without_credentials(&self, timeout: Duration) -> Result<Net, NetError> {
+        let options = NetOptions {
+            timeout,
+            user_agent: self.shared.options.user_agent.clone(),
+            reach: self.shared.options.reach.clone(),
+            ..NetOptions::default()
+        };
+        let limiter = Arc::clone(&self.shared.limiter);
+        Net::with_limiter(options, limiter)
     }
 
     /// Changes the rate limit of all lanes together; `None` lifts it.

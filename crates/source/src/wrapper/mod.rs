@@ -7,6 +7,7 @@
 mod faulty;
 mod lane;
 mod limited;
+mod narrowed;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use url::Url;
 
 pub use faulty::{Fault, FaultPeriod, Faults};
 pub use limited::Limit;
+pub use narrowed::{Holdings, Narrowed};
 
 use crate::error::LaneError;
 use crate::facts::Facts;

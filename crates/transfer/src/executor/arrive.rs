@@ -187,7 +187,7 @@ impl Run<'_> {
             self.note(text, true);
         }
         if matches!(self.request.destination, Destination::Nowhere { .. }) {
-            self.integrity.proof = Proof { wholes: Vec::new(), pieces: None };
+            self.integrity.proof = Proof::default();
         }
         self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
         if self.integrity.digests_offered {
@@ -257,7 +257,7 @@ impl Run<'_> {
         self.coverage.resume(&resumed.durable, &resumed.verified);
         self.choose_samples_of_left(source);
         self.begin_to_share();
-        if self.persistence.readable().is_some() && !self.integrity.proof.is_empty() {
+        if self.persistence.readable().is_some() && self.integrity.proof.judges() {
             let mut verifier = Verifier::new(
                 &self.integrity.proof,
                 if size_bytes.is_some() { size } else { u64::MAX },

@@ -369,7 +369,7 @@ impl Run<'_> {
             && self.are_sampled()
             && self.planner_done
             && self.jobs.is_empty()
-            && self.integrity.unproved_pieces(&self.coverage) == 0
+            && self.integrity.unjudged_bytes(&self.coverage) == 0
             && self.output.is_done(self.coverage.size_bytes)
             && !self.waits_for_joins()
     }

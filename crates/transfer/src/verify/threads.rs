@@ -341,7 +341,7 @@ mod tests {
     fn reads_that_end_in_any_order_are_taken_in_in_order() {
         let data: Vec<u8> = (0..3_000_001_u32).map(|i| (i % 251) as u8).collect();
         let digest = Hasher::digest(Algorithm::Sha256, &data);
-        let proof = Proof { wholes: vec![digest], pieces: None };
+        let proof = Proof { wholes: vec![digest], ..Proof::default() };
         let part = 16 * ALIGN_BYTES;
         for seed in 0..20 {
             let mut rng = fastrand::Rng::with_seed(seed);
@@ -397,7 +397,7 @@ mod tests {
         let pool = Pool::new(8, ALIGN_BYTES);
         let size = 64 * ALIGN_BYTES as u64;
         let proof =
-            Proof { wholes: vec![Hasher::digest(Algorithm::Sha256, b"of else")], pieces: None };
+            Proof { wholes: vec![Hasher::digest(Algorithm::Sha256, b"of else")], ..Proof::default() };
         let mut verifier = Verifier::new(&proof, size, Allowance::new(0).share());
         let all = swath_model::RangeSet::full(size);
         verifier.resume(&all, &crate::verify::Hashed::default());

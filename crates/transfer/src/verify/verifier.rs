@@ -1,6 +1,7 @@
 //! The verifier of one file: its tracks, the buffers kept for them, and verdicts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use swath_model::digest::{Algorithm, Digest};
 use swath_model::pieces::Pieces;
@@ -9,6 +10,7 @@ use swath_model::{Buffer, Range, RangeSet};
 use super::allowance::Share;
 use super::blocks::{Hashed, verifiers};
 use super::track::Track;
+use crate::discovery::Voucher;
 
 /// The digests that prove a file.
 #[derive(Clone, Debug, Default)]
@@ -17,12 +19,24 @@ pub(crate) struct Proof {
     pub wholes: Vec<Digest>,
     /// Digest of each piece.
     pub pieces: Option<Pieces>,
+    /// Who vouches for blocks, without piece digests. That is no proof.
+    pub voucher: Option<Arc<dyn Voucher>>,
 }
 
 impl Proof {
     /// Returns whether nothing proves the file.
     pub fn is_empty(&self) -> bool {
         self.wholes.is_empty() && self.pieces.is_none()
+    }
+
+    /// Returns whether parts of the file are judged before the whole is there.
+    pub fn judges_parts(&self) -> bool {
+        self.pieces.is_some() || self.voucher.is_some()
+    }
+
+    /// Returns whether there is anything to hash.
+    pub fn judges(&self) -> bool {
+        self.judges_parts() || !self.wholes.is_empty()
     }
 }
 
@@ -86,7 +100,7 @@ impl Verifier {
         let tracks = verifiers(proof, size_bytes).into_iter();
         Self {
             size_bytes,
-            gated: proof.pieces.is_some(),
+            gated: proof.judges_parts(),
             tracks: tracks.map(|verifier| Track::new(verifier, size_bytes)).collect(),
             seen: RangeSet::new(),
             proved: RangeSet::new(),
@@ -360,6 +374,7 @@ mod tests {
                         10_000,
                     )
                 }),
+                voucher: None,
             };
             let allowance = Allowance::new(rng.usize(0..40));
             let mut verifier = Verifier::new(&proof, data.len() as u64, allowance.share());
@@ -383,7 +398,7 @@ mod tests {
         let pool = Pool::new(64, 4096);
         let data = content(64 * 4096);
         let proof =
-            Proof { wholes: Vec::new(), pieces: Some(pieces(&data, Algorithm::Sha256, 64)) };
+            Proof { wholes: Vec::new(), pieces: Some(pieces(&data, Algorithm::Sha256, 64)), voucher: None };
         let mut verifier = Verifier::new(&proof, data.len() as u64, Allowance::new(10).share());
         let verdicts = run(&mut verifier, &pool, &data, &mut fastrand::Rng::with_seed(1));
         assert!(verdicts.len() < 200, "{} verdicts", verdicts.len());
@@ -401,6 +416,7 @@ mod tests {
             let proof = Proof {
                 wholes: vec![Hasher::digest(Algorithm::Sha256, &data)],
                 pieces: Some(pieces(&data, Algorithm::Sha1, 10_000)),
+                voucher: None,
             };
             let mut verifier = Verifier::new(&proof, data.len() as u64, Allowance::new(10).share());
             let verdicts = run(&mut verifier, &pool, &wrong, &mut rng);
@@ -433,6 +449,7 @@ mod tests {
         let proof = Proof {
             wholes: vec![Hasher::digest(Algorithm::Sha256, &data)],
             pieces: Some(pieces(&data, Algorithm::Sha1, 10_000)),
+            voucher: None,
         };
         let size = data.len() as u64;
         let mut verifier = Verifier::new(&proof, size, Allowance::new(40).share());
@@ -457,7 +474,7 @@ mod tests {
         let pool = Pool::new(64, 4096);
         for algorithm in Algorithm::ALL {
             let data = content(600_000);
-            let proof = Proof { wholes: vec![Hasher::digest(algorithm, &data)], pieces: None };
+            let proof = Proof { wholes: vec![Hasher::digest(algorithm, &data)], ..Proof::default() };
             let mut first = Verifier::new(&proof, data.len() as u64, Allowance::new(8).share());
             let mut groups = Vec::new();
             let half = 300_000;

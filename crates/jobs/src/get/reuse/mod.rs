@@ -5,7 +5,6 @@
 //! file has gone or was changed, the other sources deliver its part too.
 
 mod old_files;
-mod only_new;
 mod unchanged;
 
 use std::fmt;
@@ -13,15 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use swath_formats::torrent::Metainfo;
-use swath_model::{Range, RangeSet};
-use swath_source::{LocalSource, Net, Opening, Source};
+use swath_model::Range;
+use swath_source::{LocalSource, Narrowed, Net, Opening, Source};
 use swath_swarm::{OpenFiles, TorrentFiles};
 use swath_transfer::{Discovery, Request, VerifiedContent};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use url::Url;
 
 use old_files::OldFiles;
-use only_new::OnlyNew;
 use unchanged::unchanged;
 
 /// Adds the unchanged pieces of an old version to the request for a new one. The files of the old one
@@ -59,7 +57,7 @@ pub fn reuse(
         }
     }
     let others = std::mem::take(&mut request.sources).into_iter();
-    request.sources = others.map(|source| OnlyNew::of(source, &old)).collect();
+    request.sources = others.map(|source| Narrowed::to(source, old.lacking())).collect();
     request.sources.push(LocalSource::new(url.clone(), Arc::clone(&old)));
     let inner = request.discovery.take();
     request.discovery = Some(Arc::new(BesideOld { inner, old, url }));
@@ -93,7 +91,7 @@ impl Discovery for BesideOld {
         let old = Arc::clone(&self.old);
         tokio::spawn(async move {
             while let Some(source) = found.recv().await {
-                if sender.send(OnlyNew::of(source, &old)).await.is_err() {
+                if sender.send(Narrowed::to(source, old.lacking())).await.is_err() {
                     return;
                 }
             }
@@ -113,23 +111,15 @@ impl Discovery for BesideOld {
         }
     }
 
-    fn convicted(&self, source: &dyn Source, why: &str) {
+    fn convicted(&self, source: &dyn Source, range: Range, why: &str) {
         if source.url() == &self.url {
             self.old.leave();
         }
         if let Some(inner) = &self.inner {
-            inner.convicted(source, why);
+            inner.convicted(source, range, why);
         }
     }
 }
-
-/// Returns the bytes of `set` that lie in `within`.
-fn intersection(set: &RangeSet, within: &RangeSet) -> RangeSet {
-    within.iter().flat_map(|range| set.within(range).collect::<Vec<_>>()).collect()
-}
-
-/// Holdings that change.
-type Holdings = watch::Receiver<RangeSet>;
 
 /// Files of the old version that are open at a time.
 const OPEN_FILES_MAX: usize = 128;
@@ -240,7 +230,7 @@ mod tests {
         let (old, content) = old_files(folder.path());
         let old = Arc::new(old);
         let (peer, holds) = swath_source::MemorySource::growing("peer", content);
-        let source = OnlyNew::of(peer, &old);
+        let source = Narrowed::to(peer, old.lacking());
         let mut holdings = source.holdings().unwrap();
         assert!(holdings.borrow().is_empty());
         holds.send_replace([Range::new(0, 20_000)].into_iter().collect());

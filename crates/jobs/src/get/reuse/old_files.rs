@@ -4,11 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use swath_model::pieces::Pieces;
 use swath_model::{PieceMap, Range, RangeSet};
-use swath_source::{Facts, LaneError, ReadAt};
+use swath_source::{Facts, Holdings, LaneError, ReadAt};
 use swath_swarm::{ContentError, TorrentFiles};
 use tokio::sync::watch;
 
-use super::Holdings;
 use super::unchanged::Unchanged;
 
 /// The unchanged bytes of an old version. Links are not followed, and a file whose length has changed

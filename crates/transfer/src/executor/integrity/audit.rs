@@ -173,6 +173,10 @@ impl Run<'_> {
             // The last hypothesis was wrong.
             self.comparison.hypotheses.pop_front();
         } else {
+            if let Some(discovery) = &self.request.discovery {
+                discovery.refuted();
+                self.look_at_holdings();
+            }
             if self.nobody_to_compare_with() {
                 if self.other_version("its file does not have the digest") {
                     return Err(Ended::Restart);

@@ -51,7 +51,7 @@ impl Integrity {
     pub fn new(request: &Request) -> Integrity {
         let (report_sender, reports) = unbounded_channel();
         Integrity {
-            proof: Proof { wholes: Vec::new(), pieces: request.pieces.clone() },
+            proof: proof_of(request),
             digests_offered: false,
             word_of_relays: false,
             verification: String::new(),
@@ -71,7 +71,7 @@ impl Integrity {
             request.told_digests.clear();
         }
         self.word_of_relays = false;
-        self.proof = Proof { wholes: Vec::new(), pieces: request.pieces.clone() };
+        self.proof = proof_of(request);
     }
 
     /// Starts again. Late reports of the old verifier are dropped: they are about other bytes.
@@ -103,13 +103,19 @@ impl Integrity {
         !self.proof.wholes.is_empty() && self.digest.is_none()
     }
 
-    /// Returns how many bytes piece digests have yet to prove.
-    pub fn unproved_pieces(&self, coverage: &Coverage) -> u64 {
-        match (&self.proof.pieces, coverage.size_bytes) {
-            (Some(_), Some(size)) => size.saturating_sub(coverage.verified.total_bytes()),
+    /// Returns how many bytes are yet to be judged before the whole is.
+    pub fn unjudged_bytes(&self, coverage: &Coverage) -> u64 {
+        match (self.proof.judges_parts(), coverage.size_bytes) {
+            (true, Some(size)) => size.saturating_sub(coverage.verified.total_bytes()),
             _ => 0,
         }
     }
+}
+
+/// Returns the proof that a request brings.
+fn proof_of(request: &Request) -> Proof {
+    let voucher = request.discovery.clone().and_then(|discovery| discovery.voucher());
+    Proof { wholes: Vec::new(), pieces: request.pieces.clone(), voucher }
 }
 
 /// Returns the words for the user on how the file is proved.

@@ -154,12 +154,18 @@ impl Run<'_> {
     /// Keeps random blocks of useful bytes of this source, to compare them.
     pub(crate) fn look_at_peers(&mut self, source: usize, at: u64, bytes: &[u8]) {
         let is_wanted = self.sources.len() > 1
+            && !self.is_vouched_for(source)
             && self.integrity.proof.is_empty()
             && !self.dataset.proves_blocks()
             && !matches!(self.request.destination, Destination::Nowhere { .. });
         if is_wanted {
             self.integrity.samples.peers.kept.entry(source).or_default().see(at, bytes);
         }
+    }
+
+    /// Returns whether somebody vouches for what this source delivers: it has that from the other sources.
+    fn is_vouched_for(&self, at: usize) -> bool {
+        self.integrity.proof.voucher.is_some() && self.sources[at].is_found
     }
 
     /// Compares what has come since the last time if the transfer ends soon.
@@ -332,6 +338,7 @@ impl Run<'_> {
         let is_free = |at: &usize| {
             let entry = &self.sources[*at];
             (entry.accepted == Some(true) || wish.is_dispute && entry.accepted.is_none())
+                && !self.is_vouched_for(*at)
                 && !self.sources.is_out(*at)
                 && !self.is_mute(*at)
                 && (wish.is_dispute || !peers.mute.contains(&self.mirror_of(*at)))

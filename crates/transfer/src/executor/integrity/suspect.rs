@@ -214,7 +214,7 @@ impl Run<'_> {
             self.sources[at].fault = Fault::Corrupt;
             let why = format!("it delivered corrupt data (within bytes {start}–{end})");
             if let Some(discovery) = &self.request.discovery {
-                discovery.convicted(&*self.sources[at].source, &why);
+                discovery.convicted(&*self.sources[at].source, range, &why);
             }
             self.drop_source(at, why);
         }

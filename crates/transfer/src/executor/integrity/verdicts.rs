@@ -59,7 +59,9 @@ impl Run<'_> {
 
     fn proved_good(&mut self, range: Range) {
         self.coverage.prove(range);
-        self.persistence.verified(range);
+        if self.integrity.proof.pieces.is_some() {
+            self.persistence.verified(range);
+        }
         if let Some(discovery) = &self.request.discovery {
             discovery.verified(range);
         }

@@ -53,7 +53,11 @@ impl Run<'_> {
     /// Enters a source that was found while the transfer runs.
     pub(crate) fn source_found(&mut self, source: Option<Arc<dyn Source>>) {
         match source {
-            Some(source) => self.enter_replica(source, None),
+            Some(source) => {
+                let number = self.sources.len();
+                self.enter_replica(source, None);
+                self.sources[number].is_found = true;
+            }
             None => self.sources.discovery = None,
         }
     }

@@ -129,6 +129,8 @@ impl IndexMut<usize> for SourceTable {
 /// One source of this transfer.
 pub(crate) struct SourceEntry {
     pub source: Arc<dyn Source>,
+    /// Whether it was found while the transfer ran, by whoever finds sources.
+    pub is_found: bool,
     pub facts: Option<Facts>,
     /// Bytes of the file that it does not have.
     pub lacks: RangeSet,
@@ -195,6 +197,7 @@ impl SourceEntry {
         let lacks = held.map(|held| held.gaps_within(Range::new(0, u64::MAX)));
         Self {
             source,
+            is_found: false,
             lacks: lacks.into_iter().flatten().collect(),
             holdings,
             facts: None,

@@ -1,37 +1,38 @@
-//! A source that is asked only for what the old version lacks.
+//! A source that is asked only for a part of what it holds.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::{LaneId, Pool, Range, SourceName};
-use swath_source::{
-    Expected, Facts, Lane, LaneError, LaneEvent, Limits, Pending, RelayMode, Relaying, Source,
-    Trust,
-};
+use swath_model::{LaneId, Pool, Range, RangeSet, SourceName};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use url::Url;
 
-use super::old_files::OldFiles;
-use super::{Holdings, intersection};
+use crate::error::LaneError;
+use crate::facts::Facts;
+use crate::lane::LaneEvent;
+use crate::source::{Expected, Lane, Limits, Pending, RelayMode, Relaying, Source, Trust};
 
-/// A source beside an old version.
+/// What a source holds, as it changes.
+pub type Holdings = watch::Receiver<RangeSet>;
+
+/// A source that is asked only for what lies in a set that changes. It leaves when the sender of the set
+/// ends.
 #[derive(Debug)]
-pub struct OnlyNew {
+pub struct Narrowed {
     inner: Arc<dyn Source>,
-    old: Arc<OldFiles>,
+    wanted: Holdings,
     holdings: Holdings,
 }
 
-impl OnlyNew {
-    /// Returns `inner`, holding only what `old` lacks. Must be called within a tokio runtime.
-    pub fn of(inner: Arc<dyn Source>, old: &Arc<OldFiles>) -> Arc<dyn Source> {
-        let lacking = old.lacking();
+impl Narrowed {
+    /// Returns `inner`, to be asked only for what is `wanted`. Must be called within a tokio runtime.
+    pub fn to(inner: Arc<dyn Source>, wanted: Holdings) -> Arc<dyn Source> {
         let holdings = match inner.holdings() {
-            None => lacking,
-            Some(held) => of_both(held, lacking),
+            None => wanted.clone(),
+            Some(held) => of_both(held, wanted.clone()),
         };
-        Arc::new(OnlyNew { inner, old: Arc::clone(old), holdings })
+        Arc::new(Narrowed { inner, wanted, holdings })
     }
 }
 
@@ -57,7 +58,7 @@ fn of_both(mut one: Holdings, mut other: Holdings) -> Holdings {
     receiver
 }
 
-impl Source for OnlyNew {
+impl Source for Narrowed {
     fn name(&self) -> &SourceName {
         self.inner.name()
     }
@@ -92,7 +93,7 @@ impl Source for OnlyNew {
     }
 
     fn renewed(&self) -> Arc<dyn Source> {
-        OnlyNew::of(self.inner.renewed(), &self.old)
+        Narrowed::to(self.inner.renewed(), self.wanted.clone())
     }
 
     fn holdings(&self) -> Option<Holdings> {
@@ -108,7 +109,7 @@ impl Source for OnlyNew {
     }
 
     fn by_way_of(&self, relays: &[Url], mode: RelayMode, far: Duration) -> Option<Arc<dyn Source>> {
-        Some(OnlyNew::of(self.inner.by_way_of(relays, mode, far)?, &self.old))
+        Some(Narrowed::to(self.inner.by_way_of(relays, mode, far)?, self.wanted.clone()))
     }
 
     fn has_secrets(&self) -> bool {
@@ -122,4 +123,9 @@ impl Source for OnlyNew {
     fn end_was_cut(&self) -> bool {
         self.inner.end_was_cut()
     }
+}
+
+/// Returns the bytes of `set` that lie in `within`.
+fn intersection(set: &RangeSet, within: &RangeSet) -> RangeSet {
+    within.iter().flat_map(|range| set.within(range).collect::<Vec<_>>()).collect()
 }
