@@ -45,6 +45,7 @@ bench: ## Run the benchmarks of docs/benchmarks.md (root; about two hours)
 	bench/routes
 	bench/tracker
 	bench/swarm
+	bench/share
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 
 bench-short: ## One row of each benchmark, before and after: BEFORE=FILE is the earlier build (root; a quarter of an hour)

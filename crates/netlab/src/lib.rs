@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod afar;
+pub mod cluster;
 pub mod events;
 pub mod faulty;
 pub mod map;

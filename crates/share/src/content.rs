@@ -265,7 +265,7 @@ impl SharedContent {
         if node == self.me || books.ledger.is_banned(node) || books.nodes.contains_key(&node) {
             return false;
         }
-        let Some(url) = self.url(address, "/", &[]) else { return false };
+        let Some(url) = self.url(address, "/share", &[]) else { return false };
         let (holds, held) = watch::channel(RangeSet::new());
         let source = Narrowed::to(HttpSource::new(&self.net, url, Trust::Listed), held);
         books.listeners.retain(|listener| listener.try_send(Arc::clone(&source)).is_ok());

@@ -78,7 +78,7 @@ async fn ask(
         ("node", format!("{:032x}", u128::from_be_bytes(content.me.0))),
         ("port", port.to_string()),
     ];
-    let url = content.url(address, "/log", &more)?;
+    let url = content.url(address, "/share/log", &more)?;
     let told = fetch_small(&content.net, &url, Trust::Listed, "*/*", PART_BYTES_MAX).await.ok()?;
     let part = Part::read(&told.bytes).ok()?;
     // It may not answer what was not asked.

@@ -136,11 +136,15 @@ impl Ledger {
             return false;
         }
         let count = self.count;
+        let was_alone = self.others.is_empty();
         self.others.entry(from).or_insert_with(|| Other {
             held: Flags::none(count),
             claims: BTreeMap::new(),
             read: None,
         });
+        if was_alone {
+            self.leave_some();
+        }
         for &entry in entries {
             match entry {
                 Entry::Claimed(unit) if unit < self.count => self.hear_claim(from, unit, now),
@@ -151,6 +155,16 @@ impl Ledger {
             }
         }
         true
+    }
+
+    /// Somebody has come: what was claimed while nobody else was there is left to all, but for the oldest
+    /// claims, which are being fetched.
+    fn leave_some(&mut self) {
+        let mut claims: Vec<(Time, Unit)> =
+            self.claims.iter().map(|(&unit, claim)| (claim.since, unit)).collect();
+        claims.sort_unstable();
+        claims.drain(..claims.len().min(self.claims_wanted()));
+        claims.into_iter().for_each(|(_, unit)| self.release(unit));
     }
 
     fn hear_claim(&mut self, from: NodeId, unit: Unit, now: Time) {
@@ -503,8 +517,8 @@ const AHEAD_S: f64 = 0.6;
 /// Whoever has heard of nobody by then begins alone.
 const ALONE_AFTER: Duration = Duration::from_millis(250);
 /// Without others there is no need to leave anything to them.
-const ALONE_AHEAD_S: f64 = 2.0;
-const ALONE_LEAST_BYTES: u64 = 4 << 20;
+const ALONE_AHEAD_S: f64 = 4.0;
+const ALONE_LEAST_BYTES: u64 = 64 << 20;
 /// One is being fetched, one is being read by others.
 const CLAIMS_LEAST: usize = 2;
 /// More claims of one node are not kept.

@@ -344,8 +344,8 @@ impl Answer for Connection {
             return Response::text(404, "there is nothing here");
         };
         match &*question.path {
-            "/" => question.bytes(head),
-            "/log" => match question.log(peer).await {
+            "/share" => question.bytes(head),
+            "/share/log" => match question.log(peer).await {
                 Some(response) => response,
                 None => Response::text(400, "the question is not one of a node"),
             },
