@@ -130,7 +130,8 @@ fn measure(options: &Options) -> Result<(), String> {
             median(&|(_, all)| all.copies),
             100.0 * median(&|(_, all)| all.busy),
         );
-        let of = |run: &Run| json!({"last_s": run.last_s, "copies": run.copies, "processors": run.busy});
+        let of =
+            |run: &Run| json!({"last_s": run.last_s, "copies": run.copies, "processors": run.busy});
         let runs: Vec<_> =
             runs.iter().map(|(one, all)| json!({"alone": of(one), "together": of(all)})).collect();
         kept.insert(format!("{origin:?}").to_lowercase(), json!(runs));
@@ -173,7 +174,12 @@ fn run(
     let mut servers = Vec::new();
     if origin == Origin::Swath {
         let mut command = Command::new(&swath);
-        command.arg("serve").arg(served).args(["--listen", &format!("{at}:80"), "--plain", "--anonymous"]);
+        command.arg("serve").arg(served).args([
+            "--listen",
+            &format!("{at}:80"),
+            "--plain",
+            "--anonymous",
+        ]);
         servers.push(start(0, &mut command)?);
     }
     if options.tracker {
@@ -218,11 +224,7 @@ fn run(
         std::fs::remove_dir_all(to).map_err(io)?;
     }
     let cpus = std::thread::available_parallelism().map_err(io)?.get() as f64;
-    Ok(Run {
-        last_s,
-        copies: sent as f64 / (options.mib << 20) as f64,
-        busy: used / last_s / cpus,
-    })
+    Ok(Run { last_s, copies: sent as f64 / (options.mib << 20) as f64, busy: used / last_s / cpus })
 }
 
 /// Returns the seconds that all processors together have worked.

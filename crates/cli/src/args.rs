@@ -479,7 +479,9 @@ impl TypedValueParser for TokenParser {
         word.map(|text| TokenFrom::Word(Secret::new(text))).ok_or_else(|| {
             let kind = clap::error::ErrorKind::ValueValidation;
             let option = option.map(ToString::to_string).unwrap_or_default();
-            let text = format!("invalid value for '{option}': a token must be one word of printable characters\n");
+            let text = format!(
+                "invalid value for '{option}': a token must be one word of printable characters\n"
+            );
             clap::Error::raw(kind, text).with_cmd(command)
         })
     }

@@ -21,12 +21,8 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::PeerBanned { address, why } => {
             (format!("peer {address} is not used any more: {why}"), true)
         }
-        Note::Shared { address } => {
-            (format!("sharing with other machines, at {address}"), false)
-        }
-        Note::NotShared(why) => {
-            (format!("fetching without other machines: {}", chain(why)), true)
-        }
+        Note::Shared { address } => (format!("sharing with other machines, at {address}"), false),
+        Note::NotShared(why) => (format!("fetching without other machines: {}", chain(why)), true),
         Note::PassingOn { machines } => {
             let machines = counted(*machines, "other machine", "other machines");
             (format!("complete; passing it on to {machines}, Ctrl-C ends that"), false)

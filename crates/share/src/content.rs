@@ -291,12 +291,7 @@ impl SharedContent {
     }
 
     /// Returns an address of a node that shows it the key to this content.
-    pub(crate) fn url(
-        &self,
-        node: SocketAddr,
-        path: &str,
-        more: &[(&str, String)],
-    ) -> Option<Url> {
+    pub(crate) fn url(&self, node: SocketAddr, path: &str, more: &[(&str, String)]) -> Option<Url> {
         let mut url = Url::parse(&format!("http://{node}{path}")).ok()?;
         url.query_pairs_mut()
             .append_pair("content", &self.id.to_string())
@@ -400,6 +395,11 @@ impl Discovery for SharedContent {
             ledger.ban_vouchers(range);
             ledger.ban(node);
         }
+        self.changed.notify_one();
+    }
+
+    fn contradicted(&self, block: Range) {
+        self.books().ledger.ban_vouchers(block);
         self.changed.notify_one();
     }
 

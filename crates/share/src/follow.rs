@@ -67,12 +67,7 @@ pub(crate) async fn follow(
     }
 }
 
-async fn ask(
-    content: &SharedContent,
-    address: SocketAddr,
-    from: u64,
-    port: u16,
-) -> Option<Part> {
+async fn ask(content: &SharedContent, address: SocketAddr, from: u64, port: u16) -> Option<Part> {
     let more = [
         ("from", from.to_string()),
         ("node", format!("{:032x}", u128::from_be_bytes(content.me.0))),

@@ -424,8 +424,8 @@ impl Ledger {
 
     /// Returns whether only the origin has a unit, as far as is known.
     fn is_lacking(&self, unit: Unit) -> bool {
-        let is_obtainable = self.held[unit as usize] > 0
-            && matches!(self.vouched[unit as usize], Vouched::By(_));
+        let is_obtainable =
+            self.held[unit as usize] > 0 && matches!(self.vouched[unit as usize], Vouched::By(_));
         !self.here.has(unit) && !self.claims.contains_key(&unit) && !is_obtainable
     }
 
@@ -555,7 +555,13 @@ mod tests {
         ranges.iter().flat_map(|range| Units::of(100 << 20).around(range)).collect()
     }
 
-    fn comes(ledger: &mut Ledger, verified: &mut RangeSet, unit: Unit, hash: [u8; 32], now: Time) -> bool {
+    fn comes(
+        ledger: &mut Ledger,
+        verified: &mut RangeSet,
+        unit: Unit,
+        hash: [u8; 32],
+        now: Time,
+    ) -> bool {
         if !ledger.judge(unit, hash) {
             return false;
         }
@@ -576,7 +582,12 @@ mod tests {
     /// Runs nodes that fetch one content, in steps of 50 ms; the origin sends `per_step` units a step to
     /// all of them together, each node takes at most 8 from others. A node joins when its time has come, and
     /// one may leave.
-    fn cluster(nodes: u8, per_step: f64, joins_s: impl Fn(u8) -> f64, leaves: Option<(u8, f64)>) -> Outcome {
+    fn cluster(
+        nodes: u8,
+        per_step: f64,
+        joins_s: impl Fn(u8) -> f64,
+        leaves: Option<(u8, f64)>,
+    ) -> Outcome {
         let mut all: Vec<Ledger> = (0..nodes).map(ledger).collect();
         let mut verified = vec![RangeSet::new(); nodes as usize];
         let mut read = vec![vec![0u64; nodes as usize]; nodes as usize];
@@ -585,10 +596,13 @@ mod tests {
             let now = Time::from_secs_f64(f64::from(step) * 0.05);
             let now_s = now.as_secs_f64();
             let has_left = |at: u8| leaves.is_some_and(|(who, when)| who == at && now_s > when);
-            let live: Vec<u8> = (0..nodes).filter(|&at| joins_s(at) <= now_s && !has_left(at)).collect();
+            let live: Vec<u8> =
+                (0..nodes).filter(|&at| joins_s(at) <= now_s && !has_left(at)).collect();
             for &at in &live {
                 all[at as usize].turn(now);
-                if let Some((who, when)) = leaves && now_s > when {
+                if let Some((who, when)) = leaves
+                    && now_s > when
+                {
                     all[at as usize].gone(node(who));
                 }
             }

@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn too_many_entries_are_refused() {
-        let of = |count| Part { node: NodeId([1; 16]), next: 0, entries: vec![Entry::Cleared; count] };
+        let of =
+            |count| Part { node: NodeId([1; 16]), next: 0, entries: vec![Entry::Cleared; count] };
         assert!(Part::read(&of(ENTRIES_MAX).bytes()).is_ok());
         assert_eq!(Part::read(&of(ENTRIES_MAX + 1).bytes()), Err(BadPart));
     }

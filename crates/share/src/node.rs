@@ -10,7 +10,9 @@ use std::time::Duration;
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::tracker::PeerId;
 use swath_model::{Limiter, Range};
-use swath_serve::http::{Answer, Content, Head, Made, Make, Method, Piece, Response, Slot, Stream, serve};
+use swath_serve::http::{
+    Answer, Content, Head, Made, Make, Method, Piece, Response, Slot, Stream, serve,
+};
 use swath_serve::{Later, Life, PlainHttp, ServeError, Server, Service, Stop, Tls, Traffic};
 use swath_source::Net;
 use swath_swarm::{Announced, Announcer, Announcing, Standing};
@@ -191,11 +193,8 @@ async fn announce(content: Arc<SharedContent>, trackers: Vec<Url>, port: u16) {
         port,
     };
     let left = Some(content.units.size_bytes());
-    let standing = watch::Sender::new(Standing {
-        left,
-        want: ADDRESSES_MAX as u32,
-        ..Standing::default()
-    });
+    let standing =
+        watch::Sender::new(Standing { left, want: ADDRESSES_MAX as u32, ..Standing::default() });
     let (told, mut answers) = mpsc::channel(4);
     let _announcer = Announcer::start(announcing, standing.subscribe(), told);
     while let Some(Announced { tracker, outcome, .. }) = answers.recv().await {

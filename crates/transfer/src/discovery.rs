@@ -32,6 +32,9 @@ pub trait Discovery: fmt::Debug + Send + Sync {
         None
     }
 
+    /// All of a block came from sources that the user named, and it is not what was vouched for.
+    fn contradicted(&self, _block: Range) {}
+
     /// The whole has the wrong digest: what anybody vouched for may be wrong.
     fn refuted(&self) {}
 }

@@ -160,7 +160,8 @@ fn cluster_token(
     }
     if get.swarm.peer.is_empty() && get.swarm.tracker.is_empty() {
         let text = "--share needs a way to find the other machines";
-        let hint = "--peers HOST,HOST,… names them, --tracker URL ('swath track' is one) knows them";
+        let hint =
+            "--peers HOST,HOST,… names them, --tracker URL ('swath track' is one) knows them";
         return Err(Failure::usage(text).hint(hint));
     }
     Ok(Some(match token {

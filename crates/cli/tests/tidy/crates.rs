@@ -197,6 +197,17 @@ const HOUSE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "swath-share",
+        &[
+            "swath-model",
+            "swath-formats",
+            "swath-source",
+            "swath-serve",
+            "swath-transfer",
+            "swath-swarm",
+        ],
+    ),
+    (
         "swath-jobs",
         &[
             "swath-model",
@@ -207,6 +218,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "swath-serve",
             "swath-transfer",
             "swath-swarm",
+            "swath-share",
             "swath-publish",
         ],
     ),

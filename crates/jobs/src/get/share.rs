@@ -106,8 +106,7 @@ impl<'a> Cluster<'a> {
         let net = self.get_job.job.engine.net();
         let mut opened = Vec::new();
         for mirror in std::mem::take(&mut request.mirrors) {
-            let opening =
-                Opening { net, url: &mirror.url, trust: mirror.trust, sealed: None };
+            let opening = Opening { net, url: &mirror.url, trust: mirror.trust, sealed: None };
             match swath_source::open(opening) {
                 Ok(source) => opened.push((mirror, source)),
                 // The transfer says why it cannot be used.
@@ -115,9 +114,8 @@ impl<'a> Cluster<'a> {
             }
         }
         let sharing = sharing(request, &opened).await;
-        let content = sharing.and_then(|sharing| {
-            Ok(self.node.share(Sharing { nodes, trackers, ..sharing })?)
-        });
+        let content = sharing
+            .and_then(|sharing| Ok(self.node.share(Sharing { nodes, trackers, ..sharing })?));
         let content = match content {
             Ok(content) => content,
             Err(why) => {

@@ -396,8 +396,10 @@ mod tests {
     fn a_read_that_was_given_up_is_not_taken_in_and_counts_until_it_ends() {
         let pool = Pool::new(8, ALIGN_BYTES);
         let size = 64 * ALIGN_BYTES as u64;
-        let proof =
-            Proof { wholes: vec![Hasher::digest(Algorithm::Sha256, b"of else")], ..Proof::default() };
+        let proof = Proof {
+            wholes: vec![Hasher::digest(Algorithm::Sha256, b"of else")],
+            ..Proof::default()
+        };
         let mut verifier = Verifier::new(&proof, size, Allowance::new(0).share());
         let all = swath_model::RangeSet::full(size);
         verifier.resume(&all, &crate::verify::Hashed::default());

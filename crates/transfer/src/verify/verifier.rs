@@ -397,8 +397,11 @@ mod tests {
         // A verdict for each of a million pieces took more memory than the file's buffers.
         let pool = Pool::new(64, 4096);
         let data = content(64 * 4096);
-        let proof =
-            Proof { wholes: Vec::new(), pieces: Some(pieces(&data, Algorithm::Sha256, 64)), voucher: None };
+        let proof = Proof {
+            wholes: Vec::new(),
+            pieces: Some(pieces(&data, Algorithm::Sha256, 64)),
+            voucher: None,
+        };
         let mut verifier = Verifier::new(&proof, data.len() as u64, Allowance::new(10).share());
         let verdicts = run(&mut verifier, &pool, &data, &mut fastrand::Rng::with_seed(1));
         assert!(verdicts.len() < 200, "{} verdicts", verdicts.len());
@@ -474,7 +477,8 @@ mod tests {
         let pool = Pool::new(64, 4096);
         for algorithm in Algorithm::ALL {
             let data = content(600_000);
-            let proof = Proof { wholes: vec![Hasher::digest(algorithm, &data)], ..Proof::default() };
+            let proof =
+                Proof { wholes: vec![Hasher::digest(algorithm, &data)], ..Proof::default() };
             let mut first = Verifier::new(&proof, data.len() as u64, Allowance::new(8).share());
             let mut groups = Vec::new();
             let half = 300_000;

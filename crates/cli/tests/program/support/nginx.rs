@@ -152,6 +152,6 @@ pub fn listening(start: impl Fn(u16) -> Option<Child>) -> Option<(Child, u16)> {
     panic!("no server starts");
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

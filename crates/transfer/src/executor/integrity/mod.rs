@@ -130,7 +130,8 @@ pub(crate) fn describe(proof: &Proof, agreement: Option<Agreement>) -> String {
             format!("{} pieces by {}, the whole by {wholes}", pieces.count(), pieces.algorithm())
         }
         None if wholes.is_empty() && proof.voucher.is_some() => {
-            "no digest of it is known; the machines that fetched its parts vouch for them".to_owned()
+            "no digest of it is known; the machines that fetched its parts vouch for them"
+                .to_owned()
         }
         None if wholes.is_empty() => without_digest(agreement).to_owned(),
         None => wholes,

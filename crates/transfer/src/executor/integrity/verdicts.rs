@@ -71,6 +71,16 @@ impl Run<'_> {
     fn proved_bad(&mut self, piece: Range, actual: Digest) -> Result<(), Ended> {
         self.blame.bad_pieces += 1;
         let deliverers = self.coverage.deliverers_of(piece);
+        let is_found =
+            |&id: &u32| self.persistence.source_of(id).is_none_or(|at| self.sources[at].is_found);
+        if self.integrity.proof.voucher.is_some()
+            && !deliverers.iter().any(is_found)
+            && let Some(discovery) = &self.request.discovery
+        {
+            discovery.contradicted(piece);
+            self.reopen(piece);
+            return Ok(());
+        }
         if deliverers.len() > 1 && self.persistence.readable().is_some() {
             self.print_parts(piece, Some(actual));
             return Ok(());

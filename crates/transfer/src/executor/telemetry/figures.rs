@@ -355,7 +355,11 @@ impl Run<'_> {
             return "relays brought blocks and checksums and could have changed both".to_owned();
         }
         let accepted = self.sources.accepted().count();
-        if !self.is_proved() && accepted == 1 && self.integrity.proof.voucher.is_none() && !self.integrity.verification.is_empty() {
+        if !self.is_proved()
+            && accepted == 1
+            && self.integrity.proof.voucher.is_none()
+            && !self.integrity.verification.is_empty()
+        {
             // A single source has no other to agree with.
             return without_digest(None).to_owned();
         }
