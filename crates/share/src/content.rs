@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -340,12 +341,7 @@ impl SharedContent {
         while let Some(unit) = units.recv().await {
             let range = self.units.range(unit);
             let from = self.from.read().unwrap_or_else(PoisonError::into_inner).clone();
-            let ReadFrom::Transfer(content) = from else { continue };
-            let Ok(bytes) = content.read(range).await else { continue };
-            let hashing = move || Hasher::digest(Algorithm::Blake3, &bytes);
-            let Ok(hash) = tokio::task::spawn_blocking(hashing).await.map(|it| hash_of(&it)) else {
-                continue;
-            };
+            let Some(hash) = hashed(from, range).await else { continue };
             let mut books = self.books();
             if !books.ledger.judge(unit, hash) {
                 // Ours are proved.
@@ -373,7 +369,10 @@ impl Discovery for SharedContent {
         let mut books = self.books();
         books.verified = RangeSet::new();
         books.ledger.clear();
-        self.read_from(ReadFrom::Transfer(content));
+        self.read_from(match content.open() {
+            Some(file) => ReadFrom::File(Arc::new(file)),
+            None => ReadFrom::Transfer(content),
+        });
         self.changed.notify_one();
     }
 
@@ -430,6 +429,23 @@ impl fmt::Debug for SharedContent {
     }
 }
 
+/// Returns the hash of these bytes, if they can be read.
+async fn hashed(from: ReadFrom, range: Range) -> Option<[u8; 32]> {
+    let bytes = match from {
+        ReadFrom::Nothing => return None,
+        ReadFrom::Transfer(ref content) => content.read(range).await.ok()?,
+        ReadFrom::File(_) => vec![0; range.len() as usize],
+    };
+    let hashing = move || {
+        let mut bytes = bytes;
+        if let ReadFrom::File(file) = from {
+            file.read_exact_at(&mut bytes, range.start).ok()?;
+        }
+        Some(hash_of(&Hasher::digest(Algorithm::Blake3, &bytes)))
+    };
+    tokio::task::spawn_blocking(hashing).await.ok()?
+}
+
 fn set(sender: &watch::Sender<RangeSet>, to: RangeSet) {
     sender.send_if_modified(|known| {
         let is_new = *known != to;
@@ -448,9 +464,9 @@ pub(crate) const ADDRESSES_MAX: usize = 64;
 /// A question for more of the log is answered by then.
 pub(crate) const TELL_WITHIN: Duration = Duration::from_secs(4);
 /// What happens within this time is told together, …
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER: Duration = Duration::from_millis(40);
 /// … and it is longer where many ask.
-const GATHER_FOR_EACH: Duration = Duration::from_millis(3);
+const GATHER_FOR_EACH: Duration = Duration::from_millis(4);
 /// The books are looked at so often, and less often if they are long.
 const TURN_EVERY: Duration = Duration::from_millis(40);
 const UNITS_A_TURN: u32 = 16_384;

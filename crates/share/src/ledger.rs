@@ -438,16 +438,17 @@ impl Ledger {
         self.units.ranges(counting.map(|(&unit, _)| unit))
     }
 
-    /// Returns what may be fetched from this node.
+    /// Returns what may be fetched from this node: what is here already is left out, so that the planner
+    /// has little to look at.
     pub fn from_other(&self, node: NodeId) -> RangeSet {
         let Some(other) = self.others.get(&node).filter(|_| !self.is_refuted) else {
             return RangeSet::new();
         };
-        let is_known = |unit: &Unit| {
+        let is_obtainable = |unit: &Unit| {
             matches!(self.vouched[*unit as usize], Vouched::By(_))
                 && !self.claims.contains_key(unit)
         };
-        self.units.ranges(other.held.iter().filter(is_known))
+        self.units.ranges(other.held.iter_without(&self.here).filter(is_obtainable))
     }
 
     /// Returns whether all these bytes are here and verified.
@@ -484,11 +485,20 @@ impl Flags {
     }
 
     fn iter(&self) -> impl Iterator<Item = Unit> + '_ {
-        let of_word = |(at, &word): (usize, &u64)| {
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as Unit * 64 + bit)
-        };
-        self.words.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(of_word)
+        units_of(self.words.iter().copied())
     }
+
+    /// Iterates over those that are not set in `other`.
+    fn iter_without<'a>(&'a self, other: &'a Flags) -> impl Iterator<Item = Unit> + 'a {
+        units_of(self.words.iter().zip(&other.words).map(|(own, other)| own & !other))
+    }
+}
+
+fn units_of(words: impl Iterator<Item = u64>) -> impl Iterator<Item = Unit> {
+    let of_word = |(at, word): (usize, u64)| {
+        (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as Unit * 64 + bit)
+    };
+    words.enumerate().filter(|(_, word)| *word != 0).flat_map(of_word)
 }
 
 /// Orders the claims of nodes on a unit, in another order for each unit: the lowest stands.
@@ -551,7 +561,7 @@ mod tests {
         Ledger::new(units, UNITS, node(number), u64::from(number))
     }
 
-    fn units_of(ranges: &RangeSet) -> Vec<Unit> {
+    fn in_ranges(ranges: &RangeSet) -> Vec<Unit> {
         ranges.iter().flat_map(|range| Units::of(100 << 20).around(range)).collect()
     }
 
@@ -625,7 +635,9 @@ mod tests {
                         return false;
                     }
                     let ledger = &mut all[at as usize];
-                    let Some(&unit) = units_of(&ledger.from_origin()).first() else { return false };
+                    let Some(&unit) = in_ranges(&ledger.from_origin()).first() else {
+                        return false;
+                    };
                     (credit, sent) = (credit - 1.0, sent + 1);
                     assert!(comes(ledger, &mut verified[at as usize], unit, hash(unit), now));
                     true
@@ -635,7 +647,7 @@ mod tests {
                 let ledger = &mut all[at as usize];
                 let mut wanted: BTreeSet<Unit> = BTreeSet::new();
                 for &other in live.iter().filter(|&&other| other != at) {
-                    wanted.extend(units_of(&ledger.from_other(node(other))));
+                    wanted.extend(in_ranges(&ledger.from_other(node(other))));
                 }
                 wanted.retain(|&unit| !ledger.here.has(unit));
                 for unit in wanted.into_iter().take(8) {
@@ -731,17 +743,17 @@ mod tests {
         let mut ours = ledger(1);
         ours.hear(node(4), &[Entry::Held(5, wrong), Entry::Held(6, right)], now);
         assert!(!ours.judge(5, hash(5)), "others' bytes must have the hash");
-        assert_eq!(units_of(&ours.from_other(node(4))), [5, 6]);
+        assert_eq!(in_ranges(&ours.from_other(node(4))), [5, 6]);
         // Two nodes differ: only the origin can tell.
         ours.hear(node(2), &[Entry::Held(5, right)], now);
-        assert_eq!(units_of(&ours.from_other(node(4))), [6]);
+        assert_eq!(in_ranges(&ours.from_other(node(4))), [6]);
         ours.claims.insert(5, Claim { since: now, log_length: 0, counts: true });
         assert!(ours.judge(5, hash(5)));
         assert_eq!(ours.newly_banned(), [node(3)]);
         assert!(!ours.hear(node(3), &[], now));
         // What it vouched for is not believed, whoever passes it on.
         ours.hear(node(4), &[Entry::Held(7, wrong)], now);
-        assert!(!units_of(&ours.from_other(node(4))).contains(&7));
+        assert!(!in_ranges(&ours.from_other(node(4))).contains(&7));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The seam for whoever finds sources while a transfer runs: a swarm, or another list that changes.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -60,6 +61,12 @@ pub trait VerifiedContent: Send + Sync {
     /// # Errors
     /// They cannot be read, or the transfer has ended and moved them.
     fn read(&self, range: Range) -> Pending<'_, io::Result<Vec<u8>>>;
+
+    /// Opens the file that has the verified bytes where they belong, if there is one. It stays open when
+    /// the transfer ends.
+    fn open(&self) -> Option<File> {
+        None
+    }
 }
 
 /// What a sink has, as content.
@@ -70,6 +77,10 @@ pub(crate) struct SinkContent {
 }
 
 impl VerifiedContent for SinkContent {
+    fn open(&self) -> Option<File> {
+        self.sink.file()
+    }
+
     fn read(&self, range: Range) -> Pending<'_, io::Result<Vec<u8>>> {
         Box::pin(async move {
             let mut bytes = Vec::new();

@@ -59,7 +59,12 @@ pub async fn fetch_small(
     limit_bytes: usize,
 ) -> Result<Document, LaneError> {
     let request = Request { method: Method::Get, range: None, accept, extra: "", limit_bytes };
-    ask(net, url, trust, &request).await?.document(limit_bytes)
+    let mut answered = ask(net, url, trust, &request).await?;
+    // The next question to this server need not connect again.
+    if let Some(conn) = answered.conn.take().filter(|_| answered.complete) {
+        net.keep_idle(conn);
+    }
+    answered.document(limit_bytes)
 }
 
 /// What identifies a version of a document to its server (RFC 9110, section 8.8).

@@ -1,5 +1,6 @@
 //! A file: blocks are written where they belong, and hashed afterwards.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -24,6 +25,10 @@ impl Sink for Target {
         into: Buffer,
     ) -> Pending<'_, Result<Buffer, ReadError>> {
         Box::pin(Target::read(self, offset, bytes, into))
+    }
+
+    fn file(&self) -> Option<File> {
+        File::open(self.part_path()).ok()
     }
 
     fn reads_back(&self) -> bool {

@@ -10,6 +10,7 @@ mod output;
 mod stream;
 mod tree;
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -40,6 +41,11 @@ pub(crate) trait Sink: Send + Sync {
         let (_, path) = ((bytes, into), "the output".into());
         let source = io::ErrorKind::Unsupported.into();
         Box::pin(async move { Err(ReadError { path, offset, source }) })
+    }
+
+    /// Returns a file that has all written bytes where they belong, open for reading.
+    fn file(&self) -> Option<File> {
+        None
     }
 
     /// Returns whether written bytes can be read back.
