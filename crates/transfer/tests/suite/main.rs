@@ -6,3 +6,4 @@ mod limited_mirror;
 mod patience;
 mod simulation;
 mod support;
+mod vouched;
