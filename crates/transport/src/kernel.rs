@@ -102,6 +102,22 @@ pub fn set_low_water(tcp: &TcpStream, bytes: usize) -> bool {
     result == 0
 }
 
+/// Takes more to be sent only while less than `bytes` bytes wait that were not sent once. A kernel that
+/// refuses takes as much as it likes.
+pub fn limit_unsent(tcp: &TcpStream, bytes: usize) {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the descriptor is open, the pointer and length describe a local integer.
+    unsafe {
+        libc::setsockopt(
+            tcp.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+}
+
 /// Lets a new connection's receive window grow as fast as its sender does. The kernel begins with
 /// room for 64 KiB and doubles it once a round trip, if nothing is lost; one early loss holds the
 /// sender up there for round trips. A mark makes room for itself, and the room stays when the

@@ -23,6 +23,7 @@ mod metadata;
 mod peer_lane;
 mod peer_source;
 mod pipeline;
+mod queue;
 mod stream;
 mod torrent;
 mod upload;

@@ -15,6 +15,8 @@ use swath_formats::peer::encryption::Rc4;
 use swath_transport::kernel;
 use tokio::net::TcpStream;
 
+use super::queue::SendQueue;
+
 /// A connection's bytes.
 pub(super) struct PeerStream {
     tcp: TcpStream,
@@ -25,14 +27,25 @@ pub(super) struct PeerStream {
     used: usize,
     output: VecDeque<Bytes>,
     output_bytes: usize,
+    queue: SendQueue,
 }
 
 impl PeerStream {
     pub fn new(tcp: TcpStream) -> PeerStream {
         // Requests are small and must not wait for acknowledgements.
         let _ = tcp.set_nodelay(true);
-        let (input, output) = (Vec::new(), VecDeque::new());
-        PeerStream { tcp, receive: None, send: None, input, used: 0, output, output_bytes: 0 }
+        let queue = SendQueue::new();
+        kernel::limit_unsent(&tcp, queue.kernel_bytes());
+        PeerStream {
+            tcp,
+            receive: None,
+            send: None,
+            input: Vec::new(),
+            used: 0,
+            output: VecDeque::new(),
+            output_bytes: 0,
+            queue,
+        }
     }
 
     /// Everything from here on is encrypted. What was read already is `first` and the rest of the
@@ -139,6 +152,11 @@ impl PeerStream {
         self.output_bytes
     }
 
+    /// Returns how much payload may be queued.
+    pub fn most_payload_bytes(&self) -> usize {
+        self.queue.most_bytes()
+    }
+
     /// Queues bytes.
     pub fn push(&mut self, mut bytes: Vec<u8>) {
         self.send.iter_mut().for_each(|cipher| cipher.apply(&mut bytes));
@@ -196,6 +214,9 @@ impl PeerStream {
 
     fn sent(&mut self, bytes: usize) {
         self.output_bytes -= bytes;
+        if let Some(bytes) = self.queue.sent(bytes) {
+            kernel::limit_unsent(&self.tcp, bytes);
+        }
         let mut left = bytes;
         while let Some(first) = self.output.front_mut().filter(|_| left > 0) {
             let here = left.min(first.len());

@@ -112,7 +112,9 @@ impl Upload {
                     }
                 }
             }
-            if sending.stream.unsent_bytes() >= UNSENT_BYTES_MAX || !self.read_next(&mut sending)? {
+            if sending.stream.unsent_bytes() >= sending.stream.most_payload_bytes()
+                || !self.read_next(&mut sending)?
+            {
                 break;
             }
         }
@@ -124,7 +126,7 @@ impl Upload {
         let most_bytes = match self.has_request(sending.session) {
             false => return Ok(false),
             true => match self.allowance.now() {
-                Ok(bytes) => bytes.min(BATCH_BYTES_MAX),
+                Ok(bytes) => bytes.min(sending.stream.most_payload_bytes() as u64),
                 Err(due) => {
                     self.due = Some(due);
                     return Ok(false);
@@ -189,8 +191,3 @@ fn send(blocks: &[Block], data: Vec<u8>, sending: &mut Sending<'_>) -> u64 {
     sending.stream.push_parts(heads, data, &parts);
     bytes
 }
-
-/// Read at once. Larger reads bring no more, and would keep other peers waiting.
-const BATCH_BYTES_MAX: u64 = 256 << 10;
-/// The next read begins below this.
-const UNSENT_BYTES_MAX: usize = 256 << 10;
