@@ -7,7 +7,7 @@ use std::path::Component;
 use swath_formats::torrent::Metainfo;
 
 fuzz_target!(|bytes: &[u8]| {
-    let metainfo = match Metainfo::read(bytes) {
+    let mut metainfo = match Metainfo::read(bytes) {
         Ok(metainfo) => metainfo,
         Err(error) => return assert!(!error.to_string().contains('\x1b')),
     };
@@ -37,5 +37,15 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(v2.is_some(), range.is_some());
             assert!(v2.is_none_or(|v2| range.is_some_and(|range| range.covers(v2))));
         }
+    }
+    metainfo.select(|file| file.path.as_str().len() % 2 == 1);
+    let content_bytes = metainfo.piece_map().content_bytes();
+    let parts = metainfo.content();
+    assert_eq!(parts.iter().map(|part| part.range.len()).sum::<u64>(), content_bytes);
+    for part in parts {
+        assert!(part.range.end <= metainfo.info.files()[part.file].length_bytes);
+    }
+    if let Some(pieces) = metainfo.proof() {
+        assert!(pieces.check(content_bytes).is_ok());
     }
 });

@@ -156,6 +156,9 @@ pub struct Get {
     /// Let only machines take part that have the same token: any secret word; '@FILE' reads it from a file, hidden from other users of this machine
     #[arg(long, help_heading = "Sharing within a cluster", value_name = "TOKEN|@FILE", requires = "share", allow_hyphen_values = true, value_parser = TokenParser, value_hint = ValueHint::Other)]
     pub cluster_token: Option<TokenFrom>,
+    /// Fetch only files of the torrent that match (repeatable), as 'swath cp --include': '*.h5', detector/
+    #[arg(long, value_name = "GLOB", conflicts_with = "input", help_heading = "Torrents", value_hint = ValueHint::Other)]
+    pub select: Vec<String>,
     /// The swarm of a torrent
     #[command(flatten)]
     pub swarm: crate::get::SwarmArgs,

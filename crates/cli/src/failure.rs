@@ -170,6 +170,10 @@ impl From<SpecError> for Failure {
             SpecError::ChecksumsOfMetalink => {
                 "--checksums is for the URL of a file: a Metalink has its own digests".to_owned()
             }
+            SpecError::SelectWithoutTorrent => {
+                "--select is for the files of a torrent: give a torrent, or a feed that announces one"
+                    .to_owned()
+            }
             SpecError::Reserved { path, .. } => format!(
                 "the report {} would overwrite the file or its partial data: choose another name for --report",
                 path.display()

@@ -37,8 +37,9 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::Announced { dataset, version } => {
             (format!("the newest version of {dataset} is {version}"), false)
         }
-        Note::Torrent { name, files, mirrors } => {
-            (format!("{name} is a torrent: {}", holds(*files, *mirrors)), false)
+        Note::Torrent { name, files, selected, mirrors } => {
+            let of = selected.map(|selected| format!("{selected} of ")).unwrap_or_default();
+            (format!("{name} is a torrent: {of}{}", holds(*files, *mirrors)), false)
         }
         Note::Installed { dataset, version, place } => {
             (format!("{dataset}: version {version} is in {}", place.display()), false)

@@ -16,7 +16,7 @@ use swath_serve::ServeError;
 use swath_share::ShareError;
 use swath_source::peer::PeerError;
 use swath_source::{LaneError, NetError};
-use swath_transfer::{EngineError, GetError};
+use swath_transfer::{EngineError, FilterError, GetError};
 
 use crate::address::AddressError;
 use crate::copy::CopyError;
@@ -150,6 +150,12 @@ pub enum SpecError {
     /// A checksum file with a Metalink.
     #[error("a checksum file is for the address of a file: a Metalink has its own digests")]
     ChecksumsOfMetalink,
+    /// Files are selected where there is no torrent.
+    #[error("files can be selected of a torrent only")]
+    SelectWithoutTorrent,
+    /// The patterns that select files cannot be used.
+    #[error(transparent)]
+    Select(FilterError),
     /// A reserved path would be overwritten.
     #[error("{} would overwrite {} or its partial data", path.display(), target.display())]
     Reserved {
@@ -358,6 +364,16 @@ pub enum TorrentError {
         /// The last error of a peer.
         last: Option<PeerError>,
     },
+    /// None of its files is selected.
+    #[error("no file of {name} matches; it has {}", listed(files, *count))]
+    NothingSelected {
+        /// The torrent.
+        name: String,
+        /// The paths of some of its files.
+        files: Vec<String>,
+        /// The number of its files.
+        count: usize,
+    },
     /// The address of a tracker is not one.
     #[error("the address of a tracker is neither http, https nor udp")]
     Tracker,
@@ -379,6 +395,15 @@ pub enum TorrentError {
         #[source]
         error: MetainfoError,
     },
+}
+
+/// Returns these names, of `count` altogether, as a list.
+fn listed(names: &[String], count: usize) -> String {
+    let all = names.join(", ");
+    match count - names.len().min(count) {
+        0 => all,
+        more => format!("{all} and {more} more"),
+    }
 }
 
 /// Why a checksum file is unusable.

@@ -178,6 +178,8 @@ pub enum Note {
         name: String,
         /// The number of its files.
         files: u64,
+        /// The number of files that are fetched, if not all.
+        selected: Option<u64>,
         /// The number of its mirrors.
         mirrors: u64,
     },

@@ -117,6 +117,10 @@ pub struct GetSpec {
     /// An older version of the content of a torrent, whose unchanged pieces are reused.
     #[serde(default)]
     pub old_version: Option<OldVersion>,
+    /// Fetch only the files of a torrent that match one of these patterns, as in [`CopySpec::include`];
+    /// all files without any.
+    #[serde(default)]
+    pub select: Vec<String>,
 }
 
 /// A version of a dataset on this machine.
@@ -170,6 +174,7 @@ impl GetSpec {
             swarm: SwarmSpec::default(),
             cluster_token: None,
             old_version: None,
+            select: Vec::new(),
         }
     }
 }

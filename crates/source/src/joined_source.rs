@@ -1,5 +1,5 @@
-//! A replica of several files that are read as one, end to end: a web seed of a torrent with several
-//! files (BEP 19), or any list of addresses whose sizes are known.
+//! A replica of several files, or parts of files, that are read as one, end to end: a web seed of a
+//! torrent with several files (BEP 19), or any list of addresses whose sizes are known.
 //!
 //! Offsets count in bytes of the whole. A lane asks for the files in their order, for small ones many
 //! ahead on one connection; `lane::content` leads from the whole to a file and back. There may be a
@@ -41,6 +41,27 @@ struct Files {
     addresses: Vec<Box<str>>,
     /// Where each of them ends in the whole.
     ends: Vec<u64>,
+    /// Those of which only a part is in the whole, by their numbers: there are few.
+    cut: HashMap<usize, Cut>,
+}
+
+/// A file of which only a part is in the whole.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// The first byte of the part in the file.
+    start: u64,
+    file_bytes: u64,
+}
+
+/// A part of a file on a web server.
+#[derive(Clone, Debug)]
+pub struct FilePart {
+    /// The address of the file.
+    pub url: Url,
+    /// The size of the file in bytes.
+    pub file_bytes: u64,
+    /// The bytes of the file that count.
+    pub range: Range,
 }
 
 #[derive(Debug, Default)]
@@ -59,19 +80,32 @@ impl JoinedSource {
         trust: Trust,
         files: impl IntoIterator<Item = (u64, Url)>,
     ) -> Arc<JoinedSource> {
-        let mut total_bytes = 0_u64;
-        let files = files.into_iter().map(|(size_bytes, url)| {
-            total_bytes = total_bytes.saturating_add(size_bytes);
-            (Box::from(url.as_str()), total_bytes)
+        let parts = files.into_iter().map(|(file_bytes, url)| FilePart {
+            url,
+            file_bytes,
+            range: Range::new(0, file_bytes),
         });
-        let (addresses, ends) = files.unzip();
-        JoinedSource::make(
-            net,
-            HttpSource::new(net, url, trust),
-            &[],
-            RelayMode::default(),
-            Arc::new(Files { addresses, ends }),
-        )
+        JoinedSource::of_parts(net, url, trust, parts)
+    }
+
+    /// Returns the same of parts of files.
+    pub fn of_parts(
+        net: &Net,
+        url: Url,
+        trust: Trust,
+        parts: impl IntoIterator<Item = FilePart>,
+    ) -> Arc<JoinedSource> {
+        let mut files = Files { addresses: Vec::new(), ends: Vec::new(), cut: HashMap::new() };
+        for part in parts {
+            let FilePart { url, file_bytes, range } = part;
+            if range.len() < file_bytes {
+                files.cut.insert(files.ends.len(), Cut { start: range.start, file_bytes });
+            }
+            files.addresses.push(Box::from(url.as_str()));
+            files.ends.push(files.size_bytes().saturating_add(range.len()));
+        }
+        let home = HttpSource::new(net, url, trust);
+        JoinedSource::make(net, home, &[], RelayMode::default(), Arc::new(files))
     }
 
     fn make(
@@ -118,17 +152,21 @@ impl JoinedSource {
         }
         let at = self.files.ends.partition_point(|&end| end <= offset);
         let range = self.files.range(at);
+        let whole = Cut { start: 0, file_bytes: range.len() };
+        let Cut { start, file_bytes } = self.files.cut.get(&at).copied().unwrap_or(whole);
+        let base = range.start.wrapping_sub(start).cast_signed();
+        let part = |file| At::Part(Part { file, range, base, file_bytes });
         if let Some(file) = state.open.get(&at) {
-            return Ok(At::Part(Part { file: Arc::clone(file), range }));
+            return Ok(part(Arc::clone(file)));
         }
         let file = self.file(at)?;
-        let size_bytes = Some(range.len());
+        let size_bytes = Some(file_bytes);
         file.expect(Expected { size_bytes, proved: state.expected.proved });
         if state.open.len() >= OPEN_MAX {
             state.open.retain(|_, file| Arc::strong_count(file) > 1);
         }
         state.open.insert(at, Arc::clone(&file));
-        Ok(At::Part(Part { file, range }))
+        Ok(part(file))
     }
 
     fn file(&self, at: usize) -> Result<Arc<HttpSource>, LaneError> {

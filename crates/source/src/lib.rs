@@ -51,7 +51,7 @@ pub use facts::{Facts, Oddity};
 pub use file_source::{FileSource, LocalFile};
 pub use hpke::{HpkeError, HpkeKey, LASTS_S as SEALED_LASTS_S, Opened, Pass, seal};
 pub use http_source::HttpSource;
-pub use joined_source::JoinedSource;
+pub use joined_source::{FilePart, JoinedSource};
 pub use lane::{AfterTrim, LaneEvent, LaneEventKind, Meter};
 pub use local_source::{LocalSource, ReadAt};
 pub use memory_source::{Memory, MemorySource};

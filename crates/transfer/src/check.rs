@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use swath_model::RangeSet;
 use swath_model::digest::{Digest, Hasher};
 use swath_model::pieces::{PieceHasher, Pieces};
 
@@ -18,6 +19,8 @@ pub struct Wanted {
     pub digests: Vec<Digest>,
     /// Digests of its pieces.
     pub pieces: Option<Pieces>,
+    /// Bytes that are not compared, nor are the pieces that hold some of them.
+    pub absent: RangeSet,
 }
 
 /// The actual digests of a file.
@@ -35,6 +38,7 @@ impl Wanted {
             size_bytes: request.size_bytes,
             digests: request.known_digests().collect(),
             pieces: request.pieces.clone(),
+            absent: RangeSet::new(),
         }
     }
 
@@ -62,7 +66,13 @@ impl Wanted {
         }
         // With a digest of the whole, those of the pieces add nothing.
         let pieces = self.pieces.as_ref().filter(|_| self.digests.is_empty());
-        let found = hash(content, &self.digests, pieces, stopped)?;
+        let mut found = hash(content, &self.digests, pieces, stopped)?;
+        if let Some(pieces) = pieces {
+            let range = |piece| pieces.range_of(piece, u64::MAX);
+            let is_absent =
+                |piece| range(piece).is_some_and(|range| self.absent.bytes_within(range) > 0);
+            found.bad_pieces.retain(|&piece| !is_absent(piece));
+        }
         if let Some((wanted, actual)) =
             self.digests.iter().zip(&found.digests).find(|(wanted, actual)| wanted != actual)
         {
@@ -202,6 +212,7 @@ pub fn other_size(bytes: u64, expected: u64) -> String {
 mod tests {
     use super::*;
     use std::io::Write as _;
+    use swath_model::Range;
     use swath_model::digest::Algorithm;
 
     fn file(data: &[u8]) -> File {
@@ -226,10 +237,15 @@ mod tests {
         let mut wrong = data.clone();
         wrong[2400] ^= 1;
         assert_eq!(check(&wrong), [2]);
-        let wanted = Wanted { pieces: Some(pieces), ..Wanted::default() };
+        let mut wanted = Wanted { pieces: Some(pieces), ..Wanted::default() };
         let words = |data: &[u8]| wanted.contradiction(data.len() as u64, data, &|| false).unwrap();
         assert_eq!(words(&data), None);
         assert_eq!(words(&wrong).as_deref(), Some("one of its pieces is wrong"));
+        wanted.absent.insert(Range::new(2499, 2500));
+        let words = |data: &[u8]| wanted.contradiction(data.len() as u64, data, &|| false).unwrap();
+        assert_eq!(words(&wrong), None, "the last piece is not compared");
+        wrong[1000] ^= 1;
+        assert!(words(&wrong).is_some());
     }
 
     #[test]

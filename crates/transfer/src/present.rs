@@ -91,7 +91,7 @@ pub(crate) async fn complete(
 /// # Errors
 /// [`GetError::Present`] if some are there, and not all of them are the wanted ones.
 pub(crate) async fn complete_set(
-    wanted: Wanted,
+    mut wanted: Wanted,
     folder: &Path,
     files: &Arc<[SetFile]>,
     observer: &mut dyn Observer,
@@ -105,10 +105,12 @@ pub(crate) async fn complete_set(
     let there = existing(folder, files);
     let Some(first) = there.first() else { return Ok(None) };
     let refused = |path: &Path, unlike| Err(GetError::Present { path: path.to_owned(), unlike });
-    if there.len() < files.len() {
-        return refused(first, Unlike::Incomplete { missing: files.len() - there.len() });
+    let named = || files.iter().filter(|file| !file.is_temporary);
+    let missing = named().count() - there.len();
+    if missing > 0 {
+        return refused(first, Unlike::Incomplete { missing });
     }
-    let other = there.iter().zip(files.iter()).find_map(|(path, file)| {
+    let other = there.iter().zip(named()).find_map(|(path, file)| {
         let bytes = path.metadata().ok().filter(|it| it.is_file())?.len();
         let expected = file.size_bytes;
         (file.link.is_none() && bytes != expected).then_some((path, bytes, expected))
@@ -119,10 +121,22 @@ pub(crate) async fn complete_set(
     if !wanted.proves() {
         return refused(folder, Unlike::Untold);
     }
-    let size_bytes = files.iter().map(|file| file.size_bytes).sum();
+    let mut size_bytes = 0;
+    for file in files.iter() {
+        let range = Range::of_len(size_bytes, file.size_bytes);
+        size_bytes = range.end;
+        if file.is_temporary {
+            wanted.absent.insert(range);
+        }
+    }
+    let is_partly = !wanted.absent.is_empty();
     let (below, of) = (folder.to_owned(), Arc::clone(files));
     let open = move || Ok((size_bytes, SetReader::open(&below, &of)?));
     fits(folder, wanted, open, observer, began, stop).await?;
+    if is_partly {
+        let text = "pieces that other files share were not compared".to_owned();
+        observer.observe(&Event::note(began.elapsed().as_secs_f64(), text, false));
+    }
     Ok(Some(present(folder.display().to_string(), size_bytes, SameBy::Pieces, observer, began)))
 }
 

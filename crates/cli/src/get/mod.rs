@@ -136,6 +136,7 @@ fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
         files_at_once: get.jobs,
         reserved: get.transfer.report.iter().cloned().collect(),
         swarm: get.swarm.spec(),
+        select: get.select.clone(),
         ..GetSpec::new(from(get)?, to)
     };
     Ok(JobSpec {

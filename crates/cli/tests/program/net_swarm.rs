@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use crate::support::seed::leecher;
-use crate::support::torrent::arrives;
+use crate::support::torrent::{Client, arrives};
 use crate::support::trees::bytes;
 use crate::support::{Home, Running};
 
@@ -148,4 +148,79 @@ fn what_was_fetched_is_seeded_to_others() {
     arrives(&home.path("by-lt/run7/detector/a.h5"), &home.read("web/run7/detector/a.h5"));
     running.signal(2);
     running.wait();
+}
+
+#[test]
+fn selected_files_come_from_seeders_of_others() {
+    let home = with_dataset(2_000_001);
+    let tracker = home.track(&[]);
+    let web = home.path("web");
+    // All but the selected files of a torrent come later.
+    let fetch = |from: &str, to: &str, more: &[&str]| {
+        // In v1 its last piece has the first bytes of the other file.
+        let of_one = home.getting(from, to, &[more, &["--select", "b.txt"]].concat()).wait();
+        of_one.code_is(0).says(&["1 of 3 files", "127.0.0.1:"]);
+        assert!(home.read(&format!("{to}/run7/b.txt")) == home.read("web/run7/b.txt"));
+        assert_eq!(home.names_in(&format!("{to}/run7")), ["b.txt"]);
+        let others = [more, &["--select", "a.h5", "--select", "empty"]].concat();
+        home.getting(from, to, &others).wait().code_is(0);
+        home.has(to);
+    };
+    let magnet = format!("magnet:{}", home.torrent("v1", &[]));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let torrent = home.path("pub/run7-v1.torrent");
+    let args = ["-M", "-p", &port, "-g", "config", "-w", web.to_str().unwrap(), "-v"];
+    let args = [&args[..], &[torrent.to_str().unwrap()]].concat();
+    let (program, work) = ("transmission-cli", home.work());
+    if let Some(_seeder) = Client::start(&work, "transmission", program, &args) {
+        let peer = format!("127.0.0.1:{port}");
+        while TcpStream::connect(&peer).is_err() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        fetch("pub/run7-v1.torrent", "from-v1", &["--peer", &peer]);
+        fetch(&magnet, "from-magnet", &["--peer", &peer]);
+    }
+    home.torrent("hybrid", &["--tracker", &tracker.url]);
+    let torrent = home.path("pub/run7-hybrid.torrent");
+    if let Some(seeder) = Client::libtorrent(&web, "libtorrent", &torrent) {
+        seeder.says("tracker_reply_alert");
+        fetch("pub/run7-hybrid.torrent", "from-hybrid", &[]);
+    }
+}
+
+#[test]
+fn whole_pieces_of_selected_files_are_passed_on_and_no_others() {
+    for kind in ["v1", "hybrid"] {
+        let home = with_dataset(2_000_001);
+        let server = home.serve(&["web", "--anonymous", "--plain"]);
+        home.torrent(kind, &[]);
+        let torrent = format!("pub/run7-{kind}.torrent");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let peer = format!("127.0.0.1:{port}");
+        let more =
+            ["--select", "a.h5", "--listen", &peer, "--keep-seeding", "--peer", "127.0.0.1:9"];
+        let mirror = server.at("");
+        let args = ["get", &torrent, &mirror, "-d", "one"];
+        let seeding = home.swath(args.iter().chain(&more)).limit(Duration::from_secs(60)).start();
+        home.wait_for_bytes("one/run7/detector/a.h5", 2_000_001);
+        // The first bytes of the file lie in a piece of v1 that others need whole.
+        let fetch = |to: &str, more: &[&str]| {
+            let args = ["--select", "a.h5", "--peer", &peer, "--timeout", "4"];
+            home.getting(&torrent, to, &[&args[..], more].concat()).wait()
+        };
+        let alone = fetch("two", &[]);
+        match kind {
+            "v1" => _ = alone.code_is(3),
+            _ => _ = alone.code_is(0),
+        }
+        if kind == "v1" {
+            let both =
+                home.run(["get", &torrent, &mirror, "-d", "two", "--select", "a.h5", "--no-peers"]);
+            both.code_is(0).says(&["from an earlier run"]);
+        }
+        assert!(home.read("two/run7/detector/a.h5") == home.read("web/run7/detector/a.h5"));
+        assert_eq!(home.names_in("two/run7"), ["detector"]);
+        seeding.signal(2);
+        seeding.wait().code_is(0).says(&["seeding; Ctrl-C ends it"]);
+    }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use swath_formats::torrent::Metainfo;
 
-use crate::support::Home;
 use crate::support::random::Random;
 use crate::support::trees::bytes;
+use crate::support::{Home, Ran};
 
 /// Files that end within pieces, in an order that is not that of a listing, and an empty one.
 fn with_dataset() -> Home {
@@ -63,6 +63,74 @@ fn every_kind_is_fetched_from_a_web_seed() {
     let torrent = server.at("pub/run7-hybrid.torrent");
     home.run(["get", &torrent, &server.at(""), "-d", "by-name"]).code_is(0);
     home.has_all("by-name");
+}
+
+#[test]
+fn only_selected_files_are_fetched() {
+    let home = with_dataset();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    for kind in ["v1", "v2", "hybrid"] {
+        home.publish(kind, &[&server.at("run7/")]);
+        let (torrent, to) = (format!("pub/run7-{kind}.torrent"), format!("out-{kind}"));
+        let get = ["get", &torrent, "-d", &to];
+        let select = |patterns: &[&str]| {
+            let select = patterns.iter().flat_map(|pattern| ["--select", pattern]);
+            home.run(get.into_iter().chain(["--json"]).chain(select))
+        };
+        let bytes = |ran: &Ran| {
+            let end: serde_json::Value =
+                serde_json::from_str(ran.code_is(0).out().lines().last().unwrap()).unwrap();
+            let of_sources = end["sources"].as_array().unwrap().iter();
+            of_sources.map(|source| source["bytes"].as_u64().unwrap()).sum::<u64>()
+        };
+        let has = |names: &[&str]| {
+            for path in FILES {
+                let there = format!("{to}/run7/{path}");
+                assert_eq!(home.exists(&there), names.contains(&path), "{kind} {path}");
+                if home.exists(&there) {
+                    assert!(home.read(&there) == home.read(&format!("web/run7/{path}")), "{there}");
+                }
+            }
+        };
+        // In v1 it shares pieces of 64 KiB with both of its neighbours.
+        let moved = bytes(&select(&["*.txt"]));
+        match kind {
+            "v1" => assert!((70_001..=70_000 + 2 * 65_536).contains(&moved), "{moved}"),
+            _ => assert_eq!(moved, 70_000, "nothing else moves"),
+        }
+        has(&["detector.txt"]);
+        assert_eq!(home.names_in(&format!("{to}/run7")), ["detector.txt"], "nothing else is left");
+        let ran = home.run(get.into_iter().chain(["--select", "*.txt"]));
+        ran.code_is(0).says(&["1 of 5 files", "already complete"]);
+        // Others join it; a folder, and a file without bytes.
+        select(&["/detector/deep/", "empty"]).code_is(0);
+        has(&["detector.txt", "detector/deep/b", "empty"]);
+        // Not all of these are missing.
+        let ran = home.run(get.into_iter().chain(["--select", "*.txt", "--select", "z"]));
+        ran.code_is(5).says(&["detector.txt exists already, but 1 other files do not"]);
+        let mut wrong = home.read(&format!("{to}/run7/detector.txt"));
+        wrong[66_000] ^= 1;
+        home.write(&format!("{to}/run7/detector.txt"), wrong);
+        let all = ["*.txt", "z", "*.h5", "detector/", "empty"].iter();
+        let all = all.flat_map(|pattern| ["--select", pattern]).chain(["--overwrite"]);
+        home.run(get.into_iter().chain(all)).code_is(0).says(&["5 of 5 files"]);
+        home.has_all(&to);
+    }
+}
+
+#[test]
+fn a_selection_that_is_none_is_said() {
+    let home = with_dataset();
+    home.publish("v1", &[]);
+    let get = ["get", "pub/run7-v1.torrent", "--select"];
+    let none = home.run(get.into_iter().chain(["*.nc"]));
+    none.code_is(6).says(&["no file of pub/run7-v1.torrent matches; it has detector/a.h5"]);
+    home.run(get.into_iter().chain(["a["])).code_is(2).says(&["'a[' is not a valid pattern"]);
+    for other in ["http://127.0.0.1:9/data.bin", "http://127.0.0.1:9/data.meta4"] {
+        let ran = home.run(["get", other, "--select", "*.h5"]);
+        ran.code_is(2).says(&["--select is for the files of a torrent"]);
+    }
+    home.run(["get", "-i", "list", "--select", "*.h5"]).code_is(2);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::inputs::Inputs;
 use super::metalink::{MetalinkOrigin, metalink_of};
 use super::{GetJob, torrent};
 use crate::address::Address;
-use crate::error::{FeedError, JobError};
+use crate::error::{FeedError, JobError, SpecError};
 use crate::event::Note;
 
 /// A version of a dataset, as a feed announces it.
@@ -48,6 +48,9 @@ pub(super) async fn read(
         .note(Note::Announced { dataset: newest.dataset.clone(), version: newest.version.clone() });
     match newest.metafile {
         Metafile::Torrent(url) => torrent::of_address(get_job, &url, Trust::Discovered, &[]).await,
+        Metafile::Metalink(_) if !get_job.get.select.is_empty() => {
+            Err(SpecError::SelectWithoutTorrent.into())
+        }
         Metafile::Metalink(url) => metalink_of(get_job, &url, MetalinkOrigin::Instead).await,
     }
 }

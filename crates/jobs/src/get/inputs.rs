@@ -57,6 +57,10 @@ pub async fn read(get_job: &GetJob<'_>) -> Result<Inputs, JobError> {
     if is_list && !matches!(get.to, GetTo::Folder(_)) {
         return Err(SpecError::ListToOne.into());
     }
+    if !get.select.is_empty() && !matches!(get.from, GetFrom::Torrent { .. } | GetFrom::Feed { .. })
+    {
+        return Err(SpecError::SelectWithoutTorrent.into());
+    }
     match &get.from {
         GetFrom::List(path) => list::open_file(template(), path).await.map(Inputs::List),
         GetFrom::ListStream => {

@@ -39,6 +39,8 @@ pub struct InSwarm {
 
 struct State {
     verified: RangeSet,
+    /// Bytes of files that are not wanted: their pieces will be gone.
+    fleeting: RangeSet,
     /// Pieces that peers were told of.
     have: Bitfield,
 }
@@ -73,7 +75,8 @@ impl InSwarm {
             trackers.push(vec![vec![tracker]]);
         }
         let has_trackers = trackers.iter().flatten().any(|tier| !tier.is_empty());
-        let is_empty = metainfo.info.total_bytes() == 0;
+        let map = metainfo.piece_map();
+        let is_empty = map.content_bytes() == 0;
         if spec.is_off || is_empty || !has_trackers && spec.peers.is_empty() && more.is_empty() {
             return Ok(None);
         }
@@ -89,7 +92,6 @@ impl InSwarm {
         };
         let (events, mut told) = mpsc::channel(64);
         let joined = Swarms::bind(options, events).await.and_then(|swarms| {
-            let map = metainfo.info.piece_map();
             let passed_on =
                 Arc::new(PassedOn { map: map.clone(), from: RwLock::new(ReadFrom::Nothing) });
             let pieces = u32::try_from(metainfo.info.piece_count()).unwrap_or(u32::MAX);
@@ -101,7 +103,8 @@ impl InSwarm {
                 peers,
                 super_seeds: false,
             })?;
-            let state = State { verified: RangeSet::new(), have: Bitfield::none(pieces) };
+            let (verified, fleeting) = (RangeSet::new(), unwanted(&metainfo));
+            let state = State { verified, fleeting, have: Bitfield::none(pieces) };
             let (state, swarm) = (Mutex::new(state), Mutex::new(Some(swarm)));
             Ok(Arc::new(InSwarm { metainfo, map, swarm, _swarms: swarms, passed_on, state }))
         });
@@ -213,8 +216,9 @@ impl Discovery for InSwarm {
         let mut state = self.state();
         state.verified.insert(range);
         for piece in self.map.piece_at(range.start)..=self.map.piece_at(range.end - 1) {
-            let is_whole =
-                self.map.range_of(piece).is_some_and(|whole| state.verified.covers(whole));
+            let is_whole = self.map.range_of(piece).is_some_and(|whole| {
+                state.verified.covers(whole) && state.fleeting.bytes_within(whole) == 0
+            });
             if let Ok(number) = u32::try_from(piece)
                 && is_whole
                 && state.have.insert(PieceIndex(number))
@@ -230,6 +234,17 @@ impl Discovery for InSwarm {
             self.in_swarm(|swarm| swarm.ban(address, why.to_owned()));
         }
     }
+}
+
+/// Returns the content that is of files which are not wanted.
+fn unwanted(metainfo: &Metainfo) -> RangeSet {
+    let mut end = 0;
+    let places = metainfo.content().into_iter().map(|part| {
+        let place = Range::of_len(end, part.range.len());
+        end = place.end;
+        (place, part.is_wanted)
+    });
+    places.filter(|(_, is_wanted)| !is_wanted).map(|(place, _)| place).collect()
 }
 
 /// Returns what a user should know of an event. Trackers that failed are told once.

@@ -6,9 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::torrent::Magnet;
-use swath_formats::torrent::metainfo::{File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo};
-use swath_source::{JoinedSource, Net, Source, display_name, fetch_small};
-use swath_transfer::{Destination, Discovery, Mirror, PickerKind, Request, SetFile, Trust};
+use swath_formats::torrent::metainfo::{
+    ContentPart, File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo,
+};
+use swath_model::path::SafePath;
+use swath_source::{FilePart, JoinedSource, Net, Source, display_name, fetch_small};
+use swath_transfer::{
+    Destination, Discovery, Filter, Mirror, PickerKind, Request, SetFile, Trust, Verdict,
+};
 use tokio::time::timeout;
 use url::Url;
 
@@ -63,18 +68,20 @@ pub async fn of_address(
 pub async fn inputs(
     get_job: &GetJob<'_>,
     name: String,
-    metainfo: Metainfo,
+    mut metainfo: Metainfo,
     peers: &[SocketAddr],
     mirrors: &[Url],
     trust: Trust,
 ) -> Result<Inputs, JobError> {
+    let selected = select(get_job, &name, &mut metainfo)?;
     let old = match &get_job.get.old_version {
         Some(old) => Some((of_file(&old.torrent)?, &old.place)),
         None => None,
     };
     let seeds = metainfo.web_seeds.len() as u64;
     let files = metainfo.info.files().len() as u64;
-    get_job.note(Note::Torrent { name, files, mirrors: seeds + mirrors.len() as u64 });
+    let mirrors_count = seeds + mirrors.len() as u64;
+    get_job.note(Note::Torrent { name, files, selected, mirrors: mirrors_count });
     let metainfo = Arc::new(metainfo);
     let mut request = Box::new(request(get_job, &metainfo, mirrors, trust)?);
     let swarm = InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?;
@@ -86,13 +93,35 @@ pub async fn inputs(
     if let Some((old, place)) = old {
         let net = get_job.job.engine.net();
         let bytes = reuse::reuse(&mut request, net, &metainfo, &old, place);
-        let of_bytes = metainfo.info.piece_map().content_bytes();
+        let of_bytes = metainfo.piece_map().content_bytes();
         get_job.note(Note::Unchanged { bytes, of_bytes });
     }
     Ok(match swarm {
         Some(swarm) => Inputs::Torrent(request, swarm),
         None => Inputs::One(request),
     })
+}
+
+/// Reduces the content to the files that the user selects; returns how many they are, `None` for all.
+fn select(
+    get_job: &GetJob<'_>,
+    name: &str,
+    metainfo: &mut Metainfo,
+) -> Result<Option<u64>, JobError> {
+    let patterns = &get_job.get.select;
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    let filter = Filter::new(patterns, &[]).map_err(SpecError::Select)?;
+    let is_wanted = |file: &File| filter.judge_whole(file.path.as_str(), false) == Verdict::In;
+    match metainfo.select(is_wanted) {
+        0 => {
+            let (name, files) = (name.to_owned(), metainfo.info.files());
+            let some = files.iter().take(NAMED_MAX).map(|file| file.path.to_string()).collect();
+            Err(TorrentError::NothingSelected { name, files: some, count: files.len() }.into())
+        }
+        selected => Ok(Some(selected as u64)),
+    }
 }
 
 /// Fetches the content of a torrent as one of its peers, and seeds it for as long as is wanted.
@@ -172,7 +201,7 @@ fn request(
     request.ask_if_present = true;
     request.digests.clone_from(&get_job.digests);
     request.pieces = metainfo.proof();
-    request.size_bytes = Some(info.piece_map().content_bytes());
+    request.size_bytes = Some(metainfo.piece_map().content_bytes());
     let named = mirrors.iter().map(|url| (url, Trust::Named));
     for (seed, trust) in named.chain(metainfo.web_seeds.iter().map(|url| (url, trust))) {
         match &request.destination {
@@ -205,14 +234,27 @@ fn to(
             return Err(SpecError::SeveralToOne { name, count });
         }
     };
-    let file = |file: &File| SetFile {
+    let parts = metainfo.content().into_iter();
+    let files = parts.map(|part| set_file(&info.files()[part.file], &part));
+    Ok(Destination::Files { folder, files: files.collect() })
+}
+
+/// Returns how a part of the content is written: a file, or for the time of the transfer the bytes of one
+/// that is not wanted.
+fn set_file(file: &File, part: &ContentPart) -> SetFile {
+    if !part.is_wanted {
+        let place = file.offset + part.range.start;
+        let path = SafePath::new(&format!(".swath.neighbour.{place}")).expect("a name");
+        let size_bytes = part.range.len();
+        return SetFile { path, size_bytes, is_executable: false, link: None, is_temporary: true };
+    }
+    SetFile {
         path: file.path.clone(),
         size_bytes: file.length_bytes,
         is_executable: file.is_executable,
         link: file.symlink.as_ref().map(|target| link_text(file.path.as_str(), target.as_str())),
-    };
-    let files = info.files().iter().map(file).collect();
-    Ok(Destination::Files { folder, files })
+        is_temporary: false,
+    }
 }
 
 /// Returns a target below the folder of the torrent, as a link at `path` there has to be written.
@@ -229,11 +271,18 @@ fn joined(
     trust: Trust,
 ) -> Option<Arc<dyn Source>> {
     let info = &metainfo.info;
-    let files = info.files().iter().filter(|file| file.length_bytes > 0);
-    let files: Option<Vec<(u64, Url)>> =
-        files.map(|file| Some((file.length_bytes, info.web_seed_url(seed, file)?))).collect();
-    Some(JoinedSource::new(get_job.job.engine.net(), seed.clone(), trust, files?))
+    let parts = metainfo.content().into_iter().filter(|part| !part.range.is_empty());
+    let parts: Option<Vec<FilePart>> = parts
+        .map(|ContentPart { file, range, .. }| {
+            let file = &info.files()[file];
+            let url = info.web_seed_url(seed, file)?;
+            Some(FilePart { url, file_bytes: file.length_bytes, range })
+        })
+        .collect();
+    Some(JoinedSource::of_parts(get_job.job.engine.net(), seed.clone(), trust, parts?))
 }
 
+/// Files of a torrent that are named if none of them is selected.
+const NAMED_MAX: usize = 5;
 /// A wait for peers without a message.
 const SILENCE_MAX: Duration = Duration::from_secs(5);

@@ -49,7 +49,10 @@ const WHOLE: &str = r#"{
       "old_version": {
         "torrent": "run7-1.torrent",
         "place": "run7"
-      }
+      },
+      "select": [
+        "*.h5"
+      ]
     }
   },
   "network": {
@@ -131,6 +134,7 @@ fn whole() -> JobSpec {
             discover: false,
             files_at_once: Some(4),
             reserved: vec!["report.html".into()],
+            select: vec!["*.h5".to_owned()],
             ..GetSpec::new(from, GetTo::Folder("/scratch".into()))
         }),
         network: Network {

@@ -10,6 +10,7 @@ use swath_transport::Transport;
 use tokio::time::Instant;
 use url::Url;
 
+use super::content::to_file;
 use super::drive::SETTLED_LIMIT_BYTES;
 use super::event::LaneEventKind;
 use super::lane_conn::{Kind, LaneConn, Passing};
@@ -122,9 +123,7 @@ impl OwnLane {
                     lane_conn.http.reusable = false;
                     self.asks.unsend_all_but_front();
                 }
-                let ends_at = ends_at.map(|end| end.saturating_add(self.base));
-                let at = starts_at.saturating_add(self.base);
-                lane_conn.passing = Some(Passing { at, ends_at, kind });
+                lane_conn.passing = Some(Passing { at: starts_at, ends_at, kind });
                 None
             }
         }
@@ -382,9 +381,9 @@ impl OwnLane {
 
     /// A body of the file is complete.
     fn finish_data(&mut self, lane_conn: &mut LaneConn, passing: &Passing) {
-        let (base, bytes) = (self.base, lane_conn.http.body().taken());
-        // In bytes of the content, as all that follows.
-        let known_size = self.source.known_size().map(|size| size.saturating_add(base));
+        let bytes = lane_conn.http.body().taken();
+        // In bytes of the file, as all that follows.
+        let known_size = self.source.known_size();
         let at = passing.at;
         let missing = passing.ends_at.filter(|&end| at < end);
         let size_bytes = if passing.kind == Kind::Stream { Some(at) } else { known_size };
@@ -393,9 +392,9 @@ impl OwnLane {
             Err(LaneError::Truncated { got: bytes, wanted: end - (at - bytes) })
         } else if let Some(wanted) = known_size.filter(|&size| unknown_size && at < size) {
             // A connection that broke off looks the same as the end of such a body.
-            Err(LaneError::Truncated { got: at - base, wanted: wanted - base })
+            Err(LaneError::Truncated { got: at, wanted })
         } else if unknown_size {
-            self.learn_size(at - base)
+            self.learn_size(at)
         } else {
             Ok(())
         };
@@ -404,9 +403,9 @@ impl OwnLane {
             return;
         }
         let Some(front) = self.asks.front() else { return };
-        let at_end = size_bytes.is_some_and(|size| front.position >= size);
-        if front.is_complete() || (verdict.is_ok() && at_end && size_bytes == Some(front.position))
-        {
+        let position = to_file(front.position, self.base);
+        let at_end = size_bytes.is_some_and(|size| position >= size);
+        if front.is_complete() || (verdict.is_ok() && at_end && size_bytes == Some(position)) {
             self.settle_done();
             self.asks.pop_front();
             self.source.note(crate::quirks::FileQuirks::gave_all);
@@ -419,9 +418,7 @@ impl OwnLane {
             Ok(()) if self.source.sealed().is_some() && passing.kind == Kind::Stream => {
                 LaneError::SizeMismatch { expected: front.end, actual: at }
             }
-            Ok(()) if at_end => {
-                LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) - base }
-            }
+            Ok(()) if at_end => LaneError::BeyondEnd { size_bytes: size_bytes.unwrap_or(at) },
             // A server may answer with less than was asked for; the rest is asked for again.
             Ok(()) => {
                 if !self.source.note(|file_quirks| file_quirks.gave_less(bytes)) {

@@ -27,6 +27,11 @@ pub(crate) enum Content {
 pub(crate) struct Part {
     pub file: Arc<HttpSource>,
     pub range: Range,
+    /// Where the file's first byte would lie in the whole: before all of it if the whole begins with the
+    /// end of a file.
+    pub base: i64,
+    /// The size of the file in bytes.
+    pub file_bytes: u64,
 }
 
 impl Content {
@@ -37,7 +42,8 @@ impl Content {
     pub fn at(&self, offset: u64) -> Result<At, LaneError> {
         match self {
             Content::File(file) => {
-                let part = Part { file: Arc::clone(file), range: Range::new(0, u64::MAX) };
+                let range = Range::new(0, u64::MAX);
+                let part = Part { file: Arc::clone(file), range, base: 0, file_bytes: range.len() };
                 Ok(match file.known_size() {
                     Some(size_bytes) if offset >= size_bytes => At::End { size_bytes },
                     _ => At::Part(part),
@@ -75,17 +81,21 @@ pub(crate) enum At {
     },
 }
 
+/// Returns where an offset in the whole lies in a file whose first byte would lie at `base` there.
+pub(super) fn to_file(offset: u64, base: i64) -> u64 {
+    offset.saturating_add_signed(base.saturating_neg())
+}
+
 impl Part {
     /// Returns this range of the whole in bytes of the file.
     pub fn in_file(&self, range: Range) -> Range {
-        let start = self.range.start;
-        Range::new(range.start.saturating_sub(start), range.end.saturating_sub(start))
+        Range::new(to_file(range.start, self.base), to_file(range.end, self.base))
     }
 
     /// Returns this range of the file in bytes of the whole.
     pub fn in_whole(&self, range: Range) -> Range {
-        let start = self.range.start;
-        Range::new(range.start.saturating_add(start), range.end.saturating_add(start))
+        let at = |at: u64| at.saturating_add_signed(self.base);
+        Range::new(at(range.start), at(range.end))
     }
 
     /// Holds what is told of the file against the size that it must have.
@@ -93,7 +103,7 @@ impl Part {
     /// # Errors
     /// [`LaneError::SizeMismatch`], within the file's name.
     pub fn check(&self, facts: &Facts) -> Result<(), LaneError> {
-        let expected = self.range.len();
+        let expected = self.file_bytes;
         match facts.size_bytes.filter(|&actual| actual != expected) {
             Some(actual) => Err(self.name(LaneError::SizeMismatch { expected, actual })),
             None => Ok(()),

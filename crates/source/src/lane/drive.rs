@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::AfterTrim;
 use super::answers::is_short;
-use super::content::{At, Part};
+use super::content::{At, Part, to_file};
 use super::event::LaneEventKind;
 use super::lane_conn::{Kind, LaneConn, TICK, Wake, Want};
 use super::own::{Next, OwnLane};
@@ -143,7 +143,7 @@ impl OwnLane {
                 if out > 0 || lane_conn.passing.is_some() {
                     return None;
                 }
-                (self.source, self.base, self.target) = (part.file, part.range.start, target);
+                (self.source, self.base, self.target) = (part.file, part.base, target);
                 return Some(Next::Reconnect);
             }
             let quirks = part.file.quirks();
@@ -276,18 +276,20 @@ impl OwnLane {
             self.asks.pop_front();
             return Turn::Again;
         }
-        if front.position < passing.at && passing.kind == Kind::Range {
+        let position = to_file(front.position, self.base);
+        let end = to_file(front.end, self.base);
+        if position < passing.at && passing.kind == Kind::Range {
             let error = LaneError::protocol("the body has passed the range asked for");
             return Turn::Leave(Next::End(Some(error)));
         }
-        if front.position < passing.at {
+        if position < passing.at {
             // The stream has passed what is wanted now: begin anew.
             return Turn::Leave(Next::Reconnect);
         }
-        if front.position > passing.at {
-            return Turn::Skip(payload.min(front.position - passing.at));
+        if position > passing.at {
+            return Turn::Skip(payload.min(position - passing.at));
         }
-        Turn::Deliver(payload.min(announced).min(front.end - passing.at))
+        Turn::Deliver(payload.min(announced).min(end - passing.at))
     }
 
     /// Moves payload into the front ask's buffer.

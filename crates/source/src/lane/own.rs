@@ -27,8 +27,8 @@ pub(super) struct OwnLane {
     pub content: Content,
     /// The file whose answer comes next or is passing, or for which the lane connects.
     pub source: Arc<HttpSource>,
-    /// Where that file begins in the content.
-    pub base: u64,
+    /// Where that file begins in the content; see [`Part::base`].
+    pub base: i64,
     pub orders: UnboundedReceiver<Command>,
     pub out: Delivery,
     pub asks: Asks,
@@ -228,10 +228,10 @@ impl OwnLane {
     pub fn turn_to_front(&mut self) {
         if self.asks.sent() > 0
             && let Some(front) = self.asks.front()
-            && let Some(Part { file, range }) = &front.part
+            && let Some(Part { file, base, .. }) = &front.part
             && !Arc::ptr_eq(file, &self.source)
         {
-            (self.source, self.base) = (Arc::clone(file), range.start);
+            (self.source, self.base) = (Arc::clone(file), *base);
             let sent_to = front.sent_to.clone();
             self.target = sent_to.unwrap_or_else(|| self.source.target());
         }

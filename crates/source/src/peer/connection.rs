@@ -242,11 +242,12 @@ impl Connection {
         self.show_interest();
     }
 
-    /// Tells the peer whether it has pieces that we lack.
+    /// Tells the peer whether it has pieces that we want and lack.
     fn show_interest(&mut self) {
         let pieces = self.pieces.borrow();
-        let bytes = pieces.as_wire().iter().zip(self.told.as_wire());
-        let wants = bytes.into_iter().any(|(theirs, ours)| theirs & !ours != 0);
+        let ours = self.told.as_wire().iter().zip(self.torrent.wanted.as_wire());
+        let bytes = pieces.as_wire().iter().zip(ours);
+        let wants = bytes.into_iter().any(|(theirs, (ours, wanted))| theirs & !ours & wanted != 0);
         drop(pieces);
         self.are_we_interested = wants;
         self.session.set_interested(wants);
@@ -465,7 +466,8 @@ impl Connection {
         if !self.session.is_choked() {
             self.offered.send_modify(change);
         }
-        match has && !self.told.contains(piece) {
+        let is_lacked = !self.told.contains(piece) && self.torrent.wanted.contains(piece);
+        match has && is_lacked {
             true => {
                 self.are_we_interested = true;
                 self.session.set_interested(true);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use swath_formats::peer::{Bitfield, PeerId, PieceLayout, Reserved, WireInfoHash};
+use swath_formats::peer::{Bitfield, PeerId, PieceIndex, PieceLayout, Reserved, WireInfoHash};
 use swath_formats::torrent::{InfoHash, Metainfo};
 use swath_model::{Limiter, PieceMap};
 use tokio::sync::mpsc::UnboundedSender;
@@ -78,8 +78,10 @@ pub struct TorrentOptions {
 /// One torrent, as its connections share it.
 pub struct Torrent {
     pub(super) options: TorrentOptions,
-    /// Where content lies in the pieces.
+    /// Where the wanted content lies in the pieces.
     pub(super) map: PieceMap,
+    /// The pieces that have some of it.
+    pub(super) wanted: Bitfield,
     /// `None` if the torrent has no byte.
     pub(super) layout: Option<PieceLayout>,
     info_hashes: Vec<WireInfoHash>,
@@ -97,9 +99,17 @@ impl Torrent {
         let piece_bytes = u32::try_from(info.piece_bytes()).unwrap_or(u32::MAX);
         let v1 = info.hash_v1().map(InfoHash::V1);
         let v2 = info.hash_v2().map(InfoHash::V2);
+        let layout = PieceLayout::new(piece_bytes, info.total_bytes());
+        let map = options.metainfo.piece_map();
+        let count = layout.map_or(0, PieceLayout::count);
+        let wanted = match options.metainfo.is_reduced() {
+            true => with_content(&map, count),
+            false => Bitfield::all(count),
+        };
         Arc::new(Torrent {
-            map: info.piece_map(),
-            layout: PieceLayout::new(piece_bytes, info.total_bytes()),
+            map,
+            wanted,
+            layout,
             info_hashes: [v1, v2].into_iter().flatten().map(WireInfoHash::from).collect(),
             connected: Arc::default(),
             options,
@@ -122,6 +132,7 @@ impl Torrent {
                 events: options.events.clone(),
             },
             map: self.map.clone(),
+            wanted: self.wanted.clone(),
             layout: self.layout,
             info_hashes: self.info_hashes.clone(),
             connected: Arc::clone(&self.connected),
@@ -179,6 +190,15 @@ impl fmt::Debug for Torrent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Torrent({:?})", self.info_hashes)
     }
+}
+
+/// Returns the pieces that have content.
+fn with_content(map: &PieceMap, count: u32) -> Bitfield {
+    let mut pieces = Bitfield::none(count);
+    for piece in (0..count).filter(|&piece| map.range_of(u64::from(piece)).is_some()) {
+        pieces.insert(PieceIndex(piece));
+    }
+    pieces
 }
 
 /// Returns how many connections to this peer make sense: several programs of ours bring a route

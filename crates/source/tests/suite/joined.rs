@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use swath_model::{Pool, Range, SwathId};
 use swath_netlab::faulty::{Behaviour, Content, Server as Faulty};
-use swath_source::{AfterTrim, Class, JoinedSource, LaneError, Net, RelayMode, Source, Trust};
+use swath_source::{
+    AfterTrim, Class, FilePart, JoinedSource, LaneError, Net, RelayMode, Source, Trust,
+};
 use url::Url;
 
 use crate::support::driver::download;
@@ -229,6 +231,42 @@ async fn an_answer_with_less_than_asked_for_keeps_the_order() {
         [] => assert_eq!(came.len() as u64, 10 * FILE),
         [(_, error)] => assert!(matches!(error, LaneError::InFile { .. }), "{error:?}"),
         _ => panic!("{:?}", story.failed),
+    }
+}
+
+#[tokio::test]
+async fn parts_of_files_come_whatever_the_server_can() {
+    for rule in [Behaviour::Close, Behaviour::Http10, Behaviour::NoRanges] {
+        let shop = Shop::new(&[70_000; 7]);
+        shop.server.set(rule.clone());
+        // The end of a file, the middle, all, the beginning.
+        let cuts =
+            [60_000..70_000, 1..2, 0..70_000, 0..5_000, 10_000..69_999, 0..1, 69_999..70_000];
+        let mut content = Vec::new();
+        let parts = cuts.iter().enumerate().map(|(number, cut)| {
+            let (file_bytes, url) = shop.files[number].clone();
+            let start = number * 70_000;
+            content.extend(&shop.content[start + cut.start..start + cut.end]);
+            let range = Range::new(cut.start as u64, cut.end as u64);
+            FilePart { url, file_bytes, range }
+        });
+        let parts: Vec<FilePart> = parts.collect();
+        let net = Net::new(options()).unwrap();
+        let url = Url::parse(&shop.server.url("/")).unwrap();
+        let source = JoinedSource::of_parts(&net, url.clone(), Trust::Named, parts.clone());
+        let outcome = download(&source).await;
+        assert!(outcome.is(&content), "{rule:?}: {:?}", outcome.errors);
+        let part = source.fetch_part(Range::new(9_990, 10_100)).await;
+        match part {
+            Ok((_, bytes)) => assert_eq!(bytes, content[9_990..10_100]),
+            Err(error) => assert!(matches!(rule, Behaviour::NoRanges), "{error}"),
+        }
+        // A file of another size is not the one of the list.
+        let mut other = parts;
+        other[0].file_bytes += 1;
+        let source = JoinedSource::of_parts(&net, url, Trust::Named, other);
+        let error = source.fetch_part(Range::new(0, 10)).await.unwrap_err();
+        assert!(matches!(error, LaneError::InFile { .. }), "{error}");
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use swath_model::{LaneId, Pool, Range, SwathId};
 use swath_netlab::faulty::{Behaviour, Certificate, Content, Server};
 use swath_source::{
-    Class, Fault, FaultPeriod, Faults, JoinedSource, LaneError, LaneEventKind, Limit, MemorySource,
-    Net, NetOptions, Opening, Source, Trust, Wrapped, conformance, open,
+    Class, Fault, FaultPeriod, Faults, FilePart, JoinedSource, LaneError, LaneEventKind, Limit,
+    MemorySource, Net, NetOptions, Opening, Source, Trust, Wrapped, conformance, open,
 };
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, timeout};
@@ -188,6 +188,53 @@ async fn several_files_are_a_source() {
             let servers = std::cell::RefCell::new(Vec::new());
             conformance::run(async |content| {
                 let (server, source) = joined(&net, &content, sizes.iter().copied());
+                servers.borrow_mut().push(server);
+                source as Arc<dyn Source>
+            })
+            .await;
+        }
+    }
+}
+
+/// The content in the middle of files of these sizes, the last one as large as need be: the first begins
+/// long before the content, and all end behind it.
+fn cut(
+    net: &Net,
+    content: &[u8],
+    sizes: impl Iterator<Item = usize>,
+) -> (Server, Arc<JoinedSource>) {
+    let mut server = Server::builder();
+    let (mut parts, mut rest) = (Vec::new(), content);
+    for (number, size) in sizes.chain([usize::MAX]).enumerate() {
+        let (part, behind) = rest.split_at(size.min(rest.len()));
+        rest = behind;
+        let before = [400_001, 0, 3][number % 3];
+        let file = [&vec![7; before], part, &vec![9; 1 + number % 2 * 70_000]].concat();
+        let path = format!("/data/{number}.bin");
+        server = server.file(&path, Content::bytes(file.clone()));
+        let range = Range::of_len(before as u64, part.len() as u64);
+        parts.push((path, file.len() as u64, range));
+    }
+    let server = server.start().unwrap();
+    let url = |path: &str| Url::parse(&server.url(path)).unwrap();
+    let part = |(path, file_bytes, range): &(String, u64, Range)| FilePart {
+        url: url(path),
+        file_bytes: *file_bytes,
+        range: *range,
+    };
+    let parts: Vec<FilePart> = parts.iter().map(part).filter(|it| !it.range.is_empty()).collect();
+    let source = JoinedSource::of_parts(net, url("/data/"), Trust::Named, parts);
+    (server, source)
+}
+
+#[tokio::test]
+async fn parts_of_files_are_a_source() {
+    for fallback_only in [false, true] {
+        for sizes in [Vec::new(), vec![1, 2, 16_383, 16_385, 70_001, 99_999], vec![701; 400]] {
+            let net = Net::new(NetOptions { fallback_only, ..NetOptions::default() }).unwrap();
+            let servers = std::cell::RefCell::new(Vec::new());
+            conformance::run(async |content| {
+                let (server, source) = cut(&net, &content, sizes.iter().copied());
                 servers.borrow_mut().push(server);
                 source as Arc<dyn Source>
             })

@@ -31,6 +31,8 @@ pub struct SetFile {
     pub is_executable: bool,
     /// The target of a symbolic link, as written in it.
     pub link: Option<String>,
+    /// Whether it is only needed to prove the bytes of others: it gets no final name.
+    pub is_temporary: bool,
 }
 
 /// Files being received.
@@ -39,6 +41,8 @@ pub struct FileSet {
     /// Files with bytes, in the order of the content.
     places: Vec<Place>,
     size_bytes: u64,
+    /// The numbers of temporary files in the index, ascending.
+    temporary: Vec<u64>,
     reader: Mutex<Option<(usize, Arc<File>)>>,
 }
 
@@ -63,7 +67,7 @@ impl FileSet {
         resume: bool,
         halt: Halt,
     ) -> Result<FileSet, PartialError> {
-        let (index, places) = index_of(files)
+        let SetIndex { index, places, temporary } = index_of(files)
             .map_err(|source| PartialError::Files { folder: destination.to_owned(), source })?;
         let size_bytes = places.last().map_or(0, |place| place.content.end);
         let index = Arc::new(RwLock::new(index));
@@ -78,7 +82,7 @@ impl FileSet {
             halt,
         )?;
         tree.check_conflicts()?;
-        Ok(FileSet { tree, places, size_bytes, reader: Mutex::default() })
+        Ok(FileSet { tree, places, size_bytes, temporary, reader: Mutex::default() })
     }
 
     /// Returns the proved bytes that an earlier run left.
@@ -145,13 +149,14 @@ impl FileSet {
         self.tree.durable_bytes()
     }
 
-    /// Gives all files their attributes and their final names. Every byte was proved. Blocks.
+    /// Gives all files their attributes and their final names, and removes temporary ones. Every byte was
+    /// proved. Blocks.
     ///
     /// # Errors
     /// [`PartialError`]; the next run continues.
     pub fn finish(&self) -> Result<(), PartialError> {
         self.tree.complete_files()?;
-        self.tree.finish(&[]).map(|_| ())
+        self.tree.finish(&self.temporary).map(|_| ())
     }
 
     /// Ends without a result. Removes everything if nothing is of use later. Blocks.
@@ -190,11 +195,12 @@ impl FileSet {
 }
 
 /// Reads the content of files that have their final names. A file that is not there, or is no ordinary
-/// file, is an error; one of another size ends the content early.
+/// file, is an error; one of another size ends the content early. Temporary files read as zeros.
 pub struct SetReader {
     files: Files,
-    left: std::vec::IntoIter<(Vec<u8>, u64)>,
-    open: Option<(File, u64)>,
+    /// Each with its size; a temporary one has no path.
+    left: std::vec::IntoIter<(Option<Vec<u8>>, u64)>,
+    open: Option<(Box<dyn Read + Send>, u64)>,
 }
 
 impl SetReader {
@@ -206,7 +212,10 @@ impl SetReader {
         let all: Vec<_> = files
             .iter()
             .filter(|file| file.link.is_none())
-            .map(|file| (file.path.as_str().as_bytes().to_vec(), file.size_bytes))
+            .map(|file| {
+                let path = file.path.as_str().as_bytes().to_vec();
+                (Some(path).filter(|_| !file.is_temporary), file.size_bytes)
+            })
             .collect();
         let files = Files::new(&Root::open(folder)?);
         Ok(SetReader { files, left: all.into_iter(), open: None })
@@ -218,11 +227,17 @@ impl Read for SetReader {
         loop {
             let Some((file, left_bytes)) = &mut self.open else {
                 let Some((path, size_bytes)) = self.left.next() else { return Ok(0) };
-                let file = self.files.file(&path)?;
-                if file.metadata()?.len() != size_bytes {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                self.open = Some((file, size_bytes));
+                let content: Box<dyn Read + Send> = match path {
+                    None => Box::new(io::repeat(0)),
+                    Some(path) => {
+                        let file = self.files.file(&path)?;
+                        if file.metadata()?.len() != size_bytes {
+                            return Err(io::ErrorKind::UnexpectedEof.into());
+                        }
+                        Box::new(file)
+                    }
+                };
+                self.open = Some((content, size_bytes));
                 continue;
             };
             let most = usize::try_from(*left_bytes).unwrap_or(usize::MAX).min(space.len());
@@ -240,20 +255,33 @@ impl Read for SetReader {
     }
 }
 
-/// Returns which of these files exist in the folder, as paths.
+/// Returns which of these files exist in the folder, as paths; temporary ones do not count.
 pub fn existing(folder: &Path, files: &[SetFile]) -> Vec<PathBuf> {
     let path = |file: &SetFile| folder.join(file.path.as_path());
-    files.iter().map(path).filter(|path| path.symlink_metadata().is_ok()).collect()
+    files
+        .iter()
+        .filter(|file| !file.is_temporary)
+        .map(path)
+        .filter(|path| path.symlink_metadata().is_ok())
+        .collect()
+}
+
+/// What [`index_of`] makes.
+struct SetIndex {
+    index: Index,
+    places: Vec<Place>,
+    temporary: Vec<u64>,
 }
 
 /// Makes the index of a set.
-fn index_of(files: &[SetFile]) -> Result<(Index, Vec<Place>), IndexError> {
+fn index_of(files: &[SetFile]) -> Result<SetIndex, IndexError> {
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by(|&a, &b| {
         let parts = |at: usize| files[at].path.as_str().split('/');
         parts(a).cmp(parts(b))
     });
     let mut starts = vec![0; files.len()];
+    let mut temporary = Vec::new();
     let mut index = Index::new();
     // The folder of the last entry.
     let mut folder: Vec<&str> = Vec::new();
@@ -278,6 +306,9 @@ fn index_of(files: &[SetFile]) -> Result<(Index, Vec<Place>), IndexError> {
                 (Kind::File { size_bytes, extents: None }, mode | executes)
             }
         };
+        if file.is_temporary {
+            temporary.push(index.entries());
+        }
         starts[at] = index.push(&entry(leaves, name, kind, mode))?;
     }
     index.complete();
@@ -290,7 +321,7 @@ fn index_of(files: &[SetFile]) -> Result<(Index, Vec<Place>), IndexError> {
             places.push(Place { path: file.path.as_str().as_bytes().to_vec(), content, index });
         }
     }
-    Ok((index, places))
+    Ok(SetIndex { index, places, temporary })
 }
 
 fn entry(leaves: usize, name: &str, kind: Kind, mode: u32) -> Entry<'_> {
@@ -309,6 +340,7 @@ mod tests {
             size_bytes,
             is_executable: path.ends_with(".sh"),
             link: None,
+            is_temporary: path.starts_with('.'),
         };
         all.iter().map(file).collect()
     }
@@ -384,6 +416,48 @@ mod tests {
         let mut read = Vec::new();
         SetReader::open(&to, &files(&ALL)).unwrap().read_to_end(&mut read).unwrap();
         assert!(read == content);
+    }
+
+    #[test]
+    fn temporary_files_are_written_read_and_resumed_but_get_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("set");
+        let all = files(&[(".end", 3_000_000), ("b/one", 1_500_000), (".begin", 5), ("b/two", 7)]);
+        let size = all.iter().map(|it| it.size_bytes).sum::<u64>();
+        let content: Vec<u8> = (0..size).map(|at| (at * 31 % 251) as u8).collect();
+        let set = FileSet::open(&to, &all, true, never()).unwrap();
+        set.write(0, &content).unwrap();
+        set.commit(&RangeSet::full(size)).unwrap();
+        drop(set);
+        let set = FileSet::open(&to, &all, true, never()).unwrap();
+        assert!(set.resumed().bytes_within(Range::new(0, 3_000_000)) > 1_000_000);
+        set.write(0, &content).unwrap();
+        let mut back = vec![0; content.len()];
+        assert_eq!(set.read(0, &mut back).unwrap(), content.len());
+        assert!(back == content);
+        set.finish().unwrap();
+        let names = |folder: &Path| {
+            let names = std::fs::read_dir(folder).unwrap();
+            let mut names: Vec<_> = names.map(|it| it.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(
+            (names(&to), names(&to.join("b"))),
+            (vec!["b".into()], vec!["one".into(), "two".into()])
+        );
+        assert!(std::fs::read(to.join("b/one")).unwrap() == content[3_000_000..4_500_000]);
+        assert_eq!(existing(&to, &all).len(), 2);
+        let mut read = Vec::new();
+        SetReader::open(&to, &all).unwrap().read_to_end(&mut read).unwrap();
+        assert!(read[..3_000_000].iter().all(|&byte| byte == 0));
+        assert!(read[3_000_000..4_500_000] == content[3_000_000..4_500_000]);
+        // More files of the same folder, later.
+        let more = files(&[("b/three", 9), (".end", 5)]);
+        let set = FileSet::open(&to, &more, true, never()).unwrap();
+        set.write(0, &content[..14]).unwrap();
+        set.finish().unwrap();
+        assert_eq!((names(&to).len(), names(&to.join("b")).len()), (1, 3));
     }
 
     #[test]

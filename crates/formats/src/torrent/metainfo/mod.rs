@@ -14,6 +14,7 @@ mod layout;
 mod read;
 mod read_files;
 mod read_info;
+mod selection;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -32,6 +33,7 @@ use crate::percent;
 
 pub use error::{MetainfoError, NameError, PieceLayerError};
 pub use layout::{Entry, Layout, What};
+pub use selection::ContentPart;
 pub use write::{Builder, NewFile};
 
 /// The media type of metafiles.
@@ -82,6 +84,8 @@ pub struct Metainfo {
     /// files.
     pub collections: Vec<String>,
     piece_layers: BTreeMap<MerkleHash, Arc<[MerkleHash]>>,
+    /// `None` if all files are wanted.
+    selection: Option<selection::Selection>,
 }
 
 /// The info dictionary: what all peers of a torrent agree on.
@@ -158,6 +162,7 @@ impl Metainfo {
             created_by: None,
             creation_date_s: None,
             piece_layers: BTreeMap::new(),
+            selection: None,
         }
     }
 
@@ -178,7 +183,7 @@ impl Metainfo {
     /// Returns the digests that prove the content: the v2 hashes if there are any and all piece layers
     /// are known, else the SHA-1 of v1. `None` if neither is known, and for content without bytes.
     pub fn proof(&self) -> Option<Pieces> {
-        let map = Arc::new(self.info.piece_map());
+        let map = Arc::new(self.piece_map());
         if self.info.kind.has_v2() && self.has_piece_layers() {
             let hash = |piece| self.piece_v2(piece).map_or([0; 32], |piece| piece.hash);
             let packed = (0..self.info.piece_count()).flat_map(hash).collect();
@@ -309,7 +314,7 @@ impl Info {
         self.update_url.as_ref()
     }
 
-    /// Returns where the content, which is without padding, lies in the pieces.
+    /// Returns where the content of all files, which is without padding, lies in the pieces.
     pub fn piece_map(&self) -> PieceMap {
         let files = self.files.iter().map(|file| Range::of_len(file.offset, file.length_bytes));
         // What an `Info` holds was checked.

@@ -40,7 +40,7 @@ pub fn reuse(
     let data = place.parent().filter(|_| is_named && !info.is_single_file()).unwrap_or(place);
     let open = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
     let Ok(files) = TorrentFiles::find(info, data, open) else { return 0 };
-    let size_bytes = new.info.piece_map().content_bytes();
+    let size_bytes = new.piece_map().content_bytes();
     let Some(pieces) = new.proof() else { return 0 };
     let old = Arc::new(OldFiles::new(files, info.piece_map(), parts, pieces, size_bytes));
     for mirror in std::mem::take(&mut request.mirrors) {

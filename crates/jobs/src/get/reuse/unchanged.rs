@@ -38,7 +38,7 @@ pub fn unchanged(old: &Metainfo, new: &Metainfo) -> Vec<Unchanged> {
 
 fn pieces_v1(of: &Metainfo) -> Option<Pieces> {
     let pieces = of.info.pieces_v1()?;
-    Some(pieces.clone().padded(Arc::new(of.info.piece_map())))
+    Some(pieces.clone().padded(Arc::new(of.piece_map())))
 }
 
 fn of_pieces(old: Option<Pieces>, new: Option<Pieces>) -> Vec<Unchanged> {
@@ -74,7 +74,7 @@ fn listed(pieces: &Pieces) -> impl Iterator<Item = (&[u8], Range)> {
 }
 
 fn of_files(old: &Metainfo, new: &Metainfo) -> Vec<Unchanged> {
-    let (old_map, new_map) = (old.info.piece_map(), new.info.piece_map());
+    let (old_map, new_map) = (old.piece_map(), new.piece_map());
     let places: HashMap<_, u64> =
         rooted(old, &old_map).map(|(root, range)| ((root, range.len()), range.start)).collect();
     let mut found = Vec::new();
@@ -88,7 +88,9 @@ fn of_files(old: &Metainfo, new: &Metainfo) -> Vec<Unchanged> {
 
 /// Returns the roots of the files that have bytes, with their content.
 fn rooted<'a>(of: &'a Metainfo, map: &'a PieceMap) -> impl Iterator<Item = ([u8; 32], Range)> + 'a {
-    of.info.files().iter().filter(|file| file.length_bytes > 0).filter_map(|file| {
+    let wanted = of.content().into_iter().filter(|it| it.is_wanted && !it.range.is_empty());
+    wanted.filter_map(|part| {
+        let file = &of.info.files()[part.file];
         Some((file.pieces_root?, map.to_content(Range::of_len(file.offset, file.length_bytes))))
     })
 }
