@@ -219,6 +219,32 @@ fn a_killed_run_is_resumed() {
 }
 
 #[test]
+fn bytes_of_another_version_do_not_count() {
+    // What an interrupted run had left of a file counted as verified for another file of its path and size.
+    let home = with_dataset();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    for kind in ["v1", "hybrid"] {
+        home.write("web/run7/detector/a.h5", bytes(1, 12_000_001));
+        home.publish(kind, &[&server.at("run7/")]);
+        fs::rename(home.path("pub"), home.path(format!("old-{kind}"))).unwrap();
+        let old = format!("old-{kind}/run7-{kind}.torrent");
+        let get = ["get", &old, "-d", "out", "--limit-rate", "4M"];
+        let mut running = home.swath(get).start();
+        std::thread::sleep(Duration::from_millis(1_700));
+        assert!(!running.is_over());
+        running.signal(2);
+        running.wait().code_is(130).says(&["kept"]);
+        home.write("web/run7/detector/a.h5", bytes(9, 12_000_001));
+        home.publish(kind, &[&server.at("run7/")]);
+        let new = format!("pub/run7-{kind}.torrent");
+        home.run(["get", &new, "-d", "out"]).code_is(0);
+        home.has_all("out");
+        fs::remove_dir_all(home.path("out")).unwrap();
+        fs::remove_dir_all(home.path("pub")).unwrap();
+    }
+}
+
+#[test]
 fn files_in_the_way_are_not_replaced_unasked() {
     let home = with_dataset();
     let server = home.serve(&["web", "--anonymous", "--plain"]);

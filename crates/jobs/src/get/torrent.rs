@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swath_formats::torrent::Magnet;
 use swath_formats::torrent::metainfo::{
     ContentPart, File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo,
 };
+use swath_formats::torrent::{Info, InfoHashV1, InfoHashV2, Magnet};
 use swath_model::path::SafePath;
 use swath_source::{FilePart, JoinedSource, Net, Source, display_name, fetch_small};
 use swath_transfer::{
@@ -235,26 +235,43 @@ fn to(
         }
     };
     let parts = metainfo.content().into_iter();
-    let files = parts.map(|part| set_file(&info.files()[part.file], &part));
+    let files = parts.map(|part| set_file(info, &part));
     Ok(Destination::Files { folder, files: files.collect() })
 }
 
 /// Returns how a part of the content is written: a file, or for the time of the transfer the bytes of one
 /// that is not wanted.
-fn set_file(file: &File, part: &ContentPart) -> SetFile {
+fn set_file(info: &Info, part: &ContentPart) -> SetFile {
+    let file = &info.files()[part.file];
+    let of_torrent = || match (info.hash_v1(), info.hash_v2()) {
+        (Some(InfoHashV1(hash)), _) => version(&hash),
+        (None, Some(InfoHashV2(hash))) => version(&hash),
+        (None, None) => 0,
+    };
     if !part.is_wanted {
         let place = file.offset + part.range.start;
-        let path = SafePath::new(&format!(".swath.neighbour.{place}")).expect("a name");
-        let size_bytes = part.range.len();
-        return SetFile { path, size_bytes, is_executable: false, link: None, is_temporary: true };
+        return SetFile {
+            path: SafePath::new(&format!(".swath.neighbour.{place}")).expect("a name"),
+            size_bytes: part.range.len(),
+            is_executable: false,
+            link: None,
+            is_temporary: true,
+            version: of_torrent(),
+        };
     }
     SetFile {
+        version: file.pieces_root.map_or_else(of_torrent, |root| version(&root)),
         path: file.path.clone(),
         size_bytes: file.length_bytes,
         is_executable: file.is_executable,
         link: file.symlink.as_ref().map(|target| link_text(file.path.as_str(), target.as_str())),
         is_temporary: false,
     }
+}
+
+/// Returns the first bytes of a digest.
+fn version(digest: &[u8]) -> u64 {
+    digest.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }
 
 /// Returns a target below the folder of the torrent, as a link at `path` there has to be written.

@@ -33,6 +33,9 @@ pub struct SetFile {
     pub link: Option<String>,
     /// Whether it is only needed to prove the bytes of others: it gets no final name.
     pub is_temporary: bool,
+    /// Tells its content from others of this path and size: what an earlier run left of one with another
+    /// value does not count.
+    pub version: u64,
 }
 
 /// Files being received.
@@ -309,7 +312,9 @@ fn index_of(files: &[SetFile]) -> Result<SetIndex, IndexError> {
         if file.is_temporary {
             temporary.push(index.entries());
         }
-        starts[at] = index.push(&entry(leaves, name, kind, mode))?;
+        // Times are not preserved. Two runs compare them to find out whether a file is the same.
+        let mtime = Mtime { seconds: file.version.cast_signed(), nanoseconds: 0 };
+        starts[at] = index.push(&Entry { mtime, ..entry(leaves, name, kind, mode) })?;
     }
     index.complete();
     let mut end = 0;
@@ -341,6 +346,7 @@ mod tests {
             is_executable: path.ends_with(".sh"),
             link: None,
             is_temporary: path.starts_with('.'),
+            version: 1,
         };
         all.iter().map(file).collect()
     }
@@ -416,6 +422,27 @@ mod tests {
         let mut read = Vec::new();
         SetReader::open(&to, &files(&ALL)).unwrap().read_to_end(&mut read).unwrap();
         assert!(read == content);
+    }
+
+    #[test]
+    fn bytes_of_another_version_of_a_file_are_not_resumed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (to, content) = (folder.path().join("set"), content());
+        let set = FileSet::open(&to, &files(&ALL), true, never()).unwrap();
+        set.write(0, &content).unwrap();
+        set.commit(&RangeSet::full(content.len() as u64)).unwrap();
+        drop(set);
+        let mut all = files(&ALL);
+        all[2].version = u64::MAX;
+        let set = FileSet::open(&to, &all, true, never()).unwrap();
+        let (other, same) = (Range::new(70_005, 3_070_005), Range::new(3_070_005, 4_070_006));
+        let resumed = set.resumed();
+        assert_eq!(resumed.bytes_within(other), 0);
+        assert!(resumed.bytes_within(same) > 500_000, "{resumed:?}");
+        set.write(0, &content).unwrap();
+        set.finish().unwrap();
+        let age = to.join("a").metadata().unwrap().modified().unwrap().elapsed();
+        assert!(age.is_ok_and(|age| age.as_secs() < 3600), "it is no time");
     }
 
     #[test]
