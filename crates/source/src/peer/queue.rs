@@ -86,6 +86,8 @@ mod tests {
             queue.since = Instant::now() - MEASURED_OVER * 2;
             kernel_bytes = queue.sent(1000).unwrap_or(kernel_bytes);
         }
-        assert_eq!((queue.most_bytes(), kernel_bytes), (LEAST_BYTES, KERNEL_LEAST_BYTES));
+        assert_eq!(queue.most_bytes(), LEAST_BYTES);
+        // Small changes are not worth a call.
+        assert!(kernel_bytes < 2 * KERNEL_LEAST_BYTES, "{kernel_bytes}");
     }
 }
