@@ -163,7 +163,9 @@ impl SuperSeeding {
         // Nobody waits for what a lone peer gets.
         let (takes, least) = match self.peers.values().filter(|peer| peer.is_served).count() {
             0 | 1 => (takes.max(LONE_AHEAD), LONE_MIN),
-            _ => (takes, UNDER_WAY_MIN),
+            _ => {
+                (takes, UNDER_WAY_MIN.max((UNDER_WAY_MIN_BYTES / self.piece_bytes.max(1)) as usize))
+            }
         };
         let bytes = bytes_per_s as f64 * takes.as_secs_f64();
         let pieces = (bytes / self.piece_bytes.max(1) as f64).ceil() as usize;
@@ -289,7 +291,7 @@ const PATIENCE_FIRST: Duration = Duration::from_secs(10);
 /// From an offer to the piece it takes two round trips at least, …
 const FETCH_MIN: Duration = Duration::from_millis(250);
 /// … and our link must not be idle when some take longer than the fastest.
-const FETCH_RESERVE: f64 = 1.5;
+const FETCH_RESERVE: f64 = 2.5;
 /// A lone peer has offers for this time, and not longer, because another may come …
 const LONE_AHEAD: Duration = Duration::from_secs(2);
 /// … and some to begin with.
@@ -298,6 +300,8 @@ const LONE_MIN: usize = 16;
 const MISSED_MAX: u32 = 2;
 /// So that several peers have something to pass on.
 const UNDER_WAY_MIN: usize = 4;
+/// So that the first round trips are not lost.
+const UNDER_WAY_MIN_BYTES: u64 = 1 << 20;
 /// More are looked through too often.
 const UNDER_WAY_MAX: usize = 256;
 
