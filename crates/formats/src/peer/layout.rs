@@ -83,6 +83,16 @@ impl PieceLayout {
         (!range.is_empty() && piece.covers(range)).then_some(range)
     }
 
+    /// Returns the bytes of a block that a peer asks for, `None` if it is empty or not within one
+    /// piece. They may end behind the last byte: libtorrent 2.0 takes the last piece of a v2 torrent
+    /// for one as long as the others, and expects zeros there.
+    pub fn range_of_request(self, block: Block) -> Option<Range> {
+        let piece = self.range_of(block.piece)?;
+        let padded = Range::of_len(piece.start, u64::from(self.piece_bytes));
+        let range = Range::of_len(piece.start + u64::from(block.begin), u64::from(block.length));
+        (!range.is_empty() && padded.covers(range)).then_some(range)
+    }
+
     /// Returns the first block of `range`: it ends where a piece, a multiple of [`BLOCK_BYTES`] in
     /// the piece, or the range ends. `None` if no byte of the range is in the torrent.
     pub fn first_block(self, range: Range) -> Option<Block> {
@@ -136,6 +146,22 @@ mod tests {
             (u32::MAX, u32::MAX, u32::MAX),
             (0, u32::MAX, 1),
         ] {
+            assert_eq!(range(piece, begin, length), None, "{piece} {begin} {length}");
+        }
+    }
+
+    #[test]
+    fn a_request_may_reach_behind_the_last_byte() {
+        let layout = PieceLayout::new(100, 250).unwrap();
+        let range = |piece, begin, length| {
+            layout.range_of_request(Block { piece: PieceIndex(piece), begin, length })
+        };
+        assert_eq!(range(1, 10, 90), Some(Range::new(110, 200)));
+        assert_eq!(range(2, 0, 100), Some(Range::new(200, 300)));
+        assert_eq!(range(2, 60, 40), Some(Range::new(260, 300)));
+        for (piece, begin, length) in
+            [(1, 10, 91), (2, 0, 101), (3, 0, 1), (2, 100, 0), (0, u32::MAX, 1)]
+        {
             assert_eq!(range(piece, begin, length), None, "{piece} {begin} {length}");
         }
     }

@@ -136,7 +136,7 @@ impl Upload {
         let mut blocks: Vec<Block> = Vec::new();
         let mut range = Range::new(0, 0);
         while let Some(block) = self.next.take().or_else(|| sending.session.poll_request()) {
-            let wire = self.layout.and_then(|layout| layout.range_of_block(block));
+            let wire = self.layout.and_then(|layout| layout.range_of_request(block));
             let Some(wire) = wire.filter(|_| sending.have.contains(block.piece)) else {
                 sending.session.refuse(block)?;
                 continue;
@@ -158,9 +158,18 @@ impl Upload {
             return Ok(true);
         };
         self.allowance.spend(range.len());
+        let total_bytes = self.layout.map_or(0, PieceLayout::total_bytes);
         let answer = Box::pin(async move {
             let mut data = Vec::with_capacity(range.len() as usize);
-            let result = uploads.read(range, &mut data).await;
+            let Some(there) = range.intersect(Range::new(0, total_bytes)) else {
+                data.resize(range.len() as usize, 0);
+                return (data, Ok(()));
+            };
+            let result = uploads.read(there, &mut data).await;
+            if data.len() as u64 == there.len() {
+                // Zeros behind the last byte, if that was asked for.
+                data.resize(range.len() as usize, 0);
+            }
             (data, result)
         });
         self.reading = Some(Reading { blocks, range, answer });

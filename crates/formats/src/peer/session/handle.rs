@@ -133,7 +133,7 @@ impl Session {
     fn requested(&mut self, block: Block) -> Result<(), Violation> {
         // A peer cannot know of a piece before we know the torrent's size.
         let layout = self.layout.ok_or(Violation::NoSuchBlock(block))?;
-        if layout.range_of_block(block).is_none() {
+        if layout.range_of_request(block).is_none() {
             return Err(Violation::NoSuchBlock(block));
         }
         if self.uploads.push(block, self.choke.by_us) {

@@ -382,7 +382,8 @@ fn impossible_requests_are_faults() {
     for block in [
         Block { begin: BLOCK + 1, ..block(0, 0) },
         block(10, 0),
-        block(9, BLOCK),
+        block(9, BLOCK + 1),
+        block(9, 2 * BLOCK),
         Block { begin: u32::MAX, ..block(u32::MAX, 0) },
     ] {
         let result = violation(&mut session, Message::Request(block));

@@ -180,6 +180,32 @@ async fn who_asks_and_does_not_read_is_not_heard_for_ever() {
     assert!(ended.is_err() || ended.is_ok_and(|it| it.is_err()), "it reads 5,000,000 requests");
 }
 
+/// libtorrent 2.0 (qBittorrent 4) takes the last piece of a v2 torrent for one as long as the others.
+#[tokio::test]
+async fn behind_the_last_byte_there_are_zeros() {
+    let (content, metainfo) = torrent();
+    let seeder = Made::seeder(&content).side(&metainfo);
+    let address = seeder.listen().await;
+    let last = PieceIndex(15);
+    let mut tcp = caller(address, &encoded(&handshake(&metainfo, 1), &[Message::Interested])).await;
+    tcp.read_exact(&mut [0; 68]).await.unwrap();
+    for (begin, there) in [(16_384, 576), (32_768, 0)] {
+        let mut request = Vec::new();
+        Message::Request(Block { piece: last, begin, length: 16_384 }).encode(&mut request);
+        tcp.write_all(&request).await.unwrap();
+        let message = loop {
+            let mut message = vec![0; tcp.read_u32().await.unwrap() as usize];
+            tcp.read_exact(&mut message).await.unwrap();
+            if message.first() == Some(&7) {
+                break message;
+            }
+        };
+        let mut expected = content[content.len() - there..].to_vec();
+        expected.resize(16_384, 0);
+        assert!(message[9..] == expected, "{begin}");
+    }
+}
+
 #[tokio::test]
 async fn nobody_is_connected_twice_or_to_himself() {
     let (content, metainfo) = torrent();
