@@ -442,7 +442,13 @@ impl Visit {
         let served_s = if count > 0 { self.now_s } else { served_s.unwrap_or(0) };
         let member = Member { id: announce.peer_id, seen_s: self.now_s, served_s };
         peers.put(key, member, is_seeder, before);
-        peers.choose(&key, Wish { count, is_seeder, since_s: self.since_s }, rng)
+        let seeders_max = match (is_seeder, announce.event) {
+            (false, _) => usize::MAX,
+            // aria2 says so too before it knows the size, with a magnet link.
+            (true, Event::Started) => SEEDERS_OF_STARTED,
+            (true, _) => 0,
+        };
+        peers.choose(&key, Wish { count, seeders_max, since_s: self.since_s }, rng)
     }
 
     /// Clients count from the arrival of the answer and round: a tenth less is not too early.
@@ -460,6 +466,9 @@ pub(crate) fn seconds(time: Time) -> u32 {
 const WANT_DEFAULT: u32 = 50;
 /// … and at most: a UDP answer fits into one packet on every network.
 const WANT_MAX: u32 = 200;
+/// Seeders in the first answer to a peer that lacks nothing: one of them sends the info dictionary, if
+/// that is what it lacks, and seeders that are connected in vain leave each other.
+const SEEDERS_OF_STARTED: usize = 8;
 /// The part of the interval before which a peer gets no others: after five of thirty minutes a
 /// client without luck may ask again.
 const MIN_INTERVAL_PART: u32 = 6;
