@@ -234,13 +234,12 @@ impl PartialTree {
             }
         }
         tree.go_on()?;
-        if resumed.is_empty() {
+        if left.durable.is_empty() {
             paths.clear(&tree.root, &*halt)?;
-        } else {
-            tree.had = left.durable;
         }
+        tree.had = left.durable;
         (tree.resumed, tree.unchanged, tree.present) = (resumed, unchanged, present);
-        if !tree.resumed.is_empty() {
+        if !tree.had.is_empty() {
             let mut folders = FolderCursor::new(&tree.root, Enter::Open);
             for path in left.gone.iter().rev() {
                 tree.remove(path, &mut folders)?;
@@ -339,6 +338,11 @@ impl PartialTree {
     /// Returns the part of these that an earlier run (or pass) left.
     pub fn resumed(&self) -> &RangeSet {
         &self.resumed
+    }
+
+    /// Returns the same with the bytes outside whole groups, for an owner that proves other units.
+    pub(super) fn had(&self) -> &RangeSet {
+        &self.had
     }
 
     /// Returns how many files, links and further names stay as they are at the destination.

@@ -111,7 +111,7 @@ impl PartialTree {
     pub fn check_space(&self, bytes: u64) -> Result<(), PartialError> {
         let Some(room) = self.paths.free_space(&self.root) else { return Ok(()) };
         // Part of an earlier run's entries exists already.
-        let is_new = self.resumed.is_empty() && self.paths.is_new;
+        let is_new = self.had.is_empty() && self.paths.is_new;
         let needs = Needs { bytes, links: self.preserve.links, is_new };
         needs.check(&self.index(), &self.unchanged, &room, &self.paths.destination)
     }

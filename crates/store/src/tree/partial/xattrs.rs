@@ -20,7 +20,7 @@ impl PartialTree {
             return Ok(());
         }
         // Files of an earlier run may have attributes that have since been removed.
-        let is_fresh = self.resumed.is_empty();
+        let is_fresh = self.had.is_empty();
         let mut folders = FolderCursor::new(&self.root, Enter::Open);
         let index = self.index();
         let mut cursor = index.cursor();
