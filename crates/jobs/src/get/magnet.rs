@@ -56,14 +56,16 @@ pub async fn metainfo_of(
     get_job.note(Note::WaitingForMetadata);
     let until = Instant::now() + Duration::from_secs_f64(get_job.job.spec.network.stall_s());
     loop {
-        let told = search.announced(&trackers, until).await;
+        let told = search.announced(&trackers, Event::Started, until).await;
         addresses.extend(told.into_iter().map(|it| (it, Trust::Listed)));
         if let Some(raw) = search.ask(&addresses, until).await {
+            tokio::spawn(async move { search.leave(&trackers).await });
             let peers = addresses.iter().map(|(address, _)| *address).take(PEERS_WANTED as usize);
             return Ok((read(magnet, &raw)?, peers.collect()));
         }
         // Peers come and go.
         if Instant::now() + ASK_AGAIN >= until {
+            search.leave(&trackers).await;
             return Err(TorrentError::NoMetadata { last: search.last });
         }
         sleep(ASK_AGAIN).await;
@@ -101,8 +103,16 @@ struct Search {
 }
 
 impl Search {
+    /// Takes back what trackers were told, so that they lead nobody to us.
+    async fn leave(&self, trackers: &[Url]) {
+        self.announced(trackers, Event::Stopped, Instant::now() + LEAVE_WITHIN).await;
+    }
+
     /// Asks all trackers for peers. Those that are slow are not waited for.
-    async fn announced(&self, trackers: &[Url], until: Instant) -> Vec<SocketAddr> {
+    ///
+    /// Each question says that we start: a tracker gives no peers to one that asks again too early,
+    /// and an earlier run on this machine, or another one behind the same address, has asked too.
+    async fn announced(&self, trackers: &[Url], event: Event, until: Instant) -> Vec<SocketAddr> {
         let mut asked = JoinSet::new();
         for tracker in trackers.iter().take(TRACKERS_MAX) {
             let tracker = tracker.clone();
@@ -115,7 +125,7 @@ impl Search {
                 uploaded: 0,
                 downloaded: 0,
                 left: None,
-                event: Event::None,
+                event,
                 want: Some(PEERS_WANTED),
                 key: None,
                 form: PeerForm::Compact,
@@ -171,6 +181,8 @@ impl Search {
 const TRACKERS_MAX: usize = 16;
 /// One of them will do.
 const TRACKERS_WITHIN: Duration = Duration::from_secs(5);
+/// Nobody waits longer for a tracker at the end.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 const PEERS_WANTED: u32 = 50;
 const ASKED_AT_ONCE: usize = 8;
 const ASK_AGAIN: Duration = Duration::from_secs(5);
