@@ -98,5 +98,7 @@ mod stage;
 mod stage_fails;
 mod stage_leases;
 mod support;
+mod swarm_breaks;
+mod swarm_clients;
 mod text_help;
 mod track;

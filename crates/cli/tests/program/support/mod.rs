@@ -2,6 +2,7 @@
 //! tokens, a time limit. What tests of the program share; each uses what it needs of it.
 #![allow(dead_code, missing_docs)]
 
+pub mod clients;
 pub mod depot;
 pub mod net;
 pub mod nginx;

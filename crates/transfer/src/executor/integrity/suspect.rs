@@ -143,10 +143,7 @@ impl Run<'_> {
         {
             self.sources[*one].figures.corrupt += 1;
             if self.sources[*one].figures.corrupt >= ALONE_TRIES {
-                let why =
-                    format!("it delivered corrupt data (bytes {}–{})", piece.start, piece.end);
-                self.sources[*one].fault = Fault::Corrupt;
-                self.drop_source(*one, why);
+                self.drop_corrupt(*one, piece);
             }
         }
         self.reopen(piece);
@@ -211,13 +208,19 @@ impl Run<'_> {
         }
         let Some(at) = source else { return };
         if (0..self.sources.len()).any(|other| other != at && self.sources.is_usable(other)) {
-            self.sources[at].fault = Fault::Corrupt;
-            let why = format!("it delivered corrupt data (within bytes {start}–{end})");
-            if let Some(discovery) = &self.request.discovery {
-                discovery.convicted(&*self.sources[at].source, range, &why);
-            }
-            self.drop_source(at, why);
+            self.drop_corrupt(at, range);
         }
+    }
+
+    /// Drops a source that delivered corrupt data within `range`. Whoever found it lets it in no more.
+    fn drop_corrupt(&mut self, at: usize, range: Range) {
+        self.sources[at].fault = Fault::Corrupt;
+        let (start, end) = (range.start, range.end);
+        let why = format!("it delivered corrupt data (within bytes {start}–{end})");
+        if let Some(discovery) = &self.request.discovery {
+            discovery.convicted(&*self.sources[at].source, range, &why);
+        }
+        self.drop_source(at, why);
     }
 
     /// Hashes each deliverer's part of a piece as it lies on the disk. For a piece that is good

@@ -1,0 +1,158 @@
+//! The clients that people have, with settings that keep them on the loopback interface: no distributed
+//! hash table, no local discovery, no exchange of peers, no port forwarding.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{io::Read as _, io::Write as _};
+
+use super::Home;
+use super::serve::Served;
+use super::torrent::Client;
+
+impl Home {
+    /// transmission 3, which fetches `NAME.torrent` into `folder` over encrypted connections only. It
+    /// never connects to 127.0.0.0/8 itself.
+    pub fn transmission(&self, name: &str, folder: &str) -> Option<Client> {
+        let config = self.path(format!("config-{name}"));
+        fs::create_dir_all(config.join("watch")).unwrap();
+        fs::create_dir_all(self.path(folder)).unwrap();
+        let torrent = format!("{name}.torrent");
+        fs::copy(self.path(&torrent), config.join("watch").join(&torrent)).unwrap();
+        let settings = format!(
+            "{{\"dht-enabled\": false, \"lpd-enabled\": false, \"pex-enabled\": false, \
+             \"port-forwarding-enabled\": false, \"utp-enabled\": false, \"rpc-enabled\": false, \
+             \"watch-dir-enabled\": true, \"watch-dir\": {:?}, \"bind-address-ipv4\": \"127.0.0.1\"}}",
+            config.join("watch")
+        );
+        fs::write(config.join("settings.json"), settings).unwrap();
+        let (port, folder) = (free_port().to_string(), self.path(folder));
+        let (config, into) = (config.to_str().unwrap(), folder.to_str().unwrap());
+        let args = ["-f", "-er", "-M", "-P", &port, "-g", config, "-w", into, "--log-info"];
+        Client::start(&folder, "transmission", "transmission-daemon", &args)
+    }
+
+    /// qBittorrent, which has or fetches the data of these torrents in `folder`. `encrypts` makes it
+    /// refuse plain connections.
+    pub fn qbittorrent(&self, names: &[&str], folder: &str, encrypts: bool) -> Option<Client> {
+        let profile = self.path("profile");
+        let config = profile.join("qBittorrent/config");
+        fs::create_dir_all(&config).unwrap();
+        fs::create_dir_all(self.path(folder)).unwrap();
+        let folder = self.path(folder);
+        let settings = format!(
+            "[LegalNotice]\nAccepted=true\n[BitTorrent]\nSession\\Port={}\nSession\\DHTEnabled=false\n\
+             Session\\LSDEnabled=false\nSession\\PeXEnabled=false\nSession\\Encryption={}\n\
+             Session\\Interface=lo\nSession\\InterfaceName=lo\nSession\\InterfaceAddress=127.0.0.1\n\
+             Session\\MultiConnectionsPerIp=true\nSession\\QueueingSystemEnabled=false\n\
+             Session\\BTProtocol=TCP\nSession\\DefaultSavePath={}\n[Network]\n\
+             PortForwardingEnabled=false\n[Preferences]\nConnection\\ResolvePeerCountries=false\n\
+             WebUI\\Address=127.0.0.1\nWebUI\\Port={}\nWebUI\\UseUPnP=false\n",
+            free_port(),
+            u8::from(encrypts),
+            folder.display(),
+            free_port(),
+        );
+        fs::write(config.join("qBittorrent.conf"), settings).unwrap();
+        let torrents: Vec<String> = names
+            .iter()
+            .map(|name| self.path(format!("{name}.torrent")).display().to_string())
+            .collect();
+        let profile = format!("--profile={}", profile.display());
+        let into = format!("--save-path={}", folder.display());
+        let mut args = vec![&*profile, "--skip-dialog=true", &into];
+        args.extend(torrents.iter().map(String::as_str));
+        Client::start(&folder, "qbittorrent", "qbittorrent-nox", &args)
+    }
+
+    /// aria2, which has or fetches the data of a torrent or magnet link in `folder`, and the port where
+    /// peers reach it.
+    pub fn aria2(&self, torrent: &str, folder: &str, more: &[&str]) -> Option<(Client, u16)> {
+        fs::create_dir_all(self.path(folder)).unwrap();
+        let port = free_port();
+        let listen = format!("--listen-port={port}");
+        let args = [
+            "--enable-dht=false",
+            "--enable-dht6=false",
+            "--bt-enable-lpd=false",
+            "--enable-peer-exchange=false",
+            "--file-allocation=none",
+            "--seed-time=1000",
+            "--seed-ratio=0",
+            "--allow-overwrite=true",
+            "--log=-",
+            "--log-level=info",
+            &listen,
+        ];
+        let args = [&args[..], more, &[torrent]].concat();
+        let client = Client::start(&self.path(folder), "aria2", "aria2c", &args)?;
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < LIMIT, "{}", client.said());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some((client, port))
+    }
+
+    /// libtorrent 2.0, the library of Debian's qBittorrent and Deluge, which fetches these magnet links
+    /// into `folder`.
+    pub fn libtorrent_by_links(&self, links: &[String], folder: &Path) -> Option<Client> {
+        fs::create_dir_all(folder).unwrap();
+        let python = "/usr/bin/python3";
+        let import = std::process::Command::new(python).args(["-c", "import libtorrent"]).output();
+        if !import.is_ok_and(|ran| ran.status.success()) {
+            println!("skipped: {python} has no libtorrent");
+            return None;
+        }
+        let mut args = vec!["-u", "-c", SCRIPT];
+        args.extend(links.iter().map(String::as_str));
+        Client::start(folder, "libtorrent", python, &args)
+    }
+}
+
+/// Waits until a tracker has so many peers; a hybrid torrent counts twice.
+#[track_caller]
+pub fn has_peers(tracker: &Served, count: u32) {
+    let began = Instant::now();
+    let wanted = format!("\"peers\":{count},");
+    loop {
+        let address = tracker.url.trim_start_matches("http://").trim_end_matches("/announce");
+        let mut tcp = TcpStream::connect(address).unwrap();
+        tcp.set_read_timeout(Some(LIMIT)).unwrap();
+        write!(tcp, "GET /stats.json HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).unwrap();
+        if answer.contains(&wanted) {
+            return;
+        }
+        assert!(began.elapsed() < LIMIT, "not {count} peers: {answer}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Clients may wait for half a minute before they try something again.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Fetches magnet links, and prints what happens.
+const SCRIPT: &str = r"
+import sys, time, libtorrent as lt
+category = lt.alert.category_t
+session = lt.session({'listen_interfaces': '127.0.0.1:0', 'enable_dht': False, 'enable_lsd': False,
+    'enable_upnp': False, 'enable_natpmp': False, 'enable_outgoing_utp': False,
+    'allow_multiple_connections_per_ip': True,
+    'alert_mask': category.tracker_notification | category.error_notification
+        | category.peer_notification | category.connect_notification})
+for link in sys.argv[1:]:
+    params = lt.parse_magnet_uri(link)
+    params.save_path = '.'
+    session.add_torrent(params)
+while True:
+    for alert in session.pop_alerts():
+        print(type(alert).__name__, alert.message())
+    time.sleep(0.05)
+";
