@@ -99,6 +99,12 @@ impl Run<'_> {
         // Sources that have not yet delivered the piece alone.
         let fresh: Vec<usize> = usable.iter().copied().filter(|at| !alone.contains(at)).collect();
         if fresh.is_empty() && (repeated || tries.len() >= TRIES_MAX) {
+            if let (Some(_), [one]) = (&self.request.discovery, &last[..]) {
+                // One peer must not end the transfer: others may come, or get the piece.
+                self.drop_corrupt(*one, piece);
+                self.reopen(piece);
+                return Ok(());
+            }
             let hint = match (repeated, usable.len()) {
                 (false, _) => "; it differs each time",
                 (true, 0 | 1) => {
@@ -214,6 +220,9 @@ impl Run<'_> {
 
     /// Drops a source that delivered corrupt data within `range`. Whoever found it lets it in no more.
     fn drop_corrupt(&mut self, at: usize, range: Range) {
+        if self.sources.is_out(at) {
+            return;
+        }
         self.sources[at].fault = Fault::Corrupt;
         let (start, end) = (range.start, range.end);
         let why = format!("it delivered corrupt data (within bytes {start}–{end})");
