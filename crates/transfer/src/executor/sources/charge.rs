@@ -92,8 +92,18 @@ impl Run<'_> {
         let all = Range::new(0, self.coverage.size_bytes.unwrap_or(u64::MAX));
         let (id, now) = (SourceId(source as u32), self.now());
         let Some(entry) = self.sources.get_mut(source) else { return Loss::Clean };
+        // A peer may have got some of it in the meantime, and said so already.
+        let held = entry.holdings.as_ref().map(|holdings| holdings.borrow().clone());
+        let still = |&range: &Range| match &held {
+            Some(held) => held.gaps_within(range),
+            None => vec![range],
+        };
+        let lacking: Vec<Range> = lacking.iter().flat_map(still).collect();
+        if lacking.is_empty() {
+            return Loss::Clean;
+        }
         let is_news = !std::mem::replace(&mut entry.was_short, true);
-        for &range in lacking {
+        for &range in &lacking {
             entry.lacks.insert(range);
             self.planner.handle(PlanEvent::Lacks { source: id, range }, now);
         }
