@@ -22,6 +22,15 @@ pub fn words(note: &Note) -> (String, bool) {
             (format!("peer {address} is not used any more: {why}"), true)
         }
         Note::Shared { address } => (format!("sharing with other machines, at {address}"), false),
+        Note::NoSuchMachine { name, error } => (format!("machine {name}: {error}"), true),
+        Note::NobodyShares => {
+            let why = "no other machine took part: all need the same token and the same address of the file, and must reach each other directly";
+            (why.to_owned(), true)
+        }
+        Note::MachineBanned { address } => {
+            let why = "it delivered or vouched for other bytes than the origin has";
+            (format!("machine {address} is not used any more: {why}"), true)
+        }
         Note::NotShared(why) => (format!("fetching without other machines: {}", chain(why)), true),
         Note::PassingOn { machines } => {
             let machines = counted(*machines, "other machine", "other machines");

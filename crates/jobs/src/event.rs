@@ -1,5 +1,6 @@
 //! Events of jobs.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -112,6 +113,20 @@ pub enum Note {
     /// The file is fetched together with other machines, which connect here.
     Shared {
         /// The address.
+        address: SocketAddr,
+    },
+    /// A machine is not known by this name, and is left out.
+    NoSuchMachine {
+        /// The name.
+        name: String,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// No other machine with the token fetches the same.
+    NobodyShares,
+    /// A machine delivered wrong bytes, or vouched for wrong ones, and is asked for nothing any more.
+    MachineBanned {
+        /// Its address.
         address: SocketAddr,
     },
     /// The file is fetched without other machines.

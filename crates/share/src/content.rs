@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::File;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use swath_model::digest::{Algorithm, Digest, Hasher};
 use swath_model::{Range, RangeSet, Time};
 use swath_source::{HttpSource, Narrowed, Net, Source, Trust};
-use swath_transfer::{Discovery, VerifiedContent, Voucher};
+use swath_transfer::{CameFrom, Discovery, Judgement, VerifiedContent, Voucher};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -46,9 +46,7 @@ pub enum ShareEvent {
     /// A node is asked for nothing any more.
     NodeBanned {
         /// Its address.
-        address: IpAddr,
-        /// What it did.
-        why: String,
+        address: SocketAddr,
     },
 }
 
@@ -80,6 +78,8 @@ struct Books {
     ledger: Ledger,
     verified: RangeSet,
     nodes: BTreeMap<NodeId, Neighbour>,
+    /// Whether another node was ever heard.
+    was_alone: bool,
     /// Addresses that are asked, or were found to be of no use.
     addresses: HashSet<SocketAddr>,
     /// Those who want to hear of sources.
@@ -119,18 +119,21 @@ pub(crate) struct Beginning {
     pub net: Net,
     pub stop: CancellationToken,
     pub events: mpsc::Sender<ShareEvent>,
+    pub whole: Option<PathBuf>,
 }
 
 impl SharedContent {
     /// Begins to share. Must be called within a tokio runtime.
     pub(crate) fn begin(beginning: Beginning) -> Arc<SharedContent> {
-        let Beginning { id, version, units, count, me, token, net, stop, events } = beginning;
+        let Beginning { id, version, units, count, me, token, net, stop, events, whole } =
+            beginning;
         let (to_hash, units_to_hash) = mpsc::unbounded_channel();
         let ledger = Ledger::new(units, count, me, fastrand::u64(..));
         let books = Books {
             ledger,
             verified: RangeSet::new(),
             nodes: BTreeMap::new(),
+            was_alone: true,
             addresses: HashSet::new(),
             listeners: Vec::new(),
         };
@@ -152,6 +155,11 @@ impl SharedContent {
             sent_bytes: AtomicU64::new(0),
             began: Instant::now(),
         });
+        if let Some(path) = whole {
+            content.books().ledger.is_whole();
+            content.completed(&path);
+            (0..count).for_each(|unit| _ = content.to_hash.send(unit));
+        }
         content.turn();
         content.spawn(Arc::clone(&content).keep_turning());
         content.spawn(Arc::clone(&content).hash_all(units_to_hash));
@@ -184,6 +192,19 @@ impl SharedContent {
     /// Returns how many other nodes lack something.
     pub fn others_lack(&self) -> usize {
         self.books().ledger.others_lack().0
+    }
+
+    /// Returns whether no other node was ever heard of this content.
+    pub fn was_alone(&self) -> bool {
+        self.books().was_alone
+    }
+
+    /// Waits until another node is heard, or this time has passed.
+    pub async fn meets_others(&self, within: Duration) {
+        let since = Instant::now();
+        while self.was_alone() && since.elapsed() < within {
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Waits until no other node lacks anything, or none gets anything any more.
@@ -234,6 +255,7 @@ impl SharedContent {
         let mut length = self.log_length.subscribe();
         {
             let mut books = self.books();
+            books.was_alone = false;
             books.ledger.was_read(to, from, self.now());
             // Whoever has read more than there is has read the log of another node.
             if from > books.ledger.log_length() {
@@ -271,6 +293,7 @@ impl SharedContent {
         let source = Narrowed::to(HttpSource::new(&self.net, url, Trust::Listed), held);
         books.listeners.retain(|listener| listener.try_send(Arc::clone(&source)).is_ok());
         books.nodes.insert(node, Neighbour { address, source, holds });
+        books.was_alone = false;
         true
     }
 
@@ -322,10 +345,9 @@ impl SharedContent {
         ledger.turn(self.now());
         for node in ledger.newly_banned() {
             if let Some(neighbour) = nodes.remove(&node) {
-                let why = "it vouched for, or sent, other bytes than the origin has".to_owned();
-                let address = neighbour.address.ip();
                 // A reader that is too slow misses it.
-                let _ = self.events.try_send(ShareEvent::NodeBanned { address, why });
+                let event = ShareEvent::NodeBanned { address: neighbour.address };
+                let _ = self.events.try_send(event);
             }
         }
         set(&self.from_origin, ledger.from_origin());
@@ -343,11 +365,8 @@ impl SharedContent {
             let from = self.from.read().unwrap_or_else(PoisonError::into_inner).clone();
             let Some(hash) = hashed(from, range).await else { continue };
             let mut books = self.books();
-            if !books.ledger.judge(unit, hash) {
-                // Ours are proved.
-                books.ledger.ban_vouchers(range);
-                books.ledger.judge(unit, hash);
-            }
+            // Ours are proved.
+            books.ledger.judge(unit, hash, CameFrom::Named);
             drop(books);
             self.verified(range);
         }
@@ -397,11 +416,6 @@ impl Discovery for SharedContent {
         self.changed.notify_one();
     }
 
-    fn contradicted(&self, block: Range) {
-        self.books().ledger.ban_vouchers(block);
-        self.changed.notify_one();
-    }
-
     fn voucher(self: Arc<Self>) -> Option<Arc<dyn Voucher>> {
         Some(self)
     }
@@ -417,9 +431,9 @@ impl Voucher for SharedContent {
         self.units.unit_bytes()
     }
 
-    fn judge(&self, block: u64, actual: Digest) -> bool {
+    fn judge(&self, block: u64, actual: Digest, from: CameFrom) -> Judgement {
         let unit = Unit::try_from(block).unwrap_or(Unit::MAX);
-        self.books().ledger.judge(unit, hash_of(&actual))
+        self.books().ledger.judge(unit, hash_of(&actual), from)
     }
 }
 

@@ -61,7 +61,11 @@ pub(crate) async fn follow(
             }
         }
         if !content.hear(part.node, &part.entries) {
-            return;
+            // It is banned; whoever is started there later is not.
+            (of, from) = (None, 0);
+            content.leave(part.node);
+            sleep(OTHER_ADDRESS_PAUSE).await;
+            continue;
         }
         from = part.next;
     }

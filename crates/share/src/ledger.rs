@@ -6,12 +6,16 @@
 //! for much longer than usual may be taken over.
 //!
 //! The node that fetched a unit from the origin vouches for its hash. A unit that comes from others must
-//! have the hash that is vouched for; two hashes for one unit are settled by the origin.
+//! have the hash that is vouched for; two hashes for one unit are settled by the origin. Whoever vouched
+//! wrongly is banned, or whoever says so of a node that does not say it itself.
+//!
+//! What others hold may come slowly, or not at all. If it does, the origin is asked for that, too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use swath_model::{Range, RangeSet, Time};
+use swath_transfer::{CameFrom, Judgement};
 
 use crate::log::{Entry, NodeId, Vouch};
 use crate::units::{Unit, Units};
@@ -41,8 +45,15 @@ pub struct Ledger {
     began: Option<Time>,
     /// How long a claim usually takes.
     usual: Option<Duration>,
-    /// When units that were claimed came, in the last moments.
+    /// When units came from the origin, and from others, in the last moments.
     came: VecDeque<Time>,
+    passed: VecDeque<Time>,
+    /// The best rate at which units came from the origin, per second.
+    origin_per_s: f64,
+    /// Since when each unit can be had from others.
+    obtainable_since: Vec<Option<Time>>,
+    /// Everything is here, and is only being hashed: nothing is claimed.
+    is_whole: bool,
     log: Vec<Entry>,
     /// The digest of the whole is wrong: everything may be fetched from the origin, nothing from others.
     is_refuted: bool,
@@ -56,6 +67,8 @@ struct Other {
     claims: BTreeMap<Unit, Time>,
     /// How many entries of our log it has read, and when it last asked.
     read: Option<(u64, Time)>,
+    /// How many entries of its log we have read.
+    told: u64,
 }
 
 /// The hash of a unit.
@@ -63,9 +76,16 @@ struct Other {
 enum Vouched {
     /// Nobody has told one.
     Nobody,
-    By(Vouch),
+    By(Told),
     /// These two told different ones.
-    Disputed(Vouch, Vouch),
+    Disputed(Told, Told),
+}
+
+/// A hash, and the node that told it: the one that vouches, or one that passes that on.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    vouch: Vouch,
+    teller: NodeId,
 }
 
 /// Our claim on a unit.
@@ -106,6 +126,10 @@ impl Ledger {
             began: None,
             usual: None,
             came: VecDeque::new(),
+            passed: VecDeque::new(),
+            origin_per_s: 0.0,
+            obtainable_since: vec![None; all],
+            is_whole: false,
             log: Vec::new(),
             is_refuted: false,
             rng,
@@ -141,7 +165,16 @@ impl Ledger {
             held: Flags::none(count),
             claims: BTreeMap::new(),
             read: None,
+            told: 0,
         });
+        let most = u64::from(count) * ENTRIES_A_UNIT_MAX + ENTRIES_LEAST;
+        if let Some(other) = self.others.get_mut(&from) {
+            other.told += entries.len() as u64;
+            if other.told > most {
+                self.ban(from);
+                return false;
+            }
+        }
         if was_alone {
             self.leave_some();
         }
@@ -149,7 +182,9 @@ impl Ledger {
             match entry {
                 Entry::Claimed(unit) if unit < self.count => self.hear_claim(from, unit, now),
                 Entry::Released(unit) => self.hear_release(from, unit),
-                Entry::Held(unit, vouch) if unit < self.count => self.hear_held(from, unit, vouch),
+                Entry::Held(unit, vouch) if unit < self.count => {
+                    self.hear_held(from, unit, vouch, now);
+                }
                 Entry::Claimed(_) | Entry::Held(..) => {}
                 Entry::Cleared => self.clear_other(from),
             }
@@ -184,7 +219,7 @@ impl Ledger {
         }
     }
 
-    fn hear_held(&mut self, from: NodeId, unit: Unit, vouch: Vouch) {
+    fn hear_held(&mut self, from: NodeId, unit: Unit, vouch: Vouch, now: Time) {
         self.hear_release(from, unit);
         if self.banned.contains(&vouch.by) {
             return;
@@ -193,10 +228,18 @@ impl Ledger {
         if other.held.insert(unit) {
             self.held[unit as usize] += 1;
         }
+        self.obtainable_since[unit as usize].get_or_insert(now);
+        let told = Told { vouch, teller: from };
         let vouched = &mut self.vouched[unit as usize];
         match *vouched {
-            Vouched::Nobody => *vouched = Vouched::By(vouch),
-            Vouched::By(known) if known.hash != vouch.hash => self.disputed(unit, known, vouch),
+            Vouched::Nobody => *vouched = Vouched::By(told),
+            Vouched::By(known) if known.vouch.hash != vouch.hash => {
+                self.disputed(unit, known, told);
+            }
+            // What the node itself says counts more than what is said of it.
+            Vouched::By(known) if vouch.by == from && known.vouch.by == from => {
+                *vouched = Vouched::By(told);
+            }
             Vouched::By(_) | Vouched::Disputed(..) => {}
         }
         // Unless it is being fetched already, it is taken from there.
@@ -206,10 +249,19 @@ impl Ledger {
     }
 
     /// Two hashes are told of one unit. If it is here from the origin, we know who is wrong.
-    fn disputed(&mut self, unit: Unit, known: Vouch, told: Vouch) {
-        match known.by == self.me {
-            true => self.ban(told.by),
+    fn disputed(&mut self, unit: Unit, known: Told, told: Told) {
+        match known.vouch.by == self.me {
+            true => self.ban_for(told),
             false => self.vouched[unit as usize] = Vouched::Disputed(known, told),
+        }
+    }
+
+    /// Bans the node that is to blame for a wrong hash.
+    fn ban_for(&mut self, wrong: Told) {
+        let Told { vouch, teller } = wrong;
+        // If the node that is said to vouch for it is here, it would have said so itself.
+        if teller == vouch.by || self.others.contains_key(&vouch.by) || vouch.by == self.me {
+            self.ban(teller);
         }
     }
 
@@ -237,9 +289,12 @@ impl Ledger {
         self.gone(node);
         for vouched in &mut self.vouched {
             *vouched = match *vouched {
-                Vouched::By(vouch) if vouch.by == node => Vouched::Nobody,
-                Vouched::Disputed(one, other) if one.by == node => Vouched::By(other),
-                Vouched::Disputed(one, other) if other.by == node => Vouched::By(one),
+                Vouched::By(told) if told.is_of(node) => Vouched::Nobody,
+                Vouched::Disputed(one, other) if one.is_of(node) && other.is_of(node) => {
+                    Vouched::Nobody
+                }
+                Vouched::Disputed(one, other) if one.is_of(node) => Vouched::By(other),
+                Vouched::Disputed(one, other) if other.is_of(node) => Vouched::By(one),
                 same => same,
             };
         }
@@ -259,33 +314,36 @@ impl Ledger {
     pub fn ban_vouchers(&mut self, range: Range) {
         for unit in self.units.around(range) {
             match self.vouched.get(unit as usize) {
-                Some(&Vouched::By(vouch)) => self.ban(vouch.by),
+                Some(&Vouched::By(told)) => self.ban_for(told),
                 Some(&Vouched::Disputed(one, other)) => {
-                    self.ban(one.by);
-                    self.ban(other.by);
+                    self.ban_for(one);
+                    self.ban_for(other);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Judges a unit that has come whole. What was claimed came from the origin, which is right.
-    pub fn judge(&mut self, unit: Unit, hash: [u8; 32]) -> bool {
-        let Some(vouched) = self.vouched.get_mut(unit as usize) else { return false };
-        let ours = Vouch { hash, by: self.me };
-        let is_from_origin = self.claims.contains_key(&unit) || self.is_refuted;
-        let wrong: Vec<NodeId> = match *vouched {
-            Vouched::By(known) if known.hash == hash => return true,
-            Vouched::By(_) if !is_from_origin => return false,
-            Vouched::By(known) => vec![known.by],
-            Vouched::Disputed(one, other) => {
-                [one, other].iter().filter(|it| it.hash != hash).map(|it| it.by).collect()
-            }
-            Vouched::Nobody => Vec::new(),
+    /// Judges a unit that has come whole. The origin is right.
+    pub fn judge(&mut self, unit: Unit, hash: [u8; 32], from: CameFrom) -> Judgement {
+        let Some(vouched) = self.vouched.get_mut(unit as usize) else { return Judgement::Unknown };
+        let (told, is_disputed): (Vec<Told>, bool) = match *vouched {
+            Vouched::Nobody => (Vec::new(), false),
+            Vouched::By(told) => (vec![told], false),
+            Vouched::Disputed(one, other) => (vec![one, other], true),
         };
-        *vouched = Vouched::By(ours);
-        wrong.into_iter().for_each(|node| self.ban(node));
-        true
+        let is_told = !is_disputed && told.iter().any(|told| told.vouch.hash == hash);
+        match from {
+            _ if is_told => return Judgement::Right,
+            CameFrom::Found if !is_disputed && !told.is_empty() => return Judgement::Wrong,
+            CameFrom::Found => return Judgement::Unknown,
+            // Nobody is to blame: who delivered it is not known.
+            CameFrom::EarlierRun if !told.is_empty() => return Judgement::Unknown,
+            CameFrom::EarlierRun | CameFrom::Named => {}
+        }
+        *vouched = Vouched::By(Told { vouch: Vouch { hash, by: self.me }, teller: self.me });
+        told.into_iter().filter(|told| told.vouch.hash != hash).for_each(|told| self.ban_for(told));
+        Judgement::Right
     }
 
     /// These bytes are verified. Returns the units among them whose hash nobody has told: they are to be
@@ -296,17 +354,20 @@ impl Ledger {
             if self.here.has(unit) || !whole.covers(self.units.range(unit)) {
                 continue;
             }
-            let Some(&Vouched::By(vouch)) = self.vouched.get(unit as usize) else {
+            let Some(&Vouched::By(told)) = self.vouched.get(unit as usize) else {
                 unknown.push(unit);
                 continue;
             };
             self.here.insert(unit);
-            if let Some(claim) = self.claims.remove(&unit) {
-                let took = now.since(claim.since);
-                self.usual = Some(self.usual.map_or(took, |usual| (usual * 7 + took) / 8));
-                self.came.push_back(now);
+            match self.claims.remove(&unit) {
+                Some(claim) => {
+                    let took = now.since(claim.since);
+                    self.usual = Some(self.usual.map_or(took, |usual| (usual * 7 + took) / 8));
+                    self.came.push_back(now);
+                }
+                None => self.passed.push_back(now),
             }
-            self.log.push(Entry::Held(unit, vouch));
+            self.log.push(Entry::Held(unit, told.vouch));
         }
         unknown
     }
@@ -316,9 +377,16 @@ impl Ledger {
         self.here = Flags::none(self.count);
         self.claims.clear();
         self.came.clear();
+        self.passed.clear();
+        self.is_whole = false;
         if !self.log.is_empty() {
             self.log.push(Entry::Cleared);
         }
+    }
+
+    /// All of the content is here, and will be told of unit by unit: nothing is to be fetched.
+    pub fn is_whole(&mut self) {
+        self.is_whole = true;
     }
 
     /// The digest of the whole is wrong. From now on everything comes from the origin, and nobody is told
@@ -330,12 +398,16 @@ impl Ledger {
 
     /// Does what is due: gives up old claims, makes new ones. Call it several times a second.
     pub fn turn(&mut self, now: Time) {
-        if self.is_refuted {
+        if self.is_refuted || self.is_whole {
             return;
         }
         while self.came.front().is_some_and(|&came| now.since(came) > RATE_OVER) {
             self.came.pop_front();
         }
+        while self.passed.front().is_some_and(|&passed| now.since(passed) > RATE_OVER) {
+            self.passed.pop_front();
+        }
+        self.origin_per_s = self.origin_per_s.max(per_s(&self.came));
         let patience = self.patience();
         let stale: Vec<Unit> = self
             .claims
@@ -381,7 +453,7 @@ impl Ledger {
 
     /// Returns how many units are to be claimed at a time: as many as come until new claims count.
     fn claims_wanted(&self) -> usize {
-        let per_s = self.came.len() as f64 / RATE_OVER.as_secs_f64();
+        let per_s = per_s(&self.came);
         let (ahead_s, least_bytes) = match self.others.is_empty() {
             true => (ALONE_AHEAD_S, ALONE_LEAST_BYTES),
             false => (AHEAD_S, 0),
@@ -406,15 +478,31 @@ impl Ledger {
         }
         let start = self.rng.u32(..self.count);
         let around = (start..self.count).chain(0..start);
-        let mut overdue = around.clone();
-        around.clone().find(|&unit| self.is_free(unit)).or_else(|| {
-            overdue.find(|&unit| {
-                let is_old = |other: &Other| {
-                    other.claims.get(&unit).is_none_or(|&since| now.since(since) > patience)
-                };
-                self.is_lacking(unit) && self.others.values().all(is_old)
-            })
-        })
+        let is_overdue = |unit: &Unit| {
+            let is_old = |other: &Other| {
+                other.claims.get(unit).is_none_or(|&since| now.since(since) > patience)
+            };
+            self.is_lacking(*unit) && self.others.values().all(is_old)
+        };
+        let is_waited_for = |unit: &Unit| {
+            let since = self.obtainable_since[*unit as usize];
+            let is_ours = self.here.has(*unit) || self.claims.contains_key(unit);
+            !is_ours && since.is_some_and(|since| now.since(since) > patience)
+        };
+        let mut free = around.clone();
+        let (mut overdue, mut waited_for) = (around.clone(), around);
+        free.find(|&unit| self.is_free(unit))
+            .or_else(|| overdue.find(is_overdue))
+            .or_else(|| waited_for.find(|unit| self.are_others_slow() && is_waited_for(unit)))
+    }
+
+    /// Returns whether what others hold comes much more slowly than from the origin, as far as that is
+    /// known, and would take long.
+    fn are_others_slow(&self) -> bool {
+        let passed_per_s = per_s(&self.passed);
+        let left = f64::from(self.count - self.here.set);
+        let is_long = left > passed_per_s * OTHERS_LONG_S;
+        is_long && (self.origin_per_s == 0.0 || passed_per_s < self.origin_per_s / OTHERS_SLOWER)
     }
 
     /// Returns whether only the origin has a unit, as far as is known, and nobody fetches it.
@@ -501,6 +589,18 @@ fn units_of(words: impl Iterator<Item = u64>) -> impl Iterator<Item = Unit> {
     words.enumerate().filter(|(_, word)| *word != 0).flat_map(of_word)
 }
 
+impl Told {
+    /// Whether the node vouched for it, or told it.
+    fn is_of(&self, node: NodeId) -> bool {
+        self.vouch.by == node || self.teller == node
+    }
+}
+
+/// Returns how many of these times there are in a second.
+fn per_s(times: &VecDeque<Time>) -> f64 {
+    times.len() as f64 / RATE_OVER.as_secs_f64()
+}
+
 /// Orders the claims of nodes on a unit, in another order for each unit: the lowest stands.
 fn rank(unit: Unit, node: NodeId) -> u64 {
     let [a, b] = [0, 8].map(|at| {
@@ -528,7 +628,14 @@ const AHEAD_S: f64 = 0.6;
 const ALONE_AFTER: Duration = Duration::from_millis(250);
 /// Without others there is no need to leave anything to them.
 const ALONE_AHEAD_S: f64 = 4.0;
-const ALONE_LEAST_BYTES: u64 = 64 << 20;
+const ALONE_LEAST_BYTES: u64 = 32 << 20;
+/// What takes less than this from others is not worth another copy from the origin, …
+const OTHERS_LONG_S: f64 = 10.0;
+/// … nor what it would not bring so many times faster.
+const OTHERS_SLOWER: f64 = 4.0;
+/// An honest log has a claim and a unit for each unit, and some claims that came to nothing.
+const ENTRIES_A_UNIT_MAX: u64 = 16;
+const ENTRIES_LEAST: u64 = 10_000;
 /// One is being fetched, one is being read by others.
 const CLAIMS_LEAST: usize = 2;
 /// More claims of one node are not kept.
@@ -572,7 +679,11 @@ mod tests {
         hash: [u8; 32],
         now: Time,
     ) -> bool {
-        if !ledger.judge(unit, hash) {
+        let from = match ledger.claims.contains_key(&unit) {
+            true => CameFrom::Named,
+            false => CameFrom::Found,
+        };
+        if ledger.judge(unit, hash, from) != Judgement::Right {
             return false;
         }
         let range = ledger.units.range(unit);
@@ -742,18 +853,84 @@ mod tests {
         // A node passes on what another one vouched for.
         let mut ours = ledger(1);
         ours.hear(node(4), &[Entry::Held(5, wrong), Entry::Held(6, right)], now);
-        assert!(!ours.judge(5, hash(5)), "others' bytes must have the hash");
+        let judged = ours.judge(5, hash(5), CameFrom::Found);
+        assert_eq!(judged, Judgement::Wrong, "others' bytes must have the hash");
         assert_eq!(in_ranges(&ours.from_other(node(4))), [5, 6]);
         // Two nodes differ: only the origin can tell.
         ours.hear(node(2), &[Entry::Held(5, right)], now);
         assert_eq!(in_ranges(&ours.from_other(node(4))), [6]);
-        ours.claims.insert(5, Claim { since: now, log_length: 0, counts: true });
-        assert!(ours.judge(5, hash(5)));
+        // What a liar delivers meanwhile is not believed, whichever it has.
+        for bytes in [hash(5), [0; 32], [9; 32]] {
+            assert_eq!(ours.judge(5, bytes, CameFrom::Found), Judgement::Unknown);
+        }
+        assert_eq!(ours.judge(5, hash(5), CameFrom::Named), Judgement::Right);
+        // Node 3 is not here, so whoever passed it on may have been deceived.
+        assert_eq!(ours.newly_banned(), []);
+        let mut ours = ledger(1);
+        ours.hear(node(3), &[Entry::Held(5, wrong)], now);
+        assert_eq!(ours.judge(5, hash(5), CameFrom::Named), Judgement::Right);
         assert_eq!(ours.newly_banned(), [node(3)]);
         assert!(!ours.hear(node(3), &[], now));
         // What it vouched for is not believed, whoever passes it on.
         ours.hear(node(4), &[Entry::Held(7, wrong)], now);
         assert!(!in_ranges(&ours.from_other(node(4))).contains(&7));
+    }
+
+    #[test]
+    fn nobody_is_banned_for_what_another_says_of_it() {
+        let now = Time::ZERO;
+        let mut ours = ledger(1);
+        ours.hear(node(2), &[Entry::Held(6, Vouch { hash: hash(6), by: node(2) })], now);
+        // Node 3 says that node 2 vouches for nonsense.
+        let framed = Vouch { hash: [0; 32], by: node(2) };
+        ours.hear(node(3), &[Entry::Held(5, framed)], now);
+        assert_eq!(ours.judge(5, hash(5), CameFrom::Named), Judgement::Right);
+        assert_eq!(ours.newly_banned(), [node(3)]);
+        assert_eq!(in_ranges(&ours.from_other(node(2))), [6]);
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_blames_nobody() {
+        let now = Time::ZERO;
+        let mut ours = ledger(1);
+        assert_eq!(ours.judge(4, hash(4), CameFrom::EarlierRun), Judgement::Right);
+        ours.hear(node(2), &[Entry::Held(5, Vouch { hash: hash(5), by: node(2) })], now);
+        assert_eq!(ours.judge(5, [0; 32], CameFrom::EarlierRun), Judgement::Unknown);
+        assert_eq!(ours.judge(5, hash(5), CameFrom::EarlierRun), Judgement::Right);
+        assert_eq!(ours.newly_banned(), []);
+    }
+
+    #[test]
+    fn the_origin_is_asked_for_what_others_hold_and_do_not_deliver() {
+        let now = Time::ZERO;
+        let mut ours = ledger(1);
+        let all: Vec<Entry> = (0..UNITS)
+            .map(|unit| Entry::Held(unit, Vouch { hash: hash(unit), by: node(2) }))
+            .collect();
+        ours.hear(node(2), &all, now);
+        ours.turn(now);
+        assert!(ours.claims.is_empty());
+        ours.turn(now + PATIENCE_AT_FIRST * 2);
+        assert!(!ours.claims.is_empty());
+        // Not while they deliver well.
+        let mut ours = ledger(1);
+        ours.hear(node(2), &all, now);
+        let mut verified = RangeSet::new();
+        let later = now + PATIENCE_AT_FIRST * 2;
+        for unit in 0..UNITS / 2 {
+            assert!(comes(&mut ours, &mut verified, unit, hash(unit), later));
+        }
+        ours.turn(later);
+        assert!(ours.claims.is_empty());
+    }
+
+    #[test]
+    fn an_endless_log_is_not_read_to_its_end() {
+        let mut ours = ledger(1);
+        let entries = [Entry::Claimed(1), Entry::Released(1)].repeat(1000);
+        let heard = (0..100).take_while(|_| ours.hear(node(2), &entries, Time::ZERO)).count();
+        assert!(heard < 20, "{heard}");
+        assert!(ours.is_banned(node(2)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,6 +56,10 @@ pub struct Sharing {
     pub sameness: Sameness,
     /// Its size.
     pub size_bytes: u64,
+    /// The size of the pieces in which it is verified, if it is.
+    pub piece_bytes: Option<u64>,
+    /// All of it is in this file already.
+    pub whole: Option<PathBuf>,
     /// Its version at the origin.
     pub version: Version,
     /// Nodes that the user named.
@@ -70,6 +75,9 @@ pub enum ShareError {
     /// It has too many units.
     #[error("files of more than 16 TiB cannot be shared")]
     TooLarge,
+    /// Its pieces are larger than units may be.
+    #[error("files that are verified in pieces of more than 64 MiB cannot be shared")]
+    LargePieces,
     /// There is nothing to share.
     #[error("the file is empty")]
     Empty,
@@ -134,13 +142,17 @@ impl Node {
     /// # Errors
     /// [`ShareError`].
     pub fn share(&self, sharing: Sharing) -> Result<Arc<SharedContent>, ShareError> {
-        let Sharing { sameness, size_bytes, version, nodes, trackers } = sharing;
-        let units = Units::of(size_bytes);
+        let Sharing { sameness, size_bytes, piece_bytes, whole, version, nodes, trackers } =
+            sharing;
+        let units = match piece_bytes {
+            Some(bytes) => Units::of_pieces(size_bytes, bytes).ok_or(ShareError::LargePieces)?,
+            None => Units::of(size_bytes),
+        };
         let count = units.count().ok_or(ShareError::TooLarge)?;
         if count == 0 {
             return Err(ShareError::Empty);
         }
-        let id = self.shared.token.content(&sameness, size_bytes);
+        let id = self.shared.token.content(&sameness, &units);
         let mut contents = self.shared.contents();
         if contents.contains_key(&id) {
             return Err(ShareError::Twice);
@@ -155,6 +167,7 @@ impl Node {
             net: self.net.clone(),
             stop: self.stop.child_token(),
             events: self.events.clone(),
+            whole,
         });
         contents.insert(id, Arc::clone(&content));
         drop(contents);
@@ -285,7 +298,6 @@ impl Question {
                 Content::Made(Box::new(Passing { content, left: range }))
             }
         };
-        self.content.sent_bytes.fetch_add(range.len(), Ordering::Relaxed);
         let response = match range.len() == size_bytes {
             true => Response::empty(200),
             false => Response::empty(206).with(
@@ -352,7 +364,13 @@ impl Answer for Connection {
         }
     }
 
-    fn note(&self, _: &Head, _: SocketAddr, _: u16, _: u64, _: Duration) {}
+    fn note(&self, head: &Head, _: SocketAddr, status: u16, bytes: u64, _: Duration) {
+        if matches!(status, 200 | 206)
+            && let Some(question) = self.question(head).filter(|question| question.path == "/share")
+        {
+            question.content.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
 
     fn send_limit(&self) -> Option<&Arc<Limiter>> {
         Some(&self.shared.limiter)

@@ -11,6 +11,8 @@ use swath_model::digest::Digest;
 use swath_source::{Facts, Secret};
 use url::Url;
 
+use crate::units::Units;
+
 /// The secret that the nodes of a cluster have in common.
 #[derive(Clone)]
 pub struct ClusterToken([u8; 32]);
@@ -56,8 +58,8 @@ impl ClusterToken {
         ClusterToken(blake3::derive_key("swath cluster token 1", secret.expose().as_bytes()))
     }
 
-    /// Names a content of this size.
-    pub fn content(&self, sameness: &Sameness, size_bytes: u64) -> ContentId {
+    /// Names a content that is cut so.
+    pub fn content(&self, sameness: &Sameness, units: &Units) -> ContentId {
         let text = match sameness {
             Sameness::Digest(digest) => format!("digest {digest}"),
             Sameness::Version { url, etag } => {
@@ -67,7 +69,8 @@ impl ClusterToken {
                 format!("version {url} {etag}")
             }
         };
-        ContentId(self.keyed(&["content", &size_bytes.to_string(), &text]))
+        let (size, unit) = (units.size_bytes().to_string(), units.unit_bytes().to_string());
+        ContentId(self.keyed(&["content", &size, &unit, &text]))
     }
 
     /// Returns the key to a content at the node with this address.
@@ -154,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_content_has_one_name_for_each_token_version_and_size() {
-        let named = |secret, url, etag, size| token(secret).content(&version(url, etag), size);
+        let named =
+            |secret, url, etag, size| token(secret).content(&version(url, etag), &Units::of(size));
         let name = named("a", "http://h/f", "\"1\"", 10);
         assert_eq!(name, named("a", "http://h/f", "\"1\"", 10));
         assert_eq!(name, named("a", "http://user:word@h/f", "\"1\"", 10), "whoever asks");
@@ -173,8 +177,9 @@ mod tests {
     #[test]
     fn a_key_opens_one_content_at_one_node() {
         let (ours, theirs) = (token("a"), token("b"));
-        let name = ours.content(&version("http://h/f", "\"1\""), 10);
-        let other = ours.content(&version("http://h/g", "\"1\""), 10);
+        let units = Units::of(10);
+        let name = ours.content(&version("http://h/f", "\"1\""), &units);
+        let other = ours.content(&version("http://h/g", "\"1\""), &units);
         let node = "10.0.0.1:8474".parse().unwrap();
         let key = ours.key(name, node);
         assert!(key.is(&key.expose()));

@@ -20,6 +20,14 @@ impl Units {
         Units { size_bytes, unit_bytes: even.clamp(UNIT_BYTES_MIN, BLOCK_BYTES_MAX) }
     }
 
+    /// Cuts a content that is verified in pieces of this size: a unit has whole ones. `None` if they are
+    /// too large.
+    pub fn of_pieces(size_bytes: u64, piece_bytes: u64) -> Option<Units> {
+        let Units { unit_bytes, .. } = Units::of(size_bytes);
+        let unit_bytes = unit_bytes.checked_next_multiple_of(piece_bytes)?;
+        (unit_bytes <= UNIT_BYTES_MAX).then_some(Units { size_bytes, unit_bytes })
+    }
+
     /// Returns the size of the content in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
@@ -73,6 +81,8 @@ impl Units {
 const UNITS_WANTED: u64 = 4096;
 /// Smaller ones are not worth a request.
 const UNIT_BYTES_MIN: u64 = 256 << 10;
+/// A unit is held in memory while it is hashed.
+const UNIT_BYTES_MAX: u64 = 64 << 20;
 /// A content of 16 TiB. The books of a larger one would take too much memory.
 pub const UNITS_MAX: u32 = 1 << 20;
 
@@ -95,6 +105,11 @@ mod tests {
             let Some(count) = count else { continue };
             assert_eq!(units.ranges(0..count).total_bytes(), size_bytes);
         }
+        let of_pieces = |piece| Units::of_pieces(16 << 20, piece).map(|units| units.unit_bytes());
+        assert_eq!(of_pieces(64 << 10), Some(256 << 10));
+        assert_eq!(of_pieces(1 << 20), Some(1 << 20));
+        assert_eq!(of_pieces(100_000), Some(300_000));
+        assert_eq!(of_pieces(65 << 20), None);
         let units = Units::of((1 << 20) + 5);
         assert_eq!(units.range(4), Range::new(1 << 20, (1 << 20) + 5));
         assert_eq!(units.around(Range::new(1, 1 << 18)).collect::<Vec<_>>(), [0]);

@@ -33,9 +33,6 @@ pub trait Discovery: fmt::Debug + Send + Sync {
         None
     }
 
-    /// All of a block came from sources that the user named, and it is not what was vouched for.
-    fn contradicted(&self, _block: Range) {}
-
     /// The whole has the wrong digest: what anybody vouched for may be wrong.
     fn refuted(&self) {}
 }
@@ -48,7 +45,29 @@ pub trait Voucher: fmt::Debug + Send + Sync {
     fn block_bytes(&self) -> u64;
 
     /// Judges a block by its BLAKE3 hash, before anybody is told that it is verified.
-    fn judge(&self, block: u64, actual: Digest) -> bool;
+    fn judge(&self, block: u64, actual: Digest, from: CameFrom) -> Judgement;
+}
+
+/// Where a block has come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CameFrom {
+    /// All of it from sources that the user named.
+    Named,
+    /// Some of it from an earlier run, which does not say from whom; nothing from sources that were found.
+    EarlierRun,
+    /// Some of it from sources that were found.
+    Found,
+}
+
+/// What somebody says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It is right.
+    Right,
+    /// It is wrong, and so is whoever delivered it.
+    Wrong,
+    /// Nobody knows: it is to be fetched again.
+    Unknown,
 }
 
 /// The largest block that anybody vouches for.

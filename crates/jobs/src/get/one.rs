@@ -9,7 +9,7 @@ use url::Url;
 
 use super::inputs::{self, Inputs};
 use super::metalink::{MetalinkOrigin, metalink_of};
-use super::share::Cluster;
+use super::share::{Cluster, Offer};
 use super::{GetJob, several};
 use crate::error::{JobError, SpecError};
 use crate::event::{JobEvent, Note};
@@ -26,17 +26,25 @@ pub async fn run(get_job: &GetJob<'_>, mut request: Request) -> Result<Outcome, 
         }
         let name = request.destination_name();
         let mirrors = request.mirrors.clone();
+        let offer = cluster.as_ref().and_then(|_| Offer::of(&request));
         let shared = match &cluster {
-            Some(cluster) => tokio::select! {
-                shared = cluster.share(&mut request) => shared?,
+            Some(cluster) if offer.is_none() => tokio::select! {
+                shared = cluster.share(&mut request) => shared,
                 () = job.control.cancelled() => return Err(JobError::Stopped),
             },
-            None => None,
+            _ => None,
         };
         let mut tell = |event: &Event| job.observer.observe(JobEvent::Transfer(event.clone()));
         let mut observer = KeptRecorder::new(&mut tell);
         match job.control.fetch(&job.engine, request, &mut observer).await {
             Ok(summary) => {
+                let shared = match (&cluster, offer) {
+                    (Some(cluster), Some(offer)) => tokio::select! {
+                        shared = cluster.offer(offer) => shared,
+                        () = job.control.cancelled() => None,
+                    },
+                    _ => shared,
+                };
                 if let Some(shared) = shared {
                     shared.pass_on(get_job).await;
                 }

@@ -5,14 +5,11 @@
 //! ([`super::track`]) keeps that order. This file knows digests, not where bytes are.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use swath_model::Range;
 use swath_model::digest::blake3_tree::GroupHasher;
 use swath_model::digest::{Algorithm, Blake3Tree, Digest, Hasher};
 use swath_model::pieces::{PieceHasher, Pieces};
-
-use crate::discovery::Voucher;
 
 use super::verifier::{Proof, Saved, Verdict};
 
@@ -69,7 +66,10 @@ pub(super) fn verifiers(proof: &Proof, size_bytes: u64) -> Vec<Box<dyn BlockVeri
     if let Some(pieces) = &proof.pieces {
         all.push(Box::new(PieceDigests { pieces: pieces.clone(), open: BTreeMap::new() }));
     } else if let Some(voucher) = &proof.voucher {
-        all.push(Box::new(VouchedBlocks { voucher: Arc::clone(voucher), open: BTreeMap::new() }));
+        all.push(Box::new(VouchedBlocks {
+            block_bytes: voucher.block_bytes().max(1),
+            open: BTreeMap::new(),
+        }));
     }
     for &wanted in &proof.wholes {
         let tree = (wanted.algorithm() == Algorithm::Blake3 && size_bytes != u64::MAX)
@@ -183,18 +183,18 @@ impl BlockVerifier for PieceDigests {
 
 /// Blocks that somebody vouches for.
 struct VouchedBlocks {
-    voucher: Arc<dyn Voucher>,
+    block_bytes: u64,
     open: BTreeMap<u64, Hasher>,
 }
 
 impl BlockVerifier for VouchedBlocks {
     fn block_at(&self, offset: u64) -> u64 {
-        offset / self.voucher.block_bytes()
+        offset / self.block_bytes
     }
 
     fn range_of(&self, block: u64, size_bytes: u64) -> Range {
-        let start = block.saturating_mul(self.voucher.block_bytes()).min(size_bytes);
-        Range::new(start, start.saturating_add(self.voucher.block_bytes()).min(size_bytes))
+        let start = block.saturating_mul(self.block_bytes).min(size_bytes);
+        Range::new(start, start.saturating_add(self.block_bytes).min(size_bytes))
     }
 
     fn update(&mut self, block: u64, bytes: &[u8]) {
@@ -203,10 +203,7 @@ impl BlockVerifier for VouchedBlocks {
 
     fn complete(&mut self, block: u64, range: Range) -> Option<Verdict> {
         let actual = self.open.remove(&block)?.finish();
-        Some(match self.voucher.judge(block, actual) {
-            true => Verdict::Good(range),
-            false => Verdict::Bad { piece: range, actual },
-        })
+        Some(Verdict::Block { index: block, range, actual })
     }
 
     fn finish(&self) -> Option<Verdict> {

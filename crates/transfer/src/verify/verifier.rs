@@ -52,6 +52,15 @@ pub(crate) enum Verdict {
         /// Its actual digest.
         actual: Digest,
     },
+    /// A block that somebody vouches for has come whole.
+    Block {
+        /// Which block.
+        index: u64,
+        /// Its bytes.
+        range: Range,
+        /// Its BLAKE3 hash.
+        actual: Digest,
+    },
     /// The chaining value of a group of the BLAKE3 tree, for the journal.
     Group {
         /// Which group.
@@ -100,7 +109,7 @@ impl Verifier {
         let tracks = verifiers(proof, size_bytes).into_iter();
         Self {
             size_bytes,
-            gated: proof.judges_parts(),
+            gated: proof.pieces.is_some(),
             tracks: tracks.map(|verifier| Track::new(verifier, size_bytes)).collect(),
             seen: RangeSet::new(),
             proved: RangeSet::new(),

@@ -6,7 +6,9 @@ use swath_model::Range;
 use swath_model::digest::{Algorithm, Digest, Hasher};
 use swath_source::{MemorySource, Source};
 use swath_transfer::observe::Verified;
-use swath_transfer::{Discovery, Engine, EngineOptions, Request, VerifiedContent, Voucher};
+use swath_transfer::{
+    CameFrom, Discovery, Engine, EngineOptions, Judgement, Request, VerifiedContent, Voucher,
+};
 use tokio::sync::mpsc;
 
 /// Finds one source, and vouches for hashes.
@@ -15,7 +17,7 @@ struct Cluster {
     other: Arc<dyn Source>,
     vouched: Mutex<Vec<Option<Digest>>>,
     convicted: Mutex<Vec<String>>,
-    contradicted: Mutex<Vec<Range>>,
+    named: Mutex<Vec<u64>>,
     verified: Mutex<Vec<Range>>,
 }
 
@@ -29,7 +31,7 @@ impl Cluster {
             other,
             vouched: Mutex::new(vouched.chunks(BLOCK_BYTES as usize).map(hash).collect()),
             convicted: Mutex::default(),
-            contradicted: Mutex::default(),
+            named: Mutex::default(),
             verified: Mutex::default(),
         })
     }
@@ -56,11 +58,6 @@ impl Discovery for Cluster {
         self.convicted.lock().unwrap().push(source.name().to_string());
     }
 
-    fn contradicted(&self, block: Range) {
-        self.contradicted.lock().unwrap().push(block);
-        self.vouched.lock().unwrap()[(block.start / BLOCK_BYTES) as usize] = None;
-    }
-
     fn voucher(self: Arc<Self>) -> Option<Arc<dyn Voucher>> {
         Some(self)
     }
@@ -71,8 +68,21 @@ impl Voucher for Cluster {
         BLOCK_BYTES
     }
 
-    fn judge(&self, block: u64, actual: Digest) -> bool {
-        self.vouched.lock().unwrap()[block as usize].is_none_or(|vouched| vouched == actual)
+    fn judge(&self, block: u64, actual: Digest, from: CameFrom) -> Judgement {
+        if from == CameFrom::Named {
+            self.named.lock().unwrap().push(block);
+            return Judgement::Right;
+        }
+        let vouched = &mut self.vouched.lock().unwrap()[block as usize];
+        match *vouched {
+            Some(vouched) if vouched == actual => Judgement::Right,
+            Some(_) => Judgement::Wrong,
+            None => {
+                // The second time it is believed.
+                *vouched = Some(actual);
+                Judgement::Unknown
+            }
+        }
     }
 }
 
@@ -106,7 +116,6 @@ async fn a_source_that_delivers_what_nobody_vouched_for_is_left() {
     let cluster = Cluster::new(liar, &right);
     assert!(fetch(origin, &cluster).await == right);
     assert!(cluster.convicted().iter().all(|name| name == "liar"), "{:?}", cluster.convicted());
-    assert!(cluster.contradicted.lock().unwrap().is_empty());
     let verified: swath_model::RangeSet =
         cluster.verified.lock().unwrap().iter().copied().collect();
     assert!(verified.covers(Range::new(0, right.len() as u64)), "all of it is passed on");
@@ -122,5 +131,17 @@ async fn the_origin_is_believed_and_not_who_vouched_for_something_else() {
     let cluster = Cluster::new(other, &wrong);
     assert!(fetch(MemorySource::of("origin", right.clone()), &cluster).await == right);
     assert!(cluster.convicted().is_empty(), "{:?}", cluster.convicted());
-    assert_eq!(cluster.contradicted.lock().unwrap().len() as u64, BLOCKS);
+    assert_eq!(cluster.named.lock().unwrap().len() as u64, BLOCKS);
+}
+
+#[tokio::test]
+async fn what_nobody_knows_is_fetched_again_and_nobody_is_blamed() {
+    let right = content();
+    let other = MemorySource::of("other", right.clone());
+    let cluster = Cluster::new(other, &right);
+    cluster.vouched.lock().unwrap().fill(None);
+    // All of it must come from the one that was found.
+    let (origin, _holds) = MemorySource::growing("origin", right.clone());
+    assert!(fetch(origin, &cluster).await == right);
+    assert!(cluster.convicted().is_empty(), "{:?}", cluster.convicted());
 }

@@ -6,6 +6,7 @@ use swath_model::digest::{Blake3Tree, Digest};
 use swath_plan::Event as PlanEvent;
 use swath_store::Record;
 
+use crate::discovery::{CameFrom, Judgement};
 use crate::error::GetError;
 use crate::executor::Ended;
 use crate::executor::integrity::suspect::Try;
@@ -19,6 +20,9 @@ impl Run<'_> {
             match verdict {
                 Verdict::Good(range) => self.proved_good(range),
                 Verdict::Bad { piece, actual } => self.proved_bad(piece, actual)?,
+                Verdict::Block { index, range, actual } => {
+                    self.judge_block(index, range, actual)?;
+                }
                 Verdict::Group { index, value } => {
                     if let Some(range) =
                         self.coverage.size_bytes.and_then(|size| group_range(index, size))
@@ -68,19 +72,26 @@ impl Run<'_> {
         self.healed(range);
     }
 
+    /// Asks whoever vouches for blocks about one that has come.
+    fn judge_block(&mut self, index: u64, range: Range, actual: Digest) -> Result<(), Ended> {
+        let Some(voucher) = &self.integrity.proof.voucher else { return Ok(()) };
+        let from = |id: u32| match self.persistence.source_of(id) {
+            None => CameFrom::EarlierRun,
+            Some(at) if self.sources[at].is_found => CameFrom::Found,
+            Some(_) => CameFrom::Named,
+        };
+        let from = self.coverage.deliverers_of(range).into_iter().map(from).max();
+        match voucher.judge(index, actual, from.unwrap_or(CameFrom::EarlierRun)) {
+            Judgement::Right => self.proved_good(range),
+            Judgement::Wrong => return self.proved_bad(range, actual),
+            Judgement::Unknown => self.reopen(range),
+        }
+        Ok(())
+    }
+
     fn proved_bad(&mut self, piece: Range, actual: Digest) -> Result<(), Ended> {
         self.blame.bad_pieces += 1;
         let deliverers = self.coverage.deliverers_of(piece);
-        let is_found =
-            |&id: &u32| self.persistence.source_of(id).is_none_or(|at| self.sources[at].is_found);
-        if self.integrity.proof.voucher.is_some()
-            && !deliverers.iter().any(is_found)
-            && let Some(discovery) = &self.request.discovery
-        {
-            discovery.contradicted(piece);
-            self.reopen(piece);
-            return Ok(());
-        }
         if deliverers.len() > 1 && self.persistence.readable().is_some() {
             self.print_parts(piece, Some(actual));
             return Ok(());
