@@ -267,6 +267,28 @@ impl Ledger {
         self.sources.reconsider();
     }
 
+    /// A source no longer has this range: what it was asked for from there on goes to others.
+    pub fn take_back(&mut self, source: SourceKey, range: Range) {
+        let mut cuts = Vec::new();
+        for lane in self.lanes.iter().filter(|lane| lane.source == source) {
+            for (slot, at) in lane.pipe.positions() {
+                let rest = Range::new(at.min(slot.end), slot.end);
+                if rest.intersect(range).is_some() {
+                    let cut = rest.start.max(range.start);
+                    cuts.push((lane.id, slot.swath, Range::new(cut, slot.end)));
+                }
+            }
+        }
+        for &(lane, swath, tail) in &cuts {
+            let slot = self.lanes.get_mut(lane).and_then(|lane| lane.pipe.slot_mut(swath));
+            slot.into_iter().for_each(|slot| slot.end = tail.start);
+            self.give_back(tail);
+        }
+        for (lane, swath, tail) in cuts {
+            self.trim(lane, swath, tail.start);
+        }
+    }
+
     /// Makes a swath end at `end`; the caller handles the bytes behind it.
     pub fn trim(&mut self, id: LaneId, swath: SwathId, end: u64) {
         let Some(lane) = self.lanes.get_mut(id) else { return };

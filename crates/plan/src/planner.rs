@@ -123,7 +123,11 @@ impl Planner {
             }
             Event::Lacks { source, range } => {
                 let lost = self.change(source, |source| source.holds.lose(range));
-                self.feeder.lost(lost.into_iter().flatten());
+                let lost = lost.unwrap_or_default();
+                if let Some(key) = self.ledger.sources.key(source) {
+                    lost.iter().for_each(|&range| self.ledger.take_back(key, range));
+                }
+                self.feeder.lost(lost.into_iter());
             }
             Event::Has { source, range } => self.has(source, range),
             Event::StreamOnly { source } => self.stream_only(source),

@@ -198,7 +198,7 @@ impl Ledger {
         let mut claims: Vec<(Time, Unit)> =
             self.claims.iter().map(|(&unit, claim)| (claim.since, unit)).collect();
         claims.sort_unstable();
-        claims.drain(..claims.len().min(self.claims_wanted()));
+        claims.drain(..claims.len().min(self.claims_wanted(false)));
         claims.into_iter().for_each(|(_, unit)| self.release(unit));
     }
 
@@ -336,6 +336,13 @@ impl Ledger {
         match from {
             _ if is_told => return Judgement::Right,
             CameFrom::Found if !is_disputed && !told.is_empty() => return Judgement::Wrong,
+            CameFrom::Mixed => {
+                // Either is wrong: all of it is to come from the origin.
+                if let (false, Some(&told)) = (is_disputed, told.first()) {
+                    *vouched = Vouched::Disputed(told, told);
+                }
+                return Judgement::Unknown;
+            }
             CameFrom::Found => return Judgement::Unknown,
             // Nobody is to blame: who delivered it is not known.
             CameFrom::EarlierRun if !told.is_empty() => return Judgement::Unknown,
@@ -424,8 +431,10 @@ impl Ledger {
         if self.others.is_empty() && now.since(began) < ALONE_AFTER {
             return;
         }
-        while self.claims.len() < self.claims_wanted()
-            && let Some(unit) = self.unit_to_claim(now, patience)
+        let is_slow =
+            self.are_others_slow() && (0..self.count).any(|unit| self.is_waited_for(unit, now));
+        while self.claims.len() < self.claims_wanted(is_slow)
+            && let Some(unit) = self.unit_to_claim(now, patience, is_slow)
         {
             self.log.push(Entry::Claimed(unit));
             let log_length = self.log_length();
@@ -452,13 +461,18 @@ impl Ledger {
     }
 
     /// Returns how many units are to be claimed at a time: as many as come until new claims count.
-    fn claims_wanted(&self) -> usize {
+    /// `is_slow` says that others deliver too slowly.
+    fn claims_wanted(&self, is_slow: bool) -> usize {
         let per_s = per_s(&self.came);
         let (ahead_s, least_bytes) = match self.others.is_empty() {
             true => (ALONE_AHEAD_S, ALONE_LEAST_BYTES),
             false => (AHEAD_S, 0),
         };
-        let least = (least_bytes / self.units.unit_bytes()) as usize;
+        let mut least = (least_bytes / self.units.unit_bytes()) as usize;
+        if is_slow {
+            // Some of them are on their way from others already, and take long.
+            least = least.max(CLAIMS_BESIDE_SLOW);
+        }
         ((per_s * ahead_s) as usize + CLAIMS_LEAST).max(least)
     }
 
@@ -469,7 +483,7 @@ impl Ledger {
 
     /// Returns the unit behind the last claim if it is free, else a free one at random; without any, one
     /// whose claim has come to nothing.
-    fn unit_to_claim(&mut self, now: Time, patience: Duration) -> Option<Unit> {
+    fn unit_to_claim(&mut self, now: Time, patience: Duration, is_slow: bool) -> Option<Unit> {
         if self.here.set == self.count {
             return None;
         }
@@ -484,16 +498,18 @@ impl Ledger {
             };
             self.is_lacking(*unit) && self.others.values().all(is_old)
         };
-        let is_waited_for = |unit: &Unit| {
-            let since = self.obtainable_since[*unit as usize];
-            let is_ours = self.here.has(*unit) || self.claims.contains_key(unit);
-            !is_ours && since.is_some_and(|since| now.since(since) > patience)
-        };
         let mut free = around.clone();
         let (mut overdue, mut waited_for) = (around.clone(), around);
         free.find(|&unit| self.is_free(unit))
             .or_else(|| overdue.find(is_overdue))
-            .or_else(|| waited_for.find(|unit| self.are_others_slow() && is_waited_for(unit)))
+            .or_else(|| waited_for.find(|&unit| is_slow && self.is_waited_for(unit, now)))
+    }
+
+    /// Returns whether others hold a unit, and do not deliver it.
+    fn is_waited_for(&self, unit: Unit, now: Time) -> bool {
+        let since = self.obtainable_since[unit as usize];
+        let is_ours = self.here.has(unit) || self.claims.contains_key(&unit);
+        !is_ours && since.is_some_and(|since| now.since(since) > OTHERS_PATIENCE)
     }
 
     /// Returns whether what others hold comes much more slowly than from the origin, as far as that is
@@ -629,6 +645,8 @@ const ALONE_AFTER: Duration = Duration::from_millis(250);
 /// Without others there is no need to leave anything to them.
 const ALONE_AHEAD_S: f64 = 4.0;
 const ALONE_LEAST_BYTES: u64 = 32 << 20;
+/// What others hold is waited for so long, whatever comes of it.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(4);
 /// What takes less than this from others is not worth another copy from the origin, …
 const OTHERS_LONG_S: f64 = 10.0;
 /// … nor what it would not bring so many times faster.
@@ -638,6 +656,8 @@ const ENTRIES_A_UNIT_MAX: u64 = 16;
 const ENTRIES_LEAST: u64 = 10_000;
 /// One is being fetched, one is being read by others.
 const CLAIMS_LEAST: usize = 2;
+/// More than others deliver at a time.
+const CLAIMS_BESIDE_SLOW: usize = 32;
 /// More claims of one node are not kept.
 const CLAIMS_OF_ONE_MAX: usize = 65_536;
 /// The rate is measured over this time.
@@ -887,6 +907,19 @@ mod tests {
         assert_eq!(ours.judge(5, hash(5), CameFrom::Named), Judgement::Right);
         assert_eq!(ours.newly_banned(), [node(3)]);
         assert_eq!(in_ranges(&ours.from_other(node(2))), [6]);
+    }
+
+    #[test]
+    fn a_unit_of_which_the_origin_sent_a_part_is_settled_by_the_origin() {
+        let now = Time::ZERO;
+        let mut ours = ledger(1);
+        let wrong = Vouch { hash: [0; 32], by: node(2) };
+        ours.hear(node(2), &[Entry::Held(5, wrong), Entry::Held(6, wrong)], now);
+        assert_eq!(ours.judge(5, [1; 32], CameFrom::Mixed), Judgement::Unknown);
+        assert_eq!(in_ranges(&ours.from_other(node(2))), [6]);
+        assert_eq!(ours.judge(5, [0; 32], CameFrom::Found), Judgement::Unknown, "not from it");
+        assert_eq!(ours.judge(5, hash(5), CameFrom::Named), Judgement::Right);
+        assert_eq!(ours.newly_banned(), [node(2)]);
     }
 
     #[test]

@@ -49,13 +49,15 @@ pub trait Voucher: fmt::Debug + Send + Sync {
 }
 
 /// Where a block has come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CameFrom {
     /// All of it from sources that the user named.
     Named,
     /// Some of it from an earlier run, which does not say from whom; nothing from sources that were found.
     EarlierRun,
-    /// Some of it from sources that were found.
+    /// Some of it from sources that were found, and some from sources that the user named.
+    Mixed,
+    /// All of it from sources that were found, but for what an earlier run left.
     Found,
 }
 

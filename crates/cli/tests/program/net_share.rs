@@ -223,3 +223,55 @@ fn a_file_that_cannot_be_shared_is_fetched_all_the_same() {
     ran.code_is(0).says(&["fetching without other machines: it is not written to a file"]);
     assert!(ran.stdout == cluster.content.read(0, SIZE));
 }
+
+#[test]
+fn a_file_that_is_there_already_is_passed_on() {
+    let Some(cluster) = Cluster::start("64k") else { return };
+    cluster.home.write("one/f.h5", cluster.content.read(0, SIZE));
+    let digest = cluster.digest();
+    let mut first = cluster.machine("one", &["--digest", &digest, "--keep-seeding"]);
+    let ran = cluster.machine("two", &["-v", "--digest", &digest]).wait();
+    ran.code_is(0);
+    cluster.has("two");
+    assert!(shared(&ran), "{ran}");
+    assert!(!first.is_over());
+    first.signal(libc::SIGINT);
+    first.wait().code_is(0).says(&["already complete", "sharing with other machines"]);
+    assert!(cluster.copies() < 0.6, "{}", cluster.copies());
+}
+
+#[test]
+fn pieces_of_a_metalink_are_whole_in_what_machines_claim() {
+    let Some(cluster) = Cluster::start("256k") else { return };
+    let content = cluster.content.read(0, SIZE);
+    let hash = |bytes: &[u8]| {
+        swath_model::digest::Hasher::digest(swath_model::digest::Algorithm::Sha256, bytes).to_hex()
+    };
+    let pieces: String =
+        content.chunks(1 << 20).map(|piece| format!("<hash>{}</hash>", hash(piece))).collect();
+    let url = cluster.origin.url(0, "f.h5");
+    let metalink = format!(
+        "<?xml version=\"1.0\"?><metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f.h5\">\
+         <size>{SIZE}</size><pieces length=\"1048576\" type=\"sha-256\">{pieces}</pieces>\
+         <url>{url}</url></file></metalink>"
+    );
+    cluster.home.write("f.meta4", metalink);
+    let running = ["one", "two"].map(|name| cluster.machine_from("f.meta4", name, "@token", &[]));
+    for (running, name) in running.into_iter().zip(["one", "two"]) {
+        running.wait().code_is(0).says(&["verified by 8 pieces by sha-256"]);
+        cluster.has(name);
+    }
+}
+
+#[test]
+fn a_machine_that_delivers_slowly_holds_up_nobody() {
+    let Some(cluster) = Cluster::start("16m") else { return };
+    cluster.home.write("slow/f.h5", cluster.content.read(0, SIZE));
+    let digest = cluster.digest();
+    let more = ["--digest", &digest, "--keep-seeding", "--max-upload", "20k"];
+    let slow = cluster.machine("slow", &more);
+    // At its rate alone it would take seven minutes.
+    cluster.machine("two", &["-v", "--digest", &digest]).wait().code_is(0);
+    cluster.has("two");
+    drop(slow);
+}

@@ -75,13 +75,17 @@ impl Run<'_> {
     /// Asks whoever vouches for blocks about one that has come.
     fn judge_block(&mut self, index: u64, range: Range, actual: Digest) -> Result<(), Ended> {
         let Some(voucher) = &self.integrity.proof.voucher else { return Ok(()) };
-        let from = |id: u32| match self.persistence.source_of(id) {
-            None => CameFrom::EarlierRun,
-            Some(at) if self.sources[at].is_found => CameFrom::Found,
-            Some(_) => CameFrom::Named,
+        let deliverers = self.coverage.deliverers_of(range);
+        let sources = || deliverers.iter().map(|&id| self.persistence.source_of(id));
+        let has_found = sources().flatten().any(|at| self.sources[at].is_found);
+        let has_named = sources().flatten().any(|at| !self.sources[at].is_found);
+        let from = match (has_found, has_named) {
+            (true, true) => CameFrom::Mixed,
+            (true, false) => CameFrom::Found,
+            (false, _) if sources().any(|source| source.is_none()) => CameFrom::EarlierRun,
+            (false, _) => CameFrom::Named,
         };
-        let from = self.coverage.deliverers_of(range).into_iter().map(from).max();
-        match voucher.judge(index, actual, from.unwrap_or(CameFrom::EarlierRun)) {
+        match voucher.judge(index, actual, from) {
             Judgement::Right => self.proved_good(range),
             Judgement::Wrong => return self.proved_bad(range, actual),
             Judgement::Unknown => self.reopen(range),
