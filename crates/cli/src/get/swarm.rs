@@ -23,7 +23,7 @@ pub struct SwarmArgs {
     /// Announce to this tracker too (repeatable): http://HOST:PORT/announce or udp://HOST:PORT
     #[arg(long, value_name = "URL", value_parser = tracker, value_hint = ValueHint::Url, conflicts_with = "no_peers")]
     pub tracker: Vec<Url>,
-    /// Listen on this address for peers [default: a free port; port 8475 for --share with --peers]
+    /// Listen on this address for peers [default: a free port; 8475 with --share --peers]
     #[arg(long, value_name = "ADDRESS", value_parser = address, value_hint = ValueHint::Other, conflicts_with = "no_peers")]
     pub listen: Option<SocketAddr>,
     /// Limit the upload rate to peers, in bytes per second: 50M, 2MiB
