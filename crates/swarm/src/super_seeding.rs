@@ -291,7 +291,7 @@ const PATIENCE_FIRST: Duration = Duration::from_secs(10);
 /// From an offer to the piece it takes two round trips at least, …
 const FETCH_MIN: Duration = Duration::from_millis(250);
 /// … and our link must not be idle when some take longer than the fastest.
-const FETCH_RESERVE: f64 = 2.5;
+const FETCH_RESERVE: f64 = 1.5;
 /// A lone peer has offers for this time, and not longer, because another may come …
 const LONE_AHEAD: Duration = Duration::from_secs(2);
 /// … and some to begin with.
