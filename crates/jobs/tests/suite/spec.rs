@@ -46,6 +46,9 @@ const WHOLE: &str = r#"{
         "keeps_seeding": true,
         "ratio": 1.5
       },
+      "cluster_token": {
+        "file": "cluster-token"
+      },
       "old_version": {
         "torrent": "run7-1.torrent",
         "place": "run7"
@@ -121,6 +124,7 @@ fn whole() -> JobSpec {
                 keeps_seeding: true,
                 ratio: Some(1.5),
             },
+            cluster_token: Some(SecretRef::File("cluster-token".into())),
             old_version: Some(OldVersion {
                 torrent: "run7-1.torrent".into(),
                 place: "run7".into(),
