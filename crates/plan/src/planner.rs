@@ -127,7 +127,7 @@ impl Planner {
                 if let Some(key) = self.ledger.sources.key(source) {
                     lost.iter().for_each(|&range| self.ledger.take_back(key, range));
                 }
-                self.feeder.lost(lost.into_iter());
+                self.feeder.lost(lost);
             }
             Event::Has { source, range } => self.has(source, range),
             Event::StreamOnly { source } => self.stream_only(source),

@@ -350,9 +350,9 @@ impl SharedContent {
                 let _ = self.events.try_send(event);
             }
         }
-        set(&self.from_origin, ledger.from_origin());
+        set(&self.from_origin, ledger.of_origin());
         for (&node, neighbour) in nodes {
-            set(&neighbour.holds, ledger.from_other(node));
+            set(&neighbour.holds, ledger.of_other(node));
         }
         let length = ledger.log_length();
         self.log_length.send_if_modified(|known| std::mem::replace(known, length) != length);

@@ -534,7 +534,7 @@ impl Ledger {
     }
 
     /// Returns what may be fetched from the origin.
-    pub fn from_origin(&self) -> RangeSet {
+    pub fn of_origin(&self) -> RangeSet {
         if self.is_refuted {
             return RangeSet::full(self.units.size_bytes());
         }
@@ -544,7 +544,7 @@ impl Ledger {
 
     /// Returns what may be fetched from this node: what is here already is left out, so that the planner
     /// has little to look at.
-    pub fn from_other(&self, node: NodeId) -> RangeSet {
+    pub fn of_other(&self, node: NodeId) -> RangeSet {
         let Some(other) = self.others.get(&node).filter(|_| !self.is_refuted) else {
             return RangeSet::new();
         };
@@ -641,7 +641,7 @@ const READER_GONE: Duration = Duration::from_secs(2);
 /// Claims reach so far ahead: more than they take to be read.
 const AHEAD_S: f64 = 0.6;
 /// Whoever has heard of nobody by then begins alone.
-const ALONE_AFTER: Duration = Duration::from_millis(250);
+const ALONE_AFTER: Duration = Duration::from_millis(400);
 /// Without others there is no need to leave anything to them.
 const ALONE_AHEAD_S: f64 = 4.0;
 const ALONE_LEAST_BYTES: u64 = 32 << 20;
@@ -766,7 +766,7 @@ mod tests {
                         return false;
                     }
                     let ledger = &mut all[at as usize];
-                    let Some(&unit) = in_ranges(&ledger.from_origin()).first() else {
+                    let Some(&unit) = in_ranges(&ledger.of_origin()).first() else {
                         return false;
                     };
                     (credit, sent) = (credit - 1.0, sent + 1);
@@ -778,7 +778,7 @@ mod tests {
                 let ledger = &mut all[at as usize];
                 let mut wanted: BTreeSet<Unit> = BTreeSet::new();
                 for &other in live.iter().filter(|&&other| other != at) {
-                    wanted.extend(in_ranges(&ledger.from_other(node(other))));
+                    wanted.extend(in_ranges(&ledger.of_other(node(other))));
                 }
                 wanted.retain(|&unit| !ledger.here.has(unit));
                 for unit in wanted.into_iter().take(8) {
@@ -852,17 +852,17 @@ mod tests {
         ours.hear(node(2), &[], now);
         ours.was_read(node(2), 0, now);
         ours.turn(now);
-        assert!(ours.from_origin().is_empty());
+        assert!(ours.of_origin().is_empty());
         ours.was_read(node(2), ours.log_length(), now);
         ours.turn(now);
-        assert!(!ours.from_origin().is_empty());
+        assert!(!ours.of_origin().is_empty());
         // Or if they do not read.
         let mut ours = ledger(1);
         ours.hear(node(2), &[], now);
         ours.was_read(node(2), 0, now);
         ours.turn(now);
         ours.turn(now + READ_WITHIN + Duration::from_millis(1));
-        assert!(!ours.from_origin().is_empty());
+        assert!(!ours.of_origin().is_empty());
     }
 
     #[test]
@@ -875,10 +875,10 @@ mod tests {
         ours.hear(node(4), &[Entry::Held(5, wrong), Entry::Held(6, right)], now);
         let judged = ours.judge(5, hash(5), CameFrom::Found);
         assert_eq!(judged, Judgement::Wrong, "others' bytes must have the hash");
-        assert_eq!(in_ranges(&ours.from_other(node(4))), [5, 6]);
+        assert_eq!(in_ranges(&ours.of_other(node(4))), [5, 6]);
         // Two nodes differ: only the origin can tell.
         ours.hear(node(2), &[Entry::Held(5, right)], now);
-        assert_eq!(in_ranges(&ours.from_other(node(4))), [6]);
+        assert_eq!(in_ranges(&ours.of_other(node(4))), [6]);
         // What a liar delivers meanwhile is not believed, whichever it has.
         for bytes in [hash(5), [0; 32], [9; 32]] {
             assert_eq!(ours.judge(5, bytes, CameFrom::Found), Judgement::Unknown);
@@ -893,7 +893,7 @@ mod tests {
         assert!(!ours.hear(node(3), &[], now));
         // What it vouched for is not believed, whoever passes it on.
         ours.hear(node(4), &[Entry::Held(7, wrong)], now);
-        assert!(!in_ranges(&ours.from_other(node(4))).contains(&7));
+        assert!(!in_ranges(&ours.of_other(node(4))).contains(&7));
     }
 
     #[test]
@@ -906,7 +906,7 @@ mod tests {
         ours.hear(node(3), &[Entry::Held(5, framed)], now);
         assert_eq!(ours.judge(5, hash(5), CameFrom::Named), Judgement::Right);
         assert_eq!(ours.newly_banned(), [node(3)]);
-        assert_eq!(in_ranges(&ours.from_other(node(2))), [6]);
+        assert_eq!(in_ranges(&ours.of_other(node(2))), [6]);
     }
 
     #[test]
@@ -916,7 +916,7 @@ mod tests {
         let wrong = Vouch { hash: [0; 32], by: node(2) };
         ours.hear(node(2), &[Entry::Held(5, wrong), Entry::Held(6, wrong)], now);
         assert_eq!(ours.judge(5, [1; 32], CameFrom::Mixed), Judgement::Unknown);
-        assert_eq!(in_ranges(&ours.from_other(node(2))), [6]);
+        assert_eq!(in_ranges(&ours.of_other(node(2))), [6]);
         assert_eq!(ours.judge(5, [0; 32], CameFrom::Found), Judgement::Unknown, "not from it");
         assert_eq!(ours.judge(5, hash(5), CameFrom::Named), Judgement::Right);
         assert_eq!(ours.newly_banned(), [node(2)]);
@@ -976,8 +976,8 @@ mod tests {
         assert!(comes(&mut ours, &mut verified, 5, hash(5), now));
         assert!(ours.has(ours.units.range(5)));
         ours.refuted();
-        assert!(!ours.has(ours.units.range(5)) && ours.from_other(node(2)).is_empty());
-        assert_eq!(ours.from_origin().total_bytes(), ours.units.size_bytes());
+        assert!(!ours.has(ours.units.range(5)) && ours.of_other(node(2)).is_empty());
+        assert_eq!(ours.of_origin().total_bytes(), ours.units.size_bytes());
         assert_eq!(ours.log(0, 9).last(), Some(&Entry::Cleared));
         ours.ban_vouchers(ours.units.range(5));
         assert_eq!(ours.newly_banned(), [node(2)]);
