@@ -163,9 +163,7 @@ impl SuperSeeding {
         // Nobody waits for what a lone peer gets.
         let (takes, least) = match self.peers.values().filter(|peer| peer.is_served).count() {
             0 | 1 => (takes.max(LONE_AHEAD), LONE_MIN),
-            _ => {
-                (takes, UNDER_WAY_MIN.max((UNDER_WAY_MIN_BYTES / self.piece_bytes.max(1)) as usize))
-            }
+            _ => (takes, UNDER_WAY_MIN),
         };
         let bytes = bytes_per_s as f64 * takes.as_secs_f64();
         let pieces = (bytes / self.piece_bytes.max(1) as f64).ceil() as usize;
@@ -300,8 +298,6 @@ const LONE_MIN: usize = 16;
 const MISSED_MAX: u32 = 2;
 /// So that several peers have something to pass on.
 const UNDER_WAY_MIN: usize = 4;
-/// So that the first round trips are not lost.
-const UNDER_WAY_MIN_BYTES: u64 = 1 << 20;
 /// More are looked through too often.
 const UNDER_WAY_MAX: usize = 256;
 

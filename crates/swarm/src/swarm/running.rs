@@ -425,8 +425,8 @@ impl Due {
 
 /// Offers to peers must not wait long.
 const TICK: Duration = Duration::from_millis(25);
-/// How often bytes are added up: whoever super-seeds learns from that what its link carries.
-const COUNT_EVERY: Duration = Duration::from_millis(200);
+/// How often bytes are added up.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// At most once a minute (BEP 11).
 const EXCHANGE_EVERY: Duration = Duration::from_secs(60);
 /// Another seeder, or ourselves: is still that after a while.

@@ -76,7 +76,7 @@ impl Serving {
     pub fn note_sent(&mut self, bytes: u64, seconds: f64) {
         let now = bytes as f64 / seconds;
         // Up at once, down slowly: pauses say nothing of the link.
-        let share = if now > self.sent_bytes_per_s { 0.5 } else { 0.1 * seconds.min(1.0) };
+        let share = if now > self.sent_bytes_per_s { 0.7 } else { 0.1 };
         self.sent_bytes_per_s += share * (now - self.sent_bytes_per_s);
     }
 
