@@ -2,17 +2,20 @@
 //! tracker or a list, and the origin sends each byte about once.
 //!
 //! Each node serves the units that it has verified over HTTP, and tells others what it holds and what it
-//! will fetch from the origin (`log`). `ledger` decides who fetches what, without clock and sockets;
+//! will fetch from the origin (`log`). `ledger` decides who fetches what, with `vouches` and `pace`, without clock and sockets;
 //! `content` leads its decisions to the planner: to it the origin and the other nodes are sources that
 //! hold what they may be asked for. `token` has what keeps strangers out.
 
 mod content;
+mod flags;
 mod follow;
 mod ledger;
 mod log;
 mod node;
+mod pace;
 mod token;
 mod units;
+mod vouches;
 
 pub use content::{ShareEvent, SharedContent, Version};
 pub use node::{Node, NodeOptions, ShareError, Sharing};

@@ -35,7 +35,7 @@ fn a_killed_leecher_does_not_fetch_verified_pieces_again() {
     assert!(home.read("got/run7/a.h5") == home.read("run7/a.h5"));
 }
 
-/// aria2 seeds whatever lies there, if it is told to.
+/// With `--bt-seed-unverified`, aria2 seeds its files without checking them.
 #[test]
 fn a_peer_that_poisons_pieces_is_named_and_others_finish() {
     let home = Home::new();

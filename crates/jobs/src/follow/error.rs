@@ -9,7 +9,7 @@ use swath_source::LaneError;
 
 use crate::error::JobError;
 
-/// Why a feed cannot be followed, or a version is not installed. What was installed stays as it is.
+/// Why a feed cannot be followed, or a version cannot be installed. The installed version stays.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FollowError {

@@ -103,7 +103,7 @@ struct Search {
 }
 
 impl Search {
-    /// Takes back what trackers were told, so that they lead nobody to us.
+    /// Tells the trackers that we have left, so that they send no peers here.
     async fn leave(&self, trackers: &[Url]) {
         self.announced(trackers, Event::Stopped, Instant::now() + LEAVE_WITHIN).await;
     }

@@ -29,7 +29,7 @@ pub struct Cluster<'a> {
     node: Node,
     nodes: Vec<SocketAddr>,
     trackers: Vec<Url>,
-    /// Whether the user was told of it.
+    /// Whether the user knows that files are shared.
     is_told: AtomicBool,
 }
 
@@ -57,7 +57,8 @@ struct Known {
 type Opened = (Mirror, Arc<dyn Source>);
 
 impl<'a> Cluster<'a> {
-    /// Joins the cluster, if the job says so; `None` too if that is impossible, which the user is told.
+    /// Joins the cluster. Returns `None` if the job has no token, or if we cannot listen; the user then learns
+    /// why.
     ///
     /// # Errors
     /// [`JobError::Engine`] if the network cannot be used, [`TorrentError::Tracker`] for an address that is
@@ -90,7 +91,7 @@ impl<'a> Cluster<'a> {
         Ok(Some(Cluster { get_job, node, nodes, trackers, is_told }))
     }
 
-    /// Shares what this request fetches; `None` if that is impossible, which the user is told.
+    /// Shares what this request fetches. Returns `None` if that is impossible; the user then learns why.
     pub async fn share(&self, request: &mut Request) -> Option<SharedFile> {
         let shared = self.shared(request).await;
         self.tell(shared)
@@ -264,7 +265,7 @@ impl Known {
     }
 }
 
-/// Tells the user of events. Trackers that failed are told once.
+/// Reports events to the user, and each failing tracker once.
 fn tell_events(get_job: &GetJob<'_>, mut told: mpsc::Receiver<ShareEvent>) {
     let observer = Arc::clone(get_job.job.observer);
     tokio::spawn(async move {
@@ -281,7 +282,7 @@ fn tell_events(get_job: &GetJob<'_>, mut told: mpsc::Receiver<ShareEvent>) {
     });
 }
 
-/// Returns the addresses of machines, given as HOST or HOST:PORT. The user is told of unknown ones.
+/// Resolves machines, given as HOST or HOST:PORT. Reports names that cannot be resolved.
 async fn resolved(get_job: &GetJob<'_>, machines: &[String]) -> Vec<SocketAddr> {
     let mut all = Vec::new();
     for machine in machines.iter().filter(|machine| !machine.is_empty()) {

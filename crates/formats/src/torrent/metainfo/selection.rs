@@ -20,7 +20,7 @@ pub struct ContentPart {
     pub is_wanted: bool,
 }
 
-/// The content of a torrent of which not all files are wanted.
+/// The content of a torrent, reduced to some of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selection {
     parts: Vec<ContentPart>,
