@@ -281,6 +281,13 @@ impl HttpSource {
         had_good && state.file_quirks.strays()
     }
 
+    /// Returns whether its last answer could not be the file, though others were. Then only one request at
+    /// a time is sent: each connection ends with such an answer, and a server that counts requests would
+    /// meet the first one of the next connection with the same.
+    pub(crate) fn strayed(&self) -> bool {
+        self.lock().file_quirks.strays > 0
+    }
+
     /// Returns whether nothing of use has ever come from it.
     pub(crate) fn is_unheard(&self) -> bool {
         self.lock().facts.is_none()

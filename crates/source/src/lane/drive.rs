@@ -155,6 +155,7 @@ impl OwnLane {
                 && (whole
                     || first && !is_expected
                     || !quirks.pipelines
+                    || part.file.strayed()
                     || out >= PIPELINE_LIMIT
                     || !lane_conn.http.reusable)
             {
