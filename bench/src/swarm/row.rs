@@ -71,6 +71,13 @@ pub fn rows() -> Vec<Row> {
         sites: vec![link(100, 40); 8],
         cases: SWARMS.to_vec(),
     };
+    let slow = Row {
+        name: "sites25",
+        title: "8 sites of 25 Mbit/s up and down, 40 ms, one origin of 25 Mbit/s",
+        origin: Some(link(25, 40)),
+        sites: vec![link(25, 40); 8],
+        ..equal(128)
+    };
     let unequal = Row {
         name: "unequal",
         title: "8 sites of 20 to 200 Mbit/s up and down, 40 ms, one origin of 100 Mbit/s",
@@ -104,6 +111,7 @@ pub fn rows() -> Vec<Row> {
     vec![
         equal(128),
         equal(512),
+        slow,
         unequal,
         webseeds,
         long("long100", "one seeder, 1 Gbit/s, 100 ms", 100),

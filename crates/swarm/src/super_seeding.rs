@@ -1,9 +1,9 @@
 //! Super-seeding (BEP 16 in spirit): the only seeder sends about one copy, without clock and sockets.
 //!
 //! While nobody else has all pieces, each piece is offered to one peer only, and the others get it
-//! from there. At every time only so many offers are under way as fill our link, because pieces that
-//! arrive one after the other can be passed on earlier than those that arrive together. The next
-//! offer goes to the peer that has passed on most of what it got: peers get as much as they spread.
+//! from there. At every time only so much is offered and not yet sent as keeps our link busy, because
+//! pieces that arrive one after the other can be passed on earlier than those that arrive together. The
+//! next offer goes to the peer that has passed on most of what it got: peers get as much as they spread.
 //!
 //! When each piece was sent once, spare rate helps the swarm to its end, for at most a quarter of
 //! another copy. A peer whom nobody else serves is not left alone: it gets whatever it lacks.
@@ -32,6 +32,8 @@ pub struct SuperSeeding {
     /// How many pieces may still be sent a second time.
     extra: u32,
     piece_bytes: u64,
+    /// Bytes that were offered and not sent yet, as far as known.
+    unsent_bytes: u64,
     /// The shortest time from an offer until the peer said that it has the piece.
     fetched_within: Option<Duration>,
     random: fastrand::Rng,
@@ -74,7 +76,8 @@ impl SuperSeeding {
             under_way: VecDeque::new(),
             peers: BTreeMap::new(),
             extra: pieces / EXTRA_SHARE,
-            piece_bytes,
+            piece_bytes: piece_bytes.max(1),
+            unsent_bytes: 0,
             fetched_within: None,
             random,
         }
@@ -155,41 +158,52 @@ impl SuperSeeding {
         self.count(piece.0, 1);
     }
 
-    /// Returns what to offer to whom next, so that as many pieces are under way as a link of this
-    /// rate needs. Call it many times a second.
-    pub fn offers(&mut self, bytes_per_s: u64, now: Time) -> Vec<(PeerKey, PieceIndex)> {
-        // A lying peer has pieces at once.
-        let takes = self.fetched_within.unwrap_or_default().max(FETCH_MIN).mul_f64(FETCH_RESERVE);
-        // Nobody waits for what a lone peer gets.
-        let (takes, least) = match self.peers.values().filter(|peer| peer.is_served).count() {
-            0 | 1 => (takes.max(LONE_AHEAD), LONE_MIN),
-            _ => (takes, UNDER_WAY_MIN),
-        };
-        let bytes = bytes_per_s as f64 * takes.as_secs_f64();
-        let pieces = (bytes / self.piece_bytes.max(1) as f64).ceil() as usize;
-        self.fill(pieces.clamp(least, UNDER_WAY_MAX), now)
+    /// So many bytes were sent since the last call.
+    pub fn sent(&mut self, bytes: u64) {
+        self.unsent_bytes = self.unsent_bytes.saturating_sub(bytes);
     }
 
-    /// Offers until so many pieces are under way.
-    fn fill(&mut self, under_way_max: usize, now: Time) -> Vec<(PeerKey, PieceIndex)> {
+    /// Returns what to offer to whom next, so that a link of this rate always has something to send.
+    /// Call it many times a second.
+    pub fn offers(&mut self, bytes_per_s: u64, now: Time) -> Vec<(PeerKey, PieceIndex)> {
+        // A lying peer has pieces at once.
+        let ahead = self.fetched_within.unwrap_or_default().max(AHEAD_MIN);
+        // Nobody waits for what a lone peer gets.
+        let (ahead, least) = match self.peers.values().filter(|peer| peer.is_served).count() {
+            0 | 1 => (ahead.max(LONE_AHEAD), LONE_MIN),
+            _ => (ahead, UNSENT_MIN),
+        };
+        let bytes = bytes_per_s as f64 * ahead.as_secs_f64();
+        let pieces = (bytes / self.piece_bytes as f64).ceil() as usize;
+        self.fill(pieces.max(least), now)
+    }
+
+    /// Offers until so many pieces are to be sent.
+    fn fill(&mut self, unsent_pieces: usize, now: Time) -> Vec<(PeerKey, PieceIndex)> {
         self.expire(now);
+        // What has come to somebody was sent, whoever sent it.
+        let most_bytes = self.under_way.len() as u64 * self.piece_bytes;
+        self.unsent_bytes = self.unsent_bytes.min(most_bytes);
+        let wanted_bytes = unsent_pieces as u64 * self.piece_bytes;
         let mut offers = Vec::new();
-        while self.under_way.len() < under_way_max {
-            let Some((key, piece)) = self.next(under_way_max, now) else { break };
+        while self.unsent_bytes < wanted_bytes && self.under_way.len() < UNDER_WAY_MAX {
+            let Some((key, piece)) = self.next(unsent_pieces, now) else { break };
             if let Some(peer) = self.peers.get_mut(&key) {
                 peer.given += 1;
                 peer.under_way += 1;
             }
             self.under_way.push_back(UnderWay { piece, to: key, since: now });
+            self.unsent_bytes += self.piece_bytes;
             offers.push((key, PieceIndex(piece)));
         }
         offers
     }
 
     /// Chooses a peer and a piece.
-    fn next(&mut self, under_way_max: usize, now: Time) -> Option<(PeerKey, u32)> {
+    fn next(&mut self, unsent_pieces: usize, now: Time) -> Option<(PeerKey, u32)> {
         let served = self.peers.values().filter(|peer| peer.is_served).count();
-        let each_max = under_way_max.div_ceil(served.max(1)) + 1;
+        // As many again were sent, and the peer has not said yet that it has them.
+        let each_max = (2 * unsent_pieces).div_ceil(served.max(1)) + 1;
         let mut ready: Vec<(u32, u32, PeerKey)> = Vec::new();
         for (key, peer) in self.peers.iter().filter(|(_, peer)| peer.is_served) {
             let takes_offers = peer.missed < MISSED_MAX && !peer.holds.is_full();
@@ -286,18 +300,16 @@ const PATIENCE_MIN: Duration = Duration::from_secs(5);
 const PATIENCE_MAX: Duration = Duration::from_secs(120);
 /// … This is before the first fetch.
 const PATIENCE_FIRST: Duration = Duration::from_secs(10);
-/// From an offer to the piece it takes two round trips at least, …
-const FETCH_MIN: Duration = Duration::from_millis(250);
-/// … and our link must not be idle when some take longer than the fastest.
-const FETCH_RESERVE: f64 = 1.5;
-/// A lone peer has offers for this time, and not longer, because another may come …
-const LONE_AHEAD: Duration = Duration::from_secs(2);
-/// … and some to begin with.
-const LONE_MIN: usize = 16;
+/// From an offer to the request for it a round trip passes, and the time until we look again.
+const AHEAD_MIN: Duration = Duration::from_millis(250);
+/// A lone peer is offered more, and not all, because another may come.
+const LONE_AHEAD: Duration = Duration::from_secs(1);
+/// At first the rate is not known.
+const LONE_MIN: usize = 8;
 /// A peer that has missed so many offers in a row gets no more, until it has got a piece.
 const MISSED_MAX: u32 = 2;
 /// So that several peers have something to pass on.
-const UNDER_WAY_MIN: usize = 4;
+const UNSENT_MIN: usize = 4;
 /// More are looked through too often.
 const UNDER_WAY_MAX: usize = 256;
 

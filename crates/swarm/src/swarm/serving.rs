@@ -15,6 +15,8 @@ pub(super) struct Serving {
     slots: Slots,
     /// Connections of one peer are one peer here: the key of the first of them.
     seeding: Option<SuperSeeding>,
+    /// What all connections have been sent while we super-seed, in bytes.
+    sent_bytes: u64,
     limit_bytes_per_s: Option<u64>,
     sent_bytes_per_s: f64,
 }
@@ -30,6 +32,7 @@ impl Serving {
             holders: vec![0; pieces as usize],
             slots: Slots::new(seed),
             seeding,
+            sent_bytes: 0,
             limit_bytes_per_s,
             sent_bytes_per_s: 0.0,
         }
@@ -165,6 +168,10 @@ impl Serving {
             self.stop_super_seeding(have, peers);
             return true;
         }
+        let sent_bytes: u64 = peers.values().map(|peer| peer.peer.uploaded_bytes()).sum();
+        // Connections that have ended take their bytes along.
+        seeding.sent(sent_bytes.saturating_sub(self.sent_bytes));
+        self.sent_bytes = sent_bytes;
         for (group, piece) in seeding.offers(rate, now) {
             for connected in peers.values().filter(|peer| peer.group == group) {
                 if let Some(shown) = &connected.shown {
