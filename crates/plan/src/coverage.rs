@@ -23,6 +23,8 @@ pub(crate) struct Coverage {
     pub first_gap: Range,
     /// How far an ordered consumer has come.
     pub consumed: u64,
+    /// Counts how often bytes became open or doubtful.
+    pub freed: u64,
 }
 
 impl Coverage {
@@ -37,11 +39,13 @@ impl Coverage {
             shared: RangeSet::new(),
             first_gap: Range::new(0, u64::MAX),
             consumed: 0,
+            freed: 0,
         }
     }
 
     /// Sets the size and the missing ranges; those in `asked` are already requested.
     pub fn lay_out(&mut self, size_bytes: u64, missing: RangeSet, asked: &[Range]) {
+        self.freed += 1;
         self.size_bytes = Some(size_bytes);
         self.grows = false;
         self.undelivered = missing;
@@ -59,6 +63,7 @@ impl Coverage {
 
     /// Records that the file is longer than known before.
     pub fn grow(&mut self, size_bytes: u64, missing: &RangeSet, more: bool) {
+        self.freed += 1;
         self.size_bytes = Some(size_bytes);
         self.grows = more;
         self.undelivered.union_with(missing);
@@ -126,6 +131,7 @@ impl Coverage {
                 }
             }
         }
+        self.freed += 1;
         self.doubtful.union_with(&doubtful);
     }
 
@@ -157,6 +163,7 @@ impl Coverage {
                 }
             }
         }
+        self.freed += 1;
         for range in free.iter() {
             self.shared.remove(range);
             self.doubtful.remove(range);

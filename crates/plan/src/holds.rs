@@ -11,11 +11,14 @@ use swath_model::{Range, RangeSet};
 pub(crate) struct Holds {
     lacks: RangeSet,
     barred: RangeSet,
+    /// Counts how often there was more that it may be asked for.
+    pub freed: u64,
 }
 
 impl Holds {
     /// Records that the source has `range` from now on; returns the parts that are new.
     pub fn gain(&mut self, range: Range) -> Vec<Range> {
+        self.freed += 1;
         let gained = self.lacks.within(range).collect();
         self.lacks.remove(range);
         gained
@@ -35,6 +38,7 @@ impl Holds {
 
     /// Allows `range` again, as far as the source has it.
     pub fn allow(&mut self, range: Range) {
+        self.freed += 1;
         self.barred.remove(range);
     }
 
