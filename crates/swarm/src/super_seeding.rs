@@ -6,7 +6,9 @@
 //! next offer goes to the peer that has passed on most of what it got: peers get as much as they spread.
 //!
 //! When each piece was sent once, spare rate helps the swarm to its end, for at most a quarter of
-//! another copy. A peer whom nobody else serves is not left alone: it gets whatever it lacks.
+//! another copy. A peer whom nobody else serves is not left alone: it gets whatever it lacks. A peer
+//! that cannot use offers is shown all pieces: some clients look only at the rarest pieces first, of
+//! which nobody may have any.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -61,6 +63,8 @@ struct Peer {
     missed: u32,
     /// When it last got a piece of somebody else.
     fed_at: Time,
+    /// It is shown all pieces, and gets no offers.
+    sees_all: bool,
 }
 
 impl SuperSeeding {
@@ -101,6 +105,7 @@ impl SuperSeeding {
             under_way: 0,
             missed: 0,
             fed_at: now,
+            sees_all: false,
         };
         self.peers.insert(key, peer);
     }
@@ -207,7 +212,7 @@ impl SuperSeeding {
         let mut ready: Vec<(u32, u32, PeerKey)> = Vec::new();
         for (key, peer) in self.peers.iter().filter(|(_, peer)| peer.is_served) {
             let takes_offers = peer.missed < MISSED_MAX && !peer.holds.is_full();
-            if takes_offers && peer.under_way < each_max {
+            if takes_offers && !peer.sees_all && peer.under_way < each_max {
                 ready.push((peer.kept, peer.given, *key));
             }
         }
@@ -246,6 +251,19 @@ impl SuperSeeding {
             .chain(0..from)
             .filter(|piece| !peer.holds.contains(PieceIndex(*piece)) && !under_way.contains(piece));
         lacking.min_by_key(|piece| self.holders[*piece as usize])
+    }
+
+    /// Returns the peers that have fetched nothing of what they were offered last, in time.
+    pub fn without_use(&self) -> impl Iterator<Item = PeerKey> + '_ {
+        let is_one = |peer: &Peer| peer.is_served && !peer.sees_all && peer.missed >= MISSED_MAX;
+        self.peers.iter().filter(move |(_, peer)| is_one(peer)).map(|(key, _)| *key)
+    }
+
+    /// From now on this peer is shown all pieces.
+    pub fn show_all(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers.get_mut(&key) {
+            peer.sees_all = true;
+        }
     }
 
     /// Gives up offers that were not fetched in time: a peer that takes nothing must not keep others
@@ -389,6 +407,25 @@ mod tests {
         seeding.gained(offers[1].0, offers[1].1, at(1));
         assert_eq!(seeding.fill(1, at(5)), []);
         assert_eq!(seeding.fill(1, at(6)), [(offers[1].0, offers[0].1)]);
+    }
+
+    #[test]
+    fn a_peer_that_fetches_nothing_it_is_offered_may_be_shown_all() {
+        let mut seeding = with_peers(40, 2);
+        for (key, piece) in seeding.fill(8, at(0)) {
+            // The second peer takes offers, the first one does not.
+            if key.0 == 1 {
+                seeding.gained(key, piece, at(0));
+            }
+        }
+        assert_eq!(seeding.without_use().count(), 0);
+        seeding.fill(8, at(20));
+        assert_eq!(seeding.without_use().collect::<Vec<_>>(), [PeerKey(0)]);
+        seeding.show_all(PeerKey(0));
+        assert_eq!(seeding.without_use().count(), 0);
+        // Offers go to others, although it fetches now.
+        seeding.gained(PeerKey(0), PieceIndex(0), at(21));
+        assert!(seeding.fill(20, at(21)).iter().all(|it| it.0 == PeerKey(1)));
     }
 
     #[test]

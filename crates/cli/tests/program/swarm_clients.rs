@@ -120,6 +120,63 @@ fn transmission_that_demands_encryption_fetches_a_private_torrent() {
     arrives(&home.path("got/one"), &home.read("one"));
 }
 
+#[test]
+fn anacrolix_fetches_torrents_of_every_kind() {
+    let home = with_data();
+    let tracker = home.track(&[]);
+    let links = home.torrents(&tracker.url);
+    home.write("four", bytes(4, 400_009));
+    home.publish_torrent("four", "v1", &[&tracker.url], &["--private", "--piece", "32KiB"]);
+    let torrents = ["one.torrent", "two.torrent", "three.torrent", "four.torrent"];
+    let seeding = home.seed(&[&torrents[..], &["--require-encryption"]].concat());
+    has_peers(&tracker, 5);
+    let wanted = ["one.torrent", &links[1], "three.torrent", "four.torrent"];
+    let Some(_client) = home.anacrolix(&wanted, "got", &[]) else { return };
+    for (name, path) in [("one", "one"), ("two", "two/two"), ("three", "three/three")] {
+        arrives(&home.path("got").join(path), &home.read(name));
+    }
+    arrives(&home.path("got/four"), &home.read("four"));
+    let Some(_client) = home.anacrolix(&[&links[0]], "by-link", &[]) else { return };
+    arrives(&home.path("by-link/one"), &home.read("one"));
+    assert!(!seeding.said().contains("not let in"), "{}", seeding.said());
+}
+
+/// It lets nobody in who asks for a torrent of v2 alone (v1.59).
+#[test]
+fn anacrolix_seeds() {
+    let home = with_data();
+    let tracker = home.track(&[]);
+    let links = home.torrents(&tracker.url.replace("http://", "udp://"));
+    // Where it expects the data.
+    home.write("data/one", home.read("one"));
+    home.write("data/two/two", home.read("two"));
+    let torrents = ["one.torrent", "two.torrent"];
+    let Some(_client) = home.anacrolix(&torrents, "data", &["--verify"]) else { return };
+    // The hybrid torrent counts twice.
+    has_peers(&tracker, 3);
+    for (link, name) in links.iter().zip(["one", "two"]) {
+        home.run(["get", &format!("{name}.torrent"), "-d", "got"]).code_is(0);
+        assert!(home.read(name) == home.read(&format!("got/{name}")), "{name}");
+        home.run(["get", link, "-d", "by-link"]).code_is(0);
+        assert!(home.read(name) == home.read(&format!("by-link/{name}")), "{name}");
+    }
+}
+
+/// anacrolix takes the rarest pieces first, and looks at no more than some of them (64 MiB). While
+/// swath super-seeds, these are pieces that nobody offers: it waited for ever.
+#[test]
+fn a_client_that_cannot_use_offers_of_a_super_seeder_is_shown_everything() {
+    let home = Home::new();
+    home.write("large", bytes(5, 4_000_003));
+    let tracker = home.track(&[]);
+    home.publish_torrent("large", "v1", &[&tracker.url], &["--piece", "32KiB"]);
+    let _seeding = home.seed(&["large.torrent"]);
+    has_peers(&tracker, 1);
+    let few = ["--max-unverified-bytes", "64KiB"];
+    let Some(_client) = home.anacrolix(&["large.torrent"], "got", &few) else { return };
+    arrives(&home.path("got/large"), &home.read("large"));
+}
+
 /// A tracker gives no peers to one that asks again too early, which a second run looked like.
 #[test]
 fn a_magnet_link_works_again_at_once() {

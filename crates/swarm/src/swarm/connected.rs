@@ -108,6 +108,11 @@ impl Connected {
         self.received.bytes_per_s as u64
     }
 
+    /// Returns whether it has taken nothing of us for some seconds, if ever.
+    pub fn takes_nothing(&self, now: Time) -> bool {
+        now.since(self.took_at) > IDLE_AFTER
+    }
+
     /// Returns whether it has had a slot for a while without taking anything.
     pub fn is_stalled(&self, now: Time) -> bool {
         self.served_since.is_some_and(|since| now.since(since.max(self.took_at)) > STALLED_AFTER)
@@ -134,6 +139,8 @@ fn differences(before: &Bitfield, after: &Bitfield) -> (Vec<PieceIndex>, Vec<Pie
 
 /// Rates follow changes within this time.
 const SMOOTHED_S: f64 = 5.0;
+/// Even a slow peer takes a block in this time.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Longer than any pause of a disk or a link.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 

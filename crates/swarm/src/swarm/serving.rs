@@ -172,11 +172,20 @@ impl Serving {
         // Connections that have ended take their bytes along.
         seeding.sent(sent_bytes.saturating_sub(self.sent_bytes));
         self.sent_bytes = sent_bytes;
+        let shown_to = |group| {
+            let connections = peers.values().filter(move |peer| peer.group == group);
+            connections.filter_map(|peer| peer.shown.as_ref())
+        };
         for (group, piece) in seeding.offers(rate, now) {
-            for connected in peers.values().filter(|peer| peer.group == group) {
-                if let Some(shown) = &connected.shown {
-                    shown.send_if_modified(|pieces| pieces.insert(piece));
-                }
+            shown_to(group).for_each(|it| _ = it.send_if_modified(|all| all.insert(piece)));
+        }
+        let idle: Vec<PeerKey> = seeding.without_use().collect();
+        for group in idle {
+            let mut connections = peers.values().filter(|peer| peer.group == group);
+            // A slow peer is one that takes something.
+            if connections.all(|peer| peer.takes_nothing(now)) {
+                shown_to(group).for_each(|it| _ = it.send_replace(have.clone()));
+                seeding.show_all(group);
             }
         }
         false

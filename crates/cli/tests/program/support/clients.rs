@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{io::Read as _, io::Write as _};
 
@@ -95,6 +95,35 @@ impl Home {
         Some((client, port))
     }
 
+    /// The `torrent` command of anacrolix/torrent, a library in Go, which has or fetches the data of
+    /// these torrent files and magnet links in `folder`. It encrypts where it can.
+    pub fn anacrolix(&self, torrents: &[&str], folder: &str, more: &[&str]) -> Option<Client> {
+        let program = anacrolix()?;
+        fs::create_dir_all(self.path(folder)).unwrap();
+        let args = [
+            "download",
+            "--addr",
+            "127.0.0.1:0",
+            "--seed",
+            "--no-dht",
+            "--no-webtorrent",
+            "--no-utp-peers",
+            "--no-port-forward",
+            "--no-pex",
+            "--no-ipv6",
+        ];
+        let torrents: Vec<String> = torrents
+            .iter()
+            .map(|it| match it.ends_with(".torrent") {
+                true => self.path(it).display().to_string(),
+                false => (*it).to_owned(),
+            })
+            .collect();
+        let mut args = [&args[..], more].concat();
+        args.extend(torrents.iter().map(String::as_str));
+        Client::start(&self.path(folder), "anacrolix", program.to_str().unwrap(), &args)
+    }
+
     /// libtorrent 2.0, the library of Debian's qBittorrent and Deluge, which fetches these magnet links
     /// into `folder`.
     pub fn libtorrent_by_links(&self, links: &[String], folder: &Path) -> Option<Client> {
@@ -117,7 +146,8 @@ pub fn has_peers(tracker: &Served, count: u32) {
     let began = Instant::now();
     let wanted = format!("\"peers\":{count},");
     loop {
-        let address = tracker.url.trim_start_matches("http://").trim_end_matches("/announce");
+        let address = tracker.url.trim_start_matches("http://").trim_end_matches("announce");
+        let address = address.trim_end_matches('/');
         let mut tcp = TcpStream::connect(address).unwrap();
         tcp.set_read_timeout(Some(LIMIT)).unwrap();
         write!(tcp, "GET /stats.json HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
@@ -131,7 +161,24 @@ pub fn has_peers(tracker: &Served, count: u32) {
     }
 }
 
-fn free_port() -> u16 {
+/// Finds anacrolix' `torrent` where `scripts/test` installs it, or in PATH. `None`, with a message, if
+/// there is none.
+fn anacrolix() -> Option<PathBuf> {
+    // The program lies in TARGET/PROFILE.
+    let target = Path::new(env!("CARGO_BIN_EXE_swath")).ancestors().nth(2).unwrap();
+    let is_one = |program: &PathBuf| {
+        let ran = std::process::Command::new(program).arg("version").output();
+        ran.is_ok_and(|ran| String::from_utf8_lossy(&ran.stdout).contains("anacrolix"))
+    };
+    let found = [target.join("tools/torrent"), "torrent".into()].into_iter().find(is_one);
+    if found.is_none() {
+        println!("skipped: the torrent command of anacrolix is not installed");
+    }
+    found
+}
+
+/// A port that was free just now.
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
