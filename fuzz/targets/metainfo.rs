@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(Metainfo::read(&metainfo.write()).as_ref(), Ok(&metainfo));
     let info = &metainfo.info;
     let mut end = 0;
-    for file in info.files() {
+    for file in info.listed_files() {
         assert!(file.offset >= end && file.path.as_path().is_relative());
         assert!(file.path.as_path().components().all(|part| matches!(part, Component::Normal(_))));
         end = file.offset + file.length_bytes;
@@ -22,6 +22,22 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = info.web_seed_url(seed, file);
         }
     }
+    // Files are the listed ones, or segments of them end to end.
+    let mut listed = info.listed_files().iter();
+    for (number, file) in info.files().iter().enumerate() {
+        assert!(file.path.as_path().components().all(|part| matches!(part, Component::Normal(_))));
+        let mut end = file.offset;
+        for segment in info.segments(number) {
+            assert_eq!(listed.next(), Some(segment));
+            assert_eq!(segment.offset, end);
+            end += segment.length_bytes;
+        }
+        assert_eq!(end, file.offset + file.length_bytes);
+        for mirror in &metainfo.whole_file_mirrors {
+            let _ = info.whole_file_url(mirror, file);
+        }
+    }
+    assert_eq!(listed.next(), None);
     assert!(end <= info.total_bytes());
     let in_files: u64 = info.files().iter().map(|file| file.length_bytes).sum();
     let padding: u64 = info.padding().map(|range| range.len()).sum();

@@ -7,7 +7,8 @@ use swath_model::digest::sha256_tree::{MerkleHash, piece_height, uncles, zero_ha
 /// Returns the hashes that a peer asks for, with their uncles; `None` if they are not at hand.
 pub(super) fn answer(metainfo: &Metainfo, range: HashRange) -> Option<Vec<MerkleHash>> {
     let info = &metainfo.info;
-    let file = info.files().iter().find(|file| file.pieces_root == Some(range.pieces_root))?;
+    let mut files = info.listed_files().iter();
+    let file = files.find(|file| file.pieces_root == Some(range.pieces_root))?;
     let layer = metainfo.piece_layer(file)?;
     let height = piece_height(info.piece_bytes());
     if !range.is_valid() || range.base_layer != height {

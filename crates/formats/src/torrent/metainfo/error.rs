@@ -80,6 +80,12 @@ pub enum MetainfoError {
         /// The path.
         path: String,
     },
+    /// Files that would be read as the segments of another one.
+    #[error("files: those in {path:?} have the names and lengths of segments")]
+    LikeSegments {
+        /// Their folder.
+        path: String,
+    },
     /// A file length below zero, or one that must be zero.
     #[error("{at}: {found} is not allowed")]
     Length {

@@ -14,6 +14,7 @@ mod layout;
 mod read;
 mod read_files;
 mod read_info;
+mod segments;
 mod selection;
 #[cfg(test)]
 mod tests;
@@ -69,8 +70,11 @@ pub struct Metainfo {
     pub info: Info,
     /// Trackers, in tiers to be tried one after the other (BEP 12).
     pub trackers: Vec<Vec<Url>>,
-    /// Mirrors of the files (BEP 19), `http` or `https`; see [`Info::web_seed_url`].
+    /// Mirrors of the listed files (BEP 19), `http` or `https`; see [`Info::web_seed_url`].
     pub web_seeds: Vec<Url>,
+    /// Mirrors that have files whole although the torrent lists segments of them; see
+    /// [`Info::whole_file_url`]. Other clients do not read them.
+    pub whole_file_mirrors: Vec<Url>,
     /// A remark for users, as written: it may contain control characters.
     pub comment: Option<String>,
     /// The program that created it, as written.
@@ -94,8 +98,13 @@ pub struct Info {
     raw: Arc<[u8]>,
     kind: Kind,
     name: SafePath,
+    /// Of what the torrent lists.
     is_single_file: bool,
+    /// As the torrent lists them.
     files: Vec<File>,
+    /// The files after joining, if there are segments.
+    joined: Option<segments::Joined>,
+    segment_bytes: Option<u64>,
     piece_bytes: u64,
     total_bytes: u64,
     pieces_v1: Option<Pieces>,
@@ -131,7 +140,7 @@ pub struct File {
 /// A piece as v2 sees it: it never reaches into another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceV2 {
-    /// The number of its file.
+    /// The number of its file among the listed ones.
     pub file: usize,
     /// Its bytes in the virtual file.
     pub range: Range,
@@ -158,6 +167,7 @@ impl Metainfo {
             info,
             trackers: Vec::new(),
             web_seeds: Vec::new(),
+            whole_file_mirrors: Vec::new(),
             comment: None,
             created_by: None,
             creation_date_s: None,
@@ -192,7 +202,7 @@ impl Metainfo {
         self.info.pieces_v1.clone().map(|pieces| pieces.padded(map))
     }
 
-    /// Adds the piece layer of file number `file`, which came from peers.
+    /// Adds the piece layer of listed file number `file`, which came from peers.
     ///
     /// # Errors
     /// [`MetainfoError::PieceLayer`] if it is not that of this file.
@@ -262,16 +272,6 @@ impl Info {
         &self.name
     }
 
-    /// Returns whether it is a file without a folder.
-    pub fn is_single_file(&self) -> bool {
-        self.is_single_file
-    }
-
-    /// Returns its files and links, in the order of the virtual file; at least one.
-    pub fn files(&self) -> &[File] {
-        &self.files
-    }
-
     /// Returns the length of every piece except the last.
     pub fn piece_bytes(&self) -> u64 {
         self.piece_bytes
@@ -329,18 +329,28 @@ impl Info {
         gaps.filter(|(end, begin)| end < begin).map(|(end, begin)| Range::new(end, begin))
     }
 
-    /// Returns the address of a file at a web seed (BEP 19): for a single file the seed's own
+    /// Returns the address of a listed file at a web seed (BEP 19): for a single file the seed's own
     /// address unless that ends with `/`, else one below it. `None` if that is not an address.
     pub fn web_seed_url(&self, seed: &Url, file: &File) -> Option<Url> {
+        self.address(seed, file, self.is_single_file)
+    }
+
+    /// Returns the address of one of [`Info::files`] at a mirror that has it whole; it is formed as that
+    /// at a web seed.
+    pub fn whole_file_url(&self, mirror: &Url, file: &File) -> Option<Url> {
+        self.address(mirror, file, self.is_single_file())
+    }
+
+    fn address(&self, seed: &Url, file: &File, is_single_file: bool) -> Option<Url> {
         let mut address = seed.to_string();
-        if self.is_single_file && !address.ends_with('/') {
+        if is_single_file && !address.ends_with('/') {
             return Some(seed.clone());
         }
         if !address.ends_with('/') {
             address.push('/');
         }
         address += &percent::encode(self.name.as_str().as_bytes());
-        if !self.is_single_file {
+        if !is_single_file {
             address.push('/');
             address += &percent::encode(file.path.as_str().as_bytes());
         }

@@ -25,7 +25,8 @@ impl Metainfo {
         let root = bencode::read(bytes)?.value;
         let [announce, announce_list, comment, created_by, creation_date, info, layers, url_list] =
             fields(root, &"metafile", OUTER)?;
-        let [similar, collections] = fields(root, &"metafile", [b"similar", b"collections"])?;
+        let [similar, collections, whole_file_list] =
+            fields(root, &"metafile", [b"similar", b"collections", b"whole-file-list"])?;
         let info = Info::read(required(info, &"info")?.raw())?;
         let mut metainfo = Metainfo::of(info);
         if metainfo.info.kind.has_v2() {
@@ -33,6 +34,7 @@ impl Metainfo {
         }
         metainfo.trackers = trackers(announce, announce_list);
         metainfo.web_seeds = web_seeds(url_list);
+        metainfo.whole_file_mirrors = web_seeds(whole_file_list);
         metainfo.comment = comment.and_then(lossy);
         metainfo.created_by = created_by.and_then(lossy);
         let date = creation_date.and_then(Value::int);

@@ -10,6 +10,7 @@ use url::Url;
 
 use super::read::check_size;
 use super::read_files::{joined, merged, v1_files, v2_files};
+use super::segments::segment_length_error;
 use super::{Info, Kind, MetainfoError, NameError, PIECES_MAX, is_piece_length};
 use crate::torrent::bencode::{self, Value};
 use crate::torrent::{InfoHash, InfoHashV1, InfoHashV2};
@@ -39,8 +40,8 @@ impl Info {
         }
         let [_, name, name_utf8, piece_length, pieces, length, files, file_tree, private, source] =
             fields(dict, &"info", INNER)?;
-        let [similar, collections, update_url] =
-            fields(dict, &"info", [b"similar", b"collections", b"update-url"])?;
+        let [similar, collections, update_url, segment_length] =
+            fields(dict, &"info", [b"similar", b"collections", b"update-url", b"segment length"])?;
         match (file_tree, files, length) {
             (None, _, _) if is_v2 => return Err(missing("file tree")),
             (Some(_), _, _) if !is_v2 => return Err(missing("meta version")),
@@ -90,7 +91,7 @@ impl Info {
         };
         let (mut own_similar, mut own_collections) = (Vec::new(), Vec::new());
         hints(similar, collections, &mut own_similar, &mut own_collections);
-        Ok(Info {
+        let mut info = Info {
             raw: Arc::from(raw),
             kind,
             // A v2 torrent of one file has the file's name in its tree; that of the torrent is for
@@ -101,6 +102,8 @@ impl Info {
             },
             is_single_file,
             files,
+            joined: None,
+            segment_bytes: None,
             piece_bytes,
             total_bytes,
             pieces_v1,
@@ -111,7 +114,13 @@ impl Info {
             collections: own_collections,
             hash_v1: kind.has_v1().then(|| InfoHashV1::of(raw)),
             hash_v2: kind.has_v2().then(|| InfoHashV2::of(raw)),
-        })
+        };
+        if let Some(length) = segment_length {
+            let length = length.int().and_then(|length| u64::try_from(length).ok());
+            let is_right = |length: &u64| *length > 0 && length.is_multiple_of(piece_bytes);
+            info.join_segments(length.filter(is_right).ok_or_else(segment_length_error)?)?;
+        }
+        Ok(info)
     }
 }
 

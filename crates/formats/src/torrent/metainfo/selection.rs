@@ -55,9 +55,10 @@ impl Metainfo {
                 parts.push(ContentPart { file: number, range, is_wanted });
             }
         }
-        let places = parts.iter().map(|part| {
+        let places = parts.iter().flat_map(|part| {
             let offset = info.files()[part.file].offset;
-            Range::new(offset + part.range.start, offset + part.range.end)
+            let range = Range::new(offset + part.range.start, offset + part.range.end);
+            info.segments(part.file).iter().filter_map(move |file| place(file).intersect(range))
         });
         let map = PieceMap::new(info.piece_bytes(), info.total_bytes(), places);
         // Parts of what an `Info` holds, which was checked.

@@ -43,11 +43,11 @@ fn sample(name: &str) -> Metainfo {
 }
 
 /// The bytes of a file of this length; see the README of the samples.
-fn content(length: u64) -> Vec<u8> {
+pub(super) fn content(length: u64) -> Vec<u8> {
     (0..length).map(|k| (k * 31 + (k >> 8) * 13 + length) as u8).collect()
 }
 
-fn path(text: &str) -> SafePath {
+pub(super) fn path(text: &str) -> SafePath {
     SafePath::new(text).unwrap()
 }
 
@@ -56,7 +56,7 @@ fn url(text: &str) -> Url {
 }
 
 /// Fills in all hashes, from the content of the files.
-fn hashed(mut builder: Builder) -> Builder {
+pub(super) fn hashed(mut builder: Builder) -> Builder {
     let layout = builder.layout().unwrap();
     let mut bytes = Vec::new();
     for entry in &layout.entries {
@@ -73,9 +73,23 @@ fn hashed(mut builder: Builder) -> Builder {
     builder.pieces_v1 = digests.flat_map(|digest| digest.as_bytes().to_vec()).collect();
     if builder.kind.has_v2() {
         for file in &mut builder.files {
-            let mut tree = Sha256Tree::new(builder.piece_bytes);
-            tree.update(&content(file.length_bytes));
-            file.hashes = tree.finish();
+            let hashes = |bytes: &[u8]| {
+                let mut tree = Sha256Tree::new(builder.piece_bytes);
+                tree.update(bytes);
+                tree.finish()
+            };
+            let bytes = content(file.length_bytes);
+            file.hashes = hashes(&bytes);
+            if let Some(segment_bytes) = builder.segment_bytes.filter(|it| *it < file.length_bytes)
+            {
+                let segments = bytes.chunks(segment_bytes as usize).flat_map(hashes);
+                file.hashes.as_mut().unwrap().piece_layer = segments
+                    .flat_map(|it| match it.piece_layer.is_empty() {
+                        true => vec![it.root],
+                        false => it.piece_layer,
+                    })
+                    .collect();
+            }
         }
     }
     builder
@@ -283,7 +297,7 @@ fn v1(files: &str, total_bytes: u64) -> Vec<u8> {
     out.finish()
 }
 
-fn v1_file(names: &[&str], length: &str) -> String {
+pub(super) fn v1_file(names: &[&str], length: &str) -> String {
     let names: String = names.iter().map(|name| format!("{}:{name}", name.len())).collect();
     format!("d6:lengthi{length}e4:pathl{names}ee")
 }

@@ -3,6 +3,7 @@
 //! What is written was read: [`Builder::build`] passes the info dictionary to the reader, so that no
 //! torrent leaves that would be refused here.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use swath_model::digest::sha256_tree::FileHashes;
@@ -33,8 +34,12 @@ pub struct Builder {
     pub pieces_v1: Vec<u8>,
     /// Trackers, in tiers.
     pub trackers: Vec<Vec<Url>>,
-    /// Mirrors of the files (BEP 19).
+    /// Mirrors of the listed files (BEP 19).
     pub web_seeds: Vec<Url>,
+    /// The length from which on a file is split into segments of it, a multiple of the piece length.
+    pub segment_bytes: Option<u64>,
+    /// Mirrors that have the files whole, for a torrent that lists segments.
+    pub whole_file_mirrors: Vec<Url>,
     /// A remark for users.
     pub comment: Option<String>,
     /// The program that creates it.
@@ -60,7 +65,8 @@ pub struct NewFile {
     pub path: SafePath,
     /// Its length; 0 for a link.
     pub length_bytes: u64,
-    /// Its root and piece layer; not used for v1 and for empty files.
+    /// Its root and piece layer; not used for v1 and for empty files. For a file that is split, the
+    /// layer is that of its segments end to end, and the root is not used.
     pub hashes: Option<FileHashes>,
     /// Whether it is a program.
     pub is_executable: bool,
@@ -87,6 +93,8 @@ impl Builder {
             pieces_v1: Vec::new(),
             trackers: Vec::new(),
             web_seeds: Vec::new(),
+            segment_bytes: None,
+            whole_file_mirrors: Vec::new(),
             comment: None,
             created_by: None,
             creation_date_s: None,
@@ -103,6 +111,9 @@ impl Builder {
     /// # Errors
     /// As [`Layout::new`].
     pub fn layout(&self) -> Result<Layout, MetainfoError> {
+        if let Some(segment_bytes) = self.segment_bytes {
+            return self.segmented_layout(segment_bytes);
+        }
         let files = self.files.iter().map(|file| (&file.path, file.length_bytes));
         Layout::new(self.kind, self.piece_bytes, files)
     }
@@ -112,11 +123,24 @@ impl Builder {
     /// # Errors
     /// [`MetainfoError`] if the files, hashes and lengths do not fit each other.
     pub fn build(&self) -> Result<Metainfo, MetainfoError> {
-        let layout = self.layout()?;
         if self.is_single_file && !matches!(&self.files[..], [only] if only.path == self.name) {
             return Err(not("files", "the single file of this name"));
         }
-        let info = Info::read(&self.write_info(&layout))?;
+        let Some(split) = self.split()? else { return self.build_listed(None) };
+        let metainfo = split.build_listed(self.segment_bytes)?;
+        // Files that are named like segments would be joined by readers.
+        let known: HashSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
+        match metainfo.info.files().iter().find(|file| !known.contains(file.path.as_str())) {
+            Some(file) => Err(MetainfoError::LikeSegments { path: file.path.to_string() }),
+            None => Ok(metainfo),
+        }
+    }
+
+    /// Returns the torrent that lists the files as they are, perhaps as segments of this length.
+    fn build_listed(&self, segment_bytes: Option<u64>) -> Result<Metainfo, MetainfoError> {
+        let files = self.files.iter().map(|file| (&file.path, file.length_bytes));
+        let layout = Layout::new(self.kind, self.piece_bytes, files)?;
+        let info = Info::read(&self.write_info(&layout, segment_bytes))?;
         let mut metainfo = Metainfo::of(info);
         if self.kind.has_v2() {
             let order = layout.entries.iter().filter_map(|entry| match entry.what {
@@ -134,6 +158,7 @@ impl Builder {
         }
         metainfo.trackers = self.trackers.clone();
         metainfo.web_seeds = self.web_seeds.clone();
+        metainfo.whole_file_mirrors = self.whole_file_mirrors.clone();
         metainfo.comment = self.comment.clone();
         metainfo.created_by = self.created_by.clone();
         metainfo.creation_date_s = self.creation_date_s;
@@ -143,7 +168,7 @@ impl Builder {
     }
 
     /// Writes the info dictionary; the keys stand in ascending order.
-    fn write_info(&self, layout: &Layout) -> Vec<u8> {
+    fn write_info(&self, layout: &Layout, segment_bytes: Option<u64>) -> Vec<u8> {
         let mut out = Writer::new();
         let single = self.files.first().filter(|_| self.is_single_file);
         out.dict();
@@ -175,6 +200,9 @@ impl Builder {
         }
         if self.is_private {
             out.text("private").int(1);
+        }
+        if let Some(segment_bytes) = segment_bytes {
+            out.text("segment length").int(segment_bytes);
         }
         if !self.similar.is_empty() {
             out.text("similar").list();
@@ -326,18 +354,10 @@ impl Metainfo {
             out.end();
         }
         match &self.web_seeds[..] {
-            [] => {}
-            [only] => {
-                out.text("url-list").text(only.as_str());
-            }
-            many => {
-                out.text("url-list").list();
-                for seed in many {
-                    out.text(seed.as_str());
-                }
-                out.end();
-            }
+            [only] => _ = out.text("url-list").text(only.as_str()),
+            many => write_texts("url-list", many, &mut out),
         }
+        write_texts("whole-file-list", &self.whole_file_mirrors, &mut out);
         out.end();
         out.finish()
     }
