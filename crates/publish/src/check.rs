@@ -8,9 +8,10 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::slice;
 
-use swath_formats::torrent::Metainfo;
 use swath_formats::torrent::metainfo::File;
+use swath_formats::torrent::{Info, Metainfo};
 use swath_model::digest::{Algorithm, sha256_tree};
 use swath_store::tree::Filter;
 
@@ -85,7 +86,8 @@ struct Expected<'a> {
     files: Vec<(&'a [u8], u64)>,
 }
 
-/// Checks the files of a torrent. They are in `place/NAME`, or `place` is that folder or that file.
+/// Checks the files of a torrent. They are in `place/NAME`, or `place` is that folder or that file. A
+/// file may be there as its segments.
 ///
 /// # Errors
 /// [`CheckError`] if the check could not be finished. Files that do not match are no error.
@@ -96,29 +98,31 @@ pub fn check_torrent(
 ) -> Result<Checked, CheckError> {
     let info = &torrent.info;
     // Links have no content.
-    let files: Vec<&File> = info.files().iter().filter(|file| file.symlink.is_none()).collect();
+    let files: Vec<OnDisk<'_>> =
+        files_at(place, info).into_iter().filter(|it| it.file.symlink.is_none()).collect();
     let expected = Expected {
         name: info.name().as_str().as_bytes(),
-        is_single: info.is_single_file(),
+        is_single: matches!(&files[..], [only] if info.is_single_file() && only.is_whole),
         files: files
             .iter()
-            .map(|file| (file.path.as_str().as_bytes(), file.length_bytes))
+            .map(|it| (it.file.path.as_str().as_bytes(), it.file.length_bytes))
             .collect(),
     };
     let (content, mut checked) = expected.find(place)?;
-    let present: Vec<&File> = present(&checked, &expected).map(|at| files[at]).collect();
+    let present: Vec<OnDisk<'_>> = present(&checked, &expected).map(|at| files[at]).collect();
     let places = Places {
         piece_bytes: info.piece_bytes(),
-        offsets: present.iter().map(|file| file.offset).collect(),
+        offsets: present.iter().map(|it| it.file.offset).collect(),
         total_bytes: info.total_bytes(),
+        segment_bytes: info.segment_bytes().unwrap_or(u64::MAX),
     };
     let wanted = Wanted { v1: info.kind().has_v1(), v2: info.kind().has_v2(), ..Wanted::default() };
     let hashes = hash(&content, &places, &wanted, progress)?;
 
     let absent: HashSet<&[u8]> = checked.wrong.iter().map(|(path, _)| &path[..]).collect();
-    let is_absent = |file: &&&File| absent.contains(file.path.as_str().as_bytes());
+    let is_absent = |it: &&OnDisk<'_>| absent.contains(it.file.path.as_str().as_bytes());
     let mut unknown: Vec<u64> = Vec::new();
-    for file in files.iter().filter(is_absent) {
+    for OnDisk { file, .. } in files.iter().filter(is_absent) {
         let pieces = pieces_of(file, info.piece_bytes());
         unknown.extend([pieces.start, pieces.end.saturating_sub(1)].iter().take(pieces.count()));
     }
@@ -128,7 +132,7 @@ pub fn check_torrent(
     wrong_v1.retain(|piece| unknown.binary_search(piece).is_err());
     let mut touched: HashSet<u64> = HashSet::new();
     let mut wrong: BTreeMap<usize, WrongFile> = BTreeMap::new();
-    for (number, file) in present.iter().enumerate() {
+    for (number, OnDisk { file, listed, .. }) in present.iter().enumerate() {
         let pieces = pieces_of(file, info.piece_bytes());
         touched.extend(
             [pieces.start, pieces.end.saturating_sub(1)].iter().take(pieces.clone().count()),
@@ -136,7 +140,7 @@ pub fn check_torrent(
         let range = wrong_v1.partition_point(|&piece| piece < pieces.start)
             ..wrong_v1.partition_point(|&piece| piece < pieces.end);
         let mut bad: Vec<u64> = wrong_v1[range].to_vec();
-        match wrong_pieces_v2(torrent, file, &hashes.files[number].v2_pieces) {
+        match wrong_pieces_v2(torrent, listed, &hashes.files[number].v2_pieces) {
             Some(numbers) => bad.extend(numbers.into_iter().map(|number| pieces.start + number)),
             None => {
                 wrong.insert(number, WrongFile::Content);
@@ -155,7 +159,7 @@ pub fn check_torrent(
         checked.unchecked_pieces = unknown.iter().filter(|it| touched.contains(it)).count() as u64;
     }
     let found =
-        wrong.into_iter().map(|(at, it)| (present[at].path.as_str().as_bytes().to_vec(), it));
+        wrong.into_iter().map(|(at, it)| (present[at].file.path.as_str().as_bytes().to_vec(), it));
     checked.add(found, &expected);
     Ok(checked)
 }
@@ -185,7 +189,7 @@ pub fn check_index(
         offset
     };
     let offsets = content.files.iter().map(offset).collect();
-    let places = Places { piece_bytes: PIECE_BYTES, offsets, total_bytes };
+    let places = Places { piece_bytes: PIECE_BYTES, offsets, total_bytes, segment_bytes: u64::MAX };
     let wanted = Wanted { whole: vec![Algorithm::Blake3], ..Wanted::default() };
     let hashes = hash(&content, &places, &wanted, progress)?;
     let present: Vec<usize> = present(&checked, &expected).collect();
@@ -197,6 +201,42 @@ pub fn check_index(
     let wrong: Vec<_> = wrong.collect();
     checked.add(wrong, &expected);
     Ok(checked)
+}
+
+/// A file of a torrent, as the disk has it.
+#[derive(Clone, Copy)]
+struct OnDisk<'a> {
+    file: &'a File,
+    /// How the torrent lists it.
+    listed: &'a [File],
+    /// Whether it is one of the dataset's files, and not a segment.
+    is_whole: bool,
+}
+
+/// Returns the files of a torrent: each that the torrent lists as segments as these, if the disk has
+/// any of them.
+fn files_at<'a>(place: &Path, info: &'a Info) -> Vec<OnDisk<'a>> {
+    let named = place.join(info.name().as_path());
+    let is_only_file = info.is_single_file() && (named.is_file() || place.is_file());
+    let is_there = |folder: &Path, segments: &[File]| {
+        segments.iter().any(|it| folder.join(it.path.as_path()).is_file())
+    };
+    let mut all = Vec::new();
+    for (number, file) in info.files().iter().enumerate() {
+        let listed = info.segments(number);
+        let is_split = !is_only_file
+            && listed.len() > 1
+            && (is_there(&named, listed) || is_there(place, listed));
+        match is_split {
+            true => all.extend(listed.iter().map(|file| OnDisk {
+                file,
+                listed: slice::from_ref(file),
+                is_whole: false,
+            })),
+            false => all.push(OnDisk { file, listed, is_whole: true }),
+        }
+    }
+    all
 }
 
 impl Checked {
@@ -292,20 +332,26 @@ fn wrong_pieces_v1(torrent: &Metainfo, hashes: &Hashes) -> Vec<u64> {
     wrong.map(|(number, _)| number).collect()
 }
 
-/// Returns the numbers of the wrong pieces of a file; `None` if it is wrong, but the torrent does not
-/// tell where.
-fn wrong_pieces_v2(torrent: &Metainfo, file: &File, found: &[[u8; 32]]) -> Option<Vec<u64>> {
-    let Some(root) = file.pieces_root else { return Some(Vec::new()) };
-    let layer = match (torrent.info.needs_piece_layer(file), torrent.piece_layer(file)) {
-        (true, Some(layer)) => &layer[..],
-        (true, None) => {
-            let found = sha256_tree::root_of_layer(found, torrent.info.piece_bytes());
-            return (found == root).then(Vec::new);
-        }
-        (false, _) => &[root],
-    };
-    let wrong = (0u64..).zip(layer).filter(|(at, hash)| found.get(*at as usize) != Some(*hash));
-    Some(wrong.map(|(at, _)| at).collect())
+/// Returns the numbers of the wrong pieces of a file, which the torrent lists so; `None` if it is wrong,
+/// but the torrent does not tell where.
+fn wrong_pieces_v2(torrent: &Metainfo, listed: &[File], found: &[[u8; 32]]) -> Option<Vec<u64>> {
+    let piece_bytes = torrent.info.piece_bytes();
+    let (mut wrong, mut first) = (Vec::new(), 0);
+    for file in listed {
+        let Some(root) = file.pieces_root else { continue };
+        let pieces = file.length_bytes.div_ceil(piece_bytes);
+        let found = found.get(first as usize..(first + pieces) as usize)?;
+        let layer = match (torrent.info.needs_piece_layer(file), torrent.piece_layer(file)) {
+            (true, Some(layer)) => &layer[..],
+            (true, None) if sha256_tree::root_of_layer(found, piece_bytes) == root => found,
+            (true, None) => return None,
+            (false, _) => &[root],
+        };
+        let pairs = (first..).zip(layer.iter().zip(found));
+        wrong.extend(pairs.filter(|(_, (hash, found))| hash != found).map(|(at, _)| at));
+        first += pieces;
+    }
+    Some(wrong)
 }
 
 /// For an index, which has no pieces: units of hashing need some length.

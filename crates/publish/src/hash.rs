@@ -51,7 +51,8 @@ pub struct Hashes {
 /// The hashes of one file.
 #[derive(Clone, Debug, Default)]
 pub struct FileHashes {
-    /// The roots of its pieces (BEP 52); empty unless wanted, or if the file is empty.
+    /// The roots of its pieces (BEP 52), in its trees one after the other; empty unless wanted, or if
+    /// the file is empty.
     pub v2_pieces: Vec<[u8; 32]>,
     /// The SHA-1 of its last piece without padding, if wanted; a piece begins where the file does.
     pub end: Option<[u8; 20]>,
@@ -69,6 +70,9 @@ pub struct Places {
     pub offsets: Vec<u64>,
     /// The length of the virtual file.
     pub total_bytes: u64,
+    /// Version 2 has a tree for each part of a file of this length, a multiple of a piece; `u64::MAX`
+    /// if only for each file.
+    pub segment_bytes: u64,
 }
 
 /// Counts the bytes that were read so far.
@@ -541,7 +545,10 @@ impl<'a> Lane<'a> {
     /// Ends a part of a file: the file ends here, or the lane.
     fn end_part(&mut self, file: usize, range: &Range<u64>) {
         let piece_bytes = self.pass.places.piece_bytes;
-        let has_layer = range.end - range.start > piece_bytes;
+        // Only the last tree can end within a piece.
+        let tree_bytes =
+            (range.end - range.start).saturating_sub(1) % self.pass.places.segment_bytes + 1;
+        let has_layer = tree_bytes > piece_bytes;
         self.end_leaves(has_layer);
         let is_end = range.end <= self.end && self.pass.wanted.ends;
         let end = is_end.then(|| match self.v1_pieces.last_chunk() {

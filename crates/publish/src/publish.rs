@@ -40,6 +40,10 @@ pub struct Publication {
     pub kind: Kind,
     /// Bytes of a piece; `None`: chosen by the size of the dataset.
     pub piece_bytes: Option<u64>,
+    /// The torrent lists longer files as segments of this length, a multiple of the piece length.
+    pub segment_bytes: Option<u64>,
+    /// Addresses of folders that have the segments as files, with `/` at the end.
+    pub segment_mirrors: Vec<Url>,
     /// A remark for users of torrent clients.
     pub comment: Option<String>,
     /// The program that publishes.
@@ -388,7 +392,8 @@ impl Publication {
         let files = files.collect::<Result<Vec<_>, _>>()?;
         let is_single_file = content.is_single();
         let name = if is_single_file { files[0].path.clone() } else { name };
-        let automatic = piece_size::automatic(content.bytes(), files.len() as u64);
+        let automatic = piece_size::automatic(content.bytes(), files.len() as u64)
+            .min(self.segment_bytes.unwrap_or(u64::MAX));
         let piece_bytes = self.piece_bytes.unwrap_or(automatic);
         Ok(Builder {
             is_single_file,
@@ -398,6 +403,7 @@ impl Publication {
             created_by: self.created_by.clone(),
             creation_date_s: Some(self.published),
             is_private: self.is_private,
+            segment_bytes: self.segment_bytes,
             ..Builder::new(self.kind, name, piece_bytes)
         })
     }
@@ -451,15 +457,33 @@ impl Publication {
                 }),
             };
         }
-        for mirror in &self.mirrors {
-            match web_seed(mirror, &builder) {
-                Some(seed) => builder.web_seeds.push(seed),
-                None => warnings.push(format!(
-                    "the torrent does not list {mirror}: torrent clients look for a folder '{}' there \
-                     (--name gives the dataset the name of the mirror's folder)",
-                    builder.name
-                )),
+        let longest = builder.files.iter().map(|file| file.length_bytes).max().unwrap_or(0);
+        let is_split = self.segment_bytes.is_some_and(|segment_bytes| longest > segment_bytes);
+        if self.segment_bytes.is_some() && !is_split {
+            warnings
+                .push("no file is longer than a segment: the torrent has no segments".to_owned());
+        }
+        let mut listed = |mirrors: &[Url], is_single_file| {
+            let mut seeds = Vec::new();
+            for mirror in mirrors {
+                match web_seed(mirror, &builder.name, is_single_file) {
+                    Some(seed) => seeds.push(seed),
+                    None => warnings.push(format!(
+                        "the torrent does not list {mirror}: torrent clients look for a folder '{}' \
+                         there (--name gives the dataset the name of the mirror's folder)",
+                        builder.name
+                    )),
+                }
             }
+            seeds
+        };
+        let seeds = listed(&self.mirrors, builder.is_single_file);
+        match is_split {
+            true => {
+                builder.web_seeds = listed(&self.segment_mirrors, false);
+                builder.whole_file_mirrors = seeds;
+            }
+            false => builder.web_seeds = seeds,
         }
         Ok(builder.build()?)
     }
@@ -535,7 +559,12 @@ fn places(layout: &Layout, builder: &Builder) -> Places {
             offsets[number] = entry.offset;
         }
     }
-    Places { piece_bytes: builder.piece_bytes, offsets, total_bytes: layout.total_bytes }
+    Places {
+        piece_bytes: builder.piece_bytes,
+        offsets,
+        total_bytes: layout.total_bytes,
+        segment_bytes: builder.segment_bytes.unwrap_or(u64::MAX),
+    }
 }
 
 /// Returns the pieces of a file: as those of the virtual file, but the last one without padding.
@@ -549,12 +578,12 @@ fn own_pieces(virtual_pieces: &[u8], hashed: &FileHashes) -> Vec<u8> {
 
 /// Returns the address from which torrent clients find the files (BEP 19): they append the name of
 /// the dataset and the path. `None` if that leads elsewhere.
-fn web_seed(mirror: &Url, builder: &Builder) -> Option<Url> {
-    if builder.is_single_file {
+fn web_seed(mirror: &Url, name: &SafePath, is_single_file: bool) -> Option<Url> {
+    if is_single_file {
         return Some(mirror.clone());
     }
     let mut names = mirror.path_segments()?.rev().skip_while(|name| name.is_empty());
-    let is_there = percent::decode(names.next()?) == builder.name.as_str().as_bytes();
+    let is_there = percent::decode(names.next()?) == name.as_str().as_bytes();
     is_there.then(|| mirror.join("../").ok()).flatten()
 }
 

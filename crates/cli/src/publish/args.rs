@@ -38,6 +38,12 @@ pub struct Publish {
     /// Length of the torrent's pieces: a power of two from 16KiB to 256MiB, or 'auto'
     #[arg(long, value_name = "auto|SIZE", default_value = "auto", value_parser = piece)]
     pub piece: Piece,
+    /// List longer files as segments of this length in the torrent: a power of two from 1MiB; 'swath get' joins them
+    #[arg(long, value_name = "SIZE", value_parser = segment, value_hint = ValueHint::Other)]
+    pub segment: Option<u64>,
+    /// Address of a folder that has the segments as files, for torrent clients (repeatable); with '/' at the end
+    #[arg(long, value_name = "URL", value_parser = folder_url, requires = "segment", value_hint = ValueHint::Url)]
+    pub segment_mirror: Vec<Url>,
     /// Comment shown by torrent clients
     #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other)]
     pub comment: Option<String>,
@@ -54,7 +60,7 @@ pub struct Publish {
     #[arg(short, long, value_name = "OUTDIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub output: PathBuf,
     /// Address at which OUTDIR can be fetched, for the links of its feeds; kept for the next time
-    #[arg(long, value_name = "URL", value_parser = feed_url, value_hint = ValueHint::Url)]
+    #[arg(long, value_name = "URL", value_parser = folder_url, value_hint = ValueHint::Url)]
     pub feed_url: Option<Url>,
     /// Replace an earlier publication with the same name and version, but other content
     #[arg(long, alias = "force")]
@@ -109,6 +115,14 @@ fn piece(text: &str) -> Result<Piece, String> {
     }
 }
 
+fn segment(text: &str) -> Result<u64, String> {
+    let bytes = units::size(text)?;
+    match bytes.is_power_of_two() && bytes >= SEGMENT_LEAST_BYTES {
+        true => Ok(bytes),
+        false => Err("a power of two from 1MiB is expected, such as 1GiB".to_owned()),
+    }
+}
+
 fn mirror(text: &str) -> Result<Url, String> {
     let url = swath_formats::mirror_url(text, None).map_err(|error| error.to_string())?;
     match url.username().is_empty() && url.password().is_none() {
@@ -119,7 +133,7 @@ fn mirror(text: &str) -> Result<Url, String> {
     }
 }
 
-fn feed_url(text: &str) -> Result<Url, String> {
+fn folder_url(text: &str) -> Result<Url, String> {
     let mut url = mirror(text)?;
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));
@@ -134,6 +148,8 @@ fn tracker(text: &str) -> Result<Url, String> {
 
 /// Pieces of torrents have at least the length of a block (BEP 52).
 const PIECE_LEAST_BYTES: u64 = 16 << 10;
+/// A torrent lists each segment with its name.
+const SEGMENT_LEAST_BYTES: u64 = 1 << 20;
 /// Longer ones serve nobody: a client passes a piece on only when it has all of it.
 const PIECE_MOST_BYTES: u64 = 256 << 20;
 
@@ -146,4 +162,6 @@ Examples:
     swath keys new -o institute.key
     swath publish run7/ --version 2 --sign institute.key -o pub
   A torrent of one file, for clients of any age:
-    swath publish survey.h5 --only torrent --torrent v1";
+    swath publish survey.h5 --only torrent --torrent v1
+  A torrent that other clients fetch in files of 1 GiB, and swath as one file:
+    swath publish survey.h5 --segment 1GiB";

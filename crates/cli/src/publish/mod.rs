@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use swath_formats::torrent::metainfo::Kind;
+use swath_formats::torrent::{Info, MetainfoError};
 use swath_model::path::visible;
 use swath_model::units;
 use swath_publish::{Content, HashError, Output, Progress, Publication, PublishError, Published};
@@ -73,6 +74,11 @@ fn publication(publish: &Publish) -> Result<Publication, Failure> {
     if key.is_some() && !outputs.contains(&Output::Index) {
         return Err(Failure::usage("--sign signs the index: add --only index"));
     }
+    if let (Some(segment), Piece::Bytes(piece)) = (publish.segment, publish.piece)
+        && piece > segment
+    {
+        return Err(Failure::usage("--segment must not be shorter than --piece"));
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Publication {
         name,
@@ -90,6 +96,8 @@ fn publication(publish: &Publish) -> Result<Publication, Failure> {
             Piece::Auto => None,
             Piece::Bytes(bytes) => Some(bytes),
         },
+        segment_bytes: publish.segment,
+        segment_mirrors: publish.segment_mirror.clone(),
         comment: publish.comment.clone(),
         created_by: Some(concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned()),
         published: since.map_or(0, |since| since.as_secs()),
@@ -155,6 +163,9 @@ fn failure(error: PublishError) -> Failure {
         PublishError::Hash(HashError::Changed(_)) => {
             failure.hint("publish again when nobody writes to the dataset")
         }
+        PublishError::Torrent(MetainfoError::LikeSegments { .. }) => {
+            failure.hint("nothing was written; another --segment tells them from segments")
+        }
         PublishError::Write { .. } => failure,
         _ => failure.hint("nothing was written"),
     }
@@ -180,9 +191,10 @@ fn summary(
     for (output, path, bytes) in &published.written {
         let about = match (output, &published.torrent) {
             (Output::Torrent, Some(torrent)) => format!(
-                ", {} of {}",
+                ", {} of {}{}",
                 units::counted(torrent.info.piece_count(), "piece"),
                 units::bytes(torrent.info.piece_bytes()),
+                segments(&torrent.info),
             ),
             _ => String::new(),
         };
@@ -203,6 +215,14 @@ fn summary(
     out
 }
 
+/// Returns what a torrent lists in place of long files.
+fn segments(info: &Info) -> String {
+    let Some(segment_bytes) = info.segment_bytes() else { return String::new() };
+    let counts = (0..info.files().len()).map(|file| info.segments(file).len() as u64);
+    let count: u64 = counts.filter(|count| *count > 1).sum();
+    format!(", {} of {}", units::counted(count, "segment"), units::bytes(segment_bytes))
+}
+
 fn json(content: &Content, published: &Published, elapsed_s: f64) -> String {
     let info = published.torrent.as_ref().map(|torrent| &torrent.info);
     let files: Vec<_> =
@@ -214,6 +234,7 @@ fn json(content: &Content, published: &Published, elapsed_s: f64) -> String {
         "elapsed_s": elapsed_s,
         "written": files,
         "piece_bytes": info.map(|info| info.piece_bytes()),
+        "segment_bytes": info.and_then(|info| info.segment_bytes()),
         "infohash_v1": info.and_then(|info| info.hash_v1()).map(|hash| hash.to_string()),
         "infohash_v2": info.and_then(|info| info.hash_v2()).map(|hash| hash.to_string()),
         "magnet": published.magnet.as_ref().map(|magnet| magnet.to_string()),

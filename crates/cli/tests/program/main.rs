@@ -57,6 +57,7 @@ mod net_reach;
 mod net_refusals;
 mod net_resume;
 mod net_security;
+mod net_segments;
 mod net_share;
 mod net_swarm;
 mod net_torrent;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use swath_formats::torrent::metainfo::{
     ContentPart, File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo,
 };
 use swath_formats::torrent::{Info, InfoHashV1, InfoHashV2, Magnet};
+use swath_model::Range;
 use swath_model::path::SafePath;
 use swath_source::{FilePart, JoinedSource, Net, Source, display_name, fetch_small};
 use swath_transfer::{
@@ -78,7 +80,7 @@ pub async fn inputs(
         Some(old) => Some((of_file(&old.torrent)?, &old.place)),
         None => None,
     };
-    let seeds = metainfo.web_seeds.len() as u64;
+    let seeds = (metainfo.web_seeds.len() + metainfo.whole_file_mirrors.len()) as u64;
     let files = metainfo.info.files().len() as u64;
     let mirrors_count = seeds + mirrors.len() as u64;
     get_job.note(Note::Torrent { name, files, selected, mirrors: mirrors_count });
@@ -202,14 +204,23 @@ fn request(
     request.digests.clone_from(&get_job.digests);
     request.pieces = metainfo.proof();
     request.size_bytes = Some(metainfo.piece_map().content_bytes());
-    let named = mirrors.iter().map(|url| (url, Trust::Named));
-    for (seed, trust) in named.chain(metainfo.web_seeds.iter().map(|url| (url, trust))) {
+    // Web seeds have what the torrent lists; other mirrors have the files whole.
+    let mut whole: Vec<(&Url, Trust)> = mirrors.iter().map(|url| (url, Trust::Named)).collect();
+    whole.extend(metainfo.whole_file_mirrors.iter().map(|url| (url, trust)));
+    for seed in metainfo.web_seeds.iter().map(|url| (url, trust)) {
+        match info.has_segments() {
+            true => request.sources.extend(joined(get_job, metainfo, seed, Has::Listed)),
+            false => whole.push(seed),
+        }
+    }
+    for (seed, trust) in whole {
         match &request.destination {
             Destination::Files { .. } => {
-                request.sources.extend(joined(get_job, metainfo, seed, trust));
+                let source = joined(get_job, metainfo, (seed, trust), Has::Files);
+                request.sources.extend(source);
             }
             _ => request.mirrors.extend(
-                info.web_seed_url(seed, &info.files()[0])
+                info.whole_file_url(seed, &info.files()[0])
                     .map(|url| Mirror { trust, ..mirror(url) }),
             ),
         }
@@ -280,23 +291,42 @@ fn link_text(path: &str, target: &str) -> String {
     format!("{}{target}", "../".repeat(ups))
 }
 
-/// Returns a web seed of several files as one source.
+/// What a mirror of a torrent has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Has {
+    /// The files as users have them.
+    Files,
+    /// The files that the torrent lists, among them segments.
+    Listed,
+}
+
+/// Returns a mirror of several files as one source.
 fn joined(
     get_job: &GetJob<'_>,
     metainfo: &Metainfo,
-    seed: &Url,
-    trust: Trust,
+    (seed, trust): (&Url, Trust),
+    has: Has,
 ) -> Option<Arc<dyn Source>> {
     let info = &metainfo.info;
-    let parts = metainfo.content().into_iter().filter(|part| !part.range.is_empty());
-    let parts: Option<Vec<FilePart>> = parts
-        .map(|ContentPart { file, range, .. }| {
-            let file = &info.files()[file];
-            let url = info.web_seed_url(seed, file)?;
-            Some(FilePart { url, file_bytes: file.length_bytes, range })
-        })
-        .collect();
-    Some(JoinedSource::of_parts(get_job.job.engine.net(), seed.clone(), trust, parts?))
+    let mut parts = Vec::new();
+    for ContentPart { file: number, range, .. } in metainfo.content() {
+        let file = &info.files()[number];
+        let there = match has {
+            Has::Files => slice::from_ref(file),
+            Has::Listed => info.segments(number),
+        };
+        for part in there {
+            let place = Range::of_len(part.offset - file.offset, part.length_bytes);
+            let Some(both) = place.intersect(range) else { continue };
+            let url = match has {
+                Has::Files => info.whole_file_url(seed, part)?,
+                Has::Listed => info.web_seed_url(seed, part)?,
+            };
+            let range = Range::of_len(both.start - place.start, both.len());
+            parts.push(FilePart { url, file_bytes: part.length_bytes, range });
+        }
+    }
+    Some(JoinedSource::of_parts(get_job.job.engine.net(), seed.clone(), trust, parts))
 }
 
 /// Files of a torrent that are named if none of them is selected.

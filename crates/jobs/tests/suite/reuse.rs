@@ -60,6 +60,8 @@ impl Versions {
             outputs: vec![Output::Torrent],
             kind: self.kind,
             piece_bytes: Some(64 << 10),
+            segment_bytes: None,
+            segment_mirrors: Vec::new(),
             comment: None,
             created_by: None,
             published: 1,

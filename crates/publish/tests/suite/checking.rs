@@ -42,6 +42,8 @@ impl Dataset {
             outputs: Output::ALL.to_vec(),
             kind,
             piece_bytes: Some(PIECE),
+            segment_bytes: None,
+            segment_mirrors: Vec::new(),
             comment: None,
             created_by: None,
             key: None,

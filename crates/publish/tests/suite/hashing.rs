@@ -45,7 +45,7 @@ fn places(content: &Content, piece_bytes: u64, aligned: bool) -> Places {
         offsets.push(total_bytes);
         total_bytes += file.bytes;
     }
-    Places { piece_bytes, offsets, total_bytes }
+    Places { piece_bytes, offsets, total_bytes, segment_bytes: u64::MAX }
 }
 
 fn check(folder: &Path, content: &Content, places: &Places, hashes: &Hashes) {

@@ -3,3 +3,4 @@
 mod checking;
 mod hashing;
 mod metafiles;
+mod segments;

@@ -34,6 +34,8 @@ fn every_piece_of_the_torrent_is_that_of_its_file() {
             outputs: Output::ALL.to_vec(),
             kind,
             piece_bytes: Some(32 << 10),
+            segment_bytes: None,
+            segment_mirrors: Vec::new(),
             comment: None,
             created_by: None,
             published: 1_764_158_400,

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
+use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use swath_formats::torrent::Info;
@@ -79,14 +80,20 @@ struct Stamp {
 
 impl TorrentFiles {
     /// Finds the files of a torrent below `data`: in the folder with the torrent's name there, or
-    /// in `data` itself, which may also be the only file.
+    /// in `data` itself, which may also be the only file. A file may be there whole, or as its segments
+    /// in the folder of its name.
     ///
     /// # Errors
     /// [`ContentError::Folder`].
     pub fn find(info: &Info, data: &Path, open: Arc<OpenFiles>) -> Result<Self, ContentError> {
         let named = data.join(info.name().as_path());
         let parent = data.parent().filter(|parent| *parent != Path::new(""));
-        let (folder, only) = match info.is_single_file() {
+        let is_in_segments = |folder: &Path| match info.has_segments() && info.is_single_file() {
+            true => info.segments(0).iter().any(|it| folder.join(it.path.as_path()).is_file()),
+            false => false,
+        };
+        let is_split = !named.is_file() && (is_in_segments(&named) || is_in_segments(data));
+        let (folder, only) = match info.is_single_file() && !is_split {
             true if data.is_file() => (parent.unwrap_or(Path::new(".")), data.file_name()),
             true => (data, None),
             false if named.is_dir() => (&*named, None),
@@ -94,8 +101,14 @@ impl TorrentFiles {
         };
         let root = Root::open(folder).map_err(ContentError::Folder)?;
         let only = only.and_then(|name| name.to_str()).map(str::to_owned);
-        let files = info.files().iter().filter(|file| file.length_bytes > 0);
-        let files = files.map(|file| Placed {
+        let all = info.files().iter().enumerate().flat_map(|(number, file)| {
+            let is_folder = || info.has_segments() && folder.join(file.path.as_path()).is_dir();
+            match is_split || is_folder() {
+                true => info.segments(number),
+                false => slice::from_ref(file),
+            }
+        });
+        let files = all.filter(|file| file.length_bytes > 0).map(|file| Placed {
             range: Range::of_len(file.offset, file.length_bytes),
             path: only.clone().unwrap_or_else(|| file.path.as_str().to_owned()),
         });
@@ -238,6 +251,60 @@ mod tests {
         assert_eq!(out, [9]);
         files.read(Range::new(5, 8), &mut out).unwrap();
         assert_eq!(files.faults().len(), 1);
+    }
+
+    #[test]
+    fn files_are_read_whole_or_in_segments() {
+        let path = |name: &str| SafePath::new(name).unwrap();
+        let segment_bytes = 16 << 10;
+        let single = Builder {
+            segment_bytes: Some(segment_bytes),
+            is_single_file: true,
+            files: vec![NewFile::new(path("big"), 40_000)],
+            pieces_v1: vec![0; 20 * 3],
+            ..Builder::new(Kind::V1, path("big"), segment_bytes)
+        };
+        let set = Builder {
+            is_single_file: false,
+            name: path("set"),
+            files: vec![NewFile::new(path("big"), 40_000), NewFile::new(path("c"), 3)],
+            ..single.clone()
+        };
+        let content: Vec<u8> = (0..40_000u32).map(|at| (at / 100) as u8).collect();
+        let folder = tempfile::tempdir().unwrap();
+        for below in ["whole", "parts/big", "set/big", "mixed/set"] {
+            fs::create_dir_all(folder.path().join(below)).unwrap();
+        }
+        let write = |path: &str, bytes: &[u8]| fs::write(folder.path().join(path), bytes).unwrap();
+        for name in ["whole/big", "whole/renamed", "mixed/set/big"] {
+            write(name, &content);
+        }
+        for (number, segment) in content.chunks(segment_bytes as usize).enumerate() {
+            write(&format!("parts/big/big.00{number}"), segment);
+            write(&format!("set/big/big.00{number}"), segment);
+        }
+        ["whole/c", "set/c", "mixed/set/c"].iter().for_each(|name| write(name, b"end"));
+        let (single, set) = (single.build().unwrap().info, set.build().unwrap().info);
+        for (info, data, count) in [
+            (&single, "whole", 1),
+            (&single, "whole/renamed", 1),
+            (&single, "parts", 3),
+            (&single, "parts/big", 3),
+            (&set, "whole", 2),
+            (&set, "", 4),
+            (&set, "set", 4),
+            (&set, "mixed", 2),
+        ] {
+            let files = TorrentFiles::find(info, &folder.path().join(data), open()).unwrap();
+            assert!(files.faults().is_empty(), "{data}: {:?}", files.faults());
+            let mut read = Vec::new();
+            files.read(Range::new(16_000, 40_000), &mut read).unwrap();
+            assert!(read == content[16_000..], "{data}");
+            assert_eq!(files.paths(Range::new(0, info.total_bytes())).count(), count, "{data}");
+        }
+        let nothing = TorrentFiles::find(&single, &folder.path().join("mixed"), open()).unwrap();
+        assert_eq!(nothing.paths(Range::new(0, 40_000)).collect::<Vec<_>>(), ["big"]);
+        assert_eq!(nothing.faults().len(), 1);
     }
 
     #[test]

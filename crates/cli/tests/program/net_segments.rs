@@ -1,0 +1,296 @@
+//! `swath publish --segment`: long files are segments for other clients, and one file for swath.
+
+use std::fs;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use crate::support::Home;
+use crate::support::clients::has_peers;
+use crate::support::random::Random;
+use crate::support::seed::leecher;
+use crate::support::torrent::arrives;
+use crate::support::trees::bytes;
+
+const MIB: usize = 1 << 20;
+const KINDS: [&str; 3] = ["v1", "v2", "hybrid"];
+
+/// A file of three segments and a bit.
+fn with_file() -> Home {
+    let home = Home::new();
+    home.write("survey.h5", bytes(1, 3 * MIB + 7_001));
+    home
+}
+
+impl Home {
+    /// Makes `pub/NAME.torrent` of `path`, with segments of 1 MiB; returns what was printed.
+    fn segmented(&self, path: &str, kind: &str, more: &[&str]) -> String {
+        let args = ["publish", path, "-o", "pub", "--segment", "1MiB", "--piece", "64KiB"];
+        let kind = ["--torrent", kind, "--only", "torrent", "--replace"];
+        self.run(args.iter().chain(&kind).chain(more)).code_is(0).out()
+    }
+
+    /// The file is there as one, and nothing else.
+    #[track_caller]
+    fn has_survey(&self, folder: &str) {
+        assert!(self.read(&format!("{folder}/survey.h5")) == self.read("survey.h5"), "{folder}");
+        assert_eq!(self.names_in(folder), ["survey.h5"], "nothing else is left");
+    }
+
+    /// Waits until a client has the segments of a file in the folder of its name.
+    #[track_caller]
+    fn segments_arrive(&self, file: &str, folder: &str) {
+        let name = file.rsplit('/').next().unwrap();
+        for (number, segment) in self.read(file).chunks(MIB).enumerate() {
+            arrives(&self.path(format!("{folder}/{name}.{number:03}")), segment);
+        }
+    }
+}
+
+#[test]
+fn a_file_is_fetched_from_mirrors_that_have_it_whole_or_in_segments() {
+    let home = with_file();
+    fs::create_dir_all(home.path("parts/survey.h5")).unwrap();
+    for (number, segment) in home.read("survey.h5").chunks(MIB).enumerate() {
+        home.write(&format!("parts/survey.h5/survey.h5.{number:03}"), segment);
+    }
+    fs::create_dir(home.path("web")).unwrap();
+    home.write("web/survey.h5", home.read("survey.h5"));
+    let whole = home.serve(&["web", "--anonymous", "--plain"]);
+    let parts = home.serve(&["parts", "--anonymous", "--plain"]);
+    for kind in KINDS {
+        let mirrors =
+            [["--mirror", &whole.at("survey.h5")], ["--segment-mirror", &parts.at("survey.h5/")]];
+        for (number, mirror) in mirrors.iter().enumerate() {
+            let said = home.segmented("survey.h5", kind, mirror);
+            assert!(said.contains(", 4 segments of 1.05 MB"), "{said}");
+            let to = format!("{kind}-{number}");
+            let get = ["get", "pub/survey.h5.torrent", "-d", &to];
+            home.run(get).code_is(0).says(&["is a torrent: 1 file, 1 mirror", "pieces by sha-"]);
+            home.has_survey(&to);
+            home.run(get).code_is(0).says(&["already complete"]);
+        }
+        // Both deliver, at whatever rates.
+        home.segmented("survey.h5", kind, &mirrors.concat());
+        let get = ["get", "pub/survey.h5.torrent", "-o", "other"];
+        home.run(get).code_is(0).says(&["1 file, 2 mirrors"]);
+        assert!(home.read("other") == home.read("survey.h5"), "under another name");
+        fs::remove_file(home.path("other")).unwrap();
+        // A mirror that the torrent does not name has the file whole.
+        home.segmented("survey.h5", kind, &[]);
+        let (to, mirror) = (format!("{kind}-named"), whole.at("survey.h5"));
+        home.run(["get", "pub/survey.h5.torrent", &mirror, "-d", &to]).code_is(0);
+        home.has_survey(&to);
+        for place in ["survey.h5", "web", "parts", "parts/survey.h5"] {
+            home.run(["verify", place, "--torrent", "pub/survey.h5.torrent"]).code_is(0);
+        }
+    }
+}
+
+#[test]
+fn other_clients_get_segments_of_the_file_and_seed_them() {
+    let home = with_file();
+    for kind in KINDS {
+        home.segmented("survey.h5", kind, &[]);
+        let torrent = home.path("pub/survey.h5.torrent");
+        let seeding = home.seed(&["pub/survey.h5.torrent", "--data", "."]);
+        seeding.says("verified survey.h5: 49 of 49 pieces are right");
+        let folder = format!("theirs-{kind}");
+        let client = leecher(&home.path(&folder), &torrent, false, Some(seeding.port));
+        let Some(client) = client else { return };
+        home.segments_arrive("survey.h5", &format!("{folder}/survey.h5"));
+        client.says("complete");
+        drop((client, seeding));
+        // Their folder is as good as the file.
+        let seeding = home.seed(&["pub/survey.h5.torrent", "--data", &folder]);
+        seeding.says("verified survey.h5: 49 of 49 pieces are right");
+        let (peer, to) = (format!("127.0.0.1:{}", seeding.port), format!("ours-{kind}"));
+        home.run(["get", "pub/survey.h5.torrent", "-d", &to, "--peer", &peer]).code_is(0);
+        home.has_survey(&to);
+    }
+}
+
+#[test]
+fn transmission_gets_segments_from_the_file() {
+    let home = with_file();
+    let tracker = home.track(&[]);
+    home.segmented("survey.h5", "v1", &["--tracker", &tracker.url, "--private"]);
+    fs::copy(home.path("pub/survey.h5.torrent"), home.path("survey.h5.torrent")).unwrap();
+    let Some(_client) = home.transmission("survey.h5", "theirs") else { return };
+    // It connects to nobody of this machine itself.
+    has_peers(&tracker, 1);
+    let _seeding = home.seed(&["survey.h5.torrent"]);
+    home.segments_arrive("survey.h5", "theirs/survey.h5");
+}
+
+#[test]
+fn aria2_gets_segments_from_a_mirror_of_them() {
+    let home = with_file();
+    fs::create_dir_all(home.path("parts/survey.h5")).unwrap();
+    for (number, segment) in home.read("survey.h5").chunks(MIB).enumerate() {
+        home.write(&format!("parts/survey.h5/survey.h5.{number:03}"), segment);
+    }
+    let server = home.serve(&["parts", "--anonymous", "--plain"]);
+    // It does not see the mirror that has none.
+    let mirrors = ["--segment-mirror", &server.at("survey.h5/"), "--mirror", &server.at("none")];
+    home.segmented("survey.h5", "v1", &mirrors);
+    let torrent = home.path("pub/survey.h5.torrent").display().to_string();
+    let Some(_client) = home.aria2(&torrent, "theirs", &[]) else { return };
+    home.segments_arrive("survey.h5", "theirs/survey.h5");
+}
+
+#[test]
+fn a_magnet_link_is_enough_and_what_was_fetched_is_seeded() {
+    let home = with_file();
+    let tracker = home.track(&[]);
+    let said = home.segmented("survey.h5", "hybrid", &["--tracker", &tracker.url]);
+    let link = said.split_whitespace().find(|word| word.starts_with("magnet:")).unwrap();
+    let first = home.seed(&["pub/survey.h5.torrent", "--data", "."]);
+    first.says("announced to ");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let listen = format!("127.0.0.1:{port}");
+    let get = ["get", link, "-d", "one", "--keep-seeding", "--listen", &listen];
+    let running = home.swath(get).limit(Duration::from_secs(60)).start();
+    home.wait_for_bytes("one/survey.h5", 3 * MIB as u64 + 7_001);
+    drop(first);
+    let torrent = home.path("pub/survey.h5.torrent");
+    if let Some(_client) = leecher(&home.path("theirs"), &torrent, false, Some(port)) {
+        home.segments_arrive("survey.h5", "theirs/survey.h5");
+    }
+    running.signal(2);
+    running.wait().code_is(0);
+    home.has_survey("one");
+    // No peer is left but a mirror.
+    fs::create_dir(home.path("web")).unwrap();
+    home.write("web/survey.h5", home.read("survey.h5"));
+    let server = home.serve(&["web", "--anonymous", "--plain", "--limit-rate", "2M"]);
+    let again = home.seed(&["pub/survey.h5.torrent", "--data", "one"]);
+    let peer = format!("127.0.0.1:{}", again.port);
+    let ran = home.run(["get", link, &server.at("survey.h5"), "-d", "two", "--peer", &peer]);
+    ran.code_is(0).says(&["1 file, 1 mirror"]);
+    home.has_survey("two");
+}
+
+#[test]
+fn a_killed_run_is_resumed() {
+    let home = with_file();
+    home.write("survey.h5", bytes(1, 12 * MIB + 7_001));
+    home.segmented("survey.h5", "hybrid", &[]);
+    let seeding = home.seed(&["pub/survey.h5.torrent", "--data", "."]);
+    let peer = format!("127.0.0.1:{}", seeding.port);
+    let get = ["get", "pub/survey.h5.torrent", "-d", "out", "--peer", &peer];
+    let mut random = Random(0x5e9);
+    let mut resumed = 0;
+    for _ in 0..4 {
+        let _ = fs::remove_dir_all(home.path("out"));
+        let mut running = home.swath(get.iter().chain(&["--limit-rate", "5M"])).start();
+        std::thread::sleep(Duration::from_millis(900 + random.below(1_000)));
+        let was_running = !running.is_over();
+        running.signal(9);
+        running.wait();
+        assert!(!was_running || !home.exists("out/survey.h5"), "no final name yet");
+        let again = home.run(get);
+        again.code_is(0);
+        resumed += u32::from(again.all().contains("from an earlier run"));
+        home.has_survey("out");
+    }
+    assert!(resumed > 0, "some run went on where the one before it was killed");
+}
+
+#[test]
+fn in_a_folder_only_long_files_have_segments() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("run7/deep")).unwrap();
+    home.write("run7/a.txt", bytes(1, 70_001));
+    home.write("run7/deep/big.h5", bytes(2, 2 * MIB + 30_000));
+    home.write("run7/z", bytes(3, MIB));
+    let server = home.serve(&[".", "--anonymous", "--plain"]);
+    let has = |folder: &str, names: &[&str]| {
+        for name in ["a.txt", "deep/big.h5", "z"] {
+            let there = format!("{folder}/run7/{name}");
+            assert_eq!(home.exists(&there), names.contains(&name), "{there}");
+            let is_right = || home.read(&there) == home.read(&format!("run7/{name}"));
+            assert!(!home.exists(&there) || is_right(), "{there}");
+        }
+    };
+    for kind in KINDS {
+        home.segmented("run7", kind, &["--mirror", &server.at("run7/")]);
+        let torrent = "pub/run7.torrent";
+        let to = |what: &str| format!("{kind}-{what}");
+        home.run(["get", torrent, "-d", &to("all")]).code_is(0).says(&["3 files, 1 mirror"]);
+        has(&to("all"), &["a.txt", "deep/big.h5", "z"]);
+        let selected = home.run(["get", torrent, "-d", &to("some"), "--select", "*.h5"]);
+        selected.code_is(0).says(&["1 of 3 files"]);
+        has(&to("some"), &["deep/big.h5"]);
+        let seeding = home.seed(&[torrent, "--data", "."]);
+        let torrent = home.path(torrent);
+        let client = leecher(&home.path(to("theirs")), &torrent, false, Some(seeding.port));
+        let Some(client) = client else { return };
+        let folder = to("theirs/run7/deep/big.h5");
+        home.segments_arrive("run7/deep/big.h5", &folder);
+        client.says("complete");
+        assert!(home.read(&to("theirs/run7/z")) == home.read("run7/z"), "not split");
+        drop(client);
+        // They have segments now, which are a web seed.
+        let theirs = home.serve(&[&to("theirs"), "--anonymous", "--plain"]);
+        home.segmented("run7", kind, &["--segment-mirror", &theirs.at("run7/")]);
+        home.run(["get", "pub/run7.torrent", "-d", &to("joined")]).code_is(0);
+        has(&to("joined"), &["a.txt", "deep/big.h5", "z"]);
+        for (place, files) in [("run7", 3), (&*to("theirs"), 5)] {
+            let ran = home.run(["verify", place, "--torrent", "pub/run7.torrent"]);
+            ran.code_is(0);
+            assert!(ran.out().contains(&format!("{files} files")), "{}", ran.out());
+        }
+    }
+}
+
+#[test]
+fn a_feed_announces_versions_with_segments() {
+    let home = with_file();
+    fs::create_dir(home.path("web")).unwrap();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    let feed = server.at("pub/feed.rss");
+    for version in ["1", "2"] {
+        let mut content = home.read("survey.h5");
+        content[MIB..MIB + 100].iter_mut().for_each(|byte| *byte ^= 0x55);
+        home.write("survey.h5", &content);
+        home.write("web/survey.h5", content);
+        let args = ["publish", "survey.h5", "--version", version, "-o", "web/pub", "-q"];
+        let more = ["--segment", "1MiB", "--piece", "64KiB", "--mirror", &server.at("survey.h5")];
+        home.run(args.iter().chain(&more)).code_is(0);
+        home.run(["get", &feed, "-d", version]).code_is(0);
+        home.has_survey(version);
+        let ran = home.run(["follow", &feed, "-d", "data", "--once"]);
+        ran.code_is(0).says(&["survey.h5"]);
+        assert!(home.read("data/survey.h5") == home.read("survey.h5"), "{version}");
+        if version == "2" {
+            // Of four segments one has another piece.
+            ran.says(&["unchanged"]);
+        }
+    }
+    let mut meta4 = home.swath(["get", "web/pub/survey.h5-2.meta4", "-d", "whole"]);
+    meta4 = meta4.limit(Duration::from_secs(60));
+    meta4.run().code_is(0);
+    home.has_survey("whole");
+}
+
+#[test]
+fn segments_that_cannot_be_are_said() {
+    let home = with_file();
+    let publish = ["publish", "survey.h5", "--only", "torrent", "-o", "pub"];
+    let with = |more: &[&str]| home.run(publish.iter().chain(more));
+    for wrong in ["1000", "512KiB", "3MiB", "1GB", "0"] {
+        with(&["--segment", wrong]).code_is(2).says(&["power of two from 1MiB"]);
+    }
+    let longer = with(&["--segment", "1MiB", "--piece", "2MiB"]);
+    longer.code_is(2).says(&["--segment must not be shorter than --piece"]);
+    with(&["--segment-mirror", "http://a.example/survey.h5/"]).code_is(2);
+    with(&["--segment", "1GiB"]).code_is(0).says(&["no file is longer than a segment"]);
+    fs::create_dir_all(home.path("set/x")).unwrap();
+    home.write("set/big", bytes(1, 2 * MIB));
+    home.write("set/x/x.000", bytes(2, MIB));
+    home.write("set/x/x.001", "end");
+    let ran = home.run(["publish", "set", "--segment", "1MiB", "-o", "other"]);
+    ran.code_is(6)
+        .says(&["those in \"x\" have the names and lengths of segments", "another --segment"]);
+    assert!(!home.exists("other/set.torrent"));
+}
