@@ -12,6 +12,9 @@ use crate::text::trim_blanks;
 /// Value of the request header `Want-Repr-Digest` (RFC 9530): 10 is most wanted.
 pub const WANT_REPR_DIGEST: &str =
     "sha-256=10, blake3=9, sha-512=8, sha=5, md5=4, crc32c=2, adler=1, adler32=1";
+/// The same for whoever gets the parts of a file in no order: of these, only BLAKE3 can be computed so.
+pub const WANT_BLAKE3_FIRST: &str =
+    "blake3=10, sha-256=9, sha-512=8, sha=5, md5=4, crc32c=2, adler=1, adler32=1";
 /// Value of the request header `Want-Digest` (RFC 3230). Some servers use the first that they know,
 /// others the weights, so both agree here.
 pub const WANT_DIGEST: &str =
@@ -210,7 +213,8 @@ mod tests {
     /// What is asked for can be understood when it is answered.
     #[test]
     fn wishes_name_known_algorithms() {
-        for wish in WANT_REPR_DIGEST.split(", ").chain(WANT_DIGEST.split(", ")) {
+        let wishes = [WANT_REPR_DIGEST, WANT_BLAKE3_FIRST, WANT_DIGEST];
+        for wish in wishes.iter().flat_map(|wishes| wishes.split(", ")) {
             let name = wish.split(['=', ';']).next().unwrap();
             assert!(name.parse::<Algorithm>().is_ok(), "{name}");
         }

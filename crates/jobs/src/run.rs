@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swath_model::digest::Digest;
-use swath_source::{Bearer, NetOptions};
+use swath_source::{Bearer, NetOptions, Secret};
 use swath_transfer::observe::Summary;
 use swath_transfer::{Engine, EngineOptions, RouteOptions};
 
@@ -14,6 +14,7 @@ use crate::error::{FileCounts, JobError};
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::handle::JobHandle;
 use crate::options::Network;
+use crate::secret::{SecretError, SecretRef};
 use crate::spec::{GetSpec, GetTo, JobSpec, Ssh, Work};
 use crate::ssh::SshOptions;
 use crate::{copy, get};
@@ -73,6 +74,8 @@ pub(crate) struct EngineNeeds {
     pub connections_per_host: Option<u32>,
     /// Whether to ask for Metalinks.
     pub metalinks: bool,
+    /// Whether the parts of files come from many machines, in no order.
+    pub wants_blake3_first: bool,
     /// Whether the output is written in order.
     pub is_ordered: bool,
     pub has_routes: bool,
@@ -117,12 +120,13 @@ impl Jobs {
         let needs = EngineNeeds {
             connections_per_host: connections.into_iter().flatten().max(),
             metalinks: get.discover,
+            wants_blake3_first: get.cluster_token.is_some(),
             is_ordered: get.to == GetTo::Stream,
             has_routes: true,
             own_server: None,
         };
         let token = get.cluster_token.as_ref();
-        let token = token.map(|token| self.environment.secret(token)).transpose()?;
+        let token = token.map(|token| self.secret(token)).transpose()?;
         let engine = self.engine(context.spec, needs)?;
         let io_began_as = engine.io_name();
         let job = context.with(engine);
@@ -132,6 +136,11 @@ impl Jobs {
             job.observer.observe(JobEvent::Note(Note::DiskThreads));
         }
         ended
+    }
+
+    /// Returns a secret of the environment, or of a file.
+    pub(crate) fn secret(&self, which: &SecretRef) -> Result<Secret, SecretError> {
+        self.environment.secret(which)
     }
 
     /// Returns the options of ssh.
@@ -151,6 +160,7 @@ impl Jobs {
                 needs.connections_per_host.unwrap_or(0).max(CONNECTIONS_PER_HOST),
             ),
             metalinks: needs.metalinks,
+            wants_blake3_first: needs.wants_blake3_first,
             ..self.environment.net_options(&spec.network)?
         };
         if let Some((bearer, fingerprint)) = needs.own_server {

@@ -126,9 +126,14 @@ impl Request {
         ];
         let is_get = self.head.method == Method::GET;
         let mut digests = [None; 2];
+        let mut effort = effort;
         for (digest, wanted) in digests.iter_mut().zip(&wanted) {
             *digest = match self.digests.find(&file, meta, wanted, effort) {
-                Ok(Found::Digest(digest)) => Some(digest),
+                // One digest is worth reading the file: of the other header only one that is known.
+                Ok(Found::Digest(digest)) => {
+                    effort = &Effort::None;
+                    Some(digest)
+                }
                 Ok(Found::Nothing) => None,
                 // Who asks for the file itself does not want to wait until it has been read once.
                 Ok(Found::TakesMore) if !is_get => return None,

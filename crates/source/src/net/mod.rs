@@ -93,9 +93,12 @@ impl Net {
     fn with_limiter(options: NetOptions, limiter: Arc<Limiter>) -> Result<Net, NetError> {
         options.check()?;
         let tls = tls::Connectors::new(&options)?;
+        let wanted = match options.wants_blake3_first {
+            true => digest_header::WANT_BLAKE3_FIRST,
+            false => digest_header::WANT_REPR_DIGEST,
+        };
         let digest_wishes = format!(
-            "Want-Repr-Digest: {}\r\nWant-Digest: {}\r\n",
-            digest_header::WANT_REPR_DIGEST,
+            "Want-Repr-Digest: {wanted}\r\nWant-Digest: {}\r\n",
             digest_header::WANT_DIGEST
         );
         Ok(Net {

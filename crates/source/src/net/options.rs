@@ -45,6 +45,8 @@ pub struct NetOptions {
     pub limit_bytes_per_s: Option<u64>,
     /// Ask the first time for a Metalink too (`Accept: application/metalink4+xml`).
     pub metalinks: bool,
+    /// Ask for a BLAKE3 digest first: it is computed of the parts of a file in any order.
+    pub wants_blake3_first: bool,
     /// Of addresses that are not public contact only those in these blocks, whoever named them and
     /// whatever name they were found by; `None` where the user alone says what is contacted.
     pub reach: Option<Vec<Reach>>,
@@ -138,6 +140,7 @@ impl Default for NetOptions {
             user_agent: concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned(),
             limit_bytes_per_s: None,
             metalinks: false,
+            wants_blake3_first: false,
             reach: None,
             relays: Vec::new(),
             servers: Vec::new(),
