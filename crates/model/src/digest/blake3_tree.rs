@@ -22,8 +22,14 @@ pub const GROUP_BYTES: u64 = 256 * 1024;
 
 /// Returns the chaining value of `bytes` as group `group` of several; never that of a root.
 pub fn group_value(group: u64, bytes: &[u8]) -> ChainingValue {
+    subtree_value(group.saturating_mul(GROUP_BYTES), bytes)
+}
+
+/// Returns the chaining value of `bytes` at `start` of a longer file, if they are a subtree of its tree: a
+/// power of two of at least 1024 bytes that begins at a multiple of it, or less at the end of the file.
+pub fn subtree_value(start: u64, bytes: &[u8]) -> ChainingValue {
     let mut hasher = blake3::Hasher::new();
-    hasher.set_input_offset(group.saturating_mul(GROUP_BYTES));
+    hasher.set_input_offset(start);
     hasher.update(bytes);
     hasher.finalize_non_root()
 }

@@ -13,6 +13,7 @@ mod list;
 mod lookup;
 mod names;
 mod partial;
+mod reader;
 mod rights;
 mod root;
 mod single;
@@ -38,6 +39,7 @@ pub use partial::{
     Finished, Halt, PartialError, PartialTree, Preserve, Same, Unchanged, check_destination,
     check_rights, check_space,
 };
+pub use reader::TreeReader;
 pub use root::Root;
 pub use single::Single;
 pub use surplus::{Removed, Stays, Surplus, removable, remove};

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
+use swath_model::Range;
 use swath_model::index::{Index, Kind};
 use swath_store::tree::{PartialError, PartialTree, Preserve, Same};
 
@@ -398,4 +399,58 @@ fn a_folder_keeps_its_sticky_bit() {
     let index = index_of(&bench.tree());
     let partial = bench.open(index_of(&bench.tree())).unwrap();
     bench.complete(partial, &index);
+}
+
+#[test]
+fn what_is_written_can_be_read_before_and_after_it_has_its_names() {
+    for is_there in [false, true] {
+        let bench = Bench::new();
+        if is_there {
+            fs::create_dir(bench.copy()).unwrap();
+        }
+        let index = index_of(&bench.tree());
+        let partial = bench.open(index_of(&bench.tree())).unwrap();
+        let reader = partial.reader().unwrap();
+        let all = groups(&index);
+        let is_same = |group: Range| {
+            reader.read(group).is_ok_and(|it| it == virtual_bytes(&bench.tree(), &index, group))
+        };
+        assert!(reader.read(all[0]).is_err(), "nothing is here yet");
+        for &group in &all {
+            partial.write(group.start, &virtual_bytes(&bench.tree(), &index, group)).unwrap();
+            partial.commit(&[group]).unwrap();
+            assert!(is_same(group), "{group:?}");
+        }
+        drop(partial);
+        let partial = bench.open(index_of(&bench.tree())).unwrap();
+        assert!(all.iter().all(|&group| is_same(group)), "another run goes on there");
+        partial.finish(&[]).unwrap();
+        drop(partial);
+        assert!(all.iter().all(|&group| is_same(group)), "each file has its name");
+    }
+}
+
+#[test]
+fn bytes_that_were_wrong_are_written_again_and_the_file_keeps_its_time() {
+    let bench = Bench::new();
+    let index = index_of(&bench.tree());
+    let partial = bench.open(index_of(&bench.tree())).unwrap();
+    let all = groups(&index);
+    let write = |group: Range, bytes: &[u8]| partial.write(group.start, bytes).unwrap();
+    let right = |group| virtual_bytes(&bench.tree(), &index, group);
+    // Half of the wrong ones are found while others are still missing, half when all have come.
+    for (at, &group) in all.iter().enumerate() {
+        write(group, &vec![1; group.len() as usize]);
+        if at % 2 == 0 {
+            partial.reopen(group);
+            write(group, &right(group));
+        }
+    }
+    for &group in all.iter().skip(1).step_by(2) {
+        partial.reopen(group);
+        write(group, &right(group));
+    }
+    partial.finish(&[]).unwrap();
+    drop(partial);
+    bench.assert_same();
 }

@@ -76,6 +76,19 @@ impl Files {
         put(tree, &file, wanted, start, bytes)
     }
 
+    /// Parts of a file were wrong, and will be written again: until then the file is not complete.
+    pub fn reopen(&self, wanted: &Wanted) {
+        // A file that comes as a whole is made anew.
+        if wanted.is_whole() {
+            return;
+        }
+        let mut table = lock(&self.all);
+        let clock = table.clock;
+        let new = || Building { left_bytes: 0, file: None, used: clock };
+        let building = table.files.entry(wanted.number).or_insert_with(new);
+        building.left_bytes += wanted.parts.iter().map(|part| part.bytes).sum::<u64>();
+    }
+
     /// Gives a file its attributes and closes it.
     pub fn complete(
         &self,

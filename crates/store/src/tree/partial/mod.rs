@@ -35,6 +35,7 @@ use swath_model::{Range, RangeSet};
 use super::conflict::{Conflict, conflicts};
 use super::filter::Filter;
 use super::folder_cursor::{Enter, FolderCursor};
+use super::reader::TreeReader;
 use super::root::Root;
 use super::unfinished::{OWN_NAME, is_own_name};
 use super::xattrs::XattrLoss;
@@ -335,6 +336,18 @@ impl PartialTree {
         &self.present
     }
 
+    /// Returns a reader of what is written. It stays good when the files get their final names, and does
+    /// not keep others from opening the partial folder again.
+    ///
+    /// # Errors
+    /// The partial folder cannot be opened once more.
+    pub fn reader(&self) -> io::Result<TreeReader> {
+        // The descriptor itself holds the lock.
+        let partial = self.root.below(b"")?;
+        let destination = self.paths.destination.clone();
+        Ok(TreeReader::new(partial, destination, Arc::clone(&self.index)))
+    }
+
     /// Returns the part of these that an earlier run (or pass) left.
     pub fn resumed(&self) -> &RangeSet {
         &self.resumed
@@ -375,6 +388,14 @@ impl PartialTree {
                 .map_err(|source| self.not_written(&wanted.path, source))?;
         }
         Ok(())
+    }
+
+    /// These bytes, which were written, are wrong: they will be written once more.
+    pub fn reopen(&self, range: Range) {
+        let wanted = self.wanted(range).into_iter();
+        wanted
+            .filter(|wanted| !self.had.covers(wanted.range))
+            .for_each(|wanted| self.files.reopen(&wanted));
     }
 
     /// Writes bytes of the virtual file from `start` on, perhaps over others. Files stay open and without
