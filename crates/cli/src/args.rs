@@ -464,7 +464,7 @@ impl TypedValueParser for HeaderParser {
 
 /// Reads a token without ever showing it.
 #[derive(Clone)]
-struct TokenParser;
+pub struct TokenParser;
 
 impl TypedValueParser for TokenParser {
     type Value = TokenFrom;

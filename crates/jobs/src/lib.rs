@@ -9,6 +9,7 @@
 //! caller adds hints.
 
 mod address;
+mod cluster;
 mod control;
 pub mod copy;
 mod environment;
@@ -41,6 +42,6 @@ pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
 pub use secret::{SecretError, SecretRef, is_token, token_in};
 pub use spec::{
-    ChecksumsFrom, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, OldVersion, Preserve, Ssh,
-    SwarmSpec, TorrentAt, Work,
+    ChecksumsFrom, ClusterSpec, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, OldVersion,
+    Preserve, Ssh, SwarmSpec, TorrentAt, Work,
 };

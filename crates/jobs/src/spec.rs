@@ -284,6 +284,21 @@ pub struct CopySpec {
     /// How ssh is run.
     #[serde(default)]
     pub ssh: Ssh,
+    /// Copy a tree of a swath server together with other machines.
+    #[serde(default)]
+    pub cluster: Option<ClusterSpec>,
+}
+
+/// The machines of a cluster that run the same job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterSpec {
+    /// What they have in common.
+    pub token: SecretRef,
+    /// How they find and serve each other: trackers, peers, the address to listen at, the upload rate, and
+    /// what happens at the end count.
+    #[serde(default)]
+    pub swarm: SwarmSpec,
 }
 
 /// How files that need no copy are detected.
@@ -339,6 +354,7 @@ impl CopySpec {
             dry_run: false,
             keep_index: None,
             ssh: Ssh::default(),
+            cluster: None,
         }
     }
 
@@ -349,6 +365,11 @@ impl CopySpec {
     pub fn check(&self) -> Result<(), CopyError> {
         if self.ssh.command.is_empty() {
             return Err(CopyError::NoSshCommand);
+        }
+        let is_fetched = matches!(self.kind, CopyKind::Fetch { .. } | CopyKind::FetchNamed { .. });
+        if self.cluster.is_some() && !is_fetched {
+            let (option, unfit) = (CopyOption::Cluster, Unfit::NoFolder);
+            return Err(CopyError::Option { option, unfit, address: None });
         }
         if self.kind.sends() && self.keep_index.is_some() {
             let (option, unfit) = (CopyOption::KeepIndex, Unfit::Sending);
@@ -375,6 +396,9 @@ impl CopySpec {
     pub(crate) fn option_of_folders(&self) -> Option<CopyOption> {
         if self.preserve.xattrs {
             return Some(CopyOption::Xattrs);
+        }
+        if self.cluster.is_some() {
+            return Some(CopyOption::Cluster);
         }
         let selects = !self.include.is_empty() || !self.exclude.is_empty() || self.delete;
         (selects || self.keep_index.is_some() || self.dry_run).then_some(CopyOption::OfFolders)

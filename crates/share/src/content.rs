@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use swath_model::digest::{Algorithm, Digest, Hasher};
+use swath_model::digest::Digest;
 use swath_model::{Range, RangeSet, Time};
-use swath_source::{HttpSource, Narrowed, Net, Source, Trust};
-use swath_transfer::{CameFrom, Discovery, Judgement, VerifiedContent, Voucher};
+use swath_source::{HttpSource, Narrowed, Net, SealedLength, Source, Trust};
+use swath_transfer::{CameFrom, Discovery, Judgement, VerifiedContent, Voucher, block_hash};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -59,6 +59,8 @@ pub struct SharedContent {
     pub(crate) token: ClusterToken,
     pub(crate) net: Net,
     pub(crate) stop: CancellationToken,
+    /// Of a dataset: the length of its sealed file.
+    sealed: Option<Arc<SealedLength>>,
     events: mpsc::Sender<ShareEvent>,
     books: Mutex<Books>,
     /// The length of our log, for those who wait for more of it.
@@ -120,12 +122,13 @@ pub(crate) struct Beginning {
     pub stop: CancellationToken,
     pub events: mpsc::Sender<ShareEvent>,
     pub whole: Option<PathBuf>,
+    pub sealed: Option<Arc<SealedLength>>,
 }
 
 impl SharedContent {
     /// Begins to share. Must be called within a tokio runtime.
     pub(crate) fn begin(beginning: Beginning) -> Arc<SharedContent> {
-        let Beginning { id, version, units, count, me, token, net, stop, events, whole } =
+        let Beginning { id, version, units, count, me, token, net, stop, events, whole, sealed } =
             beginning;
         let (to_hash, units_to_hash) = mpsc::unbounded_channel();
         let ledger = Ledger::new(units, count, me, fastrand::u64(..));
@@ -145,6 +148,7 @@ impl SharedContent {
             token,
             net,
             stop,
+            sealed,
             events,
             books: Mutex::new(books),
             log_length: watch::Sender::new(0),
@@ -290,7 +294,11 @@ impl SharedContent {
         }
         let Some(url) = self.url(address, "/share", &[]) else { return false };
         let (holds, held) = watch::channel(RangeSet::new());
-        let source = Narrowed::to(HttpSource::new(&self.net, url, Trust::Listed), held);
+        let source = match self.sealed.clone() {
+            None => HttpSource::new(&self.net, url, Trust::Listed),
+            Some(length) => HttpSource::of_sealed(&self.net, url, Trust::Listed, length),
+        };
+        let source = Narrowed::to(source, held);
         books.listeners.retain(|listener| listener.try_send(Arc::clone(&source)).is_ok());
         books.nodes.insert(node, Neighbour { address, source, holds });
         books.was_alone = false;
@@ -363,7 +371,7 @@ impl SharedContent {
         while let Some(unit) = units.recv().await {
             let range = self.units.range(unit);
             let from = self.from.read().unwrap_or_else(PoisonError::into_inner).clone();
-            let Some(hash) = hashed(from, range).await else { continue };
+            let Some(hash) = hashed(from, unit, self.units).await else { continue };
             let mut books = self.books();
             // Ours are proved.
             books.ledger.judge(unit, hash, CameFrom::Named);
@@ -384,6 +392,10 @@ impl Discovery for SharedContent {
         sources
     }
 
+    fn named(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
+        self.origin(source)
+    }
+
     fn begun(&self, content: Arc<dyn VerifiedContent>) {
         let mut books = self.books();
         books.verified = RangeSet::new();
@@ -392,6 +404,13 @@ impl Discovery for SharedContent {
             Some(file) => ReadFrom::File(Arc::new(file)),
             None => ReadFrom::Transfer(content),
         });
+        self.changed.notify_one();
+    }
+
+    fn unverified(&self, range: Range) {
+        let mut books = self.books();
+        let Books { ledger, verified, .. } = &mut *books;
+        ledger.has_unverified(verified, range);
         self.changed.notify_one();
     }
 
@@ -410,14 +429,18 @@ impl Discovery for SharedContent {
         let Books { ledger, nodes, .. } = &mut *books;
         let convicted = nodes.iter().find(|(_, it)| it.source.url() == source.url());
         if let Some((&node, _)) = convicted {
-            ledger.ban_vouchers(range);
+            // Before that, wrong bytes are those that differ from what is vouched for.
+            if ledger.is_refuted() {
+                ledger.ban_vouchers(range);
+            }
             ledger.ban(node);
         }
         self.changed.notify_one();
     }
 
     fn voucher(self: Arc<Self>) -> Option<Arc<dyn Voucher>> {
-        Some(self)
+        // Of a dataset, the origin tells the hash of each group.
+        self.sealed.is_none().then_some(self as Arc<dyn Voucher>)
     }
 
     fn refuted(&self) {
@@ -443,8 +466,9 @@ impl fmt::Debug for SharedContent {
     }
 }
 
-/// Returns the hash of these bytes, if they can be read.
-async fn hashed(from: ReadFrom, range: Range) -> Option<[u8; 32]> {
+/// Returns the hash of a unit, if it can be read.
+async fn hashed(from: ReadFrom, unit: Unit, units: Units) -> Option<[u8; 32]> {
+    let range = units.range(unit);
     let bytes = match from {
         ReadFrom::Nothing => return None,
         ReadFrom::Transfer(ref content) => content.read(range).await.ok()?,
@@ -455,7 +479,7 @@ async fn hashed(from: ReadFrom, range: Range) -> Option<[u8; 32]> {
         if let ReadFrom::File(file) = from {
             file.read_exact_at(&mut bytes, range.start).ok()?;
         }
-        Some(hash_of(&Hasher::digest(Algorithm::Blake3, &bytes)))
+        Some(block_hash(u64::from(unit), units.unit_bytes(), units.size_bytes(), &bytes))
     };
     tokio::task::spawn_blocking(hashing).await.ok()?
 }

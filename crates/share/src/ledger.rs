@@ -33,6 +33,10 @@ pub struct Ledger {
     me: NodeId,
     /// Units that are here and verified.
     here: Flags,
+    /// What is here, unverified: nobody is told of it.
+    unverified: RangeSet,
+    /// Units that are here, in part unverified: nothing of them is fetched.
+    needless: Flags,
     vouches: Vouches,
     /// How many others hold each unit, and how many claim it.
     held: Vec<u16>,
@@ -89,6 +93,8 @@ impl Ledger {
             count,
             me,
             here: Flags::none(count),
+            unverified: RangeSet::new(),
+            needless: Flags::none(count),
             vouches: Vouches::new(count, me),
             held: vec![0; all],
             claimed: vec![0; all],
@@ -268,12 +274,36 @@ impl Ledger {
         judgement
     }
 
+    /// These bytes are here, unverified: they are neither fetched nor passed on. `verified` has all that are
+    /// verified.
+    pub fn has_unverified(&mut self, verified: &RangeSet, new: Range) {
+        self.unverified.insert(new);
+        for unit in self.units.around(new) {
+            self.release_needless(unit, verified);
+        }
+    }
+
+    /// Releases a unit if nothing of it is to be fetched any more.
+    fn release_needless(&mut self, unit: Unit, verified: &RangeSet) {
+        let range = self.units.range(unit);
+        let bytes = verified.bytes_within(range) + self.unverified.bytes_within(range);
+        if bytes >= range.len() {
+            self.needless.insert(unit);
+            self.release(unit);
+        }
+    }
+
     /// These bytes are verified. Returns the units among them whose hash nobody has told: they are to be
     /// hashed and judged, and then told of again.
     pub fn verified(&mut self, whole: &RangeSet, new: Range, now: Time) -> Vec<Unit> {
         let mut unknown = Vec::new();
         for unit in self.units.around(new) {
-            if self.here.has(unit) || !whole.covers(self.units.range(unit)) {
+            let range = self.units.range(unit);
+            if self.here.has(unit) {
+                continue;
+            }
+            if !whole.covers(range) {
+                self.release_needless(unit, whole);
                 continue;
             }
             let Some(vouch) = self.vouches.of(unit) else {
@@ -293,6 +323,7 @@ impl Ledger {
     /// The transfer begins again, with nothing.
     pub fn clear(&mut self) {
         self.here = Flags::none(self.count);
+        (self.unverified, self.needless) = (RangeSet::new(), Flags::none(self.count));
         self.claims.clear();
         self.pace = Pace::default();
         self.is_whole = false;
@@ -311,6 +342,11 @@ impl Ledger {
     pub fn refuted(&mut self) {
         self.is_refuted = true;
         self.log.push(Entry::Cleared);
+    }
+
+    /// Returns whether the digest of the whole is wrong.
+    pub fn is_refuted(&self) -> bool {
+        self.is_refuted
     }
 
     /// Does what is due: gives up old claims, makes new ones. Call it several times a second.
@@ -408,7 +444,9 @@ impl Ledger {
     fn is_waited_for(&self, unit: Unit, now: Time) -> bool {
         let since = self.obtainable_since[unit as usize];
         let is_ours = self.here.has(unit) || self.claims.contains_key(&unit);
-        !is_ours && since.is_some_and(|since| now.since(since) > OTHERS_PATIENCE)
+        !is_ours
+            && !self.needless.has(unit)
+            && since.is_some_and(|since| now.since(since) > OTHERS_PATIENCE)
     }
 
     /// Returns whether only the origin has a unit, as far as is known, and nobody fetches it.
@@ -419,7 +457,8 @@ impl Ledger {
     /// Returns whether only the origin has a unit, as far as is known.
     fn is_lacking(&self, unit: Unit) -> bool {
         let is_obtainable = self.held[unit as usize] > 0 && self.vouches.of(unit).is_some();
-        !self.here.has(unit) && !self.claims.contains_key(&unit) && !is_obtainable
+        let is_ours = self.here.has(unit) || self.claims.contains_key(&unit);
+        !is_ours && !self.needless.has(unit) && !is_obtainable
     }
 
     /// Returns what may be fetched from the origin.

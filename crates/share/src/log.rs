@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | 1 | claimed | unit (4) |
 //! | 2 | released | unit (4) |
-//! | 3 | held | unit (4), BLAKE3 hash (32), id of the node that fetched it (16) |
+//! | 3 | held | unit (4), hash of the unit (32), id of the node that fetched it (16) |
 //! | 4 | cleared | |
 
 use crate::units::Unit;

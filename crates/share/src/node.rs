@@ -15,7 +15,7 @@ use swath_serve::http::{
     Answer, Content, Head, Made, Make, Method, Piece, Response, Slot, Stream, serve,
 };
 use swath_serve::{Later, Life, PlainHttp, ServeError, Server, Service, Stop, Tls, Traffic};
-use swath_source::Net;
+use swath_source::{Net, SealedLength};
 use swath_swarm::{Announced, Announcer, Announcing, Standing};
 use swath_transfer::VerifiedContent;
 use tokio::sync::{mpsc, watch};
@@ -62,6 +62,8 @@ pub struct Sharing {
     pub whole: Option<PathBuf>,
     /// Its version at the origin.
     pub version: Version,
+    /// It is the sealed file of a dataset, which is so long. The origin tells the hash of each group of it.
+    pub sealed: Option<Arc<SealedLength>>,
     /// Nodes that the user named.
     pub nodes: Vec<SocketAddr>,
     /// Trackers that know others.
@@ -142,7 +144,7 @@ impl Node {
     /// # Errors
     /// [`ShareError`].
     pub fn share(&self, sharing: Sharing) -> Result<Arc<SharedContent>, ShareError> {
-        let Sharing { sameness, size_bytes, piece_bytes, whole, version, nodes, trackers } =
+        let Sharing { sameness, size_bytes, piece_bytes, whole, version, sealed, nodes, trackers } =
             sharing;
         let units = match piece_bytes {
             Some(bytes) => Units::of_pieces(size_bytes, bytes).ok_or(ShareError::LargePieces)?,
@@ -168,6 +170,7 @@ impl Node {
             stop: self.stop.child_token(),
             events: self.events.clone(),
             whole,
+            sealed,
         });
         contents.insert(id, Arc::clone(&content));
         drop(contents);
@@ -295,7 +298,8 @@ impl Question {
             None => return Response::text(503, "not here yet").with("retry-after", "1"),
             Some(Readable::File(file)) => Content::Pieces(vec![Piece::Part { file, range }]),
             Some(Readable::Transfer(content)) => {
-                Content::Made(Box::new(Passing { content, left: range }))
+                let part_bytes = content.part_bytes().max(1);
+                Content::Made(Box::new(Passing { content, left: range, part_bytes }))
             }
         };
         let response = match range.len() == size_bytes {
@@ -322,6 +326,8 @@ impl Question {
 struct Passing {
     content: Arc<dyn VerifiedContent>,
     left: Range,
+    /// Read and sent at a time.
+    part_bytes: u64,
 }
 
 impl Make for Passing {
@@ -331,7 +337,9 @@ impl Make for Passing {
 
     fn next(&mut self) -> Made<'_> {
         Box::pin(async {
-            let part = Range::of_len(self.left.start, self.left.len().min(PART_BYTES));
+            let Range { start, end } = self.left;
+            let next = (start / self.part_bytes + 1).saturating_mul(self.part_bytes);
+            let part = Range::new(start, next.min(end));
             self.left.start = part.end;
             match part.is_empty() {
                 true => Ok(Vec::new()),
@@ -419,5 +427,3 @@ impl Service for Shared {
 const CONNECTIONS_MAX: usize = 1024;
 /// Answers under way may end within this time.
 const GRACE: Duration = Duration::from_secs(2);
-/// Read and sent at a time.
-const PART_BYTES: u64 = 256 << 10;

@@ -37,6 +37,8 @@ pub enum Sameness {
         /// The tag.
         etag: String,
     },
+    /// The digest of the index of a dataset.
+    Index([u8; 32]),
 }
 
 impl Sameness {
@@ -62,6 +64,7 @@ impl ClusterToken {
     pub fn content(&self, sameness: &Sameness, units: &Units) -> ContentId {
         let text = match sameness {
             Sameness::Digest(digest) => format!("digest {digest}"),
+            Sameness::Index(digest) => format!("index {}", blake3::Hash::from_bytes(*digest)),
             Sameness::Version { url, etag } => {
                 let mut url = url.clone();
                 // Whoever asks, it is the same file.

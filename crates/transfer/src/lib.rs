@@ -42,7 +42,10 @@ mod survey;
 mod tree;
 mod verify;
 
-pub use discovery::{BLOCK_BYTES_MAX, CameFrom, Discovery, Judgement, VerifiedContent, Voucher};
+pub use discovery::{
+    BLOCK_BYTES_MAX, CameFrom, Discovery, IndexedTree, Judgement, TreeDiscovery, VerifiedContent,
+    Voucher, block_hash,
+};
 pub use engine::{Engine, EngineError, EngineOptions, Stop};
 pub use error::GetError;
 pub use executor::{Agreement, Unlikeness, Version};

@@ -9,6 +9,7 @@ use swath_jobs::copy::CopyKind;
 use swath_jobs::{CopySpec, Preserve};
 use swath_transfer::{Filter, FilterError};
 
+use super::cluster::ClusterArgs;
 use crate::args::{Ssh, Transfer};
 
 /// Sources and destinations are UTF-8, like URLs and names on other machines.
@@ -70,6 +71,9 @@ pub struct Cp {
     /// Options of every transfer
     #[command(flatten)]
     pub transfer: Transfer,
+    /// The machines of a cluster that copy the same
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// How a file is found to need no copy.
@@ -120,6 +124,7 @@ impl Cp {
             dry_run: self.dry_run,
             keep_index: self.keep_index.clone(),
             ssh: self.ssh.spec(),
+            cluster: self.cluster.spec(),
         }
     }
 
@@ -154,6 +159,7 @@ Examples:
   swath cp run7.h5 https://one.example:8470/incoming/    a single file
   swath cp data/ /mnt/backup/data/              local copy
   swath cp host:/scratch/run7 .
+  swath cp https://one.example/run7/ /scratch/run7/ --share --cluster-token @secret --peers node1,node2
   swath cp data/ host:/scratch/data/ --include '*.h5' --exclude /tmp/
   swath cp https://one.example:8470/ ./data/ --fingerprint sha-256:9f86… --bearer-file token
 

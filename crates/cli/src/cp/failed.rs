@@ -104,6 +104,10 @@ fn unfitting(option: CopyOption, unfit: Unfit, address: &str) -> String {
         (Unfit::NoFolder, CopyOption::Xattrs) => {
             format!("{address} is not a folder on a swath server: --preserve xattr is for folders")
         }
+        (Unfit::NoFolder, CopyOption::Cluster) => {
+            "--share is for fetching folders and files of a swath server ('swath get --share' fetches a file of any web server)"
+                .to_owned()
+        }
         (Unfit::NoFolder, _) => format!(
             "{address} is not a folder on a swath server: --include, --exclude, --dry-run, --delete and --keep-index are for folders"
         ),
@@ -112,6 +116,7 @@ fn unfitting(option: CopyOption, unfit: Unfit, address: &str) -> String {
                 CopyOption::Delete => "--delete",
                 CopyOption::Checksum => "--checksum",
                 CopyOption::KeepIndex => "--keep-index",
+                CopyOption::Cluster => "--share",
                 _ => "--preserve xattr",
             };
             format!(

@@ -2,6 +2,7 @@
 
 pub mod args;
 
+mod cluster;
 mod dry;
 mod failed;
 mod result;
@@ -103,6 +104,10 @@ fn copies(cp: &Cp) -> Result<Vec<Result<CopySpec, MissingSource>>, Failure> {
     if kinds.len() > 1 && (cp.transfer.report.is_some() || cp.keep_index.is_some()) {
         return Err(Failure::usage("--report and --keep-index need a single source"));
     }
+    if kinds.len() > 1 && cp.cluster.share {
+        return Err(Failure::usage("--share needs a single source, or replicas of one tree"));
+    }
+    cp.cluster.check()?;
     cp.filter()?;
     let copies: Vec<_> = kinds.into_iter().map(|kind| kind.map(|kind| cp.spec(kind))).collect();
     for copy in copies.iter().flatten() {
@@ -117,6 +122,7 @@ fn ready(
     copies: &[Result<CopySpec, MissingSource>],
 ) -> Result<(Jobs, Network, Routes), Failure> {
     let (mut environment, network) = crate::net::environment(&cp.transfer.net)?;
+    cp.cluster.provide(&mut environment);
     let is_routed = |copy: &CopySpec| {
         let by_ssh = matches!(copy.kind, CopyKind::FetchBySsh { .. } | CopyKind::SendBySsh { .. });
         !by_ssh && !matches!(copy.kind, CopyKind::Local { .. })

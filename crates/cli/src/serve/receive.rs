@@ -89,6 +89,7 @@ async fn receive(engine: Engine, order: Order) {
         plan: PlanConfig::default(),
         stall_s: wishes.patience_s.unwrap_or(STALL_S),
         locked_s: LOCKED_S,
+        discovery: None,
     };
     let on_the_way = lines.clone();
     // Internal names mean nothing to the sender.

@@ -59,6 +59,7 @@ mod net_resume;
 mod net_security;
 mod net_segments;
 mod net_share;
+mod net_share_tree;
 mod net_swarm;
 mod net_torrent;
 mod net_unverified;

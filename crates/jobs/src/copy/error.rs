@@ -118,6 +118,8 @@ pub enum CopyOption {
     Checksum,
     /// `dry_run`.
     DryRun,
+    /// `cluster`.
+    Cluster,
     /// All options for folders.
     OfFolders,
 }

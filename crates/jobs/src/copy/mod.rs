@@ -6,6 +6,7 @@ mod local;
 mod names;
 mod retry;
 mod send;
+mod share;
 mod upload;
 mod web;
 
@@ -16,8 +17,8 @@ use swath_source::{Download, display_name};
 use swath_transfer::observe::{Event, LimitedBy, Observer};
 use swath_transfer::sending::Received;
 use swath_transfer::{
-    Change, Destination, Filter, FolderKind, GetError, Mirror, PutError, PutRequest, Reason, Stop,
-    TreeRequest, Trust, Why,
+    Change, Destination, Filter, FolderKind, GetError, Mirror, PickerKind, PutError, PutRequest,
+    Reason, Stop, TreeDiscovery, TreeRequest, Trust, Why,
 };
 use url::Url;
 
@@ -39,6 +40,7 @@ use crate::ssh::{self, Purpose, Session};
 use kind::in_folder;
 use local::LocalOffer;
 use names::NameReplacer;
+use share::SharedTrees;
 use upload::{NotTreeServer, Upload};
 
 /// The result of a copy, or of its plan (`dry_run`).
@@ -57,6 +59,8 @@ struct CopyJob<'a> {
     job: &'a Job<'a>,
     copy: &'a CopySpec,
     session: Option<&'a Session>,
+    /// The machines that copy the same.
+    shared: Option<Arc<SharedTrees>>,
 }
 
 /// What an address without final `/` is.
@@ -91,7 +95,11 @@ pub(crate) async fn run(
     let own_server = session.map(|it| (it.bearer.clone(), it.fingerprint));
     let needs = EngineNeeds { has_routes, own_server, ..EngineNeeds::default() };
     let job = context.with(jobs.engine(context.spec, needs)?);
-    CopyJob { job: &job, copy, session }.run(filter).await
+    let shared = match copy.cluster.as_ref().filter(|_| !copy.dry_run) {
+        Some(cluster) => SharedTrees::join(jobs, &job, cluster).await?,
+        None => None,
+    };
+    CopyJob { job: &job, copy, session, shared }.run(filter).await
 }
 
 /// Starts the server of a copy by ssh.
@@ -332,6 +340,11 @@ impl CopyJob<'_> {
         let (spec, copy) = (self.job.spec, self.copy);
         let lanes_max = self.session.and_then(|session| session.lanes_max).unwrap_or(u32::MAX);
         let (single, single_there) = single.map(|it| (it.here, it.there)).unzip();
+        let mut plan = spec.plan.config(lanes_max);
+        if self.shared.is_some() {
+            // Each machine begins elsewhere.
+            (plan.picker, plan.seed) = (PickerKind::RarestFirst, fastrand::u64(..));
+        }
         TreeRequest {
             replicas: from.into_iter().map(mirror).collect(),
             destination: to,
@@ -345,9 +358,10 @@ impl CopyJob<'_> {
             allow_empty: copy.allow_empty,
             first_walk: None,
             keep_index: copy.keep_index.clone(),
-            plan: spec.plan.config(lanes_max),
+            plan,
             stall_s: spec.network.stall_s(),
             locked_s: 0.0,
+            discovery: self.shared.clone().map(|shared| shared as Arc<dyn TreeDiscovery>),
         }
     }
 
@@ -370,7 +384,12 @@ impl CopyJob<'_> {
             let copy_job = engine.copy(request.clone(), &mut renamed, &stop);
             match control.until_paused(&stop, copy_job).await {
                 Err(GetError::Stopped) if control.goes_on().await => request.resume = true,
-                copied => return copied.map(|tree| Received::of(&tree)),
+                copied => {
+                    if let (Some(shared), Ok(_)) = (&self.shared, &copied) {
+                        shared.pass_on(self.job).await;
+                    }
+                    return copied.map(|tree| Received::of(&tree));
+                }
             }
         }
     }

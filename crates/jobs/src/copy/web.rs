@@ -78,6 +78,8 @@ fn check(copy_job: &CopyJob<'_>, url: &Url) -> Result<(), CopyError> {
         CopyOption::KeepIndex
     } else if copy.preserve.xattrs {
         CopyOption::Xattrs
+    } else if copy.cluster.is_some() {
+        CopyOption::Cluster
     } else {
         return Ok(());
     };

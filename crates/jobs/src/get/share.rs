@@ -1,36 +1,25 @@
 //! Fetches a file together with other machines of a cluster, which run the same job.
 
-use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use swath_formats::torrent::tracker_url;
+use swath_model::Range;
 use swath_model::digest::Digest;
 use swath_model::pieces::Pieces;
-use swath_share::{
-    ClusterToken, Node, NodeOptions, Sameness, ShareEvent, SharedContent, Sharing, Version,
-};
-use swath_source::{Facts, Opening, Source};
+use swath_share::{Sameness, SharedContent, Sharing, Version};
+use swath_source::{Facts, LaneError, Opening, Source};
 use swath_transfer::{Destination, Discovery, Mirror, Overwrite, PickerKind, Request};
-use tokio::sync::mpsc;
-use tokio::time::sleep;
-use url::Url;
+use tokio::time::timeout;
 
 use super::GetJob;
-use crate::error::{JobError, NotShared, TorrentError};
-use crate::event::{JobEvent, Note};
+use crate::cluster::{Membership, pass_on};
+use crate::error::{JobError, NotShared};
 
 /// This machine among those of the cluster.
 pub struct Cluster<'a> {
     get_job: &'a GetJob<'a>,
-    node: Node,
-    nodes: Vec<SocketAddr>,
-    trackers: Vec<Url>,
-    /// Whether the user knows that files are shared.
-    is_told: AtomicBool,
+    membership: Membership,
 }
 
 /// A file that is shared, and its place.
@@ -65,36 +54,14 @@ impl<'a> Cluster<'a> {
     /// none.
     pub async fn join(get_job: &'a GetJob<'a>) -> Result<Option<Cluster<'a>>, JobError> {
         let Some(token) = &get_job.cluster_token else { return Ok(None) };
-        let spec = &get_job.get.swarm;
-        let trackers = spec.trackers.iter().map(|text| tracker_url(text));
-        let trackers = trackers.collect::<Option<_>>().ok_or(TorrentError::Tracker)?;
-        let nodes = resolved(get_job, &spec.peers).await;
-        let port = if spec.peers.is_empty() { 0 } else { PORT };
-        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
-        let net = get_job.job.engine.net().without_credentials(SILENCE_MAX);
-        let options = NodeOptions {
-            net: net.map_err(|error| JobError::Engine(error.into()))?,
-            listen: spec.listen.unwrap_or(any),
-            token: ClusterToken::new(token),
-            upload_bytes_per_s: spec.upload_bytes_per_s,
-        };
-        let (events, told) = mpsc::channel(64);
-        let node = match Node::start(options, events).await {
-            Ok(node) => node,
-            Err(error) => {
-                get_job.note(Note::NotShared(NotShared::Listen(error)));
-                return Ok(None);
-            }
-        };
-        tell_events(get_job, told);
-        let is_told = AtomicBool::new(false);
-        Ok(Some(Cluster { get_job, node, nodes, trackers, is_told }))
+        let membership = Membership::join(get_job.job, &get_job.get.swarm, token).await?;
+        Ok(membership.map(|membership| Cluster { get_job, membership }))
     }
 
     /// Shares what this request fetches. Returns `None` if that is impossible; the user then learns why.
     pub async fn share(&self, request: &mut Request) -> Option<SharedFile> {
         let shared = self.shared(request).await;
-        self.tell(shared)
+        self.membership.tell(shared)
     }
 
     /// Shares a file that was there before.
@@ -103,26 +70,11 @@ impl<'a> Cluster<'a> {
         let opened = self.open(mirrors).0;
         let shared = self.sharing(&known, &opened).await.and_then(|sharing| {
             let whole = Some(path.clone());
-            Ok(SharedFile { content: self.node.share(Sharing { whole, ..sharing })?, path })
+            Ok(SharedFile { content: self.membership.share(Sharing { whole, ..sharing })?, path })
         });
-        let shared = self.tell(shared)?;
+        let shared = self.membership.tell(shared)?;
         shared.content.meets_others(MEET_WITHIN).await;
         Some(shared)
-    }
-
-    fn tell(&self, shared: Result<SharedFile, NotShared>) -> Option<SharedFile> {
-        match shared {
-            Ok(shared) => {
-                if !self.is_told.swap(true, Ordering::Relaxed) {
-                    self.get_job.note(Note::Shared { address: self.node.address() });
-                }
-                Some(shared)
-            }
-            Err(why) => {
-                self.get_job.note(Note::NotShared(why));
-                None
-            }
-        }
     }
 
     async fn shared(&self, request: &mut Request) -> Result<SharedFile, NotShared> {
@@ -135,7 +87,7 @@ impl<'a> Cluster<'a> {
         request.mirrors = unopened;
         let content = self.sharing(&Known::of(request), &opened).await.and_then(|sharing| {
             request.size_bytes.get_or_insert(sharing.size_bytes);
-            Ok(self.node.share(sharing)?)
+            Ok(self.membership.share(sharing)?)
         });
         let content = match content {
             Ok(content) => content,
@@ -168,18 +120,13 @@ impl<'a> Cluster<'a> {
 
     /// Returns what identifies the content: what the user knows of it, and the first server that answers.
     async fn sharing(&self, known: &Known, opened: &[Opened]) -> Result<Sharing, NotShared> {
-        let of = |sameness, size_bytes, version| Sharing {
-            sameness,
-            size_bytes,
-            piece_bytes: known.piece_bytes,
-            whole: None,
-            version,
-            nodes: self.nodes.clone(),
-            trackers: self.trackers.clone(),
+        let of = |sameness, size_bytes, version| {
+            let sharing = self.membership.sharing(sameness, size_bytes);
+            Sharing { piece_bytes: known.piece_bytes, version, ..sharing }
         };
         let mut error = None;
         for (mirror, source) in opened {
-            let facts = match source.describe().await {
+            let facts = match described(&**source).await {
                 Ok(facts) => facts,
                 Err(failed) => {
                     error.get_or_insert(failed);
@@ -209,36 +156,8 @@ impl SharedFile {
     /// The file is at its place: passes it on until the others are done, and for longer if that is wanted.
     pub async fn pass_on(&self, get_job: &GetJob<'_>) {
         self.content.completed(&self.path);
-        let spec = &get_job.get.swarm;
-        let passing = async {
-            if let machines @ 1.. = self.content.others_lack() {
-                get_job.note(Note::PassingOn { machines: machines as u64 });
-            }
-            self.content.others_are_done().await;
-            if spec.keeps_seeding {
-                get_job.note(Note::Seeding { ratio: spec.ratio });
-                self.seed(spec.ratio).await;
-            } else if self.content.was_alone() {
-                get_job.note(Note::NobodyShares);
-            }
-        };
-        tokio::select! {
-            () = passing => {}
-            () = get_job.job.control.cancelled() => {}
-        }
-        get_job.note(Note::Seeded { uploaded_bytes: self.content.sent_bytes() });
-    }
-
-    /// Waits until as much was sent as `ratio` says, in sizes of the content; for ever without one.
-    async fn seed(&self, ratio: Option<f64>) {
         let size_bytes = self.path.metadata().map_or(0, |about| about.len());
-        let is_enough = || {
-            let sent = self.content.sent_bytes() as f64;
-            ratio.is_some_and(|ratio| sent >= ratio * size_bytes as f64)
-        };
-        while !is_enough() {
-            sleep(LOOK_EVERY).await;
-        }
+        pass_on(get_job.job, &get_job.get.swarm, &self.content, size_bytes).await;
     }
 }
 
@@ -265,46 +184,16 @@ impl Known {
     }
 }
 
-/// Reports events to the user, and each failing tracker once.
-fn tell_events(get_job: &GetJob<'_>, mut told: mpsc::Receiver<ShareEvent>) {
-    let observer = Arc::clone(get_job.job.observer);
-    tokio::spawn(async move {
-        let mut failed = HashSet::new();
-        while let Some(event) = told.recv().await {
-            let note = match event {
-                ShareEvent::TrackerFailed { tracker, error } => {
-                    failed.insert(tracker.clone()).then_some(Note::TrackerFailed { tracker, error })
-                }
-                ShareEvent::NodeBanned { address } => Some(Note::MachineBanned { address }),
-            };
-            note.into_iter().for_each(|note| observer.observe(JobEvent::Note(note)));
-        }
-    });
-}
-
-/// Resolves machines, given as HOST or HOST:PORT. Reports names that cannot be resolved.
-async fn resolved(get_job: &GetJob<'_>, machines: &[String]) -> Vec<SocketAddr> {
-    let mut all = Vec::new();
-    for machine in machines.iter().filter(|machine| !machine.is_empty()) {
-        let has_port = machine.parse::<IpAddr>().is_err()
-            && machine.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let address = match machine.parse::<IpAddr>() {
-            _ if has_port => machine.clone(),
-            Ok(ip) => SocketAddr::new(ip, PORT).to_string(),
-            Err(_) => format!("{machine}:{PORT}"),
-        };
-        match tokio::net::lookup_host(&address).await {
-            Ok(found) => all.extend(found),
-            Err(error) => get_job.note(Note::NoSuchMachine { name: machine.clone(), error }),
-        }
+/// Returns what a server says of its file. One that knows no digest reads all of the file for one; without
+/// one it answers at once.
+async fn described(source: &dyn Source) -> Result<Facts, LaneError> {
+    match timeout(DESCRIBES_WITHIN, source.describe()).await {
+        Ok(described) => described,
+        Err(_) => Ok(source.fetch_part(Range::new(0, 1)).await?.0),
     }
-    all
 }
 
-/// Where machines of a cluster listen if they find each other by a list of names.
-const PORT: u16 = 8475;
-/// Longer than a question for the log of another machine waits.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Others are heard within this time, if they are there.
 const MEET_WITHIN: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A server that reads all of the file for its digest is not waited for any longer.
+const DESCRIBES_WITHIN: Duration = Duration::from_secs(10);

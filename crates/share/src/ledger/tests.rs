@@ -333,3 +333,24 @@ fn nonsense_changes_nothing() {
     ours.gone(node(9));
     assert!(!ours.hear(node(1), &[], Time::ZERO), "that is us");
 }
+
+#[test]
+fn what_was_here_before_is_neither_claimed_nor_passed_on() {
+    let mut ours = ledger(1);
+    let last = ours.units.range(UNITS - 1);
+    let half = Range::new(last.start, last.start + 5);
+    for range in [Range::new(0, last.start), half] {
+        ours.has_unverified(&RangeSet::new(), range);
+    }
+    let at = Time::from_secs_f64;
+    ours.turn(at(0.0));
+    ours.turn(at(1.0));
+    assert_eq!(ours.claims.keys().copied().collect::<Vec<_>>(), [UNITS - 1], "the rest is here");
+    let rest = Range::new(half.end, last.end);
+    let mut verified = RangeSet::new();
+    verified.insert(rest);
+    assert!(ours.verified(&verified, rest, at(2.0)).is_empty());
+    ours.turn(at(3.0));
+    assert!(ours.claims.is_empty() && !ours.has(rest));
+    assert_eq!(ours.log(0, 9), [Entry::Claimed(UNITS - 1), Entry::Released(UNITS - 1)]);
+}

@@ -126,7 +126,10 @@ impl<'a> Run<'a> {
         let sealed = self.dataset.length();
         let (net, url, trust) = (&self.engine.net, &mirror.url, mirror.trust);
         let source = match swath_source::open(Opening { net, url, trust, sealed }) {
-            Ok(source) => source,
+            Ok(source) => match &self.request.discovery {
+                Some(discovery) => discovery.named(source),
+                None => source,
+            },
             Err(error) => {
                 self.sources.unopened.push(Reason::of_source(mirror.name(), error));
                 return false;

@@ -25,6 +25,7 @@ use swath_store::tree::{
 };
 use tokio::time::Instant;
 
+use crate::discovery::{Discovery, IndexedTree, TreeDiscovery};
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::executor::{self, Pass, PassEnd, TreeSink};
@@ -78,6 +79,8 @@ pub struct TreeRequest {
     pub stall_s: f64,
     /// How many seconds to wait for another writer of the destination.
     pub locked_s: f64,
+    /// Who finds further sources of the tree. Fetching then begins when the index is complete.
+    pub discovery: Option<Arc<dyn TreeDiscovery>>,
 }
 
 impl TreeRequest {
@@ -408,7 +411,7 @@ async fn begin(
         };
         engine.disk.work(look).await.map_err(GetError::Thread)?
     };
-    if waits || request.single.is_some() {
+    if waits || request.single.is_some() || request.discovery.is_some() {
         taking.wait().await?;
     }
     if let Some(name) = &request.single
@@ -493,6 +496,7 @@ async fn begin(
     of_pass.plan = plan_of(request);
     of_pass.stall_s = request.stall_s;
     of_pass.discover = false;
+    of_pass.discovery = discovery_of(request, &read(&taking.index));
     let keeper = match request.keep_index.clone() {
         None => None,
         Some(path) => {
@@ -517,6 +521,14 @@ fn plan_of(request: &TreeRequest) -> Config {
         starters: STARTERS,
         ..request.plan.clone()
     }
+}
+
+/// Returns who finds further sources of a tree with this index.
+fn discovery_of(request: &TreeRequest, index: &Index) -> Option<Arc<dyn Discovery>> {
+    let (index_digest, plain_bytes) = (index.digests()?.dataset, index.size_bytes());
+    let length = Arc::new(SealedLength::unknown());
+    length.settle(plain_bytes);
+    request.discovery.as_ref()?.of(IndexedTree { index_digest, plain_bytes, length })
 }
 
 /// Returns which parts of the destination equal a complete index.

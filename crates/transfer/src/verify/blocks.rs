@@ -63,15 +63,23 @@ pub(crate) struct Hashed {
 /// come first: the whole may take in what they prove.
 pub(super) fn verifiers(proof: &Proof, size_bytes: u64) -> Vec<Box<dyn BlockVerifier>> {
     let mut all: Vec<Box<dyn BlockVerifier>> = Vec::new();
+    // What also proves the whole.
+    let mut included = None;
     if let Some(pieces) = &proof.pieces {
         all.push(Box::new(PieceDigests { pieces: pieces.clone(), open: BTreeMap::new() }));
     } else if let Some(voucher) = &proof.voucher {
-        all.push(Box::new(VouchedBlocks {
-            block_bytes: voucher.block_bytes().max(1),
-            open: BTreeMap::new(),
-        }));
+        let block_bytes = voucher.block_bytes().max(1);
+        match Blake3Tree::with_group(size_bytes, block_bytes) {
+            Ok(tree) => {
+                let mut wholes = proof.wholes.iter();
+                let wanted = wholes.find(|it| it.algorithm() == Algorithm::Blake3).copied();
+                included = wanted;
+                all.push(Box::new(VouchedSubtrees { tree, wanted, open: BTreeMap::new() }));
+            }
+            Err(_) => all.push(Box::new(VouchedBlocks { block_bytes, open: BTreeMap::new() })),
+        }
     }
-    for &wanted in &proof.wholes {
+    for &wanted in proof.wholes.iter().filter(|&&whole| included != Some(whole)) {
         let tree = (wanted.algorithm() == Algorithm::Blake3 && size_bytes != u64::MAX)
             .then(|| Blake3Tree::new(size_bytes).ok())
             .flatten();
@@ -181,7 +189,66 @@ impl BlockVerifier for PieceDigests {
     }
 }
 
-/// Blocks that somebody vouches for.
+/// Blocks that somebody vouches for by their subtrees in BLAKE3's tree, with the whole if it has a BLAKE3
+/// digest: no byte is hashed twice for both.
+struct VouchedSubtrees {
+    tree: Blake3Tree,
+    wanted: Option<Digest>,
+    open: BTreeMap<u64, GroupHasher>,
+}
+
+impl BlockVerifier for VouchedSubtrees {
+    fn block_at(&self, offset: u64) -> u64 {
+        offset / self.tree.group_bytes()
+    }
+
+    fn range_of(&self, block: u64, size_bytes: u64) -> Range {
+        self.tree.range_of(block).unwrap_or_else(|| Range::new(size_bytes, size_bytes))
+    }
+
+    fn update(&mut self, block: u64, bytes: &[u8]) {
+        update_group(&self.tree, &mut self.open, block, bytes);
+    }
+
+    fn complete(&mut self, block: u64, range: Range) -> Option<Verdict> {
+        let value = self.tree.add_hashed(self.open.remove(&block)?).ok()?;
+        let actual = Digest::new(Algorithm::Blake3, &value).ok()?;
+        Some(Verdict::Block { index: block, range, actual })
+    }
+
+    fn finish(&self) -> Option<Verdict> {
+        Some(Verdict::Whole { wanted: self.wanted?, actual: self.tree.root()? })
+    }
+
+    fn forget(&mut self, block: u64) {
+        self.open.remove(&block);
+        self.tree.forget(block);
+    }
+
+    fn resume(&mut self, _: &Hashed, _: &dyn Fn(Range) -> bool) -> Vec<Range> {
+        // Nobody knows who vouched for what an earlier run left.
+        Vec::new()
+    }
+}
+
+/// Takes in the next bytes of a group of a tree.
+fn update_group(
+    tree: &Blake3Tree,
+    open: &mut BTreeMap<u64, GroupHasher>,
+    group: u64,
+    bytes: &[u8],
+) {
+    if !open.contains_key(&group)
+        && let Ok(hasher) = tree.start(group)
+    {
+        open.insert(group, hasher);
+    }
+    if let Some(hasher) = open.get_mut(&group) {
+        hasher.update(bytes);
+    }
+}
+
+/// Blocks that somebody vouches for, if they are no subtrees.
 struct VouchedBlocks {
     block_bytes: u64,
     open: BTreeMap<u64, Hasher>,
@@ -237,14 +304,7 @@ impl BlockVerifier for Blake3Groups {
     }
 
     fn update(&mut self, block: u64, bytes: &[u8]) {
-        if !self.open.contains_key(&block)
-            && let Ok(hasher) = self.tree.start(block)
-        {
-            self.open.insert(block, hasher);
-        }
-        if let Some(hasher) = self.open.get_mut(&block) {
-            hasher.update(bytes);
-        }
+        update_group(&self.tree, &mut self.open, block, bytes);
     }
 
     fn complete(&mut self, block: u64, _: Range) -> Option<Verdict> {

@@ -290,6 +290,7 @@ impl Verifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discovery::{CameFrom, Judgement, block_hash};
     use crate::verify::Allowance;
     use swath_model::Pool;
     use swath_model::digest::Hasher;
@@ -344,6 +345,20 @@ mod tests {
         verdicts
     }
 
+    /// Whoever vouches for blocks of this size.
+    #[derive(Debug)]
+    struct Blocks(u64);
+
+    impl Voucher for Blocks {
+        fn block_bytes(&self) -> u64 {
+            self.0
+        }
+
+        fn judge(&self, _: u64, _: Digest, _: CameFrom) -> Judgement {
+            Judgement::Right
+        }
+    }
+
     /// How many digests of the whole came out right and wrong.
     fn wholes(verdicts: &[Verdict]) -> (usize, usize) {
         let told = verdicts.iter().filter_map(|verdict| match verdict {
@@ -383,7 +398,10 @@ mod tests {
                         10_000,
                     )
                 }),
-                voucher: None,
+                voucher: rng.bool().then(|| {
+                    let block_bytes = *rng.choice(&[1 << 10, 1 << 17, 100_000]).unwrap();
+                    Arc::new(Blocks(block_bytes)) as Arc<dyn Voucher>
+                }),
             };
             let allowance = Allowance::new(rng.usize(0..40));
             let mut verifier = Verifier::new(&proof, data.len() as u64, allowance.share());
@@ -396,6 +414,17 @@ mod tests {
                     .map(|v| if let Verdict::Good(r) = v { r.len() } else { 0 })
                     .sum();
                 assert_eq!(good, data.len() as u64, "seed {seed}");
+            } else if let Some(voucher) = &proof.voucher {
+                let (block_bytes, size) = (voucher.block_bytes(), data.len() as u64);
+                let mut judged = 0;
+                for verdict in &verdicts {
+                    let Verdict::Block { index, range, actual } = verdict else { continue };
+                    let bytes = &data[range.start as usize..range.end as usize];
+                    let hash = block_hash(*index, block_bytes, size, bytes);
+                    assert_eq!(actual.as_bytes(), hash, "seed {seed}");
+                    judged += range.len();
+                }
+                assert_eq!(judged, size, "seed {seed}");
             }
             assert_eq!(pool.free_slots() + verifier.retained_slots(), pool.slots());
         }

@@ -25,7 +25,7 @@ impl Run<'_> {
     pub(crate) fn void_came(&mut self, source: usize, range: Range) {
         let is_elsewhere = (0..self.sources.len()).any(|at| {
             let is_void = |void: &RangeSet| void.covers(range);
-            at != source && !self.sources.is_bad(at) && !self.tree_void(at).is_some_and(is_void)
+            self.is_other_replica(source, at) && !self.tree_void(at).is_some_and(is_void)
         });
         match self.dataset.tree_mut() {
             Some(tree) if !is_elsewhere && !tree.joins_ended => {

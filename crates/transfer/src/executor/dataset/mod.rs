@@ -8,6 +8,7 @@
 pub(super) mod joins;
 pub(super) mod lacking;
 pub(super) mod passed_on;
+mod sealed_content;
 
 use std::sync::{Arc, RwLock};
 
@@ -28,12 +29,13 @@ use crate::error::GetError;
 use crate::executor::Ended;
 use crate::executor::dataset::joins::Undecided;
 use crate::executor::dataset::passed_on::PassedOn;
+use crate::executor::dataset::sealed_content::SealedContent;
 use crate::executor::jobs::JobDone;
 use crate::executor::sink::{Block, Checked, Checks, TreeSink, Written};
 use crate::executor::state::Run;
 use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::Request;
-use crate::tree::{Growth, Joined, Taking, units_around};
+use crate::tree::{Growth, Joined, Taking, read, units_around};
 
 /// What is fetched.
 pub(crate) enum Dataset {
@@ -290,6 +292,7 @@ impl Run<'_> {
         for entry in self.sources.iter_mut() {
             entry.accepted = Some(true);
         }
+        self.begin_to_pass_on();
         self.phase = Phase::Fetching;
         let now = self.now();
         self.planner.handle(PlanEvent::Layout { size_bytes: 0, missing: RangeSet::new() }, now);
@@ -301,6 +304,34 @@ impl Run<'_> {
         let size_bytes = growth.ended.is_some().then_some(size_bytes);
         let opened = Event::Opened { size_bytes, resumed_bytes, kept_bytes, verification };
         self.observer.observe(&opened);
+    }
+
+    /// Tells whoever finds sources what there is to pass on.
+    fn begin_to_pass_on(&self) {
+        let Some(tree) = self.dataset.tree() else { return };
+        let Some(discovery) = &self.request.discovery else { return };
+        let (sink, plain_bytes) = (&tree.pass.sink, read(&tree.pass.index).size_bytes());
+        // What the journal has was verified; what the destination had only looks the same.
+        let (mut verified, mut unverified) = (RangeSet::new(), RangeSet::new());
+        for range in sink.stage.present().iter() {
+            for group in range.start / GROUP_BYTES..range.end.div_ceil(GROUP_BYTES) {
+                let start = group * GROUP_BYTES;
+                let plain = Range::new(start, (start + GROUP_BYTES).min(plain_bytes));
+                let is_left = sink.stage.resumed().covers(plain);
+                let set = if is_left { &mut verified } else { &mut unverified };
+                set.insert(sealed_of(plain));
+            }
+        }
+        match SealedContent::of(sink, plain_bytes) {
+            Ok(content) => discovery.begun(Arc::new(content)),
+            Err(error) => {
+                tracing::debug!(%error, "nothing of this tree can be passed on");
+                unverified =
+                    std::mem::take(&mut verified).iter().chain(unverified.iter()).collect();
+            }
+        }
+        unverified.iter().for_each(|range| discovery.unverified(range));
+        verified.iter().for_each(|range| discovery.verified(range));
     }
 
     /// Handles news; the first is about the part of the index that is here already.
@@ -383,7 +414,7 @@ impl Run<'_> {
         }
         // Bytes that differ from the index are written only if no other source may have them.
         let mut takes_void: RangeSet = new.iter().copied().filter(|_| tree.joins_ended).collect();
-        for at in (0..self.sources.len()).filter(|&at| at != source && !self.sources.is_bad(at)) {
+        for at in (0..self.sources.len()).filter(|&at| self.is_other_replica(source, at)) {
             let void = tree.sources.get(at).map(|other| &other.void);
             takes_void = void.map_or_else(RangeSet::new, |void| {
                 takes_void.iter().flat_map(|range| void.within(range)).collect()
@@ -399,8 +430,10 @@ impl Run<'_> {
         let waits = self.waits_for_proof(source, &good);
         if !waits {
             self.coverage.verified_bytes += good.iter().map(|(range, ..)| range.len()).sum::<u64>();
+            self.tell_verified(good.iter().map(|&(range, ..)| range));
+            self.settle_disputed(&good);
         }
-        let others = (0..self.sources.len()).any(|at| at != source && !self.sources.is_bad(at));
+        let others = (0..self.sources.len()).any(|at| self.is_other_replica(source, at));
         let Some(tree) = self.dataset.tree_mut() else { return };
         if !waits {
             self.persistence.records.extend(good.into_iter().map(|(range, ..)| in_tree(range)));
@@ -411,6 +444,9 @@ impl Run<'_> {
             tree.source(source).void.insert(range);
             if is_written {
                 tree.source(source).void_laid.insert(range);
+                if let Some(discovery) = &self.request.discovery {
+                    discovery.unverified(range);
+                }
             } else {
                 open.push(range);
             }
@@ -418,28 +454,48 @@ impl Run<'_> {
         let strikes = &mut tree.source(source).strikes;
         *strikes += bad.len() as u32;
         let is_out = *strikes >= STRIKES_MAX;
-        let is_corrupt = !bad.is_empty();
+        let last_bad = bad.last().copied();
         for range in open {
             self.void_came(source, range);
         }
         for plain in bad {
             self.open_again(source, sealed_of(plain), others);
         }
-        if is_corrupt {
+        if last_bad.is_some() {
             let name = self.sources[source].source.name().to_string();
             self.note(
                 format!("{name} sent bytes that do not match their checksum; fetching them again"),
                 true,
             );
         }
-        if is_out && !self.sources.is_bad(source) {
+        if let Some(plain) = last_bad
+            && self.sources[source].is_found
+        {
+            self.drop_corrupt(source, sealed_of(plain));
+        } else if is_out && !self.sources.is_bad(source) {
             self.sources[source].fault = Fault::Corrupt;
             self.drop_source(source, "it sends bytes that do not match their checksums");
         }
     }
 
+    /// Tells whoever finds sources that these groups are verified.
+    pub(crate) fn tell_verified(&self, groups: impl Iterator<Item = Range>) {
+        if let Some(discovery) = &self.request.discovery {
+            groups.for_each(|group| discovery.verified(sealed_of(group)));
+        }
+    }
+
+    /// Returns whether `at` is another source than `source` and may have what that one lacks. Those that
+    /// were found have nothing that no replica has.
+    fn is_other_replica(&self, source: usize, at: usize) -> bool {
+        at != source && !self.sources.is_bad(at) && !self.sources[at].is_found
+    }
+
     /// Returns whether the error says that a source has forgotten its walk.
     pub(crate) fn is_of_forgotten(&mut self, source: usize, error: &LaneError) -> bool {
+        if self.sources.get(source).is_some_and(|entry| entry.is_found) {
+            return false;
+        }
         let Some(tree) = self.dataset.tree_mut() else { return false };
         if error.refusal().is_none_or(|refusal| refusal.class != Class::Gone) {
             return false;

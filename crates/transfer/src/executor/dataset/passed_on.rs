@@ -1,21 +1,25 @@
-//! Groups of a tree that relays forwarded: the source itself proves them before they count.
+//! Groups of a tree that relays forwarded, or that came from sources that were found: the source itself
+//! proves them before they count.
 //!
-//! A group comes with its group hash, and a relay that can change one can change the other. So
-//! swath requests the group hashes of forwarded groups once more from the source without relays: 32
-//! bytes for each group of 256 KiB. Until then such groups are written, but neither journaled nor
-//! counted as proved.
+//! A group comes with its group hash, and whoever can change one can change the other. So
+//! swath requests the group hashes of such groups once more from the source without relays: 32
+//! bytes for each group of 256 KiB. Until then they are written, but neither journaled nor
+//! counted as proved nor passed on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use swath_model::{Range, RangeSet};
+use swath_model::{Range, RangeSet, Time};
 use swath_source::GroupHash;
 use tokio::time::sleep;
 
+use crate::error::GetError;
 use crate::executor::Ended;
 use crate::executor::dataset::{in_tree, sealed_of};
 use crate::executor::jobs::JobDone;
 use crate::executor::state::Run;
+use crate::reason::Reason;
 use crate::tree::group_hashes_of;
 use swath_plan::routes::Fault;
 
@@ -30,6 +34,11 @@ pub(crate) struct PassedOn {
     has_told: bool,
     /// Whether the source does not answer without relays, so nothing can be proved.
     is_hopeless: bool,
+    /// Since when a question waits for an answer.
+    waits_since: Option<Time>,
+    /// Groups of sources that were found whose hashes are not those of the replica: either they are wrong,
+    /// or a file has changed at the replica meanwhile.
+    disputed: BTreeMap<u64, Group>,
 }
 
 /// A forwarded group.
@@ -54,30 +63,43 @@ impl Run<'_> {
         source: usize,
         good: &[(Range, u64, GroupHash)],
     ) -> bool {
-        if !self.sources.get(source).is_some_and(|entry| entry.is_passed()) {
-            return false;
-        }
+        let Some(entry) = self.sources.get(source) else { return false };
+        let (is_passed, is_found) = (entry.is_passed(), entry.is_found);
         let Some(tree) = self.dataset.tree_mut() else { return false };
-        if tree.passed_on.is_hopeless {
+        if !is_found && (!is_passed || tree.passed_on.is_hopeless) {
             return false;
         }
         for &(range, number, group_hash) in good {
             tree.passed_on.groups.insert(number, Group { group_hash, source, range });
         }
-        self.prove_some(AT_ONCE);
+        // Others wait for what was found.
+        self.prove_some(if is_found { 1 } else { AT_ONCE });
         true
     }
 
     /// Returns whether nothing waits for a proof. At the end it asks for the remaining hashes.
     pub(crate) fn are_proved(&mut self) -> bool {
-        if self.planner_done {
+        if self.planner_done || self.request.discovery.is_some() {
             self.prove_some(1);
         }
         self.dataset.tree().is_none_or(|tree| tree.passed_on.is_empty())
     }
 
+    /// Drops the sources that were found and delivered other bytes of these groups, which are right.
+    pub(crate) fn settle_disputed(&mut self, good: &[(Range, u64, GroupHash)]) {
+        let Some(tree) = self.dataset.tree_mut() else { return };
+        let disputed = good.iter().filter_map(|(_, number, group_hash)| {
+            let group = tree.passed_on.disputed.remove(number)?;
+            (group.group_hash != *group_hash).then_some(group)
+        });
+        for group in disputed.collect::<Vec<_>>() {
+            self.drop_corrupt(group.source, sealed_of(group.range));
+        }
+    }
+
     /// Asks the source for group hashes, if at least `least` are wanted.
     fn prove_some(&mut self, least: usize) {
+        let now = self.now();
         let Some(tree) = self.dataset.tree_mut() else { return };
         let passed_on = &mut tree.passed_on;
         if passed_on.groups.len() < least || passed_on.asked >= ASKED_MAX {
@@ -89,6 +111,7 @@ impl Run<'_> {
         };
         let batch = std::mem::replace(&mut passed_on.groups, rest);
         passed_on.asked += 1;
+        passed_on.waits_since.get_or_insert(now);
         let (url, trust) = (tree.pass.taking.group_hashes.clone(), tree.pass.taking.trust);
         let net = self.engine.net.clone();
         // One retry if the source has never answered: perhaps only relays reach it.
@@ -118,14 +141,32 @@ impl Run<'_> {
         batch: BTreeMap<u64, Group>,
         told: Result<Vec<GroupHash>, String>,
     ) -> Result<(), Ended> {
+        let now = self.now();
         let Some(tree) = self.dataset.tree_mut() else { return Ok(()) };
         tree.passed_on.asked -= 1;
         let group_hashes = match told {
             Ok(group_hashes) => {
-                tree.passed_on.has_told = true;
+                (tree.passed_on.has_told, tree.passed_on.waits_since) = (true, None);
                 group_hashes
             }
             Err(why) => {
+                let is_found = |group: &Group| self.sources[group.source].is_found;
+                let (found, batch): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                    batch.into_iter().partition(|(_, group)| is_found(group));
+                // They never count without a proof: it is asked for until the transfer gives up.
+                tree.passed_on.groups.extend(found);
+                let stall_s = self.request.stall_s;
+                let since = tree.passed_on.waits_since.unwrap_or(now);
+                if !tree.passed_on.groups.is_empty() && now.since(since).as_secs_f64() > stall_s {
+                    let replica = self.sources.iter().find(|entry| !entry.is_found);
+                    let name = replica.map(|entry| entry.source.name().clone());
+                    let of = |name| Reason::of_source(name, why);
+                    let reasons = name.map(of).into_iter().collect();
+                    return Err(GetError::Stalled { stall_s, reasons }.into());
+                }
+                if batch.is_empty() {
+                    return Ok(());
+                }
                 let bytes: u64 = batch.values().map(|group| group.range.len()).sum();
                 self.persistence.records.extend(batch.values().map(|group| in_tree(group.range)));
                 self.coverage.verified_bytes += bytes;
@@ -140,14 +181,24 @@ impl Run<'_> {
             }
         };
         let mut wrong: BTreeMap<usize, u64> = BTreeMap::new();
-        for ((_, group), group_hash) in batch.into_iter().zip(group_hashes) {
+        let mut disputed = BTreeMap::new();
+        let sink = Arc::clone(&tree.pass.sink);
+        for ((number, group), group_hash) in batch.into_iter().zip(group_hashes) {
             if group.group_hash == group_hash {
                 self.coverage.verified_bytes += group.range.len();
                 self.persistence.records.push(in_tree(group.range));
+                self.tell_verified(std::iter::once(group.range));
                 continue;
             }
-            *wrong.entry(group.source).or_default() += group.range.len();
+            match self.sources[group.source].is_found {
+                true => _ = disputed.insert(number, group),
+                false => *wrong.entry(group.source).or_default() += group.range.len(),
+            }
+            sink.stage.reopen(group.range);
             self.open_again(group.source, sealed_of(group.range), true);
+        }
+        if let Some(tree) = self.dataset.tree_mut() {
+            tree.passed_on.disputed.extend(disputed);
         }
         for (source, bytes) in wrong {
             let name = self.sources[source].source.name().to_string();
@@ -168,8 +219,8 @@ impl Run<'_> {
     }
 }
 
-/// Most groups of one question: 64 MiB of files.
-const AT_ONCE: usize = 256;
+/// Most groups of one question: 32 MiB of files, and no more ranges than fit into an address.
+const AT_ONCE: usize = 128;
 /// Most questions in flight.
 const ASKED_MAX: u32 = 2;
 /// Pauses before each retry of a question, in seconds.

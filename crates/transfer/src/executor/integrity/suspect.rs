@@ -219,7 +219,7 @@ impl Run<'_> {
     }
 
     /// Drops a source that delivered corrupt data within `range`. Whoever found it lets it in no more.
-    fn drop_corrupt(&mut self, at: usize, range: Range) {
+    pub(crate) fn drop_corrupt(&mut self, at: usize, range: Range) {
         if self.sources.is_out(at) {
             return;
         }

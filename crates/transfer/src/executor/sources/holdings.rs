@@ -57,6 +57,9 @@ impl Run<'_> {
                 let number = self.sources.len();
                 self.enter_replica(source, None);
                 self.sources[number].is_found = true;
+                if self.dataset.proves_blocks() {
+                    self.sources[number].accepted = Some(true);
+                }
             }
             None => self.sources.discovery = None,
         }
