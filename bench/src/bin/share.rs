@@ -1,7 +1,10 @@
-//! `bench/share`: a file that all machines of a cluster fetch together, against one machine alone.
+//! `bench/share`: a file, or a dataset, that all machines of a cluster fetch together, against one machine
+//! alone.
 //!
 //! Prints a table and keeps every measurement as JSON.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -29,6 +32,9 @@ struct Options {
     /// Size of the file in MiB.
     #[arg(long, default_value_t = 1024)]
     mib: u64,
+    /// Cut it into so many files of one dataset, which machines copy with `swath cp`.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    files: Option<u64>,
     /// The origin's link, in Mbit/s.
     #[arg(long, default_value_t = 200)]
     origin: u64,
@@ -85,9 +91,16 @@ fn measure(options: &Options) -> Result<(), String> {
     let served = folder.path().join("served");
     std::fs::create_dir(&served).map_err(|error| error.to_string())?;
     let data = make_file(&served, options.mib << 20).map_err(|error| error.to_string())?;
+    let data = match options.files {
+        None => data,
+        Some(files) => cut(&data, files).map_err(|error| error.to_string())?,
+    };
+    // Only swath serves datasets.
+    let can_serve = |&origin: &Origin| options.files.is_none() || origin == Origin::Swath;
     let origins: Vec<Origin> = [Origin::Nginx, Origin::Swath]
         .into_iter()
         .filter(|&origin| options.server.is_none_or(|only| only == origin))
+        .filter(can_serve)
         .collect();
     let mut rows: Vec<(Origin, Vec<(Run, Run)>)> =
         origins.into_iter().map(|origin| (origin, Vec::new())).collect();
@@ -196,7 +209,11 @@ fn run(
         let to = folder.join(format!("machine{machine}"));
         std::fs::create_dir_all(&to).map_err(io)?;
         let mut command = Command::new(&swath);
-        command.arg("get").arg(format!("http://{at}/{name}")).arg("-d").arg(&to).arg("-q");
+        let url = format!("http://{at}/{name}");
+        match options.files {
+            None => command.args(["get", &url, "-q", "-d"]).arg(&to),
+            Some(_) => command.args(["cp", &url, "-q"]).arg(&to),
+        };
         if machines > 1 {
             command.args(["--share", "--cluster-token", "of-the-benchmark"]);
             match options.tracker {
@@ -218,13 +235,42 @@ fn run(
     let used = processor_time()? - used;
     let sent = cluster.sent_bytes(0).map_err(text)? - before;
     for (_, to) in &running {
-        if !same_content(&to.join(&*name), data).map_err(io)? {
+        if !is_same(&to.join(&*name), data).map_err(io)? {
             return Err(format!("{} is wrong", to.display()));
         }
         std::fs::remove_dir_all(to).map_err(io)?;
     }
     let cpus = std::thread::available_parallelism().map_err(io)?.get() as f64;
     Ok(Run { last_s, copies: sent as f64 / (options.mib << 20) as f64, busy: used / last_s / cpus })
+}
+
+/// Cuts a file into files of one dataset, a hundred in a folder, beside it. Returns the dataset.
+fn cut(data: &Path, files: u64) -> std::io::Result<PathBuf> {
+    let dataset = data.with_file_name("dataset");
+    let (mut from, size_bytes) = (File::open(data)?, data.metadata()?.len());
+    for number in 0..files {
+        let folder = dataset.join(format!("{}", number / 100));
+        std::fs::create_dir_all(&folder)?;
+        let bytes = size_bytes * (number + 1) / files - size_bytes * number / files;
+        let mut to = File::create(folder.join(format!("{number}.bin")))?;
+        std::io::copy(&mut from.by_ref().take(bytes), &mut to)?;
+    }
+    std::fs::remove_file(data)?;
+    Ok(dataset)
+}
+
+/// Returns whether a file, or a folder with all below it, is the same as another.
+fn is_same(one: &Path, other: &Path) -> std::io::Result<bool> {
+    if other.is_file() {
+        return same_content(one, other);
+    }
+    for entry in std::fs::read_dir(other)? {
+        let name = entry?.file_name();
+        if !is_same(&one.join(&name), &other.join(&name))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Returns the seconds that all processors together have worked.
