@@ -259,7 +259,8 @@ impl SharedContent {
         let mut length = self.log_length.subscribe();
         {
             let mut books = self.books();
-            books.was_alone = false;
+            // A machine whose own name is on the list reads its own log once.
+            books.was_alone &= to == self.me;
             books.ledger.was_read(to, from, self.now());
             // Whoever has read more than there is has read the log of another node.
             if from > books.ledger.log_length() {

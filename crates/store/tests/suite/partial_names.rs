@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use swath_store::tree::{Filter, PartialError, PartialTree, Preserve, Same};
 
-use crate::common::trees::{Bench, groups, index_of};
+use crate::common::trees::{Bench, groups, index_of, once_free};
 
 #[test]
 fn the_last_steps_end_when_they_are_told_to() {
@@ -14,22 +14,16 @@ fn the_last_steps_end_when_they_are_told_to() {
     let index = index_of(&bench.tree());
     let steps = Arc::new(std::sync::atomic::AtomicU64::new(0));
     for last in [3, 40, 90, 150, u64::MAX] {
-        let (counted, index_too) = (Arc::clone(&steps), index_of(&bench.tree()));
-        counted.store(0, std::sync::atomic::Ordering::Relaxed);
-        let halt = move || counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= last;
-        let preserve = Preserve { links: true, ..Preserve::default() };
-        let index_too = Arc::new(RwLock::new(index_too));
-        let halt = Arc::new(halt);
-        let partial = PartialTree::open_until(
-            &bench.copy(),
-            None,
-            index_too,
-            preserve,
-            true,
-            &Same::SizeAndTime,
-            halt,
-        );
-        let partial = partial.unwrap();
+        let open = || {
+            let counted = Arc::clone(&steps);
+            counted.store(0, std::sync::atomic::Ordering::Relaxed);
+            let halt = move || counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= last;
+            let preserve = Preserve { links: true, ..Preserve::default() };
+            let (shared, halt) = (Arc::new(RwLock::new(index_of(&bench.tree()))), Arc::new(halt));
+            let same = Same::SizeAndTime;
+            PartialTree::open_until(&bench.copy(), None, shared, preserve, true, &same, halt)
+        };
+        let partial = once_free(open).unwrap();
         bench.write(&partial, &index, &groups(&index));
         let ended = partial.finish(&[]);
         assert_eq!(

@@ -513,6 +513,9 @@ impl Run<'_> {
     /// Journals what has come at the end of a pass. Returns how many bytes that makes in all.
     async fn keep_tree(&mut self) -> Result<u64, GetError> {
         self.close_lanes();
+        if let Some(tree) = self.dataset.tree() {
+            tree.passed_on.stop();
+        }
         while !self.jobs.is_empty() {
             match self.jobs.next().await {
                 JobDone::Written { source, result, .. } => {

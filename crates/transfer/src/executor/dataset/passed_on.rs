@@ -13,6 +13,7 @@ use std::time::Duration;
 use swath_model::{Range, RangeSet, Time};
 use swath_source::GroupHash;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::GetError;
 use crate::executor::Ended;
@@ -39,6 +40,8 @@ pub(crate) struct PassedOn {
     /// Groups of sources that were found whose hashes are not those of the replica: either they are wrong,
     /// or a file has changed at the replica meanwhile.
     disputed: BTreeMap<u64, Group>,
+    /// The transfer ends, and does not wait for answers.
+    stop: CancellationToken,
 }
 
 /// A forwarded group.
@@ -51,6 +54,11 @@ pub(crate) struct Group {
 }
 
 impl PassedOn {
+    /// Gives up all questions in flight.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
     fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.asked == 0
     }
@@ -116,16 +124,22 @@ impl Run<'_> {
         let net = self.engine.net.clone();
         // One retry if the source has never answered: perhaps only relays reach it.
         let waits = if passed_on.has_told { &WAITS_S[..] } else { &WAITS_S[..1] };
+        let stop = passed_on.stop.clone();
         self.jobs.add(async move {
             let numbers: RangeSet = batch.keys().map(|&number| Range::of_len(number, 1)).collect();
-            let mut told = group_hashes_of(&net, &url, trust, &numbers).await;
-            for &wait_s in waits {
-                if told.is_ok() {
-                    break;
+            let asking = async {
+                let mut told = group_hashes_of(&net, &url, trust, &numbers).await;
+                for &wait_s in waits {
+                    if told.is_ok() {
+                        break;
+                    }
+                    sleep(Duration::from_secs(wait_s)).await;
+                    told = group_hashes_of(&net, &url, trust, &numbers).await;
                 }
-                sleep(Duration::from_secs(wait_s)).await;
-                told = group_hashes_of(&net, &url, trust, &numbers).await;
-            }
+                told
+            };
+            let told = stop.run_until_cancelled(asking).await;
+            let told = told.unwrap_or_else(|| Err("the copy has ended".to_owned()));
             JobDone::Proved { batch, told }
         });
     }

@@ -206,10 +206,12 @@ impl Run<'_> {
     }
 
     /// Closes lanes without requests to servers that limit connections: questions can use theirs, and
-    /// others would be refused.
+    /// others would be refused. In a dispute any server may be one, as a short transfer does not learn.
     fn close_idle_lanes(&self) {
+        let is_any = self.integrity.samples.peers.disputes.is_any();
         for (&id, entry) in &self.lanes.open {
-            let is_limited = self.sources[entry.source].source.limits().connections.is_some();
+            let is_limited =
+                is_any || self.sources[entry.source].source.limits().connections.is_some();
             if is_limited && self.lanes.swaths_of(id).is_empty() {
                 entry.lane.close();
             }

@@ -120,8 +120,10 @@ impl Info {
                 && file.path.file_name() == name
         };
         let count = 1 + listed.windows(2).enumerate().take_while(|it| follows(*it)).count();
+        let digits = (count - 1).to_string().len().max(DIGITS_MIN);
         // The folder of the torrent can be a file only if that is all of it.
-        if folder.is_none() && count < self.files.len() { 1 } else { count }
+        let is_more = folder.is_none() && count < self.files.len();
+        if is_more || zeros.len() != digits { 1 } else { count }
     }
 }
 
