@@ -148,10 +148,14 @@ impl Net {
         self.shared.tls.of(&self.shared.options, origin).map_err(failed)
     }
 
+    fn from(&self) -> Option<IpAddr> {
+        self.shared.options.from
+    }
+
     async fn connect_tcp(&self, origin: &Origin, trust: Trust) -> Result<Connected, LaneError> {
         let addresses = self.addresses(origin, trust).await?;
         let name = origin.host.to_string();
-        match first_to_answer(&addresses, origin.port).await {
+        match first_to_answer(&addresses, origin.port, self.from()).await {
             Ok(connected) => {
                 if addresses.len() > 1 {
                     self.shared.names.prefer(&name, connected.1.ip());
@@ -182,7 +186,7 @@ impl Net {
         let limit = self.timeout().min(PEER_CONNECT_WITHIN);
         let failed =
             |timed_out, reason| LaneError::Connect { host: address.to_string(), timed_out, reason };
-        match self.awake().within(limit, first_to_answer(&addresses, port)).await {
+        match self.awake().within(limit, first_to_answer(&addresses, port, self.from())).await {
             Some(Ok((tcp, _, rtt))) => {
                 if !self.shared.limiter.is_on() {
                     kernel::open_wide(&tcp);
@@ -214,7 +218,8 @@ impl Net {
                 .await
                 .map_err(|error| refused(plain_words(&error)))?,
         };
-        first_to_answer(&addresses, port).await.map_err(|error| refused(error.to_string()))
+        let connected = first_to_answer(&addresses, port, self.from()).await;
+        connected.map_err(|error| refused(error.to_string()))
     }
 
     /// Returns the addresses of `origin` that may be contacted.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::net::UdpSocket;
 use url::Host;
 
+use super::happy::usable;
 use super::{Net, connect};
 use crate::error::LaneError;
 use crate::source::Trust;
@@ -38,7 +39,7 @@ impl Net {
         let mut failed = None;
         for is_six in [false, true] {
             let Some(ip) = addresses.iter().find(|ip| ip.is_ipv6() == is_six) else { continue };
-            match connected(SocketAddr::new(*ip, port)).await {
+            match connected(SocketAddr::new(*ip, port), self.shared.options.from).await {
                 Ok(socket) => sockets.push(socket),
                 Err(error) => failed = Some(error),
             }
@@ -51,13 +52,14 @@ impl Net {
     }
 }
 
-/// Returns a socket that gets datagrams from this address alone.
-async fn connected(to: SocketAddr) -> std::io::Result<UdpSocket> {
+/// Returns a socket that gets datagrams from this address alone, with our address `from` if it can have
+/// that.
+async fn connected(to: SocketAddr, from: Option<IpAddr>) -> std::io::Result<UdpSocket> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((any, 0)).await?;
+    let socket = UdpSocket::bind((usable(from, to).unwrap_or(any), 0)).await?;
     socket.connect(to).await?;
     Ok(socket)
 }

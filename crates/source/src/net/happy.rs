@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -16,10 +16,12 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// So many addresses of one name are tried.
 const ADDRESSES_LIMIT: usize = 8;
 
-/// Connects to whichever of `addresses` answers first, preferring the earlier ones.
+/// Connects to whichever of `addresses` answers first, preferring the earlier ones; `from` our address
+/// where that can be.
 pub(super) async fn first_to_answer(
     addresses: &[IpAddr],
     port: u16,
+    from: Option<IpAddr>,
 ) -> io::Result<(TcpStream, SocketAddr, Duration)> {
     let mut waiting =
         addresses.iter().take(ADDRESSES_LIMIT).map(|&address| with_zone(address, port));
@@ -27,7 +29,7 @@ pub(super) async fn first_to_answer(
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
         if let Some(address) = waiting.next() {
-            attempts.spawn(connect_one(address));
+            attempts.spawn(connect_one(address, from));
         }
         let answer = if waiting.len() > 0 {
             match timeout(NEXT_ADDRESS_AFTER, attempts.join_next()).await {
@@ -47,9 +49,24 @@ pub(super) async fn first_to_answer(
     }
 }
 
-async fn connect_one(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr, Duration)> {
+/// Returns our address `from` if connections to `to` can begin there.
+pub(super) fn usable(from: Option<IpAddr>, to: SocketAddr) -> Option<IpAddr> {
+    from.filter(|ip| ip.is_ipv6() == to.is_ipv6() && ip.is_loopback() == to.ip().is_loopback())
+}
+
+async fn connect_one(
+    address: SocketAddr,
+    from: Option<IpAddr>,
+) -> io::Result<(TcpStream, SocketAddr, Duration)> {
     let begin = Instant::now();
-    let tcp = TcpStream::connect(address).await?;
+    let tcp = match usable(from, address) {
+        None => TcpStream::connect(address).await?,
+        Some(from) => {
+            let socket = if from.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+            socket.bind(SocketAddr::new(from, 0))?;
+            socket.connect(address).await?
+        }
+    };
     let elapsed = begin.elapsed();
     // The kernel's figure does not contain the time until this task ran again.
     let rtt = kernel::rtt(&tcp).map_or(elapsed, |kernel| kernel.min(elapsed));
@@ -67,9 +84,22 @@ mod tests {
         // Nobody listens at the other loopback addresses.
         let addresses: Vec<IpAddr> =
             ["::1", "127.0.0.2", "127.0.0.1"].map(|text| text.parse().unwrap()).into();
-        let (_, peer, _) = first_to_answer(&addresses, port).await.unwrap();
+        let (_, peer, _) = first_to_answer(&addresses, port, None).await.unwrap();
         assert_eq!(peer, listener.local_addr().unwrap());
-        assert!(first_to_answer(&addresses[..2], port).await.is_err());
-        assert!(first_to_answer(&[], port).await.is_err());
+        assert!(first_to_answer(&addresses[..2], port, None).await.is_err());
+        assert!(first_to_answer(&[], port, None).await.is_err());
+    }
+    #[tokio::test]
+    async fn connections_begin_at_our_address_where_they_can() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for (from, seen) in
+            [("127.0.0.2", "127.0.0.2"), ("192.0.2.1", "127.0.0.1"), ("::1", "127.0.0.1")]
+        {
+            let (ip, from) = (seen.parse::<IpAddr>().unwrap(), from.parse().unwrap());
+            let to = [IpAddr::from([127, 0, 0, 1])];
+            let (tcp, ..) = first_to_answer(&to, port, Some(from)).await.unwrap();
+            assert_eq!(tcp.local_addr().unwrap().ip(), ip);
+        }
     }
 }
