@@ -115,6 +115,11 @@ fn a_peer_that_delivers_wrong_bytes_is_named_and_left() {
     let ran = home.run(["get", "pub/run7-v1.torrent", "-d", "out", "--peer", &peer]);
     ran.code_is(0).says(&[&format!("peer://{peer} delivered corrupt data"), "not used any more"]);
     home.has("out");
+    // Nobody else is there: the error says what was wrong with it, not that it left.
+    let more = ["--only", "torrent", "--piece", "64KiB", "--torrent", "v1", "-o", "alone"];
+    home.run(["publish", "web/run7"].iter().chain(&more)).code_is(0);
+    let args = ["get", "alone/run7.torrent", "-d", "alone", "--peer", &peer, "--timeout", "3s"];
+    home.run(args).code_is(3).never_says(&["it has left"]).says(&["it delivered corrupt data"]);
 }
 
 #[test]

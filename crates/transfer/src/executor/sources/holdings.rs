@@ -44,7 +44,10 @@ impl Run<'_> {
             }
             if changed.is_err() {
                 self.sources[at].holdings = None;
-                self.set_state(at, SourceState::Bad, Some("it has left".into()));
+                // The connection to a banned peer is closed, too: why it was banned says more.
+                if !self.sources.is_bad(at) {
+                    self.set_state(at, SourceState::Bad, Some("it has left".into()));
+                }
                 self.planner.handle(PlanEvent::SourceLeft { source }, now);
             }
         }
