@@ -17,7 +17,7 @@ use crate::tracker::Tracker;
 
 impl Tracker {
     /// Answers a request that only reads.
-    fn respond(&self, head: &Head, peer: SocketAddr) -> Response {
+    pub(crate) fn respond(&self, head: &Head, peer: SocketAddr) -> Response {
         let route = Route::of(&head.raw_target);
         let from = Requester { ip: self.client(head, peer), passkey: route.passkey };
         match route.page {
@@ -36,6 +36,8 @@ impl Tracker {
                 match checked {
                     Err(refusal) => refused(refusal),
                     Ok(()) if route.passkey.is_some() && !has_passkeys => not_found(),
+                    // Links of the page are relative.
+                    Ok(()) if !route.is_folder && route.page == Page::Top => moved(&route),
                     Ok(()) if route.page == Page::Stats => page::stats(self),
                     Ok(()) => page::top(self),
                 }
@@ -127,6 +129,12 @@ fn failure(reason: &str) -> Response {
 
 fn refused(refusal: Refusal) -> Response {
     Response::text(403, refusal.to_string())
+}
+
+/// The address of a page that lacks the `/` at its end.
+fn moved(route: &Route<'_>) -> Response {
+    let to = format!("{}/", route.passkey.unwrap_or_default());
+    Response::text(308, "the address of this page ends with /").with("location", to)
 }
 
 fn not_found() -> Response {

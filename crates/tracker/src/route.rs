@@ -7,6 +7,8 @@ use crate::published::Published;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
     pub page: Page,
+    /// Its path ends with `/`, or is empty.
+    pub is_folder: bool,
     pub passkey: Option<&'a str>,
     /// The name of a published file, as it stands in the address.
     pub file: &'a str,
@@ -51,7 +53,8 @@ impl<'a> Route<'a> {
         };
         let page = Page::of(name);
         let file = if page == Page::Published { name } else { "" };
-        Route { page, passkey, file, query }
+        let is_folder = path.is_empty() || path.ends_with('/');
+        Route { page, is_folder, passkey, file, query }
     }
 
     /// Returns the address without the passkey, for logs. What may be a mistyped passkey is hidden

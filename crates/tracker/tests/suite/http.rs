@@ -102,6 +102,9 @@ async fn passkeys_open_and_are_shown_nowhere() {
     for target in ["/", "/stats.json", "/0123456789abcdeF/", "/wrong-key/stats.json"] {
         assert_eq!(tracker.get(target, "").await.0, 403, "{target}");
     }
+    // Links of the page need the `/`.
+    let (status, _) = tracker.get("/0123456789abcdef", "").await;
+    assert_eq!((status, tracker.get("/0123456789abcdeF", "").await.0), (308, 403));
     for target in ["/0123456789abcdef/", "/0123456789abcdef/stats.json", "/metrics"] {
         let page = tracker.text(target).await;
         assert!(!page.contains("0123456789abcdef") && !page.contains("Ada"), "{page}");
