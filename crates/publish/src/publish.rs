@@ -485,6 +485,17 @@ impl Publication {
             }
             false => builder.web_seeds = seeds,
         }
+        if let [only] = &builder.files[..]
+            && self.kind == Kind::V2
+            && !builder.is_single_file
+            && !only.path.as_str().contains('/')
+        {
+            warnings.push(format!(
+                "clients made of libtorrent (qBittorrent, Deluge) fetch '{}' without the folder '{}': a \
+                 hybrid torrent avoids that",
+                only.path, builder.name
+            ));
+        }
         Ok(builder.build()?)
     }
 

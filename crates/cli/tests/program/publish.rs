@@ -173,3 +173,20 @@ fn links_and_mirrors_that_lead_elsewhere_are_warned_of() {
     let torrent = home.read("pub/data.torrent");
     assert!(torrent.windows(8).any(|window| window == b"url-list"));
 }
+
+/// libtorrent takes a v2 torrent with one file for a file without a folder.
+#[test]
+fn a_v2_torrent_of_a_folder_with_one_file_causes_a_warning() {
+    let home = with_dataset();
+    home.write("one/a.h5", bytes(3, 100_001));
+    for (kind, path, warns) in [
+        ("v2", "one", true),
+        ("hybrid", "one", false),
+        ("v2", "one/a.h5", false),
+        ("v2", "run7", false),
+    ] {
+        let ran = home.run(["publish", path, "--torrent", kind, "-o", "pub", "--replace"]);
+        ran.code_is(0);
+        assert_eq!(ran.stderr.contains("without the folder 'one'"), warns, "{kind} {path}");
+    }
+}
