@@ -169,6 +169,8 @@ pub enum LaneError {
     InFile {
         /// Its address, without credentials and query.
         file: String,
+        /// Its bytes in the whole.
+        range: Range,
         /// What is wrong with it.
         error: Box<LaneError>,
     },

@@ -192,6 +192,31 @@ fn wrong_bytes_of_one_mirror_are_replaced_and_of_all_refused() {
     }
 }
 
+/// One missing file made swath give up the whole mirror.
+#[test]
+fn mirrors_that_lack_a_file_are_used_for_the_others() {
+    let home = with_dataset();
+    for (mirror, lacking) in [("one", "detector.txt"), ("two", "z")] {
+        for path in FILES.iter().filter(|path| **path != lacking) {
+            home.write(&format!("{mirror}/run7/{path}"), home.read(&format!("web/run7/{path}")));
+        }
+    }
+    let serve = |folder| home.serve(&[folder, "--anonymous", "--plain"]);
+    let (one, two) = (serve("one"), serve("two"));
+    for kind in ["v1", "hybrid"] {
+        home.publish(kind, &[&one.at("run7/"), &two.at("run7/")]);
+        let (torrent, to) = (format!("pub/run7-{kind}.torrent"), format!("out-{kind}"));
+        home.run(["get", &torrent, "-d", &to]).code_is(0);
+        home.has_all(&to);
+    }
+    home.publish("v2", &[&one.at("run7/")]);
+    let alone = home.run(["get", "pub/run7-v2.torrent", "-d", "alone"]);
+    alone.code_is(3).says(&["lacks a file: ", "/run7/detector.txt: "]);
+    fs::write(home.path("one/run7/detector.txt"), home.read("web/run7/detector.txt")).unwrap();
+    home.run(["get", "pub/run7-v2.torrent", "-d", "alone"]).code_is(0);
+    home.has_all("alone");
+}
+
 #[test]
 fn a_killed_run_is_resumed() {
     let home = with_dataset();

@@ -119,6 +119,7 @@ impl Part {
             },
             error => LaneError::InFile {
                 file: crate::shown::display_name(self.file.url()),
+                range: self.range,
                 error: Box::new(error),
             },
         }

@@ -35,6 +35,9 @@ impl Run<'_> {
         if let LaneError::NotHeld { lacking, .. } = error {
             return self.lacks(source, lacking);
         }
+        if let Some(range) = self.missing_file(source, error) {
+            return self.lacks(source, &[range]);
+        }
         // Some servers answer 403 to a connection over their limit.
         let one_too_many = is_denial(error) && self.others_deliver(source, lane);
         self.follow_host(source);
@@ -84,6 +87,22 @@ impl Run<'_> {
             self.note(format!("{name}: {error}; trying again"), false);
         }
         loss
+    }
+
+    /// Returns the bytes of a file that a mirror of several files does not have. The other files may be
+    /// there, unless many are missing.
+    fn missing_file(&mut self, source: usize, error: &LaneError) -> Option<Range> {
+        let LaneError::InFile { range, error: within, .. } = error else { return None };
+        let entry = self.sources.get_mut(source)?;
+        if within.class() != Class::Missing || entry.files_missing >= FILES_MISSING_MAX {
+            return None;
+        }
+        entry.files_missing += 1;
+        entry.was_short = true;
+        entry.reason = Some(Why::from(error.clone()));
+        let text = format!("{} lacks a file: {error}", entry.source.name());
+        self.note(text, true);
+        Some(*range)
     }
 
     /// Handles a depot that lacks the requested bytes, perhaps because its disk damaged them: the
@@ -136,6 +155,8 @@ fn is_denial(error: &LaneError) -> bool {
     matches!(error.class(), Class::Unauthenticated | Class::Forbidden)
 }
 
+/// A mirror that lacks more files is another one, or its address is wrong.
+const FILES_MISSING_MAX: u32 = 16;
 /// Retries of a source that has delivered and then answers 403: they take a quarter of a minute.
 const REFUSALS_BORNE: u32 = 4;
 /// Tries before a source whose name cannot be resolved is given up.

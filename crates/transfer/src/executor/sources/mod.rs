@@ -154,6 +154,8 @@ pub(crate) struct SourceEntry {
     pub short_lanes: u32,
     /// Whether it lacked bytes that it should hold.
     pub was_short: bool,
+    /// Files that it lacks, if it has several.
+    pub files_missing: u32,
     pub no_progress: NoProgress,
     pub figures: Figures,
     /// Its place in the graph of routes.
@@ -212,6 +214,7 @@ impl SourceEntry {
             failures: 0,
             short_lanes: 0,
             was_short: false,
+            files_missing: 0,
             no_progress: NoProgress::default(),
             figures: Figures::default(),
             on_route: None,
