@@ -21,7 +21,7 @@ pub use offer::Offer;
 pub use receive::{Destination, Lines, Order, Receive};
 pub use server::{Later, Life, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic};
 pub use site::{
-    Access, Folder, Log, LogLine, Only, PlainHttp, Rights, SiteError, SiteOptions, page,
+    Access, Folder, Log, LogLine, Mount, Only, PlainHttp, Rights, SiteError, SiteOptions, page,
 };
 pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;

@@ -3,7 +3,8 @@
 //! The core is pure: `core` decides, on `swarm`s of peers; `lists` says who may announce what,
 //! `flood` how often; `connections` makes the ids of the UDP protocol without a table, `snapshot`
 //! turns peers into bytes. Time and randomness are arguments. Around it, `server` starts `http` and
-//! `udp`, which share a `tracker`; `watch` reads changed lists, and `keeper` saves the peers.
+//! `udp`, which share a `tracker`; `mounted` does so on the HTTP server of somebody else. `watch` reads
+//! changed lists, and `keeper` saves the peers.
 
 mod connections;
 mod core;
@@ -11,6 +12,7 @@ mod flood;
 mod http;
 mod keeper;
 mod lists;
+mod mounted;
 mod page;
 mod published;
 mod route;
@@ -25,6 +27,7 @@ pub use crate::core::{Core, Counters, Limits, Refusal, Requester, Summary};
 pub use flood::BURST_S;
 pub use keeper::KeepError;
 pub use lists::{LineError, Lists, Passkeys, Torrents, read_networks};
+pub use mounted::Mounted;
 pub use server::{Background, Bound, Note, Notes, TrackerError, TrackerOptions, bind};
 pub use snapshot::Damaged;
 pub use watch::{ListError, ListFiles, ListProblem, TorrentList};

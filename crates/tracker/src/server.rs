@@ -118,6 +118,8 @@ pub struct Background {
     tracker: Arc<Tracker>,
     keeper: Option<Arc<Keeper>>,
     tasks: JoinSet<()>,
+    /// Kept where no HTTP server of our own has it, since UDP ends with it.
+    pub(crate) end: Option<watch::Sender<Life>>,
 }
 
 /// Starts a tracker. Must be called within a tokio runtime.
@@ -129,37 +131,46 @@ pub async fn bind(
     log: Option<Box<dyn Log>>,
     notes: Notes,
 ) -> Result<Bound, TrackerError> {
-    let lists = options.lists.read()?;
     let (end, ending) = watch::channel(Life::Open);
-    let mut seed = [0; 8];
-    swath_serve::random(&mut seed);
-    let core = Core::new(options.limits.clone(), lists, u64::from_le_bytes(seed));
+    let core = core(&options.lists, options.limits.clone())?;
     let (name, proxies) = (options.name.clone(), options.proxies.clone());
     let folder = options.lists.folder().map(Path::to_owned);
     let tracker = Tracker::new(core, name, proxies, folder, log, ending);
     let tracker = Arc::new(tracker);
     let (server, sockets) = listen(&tracker, &options, end).await?;
-    let keeper = options.state.map(|path| Keeper::open(path, &tracker, &notes)).transpose()?;
-    let keeper = keeper.map(Arc::new);
-    let mut tasks = JoinSet::new();
-    for socket in sockets {
-        tasks.spawn(socket.serve(Arc::clone(&tracker)));
-    }
-    tasks.spawn(expire(Arc::clone(&tracker)));
-    tasks.spawn(crate::watch::watch(Arc::clone(&tracker), options.lists, Arc::clone(&notes)));
-    if let Some(keeper) = &keeper {
-        tasks.spawn(keep(Arc::clone(keeper), Arc::clone(&tracker), notes));
-    }
-    Ok(Bound { server, background: Background { tracker, keeper, tasks } })
+    let background = Background::begin(tracker, sockets, options.lists, options.state, notes)?;
+    Ok(Bound { server, background })
 }
 
 impl Background {
+    pub(crate) fn begin(
+        tracker: Arc<Tracker>,
+        sockets: Vec<Socket>,
+        lists: ListFiles,
+        state: Option<PathBuf>,
+        notes: Notes,
+    ) -> Result<Background, TrackerError> {
+        let keeper = state.map(|path| Keeper::open(path, &tracker, &notes)).transpose()?;
+        let keeper = keeper.map(Arc::new);
+        let mut tasks = JoinSet::new();
+        for socket in sockets {
+            tasks.spawn(socket.serve(Arc::clone(&tracker)));
+        }
+        tasks.spawn(expire(Arc::clone(&tracker)));
+        tasks.spawn(crate::watch::watch(Arc::clone(&tracker), lists, Arc::clone(&notes)));
+        if let Some(keeper) = &keeper {
+            tasks.spawn(keep(Arc::clone(keeper), Arc::clone(&tracker), notes));
+        }
+        Ok(Background { tracker, keeper, tasks, end: None })
+    }
+
     /// Ends the tasks and saves the peers.
     ///
     /// # Errors
     /// That of saving.
     pub async fn finish(mut self) -> Result<(), KeepError> {
         self.tasks.shutdown().await;
+        drop(self.end);
         let Some(keeper) = self.keeper else { return Ok(()) };
         let tracker = self.tracker;
         let saved = tokio::task::spawn_blocking(move || keeper.finish(&tracker)).await;
@@ -180,16 +191,28 @@ async fn listen(
         let service = Arc::clone(tracker) as Arc<dyn swath_serve::Service>;
         let (listen, most) = (options.listen.clone(), options.max_connections);
         let server = Server::of(service, listen, &options.tls, most, end.clone()).await?;
-        let bind = |address: SocketAddr| {
-            Socket::bind(address).map_err(|source| TrackerError::Udp { address, source })
-        };
         // A port that TCP found free may be taken by UDP.
-        match server.addresses().into_iter().map(bind).collect::<Result<Vec<_>, _>>() {
+        match udp(&server.addresses()) {
             Ok(sockets) => return Ok((server, sockets)),
             Err(error) if tries_left == 0 => return Err(error),
             Err(_) => {}
         }
     }
+}
+
+/// Returns the state of a tracker that has no peers yet.
+pub(crate) fn core(lists: &ListFiles, limits: Limits) -> Result<Core, TrackerError> {
+    let mut seed = [0; 8];
+    swath_serve::random(&mut seed);
+    Ok(Core::new(limits, lists.read()?, u64::from_le_bytes(seed)))
+}
+
+/// Listens by UDP at these addresses.
+pub(crate) fn udp(addresses: &[SocketAddr]) -> Result<Vec<Socket>, TrackerError> {
+    let bind = |&address: &SocketAddr| {
+        Socket::bind(address).map_err(|source| TrackerError::Udp { address, source })
+    };
+    addresses.iter().map(bind).collect()
 }
 
 /// Removes silent peers, some of them every second. Never ends.

@@ -167,8 +167,8 @@ pub(crate) async fn watch(tracker: Arc<Tracker>, files: ListFiles, notes: Notes)
         let Ok(read) = tokio::task::spawn_blocking(move || reading.read()).await else { continue };
         match read {
             Ok(lists) => {
-                notes(Note::ListsRead { lists: lists.clone() });
-                tracker.core().set_lists(lists);
+                tracker.core().set_lists(lists.clone());
+                notes(Note::ListsRead { lists });
             }
             Err(error) => notes(Note::ListsKept { error }),
         }

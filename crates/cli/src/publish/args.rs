@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use url::Url;
 
 use crate::units;
@@ -10,6 +10,7 @@ use crate::units;
 /// `swath publish`
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
+#[command(group(ArgGroup::new("trackers").multiple(true).args(["tracker", "served_at"])))]
 pub struct Publish {
     /// File or folder to publish
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
@@ -26,8 +27,11 @@ pub struct Publish {
     /// Address of a tracker (repeatable): http://HOST:PORT/announce or udp://HOST:PORT
     #[arg(long, value_name = "URL", value_parser = tracker, value_hint = ValueHint::Url)]
     pub tracker: Vec<Url>,
+    /// Address at which 'swath serve --swarm' has the folder that holds PATH: adds it as mirror and tracker, and for the feeds if OUTDIR is below that folder
+    #[arg(long, value_name = "URL", value_parser = folder_url, value_hint = ValueHint::Url)]
+    pub served_at: Option<Url>,
     /// Mark the torrent as private: clients find peers only through its trackers
-    #[arg(long, requires = "tracker")]
+    #[arg(long, requires = "trackers")]
     pub private: bool,
     /// Write only these files (repeatable) [default: all]
     #[arg(long, value_name = "WHICH")]
@@ -161,6 +165,9 @@ Examples:
   The same, with a signature of the index (run7-2.index.minisig):
     swath keys new -o institute.key
     swath publish run7/ --version 2 --sign institute.key -o pub
+  For a folder that this machine serves and seeds itself:
+    swath publish /data/run7 --version 2 --served-at http://a.example:8470/ -o /data/pub
+    swath serve /data --anonymous --plain --swarm /data/pub
   A torrent of one file, for clients of any age:
     swath publish survey.h5 --only torrent --torrent v1
   A torrent that other clients fetch in files of 1 GiB, and swath as one file:

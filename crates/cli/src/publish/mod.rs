@@ -1,6 +1,7 @@
 //! `swath publish`: makes the files that others need to fetch a dataset.
 
 pub mod args;
+mod served;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -79,12 +80,14 @@ fn publication(publish: &Publish) -> Result<Publication, Failure> {
     {
         return Err(Failure::usage("--segment must not be shorter than --piece"));
     }
+    let served = publish.served_at.as_ref().map(|url| served::at(url, publish)).transpose()?;
+    let served = served.unwrap_or_default();
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Publication {
         name,
         version: publish.version.clone(),
-        mirrors: publish.mirror.clone(),
-        trackers: publish.tracker.clone(),
+        mirrors: served.mirror.into_iter().chain(publish.mirror.iter().cloned()).collect(),
+        trackers: served.trackers.into_iter().chain(publish.tracker.iter().cloned()).collect(),
         is_private: publish.private,
         outputs,
         kind: match publish.torrent {
@@ -102,7 +105,7 @@ fn publication(publish: &Publish) -> Result<Publication, Failure> {
         created_by: Some(concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned()),
         published: since.map_or(0, |since| since.as_secs()),
         key: key.map(Arc::new),
-        address: publish.feed_url.clone(),
+        address: publish.feed_url.clone().or(served.feeds),
         replace: publish.replace,
     })
 }

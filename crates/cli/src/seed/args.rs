@@ -17,9 +17,9 @@ pub struct Seed {
     /// Torrent files, or folders whose .torrent files are all seeded
     #[arg(value_name = "TORRENT|OUTDIR", required = true, value_hint = ValueHint::AnyPath)]
     pub torrents: Vec<PathBuf>,
-    /// Read the data from this folder, which holds NAME of each torrent [default: the folder of the torrent]
+    /// Read the data from this folder (repeatable), which holds NAME of each torrent [default: the folder of the torrent]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
-    pub data: Option<PathBuf>,
+    pub data: Vec<PathBuf>,
     /// Listen on this address for peers; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:6881", value_parser = address, value_hint = ValueHint::Other)]
     pub listen: SocketAddr,

@@ -19,6 +19,11 @@ impl Line {
         Line { is_quiet, is_shown: !is_quiet && io::stderr().is_terminal(), last: None }
     }
 
+    /// One that is never shown; other lines are.
+    pub fn hidden() -> Line {
+        Line { is_quiet: false, is_shown: false, last: None }
+    }
+
     /// Returns whether only warnings are printed.
     pub fn is_quiet(&self) -> bool {
         self.is_quiet

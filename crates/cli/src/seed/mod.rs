@@ -1,20 +1,23 @@
 //! `swath seed`: serves the data of torrents to their swarms.
 
 pub mod args;
-mod line;
-mod torrents;
+pub mod line;
+pub mod torrents;
 mod verify;
 
 use std::collections::{HashMap, HashSet};
+use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use swath_formats::Network;
 use swath_formats::peer::Bitfield;
 use swath_formats::tracker::InfoHash;
 use swath_model::path::visible;
-use swath_model::{counted, units};
+use swath_model::{Limiter, counted, units};
 use swath_source::peer::EncryptionPolicy;
 use swath_source::{Net, NetOptions, Proxies};
 use swath_swarm::{
@@ -28,51 +31,31 @@ use crate::failure::Failure;
 use crate::say;
 use args::Seed;
 use line::Line;
-use torrents::Found;
+use torrents::{Finder, Found};
 
 /// Runs the command until a signal ends it.
 pub async fn run(args: Seed) -> Result<Exit, Failure> {
     let mut signals = Signals::begin()?;
+    let (is_quiet, paths) = (args.quiet, args.torrents.clone());
     let allow = torrents::networks(&args.allow)?;
-    let peers = resolved(&args.peer).await?;
-    let found = torrents::find(&args.torrents, args.data.as_deref())?;
-    // Whoever cannot listen should not have to wait for that.
-    let (events, mut hears) = mpsc::channel(EVENTS_MAX);
-    let swarms = Swarms::bind(options(&args, allow)?, events).await.map_err(failure)?;
-
-    let stop = Arc::new(AtomicBool::new(false));
-    let verifying = async {
-        let mut have = Vec::new();
-        for found in &found {
-            have.push(verify::verified(found, !args.no_verify, args.quiet, &stop).await);
-        }
-        have
-    };
-    let have = tokio::select! {
-        have = verifying => have,
-        () = signals.next() => {
-            stop.store(true, Ordering::Relaxed);
-            return Ok(Exit::Done);
-        }
-    };
-    if have.iter().all(Bitfield::is_empty) {
+    let mut seeder = Seeder::bind(args, allow, None).await?;
+    let found = seeder.find(&paths)?;
+    let mut seeding = Seeding::default();
+    if !seeder.begin(&mut seeding, found, signals.next()).await? {
+        return Ok(Exit::Done);
+    }
+    if seeding.torrents.is_empty() {
         let text = "nothing to seed: no piece of the data is right";
         let hint = "--data DIR names the folder with the data";
         return Err(Failure::new(Exit::Mismatch, text).hint(hint));
     }
-    let mut seeding = Seeding::default();
-    for (found, have) in found.iter().zip(have) {
-        if !have.is_empty() {
-            seeding.begin(&swarms, found, have, &args, &peers)?;
-        }
-    }
-    if !args.quiet {
-        let printed = say::out(seeding.words(swarms.address()).as_bytes(), Exit::Done);
+    if !is_quiet {
+        let printed = say::out(seeding.words(seeder.address()).as_bytes(), Exit::Done);
         if printed != Exit::Done {
             return Ok(printed);
         }
     }
-    seeding.serve(&mut hears, &mut signals, args.quiet).await;
+    seeder.serve(&mut seeding, Line::new(is_quiet), signals.next()).await;
     let summary = tokio::select! {
         summary = seeding.end() => summary,
         () = signals.next() => {
@@ -80,17 +63,95 @@ pub async fn run(args: Seed) -> Result<Exit, Failure> {
             return Ok(fail(Exit::Interrupted, text));
         }
     };
-    Ok(match args.quiet {
+    Ok(match is_quiet {
         true => Exit::Done,
         false => say::out(summary.as_bytes(), Exit::Done),
     })
 }
 
-fn options(args: &Seed, allow: Vec<swath_formats::Network>) -> Result<SwarmsOptions, Failure> {
+/// What seeds, for this command and for `swath serve --swarm`.
+pub struct Seeder {
+    args: Seed,
+    peers: Vec<SocketAddr>,
+    swarms: Swarms,
+    hears: mpsc::Receiver<SwarmEvent>,
+    finder: Finder,
+}
+
+impl Seeder {
+    /// Listens for peers of these networks; `limiter` is shared with other uploads.
+    pub async fn bind(
+        args: Seed,
+        allow: Vec<Network>,
+        limiter: Option<Arc<Limiter>>,
+    ) -> Result<Seeder, Failure> {
+        let peers = resolved(&args.peer).await?;
+        let (events, hears) = mpsc::channel(EVENTS_MAX);
+        let options = SwarmsOptions { upload_limiter: limiter, ..options(&args, allow)? };
+        let swarms = Swarms::bind(options, events).await.map_err(failure)?;
+        let finder = Finder::new(args.data.clone());
+        Ok(Seeder { args, peers, swarms, hears, finder })
+    }
+
+    /// Returns where peers can connect to us.
+    pub fn address(&self) -> SocketAddr {
+        self.swarms.address()
+    }
+
+    /// Returns the torrents at these paths that it has not found before.
+    pub fn find(&mut self, paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+        self.finder.find(paths)
+    }
+
+    /// Verifies the data of torrents, and seeds those that have some; `false` if it was stopped.
+    pub async fn begin(
+        &self,
+        seeding: &mut Seeding,
+        found: Vec<Found>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<bool, Failure> {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let args = &self.args;
+        let verifying = async {
+            let mut have = Vec::new();
+            for found in &found {
+                have.push(verify::verified(found, !args.no_verify, args.quiet, &is_stopped).await);
+            }
+            have
+        };
+        let have = tokio::select! {
+            have = verifying => have,
+            () = stop => {
+                is_stopped.store(true, Ordering::Relaxed);
+                return Ok(false);
+            }
+        };
+        for (found, have) in found.iter().zip(have) {
+            if !have.is_empty() {
+                seeding.begin(&self.swarms, found, have, args, &self.peers)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Serves peers and shows how it goes, until `stop`.
+    pub async fn serve(
+        &mut self,
+        seeding: &mut Seeding,
+        line: Line,
+        stop: impl Future<Output = ()>,
+    ) {
+        seeding.serve(&mut self.hears, stop, line).await;
+    }
+}
+
+fn options(args: &Seed, allow: Vec<Network>) -> Result<SwarmsOptions, Failure> {
     let env = |name: &str| std::env::var(name).ok();
     let net = NetOptions {
         proxies: Proxies::from_env(env).map_err(|error| Failure::input(error.to_string()))?,
         ca_files: args.ca.clone(),
+        // Trackers name us by the address at which they see us.
+        from: Some(args.listen.ip()).filter(|ip| !ip.is_unspecified()),
         ..NetOptions::default()
     };
     let net = Net::new(net).map_err(|error| Failure::input(chain(&error)))?;
@@ -103,6 +164,7 @@ fn options(args: &Seed, allow: Vec<swath_formats::Network>) -> Result<SwarmsOpti
         },
         allow,
         upload_bytes_per_s: args.max_upload,
+        upload_limiter: None,
         peers_max: args.max_peers as usize,
     })
 }
@@ -129,7 +191,7 @@ fn failure(error: SwarmsError) -> Failure {
 
 /// All torrents while they are seeded.
 #[derive(Default)]
-struct Seeding {
+pub struct Seeding {
     torrents: Vec<Seeded>,
     begun: Option<Instant>,
     /// Peers that were connected, by torrent and address.
@@ -180,7 +242,7 @@ impl Seeding {
         let content_bytes = info.files().iter().map(|file| file.length_bytes).sum();
         let told = HashSet::new();
         self.torrents.push(Seeded { name, content_bytes, swarm, lost: hears, told });
-        self.begun = Some(Instant::now());
+        self.begun.get_or_insert_with(Instant::now);
         Ok(())
     }
 
@@ -194,18 +256,18 @@ impl Seeding {
         text + &format!("listening on {address}\n")
     }
 
-    /// Shows how it goes, until a signal comes.
+    /// Shows how it goes, until `stop`.
     async fn serve(
         &mut self,
         hears: &mut mpsc::Receiver<SwarmEvent>,
-        signals: &mut Signals,
-        is_quiet: bool,
+        stop: impl Future<Output = ()>,
+        mut line: Line,
     ) {
-        let mut line = Line::new(is_quiet);
+        let mut stop = std::pin::pin!(stop);
         let mut tick = tokio::time::interval(SHOW_EVERY);
         loop {
             tokio::select! {
-                () = signals.next() => break,
+                () = &mut stop => break,
                 Some(event) = hears.recv() => self.tell(event, &mut line),
                 _ = tick.tick() => {
                     self.tell_lost(&mut line);
@@ -274,7 +336,7 @@ impl Seeding {
     }
 
     /// Leaves all swarms at once; returns what was done.
-    async fn end(self) -> String {
+    pub async fn end(self) -> String {
         let peers = self.peers.len() as u64;
         let elapsed = self.begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         let ending: Vec<_> = self

@@ -1,13 +1,14 @@
 //! Finds the torrents of the command line, and their data.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use swath_formats::Network;
-use swath_formats::torrent::Metainfo;
 use swath_formats::torrent::metainfo::METAFILE_BYTES_MAX;
+use swath_formats::torrent::{InfoHashV1, InfoHashV2, Metainfo};
 use swath_swarm::{OpenFiles, TorrentFiles};
 use swath_tracker::read_networks;
 
@@ -23,32 +24,54 @@ pub struct Found {
     pub files: Arc<TorrentFiles>,
 }
 
-/// Reads the torrents at these paths. A folder stands for all torrents in it; each torrent counts once.
-pub fn find(paths: &[PathBuf], data: Option<&Path>) -> Result<Vec<Found>, Failure> {
-    let open = Arc::new(OpenFiles::new(OPEN_MAX));
-    let mut all: Vec<Found> = Vec::new();
-    for path in paths {
-        for path in metafiles(path)? {
-            let metainfo = read(&path)?;
-            let hashes = |it: &Metainfo| (it.info.hash_v1(), it.info.hash_v2());
-            if all.iter().any(|other| hashes(&other.metainfo) == hashes(&metainfo)) {
-                continue;
-            }
-            let own = path.parent().filter(|folder| *folder != Path::new(""));
-            let data = data.or(own).unwrap_or(Path::new("."));
-            let files = TorrentFiles::find(&metainfo.info, data, Arc::clone(&open));
-            let files = files.map_err(|error| {
-                Failure::input(format!("cannot read {}: {}", data.display(), chain(&error)))
-                    .hint("--data DIR names the folder with the data")
-            })?;
-            all.push(Found { metainfo: Arc::new(metainfo), files: Arc::new(files) });
-        }
+/// Finds torrents, each of them once, and their data.
+pub struct Finder {
+    /// Folders with data; without any, it lies beside the torrents.
+    data: Vec<PathBuf>,
+    open: Arc<OpenFiles>,
+    known: HashSet<(Option<InfoHashV1>, Option<InfoHashV2>)>,
+}
+
+impl Finder {
+    /// One that looks for data in these folders.
+    pub fn new(data: Vec<PathBuf>) -> Finder {
+        Finder { data, open: Arc::new(OpenFiles::new(OPEN_MAX)), known: HashSet::new() }
     }
-    Ok(all)
+
+    /// Reads the torrents at these paths that it has not found before. A folder stands for all torrents
+    /// in it.
+    pub fn find(&mut self, paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+        let mut all = Vec::new();
+        for path in paths {
+            for path in metafiles(path)? {
+                let metainfo = read(&path)?;
+                if !self.known.insert((metainfo.info.hash_v1(), metainfo.info.hash_v2())) {
+                    continue;
+                }
+                let data = self.data_of(&metainfo, &path);
+                let files = TorrentFiles::find(&metainfo.info, data, Arc::clone(&self.open));
+                let files = files.map_err(|error| {
+                    Failure::input(format!("cannot read {}: {}", data.display(), chain(&error)))
+                        .hint("--data DIR names the folder with the data")
+                })?;
+                all.push(Found { metainfo: Arc::new(metainfo), files: Arc::new(files) });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns where the data of a torrent is, or should be.
+    fn data_of<'a>(&'a self, metainfo: &Metainfo, path: &'a Path) -> &'a Path {
+        let name = metainfo.info.name().as_path();
+        let has_it = |folder: &&PathBuf| folder.join(name).exists();
+        let named = self.data.iter().find(has_it).or(self.data.first());
+        let own = path.parent().filter(|folder| *folder != Path::new(""));
+        named.map(PathBuf::as_path).or(own).unwrap_or(Path::new("."))
+    }
 }
 
 /// Returns a metafile, or all of a folder.
-fn metafiles(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub fn metafiles(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable =
         |error: io::Error| Failure::input(format!("cannot read {}: {error}", path.display()));
     if !path.is_dir() {

@@ -52,6 +52,12 @@ pub struct Serve {
     /// Encryption, connections and log
     #[command(flatten)]
     pub server: ServerArgs,
+    /// Also seed the torrents in this folder of 'swath publish', whose data is in the served folders, and be their tracker, by HTTP and UDP at the same port; new torrents are added
+    #[arg(long, value_name = "OUTDIR", requires = "anonymous", conflicts_with = "ephemeral", value_hint = ValueHint::DirPath)]
+    pub swarm: Option<PathBuf>,
+    /// With --swarm: listen on this address for peers; port 0 picks a free port
+    #[arg(long, value_name = "ADDRESS", requires = "swarm", default_value = "[::]:6881", value_parser = address, value_hint = ValueHint::Other)]
+    pub listen_peers: SocketAddr,
     /// Follow symbolic links whose targets are below the served folder
     #[arg(long)]
     pub follow_symlinks: bool,
@@ -246,6 +252,7 @@ Examples:
   swath serve /data                         readable with the printed token
   swath serve /data /scratch --anonymous --plain --listen 127.0.0.1:8000
   swath serve raw=/disk1/data cal=/disk2/data   two folders, at /raw/ and /cal/
+  swath serve /data --anonymous --plain --swarm /data/pub     web seed, tracker and seeder
   swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens
 
 Signals:

@@ -7,6 +7,7 @@ pub mod log;
 pub mod machine;
 mod receive;
 mod reload;
+mod swarm;
 pub mod through;
 pub mod warnings;
 mod words;
@@ -21,6 +22,7 @@ use swath_serve::{
     Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Token,
     new_token, read_tokens,
 };
+use swath_tracker::Mounted;
 use swath_transfer::{Engine, EngineError, EngineOptions, NetOptions};
 
 use crate::exit::{Exit, chain, warn};
@@ -28,6 +30,7 @@ use crate::identity;
 use crate::say;
 use args::Serve;
 use lifetime::ServerSignals;
+use swarm::InSwarm;
 
 /// Runs the command until a signal ends it.
 pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
@@ -73,6 +76,8 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
         true => machine::self_signed(&host),
         false => args.server.encryption("serve", &host)?,
     };
+    let tracker = swarm::tracker(&args, &host)?;
+    let limiter = args.limit_rate.map(|rate| Arc::new(Limiter::new(Some(rate))));
     let options = ServerOptions {
         site: SiteOptions {
             folders: args.served(),
@@ -83,9 +88,10 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             hosts: Some(args.host.iter().cloned().chain([host.clone()]).collect()),
             reads: args.io.reads(),
             idle_index_bytes: IDLE_INDEX_BYTES,
+            mount: tracker.as_ref().map(Mounted::mount),
             receive: receive.clone().map(|receive| receive as Arc<dyn Receive>),
             receive_limit,
-            send_limit: args.limit_rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
+            send_limit: limiter.clone(),
         },
         listen: args.listen.clone(),
         tls,
@@ -93,6 +99,10 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     };
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let server = Server::bind(options, noting).await.map_err(|error| failure(&error))?;
+    let swarm = match tracker {
+        Some(tracker) => Some(InSwarm::begin(tracker, &args, &server, limiter).await?),
+        None => None,
+    };
     if !args.ephemeral {
         machine::tell_of_fewer_connections(&server, args.server.max_connections);
     }
@@ -101,7 +111,7 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             let token = made_token.as_ref().map(|token| token.secret.as_str());
             ephemeral::hello(&server, served, token)
         }
-        None => words::of(&args, &server, &host, made_token.as_ref()),
+        None => words::of(&args, &server, &host, made_token.as_ref(), swarm.as_ref()),
     };
     // A service without standard output has no reader.
     let printed = match say::is_closed() && for_one.is_none() {
@@ -110,6 +120,12 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     };
     if printed != Exit::Done {
         return Ok(printed);
+    }
+    if args.swarm.is_some() && !args.server.plain && args.server.certificate().is_none() {
+        warn(
+            "other clients do not trust the self-signed certificate of this web seed and tracker: \
+             --plain or --tls-cert helps",
+        );
     }
     if args.server.plain && !args.anonymous {
         warn("without encryption anyone on the network path can read the token");
@@ -121,6 +137,9 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
         }
     };
     let put_in_order = async {
+        if let Some(swarm) = swarm {
+            swarm.end().await;
+        }
         if let Some(receive) = receive {
             // All senders are gone.
             let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;

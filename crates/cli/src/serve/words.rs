@@ -12,11 +12,18 @@ use url::Url;
 
 use super::args::Serve;
 use super::machine;
+use super::swarm::InSwarm;
 use crate::identity::Token;
 use crate::{link, say};
 
 /// Returns the text.
-pub fn of(args: &Serve, server: &Server, host: &str, token: Option<&Token>) -> String {
+pub fn of(
+    args: &Serve,
+    server: &Server,
+    host: &str,
+    token: Option<&Token>,
+    swarm: Option<&InSwarm>,
+) -> String {
     let folders: Vec<String> = args.folders.iter().map(|path| path.display().to_string()).collect();
     let how = if args.write { "read and write" } else { "read-only" };
     let mut text = format!("serving {} ({how})\n", folders.join(", "));
@@ -27,6 +34,9 @@ pub fn of(args: &Serve, server: &Server, host: &str, token: Option<&Token>) -> S
     let fingerprint = server.identity().map(|identity| identity.fingerprint());
     if let Some(fingerprint) = &fingerprint {
         text.push_str(&format!("fingerprint  sha-256:{}\n", fingerprint.to_hex()));
+    }
+    if let Some(swarm) = swarm {
+        text.push_str(&swarm.words(&urls));
     }
     match token {
         Some(Token { kept_at: Some(path), .. }) if is_journal() => {

@@ -99,8 +99,7 @@ impl Track {
     /// Returns the file that keeps the peers. By default each port has its own.
     pub fn state(&self) -> Option<PathBuf> {
         let port = self.listen.first().map_or(0, SocketAddr::port);
-        let usual = || Some(identity::state_folder()?.join("track").join(format!("{port}.peers")));
-        self.state.clone().or_else(usual)
+        self.state.clone().or_else(|| usual_state(port))
     }
 
     /// Returns the certificate and its key.
@@ -117,6 +116,11 @@ impl Track {
             ..Reloadable::default()
         }
     }
+}
+
+/// Returns the file that keeps the peers of a tracker at this port, unless another one is named.
+pub fn usual_state(port: u16) -> Option<PathBuf> {
+    Some(identity::state_folder()?.join("track").join(format!("{port}.peers")))
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

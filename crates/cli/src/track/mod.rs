@@ -75,7 +75,7 @@ fn words(server: &Server, host: &str, name: &str) -> String {
 }
 
 /// Prints what happens while the tracker runs.
-fn tell(note: Note) {
+pub fn tell(note: Note) {
     match note {
         Note::Restored { peers } => {
             say::err(&format!("restored {} of the last run", counted(peers as u64, "peer")));
@@ -107,7 +107,7 @@ fn sizes(lists: &Lists) -> String {
     [torrents, networks, passkeys].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn cannot_start(error: &TrackerError) -> Failure {
+pub fn cannot_start(error: &TrackerError) -> Failure {
     match error {
         TrackerError::Serve(error) => failure(error),
         TrackerError::List(_) => Failure::input(chain(error)),

@@ -96,6 +96,7 @@ mod serve_rate;
 mod serve_reload;
 mod serve_restarts;
 mod serve_starts;
+mod serve_swarm;
 mod stage;
 mod stage_fails;
 mod stage_leases;

@@ -220,6 +220,22 @@ fn trackers_hear_when_it_comes_and_goes() {
     assert_eq!(seeding.wait().0, Some(0));
 }
 
+/// A tracker knows a peer by the address from which it announces.
+#[test]
+fn it_announces_from_the_address_where_it_listens() {
+    let home = with_data();
+    let tracker = home.track(&[]);
+    let udp = tracker.url.replace("http://", "udp://");
+    for (name, url) in [("run7", &tracker.url), ("data.bin", &udp)] {
+        home.publish_torrent(name, "v1", &[url], &[]);
+        let torrent = format!("{name}.torrent");
+        let seeding = home.seed_at("127.0.0.3:0", &[&torrent]);
+        seeding.says("announced to ");
+        // Where it does not listen nobody finds it.
+        home.run(["get", &torrent, "-d", "got"]).code_is(0).says(&["127.0.0.3:"]);
+    }
+}
+
 #[test]
 fn a_seeder_that_was_killed_goes_on_after_its_restart() {
     let home = with_data();

@@ -50,6 +50,7 @@ pub fn offer(
         reads,
         hosts: None,
         idle_index_bytes: 0,
+        mount: None,
         receive: None,
         send_limit: limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         receive_limit: None,

@@ -88,6 +88,7 @@ impl InSwarm {
             encryption: EncryptionPolicy::default(),
             allow: Vec::new(),
             upload_bytes_per_s: spec.upload_bytes_per_s,
+            upload_limiter: None,
             peers_max: PEERS_MAX,
         };
         let (events, mut told) = mpsc::channel(64);

@@ -60,6 +60,7 @@ async fn serve(at: &Path, access: Access, rate: Option<u64>) -> SocketAddr {
         hosts: None,
         reads: swath_transfer::IoMode::Buffered.into(),
         idle_index_bytes: 1 << 20,
+        mount: None,
         receive: None,
         send_limit: rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         receive_limit: None,

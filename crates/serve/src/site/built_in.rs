@@ -18,9 +18,14 @@ pub(super) enum BuiltIn {
 impl BuiltIn {
     /// Whether this request is for one of them. One for a folder or a tree is not.
     pub fn of(head: &Head) -> Option<BuiltIn> {
-        let target = &head.target;
-        let is_named = target.parameter(FILE).is_some() || target.parameter("swath").is_some();
-        if target.is_folder || is_named { None } else { BuiltIn::of_name(&target.path) }
+        let is_other = head.target.is_folder || BuiltIn::names_a_file(head);
+        if is_other { None } else { BuiltIn::of_name(&head.target.path) }
+    }
+
+    /// Whether a request is for a file or a tree, whatever its name.
+    pub fn names_a_file(head: &Head) -> bool {
+        let parameter = |name| head.target.parameter(name).is_some();
+        parameter(FILE) || parameter("swath")
     }
 
     fn of_name(path: &[u8]) -> Option<BuiltIn> {

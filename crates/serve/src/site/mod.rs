@@ -9,6 +9,7 @@ mod folders;
 mod listing;
 mod metalink;
 mod metrics;
+mod mount;
 mod page;
 mod plain_http;
 mod put;
@@ -40,6 +41,7 @@ use digests::{Digests, Effort};
 pub use folders::Folder;
 use folders::{Folders, Resolved};
 use metrics::Metrics;
+pub use mount::Mount;
 pub use page::page;
 pub use plain_http::PlainHttp;
 use sizes::Sizes;
@@ -65,6 +67,8 @@ pub struct SiteOptions {
     pub reads: Reads,
     /// Most memory for indexes that nobody uses just now, in bytes.
     pub idle_index_bytes: usize,
+    /// Answers some addresses before the site does.
+    pub mount: Option<Arc<dyn Mount>>,
     /// Takes trees from those who may write; nothing is taken without.
     pub receive: Option<Arc<dyn Receive>>,
     /// Limits all answers together.
@@ -122,6 +126,7 @@ pub(crate) struct Site {
     pub(crate) walks: Walks,
     /// For the whole parts that datasets' answers have in memory.
     whole_parts: Arc<WholeParts>,
+    mount: Option<Arc<dyn Mount>>,
     receive: Option<Arc<dyn Receive>>,
     orders: Arc<Orders>,
     send_limit: Option<Arc<Limiter>>,
@@ -224,6 +229,7 @@ impl Site {
                 PastCache::new(options.reads),
             ),
             whole_parts: Arc::new(WholeParts::new()),
+            mount: options.mount,
             receive: options.receive,
             orders: Arc::default(),
             send_limit: options.send_limit,
@@ -265,6 +271,11 @@ impl Site {
         let is_read = matches!(head.method, Method::GET | Method::HEAD);
         if own == Some(BuiltIn::Health) && is_read {
             return Response::text(200, "well");
+        }
+        if let Some(mount) = self.mount.as_ref().filter(|_| is_read && !BuiltIn::names_a_file(head))
+            && let Some(response) = mount.answer(head, peer)
+        {
+            return response;
         }
         let rights = match self.access.check(head, peer, SystemTime::now()) {
             Ok(rights) => rights,

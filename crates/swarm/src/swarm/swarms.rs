@@ -40,6 +40,8 @@ pub struct SwarmsOptions {
     pub allow: Vec<Network>,
     /// Limit of the uploads of all torrents together.
     pub upload_bytes_per_s: Option<u64>,
+    /// Keeps that limit; `None`: one of our own, which nobody else shares.
+    pub upload_limiter: Option<Arc<Limiter>>,
     /// Most connections of each torrent.
     pub peers_max: usize,
 }
@@ -130,7 +132,9 @@ impl Swarms {
             identity: Identity::new(Some(address.port())),
             encryption: options.encryption,
             allow: options.allow,
-            upload_limiter: Arc::new(Limiter::new(options.upload_bytes_per_s)),
+            upload_limiter: options
+                .upload_limiter
+                .unwrap_or_else(|| Arc::new(Limiter::new(options.upload_bytes_per_s))),
             upload_bytes_per_s: options.upload_bytes_per_s,
             peers_max: options.peers_max,
             bans: Default::default(),

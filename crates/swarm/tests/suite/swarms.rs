@@ -53,6 +53,7 @@ async fn swarms(allow: &[&str]) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
         encryption: EncryptionPolicy::default(),
         allow: allow.iter().map(|network| network.parse().unwrap()).collect(),
         upload_bytes_per_s: None,
+        upload_limiter: None,
         peers_max: 10,
     };
     (Swarms::bind(options, events).await.unwrap(), hears)
