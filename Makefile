@@ -47,6 +47,7 @@ bench: ## Run the benchmarks of docs/benchmarks.md (root; about two hours)
 	bench/swarm
 	bench/share
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
+	$(CARGO) run --release --locked -q -p swath-swarm --example swarm_bench
 
 bench-short: ## One row of each benchmark, before and after: BEFORE=FILE is the earlier build (root; a quarter of an hour)
 	@test -n "$(BEFORE)" || { echo "name the earlier build: make bench-short BEFORE=FILE" >&2; exit 2; }

@@ -65,7 +65,7 @@ mod tests {
             ("", "/data/run7", true, "/data/pub", "run7/", "pub/"),
             ("raw/", "/data/run 7", true, "/data/a/b", "raw/run%207/", "raw/a/b/"),
             ("", "/data/x.h5", false, "/data", "x.h5", ""),
-            ("", "/data/a:b", true, "/elsewhere", "a:b/", "-"),
+            ("", "/data/a:b", true, "/elsewhere", "a%3Ab/", "-"),
         ] {
             let base = "http://a.example:8470/";
             let feeds = if feeds == "-" { String::new() } else { format!("{base}{feeds}") };
