@@ -1,6 +1,7 @@
 //! The swath program: arguments in, progress and exit codes out.
 
 mod args;
+mod cluster;
 mod compat;
 mod config;
 mod cp;

@@ -22,9 +22,11 @@ pub fn words(note: &Note) -> (String, bool) {
             (format!("peer {address} is not used any more: {why}"), true)
         }
         Note::Shared { address } => (format!("sharing with other machines, at {address}"), false),
-        Note::NoSuchMachine { name, error } => (format!("machine {name}: {error}"), true),
+        Note::NoSuchMachine { name, error } => {
+            (format!("machine {name} is left out: {error}"), true)
+        }
         Note::NobodyShares => {
-            let why = "no other machine took part: all need the same token and the same address of the file, and must reach each other directly";
+            let why = "no other machine took part: all need the same token, address and filters, and must reach each other directly";
             (why.to_owned(), true)
         }
         Note::MachineBanned { address } => {

@@ -24,7 +24,16 @@ pub(crate) struct Coverage {
     /// How far an ordered consumer has come.
     pub consumed: u64,
     /// Counts how often bytes became open or doubtful.
-    pub freed: u64,
+    freed: u64,
+}
+
+/// Unless one of these changes, or the source gets more, a source that can be asked for nothing still cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chances {
+    /// How often bytes became open or doubtful.
+    freed: u64,
+    /// The offset from which nothing may be requested yet.
+    reach: u64,
 }
 
 impl Coverage {
@@ -88,6 +97,11 @@ impl Coverage {
     /// Returns the offset from which nothing may be requested yet.
     pub fn reach(&self, config: &Config) -> u64 {
         config.window_bytes.map_or(u64::MAX, |window| self.consumed.saturating_add(window))
+    }
+
+    /// Returns what a search for work depends on, beside the source.
+    pub fn chances(&self, config: &Config) -> Chances {
+        Chances { freed: self.freed, reach: self.reach(config) }
     }
 
     /// Returns whether a source may be asked for any of what is missing, now or later.

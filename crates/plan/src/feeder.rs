@@ -61,10 +61,10 @@ impl Feeder {
             let whole = whole_view(ledger, forecast);
             let Some(bytes) = self.policy.next(&view, &whole) else { return };
             let (coverage, config) = (&ledger.coverage, &ledger.config);
-            let chances = (coverage.freed, source.holds.freed, coverage.reach(config));
+            let chances = coverage.chances(config);
             let range = match view.paced && config.window_bytes.is_none() {
                 // Most peers of a swarm have nothing for us, most of the time.
-                _ if source.had_nothing == Some(chances) => {
+                _ if source.holds.has_nothing(chances) => {
                     debug_assert_eq!(coverage.find(&source.holds, 0, bytes, config), None);
                     None
                 }
@@ -74,7 +74,7 @@ impl Feeder {
             let Some(range) = range else {
                 let key = source.key;
                 if let Some(source) = ledger.sources.get_mut(key) {
-                    source.had_nothing = Some(chances);
+                    source.holds.note_nothing(chances);
                 }
                 if ledger.capabilities.repeats_chunks && view.queued == 0 {
                     hedges.bytes += repeat_chunk(id, ledger);

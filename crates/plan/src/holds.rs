@@ -6,19 +6,21 @@
 
 use swath_model::{Range, RangeSet};
 
+use crate::coverage::Chances;
+
 /// The ranges that one source has, and those it is barred from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holds {
     lacks: RangeSet,
     barred: RangeSet,
-    /// Counts how often there was more that it may be asked for.
-    pub freed: u64,
+    /// It could be asked for nothing when the chances were these.
+    had_nothing: Option<Chances>,
 }
 
 impl Holds {
     /// Records that the source has `range` from now on; returns the parts that are new.
     pub fn gain(&mut self, range: Range) -> Vec<Range> {
-        self.freed += 1;
+        self.had_nothing = None;
         let gained = self.lacks.within(range).collect();
         self.lacks.remove(range);
         gained
@@ -38,8 +40,18 @@ impl Holds {
 
     /// Allows `range` again, as far as the source has it.
     pub fn allow(&mut self, range: Range) {
-        self.freed += 1;
+        self.had_nothing = None;
         self.barred.remove(range);
+    }
+
+    /// Records that it can be asked for nothing while the chances are these.
+    pub fn note_nothing(&mut self, chances: Chances) {
+        self.had_nothing = Some(chances);
+    }
+
+    /// Returns whether it is known that it can be asked for nothing.
+    pub fn has_nothing(&self, chances: Chances) -> bool {
+        self.had_nothing == Some(chances)
     }
 
     /// Returns the ranges that it does not have.

@@ -28,17 +28,11 @@ pub(crate) struct Source {
     has_left: bool,
     pub usage: Usage,
     pub holds: Holds,
-    /// What the chances were when it could be asked for nothing.
-    pub had_nothing: Option<Chances>,
     pub record: Record,
     pub backoff: Backoff,
     pub answers: Answers,
     pub tuner: Tuner,
 }
-
-/// Without a change of these, a source that could be asked for nothing still cannot: how often bytes of the
-/// file, and of the source, were freed, and the offset from which nothing may be requested yet.
-pub(crate) type Chances = (u64, u64, u64);
 
 /// How a source may be used.
 #[derive(Debug)]
@@ -91,7 +85,6 @@ impl Source {
             has_left: false,
             usage: Usage { max_lanes, rests: false, stream_only: false, request_limit: None },
             holds: Holds::default(),
-            had_nothing: None,
             record: Record::default(),
             backoff: Backoff::default(),
             answers: Answers { patience_s: PATIENCE_FIRST_S, took_s: None },

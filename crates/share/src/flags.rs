@@ -10,7 +10,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Returns flags of which none is set.
+    /// Returns a flag for each of `count` units, all unset.
     pub fn none(count: Unit) -> Flags {
         Flags { words: vec![0; count.div_ceil(64) as usize], set: 0 }
     }

@@ -33,7 +33,7 @@ pub struct Ledger {
     me: NodeId,
     /// Units that are here and verified.
     here: Flags,
-    /// What is here, unverified: nobody is told of it.
+    /// Bytes that are here and not verified: other nodes are not told of them.
     unverified: RangeSet,
     /// Units that are here, in part unverified: nothing of them is fetched.
     needless: Flags,
@@ -267,7 +267,8 @@ impl Ledger {
             .for_each(|told| self.ban_for(told));
     }
 
-    /// Judges a unit that has come whole. The origin is right.
+    /// Compares the hash of a complete unit with what nodes vouched for, and bans those that vouched for
+    /// another one. The origin's bytes count as right.
     pub fn judge(&mut self, unit: Unit, hash: [u8; 32], from: CameFrom) -> Judgement {
         let (judgement, wrong) = self.vouches.judge(unit, hash, from);
         wrong.into_iter().for_each(|told| self.ban_for(told));

@@ -6,7 +6,7 @@ use swath_transfer::{CameFrom, Judgement};
 use crate::log::{NodeId, Vouch};
 use crate::units::{Unit, Units};
 
-/// The hashes of all units, as far as they were told.
+/// The hash of each unit that a node has told.
 #[derive(Debug)]
 pub struct Vouches {
     me: NodeId,
@@ -33,12 +33,12 @@ pub struct Told {
 }
 
 impl Vouches {
-    /// Returns the hashes of `count` units, none of which was told.
+    /// Returns the state of `count` units before any hash was told.
     pub fn new(count: Unit, me: NodeId) -> Vouches {
         Vouches { me, units: vec![Hash::Untold; count as usize] }
     }
 
-    /// Returns the hash of a unit that is told, and not disputed.
+    /// Returns the hash that was told of a unit, unless it is disputed.
     pub fn of(&self, unit: Unit) -> Option<Vouch> {
         match self.units.get(unit as usize) {
             Some(Hash::Told(told)) => Some(told.vouch),
@@ -66,7 +66,8 @@ impl Vouches {
         None
     }
 
-    /// Judges a unit that has come whole. The origin is right. Also returns what was told wrongly.
+    /// Compares the hash of a complete unit with what was told. The origin's bytes count as right. Also
+    /// returns the wrong hashes that were told.
     pub fn judge(&mut self, unit: Unit, hash: [u8; 32], from: CameFrom) -> (Judgement, Vec<Told>) {
         let told = self.told(unit);
         let Some(known) = self.units.get_mut(unit as usize) else {

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use clap::{Args, ValueHint};
-use swath_jobs::{ClusterSpec, Environment, SecretRef, SwarmSpec};
+use swath_jobs::{ClusterSpec, Environment, SwarmSpec};
 use url::Url;
 
 use crate::args::{TokenFrom, TokenParser};
+use crate::cluster;
 use crate::failure::Failure;
 use crate::get::tracker;
 use crate::serve::args::address;
@@ -42,10 +43,7 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// Returns the options of a job.
     pub fn spec(&self) -> Option<ClusterSpec> {
-        let token = match self.cluster_token.as_ref()? {
-            TokenFrom::File(path) => SecretRef::File(path.clone()),
-            TokenFrom::Word(_) => SecretRef::Name(TOKEN_NAME.to_owned()),
-        };
+        let token = cluster::token(self.cluster_token.as_ref()?);
         let swarm = SwarmSpec {
             trackers: self.tracker.iter().map(ToString::to_string).collect(),
             peers: self.peers.clone(),
@@ -59,21 +57,13 @@ impl ClusterArgs {
 
     /// Puts the token into the environment of the job.
     pub fn provide(&self, environment: &mut Environment) {
-        if let Some(TokenFrom::Word(word)) = &self.cluster_token {
-            environment.secrets.insert(TOKEN_NAME.to_owned(), word.clone());
+        if let Some(token) = &self.cluster_token {
+            cluster::provide(token, environment);
         }
     }
 
     /// Checks that the machines can find each other.
     pub fn check(&self) -> Result<(), Failure> {
-        if !self.share || !self.peers.is_empty() || !self.tracker.is_empty() {
-            return Ok(());
-        }
-        let hint =
-            "--peers HOST,HOST,… names them, --tracker URL ('swath track' is one) knows them";
-        Err(Failure::usage("--share needs a way to find the other machines").hint(hint))
+        cluster::check(!self.share || !self.peers.is_empty() || !self.tracker.is_empty())
     }
 }
-
-/// The name of the token among the secrets of a job.
-const TOKEN_NAME: &str = "cluster token";

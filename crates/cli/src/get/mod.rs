@@ -9,7 +9,8 @@ use std::io::{self, BufReader, IsTerminal as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::args::{Get, TokenFrom};
+use crate::args::Get;
+use crate::cluster;
 use crate::exit::{Exit, fail};
 use crate::failure::Failure;
 use crate::net::shown_text;
@@ -159,20 +160,9 @@ fn cluster_token(
         let text = "--share is for files without a torrent: peers share a torrent already";
         return Err(Failure::usage(text));
     }
-    if get.swarm.peer.is_empty() && get.swarm.tracker.is_empty() {
-        let text = "--share needs a way to find the other machines";
-        let hint =
-            "--peers HOST,HOST,… names them, --tracker URL ('swath track' is one) knows them";
-        return Err(Failure::usage(text).hint(hint));
-    }
-    Ok(Some(match token {
-        TokenFrom::File(path) => SecretRef::File(path.clone()),
-        TokenFrom::Word(word) => {
-            let name = "cluster token".to_owned();
-            environment.secrets.insert(name.clone(), word.clone());
-            SecretRef::Name(name)
-        }
-    }))
+    cluster::check(!get.swarm.peer.is_empty() || !get.swarm.tracker.is_empty())?;
+    cluster::provide(token, environment);
+    Ok(Some(cluster::token(token)))
 }
 
 fn from(get: &Get) -> Result<GetFrom, Failure> {

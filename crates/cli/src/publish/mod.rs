@@ -167,7 +167,7 @@ fn failure(error: PublishError) -> Failure {
             failure.hint("publish again when nobody writes to the dataset")
         }
         PublishError::Torrent(MetainfoError::LikeSegments { .. }) => {
-            failure.hint("nothing was written; another --segment tells them from segments")
+            failure.hint("nothing was written; choose another --segment, or rename these files")
         }
         PublishError::Write { .. } => failure,
         _ => failure.hint("nothing was written"),

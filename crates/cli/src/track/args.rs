@@ -118,7 +118,7 @@ impl Track {
     }
 }
 
-/// Returns the file that keeps the peers of a tracker at this port, unless another one is named.
+/// Returns the file in which a tracker at this port keeps its peers, unless the user names another one.
 pub fn usual_state(port: u16) -> Option<PathBuf> {
     Some(identity::state_folder()?.join("track").join(format!("{port}.peers")))
 }

@@ -171,3 +171,36 @@ fn what_cannot_be_shared_is_explained() {
     let two = two.iter().chain(&share).chain(&["--peers", "a"]);
     home.run(two).code_is(2).says(&["--share needs a single source"]);
 }
+
+/// Proofs of blocks were asked for again for over a minute.
+#[test]
+fn a_dataset_whose_server_dies_ends_soon_and_is_kept() {
+    let cluster = Cluster::start("1500k");
+    let names = ["one", "two"];
+    let running = names.map(|name| cluster.machine(name, &["--timeout", "4"]));
+    let began = Instant::now();
+    while !names.iter().all(|name| cluster.home.exists(&format!("{name}.swath.part"))) {
+        assert!(began.elapsed() < Duration::from_secs(30), "it does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    cluster.origin.signal(libc::SIGKILL);
+    let died = Instant::now();
+    for running in running {
+        running.wait().code_is(3).says(&["the same command resumes"]);
+    }
+    // Loaded machines are slow, but the pauses between questions alone took 68 s.
+    assert!(died.elapsed() < Duration::from_secs(40), "{:?}", died.elapsed());
+}
+
+/// It heard itself, and a mistyped token went unnoticed.
+#[test]
+fn a_machine_on_its_own_list_learns_that_it_is_alone() {
+    let cluster = Cluster::start("50m");
+    let url = &cluster.origin.url;
+    let args = ["cp", url, "one/", "--share", "--cluster-token", "@token"];
+    let place = ["--peers", "127.0.0.71:8475", "--listen", "127.0.0.71:8475"];
+    let ran = cluster.home.swath(args.iter().chain(&place)).start().wait();
+    ran.code_is(0).says(&["no other machine took part"]);
+    cluster.has("one");
+}

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 
 use swath_formats::torrent::Metainfo;
 use swath_formats::torrent::metainfo::Kind;
-use swath_publish::{
-    Checked, Content, Index, Output, Progress, Publication, WrongFile, check_index, check_torrent,
-};
+use swath_publish::{Checked, Content, Index, Progress, WrongFile, check_index, check_torrent};
 use swath_store::tree::Filter;
 
-const PIECE: u64 = 32 << 10;
+use crate::common::{PIECE, publication, write_files};
 
 struct Dataset {
     folder: tempfile::TempDir,
@@ -20,37 +18,12 @@ struct Dataset {
 
 impl Dataset {
     /// A dataset `data` of these files, or only the file if there is one.
-    fn new(kind: Kind, files: &[(&str, usize)]) -> Dataset {
+    fn new(kind: Kind, files: &[(&str, u64)]) -> Dataset {
         let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("at/data");
-        for (number, (path, length)) in files.iter().enumerate() {
-            let path = data.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let bytes: Vec<u8> =
-                (0..*length).map(|at| (at * 7 + at / 251 + number) as u8).collect();
-            fs::write(path, bytes).unwrap();
-        }
-        let published = if files.len() == 1 { data.join(files[0].0) } else { data };
+        let published = write_files(folder.path(), files);
         let content = Content::list(&published, Filter::default()).unwrap();
         let name = published.file_name().unwrap().to_str().unwrap().to_owned();
-        let publication = Publication {
-            name: name.clone(),
-            version: None,
-            mirrors: Vec::new(),
-            trackers: Vec::new(),
-            is_private: false,
-            outputs: Output::ALL.to_vec(),
-            kind,
-            piece_bytes: Some(PIECE),
-            segment_bytes: None,
-            segment_mirrors: Vec::new(),
-            comment: None,
-            created_by: None,
-            key: None,
-            address: None,
-            published: 1_764_158_400,
-            replace: true,
-        };
+        let publication = publication(&name, kind);
         let out = folder.path().join("pub");
         publication.make(&content, &out, &Progress::default()).unwrap();
         let written = |extension: &str| fs::read(out.join(format!("{name}.{extension}"))).unwrap();
@@ -79,7 +52,7 @@ impl Dataset {
 }
 
 const KINDS: [Kind; 3] = [Kind::V1, Kind::V2, Kind::Hybrid];
-const FILES: [(&str, usize); 5] =
+const FILES: [(&str, u64); 5] =
     [("a/one", 100_000), ("b", 3), ("c", 0), ("d", 200_001), ("e", 32_768)];
 
 #[test]

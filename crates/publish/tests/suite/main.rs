@@ -1,6 +1,7 @@
 //! Tests of publishing, in one executable.
 
 mod checking;
+mod common;
 mod hashing;
 mod metafiles;
 mod segments;

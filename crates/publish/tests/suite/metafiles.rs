@@ -5,8 +5,10 @@ use std::fs;
 use sha1::{Digest as _, Sha1};
 use swath_formats::torrent::Metainfo;
 use swath_formats::torrent::metainfo::Kind;
-use swath_publish::{Content, Output, Progress, Publication};
+use swath_publish::{Content, Progress};
 use swath_store::tree::Filter;
+
+use crate::common::publication;
 
 /// Names that compare differently as whole paths and folder by folder: a torrent whose order is not
 /// that of the hashing has the right digests in the wrong places.
@@ -25,24 +27,7 @@ fn every_piece_of_the_torrent_is_that_of_its_file() {
     for kind in [Kind::V1, Kind::V2, Kind::Hybrid] {
         let content = Content::list(&data, Filter::default()).unwrap();
         assert_eq!(content.files.len(), paths.len());
-        let publication = Publication {
-            name: "data".to_owned(),
-            version: None,
-            mirrors: Vec::new(),
-            trackers: Vec::new(),
-            is_private: false,
-            outputs: Output::ALL.to_vec(),
-            kind,
-            piece_bytes: Some(32 << 10),
-            segment_bytes: None,
-            segment_mirrors: Vec::new(),
-            comment: None,
-            created_by: None,
-            published: 1_764_158_400,
-            key: None,
-            address: None,
-            replace: true,
-        };
+        let publication = publication("data", kind);
         let out = folder.path().join("pub");
         publication.make(&content, &out, &Progress::default()).unwrap();
         let torrent = Metainfo::read(&fs::read(out.join("data.torrent")).unwrap()).unwrap();

@@ -74,7 +74,12 @@ pub(super) fn verifiers(proof: &Proof, size_bytes: u64) -> Vec<Box<dyn BlockVeri
                 let mut wholes = proof.wholes.iter();
                 let wanted = wholes.find(|it| it.algorithm() == Algorithm::Blake3).copied();
                 included = wanted;
-                all.push(Box::new(VouchedSubtrees { tree, wanted, open: BTreeMap::new() }));
+                all.push(Box::new(Blake3Groups {
+                    tree,
+                    wanted,
+                    is_vouched: true,
+                    open: BTreeMap::new(),
+                }));
             }
             Err(_) => all.push(Box::new(VouchedBlocks { block_bytes, open: BTreeMap::new() })),
         }
@@ -84,7 +89,10 @@ pub(super) fn verifiers(proof: &Proof, size_bytes: u64) -> Vec<Box<dyn BlockVeri
             .then(|| Blake3Tree::new(size_bytes).ok())
             .flatten();
         all.push(match tree {
-            Some(tree) => Box::new(Blake3Groups { tree, wanted, open: BTreeMap::new() }),
+            Some(tree) => {
+                let (wanted, open) = (Some(wanted), BTreeMap::new());
+                Box::new(Blake3Groups { tree, wanted, is_vouched: false, open })
+            }
             None => Box::new(WholeDigest { wanted, hasher: Hasher::new(wanted.algorithm()) }),
         });
     }
@@ -189,48 +197,6 @@ impl BlockVerifier for PieceDigests {
     }
 }
 
-/// Blocks that somebody vouches for by their subtrees in BLAKE3's tree, with the whole if it has a BLAKE3
-/// digest: no byte is hashed twice for both.
-struct VouchedSubtrees {
-    tree: Blake3Tree,
-    wanted: Option<Digest>,
-    open: BTreeMap<u64, GroupHasher>,
-}
-
-impl BlockVerifier for VouchedSubtrees {
-    fn block_at(&self, offset: u64) -> u64 {
-        offset / self.tree.group_bytes()
-    }
-
-    fn range_of(&self, block: u64, size_bytes: u64) -> Range {
-        self.tree.range_of(block).unwrap_or_else(|| Range::new(size_bytes, size_bytes))
-    }
-
-    fn update(&mut self, block: u64, bytes: &[u8]) {
-        update_group(&self.tree, &mut self.open, block, bytes);
-    }
-
-    fn complete(&mut self, block: u64, range: Range) -> Option<Verdict> {
-        let value = self.tree.add_hashed(self.open.remove(&block)?).ok()?;
-        let actual = Digest::new(Algorithm::Blake3, &value).ok()?;
-        Some(Verdict::Block { index: block, range, actual })
-    }
-
-    fn finish(&self) -> Option<Verdict> {
-        Some(Verdict::Whole { wanted: self.wanted?, actual: self.tree.root()? })
-    }
-
-    fn forget(&mut self, block: u64) {
-        self.open.remove(&block);
-        self.tree.forget(block);
-    }
-
-    fn resume(&mut self, _: &Hashed, _: &dyn Fn(Range) -> bool) -> Vec<Range> {
-        // Nobody knows who vouched for what an earlier run left.
-        Vec::new()
-    }
-}
-
 /// Takes in the next bytes of a group of a tree.
 fn update_group(
     tree: &Blake3Tree,
@@ -287,10 +253,12 @@ impl BlockVerifier for VouchedBlocks {
     }
 }
 
-/// BLAKE3 of the whole, in any order of its groups.
+/// The tree of BLAKE3 over the whole, in any order of its groups. Somebody may vouch for each group by the
+/// value of its subtree: no byte is hashed twice for that and for the whole.
 struct Blake3Groups {
     tree: Blake3Tree,
-    wanted: Digest,
+    wanted: Option<Digest>,
+    is_vouched: bool,
     open: BTreeMap<u64, GroupHasher>,
 }
 
@@ -307,13 +275,17 @@ impl BlockVerifier for Blake3Groups {
         update_group(&self.tree, &mut self.open, block, bytes);
     }
 
-    fn complete(&mut self, block: u64, _: Range) -> Option<Verdict> {
+    fn complete(&mut self, block: u64, range: Range) -> Option<Verdict> {
         let value = self.tree.add_hashed(self.open.remove(&block)?).ok()?;
-        Some(Verdict::Group { index: block, value })
+        if !self.is_vouched {
+            return Some(Verdict::Group { index: block, value });
+        }
+        let actual = Digest::new(Algorithm::Blake3, &value).ok()?;
+        Some(Verdict::Block { index: block, range, actual })
     }
 
     fn finish(&self) -> Option<Verdict> {
-        Some(Verdict::Whole { wanted: self.wanted, actual: self.tree.root()? })
+        Some(Verdict::Whole { wanted: self.wanted?, actual: self.tree.root()? })
     }
 
     fn forget(&mut self, block: u64) {
@@ -323,7 +295,9 @@ impl BlockVerifier for Blake3Groups {
 
     fn resume(&mut self, left: &Hashed, has: &dyn Fn(Range) -> bool) -> Vec<Range> {
         let mut hashed = Vec::new();
-        for &(index, value) in &left.groups {
+        // Nobody knows who vouched for what an earlier run left.
+        let groups = left.groups.iter().filter(|_| !self.is_vouched);
+        for &(index, value) in groups {
             if let Some(range) = self.tree.range_of(index).filter(|&range| has(range))
                 && self.tree.set_cv(index, value).is_ok()
             {
