@@ -90,8 +90,6 @@ impl From<JobError> for Failure {
                 Failure::usage(chain(&error)).hint("name one: --latest NAME")
             }
             JobError::Feed(_) => Failure::input(chain(&error)),
-            JobError::Torrent(TorrentError::OnlyV2) => Failure::input(chain(&error))
-                .hint("use its .torrent file, or the magnet link of a hybrid torrent"),
             JobError::Torrent(TorrentError::NoPeers) => {
                 Failure::input(chain(&error)).hint("name one: --tracker URL or --peer HOST:PORT")
             }

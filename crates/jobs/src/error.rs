@@ -355,9 +355,9 @@ pub enum TorrentError {
     /// Nobody can be asked for the metafile of a magnet link.
     #[error("the magnet link names no tracker and no peer")]
     NoPeers,
-    /// The pieces of a v2 torrent cannot be verified with what a magnet link leads to.
-    #[error("magnet links with a v2 info-hash alone cannot be fetched yet")]
-    OnlyV2,
+    /// The two info-hashes of a magnet link are not those of one hybrid torrent.
+    #[error("the torrent has the v1 info-hash of the magnet link, but another v2 info-hash")]
+    OtherHash,
     /// No peer has sent the metafile of a magnet link.
     #[error("no peer has sent the description of the torrent{}", last.as_ref().map(|it| format!("; the last one: {it}")).unwrap_or_default())]
     NoMetadata {

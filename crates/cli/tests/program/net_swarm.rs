@@ -85,6 +85,43 @@ fn a_magnet_link_is_enough() {
     home.run(["get", "magnet:?xt=urn:btih:12"]).code_is(6).says(&["not a magnet link"]);
 }
 
+/// The hashes of its pieces come from peers as well.
+#[test]
+fn a_magnet_link_of_a_v2_torrent_is_enough() {
+    let home = with_dataset(500_001);
+    let tracker = home.track(&[]);
+    let magnet = format!("magnet:{}", home.torrent("v2", &["--tracker", &tracker.url]));
+    assert!(magnet.contains("xt=urn:btmh:1220") && !magnet.contains("btih"), "{magnet}");
+    let seed = home.seed(&["pub/run7-v2.torrent", "--data", "web"]);
+    // What was fetched by the link alone is passed on by the link alone.
+    let running = home.getting(&magnet, "one", &["--keep-seeding"]);
+    home.wait_for_bytes("one/run7/detector/a.h5", 500_001);
+    drop(seed);
+    home.run(["get", &magnet, "-d", "two"]).code_is(0);
+    home.has("two");
+    running.signal(2);
+    running.wait().code_is(0);
+}
+
+#[test]
+fn both_info_hashes_of_a_magnet_link_must_be_right() {
+    let home = with_dataset(500_001);
+    let hybrid = format!("magnet:{}", home.torrent("hybrid", &[]));
+    let of_v2 = format!("magnet:{}", home.torrent("v2", &[]));
+    let hash = |link: &str| link.split("1220").nth(1).unwrap()[..64].to_owned();
+    let seed = home.seed(&["pub/run7-hybrid.torrent", "--data", "web"]);
+    let peer = format!("127.0.0.1:{}", seed.port);
+    let both = home.run(["get", &hybrid, "-d", "both", "--peer", &peer]);
+    both.code_is(0);
+    home.has("both");
+    let only_v2 = format!("magnet:?xt=urn:btmh:1220{}", hash(&hybrid));
+    home.run(["get", &only_v2, "-d", "only-v2", "--peer", &peer]).code_is(0);
+    home.has("only-v2");
+    let wrong = hybrid.replace(&hash(&hybrid), &hash(&of_v2));
+    let wrong = home.run(["get", &wrong, "-d", "wrong", "--peer", &peer]);
+    wrong.code_is(6).says(&["another v2 info-hash"]);
+}
+
 #[test]
 fn when_all_peers_are_gone_the_mirror_brings_the_rest() {
     let home = with_dataset(6_000_001);

@@ -1,11 +1,12 @@
-//! The torrent of a magnet link: its info dictionary comes from peers.
+//! The torrent of a magnet link: its description comes from peers.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use swath_formats::torrent::{Info, InfoHash, InfoHashV1, Magnet, Metainfo, tracker_url};
+use swath_formats::torrent::magnet::MagnetError;
+use swath_formats::torrent::metainfo::MetainfoError;
+use swath_formats::torrent::{InfoHash, Magnet, Metainfo, tracker_url};
 use swath_formats::tracker::{Announce, Event, PeerForm, PeerId};
 use swath_source::peer::{EncryptionPolicy, Identity, MetadataRequest, PeerError, fetch_metadata};
 use swath_source::{Net, Trust};
@@ -58,10 +59,13 @@ pub async fn metainfo_of(
     loop {
         let told = search.announced(&trackers, Event::Started, until).await;
         addresses.extend(told.into_iter().map(|it| (it, Trust::Listed)));
-        if let Some(raw) = search.ask(&addresses, until).await {
+        let name = || magnet.name.clone().unwrap_or_else(|| "the magnet link".to_owned());
+        let found = search.ask(&addresses, until).await;
+        let found = found.map_err(|error| TorrentError::Parse { name: name(), error })?;
+        if let Some(metainfo) = found {
             tokio::spawn(async move { search.leave(&trackers).await });
             let peers = addresses.iter().map(|(address, _)| *address).take(PEERS_WANTED as usize);
-            return Ok((read(magnet, &raw)?, peers.collect()));
+            return Ok((with_link(magnet, metainfo)?, peers.collect()));
         }
         // Peers come and go.
         if Instant::now() + ASK_AGAIN >= until {
@@ -73,31 +77,31 @@ pub async fn metainfo_of(
     }
 }
 
-/// Returns the info-hash by which peers are asked.
-fn hash_of(magnet: &Magnet) -> Result<InfoHashV1, TorrentError> {
-    let v1 = magnet.hash_v1;
-    // The hashes of the pieces of a v2 torrent are not part of what peers send then.
-    v1.ok_or(TorrentError::OnlyV2)
+/// Returns the info-hash by which peers are asked: of a hybrid torrent, that which all peers know.
+fn hash_of(magnet: &Magnet) -> Result<InfoHash, TorrentError> {
+    let (v1, v2) = (magnet.hash_v1.map(InfoHash::V1), magnet.hash_v2.map(InfoHash::V2));
+    v1.or(v2).ok_or(TorrentError::Magnet(MagnetError::NoHash))
 }
 
-/// Reads an info dictionary, which was verified, with what the link says besides.
-fn read(magnet: &Magnet, raw: &[u8]) -> Result<Metainfo, TorrentError> {
-    let name = || magnet.name.clone().unwrap_or_else(|| "the magnet link".to_owned());
-    let info = Info::read(raw).map_err(|error| TorrentError::Parse { name: name(), error })?;
-    let mut metainfo = Metainfo::of(info);
+/// Adds what the link says to a torrent that was verified by one info-hash of the link.
+fn with_link(magnet: &Magnet, mut metainfo: Metainfo) -> Result<Metainfo, TorrentError> {
+    let is_other = magnet.hash_v2.is_some_and(|hash| metainfo.info.hash_v2() != Some(hash));
+    if is_other {
+        return Err(TorrentError::OtherHash);
+    }
     metainfo.trackers =
         Some(magnet.trackers.clone()).filter(|it| !it.is_empty()).into_iter().collect();
     metainfo.web_seeds.clone_from(&magnet.web_seeds);
     Ok(metainfo)
 }
 
-/// The search for a peer that sends the info dictionary.
+/// The search for a peer that sends the description of the torrent.
 struct Search {
     net: Net,
     identity: Identity,
-    info_hash: InfoHashV1,
+    info_hash: InfoHash,
     tried: HashSet<SocketAddr>,
-    asked: JoinSet<Result<Arc<[u8]>, PeerError>>,
+    asked: JoinSet<Result<Metainfo, PeerError>>,
     /// The last error of a peer.
     last: Option<PeerError>,
 }
@@ -118,7 +122,10 @@ impl Search {
             let tracker = tracker.clone();
             let (net, info_hash) = (self.net.clone(), self.info_hash);
             let announce = Announce {
-                info_hash: info_hash.into(),
+                info_hash: match info_hash {
+                    InfoHash::V1(hash) => hash.into(),
+                    InfoHash::V2(hash) => hash.into(),
+                },
                 peer_id: PeerId(self.identity.peer_id.0),
                 // Nobody can connect to us yet: a port that nobody uses.
                 port: 1,
@@ -145,11 +152,14 @@ impl Search {
     }
 
     /// Asks peers that were not asked yet, a few at a time, until one has answered.
+    ///
+    /// # Errors
+    /// [`MetainfoError`] if the torrent is unusable, so that no other peer need be asked.
     async fn ask(
         &mut self,
         addresses: &[(SocketAddr, Trust)],
         until: Instant,
-    ) -> Option<Arc<[u8]>> {
+    ) -> Result<Option<Metainfo>, MetainfoError> {
         let mut left = addresses.iter();
         loop {
             while self.asked.len() < ASKED_AT_ONCE
@@ -159,19 +169,19 @@ impl Search {
                     let (net, info_hash, identity) =
                         (self.net.clone(), self.info_hash, self.identity);
                     let encryption = EncryptionPolicy::default();
-                    let info_hash = InfoHash::V1(info_hash);
                     let request = MetadataRequest { info_hash, identity, trust, encryption };
                     self.asked.spawn(async move { fetch_metadata(&net, address, request).await });
                 }
             }
             match timeout_at(until, self.asked.join_next()).await {
-                Ok(Some(Ok(Ok(raw)))) => {
+                Ok(Some(Ok(Ok(metainfo)))) => {
                     self.asked.abort_all();
-                    return Some(raw);
+                    return Ok(Some(metainfo));
                 }
+                Ok(Some(Ok(Err(PeerError::Torrent(error))))) => return Err(error),
                 Ok(Some(Ok(Err(error)))) => self.last = Some(error),
                 Ok(Some(Err(_))) => {}
-                Ok(None) | Err(_) => return None,
+                Ok(None) | Err(_) => return Ok(None),
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use swath_formats::peer::encryption::EncryptionError;
 use swath_formats::peer::{HandshakeError, MetadataError, PeerFault, WireInfoHash};
+use swath_formats::torrent::metainfo::MetainfoError;
 
 use crate::error::LaneError;
 
@@ -48,6 +49,15 @@ pub enum PeerError {
     /// The metadata that it sent is not that of the torrent.
     #[error("{0}")]
     Metadata(#[from] MetadataError),
+    /// It has not all hashes of the pieces, or will not send them.
+    #[error("the peer does not send the hashes of the torrent's pieces")]
+    NoHashes,
+    /// The hashes of pieces that it sent are not those of the torrent.
+    #[error("the peer sent wrong hashes: {0}")]
+    Hashes(#[source] MetainfoError),
+    /// The metadata has the right info-hash, but describes no torrent that can be used.
+    #[error("{0}")]
+    Torrent(#[source] MetainfoError),
 }
 
 impl PeerError {

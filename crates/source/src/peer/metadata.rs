@@ -1,19 +1,21 @@
-//! The info dictionary from a peer (BEP 9), for magnet links.
+//! The description of a torrent from a peer, for magnet links: the info dictionary (BEP 9), then the
+//! piece layers of a v2 torrent.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::peer::{
     Event, ExtensionHandshake, Handshake, METADATA_PIECE_BYTES, MetadataAssembly, MetadataMessage,
     Reserved, Session, SessionConfig, WireInfoHash,
 };
-use swath_formats::torrent::InfoHash;
+use swath_formats::torrent::metainfo::{Kind, Metainfo};
+use swath_formats::torrent::{Info, InfoHash};
 use swath_model::Time;
 use tokio::time::Instant;
 
 use super::dial::Call;
 use super::error::PeerError;
+use super::layers::fetch_layers;
 use super::stream::PeerStream;
 use super::torrent::{EncryptionPolicy, Identity};
 use crate::net::Net;
@@ -32,26 +34,40 @@ pub struct MetadataRequest {
     pub encryption: EncryptionPolicy,
 }
 
-/// Fetches the info dictionary of a torrent from the peer at `address`, verified by its info-hash.
+/// Fetches the description of a torrent from the peer at `address`, verified by its info-hash: its
+/// info dictionary, and for a v2 torrent all piece layers.
 ///
 /// # Errors
 /// [`PeerError`] if the peer cannot be reached, does not have it, takes longer than half a minute
-/// for it, or sends a wrong one.
+/// for the dictionary or for an answer with hashes, or sends something wrong;
+/// [`PeerError::Torrent`] if the torrent itself is unusable, whoever sends it.
 pub async fn fetch_metadata(
     net: &Net,
     address: SocketAddr,
     request: MetadataRequest,
-) -> Result<Arc<[u8]>, PeerError> {
-    let fetching = fetch(net, address, request);
+) -> Result<Metainfo, PeerError> {
+    let info_hash = request.info_hash;
+    let fetching = async {
+        let mut talk = connect(net, address, request).await?;
+        let raw = Fetch { talk: &mut talk, info_hash, assembly: None, asked: 0, came: 0 }.run();
+        let raw = raw.await?;
+        Ok::<_, PeerError>((raw, talk))
+    };
     let within = net.awake().within(METADATA_WITHIN, fetching).await;
-    within.ok_or(PeerError::Slow(METADATA_WITHIN))?
+    let (raw, mut talk) = within.ok_or(PeerError::Slow(METADATA_WITHIN))??;
+    let mut metainfo = Metainfo::of(Info::read(&raw).map_err(PeerError::Torrent)?);
+    // The pieces of a hybrid torrent can be verified by their SHA-1.
+    if metainfo.info.kind() == Kind::V2 {
+        fetch_layers(net, &mut talk, &mut metainfo).await?;
+    }
+    Ok(metainfo)
 }
 
-async fn fetch(
+async fn connect(
     net: &Net,
     address: SocketAddr,
     request: MetadataRequest,
-) -> Result<Arc<[u8]>, PeerError> {
+) -> Result<Talk, PeerError> {
     let v2 = matches!(request.info_hash, InfoHash::V2(_));
     let reserved = Reserved { extended: true, fast: true, dht: false, v2 };
     let ours = Handshake {
@@ -74,40 +90,31 @@ async fn fetch(
     if !session.agreed().extended {
         return Err(PeerError::NoMetadata);
     }
-    let (info_hash, begin) = (request.info_hash, Instant::now());
-    Fetch { stream, session, info_hash, begin, assembly: None, asked: 0, came: 0 }.run().await
+    Ok(Talk { stream, session, begin: Instant::now() })
 }
 
-/// Metadata that arrives.
-struct Fetch {
+/// A connection without payloads.
+pub(super) struct Talk {
     stream: PeerStream,
-    session: Session,
-    info_hash: InfoHash,
+    pub(super) session: Session,
     begin: Instant,
-    assembly: Option<MetadataAssembly>,
-    /// Pieces that were asked for, from the first on, and how many came.
-    asked: u32,
-    came: u32,
 }
 
-impl Fetch {
-    async fn run(mut self) -> Result<Arc<[u8]>, PeerError> {
+impl Talk {
+    /// Sends what waits, and returns the next event.
+    pub(super) async fn event(&mut self) -> Result<Event, PeerError> {
         loop {
+            if let Some(event) = self.session.poll_event() {
+                return Ok(event);
+            }
             let now = Time::ZERO + self.begin.elapsed();
             let used = self.session.handle_input(now, self.stream.input())?;
             self.stream.consume(used);
-            let mut is_any = used > 0;
-            while let Some(event) = self.session.poll_event() {
-                is_any = true;
-                if let Some(metadata) = self.happened(event)? {
-                    return Ok(metadata.into());
-                }
-            }
             let mut out = Vec::new();
             self.session.poll_transmit(now, &mut out);
             self.stream.push(out);
             self.stream.send_all().await.map_err(|error| PeerError::io(&error))?;
-            if !is_any {
+            if used == 0 {
                 match self.stream.read_more().await {
                     Ok(0) => return Err(PeerError::NoMetadata),
                     Ok(_) => {}
@@ -116,12 +123,33 @@ impl Fetch {
             }
         }
     }
+}
+
+/// An info dictionary that arrives.
+struct Fetch<'a> {
+    talk: &'a mut Talk,
+    info_hash: InfoHash,
+    assembly: Option<MetadataAssembly>,
+    /// Pieces that were asked for, from the first on, and how many came.
+    asked: u32,
+    came: u32,
+}
+
+impl Fetch<'_> {
+    async fn run(mut self) -> Result<Vec<u8>, PeerError> {
+        loop {
+            let event = self.talk.event().await?;
+            if let Some(metadata) = self.happened(event)? {
+                return Ok(metadata);
+            }
+        }
+    }
 
     /// Returns the metadata when it is complete.
     fn happened(&mut self, event: Event) -> Result<Option<Vec<u8>>, PeerError> {
         match event {
             Event::Handshake if self.assembly.is_none() => {
-                let bytes = self.session.peer_handshake().metadata_bytes;
+                let bytes = self.talk.session.peer_handshake().metadata_bytes;
                 let bytes = bytes.ok_or(PeerError::NoMetadata)?;
                 self.assembly = Some(MetadataAssembly::new(self.info_hash, bytes)?);
                 self.ask(bytes);
@@ -144,7 +172,7 @@ impl Fetch {
     fn ask(&mut self, total_bytes: u32) {
         let pieces = total_bytes.div_ceil(METADATA_PIECE_BYTES);
         while self.asked < pieces.min(self.came + OUTSTANDING_MAX) {
-            self.session.send_metadata(&MetadataMessage::Request { piece: self.asked });
+            self.talk.session.send_metadata(&MetadataMessage::Request { piece: self.asked });
             self.asked += 1;
         }
     }

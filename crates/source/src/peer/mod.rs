@@ -19,6 +19,7 @@ mod flights;
 mod handle;
 mod handshake;
 mod hashes;
+mod layers;
 mod metadata;
 mod peer_lane;
 mod peer_source;

@@ -2,5 +2,6 @@
 
 mod between_us;
 mod hostile;
+mod metadata;
 mod support;
 mod with_others;
