@@ -7,7 +7,7 @@ use swath_jobs::{ClusterSpec, Environment, SwarmSpec};
 use url::Url;
 
 use crate::args::{TokenFrom, TokenParser};
-use crate::cluster;
+use crate::cluster::{self, machine};
 use crate::failure::Failure;
 use crate::get::tracker;
 use crate::serve::args::address;
@@ -24,7 +24,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "TOKEN|@FILE", requires = "share", allow_hyphen_values = true, value_parser = TokenParser, value_hint = ValueHint::Other)]
     pub cluster_token: Option<TokenFrom>,
     /// Share with these machines (comma separated, repeatable)
-    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',', requires = "share", value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = machine, value_delimiter = ',', requires = "share", value_hint = ValueHint::Other)]
     pub peers: Vec<String>,
     /// Find the other machines with this tracker (repeatable): http://HOST:PORT/announce or udp://HOST:PORT
     #[arg(long, value_name = "URL", value_parser = tracker, requires = "share", value_hint = ValueHint::Url)]

@@ -7,6 +7,7 @@ use swath_formats::torrent::tracker_url;
 use swath_jobs::SwarmSpec;
 use url::Url;
 
+use crate::cluster::machine;
 use crate::serve::args::address;
 use crate::units;
 
@@ -18,7 +19,7 @@ pub struct SwarmArgs {
     #[arg(long)]
     pub no_peers: bool,
     /// Connect to this peer (comma separated, repeatable); not for private torrents
-    #[arg(long, visible_alias = "peers", value_name = "HOST:PORT", value_delimiter = ',', value_hint = ValueHint::Other, conflicts_with = "no_peers")]
+    #[arg(long, visible_alias = "peers", value_name = "HOST:PORT", value_parser = machine, value_delimiter = ',', value_hint = ValueHint::Other, conflicts_with = "no_peers")]
     pub peer: Vec<String>,
     /// Announce to this tracker too (repeatable): http://HOST:PORT/announce or udp://HOST:PORT
     #[arg(long, value_name = "URL", value_parser = tracker, value_hint = ValueHint::Url, conflicts_with = "no_peers")]

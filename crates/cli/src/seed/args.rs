@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use url::Url;
 
+use crate::cluster::machine;
 use crate::get::tracker;
 use crate::serve::args::{NetworkOrFile, address, network_or_file};
 use crate::units;
@@ -33,7 +34,7 @@ pub struct Seed {
     #[arg(long, value_name = "URL", value_parser = tracker, value_hint = ValueHint::Url)]
     pub tracker: Vec<Url>,
     /// Connect to this peer (repeatable); not for private torrents
-    #[arg(long, value_name = "HOST:PORT", value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = machine, value_hint = ValueHint::Other)]
     pub peer: Vec<String>,
     /// Connect to at most this many peers of each torrent
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
