@@ -152,6 +152,15 @@ impl From<SpecError> for Failure {
             SpecError::SeveralToOne { name, count } => {
                 format!("{name} lists {count} files: use -d DIR instead of -o")
             }
+            SpecError::SelectedToOne { name, count } => format!(
+                "{count} files of {name} are selected: use -d DIR instead of -o, or select one"
+            ),
+            SpecError::LinkToFile { file } => {
+                format!("{file} is a link to another file of the torrent: use -d DIR instead of -o")
+            }
+            SpecError::SharedPieces { file } => format!(
+                "the pieces of {file} also hold bytes of other files, as in v1 torrents: use -d DIR instead of -o"
+            ),
             SpecError::DigestOfSeveral { name, count } => {
                 format!("{name} lists {count} files: --digest is for a single file")
             }

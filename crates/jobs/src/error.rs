@@ -120,6 +120,28 @@ pub enum SpecError {
         /// The number of its files.
         count: u64,
     },
+    /// Several selected files of a torrent with one destination file.
+    #[error("{count} files of {name} are selected: the destination must be a folder")]
+    SelectedToOne {
+        /// The torrent.
+        name: String,
+        /// How many are selected.
+        count: u64,
+    },
+    /// A selected file of a torrent that is a link, with a destination file.
+    #[error("{file} is a link to another file of the torrent: the destination must be a folder")]
+    LinkToFile {
+        /// Its path in the torrent.
+        file: String,
+    },
+    /// A selected file whose pieces have bytes of other files, with a destination file.
+    #[error(
+        "the pieces of {file} also hold bytes of other files: the destination must be a folder"
+    )]
+    SharedPieces {
+        /// Its path in the torrent.
+        file: String,
+    },
     /// A digest for several files.
     #[error("{name} lists {count} files: a digest is for a single file")]
     DigestOfSeveral {

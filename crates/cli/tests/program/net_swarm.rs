@@ -231,6 +231,51 @@ fn selected_files_come_from_seeders_of_others() {
 }
 
 #[test]
+fn one_selected_file_gets_the_name_that_is_wanted() {
+    let home = with_dataset(1_000_001);
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    home.torrent("hybrid", &["--mirror", &server.at("run7/")]);
+    home.torrent("v1", &[]);
+    let torrent = "pub/run7-hybrid.torrent";
+    let get = ["get", torrent, "-o", "mine.h5"];
+    let ran = home.run(get.iter().chain(&["--select", "a.h5"]));
+    ran.code_is(0).says(&["1 of 3 files"]);
+    assert!(home.read("mine.h5") == home.read("web/run7/detector/a.h5"));
+    assert!(!home.exists("run7"));
+    home.run(get.iter().chain(&["--select", "a.h5"])).code_is(0).says(&["already complete"]);
+    home.run(get.iter().chain(&["--select", "empty", "--overwrite"])).code_is(0);
+    assert_eq!(home.read("mine.h5").len(), 0);
+    let several = home.run(get.iter().chain(&["--select", "empty", "--select", "b.txt"]));
+    several.code_is(2).says(&["2 files of run7 are selected: use -d DIR"]);
+    home.run(get).code_is(2).says(&["run7 lists 3 files: use -d DIR"]);
+    let shared = home.run(["get", "pub/run7-v1.torrent", "-o", "mine.h5", "--select", "b.txt"]);
+    shared.code_is(2).says(&["the pieces of b.txt also hold bytes of other files", "use -d DIR"]);
+    // It is passed on from its own name.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let peer = format!("127.0.0.1:{port}");
+    let more = ["--listen", &peer, "--peer", "127.0.0.1:9", "--keep-seeding", "--overwrite"];
+    let args = get.iter().chain(&["--select", "a.h5"]).chain(&more);
+    let seeding = home.swath(args).limit(Duration::from_secs(60)).start();
+    home.wait_for_bytes("mine.h5", 1_000_001);
+    drop(server);
+    let args = ["get", torrent, "-o", "other.h5", "--select", "a.h5", "--peer", &peer];
+    home.run(args).code_is(0);
+    assert!(home.read("other.h5") == home.read("web/run7/detector/a.h5"));
+    seeding.signal(2);
+    seeding.wait().code_is(0);
+}
+
+#[test]
+fn a_port_that_cannot_be_is_no_name_to_look_up() {
+    let home = with_dataset(100_001);
+    home.torrent("v2", &[]);
+    let why = "the port 99999 is not between 1 and 65535";
+    home.run(["get", "pub/run7-v2.torrent", "--peers", "localhost:99999"]).code_is(2).says(&[why]);
+    let args = ["seed", "pub/run7-v2.torrent", "--data", "web", "--peer", "localhost:99999"];
+    home.run(args).code_is(2).says(&[why]);
+}
+
+#[test]
 fn whole_pieces_of_selected_files_are_passed_on_and_no_others() {
     for kind in ["v1", "hybrid"] {
         let home = with_dataset(2_000_001);

@@ -134,8 +134,18 @@ impl InSwarm {
         self.verified(Range::new(0, self.map.content_bytes()));
         let (lost, _) = mpsc::channel(1);
         let open = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
+        let info = &self.metainfo.info;
+        // With a name of the user's choice.
+        let selected = match path.is_file() && !info.is_single_file() {
+            true => self.metainfo.content().iter().find(|part| part.is_wanted).map(|it| it.file),
+            false => None,
+        };
+        let found = match selected {
+            Some(file) => TorrentFiles::one(info, file, path, open),
+            None => TorrentFiles::find(info, path, open),
+        };
         // If the files are gone already, peers are refused.
-        if let Ok(files) = TorrentFiles::find(&self.metainfo.info, path, open) {
+        if let Ok(files) = found {
             self.passed_on.set(ReadFrom::Files(Arc::new(FileUploads::new(Arc::new(files), lost))));
         }
     }

@@ -213,16 +213,19 @@ fn request(
             false => whole.push(seed),
         }
     }
+    // One of several files has its place in the folder there.
+    let is_alone =
+        info.is_single_file() && !matches!(request.destination, Destination::Files { .. });
     for (seed, trust) in whole {
-        match &request.destination {
-            Destination::Files { .. } => {
-                let source = joined(get_job, metainfo, (seed, trust), Has::Files);
-                request.sources.extend(source);
-            }
-            _ => request.mirrors.extend(
+        match is_alone {
+            true => request.mirrors.extend(
                 info.whole_file_url(seed, &info.files()[0])
                     .map(|url| Mirror { trust, ..mirror(url) }),
             ),
+            false => {
+                let source = joined(get_job, metainfo, (seed, trust), Has::Files);
+                request.sources.extend(source);
+            }
         }
     }
     Ok(request)
@@ -241,13 +244,37 @@ fn to(
     let folder = match &get_job.get.to {
         GetTo::Folder(_) => template.dir.join(info.name().as_path()),
         GetTo::File(_) | GetTo::Stream => {
-            let (name, count) = (info.name().to_string(), info.files().len() as u64);
-            return Err(SpecError::SeveralToOne { name, count });
+            only_selected(metainfo)?;
+            return destination(get_job, None);
         }
     };
     let parts = metainfo.content().into_iter();
     let files = parts.map(|part| set_file(info, &part));
     Ok(Destination::Files { folder, files: files.collect() })
+}
+
+/// Checks that the content is one file, and nothing that only helps to verify it.
+fn only_selected(metainfo: &Metainfo) -> Result<(), SpecError> {
+    let info = &metainfo.info;
+    let parts = metainfo.content();
+    let mut wanted =
+        parts.iter().filter(|part| part.is_wanted).map(|part| &info.files()[part.file]);
+    match (wanted.next(), wanted.count() as u64) {
+        (Some(file), 0) if file.symlink.is_some() => {
+            Err(SpecError::LinkToFile { file: file.path.to_string() })
+        }
+        (Some(file), 0) if parts.len() > 1 => {
+            Err(SpecError::SharedPieces { file: file.path.to_string() })
+        }
+        (Some(_), 0) => Ok(()),
+        (_, others) => {
+            let (name, count) = (info.name().to_string(), others + 1);
+            Err(match metainfo.is_reduced() {
+                true => SpecError::SelectedToOne { name, count },
+                false => SpecError::SeveralToOne { name, count },
+            })
+        }
+    }
 }
 
 /// Returns how a part of the content is written: a file, or for the time of the transfer the bytes of one

@@ -116,6 +116,28 @@ impl TorrentFiles {
         Ok(TorrentFiles { root, files, open, torrent, seen: Mutex::default() })
     }
 
+    /// Returns file number `file` of [`Info::files`] alone, which is at `path`: only its bytes can be
+    /// read.
+    ///
+    /// # Errors
+    /// [`ContentError::Folder`] if the folder of `path` cannot be opened.
+    pub fn one(
+        info: &Info,
+        file: usize,
+        path: &Path,
+        open: Arc<OpenFiles>,
+    ) -> Result<Self, ContentError> {
+        let no_file = || ContentError::Folder(io::ErrorKind::InvalidInput.into());
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(no_file)?;
+        let folder = path.parent().filter(|parent| *parent != Path::new(""));
+        let root = Root::open(folder.unwrap_or(Path::new("."))).map_err(ContentError::Folder)?;
+        let file = info.files().get(file).ok_or_else(no_file)?;
+        let range = Range::of_len(file.offset, file.length_bytes);
+        let files = vec![Placed { range, path: name.to_owned() }];
+        let torrent = open.torrent();
+        Ok(TorrentFiles { root, files, open, torrent, seen: Mutex::default() })
+    }
+
     /// Appends bytes of the torrent's piece space; the bytes between files are zeros.
     ///
     /// # Errors
