@@ -178,11 +178,18 @@ fn told(verify: &Verify, checked: &Checked, against: &str) -> Result<Exit, Failu
         warn(&format!("{place}: not in the {against}, and not checked: {first}{more}"));
     }
     let files = units::counted(checked.files, "file");
-    if wrong > 0 {
-        let verb = if wrong == 1 { "does" } else { "do" };
-        let wrong = units::count(wrong as u64);
+    if checked.wrong_files > 0 {
+        let verb = if checked.wrong_files == 1 { "does" } else { "do" };
+        let wrong = units::count(checked.wrong_files);
         let text = format!("{place}: {wrong} of {files} {verb} not match the {against}");
-        return Err(Failure::new(Exit::Mismatch, text));
+        let failure = Failure::new(Exit::Mismatch, text);
+        let is_in_segments = checked.wrong.iter().any(|(_, what)| *what == WrongFile::InSegments);
+        return Err(match is_in_segments {
+            true => failure.hint(
+                "check segments with --torrent FILE, or join them first: cat NAME/NAME.* > WHOLE",
+            ),
+            false => failure,
+        });
     }
     if verify.quiet {
         return Ok(Exit::Done);
@@ -203,6 +210,7 @@ fn words(what: WrongFile) -> String {
             format!("{wrong} of {} wrong, the first at byte {first}", units::counted(of, "piece"))
         }
         WrongFile::Content => "different content".to_owned(),
+        WrongFile::InSegments => "there in segments, which the index does not list".to_owned(),
     }
 }
 

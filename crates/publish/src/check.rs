@@ -22,11 +22,13 @@ use crate::index::Index;
 /// What the files of a torrent or an index are on this disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// How many files there should be.
+    /// How many files there should be; one in segments counts once.
     pub files: u64,
+    /// How many of them do not match.
+    pub wrong_files: u64,
     /// Their length altogether.
     pub bytes: u64,
-    /// Files that do not match, in order, with their paths below the dataset's folder.
+    /// Files and segments that do not match, in order, with their paths below the dataset's folder.
     pub wrong: Vec<(Vec<u8>, WrongFile)>,
     /// Pieces that could not be checked, because they reach into files that are missing.
     pub unchecked_pieces: u64,
@@ -57,6 +59,8 @@ pub enum WrongFile {
     },
     /// Its digest is another one.
     Content,
+    /// It is there as segments, which an index does not know.
+    InSegments,
 }
 
 /// Why files cannot be checked.
@@ -161,6 +165,16 @@ pub fn check_torrent(
     let found =
         wrong.into_iter().map(|(at, it)| (present[at].file.path.as_str().as_bytes().to_vec(), it));
     checked.add(found, &expected);
+    // Segments of one file follow each other.
+    let numbers = |is_counted: &dyn Fn(&OnDisk<'_>) -> bool| {
+        let mut numbers: Vec<usize> =
+            files.iter().filter(|it| is_counted(it)).map(|it| it.number).collect();
+        numbers.dedup();
+        numbers.len() as u64
+    };
+    let wrong: HashSet<&[u8]> = checked.wrong.iter().map(|(path, _)| &path[..]).collect();
+    let wrong_files = numbers(&|it| wrong.contains(it.file.path.as_str().as_bytes()));
+    checked = Checked { files: numbers(&|_| true), wrong_files, ..checked };
     Ok(checked)
 }
 
@@ -200,12 +214,16 @@ pub fn check_index(
     });
     let wrong: Vec<_> = wrong.collect();
     checked.add(wrong, &expected);
+    checked.find_segments();
+    checked.wrong_files = checked.wrong.len() as u64;
     Ok(checked)
 }
 
 /// A file of a torrent, as the disk has it.
 #[derive(Clone, Copy)]
 struct OnDisk<'a> {
+    /// The number of the dataset's file.
+    number: usize,
     file: &'a File,
     /// How the torrent lists it.
     listed: &'a [File],
@@ -229,11 +247,12 @@ fn files_at<'a>(place: &Path, info: &'a Info) -> Vec<OnDisk<'a>> {
             && (is_there(&named, listed) || is_there(place, listed));
         match is_split {
             true => all.extend(listed.iter().map(|file| OnDisk {
+                number,
                 file,
                 listed: slice::from_ref(file),
                 is_whole: false,
             })),
-            false => all.push(OnDisk { file, listed, is_whole: true }),
+            false => all.push(OnDisk { number, file, listed, is_whole: true }),
         }
     }
     all
@@ -250,6 +269,28 @@ impl Checked {
         let order: HashMap<&[u8], usize> =
             expected.files.iter().enumerate().map(|(at, (path, _))| (*path, at)).collect();
         self.wrong.sort_by_key(|(path, _)| order.get(&path[..]).copied());
+    }
+}
+
+impl Checked {
+    /// Tells missing files whose segments are there from others.
+    fn find_segments(&mut self) {
+        let Checked { wrong, others, .. } = self;
+        for (path, what) in wrong.iter_mut().filter(|(_, what)| *what == WrongFile::Missing) {
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            // The place of a dataset of one file may be their folder.
+            let in_folder = [path, &b"/"[..], name].concat();
+            let is_segment = |other: &Vec<u8>| {
+                let number = other.strip_prefix(&in_folder[..]).or(other.strip_prefix(&path[..]));
+                let number = number.and_then(|rest| rest.strip_prefix(b"."));
+                number.is_some_and(|it| it.len() >= 3 && it.iter().all(u8::is_ascii_digit))
+            };
+            let before = others.len();
+            others.retain(|other| !is_segment(other));
+            if others.len() < before {
+                *what = WrongFile::InSegments;
+            }
+        }
     }
 }
 

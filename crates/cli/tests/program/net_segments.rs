@@ -235,10 +235,10 @@ fn in_a_folder_only_long_files_have_segments() {
         home.segmented("run7", kind, &["--segment-mirror", &theirs.at("run7/")]);
         home.run(["get", "pub/run7.torrent", "-d", &to("joined")]).code_is(0);
         has(&to("joined"), &["a.txt", "deep/big.h5", "z"]);
-        for (place, files) in [("run7", 3), (&*to("theirs"), 5)] {
+        for place in ["run7", &*to("theirs")] {
             let ran = home.run(["verify", place, "--torrent", "pub/run7.torrent"]);
             ran.code_is(0);
-            assert!(ran.out().contains(&format!("{files} files")), "{}", ran.out());
+            assert!(ran.out().contains("3 files"), "{}", ran.out());
         }
     }
 }
