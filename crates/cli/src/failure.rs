@@ -96,6 +96,14 @@ impl From<JobError> for Failure {
             JobError::Torrent(TorrentError::Fetch { .. } | TorrentError::NoMetadata { .. }) => {
                 Failure::sources(chain(&error))
             }
+            JobError::Torrent(TorrentError::InSegments { ref folder, .. }) => {
+                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+                let address = url::Url::from_file_path(&folder).map(|url| url.to_string());
+                let address = address.unwrap_or_else(|()| folder.display().to_string());
+                Failure::new(Exit::Target, chain(&error)).hint(format!(
+                    "nothing was changed; to join them, fetch into another folder and add the mirror {address}: segments that are right are copied"
+                ))
+            }
             JobError::Torrent(_) => Failure::input(chain(&error)),
             JobError::Checksums(ChecksumsError::Fetch { .. }) => Failure::sources(chain(&error)),
             JobError::List { .. } | JobError::Checksums(_) => Failure::input(chain(&error)),

@@ -386,6 +386,18 @@ pub enum TorrentError {
         /// The last error of a peer.
         last: Option<PeerError>,
     },
+    /// Where a file has to be written, there is a folder with its segments.
+    #[error("{} is a folder with {found} of the {count} segments of this file", path.display())]
+    InSegments {
+        /// Where the file has to be written.
+        path: PathBuf,
+        /// How many segments are there.
+        found: usize,
+        /// How many there should be.
+        count: usize,
+        /// The folder of the dataset.
+        folder: PathBuf,
+    },
     /// None of its files is selected.
     #[error("no file of {name} matches; it has {}", listed(files, *count))]
     NothingSelected {

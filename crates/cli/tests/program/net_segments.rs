@@ -243,6 +243,71 @@ fn in_a_folder_only_long_files_have_segments() {
     }
 }
 
+/// The advice was --overwrite, which removes the segments.
+#[test]
+fn segments_of_another_client_are_joined_into_another_folder() {
+    for kind in KINDS {
+        let home = Home::new();
+        home.write("run7/big.h5", bytes(2, 3 * MIB + 30_000));
+        home.write("run7/z", bytes(3, 70_000));
+        // What the folder has is not fetched: the mirror has it wrong.
+        let mut mirrored = home.read("run7/big.h5");
+        mirrored[..MIB].fill(7);
+        home.write("web/run7/big.h5", mirrored);
+        home.write("web/run7/z", vec![7; 70_000]);
+        let server = home.serve(&["web", "--anonymous", "--plain"]);
+        home.segmented("run7", kind, &["--mirror", &server.at("run7/")]);
+        home.run(["publish", "run7", "--only", "index", "-o", "index"]).code_is(0);
+        // One segment is missing, and one is damaged.
+        for (number, segment) in home.read("run7/big.h5").chunks(MIB).enumerate() {
+            let mut segment = segment.to_vec();
+            match number {
+                1 => continue,
+                2 => segment[500_000] ^= 1,
+                _ => {}
+            }
+            home.write(&format!("left/run7/big.h5/big.h5.{number:03}"), segment);
+        }
+        home.write("left/run7/z", home.read("run7/z"));
+        let get = ["get", "pub/run7.torrent", "-d"];
+        let ran = home.run(get.iter().chain(&["left", "--overwrite"]));
+        ran.code_is(5).says(&["a folder with 3 of the 4 segments", "fetch into another folder"]);
+        let said = ran.all();
+        let mirror = said.split_whitespace().find(|word| word.starts_with("file://")).unwrap();
+        let ran = home.run(get.iter().chain(&["joined", mirror.trim_end_matches(':')]));
+        ran.code_is(0).never_says(&["corrupt"]);
+        assert!(home.read("joined/run7/big.h5") == home.read("run7/big.h5"), "{kind}");
+        assert!(home.read("joined/run7/z") == home.read("run7/z"), "{kind}");
+        // An index knows whole files only.
+        let verify = ["verify", "left/run7", "--index", "index/run7.index"];
+        home.run(verify).code_is(4).says(&[
+            "big.h5: there in segments",
+            "--torrent",
+            "1 of 2 files",
+        ]);
+    }
+}
+
+#[test]
+fn a_file_in_segments_is_told_from_one_that_is_missing() {
+    let home = with_file();
+    home.segmented("survey.h5", "hybrid", &[]);
+    home.run(["publish", "survey.h5", "--only", "index", "-o", "index"]).code_is(0);
+    for (number, segment) in home.read("survey.h5").chunks(MIB).enumerate() {
+        home.write(&format!("left/survey.h5/survey.h5.{number:03}"), segment);
+    }
+    let ran = home.run(["get", "pub/survey.h5.torrent", "-d", "left"]);
+    ran.code_is(5).says(&["a folder with 4 of the 4 segments"]);
+    let mirror = format!("file://{}", home.path("left/survey.h5").display());
+    home.run(["get", "pub/survey.h5.torrent", &mirror, "-d", "joined"]).code_is(0);
+    home.has_survey("joined");
+    for place in ["left", "left/survey.h5"] {
+        let ran = home.run(["verify", place, "--index", "index/survey.h5.index"]);
+        ran.says(&["survey.h5: there in segments", "1 of 1 file does not match"]);
+        ran.never_says(&["not checked"]);
+    }
+}
+
 #[test]
 fn a_feed_announces_versions_with_segments() {
     let home = with_file();

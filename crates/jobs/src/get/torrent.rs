@@ -1,7 +1,7 @@
 //! Fetches the content of a torrent: reads its metafile and turns it into a request.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,12 +85,19 @@ pub async fn inputs(
     let mirrors_count = seeds + mirrors.len() as u64;
     get_job.note(Note::Torrent { name, files, selected, mirrors: mirrors_count });
     let metainfo = Arc::new(metainfo);
-    let mut request = Box::new(request(get_job, &metainfo, mirrors, trust)?);
+    let (segments, mirrors): (Vec<&Url>, Vec<&Url>) =
+        mirrors.iter().partition(|url| metainfo.info.has_segments() && folder_of(url).is_some());
+    let mut request = Box::new(request(get_job, &metainfo, &mirrors, trust)?);
+    in_segments(&metainfo, &request.destination)?;
     let swarm = InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?;
     if let Some(swarm) = &swarm {
         request.discovery = Some(Arc::clone(swarm) as Arc<dyn Discovery>);
         request.plan.picker = PickerKind::RarestFirst;
         request.plan.seed = fastrand::u64(..);
+    }
+    for place in segments.into_iter().filter_map(folder_of) {
+        let net = get_job.job.engine.net();
+        reuse::reuse(&mut request, net, &metainfo, &metainfo, &place);
     }
     if let Some((old, place)) = old {
         let net = get_job.job.engine.net();
@@ -188,7 +195,7 @@ pub async fn of_server(net: &Net, url: &Url, trust: Trust) -> Result<Metainfo, T
 fn request(
     get_job: &GetJob<'_>,
     metainfo: &Metainfo,
-    mirrors: &[Url],
+    mirrors: &[&Url],
     trust: Trust,
 ) -> Result<Request, JobError> {
     let info = &metainfo.info;
@@ -205,7 +212,7 @@ fn request(
     request.pieces = metainfo.proof();
     request.size_bytes = Some(metainfo.piece_map().content_bytes());
     // Web seeds have what the torrent lists; other mirrors have the files whole.
-    let mut whole: Vec<(&Url, Trust)> = mirrors.iter().map(|url| (url, Trust::Named)).collect();
+    let mut whole: Vec<(&Url, Trust)> = mirrors.iter().map(|url| (*url, Trust::Named)).collect();
     whole.extend(metainfo.whole_file_mirrors.iter().map(|url| (url, trust)));
     for seed in metainfo.web_seeds.iter().map(|url| (url, trust)) {
         match info.has_segments() {
@@ -275,6 +282,42 @@ fn only_selected(metainfo: &Metainfo) -> Result<(), SpecError> {
             })
         }
     }
+}
+
+/// Returns the folder on this machine that an address names.
+fn folder_of(url: &Url) -> Option<PathBuf> {
+    let path = url.to_file_path().ok().filter(|_| url.scheme() == "file")?;
+    path.is_dir().then_some(path)
+}
+
+/// Checks that no file has to be written where a folder with its segments is, as another client leaves it.
+fn in_segments(metainfo: &Metainfo, destination: &Destination) -> Result<(), TorrentError> {
+    let info = &metainfo.info;
+    if !info.has_segments() {
+        return Ok(());
+    }
+    for part in metainfo.content().into_iter().filter(|part| part.is_wanted) {
+        let path = match destination {
+            Destination::File(path) => path.clone(),
+            Destination::Files { folder, .. } => {
+                folder.join(info.files()[part.file].path.as_path())
+            }
+            _ => return Ok(()),
+        };
+        let segments = info.segments(part.file);
+        let is_there = |segment: &&File| path.join(segment.path.file_name()).is_file();
+        if segments.len() > 1
+            && path.is_dir()
+            && let found @ 1.. = segments.iter().filter(is_there).count()
+        {
+            let folder = match destination {
+                Destination::Files { folder, .. } => folder.clone(),
+                _ => path.clone(),
+            };
+            return Err(TorrentError::InSegments { path, found, count: segments.len(), folder });
+        }
+    }
+    Ok(())
 }
 
 /// Returns how a part of the content is written: a file, or for the time of the transfer the bytes of one
