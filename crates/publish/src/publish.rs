@@ -214,6 +214,16 @@ impl Publication {
             files.push((output, self.file_name(output), bytes));
         }
         let (kept, surplus) = self.old_files(folder, old, same.is_some(), &files);
+        if same.is_some() {
+            warnings.extend(self.other_torrent(folder, torrent.as_ref()));
+            let signature = self.file_name(Output::Signature);
+            if surplus.contains(&signature) && folder.join(&signature).exists() {
+                warnings.push(format!(
+                    "removed {}: it signed the index as it was before; --sign KEY signs the new one",
+                    folder.join(&signature).display()
+                ));
+            }
+        }
         let mut written = Vec::new();
         for (output, name, bytes) in &files {
             let path = folder.join(name);
@@ -277,6 +287,23 @@ impl Publication {
             surplus.push(signature);
         }
         (kept, surplus)
+    }
+
+    /// Returns what the publisher should know if the torrent takes the place of another one of the same
+    /// content.
+    fn other_torrent(&self, folder: &Path, new: Option<&Metainfo>) -> Option<String> {
+        let path = folder.join(self.file_name(Output::Torrent));
+        let old = Metainfo::read(&fs::read(&path).ok()?).ok()?.info;
+        let new = &new?.info;
+        let is_other = (old.hash_v1(), old.hash_v2()) != (new.hash_v1(), new.hash_v2());
+        let hash = old.hash_v1().map(|hash| hash.to_string());
+        let hash = hash.or(old.hash_v2().map(|hash| hash.to_string())).unwrap_or_default();
+        is_other.then(|| {
+            format!(
+                "{} replaces a torrent with another info-hash, {hash}: peers of the old one are not found by the new one",
+                path.display()
+            )
+        })
     }
 
     /// Leaves the files of the catalogue in `folder` out of `content`, which was listed from `path`:
@@ -460,8 +487,13 @@ impl Publication {
         let longest = builder.files.iter().map(|file| file.length_bytes).max().unwrap_or(0);
         let is_split = self.segment_bytes.is_some_and(|segment_bytes| longest > segment_bytes);
         if self.segment_bytes.is_some() && !is_split {
-            warnings
-                .push("no file is longer than a segment: the torrent has no segments".to_owned());
+            let ignored = match self.segment_mirrors.is_empty() {
+                true => "",
+                false => ", and lists no mirror of segments",
+            };
+            warnings.push(format!(
+                "no file is longer than a segment: the torrent has no segments{ignored}"
+            ));
         }
         let mut listed = |mirrors: &[Url], is_single_file| {
             let mut seeds = Vec::new();

@@ -46,7 +46,7 @@ pub struct Publish {
     #[arg(long, value_name = "SIZE", value_parser = segment, value_hint = ValueHint::Other)]
     pub segment: Option<u64>,
     /// Address of a folder that has the segments as files, for torrent clients (repeatable); with '/' at the end
-    #[arg(long, value_name = "URL", value_parser = folder_url, requires = "segment", value_hint = ValueHint::Url)]
+    #[arg(long, value_name = "URL", value_parser = segment_folder, requires = "segment", value_hint = ValueHint::Url)]
     pub segment_mirror: Vec<Url>,
     /// Comment shown by torrent clients
     #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other)]
@@ -143,6 +143,15 @@ fn folder_url(text: &str) -> Result<Url, String> {
         url.set_path(&format!("{}/", url.path()));
     }
     Ok(url)
+}
+
+/// The addresses of segments are formed from it, which would lose a query.
+fn segment_folder(text: &str) -> Result<Url, String> {
+    let url = folder_url(text)?;
+    match url.query().is_none() && url.fragment().is_none() {
+        true => Ok(url),
+        false => Err("the address of a folder is expected, without '?' and '#'".to_owned()),
+    }
 }
 
 fn tracker(text: &str) -> Result<Url, String> {

@@ -80,6 +80,9 @@ fn publication(publish: &Publish) -> Result<Publication, Failure> {
     {
         return Err(Failure::usage("--segment must not be shorter than --piece"));
     }
+    if publish.segment.is_some() && !outputs.contains(&Output::Torrent) {
+        return Err(Failure::usage("--segment is for the torrent: add --only torrent"));
+    }
     let served = publish.served_at.as_ref().map(|url| served::at(url, publish)).transpose()?;
     let served = served.unwrap_or_default();
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -309,6 +309,23 @@ fn a_file_in_segments_is_told_from_one_that_is_missing() {
 }
 
 #[test]
+fn another_torrent_of_the_same_content_is_told() {
+    let home = with_file();
+    home.run(["keys", "new", "-o", "a.key"]).code_is(0);
+    let publish = ["publish", "survey.h5", "-o", "pub", "--segment"];
+    let signed = home.run(publish.iter().chain(&["1MiB", "--sign", "a.key"]));
+    signed.code_is(0).never_says(&["replaces", "removed"]);
+    let again = home.run(publish.iter().chain(&["1MiB"]));
+    again.code_is(0).never_says(&["replaces", "removed"]);
+    let said = signed.out();
+    let hash = said.split_whitespace().skip_while(|word| *word != "v1").nth(1).unwrap();
+    let other = home.run(publish.iter().chain(&["2MiB"]));
+    other.code_is(0).says(&["replaces a torrent with another info-hash", hash]);
+    other.says(&["removed pub/survey.h5.index.minisig", "--sign KEY signs the new one"]);
+    assert!(!home.exists("pub/survey.h5.index.minisig"));
+}
+
+#[test]
 fn a_feed_announces_versions_with_segments() {
     let home = with_file();
     fs::create_dir(home.path("web")).unwrap();
@@ -349,7 +366,20 @@ fn segments_that_cannot_be_are_said() {
     let longer = with(&["--segment", "1MiB", "--piece", "2MiB"]);
     longer.code_is(2).says(&["--segment must not be shorter than --piece"]);
     with(&["--segment-mirror", "http://a.example/survey.h5/"]).code_is(2);
-    with(&["--segment", "1GiB"]).code_is(0).says(&["no file is longer than a segment"]);
+    let with_mirror = |mirror| ["--segment", "1GiB", "--segment-mirror", mirror];
+    for wrong in ["http://a.example/survey.h5/?key=1", "http://a.example/#x"] {
+        with(&with_mirror(wrong)).code_is(2).says(&["without '?' and '#'"]);
+    }
+    for only in ["index", "metalink"] {
+        let ran =
+            home.run(["publish", "survey.h5", "--segment", "1MiB", "--only", only, "-o", "pub"]);
+        ran.code_is(2).says(&["--segment is for the torrent"]);
+    }
+    let ran = with(&with_mirror("http://a.example/survey.h5/"));
+    ran.code_is(0).says(&["no file is longer than a segment", "lists no mirror of segments"]);
+    let ran = with(&["--segment", "1GiB"]);
+    ran.code_is(0).says(&["no file is longer than a segment"]);
+    ran.never_says(&["mirror of segments"]);
     fs::create_dir_all(home.path("set/x")).unwrap();
     home.write("set/big", bytes(1, 2 * MIB));
     home.write("set/x/x.000", bytes(2, MIB));
