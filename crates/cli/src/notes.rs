@@ -1,6 +1,6 @@
 //! Notes of a job, in words.
 
-use swath_jobs::{ListWarning, Note};
+use swath_jobs::{ListWarning, NotShared, Note};
 
 use crate::exit::chain;
 use crate::progress::units;
@@ -25,13 +25,20 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::NoSuchMachine { name, error } => {
             (format!("machine {name} is left out: {error}"), true)
         }
-        Note::NobodyShares => {
+        Note::NobodyShares { has_fetched: false } => {
+            ("everything was here already, and no other machine asked for it".to_owned(), false)
+        }
+        Note::NobodyShares { has_fetched: true } => {
             let why = "no other machine took part: all need the same token, address and filters, and must reach each other directly";
             (why.to_owned(), true)
         }
         Note::MachineBanned { address } => {
             let why = "it delivered or vouched for other bytes than the origin has";
             (format!("machine {address} is not used any more: {why}"), true)
+        }
+        Note::NotShared(why @ NotShared::Listen(_)) => {
+            let means = "this machine fetches everything from the server itself and passes nothing on; --listen ADDRESS chooses another address";
+            (format!("fetching without other machines: {}: {means}", chain(why)), true)
         }
         Note::NotShared(why) => (format!("fetching without other machines: {}", chain(why)), true),
         Note::PassingOn { machines } => {

@@ -107,8 +107,14 @@ impl Membership {
 }
 
 /// Everything of a content of this size is here: passes it on until the others are done, and for longer if
-/// that is wanted.
-pub async fn pass_on(job: &Job<'_>, swarm: &SwarmSpec, content: &SharedContent, size_bytes: u64) {
+/// that is wanted. `has_fetched` is whether some of it came in this run.
+pub async fn pass_on(
+    job: &Job<'_>,
+    swarm: &SwarmSpec,
+    content: &SharedContent,
+    size_bytes: u64,
+    has_fetched: bool,
+) {
     let note = |event| note(&**job.observer, event);
     let passing = async {
         if let machines @ 1.. = content.others_lack() {
@@ -119,7 +125,7 @@ pub async fn pass_on(job: &Job<'_>, swarm: &SwarmSpec, content: &SharedContent, 
             note(Note::Seeding { ratio: swarm.ratio });
             seed(content, size_bytes, swarm.ratio).await;
         } else if content.was_alone() {
-            note(Note::NobodyShares);
+            note(Note::NobodyShares { has_fetched });
         }
     };
     tokio::select! {

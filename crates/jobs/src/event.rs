@@ -123,7 +123,10 @@ pub enum Note {
         error: io::Error,
     },
     /// No other machine with the token fetches the same.
-    NobodyShares,
+    NobodyShares {
+        /// Whether this machine fetched anything itself.
+        has_fetched: bool,
+    },
     /// A machine delivered wrong bytes, or vouched for wrong ones, and is asked for nothing any more.
     MachineBanned {
         /// Its address.

@@ -1,6 +1,7 @@
 //! Lines for logs and pipes: at the start, after a second, then at growing intervals of at most ten
 //! seconds or at each tenth of the size; every note; the summary.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use swath_transfer::observe::{Event, Observer, Phase, Snapshot, SourceState};
@@ -47,6 +48,8 @@ pub struct Plain {
     is_staging: bool,
     /// Whether data has arrived.
     has_come: bool,
+    /// What each source had delivered at the last line, by its number.
+    delivered: BTreeMap<u32, u64>,
 }
 
 impl Plain {
@@ -67,6 +70,7 @@ impl Plain {
             begins: None,
             is_staging: false,
             has_come: false,
+            delivered: BTreeMap::new(),
         }
     }
 
@@ -143,7 +147,9 @@ impl Observer for Plain {
                 if self.pace.is_due(snapshot.at_s, snapshot.done_bytes, snapshot.size_bytes)
                     || phase_is_new
                 {
-                    self.line(&progress_line(snapshot));
+                    self.line(&progress_line(snapshot, &self.delivered));
+                    let delivered = snapshot.sources.iter().map(|it| (it.source, it.bytes));
+                    self.delivered = delivered.collect();
                 }
             }
             Event::Note { text, warning, .. } => {
@@ -169,8 +175,9 @@ impl Observer for Plain {
     }
 }
 
-/// `12 s  61 %  640 MB of 1.05 GB  412 MB/s  ETA 12 s (10–19)  6 of 6 sources`.
-fn progress_line(snapshot: &Snapshot) -> String {
+/// `12 s  61 %  640 MB of 1.05 GB  412 MB/s  ETA 12 s (10–19)  6 of 6 sources`. `before` is what each
+/// source had delivered at the last line.
+fn progress_line(snapshot: &Snapshot, before: &BTreeMap<u32, u64>) -> String {
     let (done, verb) = match snapshot.phase {
         Phase::Verifying => (snapshot.verified_bytes, "verifying "),
         Phase::Disputing => (snapshot.verified_bytes, "comparing "),
@@ -199,7 +206,12 @@ fn progress_line(snapshot: &Snapshot) -> String {
         let running = snapshot
             .sources
             .iter()
-            .filter(|s| matches!(s.state, SourceState::Running | SourceState::Slow))
+            .filter(|s| {
+                let is_running = matches!(s.state, SourceState::Running | SourceState::Slow);
+                // Machines of a cluster answer little by little, and are idle whenever one looks.
+                let before = before.get(&s.source).copied().unwrap_or(0);
+                is_running || s.state != SourceState::Bad && s.bytes > before
+            })
             .count();
         let all = snapshot.sources.len();
         if all > 1 {

@@ -431,6 +431,27 @@ fn comparing_and_staging_are_told_as_fetching_is() {
     }
 }
 
+/// Sources that answer little by little are idle whenever one looks: "0 of 3 sources" delivered all.
+#[test]
+fn sources_count_as_delivering_while_bytes_arrive() {
+    let out = Shared::default();
+    let mut plain = Plain::new(Box::new(out.clone()));
+    let mut sources = vec![
+        SourceSnapshot { bytes: 5, ..source(0, SourceState::Idle, 0.0, 0.5) },
+        SourceSnapshot { bytes: 7, ..source(1, SourceState::Probing, 0.0, 0.3) },
+        SourceSnapshot { bytes: 0, ..source(2, SourceState::Idle, 0.0, 0.1) },
+    ];
+    let mut at = |at_s, sources: &[SourceSnapshot]| {
+        let sources = sources.to_vec();
+        plain.observe(&Event::Progress(Snapshot { at_s, sources, ..snapshot() }));
+    };
+    at(1.2, &sources);
+    assert!(out.text().contains(" from 2 of 3 sources"), "{}", out.text());
+    sources[1].bytes += 1;
+    at(20.0, &sources);
+    assert!(out.text().contains(" from 1 of 3 sources"), "{}", out.text());
+}
+
 /// What scrolled out at the top of a low window, or wrapped in a narrow one, was left behind.
 #[test]
 fn a_small_window_is_never_overrun() {

@@ -207,6 +207,17 @@ fn mistakes_are_explained() {
     home.run(missing).says(&["cannot read the token in missing"]);
 }
 
+/// One that had everything was told what to look for because nobody else came.
+#[test]
+fn a_machine_that_has_everything_needs_nobody() {
+    let Some(cluster) = Cluster::start("8m") else { return };
+    let alone = cluster.machine("one", &[]).wait();
+    alone.code_is(0).says(&["no other machine took part: all need the same token"]);
+    let again = cluster.machine("one", &[]).wait();
+    again.code_is(0).says(&["everything was here already, and no other machine asked for it"]);
+    again.never_says(&["took part"]);
+}
+
 #[test]
 fn a_file_that_cannot_be_shared_is_fetched_all_the_same() {
     let Some(cluster) = Cluster::start("4m") else { return };
@@ -216,7 +227,8 @@ fn a_file_that_cannot_be_shared_is_fetched_all_the_same() {
     let taken = format!("127.0.0.1:{}", cluster.origin.port(0));
     let more = ["--peers", "127.0.0.1:1", "--listen", &taken];
     let ran = cluster.home.run(args.iter().chain(&more));
-    ran.code_is(0).says(&["fetching without other machines: cannot listen at"]);
+    ran.code_is(0)
+        .says(&["fetching without other machines: cannot listen at", "passes nothing on"]);
     cluster.has("one");
     let args = ["get", &url, "-o", "-", "--share", "--cluster-token", "@token"];
     let more = ["--peers", "127.0.0.1:1", "--listen", "127.0.0.1:0"];

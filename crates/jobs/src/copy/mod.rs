@@ -385,8 +385,8 @@ impl CopyJob<'_> {
             match control.until_paused(&stop, copy_job).await {
                 Err(GetError::Stopped) if control.goes_on().await => request.resume = true,
                 copied => {
-                    if let (Some(shared), Ok(_)) = (&self.shared, &copied) {
-                        shared.pass_on(self.job).await;
+                    if let (Some(shared), Ok(tree)) = (&self.shared, &copied) {
+                        shared.pass_on(self.job, tree.transfer.fetched_bytes > 0).await;
                     }
                     return copied.map(|tree| Received::of(&tree));
                 }

@@ -44,14 +44,15 @@ impl SharedTrees {
     }
 
     /// The tree is complete: passes it on until the others are done, and for longer if that is wanted.
-    pub async fn pass_on(&self, job: &Job<'_>) {
+    /// `has_fetched` is whether some of it came in this run.
+    pub async fn pass_on(&self, job: &Job<'_>, has_fetched: bool) {
         let latest = {
             let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             let latest = shared.latest;
             latest.and_then(|(size, digest)| Some((size, Arc::clone(shared.trees.get(&digest)?))))
         };
         if let Some((size_bytes, content)) = latest {
-            pass_on(job, &self.swarm, &content, size_bytes).await;
+            pass_on(job, &self.swarm, &content, size_bytes, has_fetched).await;
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Cluster<'a> {
 pub struct SharedFile {
     content: Arc<SharedContent>,
     path: PathBuf,
+    /// Whether it was there before.
+    is_old: bool,
 }
 
 /// A file that was there before the job.
@@ -70,7 +72,8 @@ impl<'a> Cluster<'a> {
         let opened = self.open(mirrors).0;
         let shared = self.sharing(&known, &opened).await.and_then(|sharing| {
             let whole = Some(path.clone());
-            Ok(SharedFile { content: self.membership.share(Sharing { whole, ..sharing })?, path })
+            let content = self.membership.share(Sharing { whole, ..sharing })?;
+            Ok(SharedFile { content, path, is_old: true })
         });
         let shared = self.membership.tell(shared)?;
         shared.content.meets_others(MEET_WITHIN).await;
@@ -101,7 +104,7 @@ impl<'a> Cluster<'a> {
         request.discovery = Some(Arc::clone(&content) as Arc<dyn Discovery>);
         request.plan.picker = PickerKind::RarestFirst;
         request.plan.seed = fastrand::u64(..);
-        Ok(SharedFile { content, path })
+        Ok(SharedFile { content, path, is_old: false })
     }
 
     /// Opens mirrors; those that cannot be opened come second.
@@ -157,7 +160,8 @@ impl SharedFile {
     pub async fn pass_on(&self, get_job: &GetJob<'_>) {
         self.content.completed(&self.path);
         let size_bytes = self.path.metadata().map_or(0, |about| about.len());
-        pass_on(get_job.job, &get_job.get.swarm, &self.content, size_bytes).await;
+        let (swarm, has_fetched) = (&get_job.get.swarm, !self.is_old);
+        pass_on(get_job.job, swarm, &self.content, size_bytes, has_fetched).await;
     }
 }
 
