@@ -300,7 +300,7 @@ impl Publication {
         let hash = hash.or(old.hash_v2().map(|hash| hash.to_string())).unwrap_or_default();
         is_other.then(|| {
             format!(
-                "{} replaces a torrent with another info-hash, {hash}: peers of the old one are not found by the new one",
+                "{} replaces a torrent with another info-hash, {hash}: its peers stay in a swarm of their own",
                 path.display()
             )
         })
