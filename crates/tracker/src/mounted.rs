@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use swath_serve::exposition::Page;
 use swath_serve::http::{Head, Response};
 use swath_serve::{Life, Mount};
 use tokio::sync::watch;
 
 use crate::core::Limits;
-use crate::route::{Page, Route};
+use crate::page::figures;
+use crate::route::{self, Route};
 use crate::server::{Background, Notes, TrackerError, core, udp};
 use crate::tracker::Tracker;
 use crate::watch::ListFiles;
@@ -60,7 +62,12 @@ impl Mounted {
 impl Mount for Tracker {
     fn answer(&self, head: &Head, peer: SocketAddr) -> Option<Response> {
         let route = Route::of(&head.raw_target);
-        let is_ours = matches!(route.page, Page::Announce | Page::Scrape | Page::Stats);
+        let is_ours =
+            matches!(route.page, route::Page::Announce | route::Page::Scrape | route::Page::Stats);
         (is_ours && route.passkey.is_none()).then(|| self.respond(head, peer))
+    }
+
+    fn metrics(&self, page: &mut Page) {
+        figures(self, page);
     }
 }

@@ -131,13 +131,19 @@ pub fn stats(tracker: &Tracker) -> Response {
 
 /// Returns the metrics in Prometheus' text format.
 pub fn metrics(tracker: &Tracker) -> Response {
+    let mut page = Page::default();
+    page.answers(&tracker.answers);
+    page.traffic(&tracker.traffic);
+    figures(tracker, &mut page);
+    page.response()
+}
+
+/// Adds the figures of the tracker itself, without those of its HTTP server.
+pub fn figures(tracker: &Tracker, page: &mut Page) {
     let (counters, torrents, peers) = {
         let core = tracker.core();
         (core.counters().clone(), core.torrents(), core.peers())
     };
-    let mut page = Page::default();
-    page.answers(&tracker.answers);
-    page.traffic(&tracker.traffic);
     let gauge = "gauge";
     page.one("swath_tracker_torrents", gauge, "Torrents with peers.", torrents as f64);
     page.one("swath_tracker_peers", gauge, "Peers of all torrents.", peers as f64);
@@ -166,7 +172,6 @@ pub fn metrics(tracker: &Tracker) -> Response {
         let value = value.load(Ordering::Relaxed) as f64;
         page.one(&format!("swath_tracker_udp_{name}_total"), "counter", help, value);
     }
-    page.response()
 }
 
 /// Returns all torrents, those with most peers first. A list that took long to make is used for a

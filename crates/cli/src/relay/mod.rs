@@ -99,8 +99,9 @@ pub async fn run(args: Relay) -> Result<Exit, Failure> {
     if args.server.plain && token_file.is_some() {
         warn("without encryption anyone on the network path can read the tokens");
     }
-    let nothing = std::future::ready(());
-    Ok(signals.run(server, access.as_ref(), log.as_ref(), std::future::pending(), nothing).await)
+    let (access, log, never) = (access.as_ref(), log.as_ref(), std::future::pending());
+    let nothing = || std::future::ready(());
+    Ok(signals.run(server, access, log, never, nothing(), nothing()).await)
 }
 
 /// Opens the depot, and warns of damage.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use swath_formats::Network;
 use swath_formats::peer::Bitfield;
+use swath_formats::torrent::Metainfo;
 use swath_formats::tracker::InfoHash;
 use swath_model::path::visible;
 use swath_model::{Limiter, counted, units};
@@ -76,6 +77,15 @@ pub struct Seeder {
     swarms: Swarms,
     hears: mpsc::Receiver<SwarmEvent>,
     finder: Finder,
+    incomplete: Vec<Incomplete>,
+}
+
+/// A torrent some of whose data were missing or wrong.
+struct Incomplete {
+    found: Found,
+    /// The data as they were when they were verified, and when they were last looked at.
+    verified: u64,
+    seen: u64,
 }
 
 impl Seeder {
@@ -90,7 +100,7 @@ impl Seeder {
         let options = SwarmsOptions { upload_limiter: limiter, ..options(&args, allow)? };
         let swarms = Swarms::bind(options, events).await.map_err(failure)?;
         let finder = Finder::new(args.data.clone());
-        Ok(Seeder { args, peers, swarms, hears, finder })
+        Ok(Seeder { args, peers, swarms, hears, finder, incomplete: Vec::new() })
     }
 
     /// Returns where peers can connect to us.
@@ -103,15 +113,34 @@ impl Seeder {
         self.finder.find(paths)
     }
 
-    /// Verifies the data of torrents, and seeds those that have some; `false` if it was stopped.
+    /// Returns the torrents whose data were incomplete and have changed since, but not since the last
+    /// look: nobody writes to them any more.
+    pub fn changed(&mut self) -> Vec<Found> {
+        let mut changed = Vec::new();
+        for mut incomplete in std::mem::take(&mut self.incomplete) {
+            // A folder that is gone may come back.
+            let again = self.finder.again(&incomplete.found).ok();
+            let now = again.as_ref().map_or(0, |found| found.files.stamp());
+            let last = std::mem::replace(&mut incomplete.seen, now);
+            match again {
+                Some(found) if now == last && now != incomplete.verified => changed.push(found),
+                _ => self.incomplete.push(incomplete),
+            }
+        }
+        changed
+    }
+
+    /// Verifies the data of torrents, and seeds those that have some; `false` if it was stopped. One that
+    /// is seeded already begins again.
     pub async fn begin(
-        &self,
+        &mut self,
         seeding: &mut Seeding,
         found: Vec<Found>,
         stop: impl Future<Output = ()>,
     ) -> Result<bool, Failure> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let args = &self.args;
+        let stamps: Vec<u64> = found.iter().map(|found| found.files.stamp()).collect();
         let verifying = async {
             let mut have = Vec::new();
             for found in &found {
@@ -126,22 +155,27 @@ impl Seeder {
                 return Ok(false);
             }
         };
-        for (found, have) in found.iter().zip(have) {
+        for ((found, have), stamp) in found.into_iter().zip(have).zip(stamps) {
+            let sent_bytes = seeding.leave(&found.metainfo).await;
+            let is_full = have.is_full();
             if !have.is_empty() {
-                seeding.begin(&self.swarms, found, have, args, &self.peers)?;
+                seeding.begin(&self.swarms, &found, have, args, &self.peers, sent_bytes)?;
+            }
+            if !is_full {
+                self.incomplete.push(Incomplete { found, verified: stamp, seen: stamp });
             }
         }
         Ok(true)
     }
 
-    /// Serves peers and shows how it goes, until `stop`.
-    pub async fn serve(
+    /// Serves peers and shows how it goes, until `stop`, whose result it returns.
+    pub async fn serve<T>(
         &mut self,
         seeding: &mut Seeding,
         line: Line,
-        stop: impl Future<Output = ()>,
-    ) {
-        seeding.serve(&mut self.hears, stop, line).await;
+        stop: impl Future<Output = T>,
+    ) -> T {
+        seeding.serve(&mut self.hears, stop, line).await
     }
 }
 
@@ -202,6 +236,9 @@ pub struct Seeding {
 
 struct Seeded {
     name: String,
+    metainfo: Arc<Metainfo>,
+    /// What was sent before it began again.
+    earlier_bytes: u64,
     content_bytes: u64,
     swarm: Swarm,
     lost: mpsc::Receiver<Lost>,
@@ -217,6 +254,7 @@ impl Seeding {
         have: Bitfield,
         args: &Seed,
         peers: &[SocketAddr],
+        earlier_bytes: u64,
     ) -> Result<(), Failure> {
         let info = &found.metainfo.info;
         let name = visible(info.name().as_str());
@@ -240,10 +278,26 @@ impl Seeding {
         };
         let swarm = swarms.join(participation).map_err(failure)?;
         let content_bytes = info.files().iter().map(|file| file.length_bytes).sum();
-        let told = HashSet::new();
-        self.torrents.push(Seeded { name, content_bytes, swarm, lost: hears, told });
+        let (told, metainfo) = (HashSet::new(), Arc::clone(&found.metainfo));
+        self.torrents.push(Seeded {
+            name,
+            metainfo,
+            earlier_bytes,
+            content_bytes,
+            swarm,
+            lost: hears,
+            told,
+        });
         self.begun.get_or_insert_with(Instant::now);
         Ok(())
+    }
+
+    /// Stops seeding a torrent; returns what was sent of it.
+    async fn leave(&mut self, metainfo: &Metainfo) -> u64 {
+        let hashes = |of: &Metainfo| (of.info.hash_v1(), of.info.hash_v2());
+        let at = self.torrents.iter().position(|it| hashes(&it.metainfo) == hashes(metainfo));
+        let Some(left) = at.map(|at| self.torrents.remove(at)) else { return 0 };
+        left.earlier_bytes + left.swarm.stop().await.uploaded_bytes
     }
 
     /// Returns the text that is printed when everything is offered.
@@ -257,25 +311,26 @@ impl Seeding {
     }
 
     /// Shows how it goes, until `stop`.
-    async fn serve(
+    async fn serve<T>(
         &mut self,
         hears: &mut mpsc::Receiver<SwarmEvent>,
-        stop: impl Future<Output = ()>,
+        stop: impl Future<Output = T>,
         mut line: Line,
-    ) {
+    ) -> T {
         let mut stop = std::pin::pin!(stop);
         let mut tick = tokio::time::interval(SHOW_EVERY);
-        loop {
+        let stopped = loop {
             tokio::select! {
-                () = &mut stop => break,
+                stopped = &mut stop => break stopped,
                 Some(event) = hears.recv() => self.tell(event, &mut line),
                 _ = tick.tick() => {
                     self.tell_lost(&mut line);
                     line.show(self.torrents.iter().map(|it| (it.swarm.counts(), it.content_bytes)));
                 }
             }
-        }
+        };
         line.clear();
+        stopped
     }
 
     fn tell(&mut self, event: SwarmEvent, line: &mut Line) {
@@ -342,13 +397,14 @@ impl Seeding {
         let ending: Vec<_> = self
             .torrents
             .into_iter()
-            .map(|it| (it.name, it.content_bytes, tokio::spawn(it.swarm.stop())))
+            .map(|it| (it.name, it.content_bytes, it.earlier_bytes, tokio::spawn(it.swarm.stop())))
             .collect();
         let mut text = String::new();
         let (mut all, mut count) = (0, 0);
-        for (name, content_bytes, stopped) in ending {
+        for (name, content_bytes, earlier_bytes, stopped) in ending {
             // A panic was reported.
-            let counts: Counts = stopped.await.unwrap_or_default();
+            let mut counts: Counts = stopped.await.unwrap_or_default();
+            counts.uploaded_bytes += earlier_bytes;
             let (sent, ratio) = (counts.uploaded_bytes, line::ratio(counts, content_bytes));
             text += &format!("{name}: sent {}, ratio {ratio}\n", units::bytes(sent));
             all += sent;

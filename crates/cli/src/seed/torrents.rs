@@ -22,6 +22,8 @@ pub struct Found {
     pub metainfo: Arc<Metainfo>,
     /// Its files.
     pub files: Arc<TorrentFiles>,
+    /// Its metafile.
+    path: PathBuf,
 }
 
 /// Finds torrents, each of them once, and their data.
@@ -45,19 +47,29 @@ impl Finder {
         for path in paths {
             for path in metafiles(path)? {
                 let metainfo = read(&path)?;
-                if !self.known.insert((metainfo.info.hash_v1(), metainfo.info.hash_v2())) {
-                    continue;
+                let hashes = (metainfo.info.hash_v1(), metainfo.info.hash_v2());
+                if !self.known.contains(&hashes) {
+                    all.push(self.with_data(Arc::new(metainfo), path)?);
+                    self.known.insert(hashes);
                 }
-                let data = self.data_of(&metainfo, &path);
-                let files = TorrentFiles::find(&metainfo.info, data, Arc::clone(&self.open));
-                let files = files.map_err(|error| {
-                    Failure::input(format!("cannot read {}: {}", data.display(), chain(&error)))
-                        .hint("--data DIR names the folder with the data")
-                })?;
-                all.push(Found { metainfo: Arc::new(metainfo), files: Arc::new(files) });
             }
         }
         Ok(all)
+    }
+
+    /// Looks again for the data of a torrent.
+    pub fn again(&self, found: &Found) -> Result<Found, Failure> {
+        self.with_data(Arc::clone(&found.metainfo), found.path.clone())
+    }
+
+    fn with_data(&self, metainfo: Arc<Metainfo>, path: PathBuf) -> Result<Found, Failure> {
+        let data = self.data_of(&metainfo, &path);
+        let files = TorrentFiles::find(&metainfo.info, data, Arc::clone(&self.open));
+        let files = files.map_err(|error| {
+            Failure::input(format!("cannot read {}: {}", data.display(), chain(&error)))
+                .hint("--data DIR names the folder with the data")
+        })?;
+        Ok(Found { metainfo, files: Arc::new(files), path })
     }
 
     /// Returns where the data of a torrent is, or should be.

@@ -55,13 +55,15 @@ impl ServerSignals {
         })
     }
 
-    /// Serves until a signal or `abandoned`; runs `at_last` after the last connection.
+    /// Serves until a signal or `abandoned`; runs `at_first` while it still serves, and `at_last` after
+    /// the last connection.
     pub async fn run(
         self,
         server: Server,
         access: Option<&Access>,
         log: Option<&RequestLog>,
         abandoned: impl Future<Output = ()>,
+        at_first: impl Future<Output = ()>,
         at_last: impl Future<Output = ()>,
     ) -> Exit {
         let renewal = server.renewal();
@@ -82,6 +84,7 @@ impl ServerSignals {
                 () = abandoned => Stop::Abandoned,
             };
             let _ = ends.send(());
+            at_first.await;
             stop
         };
         let waits = |connections: u64| {

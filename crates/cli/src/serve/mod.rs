@@ -24,6 +24,7 @@ use swath_serve::{
 };
 use swath_tracker::Mounted;
 use swath_transfer::{Engine, EngineError, EngineOptions, NetOptions};
+use tokio::sync::Mutex;
 
 use crate::exit::{Exit, chain, warn};
 use crate::identity;
@@ -136,7 +137,15 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             false => std::future::pending().await,
         }
     };
+    let swarm = Mutex::new(swarm);
+    let leave = async {
+        if let Some(swarm) = &mut *swarm.lock().await {
+            // Other trackers may take longer.
+            let _ = tokio::time::timeout(LEAVE_WITHIN, swarm.leave()).await;
+        }
+    };
     let put_in_order = async {
+        let swarm = swarm.lock().await.take();
         if let Some(swarm) = swarm {
             swarm.end().await;
         }
@@ -145,7 +154,7 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
         }
     };
-    Ok(signals.run(server, Some(&access), log.as_ref(), abandoned, put_in_order).await)
+    Ok(signals.run(server, Some(&access), log.as_ref(), abandoned, leave, put_in_order).await)
 }
 
 /// Returns the failure to start a server.
@@ -202,6 +211,8 @@ fn made(args: &Serve) -> Result<identity::Token, Failure> {
 
 /// Silence of a sender after which an upload ends.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for our own tracker, and others that answer at once, to learn that we leave their swarms.
+const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Time to finish uploads at the end.
 const ORDER_WITHIN: Duration = Duration::from_secs(5);
 /// Memory for unused indexes: some millions of entries.

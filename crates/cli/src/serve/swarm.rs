@@ -4,12 +4,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use swath_model::Limiter;
 use swath_serve::{Network, Server};
 use swath_tracker::{Background, Limits, ListFiles, Mounted, Note, TorrentList};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -48,7 +50,8 @@ pub struct InSwarm {
     tracker: Background,
     peers: SocketAddr,
     stop: CancellationToken,
-    seeding: JoinHandle<()>,
+    /// `None` once it has ended.
+    seeding: Option<JoinHandle<()>>,
 }
 
 impl InSwarm {
@@ -78,7 +81,7 @@ impl InSwarm {
             _ => failure,
         })?;
         let (peers, stop) = (seeder.address(), CancellationToken::new());
-        let seeding = tokio::spawn(keep_seeding(seeder, folder, lists, stop.clone()));
+        let seeding = Some(tokio::spawn(keep_seeding(seeder, folder, lists, stop.clone())));
         Ok(InSwarm { tracker, peers, stop, seeding })
     }
 
@@ -92,11 +95,19 @@ impl InSwarm {
         text + &format!("peers        {}\n", self.peers)
     }
 
-    /// Leaves the swarms, and saves the peers of the tracker.
-    pub async fn end(self) {
+    /// Leaves the swarms. Trackers are told, and one of them is this server: it must still answer.
+    pub async fn leave(&mut self) {
         self.stop.cancel();
-        // A panic was reported.
-        let _ = self.seeding.await;
+        if let Some(seeding) = &mut self.seeding {
+            // A panic was reported.
+            let _ = seeding.await;
+            self.seeding = None;
+        }
+    }
+
+    /// Saves the peers of the tracker.
+    pub async fn end(mut self) {
+        self.leave().await;
         if let Err(error) = self.tracker.finish().await {
             warn(&chain(&error));
         }
@@ -132,7 +143,8 @@ fn own_trackers(addresses: &[SocketAddr]) -> Vec<Url> {
 }
 
 /// Seeds the torrents of the folder until it is stopped. It looks for new ones when the tracker has read
-/// its `lists` again: a torrent that is announced earlier is refused.
+/// its `lists` again: a torrent that is announced earlier is refused. Data that were missing are looked
+/// for again.
 async fn keep_seeding(
     mut seeder: Seeder,
     folder: PathBuf,
@@ -140,11 +152,15 @@ async fn keep_seeding(
     stop: CancellationToken,
 ) {
     let mut seeding = Seeding::default();
+    let mut is_new = true;
     while !stop.is_cancelled() {
         lists.mark_unchanged();
+        let paths = is_new.then(|| torrents::metafiles(&folder).unwrap_or_default());
         // What is wrong with one torrent does not keep the others from being seeded.
-        for path in torrents::metafiles(&folder).unwrap_or_default() {
-            let begun = match seeder.find(&[path]) {
+        let new = paths.into_iter().flatten().map(|path| seeder.find(&[path])).collect::<Vec<_>>();
+        let changed = seeder.changed().into_iter().map(|found| Ok(vec![found]));
+        for found in new.into_iter().chain(changed) {
+            let begun = match found {
                 Ok(found) => seeder.begin(&mut seeding, found, stop.cancelled()).await,
                 Err(failure) => Err(failure),
             };
@@ -154,11 +170,15 @@ async fn keep_seeding(
         }
         let until = async {
             tokio::select! {
-                () = stop.cancelled() => {}
-                Ok(()) = lists.changed() => {}
+                () = stop.cancelled() => false,
+                Ok(()) = lists.changed() => true,
+                () = sleep(LOOK_EVERY) => false,
             }
         };
-        seeder.serve(&mut seeding, Line::hidden(), until).await;
+        is_new = seeder.serve(&mut seeding, Line::hidden(), until).await;
     }
     say::err_lines(&seeding.end().await);
 }
+
+/// Data that were copied meanwhile are found after twice this time.
+const LOOK_EVERY: Duration = Duration::from_secs(10);

@@ -61,7 +61,8 @@ pub async fn run(args: Track) -> Result<Exit, Failure> {
             warn(&chain(&error));
         }
     };
-    Ok(signals.run(server, None, log.as_ref(), std::future::pending(), at_last).await)
+    let (never, nothing) = (std::future::pending(), std::future::ready(()));
+    Ok(signals.run(server, None, log.as_ref(), never, nothing, at_last).await)
 }
 
 /// Returns the text that the tracker prints when it is ready.

@@ -1,13 +1,14 @@
 //! `swath serve --swarm`: one server is web seed, tracker and seeder.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::support::Home;
 use crate::support::clients::{free_port, has_peers};
+use crate::support::seed::leecher;
 use crate::support::serve::{Served, succeeds};
 use crate::support::torrent::arrives;
 use crate::support::trees::bytes;
+use crate::support::{Home, on_time};
 
 /// `data/run7` of two files.
 fn with_data() -> Home {
@@ -46,6 +47,10 @@ impl Home {
 fn peers(server: &Served) -> String {
     let line = server.words.lines().find(|line| line.starts_with("peers ")).expect("a line");
     line.split_whitespace().last().unwrap().to_owned()
+}
+
+fn seeder_port(server: &Served) -> u16 {
+    peers(server).rsplit(':').next().unwrap().parse().unwrap()
 }
 
 #[test]
@@ -89,6 +94,50 @@ fn versions_that_are_published_while_it_runs_are_seeded() {
     // The description of the torrent comes from a peer.
     home.run(["get", &link, "-d", "got"]).code_is(0);
     assert!(home.read("got/run8") == home.read("data/run8"));
+}
+
+/// They were looked for when the server started, and never again.
+#[test]
+fn data_that_come_later_are_seeded() {
+    let (home, port) = (with_data(), free_port());
+    home.publish_served("run7", port, &[]);
+    fs::rename(home.path("data/run7/detector"), home.path("away")).unwrap();
+    let server = home.serve_swarm(port, &[]);
+    server.says("verified run7: 2 of 79 pieces are right");
+    server.says("run7: announced to ");
+    fs::rename(home.path("away"), home.path("data/run7/detector")).unwrap();
+    server.says("verified run7: 79 of 79 pieces are right");
+    // The seeder alone has all of it: mirrors are not asked.
+    let torrent = home.path("data/pub/run7.torrent");
+    let client = leecher(&home.path("theirs"), &torrent, false, Some(seeder_port(&server)));
+    if let Some(_client) = client {
+        arrives(&home.path("theirs/run7/detector/a.h5"), &home.read("data/run7/detector/a.h5"));
+    }
+    let metrics = server.raw(b"GET /metrics HTTP/1.0\r\n\r\n");
+    let metrics = String::from_utf8_lossy(&metrics);
+    let figure = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name}: {metrics}")).parse::<f64>().unwrap()
+    };
+    assert!(figure("swath_tracker_announces_total") >= 2.0);
+    assert_eq!(figure("swath_tracker_torrents"), 2.0, "an info-hash each for v1 and v2");
+    assert!(figure("swath_walks_total") >= 0.0, "and those of the server");
+}
+
+/// Its own tracker did not answer any more when the seeder told it that it leaves.
+#[test]
+fn it_stops_at_once() {
+    on_time(|| {
+        let (home, port) = (with_data(), free_port());
+        home.publish_served("run7", port, &[]);
+        let server = home.serve_swarm(port, &[]);
+        server.says("run7: announced to udp://");
+        let began = Instant::now();
+        server.signal(15);
+        assert_eq!(server.wait(), Some(0));
+        let took = began.elapsed();
+        if took < Duration::from_secs(1) { Ok(()) } else { Err(format!("it took {took:?}")) }
+    });
 }
 
 #[test]

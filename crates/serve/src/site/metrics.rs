@@ -25,7 +25,8 @@ impl Metrics {
         self.body_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub fn page(&self) -> Response {
+    /// Returns all figures, with those that `more` adds.
+    pub fn page(&self, more: impl FnOnce(&mut Page)) -> Response {
         let mut page = Page::default();
         page.answers(&self.answers);
         page.counter("swath_body_bytes_total", "Bytes of body sent.", &self.body_bytes);
@@ -33,6 +34,7 @@ impl Metrics {
         page.counter("swath_received_bytes_total", help, &self.received_bytes);
         page.traffic(&self.traffic);
         page.counter("swath_walks_total", "Folders walked for an index.", &self.walks);
+        more(&mut page);
         page.response()
     }
 }

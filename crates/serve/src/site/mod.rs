@@ -311,7 +311,11 @@ impl Site {
             return file::not_found();
         }
         if own == Some(BuiltIn::Metrics) {
-            return self.metrics.page();
+            return self.metrics.page(|page| {
+                if let Some(mount) = &self.mount {
+                    mount.metrics(page);
+                }
+            });
         }
         if let Some(what) = head.target.parameter("swath") {
             if what == "lane" {

@@ -5,7 +5,8 @@
 //! holds was not verified.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
@@ -185,6 +186,17 @@ impl TorrentFiles {
     /// Returns the paths of the files that have bytes of `range`.
     pub fn paths(&self, range: Range) -> impl Iterator<Item = &str> {
         self.parts(range).map(|(number, _)| &*self.files[number].path)
+    }
+
+    /// Returns a number that is another one once a file has come, gone, or been written to.
+    pub fn stamp(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for placed in &self.files {
+            let now = self.root.file(placed.path.as_bytes()).and_then(|file| file.metadata());
+            let of = |now: Metadata| (now.len(), now.mtime(), now.mtime_nsec(), now.ino());
+            now.ok().map(of).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Opens each file once and returns what is wrong with those that are not as long as in the
