@@ -70,6 +70,13 @@ pub enum Event {
         /// Total since the lane was opened.
         total: Duration,
     },
+    /// The round trip of a lane is this now: longer than at first if packets wait in queues.
+    RoundTrip {
+        /// The lane.
+        lane: LaneId,
+        /// The newest estimate.
+        rtt: Duration,
+    },
     /// We hold this lane up ourselves, now or since the last such event: for a rate limit, or
     /// because the disk has not returned a buffer. Its source is not silent.
     HeldUp {

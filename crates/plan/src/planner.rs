@@ -93,6 +93,11 @@ impl Planner {
                     lane.paused(now, total.as_secs_f64());
                 }
             }
+            Event::RoundTrip { lane, rtt } => {
+                if let Some(lane) = ledger.lanes.get_mut(lane) {
+                    lane.speed.note_rtt(rtt.as_secs_f64());
+                }
+            }
             Event::HeldUp { lane } => {
                 if let Some(lane) = ledger.lanes.get_mut(lane) {
                     lane.pauses.heard(now);

@@ -9,10 +9,22 @@ fn main() {
         "{:>6} {:>7} {:>12} {:>12} {:>14}",
         "sites", "pieces", "× bound", "worst", "copies, worst"
     );
-    for (sites, pieces) in
-        [(8, 512), (100, 100), (100, 500), (1000, 500), (1000, 1000), (1000, 2000)]
-    {
-        let up = vec![1.0; sites + 1];
+    let equal = |sites: usize| vec![1.0; sites + 1];
+    let unequal = |sites: usize| {
+        let rest = (0..sites).map(|site| 0.25 + 1.5 * site as f64 / (sites - 1) as f64);
+        std::iter::once(1.0).chain(rest).collect::<Vec<f64>>()
+    };
+    for (up, pieces) in [
+        (equal(8), 512),
+        (unequal(8), 512),
+        (equal(100), 100),
+        (equal(100), 500),
+        (unequal(100), 500),
+        (equal(1000), 500),
+        (equal(1000), 1000),
+        (equal(1000), 2000),
+    ] {
+        let sites = up.len() - 1;
         let bound_s = model::bound(pieces, &up);
         let ran: Vec<model::Ran> =
             (1..=SEEDS).map(|seed| model::run(pieces, &up, true, seed)).collect();

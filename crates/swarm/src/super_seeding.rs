@@ -3,7 +3,8 @@
 //! While nobody else has all pieces, each piece is offered to one peer only, and the others get it
 //! from there. At every time only so much is offered and not yet sent as keeps our link busy, because
 //! pieces that arrive one after the other can be passed on earlier than those that arrive together. The
-//! next offer goes to the peer that has passed on most of what it got: peers get as much as they spread.
+//! next offer goes to the peer that has least to pass on of what it got: all are busy, and peers get as
+//! much as they spread.
 //!
 //! When each piece was sent once, spare rate helps the swarm to its end, for at most a quarter of
 //! another copy. A peer whom nobody else serves is not left alone: it gets whatever it lacks. A peer
@@ -26,7 +27,7 @@ pub struct SuperSeeding {
     /// Pieces that nobody has and that are on their way to nobody, the next one last. Some may have
     /// come to somebody meanwhile.
     fresh: Vec<u32>,
-    /// Pieces that were offered and that no other peer has yet.
+    /// Who was offered each piece, and has it or fetches it.
     offers: HashMap<u32, PeerKey>,
     /// Offers that are under way, in the order of their times.
     under_way: VecDeque<UnderWay>,
@@ -38,6 +39,8 @@ pub struct SuperSeeding {
     unsent_bytes: u64,
     /// The shortest time from an offer until the peer said that it has the piece.
     fetched_within: Option<Duration>,
+    /// Since when no more than one peer is served.
+    lone_since: Option<Time>,
     random: fastrand::Rng,
 }
 
@@ -55,8 +58,8 @@ struct Peer {
     is_served: bool,
     /// Pieces that it was offered.
     given: u32,
-    /// Pieces that it was offered and has not passed on, or not even fetched in time.
-    kept: u32,
+    /// What it has to pass on of the pieces that it was offered, in thousandths of a piece.
+    load: u64,
     /// Offers to it that are under way.
     under_way: usize,
     /// Offers that it did not fetch in time, since it last got a piece.
@@ -83,6 +86,7 @@ impl SuperSeeding {
             piece_bytes: piece_bytes.max(1),
             unsent_bytes: 0,
             fetched_within: None,
+            lone_since: None,
             random,
         }
     }
@@ -101,13 +105,14 @@ impl SuperSeeding {
             holds,
             is_served: false,
             given: 0,
-            kept: 0,
+            load: 0,
             under_way: 0,
             missed: 0,
             fed_at: now,
             sees_all: false,
         };
         self.peers.insert(key, peer);
+        self.weigh();
     }
 
     /// A peer has left: what only it had must be offered again.
@@ -118,6 +123,7 @@ impl SuperSeeding {
         for piece in peer.holds.iter() {
             self.count(piece.0, -1);
         }
+        self.weigh();
         let fresh = (0..self.holders.len() as u32).filter(|piece| self.is_fresh(*piece));
         self.fresh = fresh.collect();
         self.random.shuffle(&mut self.fresh);
@@ -152,15 +158,12 @@ impl SuperSeeding {
             }
             None => peer.fed_at = now,
         }
-        if let Some(&to) = self.offers.get(&piece.0)
-            && to != key
-        {
-            self.offers.remove(&piece.0);
-            if let Some(giver) = self.peers.get_mut(&to) {
-                giver.kept = giver.kept.saturating_sub(1);
-            }
-        }
+        let before = self.share(piece.0);
         self.count(piece.0, 1);
+        let after = self.share(piece.0);
+        if let Some(giver) = self.offers.get(&piece.0).and_then(|to| self.peers.get_mut(to)) {
+            giver.load = giver.load.saturating_sub(before - after);
+        }
     }
 
     /// So many bytes were sent since the last call.
@@ -173,14 +176,22 @@ impl SuperSeeding {
     pub fn offers(&mut self, bytes_per_s: u64, now: Time) -> Vec<(PeerKey, PieceIndex)> {
         // A lying peer has pieces at once.
         let ahead = self.fetched_within.unwrap_or_default().max(AHEAD_MIN);
-        // Nobody waits for what a lone peer gets.
-        let (ahead, least) = match self.peers.values().filter(|peer| peer.is_served).count() {
-            0 | 1 => (ahead.max(LONE_AHEAD), LONE_MIN),
-            _ => (ahead, UNSENT_MIN),
+        let served = self.peers.values().filter(|peer| peer.is_served).count();
+        // Nobody waits for what a lone peer gets, but the others of a swarm may be about to come.
+        let ahead = match served {
+            0 | 1 if now.since(*self.lone_since.get_or_insert(now)) > LONE_AFTER => {
+                ahead.max(LONE_AHEAD)
+            }
+            0 | 1 => ahead,
+            _ => {
+                self.lone_since = None;
+                ahead
+            }
         };
-        let bytes = bytes_per_s as f64 * ahead.as_secs_f64();
-        let pieces = (bytes / self.piece_bytes as f64).ceil() as usize;
-        self.fill(pieces.max(least), now)
+        let pieces_per_s = bytes_per_s as f64 / self.piece_bytes as f64;
+        let pieces_in = |time: Duration| pieces_per_s * time.as_secs_f64();
+        let for_busy = served.min(BUSY_PEERS).min(pieces_in(BUSY_WITHIN) as usize);
+        self.fill((pieces_in(ahead).ceil() as usize).max(UNSENT_MIN) + for_busy, now)
     }
 
     /// Offers until so many pieces are to be sent.
@@ -209,11 +220,12 @@ impl SuperSeeding {
         let served = self.peers.values().filter(|peer| peer.is_served).count();
         // As many again were sent, and the peer has not said yet that it has them.
         let each_max = (2 * unsent_pieces).div_ceil(served.max(1)) + 1;
-        let mut ready: Vec<(u32, u32, PeerKey)> = Vec::new();
+        let mut ready: Vec<(u64, u32, PeerKey)> = Vec::new();
         for (key, peer) in self.peers.iter().filter(|(_, peer)| peer.is_served) {
             let takes_offers = peer.missed < MISSED_MAX && !peer.holds.is_full();
             if takes_offers && !peer.sees_all && peer.under_way < each_max {
-                ready.push((peer.kept, peer.given, *key));
+                let late = u64::from(peer.missed) * LATE_COUNTS * self.share_of(1);
+                ready.push((peer.load + late, peer.given, *key));
             }
         }
         ready.sort_unstable();
@@ -221,8 +233,9 @@ impl SuperSeeding {
         while let Some(piece) = self.fresh.pop() {
             if self.is_fresh(piece) {
                 self.offers.insert(piece, first);
+                let share = self.share(piece);
                 if let Some(peer) = self.peers.get_mut(&first) {
-                    peer.kept += 1;
+                    peer.load += share;
                 }
                 return Some((first, piece));
             }
@@ -278,13 +291,14 @@ impl SuperSeeding {
         {
             let (piece, to) = (offer.piece, offer.to);
             self.under_way.pop_front();
+            let was_its_own = self.offers.get(&piece) == Some(&to);
+            let share = if was_its_own { self.share(piece) } else { 0 };
             if let Some(peer) = self.peers.get_mut(&to) {
                 peer.under_way = peer.under_way.saturating_sub(1);
-                // It stays among what the peer has kept, and counts twice: others come before it.
-                peer.kept += 1;
+                peer.load = peer.load.saturating_sub(share);
                 peer.missed += 1;
             }
-            if self.offers.get(&piece) == Some(&to) {
+            if was_its_own {
                 self.offers.remove(&piece);
             }
             if self.is_fresh(piece) {
@@ -296,6 +310,29 @@ impl SuperSeeding {
     /// Returns whether nobody has a piece, and nobody is about to get it.
     fn is_fresh(&self, piece: u32) -> bool {
         self.holders[piece as usize] == 0 && !self.offers.contains_key(&piece)
+    }
+
+    /// Returns how much of a piece each of its holders has to send to others, if they share the work
+    /// evenly, in thousandths. Whoever was offered it will hold it.
+    fn share(&self, piece: u32) -> u64 {
+        self.share_of(u64::from(self.holders[piece as usize]).max(1))
+    }
+
+    fn share_of(&self, holders: u64) -> u64 {
+        1000 * (self.peers.len() as u64).saturating_sub(holders) / holders
+    }
+
+    /// Adds up anew what each peer has to pass on: there are more or fewer peers.
+    fn weigh(&mut self) {
+        self.peers.values_mut().for_each(|peer| peer.load = 0);
+        let offers = std::mem::take(&mut self.offers);
+        for (piece, to) in &offers {
+            let share = self.share(*piece);
+            if let Some(peer) = self.peers.get_mut(to) {
+                peer.load += share;
+            }
+        }
+        self.offers = offers;
     }
 
     fn count(&mut self, piece: u32, by: i16) {
@@ -320,14 +357,21 @@ const PATIENCE_MAX: Duration = Duration::from_secs(120);
 const PATIENCE_FIRST: Duration = Duration::from_secs(10);
 /// From an offer to the request for it a round trip passes, and the time until we look again.
 const AHEAD_MIN: Duration = Duration::from_millis(250);
-/// A lone peer is offered more, and not all, because another may come.
+/// A peer that has been alone for this long …
+const LONE_AFTER: Duration = Duration::from_secs(1);
+/// … is offered more, and not all, because another may come.
 const LONE_AHEAD: Duration = Duration::from_secs(1);
-/// At first the rate is not known.
-const LONE_MIN: usize = 8;
+/// An offer that was not fetched in time counts as so many that were not passed on: others come first.
+const LATE_COUNTS: u64 = 2;
 /// A peer that has missed so many offers in a row gets no more, until it has got a piece.
 const MISSED_MAX: u32 = 2;
 /// So that several peers have something to pass on.
 const UNSENT_MIN: usize = 4;
+/// A peer whose link is busy with what other peers send takes ours slowly. With one piece more for
+/// each of so many peers, they fill our link together; …
+const BUSY_PEERS: usize = 8;
+/// … but no more than we send in this time.
+const BUSY_WITHIN: Duration = Duration::from_millis(750);
 /// More are looked through too often.
 const UNDER_WAY_MAX: usize = 256;
 

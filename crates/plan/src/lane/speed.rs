@@ -9,6 +9,8 @@ use crate::rate::RateWindow;
 #[derive(Debug)]
 pub(crate) struct Speed {
     pub rtt_s: f64,
+    /// The round trip now, with what waits in queues.
+    queued_rtt_s: f64,
     /// From a request on an idle lane to the first byte of its answer. Much longer than the round
     /// trip if the server fetches from tape, or asks others first.
     answer_s: f64,
@@ -30,6 +32,7 @@ impl Speed {
     pub(super) fn new(now: Time) -> Self {
         Self {
             rtt_s: 0.1,
+            queued_rtt_s: 0.0,
             answer_s: 0.0,
             first_byte_at: None,
             window: RateWindow::new(0.4),
@@ -45,6 +48,11 @@ impl Speed {
         self.rtt_s = rtt_s.clamp(0.000_05, 10.0);
         // A long route delivers in bursts a round trip apart: the window must hold one.
         self.window.resize((1.2 * self.rtt_s).clamp(WINDOW_MIN_S, WINDOW_MAX_S));
+    }
+
+    /// Records the round trip that requests and answers have now.
+    pub fn note_rtt(&mut self, rtt_s: f64) {
+        self.queued_rtt_s = rtt_s.min(QUEUED_RTT_MAX_S);
     }
 
     /// Records that an answer began `waited_s` after its request.
@@ -65,7 +73,7 @@ impl Speed {
 
     /// Returns the time from a request to the first byte of its answer.
     pub fn trip_s(&self) -> f64 {
-        self.rtt_s.max(self.answer_s)
+        self.rtt_s.max(self.answer_s).max(self.queued_rtt_s)
     }
 
     /// Updates `rate`; `is_bringing` if an answer is coming.
@@ -153,6 +161,8 @@ impl Speed {
     }
 }
 
+/// Requests are not sent farther ahead than this, whatever waits in queues: they bind us.
+const QUEUED_RTT_MAX_S: f64 = 1.0;
 /// From 10 packets to 4 MiB a window doubles eight times; plus two trips after the handshake.
 const RAMP_ROUND_TRIPS: f64 = 10.0;
 /// Longest time that counts as slow start.

@@ -15,10 +15,13 @@ pub(super) struct Serving {
     slots: Slots,
     /// Connections of one peer are one peer here: the key of the first of them.
     seeding: Option<SuperSeeding>,
-    /// What all connections have been sent while we super-seed, in bytes.
+    /// What all connections have been sent while we super-seed, in bytes, and when that was.
     sent_bytes: u64,
+    looked_at: Time,
     limit_bytes_per_s: Option<u64>,
     sent_bytes_per_s: f64,
+    /// The same over the last moments, while we super-seed: it finds the rate sooner.
+    lately_bytes_per_s: f64,
 }
 
 impl Serving {
@@ -33,8 +36,10 @@ impl Serving {
             slots: Slots::new(seed),
             seeding,
             sent_bytes: 0,
+            looked_at: Time::ZERO,
             limit_bytes_per_s,
             sent_bytes_per_s: 0.0,
+            lately_bytes_per_s: 0.0,
         }
     }
 
@@ -162,7 +167,7 @@ impl Serving {
         peers: &BTreeMap<PeerKey, Connected>,
         now: Time,
     ) -> bool {
-        let rate = self.rate();
+        let rate = self.rate().max(self.lately_bytes_per_s as u64);
         let Some(seeding) = &mut self.seeding else { return false };
         if seeding.is_over() {
             self.stop_super_seeding(have, peers);
@@ -170,8 +175,16 @@ impl Serving {
         }
         let sent_bytes: u64 = peers.values().map(|peer| peer.peer.uploaded_bytes()).sum();
         // Connections that have ended take their bytes along.
-        seeding.sent(sent_bytes.saturating_sub(self.sent_bytes));
+        let sent_now = sent_bytes.saturating_sub(self.sent_bytes);
+        seeding.sent(sent_now);
         self.sent_bytes = sent_bytes;
+        let seconds = now.secs_since(self.looked_at);
+        self.looked_at = now;
+        if seconds > 0.0 {
+            let share = (seconds / LATELY_S).min(1.0);
+            self.lately_bytes_per_s +=
+                share * (sent_now as f64 / seconds - self.lately_bytes_per_s);
+        }
         let shown_to = |group| {
             let connections = peers.values().filter(move |peer| peer.group == group);
             connections.filter_map(|peer| peer.shown.as_ref())
@@ -225,3 +238,6 @@ fn wants(peer: &Connected) -> bool {
     let is_interested = peer.is_interested || peer.shown.is_some();
     is_interested && !peer.is_upload_only && !peer.seen.is_full()
 }
+
+/// Longer than a round trip on most routes, in seconds: peers ask in bursts.
+const LATELY_S: f64 = 0.2;

@@ -359,6 +359,9 @@ impl Run<'_> {
             let (bytes, total) = (meter.out_of_order_bytes(), meter.pauses());
             self.planner.handle(PlanEvent::OutOfOrder { lane: id, bytes }, now);
             self.planner.handle(PlanEvent::Paused { lane: id, total }, now);
+            if let Some(rtt) = meter.rtt() {
+                self.planner.handle(PlanEvent::RoundTrip { lane: id, rtt }, now);
+            }
         }
         self.lanes.begun(&moved, now);
     }
