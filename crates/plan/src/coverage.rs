@@ -110,7 +110,7 @@ impl Coverage {
             || match self.size_bytes {
                 // It is not known yet what is missing.
                 None => holds.may_any(),
-                Some(_) => self.grows || holds.first_of(&self.undelivered, 0).is_some(),
+                Some(_) => self.grows || holds.may_any_of(&self.undelivered),
             }
     }
 

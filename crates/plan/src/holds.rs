@@ -4,6 +4,8 @@
 //! are separate: a source that is allowed a range again may still lack it, and one that gains a
 //! range may still be barred from it.
 
+use std::cell::Cell;
+
 use swath_model::{Range, RangeSet};
 
 use crate::coverage::Chances;
@@ -15,6 +17,8 @@ pub(crate) struct Holds {
     barred: RangeSet,
     /// It could be asked for nothing when the chances were these.
     had_nothing: Option<Chances>,
+    /// A byte of the last search for anything: it is the first to be looked at in the next one.
+    likely: Cell<u64>,
 }
 
 impl Holds {
@@ -72,6 +76,16 @@ impl Holds {
     /// Returns whether it may be asked for any byte at all.
     pub fn may_any(&self) -> bool {
         self.free_from(0).is_some()
+    }
+
+    /// Returns whether it may be asked for any of the `wanted` bytes.
+    pub fn may_any_of(&self, wanted: &RangeSet) -> bool {
+        let at = self.likely.get();
+        if wanted.contains(at) && !self.lacks.contains(at) && !self.barred.contains(at) {
+            return true;
+        }
+        let found = self.first_of(wanted, 0);
+        found.inspect(|run| self.likely.set(run.start)).is_some()
     }
 
     /// Returns the first run of `wanted` bytes at or after `from` that it may be asked for. Skips
@@ -184,6 +198,8 @@ mod tests {
                         oracle.first_of(&wanted, from)
                     );
                 }
+                let any = wanted.iter().any(|run| (run.start..run.end).any(|at| oracle.may(at)));
+                prop_assert_eq!(holds.may_any_of(&wanted.iter().copied().collect()), any);
                 let may_all = (asked.start..asked.end).all(|at| oracle.may(at));
                 prop_assert_eq!(holds.may_all(asked), may_all);
             }

@@ -86,14 +86,15 @@ fn first_common(
 impl Picker for RarestFirst {
     fn pick(&mut self, open: &RangeSet, holds: &Holds, limit: u64) -> Option<Range> {
         let from = any_cell(&mut self.rng, self.grid_bytes, open, limit)?;
+        // Most picks are in vain: then the levels need not be searched.
+        let lowest = first(open, holds, 0, limit)?;
         let on_level = |level| {
-            let behind = first_common(open, level, holds, from, limit);
-            behind.or_else(|| first_common(open, level, holds, 0, limit))
+            let behind = first_common(open, level, holds, from.max(lowest.start), limit);
+            behind.or_else(|| first_common(open, level, holds, lowest.start, limit.min(from)))
         };
         let rare = self.levels.values().rev().find_map(on_level);
         // Bytes that every source has are on no level.
-        let common = || first(open, holds, from, limit).or_else(|| first(open, holds, 0, limit));
-        rare.or_else(common)
+        rare.or_else(|| first(open, holds, from, limit)).or(Some(lowest))
     }
 
     fn count(&mut self, range: Range, more: bool) {

@@ -382,6 +382,9 @@ impl Connection {
 
     fn tick(&mut self, now: Instant) -> Result<(), PeerEnd> {
         self.tick_at = now + TICK;
+        if now.duration_since(self.heard_at) >= QUIET_AFTER {
+            self.stream.is_quiet();
+        }
         self.download.rtt = self.stream.rtt().unwrap_or(self.download.rtt);
         self.download.look_around(&mut self.session, now, now.duration_since(self.begin));
         let time = self.time(now);
@@ -564,5 +567,7 @@ const EXCHANGE_INTERVAL_LEAST: Duration = Duration::from_secs(45);
 /// Messages are not read while so much waits to be sent. Uploads queue less than half of it, so
 /// that two peers that both send do not wait for each other.
 const UNSENT_BYTES_MAX: usize = 2 << 20;
+/// Longer than any wait for the low-water mark while bytes come.
+const QUIET_AFTER: Duration = Duration::from_millis(100);
 /// The head of a payload, and some short messages.
 const FILL_LEAST_BYTES: usize = 256;

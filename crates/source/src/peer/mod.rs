@@ -20,6 +20,7 @@ mod handle;
 mod handshake;
 mod hashes;
 mod layers;
+mod low_water;
 mod metadata;
 mod peer_lane;
 mod peer_source;

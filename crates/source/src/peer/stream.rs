@@ -15,6 +15,7 @@ use swath_formats::peer::encryption::Rc4;
 use swath_transport::kernel;
 use tokio::net::TcpStream;
 
+use super::low_water::LowWater;
 use super::queue::SendQueue;
 
 /// A connection's bytes.
@@ -28,6 +29,7 @@ pub(super) struct PeerStream {
     output: VecDeque<Bytes>,
     output_bytes: usize,
     queue: SendQueue,
+    low_water: LowWater,
 }
 
 impl PeerStream {
@@ -45,6 +47,7 @@ impl PeerStream {
             output: VecDeque::new(),
             output_bytes: 0,
             queue,
+            low_water: LowWater::new(),
         }
     }
 
@@ -100,7 +103,7 @@ impl PeerStream {
         let before = self.input.len();
         self.input.reserve(most);
         loop {
-            ready!(self.tcp.poll_read_ready(cx))?;
+            ready!(self.poll_read_ready(cx, None))?;
             match self.tcp.try_read_buf(&mut (&mut self.input).limit(most)) {
                 Err(error) if is_retry(&error) => {}
                 Ok(bytes) => {
@@ -122,12 +125,13 @@ impl PeerStream {
     ) -> Poll<io::Result<usize>> {
         let mut tail = [0; TAIL_BYTES];
         loop {
-            ready!(self.tcp.poll_read_ready(cx))?;
+            ready!(self.poll_read_ready(cx, Some(room.len())))?;
             let slices = &mut [IoSliceMut::new(room), IoSliceMut::new(&mut tail)];
             match self.tcp.try_read_vectored(slices) {
                 Err(error) if is_retry(&error) => {}
                 Ok(bytes) => {
                     let here = bytes.min(room.len());
+                    self.low_water.came(here);
                     if let Some(cipher) = &mut self.receive {
                         cipher.apply(&mut room[..here]);
                         cipher.apply(&mut tail[..bytes - here]);
@@ -137,6 +141,30 @@ impl PeerStream {
                 }
                 Err(error) => return Poll::Ready(Err(error)),
             }
+        }
+    }
+
+    /// Waits until something can be read: a good deal of a payload of which `coming` bytes are left, or
+    /// any byte.
+    fn poll_read_ready(
+        &mut self,
+        cx: &mut Context<'_>,
+        coming: Option<usize>,
+    ) -> Poll<io::Result<()>> {
+        let ready = self.tcp.poll_read_ready(cx);
+        if ready.is_pending()
+            && let Some(mark) = self.low_water.wait_for(coming)
+        {
+            // If that much is there already, the kernel wakes us now.
+            kernel::set_low_water(&self.tcp, mark);
+        }
+        ready
+    }
+
+    /// Nothing has come for a while: every byte wakes the reader again.
+    pub fn is_quiet(&mut self) {
+        if let Some(mark) = self.low_water.is_quiet() {
+            kernel::set_low_water(&self.tcp, mark);
         }
     }
 
