@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
+use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, SwathId, Time};
 use swath_plan::{Action, Config, Event, Lanes, Planner};
 
 /// Length of a missing range and of the gap behind it.
@@ -177,7 +177,7 @@ fn run(seen: usize, live: usize, ranges: usize, seed: u64) -> Run {
                         total: 0.0,
                     });
                     let rtt = Duration::from_millis(rng.u64(1..100));
-                    inbox.push(Event::LaneUp { lane, rtt, pipelines: true });
+                    inbox.push(Event::LaneUp { lane, rtt, requests: Requests::Pipelined });
                 }
                 Action::Fetch { lane, swath, range } => {
                     if let Some(lane) = lanes.iter_mut().rfind(|it| it.id == lane) {

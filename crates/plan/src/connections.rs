@@ -1,6 +1,6 @@
 //! How many lanes each source has, and which sources have any.
 
-use swath_model::LaneId;
+use swath_model::{LaneId, Requests};
 
 use crate::config::{Config, Lanes};
 use crate::event::Action;
@@ -29,7 +29,7 @@ pub(crate) fn first_goal(config: &Config, capabilities: PolicyCapabilities) -> u
 }
 
 /// Handles a connected lane. Returns whether its source should get more lanes at once.
-pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bool) -> bool {
+pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, requests: Requests) -> bool {
     // While it connected, others may have taken its source's place.
     let is_surplus = |lane: &Lane| {
         let own = ledger.source_of(lane);
@@ -43,7 +43,7 @@ pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, pipelines: bo
         // It connected just as it was being closed.
         return false;
     }
-    lane.connected(ledger.now, rtt_s, pipelines);
+    lane.connected(ledger.now, rtt_s, requests);
     let key = lane.source;
     if surplus {
         ledger.close(id);

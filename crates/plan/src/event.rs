@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId};
+use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, SwathId};
 
 /// An event for [`crate::Planner::handle`].
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub enum Event {
         lane: LaneId,
         /// Its round trip.
         rtt: Duration,
-        /// Whether a second request may leave before the first answer has ended.
-        pipelines: bool,
+        /// How it takes requests.
+        requests: Requests,
     },
     /// Body bytes a lane has received in all, including drained ones; never decreases.
     Arrived {

@@ -75,8 +75,8 @@ impl Planner {
                 ledger.more_is_missing();
                 self.ended = false;
             }
-            Event::LaneUp { lane, rtt, pipelines } => {
-                if connections::lane_up(ledger, lane, rtt.as_secs_f64(), pipelines) {
+            Event::LaneUp { lane, rtt, requests } => {
+                if connections::lane_up(ledger, lane, rtt.as_secs_f64(), requests) {
                     // Open the source's other lanes at once, not at the next tick.
                     self.next_tick = now;
                 }

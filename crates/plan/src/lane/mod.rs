@@ -10,7 +10,7 @@ mod pauses;
 mod pipe;
 mod speed;
 
-use swath_model::{LaneId, SwathId, Time};
+use swath_model::{LaneId, Requests, SwathId, Time};
 
 pub(crate) use pace::Pace;
 use pauses::Pauses;
@@ -92,12 +92,12 @@ impl Lane {
         self.pipe.received > 0 || !self.is_idle()
     }
 
-    pub fn connected(&mut self, now: Time, rtt_s: f64, pipelines: bool) {
+    pub fn connected(&mut self, now: Time, rtt_s: f64, requests: Requests) {
         self.state = LaneState::Up;
         self.since = now;
-        self.speed.connected(rtt_s);
+        self.speed.connected(rtt_s, requests);
         self.pauses.heard(now);
-        self.pipe.pipelines = pipelines;
+        self.pipe.pipelines = requests != Requests::OneByOne;
         self.pipe.reached = self.pipe.received;
     }
 
@@ -130,7 +130,7 @@ impl Lane {
                 speed.pace.answer_begins();
             }
             let pause_s = now.secs_since(pauses.last_progress);
-            speed.pace.arrived(now, pipe.received, pause_s, speed.rtt_s);
+            speed.paused(now, pipe.received, pause_s);
         }
         if !pipe.burst {
             // The time before the first byte is the round trip, not the rate.
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn positions_follow_the_meter_over_trimmed_and_drained_swaths() {
         let mut lane = Lane::new(LaneId(0), SourceKey::first(), Time::ZERO);
-        lane.connected(Time::ZERO, 0.01, true);
+        lane.connected(Time::ZERO, 0.01, Requests::Pipelined);
         lane.push(slot(0, 1000, 2000), Time::ZERO);
         lane.push(slot(1, 5000, 6000), Time::ZERO);
         lane.arrived(Time::from_millis(20), 1300);
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_swath_that_ends_before_its_turn_is_drained_in_its_turn() {
         let mut lane = Lane::new(LaneId(0), SourceKey::first(), Time::ZERO);
-        lane.connected(Time::ZERO, 0.01, true);
+        lane.connected(Time::ZERO, 0.01, Requests::Pipelined);
         for n in 0..3 {
             lane.push(slot(n, 1000 * n, 1000 * n + 1000), Time::ZERO);
         }
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_request_that_was_never_sent_is_not_waited_for() {
         let mut lane = Lane::new(LaneId(0), SourceKey::first(), Time::ZERO);
-        lane.connected(Time::ZERO, 0.01, true);
+        lane.connected(Time::ZERO, 0.01, Requests::Pipelined);
         lane.push(slot(0, 0, 1000), Time::ZERO);
         lane.finish(SwathId(0)).unwrap();
         lane.push(slot(1, 5000, 9000), Time::ZERO);
@@ -311,7 +311,7 @@ mod tests {
         // The lane then seemed to have brought everything while its last bytes were on their way:
         // nobody asked for them elsewhere, and at the end everybody waited.
         let mut lane = Lane::new(LaneId(0), SourceKey::first(), Time::ZERO);
-        lane.connected(Time::ZERO, 0.01, true);
+        lane.connected(Time::ZERO, 0.01, Requests::Pipelined);
         lane.push(slot(0, 0, 1000), Time::ZERO);
         lane.finish(SwathId(0)).unwrap();
         lane.push(slot(1, 5000, 9000), Time::ZERO);

@@ -1,6 +1,6 @@
 //! How fast a lane is: its round trip and its rate, as its server lets it be.
 
-use swath_model::Time;
+use swath_model::{Requests, Time};
 
 use super::pace::{Pace, PaceMeter};
 use crate::rate::RateWindow;
@@ -16,6 +16,8 @@ pub(crate) struct Speed {
     answer_s: f64,
     pub first_byte_at: Option<Time>,
     window: RateWindow,
+    /// An answer is more than a block of a peer.
+    has_answers: bool,
     /// Measures how its server limits each answer, if it does.
     pub pace: PaceMeter,
     /// Rate at the last tick, kept through idle times.
@@ -36,6 +38,7 @@ impl Speed {
             answer_s: 0.0,
             first_byte_at: None,
             window: RateWindow::new(0.4),
+            has_answers: true,
             pace: PaceMeter::default(),
             rate: None,
             held_rate: 0.0,
@@ -44,7 +47,8 @@ impl Speed {
         }
     }
 
-    pub(super) fn connected(&mut self, rtt_s: f64) {
+    pub(super) fn connected(&mut self, rtt_s: f64, requests: Requests) {
+        self.has_answers = requests != Requests::Blocks;
         self.rtt_s = rtt_s.clamp(0.000_05, 10.0);
         // A long route delivers in bursts a round trip apart: the window must hold one.
         self.window.resize((1.2 * self.rtt_s).clamp(WINDOW_MIN_S, WINDOW_MAX_S));
@@ -64,6 +68,14 @@ impl Speed {
     /// Restarts the rate measurement at `from`, with the meter at `at`.
     pub(super) fn restart(&mut self, from: Time, at: u64) {
         self.window.restart(from, at);
+    }
+
+    /// Records bytes of an answer that came after a pause; the meter was at `before`.
+    pub(super) fn paused(&mut self, now: Time, before: u64, pause_s: f64) {
+        // Between peers, pauses come from the piece that is not there yet, and from other peers.
+        if self.has_answers {
+            self.pace.arrived(now, before, pause_s, self.rtt_s);
+        }
     }
 
     /// Records the meter's value.

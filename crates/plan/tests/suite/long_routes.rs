@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use swath_model::{LaneId, SourceId};
+use swath_model::{LaneId, Requests, SourceId};
 use swath_plan::{Action, Config, Event, Lanes, Loss};
 
 use crate::support::{Bench, Flow, MIB};
@@ -14,7 +14,7 @@ const FAR_MS: u64 = 500;
 
 fn far_up(bench: &mut Bench, lane: u32) {
     let rtt = Duration::from_millis(FAR_MS);
-    bench.tell(Event::LaneUp { lane: LaneId(lane), rtt, pipelines: true });
+    bench.tell(Event::LaneUp { lane: LaneId(lane), rtt, requests: Requests::Pipelined });
 }
 
 /// A source nearby and a far one, with `lanes` lanes each, the near one's first; all together bring
@@ -61,7 +61,7 @@ fn the_longer_the_route_the_more_lanes_at_first() {
             let others = bench.opened().len() - 1;
             assert_eq!(others, sources as usize - 1);
             let rtt = Duration::from_millis(rtt_ms);
-            bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+            bench.tell(Event::LaneUp { lane: LaneId(0), rtt, requests: Requests::Pipelined });
             bench.wait_s(0.05);
             assert_eq!(1 + bench.opened().len(), lanes, "{rtt_ms} ms, {sources} sources");
             let config = Config::default();
@@ -97,7 +97,7 @@ fn starters_share_what_the_route_holds() {
         bench.wait_s(0.02);
         bench.opened();
         // All of them are opened at once: a look later is a part of a round trip later.
-        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, requests: Requests::Pipelined });
         assert_eq!(1 + bench.opened().len(), lanes as usize, "{rtt_ms} ms");
         let told = windows(&mut bench);
         if shared == 0 {

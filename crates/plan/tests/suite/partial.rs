@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::support::{Bench, MIB};
-use swath_model::{LaneId, Range, RangeSet, SourceId, Time};
+use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, Time};
 use swath_plan::{Action, Config, Event, Lanes, Loss, Planner};
 
 #[test]
@@ -80,7 +80,8 @@ fn what_a_source_has_is_what_it_is_asked_for_first() {
     }
     while planner.poll(Time::ZERO).is_some() {}
     let rtt = Duration::from_millis(1);
-    planner.handle(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true }, Time::ZERO);
+    planner
+        .handle(Event::LaneUp { lane: LaneId(0), rtt, requests: Requests::Pipelined }, Time::ZERO);
     let asked: Vec<Action> = std::iter::from_fn(|| planner.poll(Time::ZERO)).collect();
     let range = Range::new(40 * MIB, 41 * MIB);
     let is_it = matches!(asked[..], [Action::Fetch { range: asked, .. }] if asked == range);

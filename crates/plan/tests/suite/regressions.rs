@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use swath_model::{LaneId, Range, RangeSet, SourceId, Time};
+use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, Time};
 use swath_plan::{Action, Config, Event, Lanes, Loss, Planner, SourceStatus};
 
 use crate::support::{Bench, Flow, MIB};
@@ -208,7 +208,11 @@ fn the_first_request_respects_the_window() {
     planner.handle(Event::SourceAdded { source: SourceId(0), max_lanes: None }, Time::ZERO);
     while planner.poll(Time::ZERO).is_some() {}
     planner.handle(
-        Event::LaneUp { lane: LaneId(0), rtt: Duration::from_millis(1), pipelines: true },
+        Event::LaneUp {
+            lane: LaneId(0),
+            rtt: Duration::from_millis(1),
+            requests: Requests::Pipelined,
+        },
         Time::ZERO,
     );
     let first = planner.poll(Time::ZERO);
@@ -224,7 +228,8 @@ fn the_first_request_ends_where_an_earlier_run_goes_on() {
     planner.handle(Event::SourceAdded { source: SourceId(0), max_lanes: None }, Time::ZERO);
     while planner.poll(Time::ZERO).is_some() {}
     let rtt = Duration::from_millis(1);
-    planner.handle(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true }, Time::ZERO);
+    planner
+        .handle(Event::LaneUp { lane: LaneId(0), rtt, requests: Requests::Pipelined }, Time::ZERO);
     let asked: Vec<Action> = std::iter::from_fn(|| planner.poll(Time::ZERO)).collect();
     let range = Range::new(3 * MIB, 3 * MIB + 700_000);
     assert!(
@@ -270,7 +275,11 @@ fn an_answer_of_unknown_length_is_followed_not_repeated() {
     planner.handle(Event::SourceAdded { source: SourceId(0), max_lanes: None }, now);
     while planner.poll(now).is_some() {}
     planner.handle(
-        Event::LaneUp { lane: LaneId(0), rtt: Duration::from_millis(1), pipelines: true },
+        Event::LaneUp {
+            lane: LaneId(0),
+            rtt: Duration::from_millis(1),
+            requests: Requests::Pipelined,
+        },
         now,
     );
     let mut expected = 0;
@@ -519,7 +528,7 @@ fn a_server_that_allows_one_connection_goes_on_delivering_on_it() {
         let mut opened = bench.opened();
         // A long route has two.
         let rtt = Duration::from_millis(80);
-        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, pipelines: true });
+        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, requests: Requests::Pipelined });
         let mut first = Flow::of(0);
         for _ in 0..10 {
             first.carry(&mut bench, 200_000);
@@ -527,7 +536,7 @@ fn a_server_that_allows_one_connection_goes_on_delivering_on_it() {
         }
         opened.extend(bench.opened());
         let second = opened[1];
-        bench.tell(Event::LaneUp { lane: second, rtt, pipelines: true });
+        bench.tell(Event::LaneUp { lane: second, rtt, requests: Requests::Pipelined });
         bench.wait_s(0.05);
         let asked = bench.fetches(second.0);
         assert!(!asked.is_empty());

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use swath_formats::Hop;
-use swath_model::{Buffer, LaneId, SwathId};
+use swath_model::{Buffer, LaneId, Requests, SwathId};
 
 use crate::error::LaneError;
 use crate::facts::Facts;
@@ -26,8 +26,8 @@ pub enum LaneEventKind {
     Up {
         /// Round-trip time as the connection's set-up showed it.
         rtt: Duration,
-        /// Whether requests may be sent ahead of answers, as far as is known.
-        pipelines: bool,
+        /// How it takes requests, as far as is known.
+        requests: Requests,
         /// `HTTP/1.1`, …
         protocol: &'static str,
         /// Whether the connection was opened for an earlier lane.

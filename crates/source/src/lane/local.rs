@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use swath_model::{LaneId, Pool, Range};
+use swath_model::{LaneId, Pool, Range, Requests};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::asks::{Asks, Trimmed};
@@ -124,7 +124,7 @@ impl<R: ReadAt> LocalLane<R> {
         self.out.meter.note_rtt(rtt);
         self.out.send(LaneEventKind::Up {
             rtt,
-            pipelines: true,
+            requests: Requests::Pipelined,
             protocol: "local",
             reused: false,
             peer: None,

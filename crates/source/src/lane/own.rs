@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::source::Source;
-use swath_model::Share;
+use swath_model::{Requests, Share};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
@@ -164,7 +164,7 @@ impl OwnLane {
         // What a request and its answer take, and not only the way to the first relay.
         let rtt = conn.rtt + self.source.far();
         self.out.meter.note_rtt(rtt);
-        let pipelines = self.source.quirks().pipelines;
+        let requests = Requests::pipelined_if(self.source.quirks().pipelines);
         if conn.is_by_library() {
             self.source.note_host_quirks(|host_quirks| host_quirks.fallback = true);
         }
@@ -173,7 +173,7 @@ impl OwnLane {
         tracing::debug!(source = %self.source.name(), %peer, ?rtt, reused, http, "connected");
         self.out.send(LaneEventKind::Up {
             rtt,
-            pipelines,
+            requests,
             protocol: http,
             reused,
             peer: Some(peer),

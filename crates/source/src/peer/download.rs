@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use swath_formats::peer::{BLOCK_BYTES, Payload, PieceIndex, Refusal, Session};
 use swath_model::pool::Take;
-use swath_model::{Range, SwathId, Time};
+use swath_model::{Range, Requests, SwathId, Time};
 use tokio::time::Instant;
 
 use super::allowance::Allowance;
@@ -110,7 +110,7 @@ impl Download {
         lane.out.meter.note_rtt(self.rtt);
         lane.out.send(LaneEventKind::Up {
             rtt: self.rtt,
-            pipelines: true,
+            requests: Requests::Blocks,
             protocol: "BitTorrent",
             reused: is_reused,
             peer: Some(self.address),

@@ -34,7 +34,7 @@ impl Run<'_> {
             self.made_progress(source);
         }
         match event.kind {
-            LaneEventKind::Up { rtt, pipelines, .. } => {
+            LaneEventKind::Up { rtt, requests, .. } => {
                 // A connection does not end the silence: a server may accept many and send nothing.
                 let was_up = self
                     .lanes
@@ -48,7 +48,7 @@ impl Run<'_> {
                     entry.ever_up = true;
                     entry.figures.round_trip(rtt);
                 }
-                self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines }, self.now());
+                self.planner.handle(PlanEvent::LaneUp { lane, rtt, requests }, self.now());
                 self.route_up(source, rtt);
             }
             LaneEventKind::Facts(facts) => self.facts(source, *facts).await?,

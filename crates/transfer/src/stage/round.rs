@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
-use swath_model::{LaneId, Range, RangeSet, SourceId, SourceName, SwathId, Time};
+use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, SourceName, SwathId, Time};
 use swath_plan::{Action, Config, Event as PlanEvent, Lanes, Loss, Planner};
 use swath_source::{DepotError, Fetched, Net, display_name};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -290,7 +290,8 @@ impl<'a> Round<'a> {
                 let depot = source.index();
                 let rtt = self.depots[depot].rtt;
                 self.lanes.insert(lane, Lane { depot, before_bytes: 0, task: None });
-                self.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines: false }, now);
+                self.planner
+                    .handle(PlanEvent::LaneUp { lane, rtt, requests: Requests::OneByOne }, now);
             }
             Action::Fetch { lane, swath, range } => self.fetch(lane, swath, range, observer),
             Action::Trim { lane, swath, end, drop_lane } => {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use swath_model::{LaneId, Range, SourceId};
+use swath_model::{LaneId, Range, Requests, SourceId};
 use swath_plan::{Event, Loss};
 
 use super::lane::{Answer, HEAD_BYTES, Segment, SimLane};
@@ -29,8 +29,8 @@ impl World<'_> {
                     source.link.narrow(id, lane.window_bytes);
                     lane.pipelines = !source.no_pipelining;
                     let rtt = Duration::from_secs_f64(source.link.rtt_s());
-                    let pipelines = lane.pipelines;
-                    self.tell(Event::LaneUp { lane: id, rtt, pipelines });
+                    let requests = Requests::pipelined_if(lane.pipelines);
+                    self.tell(Event::LaneUp { lane: id, rtt, requests });
                 }
                 Err(loss) => self.lose(id, loss),
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
+use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, SwathId, Time};
 use swath_plan::{Action, Config, Event, Loss, Planner};
 
 /// A member. The origin is one whose planner has nothing to do.
@@ -158,7 +158,8 @@ impl Member {
                 Action::OpenLane { source, lane } => {
                     let new = Lane { to: source.0, asked: VecDeque::new(), total_bytes: 0 };
                     self.lanes.insert(lane, new);
-                    self.planner.handle(Event::LaneUp { lane, rtt: RTT, pipelines: true }, now);
+                    self.planner
+                        .handle(Event::LaneUp { lane, rtt: RTT, requests: Requests::Blocks }, now);
                 }
                 Action::Fetch { lane, swath, range } => {
                     if let Some(lane) = self.lanes.get_mut(&lane) {

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use swath_model::{LaneId, Range, RangeSet, SourceId, SwathId, Time};
+use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, SwathId, Time};
 use swath_plan::{Action, Config, Event, Lanes, Planner};
 
 pub const MIB: u64 = 1 << 20;
@@ -50,7 +50,11 @@ impl Bench {
     }
 
     pub fn up(&mut self, lane: LaneId) {
-        self.tell(Event::LaneUp { lane, rtt: Duration::from_millis(10), pipelines: true });
+        self.tell(Event::LaneUp {
+            lane,
+            rtt: Duration::from_millis(10),
+            requests: Requests::Pipelined,
+        });
     }
 
     /// Time passes, nothing happens.

@@ -201,7 +201,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use swath_model::digest::{Algorithm, Hasher};
-    use swath_model::{Range, RangeSet, SwathId};
+    use swath_model::{Range, RangeSet, Requests, SwathId};
     use swath_plan::routes::{Fault, ReplicaId, Route, RouteAction};
     use swath_plan::{Action, Lanes, Loss};
     use swath_source::RelayAccess;
@@ -231,7 +231,10 @@ mod tests {
                         opened[source.index()] += 1;
                         lanes.insert(lane, source.index());
                         let rtt = Duration::from_millis(10);
-                        run.planner.handle(PlanEvent::LaneUp { lane, rtt, pipelines: true }, now);
+                        run.planner.handle(
+                            PlanEvent::LaneUp { lane, rtt, requests: Requests::Pipelined },
+                            now,
+                        );
                     }
                     Action::Fetch { lane, swath, range } => {
                         swaths.entry(lanes[&lane]).or_insert((swath, range));
