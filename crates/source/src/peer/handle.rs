@@ -225,7 +225,7 @@ impl Peer {
     }
 
     /// Returns whether both are handles of one connection.
-    pub(super) fn is_same(&self, other: &Peer) -> bool {
+    pub fn is_same(&self, other: &Peer) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 

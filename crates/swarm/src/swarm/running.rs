@@ -68,7 +68,6 @@ pub(super) struct Channels {
 /// What only the task itself needs.
 #[derive(Default)]
 pub(super) struct State {
-    by_address: HashMap<SocketAddr, PeerKey>,
     /// The connections of each peer: the key of the first, and their number.
     groups: HashMap<PeerId, (PeerKey, usize)>,
     keys: u64,
@@ -216,8 +215,7 @@ impl Running {
         let peer = arrived.peer.clone();
         let (address, now) = (canonical(peer.address()), self.shared.now());
         let is_full = self.peers.len() >= self.shared.peers_max;
-        let is_twice = self.state.by_address.contains_key(&address);
-        if is_full || is_twice || !self.shared.lets_in(address.ip()) {
+        if is_full || !self.shared.lets_in(address.ip()) {
             self.addresses.left(address, AFTER_USELESS, now);
             return peer.close();
         }
@@ -249,21 +247,20 @@ impl Running {
         }
         let (torrent, client) = (Arc::clone(&self.name), peer.status().client);
         self.shared.tell(SwarmEvent::Joined { torrent, address, client });
-        self.state.by_address.insert(address, key);
         self.peers.insert(key, connected);
         self.look(key);
         if peer.is_closed() {
-            self.forget(address, PeerEnd::Left);
+            self.forget(key, PeerEnd::Left);
         }
     }
 
     fn hear(&mut self, event: PeerEvent) {
         let address = canonical(event.peer.address());
-        // Both sides may have dialled with the same ports; one of these connections was not taken.
-        let is_incoming = event.peer.is_incoming();
-        let key = self.state.by_address.get(&address).copied().filter(|key| {
-            self.peers.get(key).is_some_and(|taken| taken.peer.is_incoming() == is_incoming)
-        });
+        // Sources have connections of their own to the same peer, and connections by uTP may have the
+        // same ports.
+        let mut all = self.peers.iter();
+        let taken = all.find(|(_, taken)| taken.peer.is_same(&event.peer));
+        let key = taken.map(|(key, _)| *key);
         match event.kind {
             PeerEventKind::Changed => key.into_iter().for_each(|key| self.look(key)),
             PeerEventKind::Peers(told) => {
@@ -279,8 +276,8 @@ impl Running {
                     self.shared.strike(address.ip(), strikes, fault.to_string());
                     self.close_banned();
                 }
-                if key.is_some() {
-                    self.forget(address, end);
+                if let Some(key) = key {
+                    self.forget(key, end);
                 }
             }
         }
@@ -309,10 +306,10 @@ impl Running {
     }
 
     /// A connection has ended.
-    fn forget(&mut self, address: SocketAddr, end: PeerEnd) {
+    fn forget(&mut self, key: PeerKey, end: PeerEnd) {
         let now = self.shared.now();
-        let Some(key) = self.state.by_address.remove(&address) else { return };
         let Some(mut connected) = self.peers.remove(&key) else { return };
+        let address = canonical(connected.peer.address());
         let (sent, received) = connected.count(1.0, now);
         self.state.uploaded_bytes += sent;
         self.state.downloaded_bytes += received;
