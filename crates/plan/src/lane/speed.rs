@@ -85,7 +85,8 @@ impl Speed {
 
     /// Returns the time from a request to the first byte of its answer.
     pub fn trip_s(&self) -> f64 {
-        self.rtt_s.max(self.answer_s).max(self.queued_rtt_s)
+        let trip_s = self.rtt_s.max(self.answer_s).max(self.queued_rtt_s);
+        trip_s + if self.has_answers { 0.0 } else { PEER_BUSY_S }
     }
 
     /// Updates `rate`; `is_bringing` if an answer is coming.
@@ -173,6 +174,8 @@ impl Speed {
     }
 }
 
+/// A peer that serves many comes to a request only after a while, which no round trip shows.
+const PEER_BUSY_S: f64 = 0.15;
 /// Requests are not sent farther ahead than this, whatever waits in queues: they bind us.
 const QUEUED_RTT_MAX_S: f64 = 1.0;
 /// From 10 packets to 4 MiB a window doubles eight times; plus two trips after the handshake.
