@@ -74,7 +74,8 @@ fn meanwhile(way: &str, home: &Home, happens: fn(&Home)) -> Ran {
     if let Some(second) = &second {
         places.insert(1, second.url.clone());
     }
-    let args = ["--delete", "--limit-rate", "16M", "--bearer-file", "token"].map(str::to_owned);
+    // Slow enough that the middle is not missed on a loaded machine.
+    let args = ["--delete", "--limit-rate", "8M", "--bearer-file", "token"].map(str::to_owned);
     let copying = home.swath([vec!["cp".to_owned()], places, args.to_vec()].concat()).start();
     home.wait_for_bytes("copy/.swath-stage.swath.part/wide.bin", 6 << 20);
     drop(first);

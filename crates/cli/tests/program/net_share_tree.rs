@@ -1,6 +1,8 @@
 //! `swath cp --share`: the machines of a cluster copy a dataset together.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::serve::Served;
@@ -172,6 +174,17 @@ fn what_cannot_be_shared_is_explained() {
     home.run(two).code_is(2).says(&["--share needs a single source"]);
 }
 
+/// Returns how many bytes of files have been written in a folder, if it is there.
+fn written(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => written(&entry.path()),
+        Ok(meta) => meta.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.map(of).sum()
+}
+
 /// Proofs of blocks were asked for again for over a minute.
 #[test]
 fn a_dataset_whose_server_dies_ends_soon_and_is_kept() {
@@ -179,10 +192,12 @@ fn a_dataset_whose_server_dies_ends_soon_and_is_kept() {
     let names = ["one", "two"];
     let running = names.map(|name| cluster.machine(name, &["--timeout", "4"]));
     let began = Instant::now();
-    while !names.iter().all(|name| cluster.home.exists(&format!("{name}.swath.part"))) {
+    let has = |name: &str| written(&cluster.home.path(format!("{name}.swath.part")));
+    while !names.iter().all(|name| has(name) > 1 << 20) {
         assert!(began.elapsed() < Duration::from_secs(30), "it does not begin");
         std::thread::sleep(Duration::from_millis(20));
     }
+    // What has come is proved.
     std::thread::sleep(Duration::from_secs(1));
     cluster.origin.signal(libc::SIGKILL);
     let died = Instant::now();
