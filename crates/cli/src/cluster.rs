@@ -36,7 +36,8 @@ pub fn machine(text: &str) -> Result<String, String> {
     }
 }
 
-/// Refuses machines that cannot find each other: `finds` is whether any are named, or a tracker.
+/// Refuses a cluster whose machines cannot find each other. `finds` says whether other machines or a
+/// tracker are named.
 pub fn check(finds: bool) -> Result<(), Failure> {
     if finds {
         return Ok(());

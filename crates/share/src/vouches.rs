@@ -33,12 +33,12 @@ pub struct Told {
 }
 
 impl Vouches {
-    /// Returns the state of `count` units before any hash was told.
+    /// Returns the state of `count` units of which no machine has told a hash yet.
     pub fn new(count: Unit, me: NodeId) -> Vouches {
         Vouches { me, units: vec![Hash::Untold; count as usize] }
     }
 
-    /// Returns the hash that was told of a unit, unless it is disputed.
+    /// Returns the hash that other machines told for a unit, unless they disagree.
     pub fn of(&self, unit: Unit) -> Option<Vouch> {
         match self.units.get(unit as usize) {
             Some(Hash::Told(told)) => Some(told.vouch),
@@ -66,8 +66,8 @@ impl Vouches {
         None
     }
 
-    /// Compares the hash of a complete unit with what was told. The origin's bytes count as right. Also
-    /// returns the wrong hashes that were told.
+    /// Compares the hash of a complete unit with those that other machines told. The origin's bytes
+    /// count as right. Also returns the wrong hashes.
     pub fn judge(&mut self, unit: Unit, hash: [u8; 32], from: CameFrom) -> (Judgement, Vec<Told>) {
         let told = self.told(unit);
         let Some(known) = self.units.get_mut(unit as usize) else {

@@ -95,7 +95,7 @@ impl InSwarm {
         text + &format!("peers        {}\n", self.peers)
     }
 
-    /// Leaves the swarms. Trackers are told, and one of them is this server: it must still answer.
+    /// Leaves the swarms and tells the trackers. One of them is this server, so it must still answer.
     pub async fn leave(&mut self) {
         self.stop.cancel();
         if let Some(seeding) = &mut self.seeding {

@@ -207,7 +207,7 @@ fn mistakes_are_explained() {
     home.run(missing).says(&["cannot read the token in missing"]);
 }
 
-/// One that had everything was told what to look for because nobody else came.
+/// A machine that had the whole file was warned that no other machine took part.
 #[test]
 fn a_machine_that_has_everything_needs_nobody() {
     let Some(cluster) = Cluster::start("8m") else { return };

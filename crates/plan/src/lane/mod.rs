@@ -130,7 +130,7 @@ impl Lane {
                 speed.pace.answer_begins();
             }
             let pause_s = now.secs_since(pauses.last_progress);
-            speed.paused(now, pipe.received, pause_s);
+            speed.arrived_after(now, pipe.received, pause_s);
         }
         if !pipe.burst {
             // The time before the first byte is the round trip, not the rate.

@@ -71,7 +71,7 @@ impl Speed {
     }
 
     /// Records bytes of an answer that came after a pause; the meter was at `before`.
-    pub(super) fn paused(&mut self, now: Time, before: u64, pause_s: f64) {
+    pub(super) fn arrived_after(&mut self, now: Time, before: u64, pause_s: f64) {
         // Between peers, pauses come from the piece that is not there yet, and from other peers.
         if self.has_answers {
             self.pace.arrived(now, before, pause_s, self.rtt_s);

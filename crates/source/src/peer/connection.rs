@@ -383,7 +383,7 @@ impl Connection {
     fn tick(&mut self, now: Instant) -> Result<(), PeerEnd> {
         self.tick_at = now + TICK;
         if now.duration_since(self.heard_at) >= QUIET_AFTER {
-            self.stream.is_quiet();
+            self.stream.slow_down();
         }
         self.download.rtt = self.stream.rtt().unwrap_or(self.download.rtt);
         self.download.look_around(&mut self.session, now, now.duration_since(self.begin));

@@ -46,7 +46,7 @@ impl LowWater {
 
     /// Nothing came lately: what is below the mark must not stay in the socket. Returns the socket's
     /// new mark, if it changes.
-    pub fn is_quiet(&mut self) -> Option<usize> {
+    pub fn slow_down(&mut self) -> Option<usize> {
         self.bytes_per_s = 0.0;
         self.wait_for(None)
     }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(mark.wait_for(None), Some(1));
         mark.came_within(30_000, MEASURED_OVER);
         assert_eq!(mark.wait_for(Some(16 << 10)), Some(6000));
-        assert_eq!(mark.is_quiet(), Some(1));
+        assert_eq!(mark.slow_down(), Some(1));
         assert_eq!(mark.wait_for(Some(16 << 10)), None, "a slow peer is heard at once");
     }
 }

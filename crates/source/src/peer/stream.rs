@@ -144,8 +144,8 @@ impl PeerStream {
         }
     }
 
-    /// Waits until something can be read: a good deal of a payload of which `coming` bytes are left, or
-    /// any byte.
+    /// Waits until something can be read. `coming` is how much is left of a payload: then it may wait
+    /// for several packets. Otherwise any byte ends the wait.
     fn poll_read_ready(
         &mut self,
         cx: &mut Context<'_>,
@@ -162,8 +162,8 @@ impl PeerStream {
     }
 
     /// Nothing has come for a while: every byte wakes the reader again.
-    pub fn is_quiet(&mut self) {
-        if let Some(mark) = self.low_water.is_quiet() {
+    pub fn slow_down(&mut self) {
+        if let Some(mark) = self.low_water.slow_down() {
             kernel::set_low_water(&self.tcp, mark);
         }
     }

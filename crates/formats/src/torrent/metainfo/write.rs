@@ -128,7 +128,7 @@ impl Builder {
         }
         let Some(split) = self.split()? else { return self.build_listed(None) };
         let metainfo = split.build_listed(self.segment_bytes)?;
-        // Readers would join files that are named like segments.
+        // Whoever reads the torrent would join files that have names of segments.
         let known: HashSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         match metainfo.info.files().iter().find(|file| !known.contains(file.path.as_str())) {
             Some(file) => Err(MetainfoError::LikeSegments { path: file.path.to_string() }),
