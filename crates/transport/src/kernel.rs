@@ -4,7 +4,7 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 
 /// The head of Linux's `struct tcp_info` (`linux/tcp.h`) up to the last field of interest. It only
 /// ever grew at its end; older kernels fill less of it.
@@ -116,6 +116,24 @@ pub fn limit_unsent(tcp: &TcpStream, bytes: usize) {
             size_of_val(&value) as libc::socklen_t,
         )
     };
+}
+
+/// Gives a socket for datagrams room for `bytes` bytes in each direction, or as much as the kernel allows.
+pub fn set_datagram_buffers(socket: &UdpSocket, bytes: usize) {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    for option in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
+        // SAFETY: the descriptor is open, the pointer and length describe a local integer. A kernel that
+        // refuses leaves the buffer as it is.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const value).cast(),
+                size_of_val(&value) as libc::socklen_t,
+            )
+        };
+    }
 }
 
 /// Lets a new connection's receive window grow as fast as its sender does. The kernel begins with

@@ -4,7 +4,7 @@
 //! Reading and writing are tokio's traits, so layers stack: TLS over TCP, TLS over a tunnel. Bytes go
 //! from the transport straight into the reader's buffer.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
@@ -32,6 +32,21 @@ pub trait Transport: AsyncRead + AsyncWrite + Send + Sync + Unpin {
     /// (`sendfile`, `splice`), and its readiness shows whether something can be read.
     fn plain_socket(&self) -> Option<&TcpStream> {
         None
+    }
+
+    /// Reads into the first of `parts` that has room, and what follows into the others where one call
+    /// can. Returns how much was read; 0 is the end of the stream.
+    fn poll_read_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Some(part) = parts.iter_mut().find(|part| !part.is_empty()) else {
+            return Poll::Ready(Ok(0));
+        };
+        let mut room = ReadBuf::new(part);
+        ready!(Pin::new(self).poll_read(cx, &mut room))?;
+        Poll::Ready(Ok(room.filled().len()))
     }
 
     /// Returns the encryption that both sides agreed on.
@@ -121,6 +136,24 @@ impl Transport for TcpStream {
     fn plain_socket(&self) -> Option<&TcpStream> {
         Some(self)
     }
+
+    fn poll_read_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll_read_ready(cx))?;
+            match self.try_read_vectored(parts) {
+                Err(error) if is_retry(&error) => {}
+                read => return Poll::Ready(read),
+            }
+        }
+    }
+}
+
+fn is_retry(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Either side of TLS, over anything.
