@@ -143,8 +143,10 @@ pub struct SwarmSpec {
     pub trackers: Vec<String>,
     /// Peers to connect to, as HOST:PORT; not for private torrents.
     pub peers: Vec<String>,
-    /// Where peers can connect to us, by TCP; any free port of all IPv4 addresses by default.
+    /// Where peers can connect to us; any free port of all IPv4 addresses by default.
     pub listen: Option<SocketAddr>,
+    /// Let peers in by uTP too.
+    pub listens_for_utp: bool,
     /// Limit of the upload rate, in bytes per second.
     pub upload_bytes_per_s: Option<u64>,
     /// Seed once all is complete.

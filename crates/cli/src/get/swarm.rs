@@ -27,6 +27,9 @@ pub struct SwarmArgs {
     /// Listen on this address for peers [default: a free port; 8475 with --share --peers]
     #[arg(long, value_name = "ADDRESS", value_parser = address, value_hint = ValueHint::Other, conflicts_with = "no_peers")]
     pub listen: Option<SocketAddr>,
+    /// Let peers in by uTP (over UDP) too
+    #[arg(long, conflicts_with = "no_peers")]
+    pub utp: bool,
     /// Limit the upload rate to peers, in bytes per second: 50M, 2MiB
     #[arg(long, value_name = "RATE", value_parser = units::rate_above_zero, value_hint = ValueHint::Other, conflicts_with = "no_peers")]
     pub max_upload: Option<u64>,
@@ -46,6 +49,7 @@ impl SwarmArgs {
             trackers: self.tracker.iter().map(ToString::to_string).collect(),
             peers: self.peer.clone(),
             listen: self.listen,
+            listens_for_utp: self.utp,
             upload_bytes_per_s: self.max_upload,
             keeps_seeding: self.keep_seeding || self.ratio.is_some(),
             ratio: self.ratio,

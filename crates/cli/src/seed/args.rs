@@ -42,6 +42,9 @@ pub struct Seed {
     /// Encrypt all connections to peers, and refuse peers that do not
     #[arg(long)]
     pub require_encryption: bool,
+    /// Let peers in by uTP (over UDP) too
+    #[arg(long)]
+    pub utp: bool,
     /// Offer all pieces to all peers at once, even while this is the only seeder
     #[arg(long)]
     pub no_super_seed: bool,

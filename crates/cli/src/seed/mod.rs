@@ -192,6 +192,7 @@ fn options(args: &Seed, allow: Vec<Network>) -> Result<SwarmsOptions, Failure> {
     Ok(SwarmsOptions {
         net,
         listen: args.listen,
+        listens_for_utp: args.utp,
         encryption: match args.require_encryption {
             true => EncryptionPolicy::Require,
             false => EncryptionPolicy::PlainFirst,
@@ -371,6 +372,10 @@ impl Seeding {
             SwarmEvent::Banned { address, why } => {
                 line.clear();
                 warn(&format!("the peer {address} is not let in for an hour: {why}"));
+            }
+            SwarmEvent::WithoutUtp { address, error } => {
+                line.clear();
+                warn(&format!("no peers are let in by uTP: cannot open UDP {address}: {error}"));
             }
             _ => {}
         }

@@ -126,6 +126,7 @@ fn seed(args: &Serve, addresses: &[SocketAddr]) -> Seed {
         peer: Vec::new(),
         max_peers: 200,
         require_encryption: false,
+        utp: false,
         no_super_seed: false,
         no_verify: false,
         ca: Vec::new(),

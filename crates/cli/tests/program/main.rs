@@ -103,5 +103,6 @@ mod stage_leases;
 mod support;
 mod swarm_breaks;
 mod swarm_clients;
+mod swarm_utp;
 mod text_help;
 mod track;

@@ -8,14 +8,16 @@ use swath_formats::torrent::magnet::MagnetError;
 use swath_formats::torrent::metainfo::MetainfoError;
 use swath_formats::torrent::{InfoHash, Magnet, Metainfo, tracker_url};
 use swath_formats::tracker::{Announce, Event, PeerForm, PeerId};
-use swath_source::peer::{EncryptionPolicy, Identity, MetadataRequest, PeerError, fetch_metadata};
+use swath_source::peer::{
+    EncryptionPolicy, Identity, MetadataRequest, PeerError, Utp, fetch_metadata,
+};
 use swath_source::{Net, Trust};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use url::Url;
 
 use super::GetJob;
-use super::swarm::resolved;
+use super::swarm::{LISTEN, resolved};
 use crate::error::TorrentError;
 use crate::event::Note;
 
@@ -36,8 +38,10 @@ pub async fn metainfo_of(
     // Peers of a link may have left long ago, and their names with them.
     let host = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let linked = magnet.peers.iter().map(|peer| format!("{}:{}", host(&peer.host), peer.port));
+    let net = get_job.job.engine.net().clone();
     let mut search = Search {
-        net: get_job.job.engine.net().clone(),
+        utp: port(&net).await,
+        net,
         identity: Identity::new(None),
         info_hash: hash_of(magnet)?,
         tried: HashSet::new(),
@@ -77,6 +81,11 @@ pub async fn metainfo_of(
     }
 }
 
+/// Opens a port from which peers are reached by uTP, if that is possible; nobody can connect to it.
+async fn port(net: &Net) -> Option<Utp> {
+    net.utp(LISTEN, |_| false).await.ok().flatten()
+}
+
 /// Returns the info-hash by which peers are asked: of a hybrid torrent, that which all peers know.
 fn hash_of(magnet: &Magnet) -> Result<InfoHash, TorrentError> {
     let (v1, v2) = (magnet.hash_v1.map(InfoHash::V1), magnet.hash_v2.map(InfoHash::V2));
@@ -98,6 +107,7 @@ fn with_link(magnet: &Magnet, mut metainfo: Metainfo) -> Result<Metainfo, Torren
 /// The search for a peer that sends the description of the torrent.
 struct Search {
     net: Net,
+    utp: Option<Utp>,
     identity: Identity,
     info_hash: InfoHash,
     tried: HashSet<SocketAddr>,
@@ -166,11 +176,13 @@ impl Search {
                 && let Some(&(address, trust)) = left.next()
             {
                 if self.tried.insert(address) {
-                    let (net, info_hash, identity) =
-                        (self.net.clone(), self.info_hash, self.identity);
+                    let (net, utp) = (self.net.clone(), self.utp.clone());
+                    let (info_hash, identity) = (self.info_hash, self.identity);
                     let encryption = EncryptionPolicy::default();
                     let request = MetadataRequest { info_hash, identity, trust, encryption };
-                    self.asked.spawn(async move { fetch_metadata(&net, address, request).await });
+                    self.asked.spawn(async move {
+                        fetch_metadata(&net, utp.as_ref(), address, request).await
+                    });
                 }
             }
             match timeout_at(until, self.asked.join_next()).await {

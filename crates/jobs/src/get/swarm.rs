@@ -86,6 +86,7 @@ impl InSwarm {
             net: get_job.job.engine.net().clone(),
             listen: spec.listen.unwrap_or(LISTEN),
             encryption: EncryptionPolicy::default(),
+            listens_for_utp: spec.listens_for_utp,
             allow: Vec::new(),
             upload_bytes_per_s: spec.upload_bytes_per_s,
             upload_limiter: None,
@@ -317,7 +318,7 @@ pub async fn resolved(peers: &[String]) -> Result<Vec<SocketAddr>, TorrentError>
 }
 
 /// Any free port of all interfaces.
-const LISTEN: SocketAddr =
+pub const LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 /// Most peers of a transfer: as many as the planner uses at once.
 const PEERS_MAX: usize = 64;

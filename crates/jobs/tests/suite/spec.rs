@@ -42,6 +42,7 @@ const WHOLE: &str = r#"{
           "peer.example:6881"
         ],
         "listen": "0.0.0.0:6881",
+        "listens_for_utp": true,
         "upload_bytes_per_s": 1000000,
         "keeps_seeding": true,
         "ratio": 1.5
@@ -120,6 +121,7 @@ fn whole() -> JobSpec {
                 trackers: vec!["udp://t.example:6969".to_owned()],
                 peers: vec!["peer.example:6881".to_owned()],
                 listen: Some("0.0.0.0:6881".parse().unwrap()),
+                listens_for_utp: true,
                 upload_bytes_per_s: Some(1_000_000),
                 keeps_seeding: true,
                 ratio: Some(1.5),

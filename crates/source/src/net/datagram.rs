@@ -1,7 +1,8 @@
-//! Datagrams to a host, under the same rules as connections: names, permitted addresses, proxies.
+//! Datagrams to a host, and a port for uTP, under the same rules as connections: names, permitted addresses, proxies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use swath_transport::Utp;
 use tokio::net::UdpSocket;
 use url::Host;
 
@@ -50,6 +51,25 @@ impl Net {
             _ => Ok(sockets),
         }
     }
+
+    /// Opens a port for uTP, as [`Utp::bind`] does; at our own address, if there is one, where all
+    /// addresses are meant. `None` if there is a proxy: it carries no uTP, and what is fetched through a
+    /// proxy is not to be fetched past it.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub async fn utp(
+        &self,
+        address: SocketAddr,
+        admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+    ) -> std::io::Result<Option<Utp>> {
+        let options = &self.shared.options;
+        if options.proxies.is_any() {
+            return Ok(None);
+        }
+        let ip = options.from.filter(|_| address.ip().is_unspecified()).unwrap_or(address.ip());
+        Utp::bind(SocketAddr::new(ip, address.port()), admits).await.map(Some)
+    }
 }
 
 /// Returns a socket that gets datagrams from this address alone, with our address `from` if it can have
@@ -62,4 +82,25 @@ async fn connected(to: SocketAddr, from: Option<IpAddr>) -> std::io::Result<UdpS
     let socket = UdpSocket::bind((usable(from, to).unwrap_or(any), 0)).await?;
     socket.connect(to).await?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::{NetOptions, Proxies};
+
+    #[tokio::test]
+    async fn no_port_is_opened_for_utp_where_there_is_a_proxy() {
+        let any = "0.0.0.0:0".parse().unwrap();
+        let from = Some(Ipv4Addr::LOCALHOST.into());
+        let net = Net::new(NetOptions { from, ..NetOptions::default() }).unwrap();
+        let utp = net.utp(any, |_| true).await.unwrap().unwrap();
+        assert_eq!(utp.address().ip(), Ipv4Addr::LOCALHOST);
+        for variable in ["http_proxy", "https_proxy", "all_proxy"] {
+            let env = |name: &str| (name == variable).then(|| "http://proxy.example".to_owned());
+            let proxies = Proxies::from_env(env).unwrap();
+            let net = Net::new(NetOptions { proxies, ..NetOptions::default() }).unwrap();
+            assert!(net.utp(any, |_| true).await.unwrap().is_none(), "{variable}");
+        }
+    }
 }

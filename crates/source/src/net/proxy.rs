@@ -58,6 +58,11 @@ enum Hosts {
 }
 
 impl Proxies {
+    /// Returns whether there is one, if only for some servers.
+    pub(super) fn is_any(&self) -> bool {
+        self.http.is_some() || self.https.is_some()
+    }
+
     /// As the environment says; `env` looks up a variable.
     ///
     /// # Errors

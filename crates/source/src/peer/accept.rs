@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use swath_formats::peer::encryption::Methods;
 use swath_formats::peer::{Handshake, HandshakeError, WireInfoHash};
-use tokio::net::TcpStream;
+use swath_transport::Transport;
 use tokio::time::timeout;
 
 use super::connection::{self, Established};
@@ -54,11 +54,11 @@ impl<S: BuildHasher + Send + Sync> Torrents for HashMap<WireInfoHash, Arc<Torren
 /// [`PeerError`] if its handshake leads nowhere, takes too long, or breaks `encryption`'s rules.
 pub async fn accept(
     torrents: &dyn Torrents,
-    tcp: TcpStream,
+    transport: Box<dyn Transport>,
     address: SocketAddr,
     encryption: EncryptionPolicy,
 ) -> Result<Peer, PeerError> {
-    let let_in = let_in(torrents, PeerStream::new(tcp), address, encryption);
+    let let_in = let_in(torrents, PeerStream::new(transport), address, encryption);
     timeout(HANDSHAKE_WITHIN, let_in).await.map_err(|_| PeerError::Slow(HANDSHAKE_WITHIN))?
 }
 

@@ -11,6 +11,7 @@ use swath_formats::peer::{
 use swath_formats::torrent::metainfo::{Kind, Metainfo};
 use swath_formats::torrent::{Info, InfoHash};
 use swath_model::Time;
+use swath_transport::Utp;
 use tokio::time::Instant;
 
 use super::dial::Call;
@@ -35,7 +36,7 @@ pub struct MetadataRequest {
 }
 
 /// Fetches the description of a torrent from the peer at `address`, verified by its info-hash: its
-/// info dictionary, and for a v2 torrent all piece layers.
+/// info dictionary, and for a v2 torrent all piece layers. The peer is reached by TCP, or by `utp`.
 ///
 /// # Errors
 /// [`PeerError`] if the peer cannot be reached, does not have it, takes longer than half a minute
@@ -43,12 +44,13 @@ pub struct MetadataRequest {
 /// [`PeerError::Torrent`] if the torrent itself is unusable, whoever sends it.
 pub async fn fetch_metadata(
     net: &Net,
+    utp: Option<&Utp>,
     address: SocketAddr,
     request: MetadataRequest,
 ) -> Result<Metainfo, PeerError> {
     let info_hash = request.info_hash;
     let fetching = async {
-        let mut talk = connect(net, address, request).await?;
+        let mut talk = connect(net, utp, address, request).await?;
         let raw = Fetch { talk: &mut talk, info_hash, assembly: None, asked: 0, came: 0 }.run();
         let raw = raw.await?;
         Ok::<_, PeerError>((raw, talk))
@@ -65,6 +67,7 @@ pub async fn fetch_metadata(
 
 async fn connect(
     net: &Net,
+    utp: Option<&Utp>,
     address: SocketAddr,
     request: MetadataRequest,
 ) -> Result<Talk, PeerError> {
@@ -76,7 +79,7 @@ async fn connect(
         peer_id: request.identity.peer_id,
     };
     let MetadataRequest { trust, encryption: policy, .. } = request;
-    let call = Call { address, trust, ours, upgrade: None, policy };
+    let call = Call { address, trust, ours, upgrade: None, policy, utp };
     let (stream, theirs, _) = call.connect(net).await?;
     let config = SessionConfig {
         handshake: ExtensionHandshake {

@@ -38,3 +38,7 @@ pub use metadata::{MetadataRequest, fetch_metadata};
 pub use peer_source::PeerSource;
 pub use torrent::{EncryptionPolicy, Identity, Torrent, TorrentOptions};
 pub use upload::Uploads;
+
+/// What a connection consists of, and what makes connections by uTP: [`Net::utp`](crate::Net::utp) opens
+/// a port for them.
+pub use swath_transport::{Transport, Utp};

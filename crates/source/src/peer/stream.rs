@@ -1,4 +1,4 @@
-//! The bytes of a connection between peers: a TCP socket, perhaps with RC4 on it.
+//! The bytes of a connection between peers: TCP or uTP, perhaps with RC4 on it.
 //!
 //! Payloads are read straight into the caller's memory, and a little of what follows them into
 //! `input`, so that the head of the next block is there when a payload ends. What is to be sent is
@@ -7,20 +7,21 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes};
 use swath_formats::peer::encryption::Rc4;
-use swath_transport::kernel;
-use tokio::net::TcpStream;
+use swath_transport::{Transport, kernel};
+use tokio_util::io::poll_read_buf;
 
 use super::low_water::LowWater;
 use super::queue::SendQueue;
 
 /// A connection's bytes.
 pub(super) struct PeerStream {
-    tcp: TcpStream,
+    transport: Box<dyn Transport>,
     receive: Option<Rc4>,
     send: Option<Rc4>,
     /// Read, decrypted, and not used up to `used`.
@@ -33,13 +34,15 @@ pub(super) struct PeerStream {
 }
 
 impl PeerStream {
-    pub fn new(tcp: TcpStream) -> PeerStream {
-        // Requests are small and must not wait for acknowledgements.
-        let _ = tcp.set_nodelay(true);
+    pub fn new(transport: Box<dyn Transport>) -> PeerStream {
         let queue = SendQueue::new();
-        kernel::limit_unsent(&tcp, queue.kernel_bytes());
+        if let Some(tcp) = transport.socket() {
+            // Requests are small and must not wait for acknowledgements.
+            let _ = tcp.set_nodelay(true);
+            kernel::limit_unsent(tcp, queue.kernel_bytes());
+        }
         PeerStream {
-            tcp,
+            transport,
             receive: None,
             send: None,
             input: Vec::new(),
@@ -67,7 +70,7 @@ impl PeerStream {
     }
 
     pub fn rtt(&self) -> Option<Duration> {
-        kernel::rtt(&self.tcp)
+        self.transport.rtt()
     }
 
     // Input.
@@ -102,17 +105,15 @@ impl PeerStream {
         }
         let before = self.input.len();
         self.input.reserve(most);
-        loop {
-            ready!(self.poll_read_ready(cx, None))?;
-            match self.tcp.try_read_buf(&mut (&mut self.input).limit(most)) {
-                Err(error) if is_retry(&error) => {}
-                Ok(bytes) => {
-                    let new = &mut self.input[before..];
-                    self.receive.iter_mut().for_each(|cipher| cipher.apply(new));
-                    return Poll::Ready(Ok(bytes));
-                }
-                Err(error) => return Poll::Ready(Err(error)),
+        let transport = Pin::new(&mut *self.transport);
+        match poll_read_buf(transport, cx, &mut (&mut self.input).limit(most)) {
+            Poll::Ready(bytes) => {
+                let bytes = bytes?;
+                let new = &mut self.input[before..];
+                self.receive.iter_mut().for_each(|cipher| cipher.apply(new));
+                Poll::Ready(Ok(bytes))
             }
+            Poll::Pending => self.wait_for(None),
         }
     }
 
@@ -124,47 +125,34 @@ impl PeerStream {
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         let mut tail = [0; TAIL_BYTES];
-        loop {
-            ready!(self.poll_read_ready(cx, Some(room.len())))?;
-            let slices = &mut [IoSliceMut::new(room), IoSliceMut::new(&mut tail)];
-            match self.tcp.try_read_vectored(slices) {
-                Err(error) if is_retry(&error) => {}
-                Ok(bytes) => {
-                    let here = bytes.min(room.len());
-                    self.low_water.came(here);
-                    if let Some(cipher) = &mut self.receive {
-                        cipher.apply(&mut room[..here]);
-                        cipher.apply(&mut tail[..bytes - here]);
-                    }
-                    self.input.extend_from_slice(&tail[..bytes - here]);
-                    return Poll::Ready(Ok(here));
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+        let parts = &mut [IoSliceMut::new(room), IoSliceMut::new(&mut tail)];
+        let Poll::Ready(bytes) = self.transport.poll_read_vectored(cx, parts)? else {
+            return self.wait_for(Some(room.len()));
+        };
+        let here = bytes.min(room.len());
+        self.low_water.came(here);
+        if let Some(cipher) = &mut self.receive {
+            cipher.apply(&mut room[..here]);
+            cipher.apply(&mut tail[..bytes - here]);
         }
+        self.input.extend_from_slice(&tail[..bytes - here]);
+        Poll::Ready(Ok(here))
     }
 
-    /// Waits until something can be read. `coming` is how much is left of a payload: then it may wait
-    /// for several packets. Otherwise any byte ends the wait.
-    fn poll_read_ready(
-        &mut self,
-        cx: &mut Context<'_>,
-        coming: Option<usize>,
-    ) -> Poll<io::Result<()>> {
-        let ready = self.tcp.poll_read_ready(cx);
-        if ready.is_pending()
-            && let Some(mark) = self.low_water.wait_for(coming)
-        {
+    /// Nothing can be read yet. `coming` is how much is left of a payload: then the reader may wait for
+    /// several packets. Otherwise any byte wakes it.
+    fn wait_for<T>(&mut self, coming: Option<usize>) -> Poll<T> {
+        if let Some(mark) = self.low_water.wait_for(coming) {
             // If that much is there already, the kernel wakes us now.
-            kernel::set_low_water(&self.tcp, mark);
+            self.transport.set_low_water(mark);
         }
-        ready
+        Poll::Pending
     }
 
     /// Nothing has come for a while: every byte wakes the reader again.
     pub fn slow_down(&mut self) {
         if let Some(mark) = self.low_water.slow_down() {
-            kernel::set_low_water(&self.tcp, mark);
+            self.transport.set_low_water(mark);
         }
     }
 
@@ -224,26 +212,21 @@ impl PeerStream {
         if self.output.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        loop {
-            ready!(self.tcp.poll_write_ready(cx))?;
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = self.output.len().min(SLICES_MAX);
-            slices.iter_mut().zip(&self.output).for_each(|(to, bytes)| *to = IoSlice::new(bytes));
-            match self.tcp.try_write_vectored(&slices[..count]) {
-                Err(error) if is_retry(&error) => {}
-                Ok(bytes) => {
-                    self.sent(bytes);
-                    return Poll::Ready(Ok(bytes));
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = self.output.len().min(SLICES_MAX);
+        slices.iter_mut().zip(&self.output).for_each(|(to, bytes)| *to = IoSlice::new(bytes));
+        let transport = Pin::new(&mut *self.transport);
+        let bytes = ready!(transport.poll_write_vectored(cx, &slices[..count]))?;
+        self.sent(bytes);
+        Poll::Ready(Ok(bytes))
     }
 
     fn sent(&mut self, bytes: usize) {
         self.output_bytes -= bytes;
-        if let Some(bytes) = self.queue.sent(bytes) {
-            kernel::limit_unsent(&self.tcp, bytes);
+        if let Some(bytes) = self.queue.sent(bytes)
+            && let Some(tcp) = self.transport.socket()
+        {
+            kernel::limit_unsent(tcp, bytes);
         }
         let mut left = bytes;
         while let Some(first) = self.output.front_mut().filter(|_| left > 0) {
@@ -263,10 +246,6 @@ impl PeerStream {
         }
         Ok(())
     }
-}
-
-fn is_retry(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Read with the end of a payload: the head of the next one, and some short messages. More would be

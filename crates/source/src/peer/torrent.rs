@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use swath_formats::peer::{Bitfield, PeerId, PieceIndex, PieceLayout, Reserved, WireInfoHash};
 use swath_formats::torrent::{InfoHash, Metainfo};
 use swath_model::{Limiter, PieceMap};
+use swath_transport::Utp;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
@@ -20,7 +21,7 @@ use crate::net::Net;
 pub struct Identity {
     /// Our peer id.
     pub peer_id: PeerId,
-    /// The TCP port at which peers can connect to us, if there is one.
+    /// The port at which peers can connect to us, if there is one.
     pub port: Option<u16>,
 }
 
@@ -59,6 +60,8 @@ pub enum EncryptionPolicy {
 pub struct TorrentOptions {
     /// Makes the connections, and limits what they download.
     pub net: Net,
+    /// Makes connections by uTP, where it is spoken.
+    pub utp: Option<Utp>,
     /// Who we are.
     pub identity: Identity,
     /// The torrent. Its piece layers are told to peers that ask for them.
@@ -123,6 +126,7 @@ impl Torrent {
         Arc::new(Torrent {
             options: TorrentOptions {
                 net: options.net.clone(),
+                utp: options.utp.clone(),
                 identity: options.identity,
                 metainfo: Arc::clone(&options.metainfo),
                 have,

@@ -1,5 +1,6 @@
 //! What a swarm reports.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -43,6 +44,13 @@ pub enum SwarmEvent {
         address: IpAddr,
         /// What its peer did.
         why: String,
+    },
+    /// Peers are reached by TCP only: there is no port for uTP.
+    WithoutUtp {
+        /// The address that was wanted.
+        address: SocketAddr,
+        /// The system's error.
+        error: Arc<io::Error>,
     },
 }
 

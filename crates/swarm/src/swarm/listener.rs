@@ -1,12 +1,12 @@
-//! Lets peers in that connect to us.
+//! Lets peers in that connect to us, by TCP.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use swath_source::peer::{PeerError, accept};
-use tokio::net::{TcpListener, TcpStream};
+use swath_source::peer::{PeerError, Transport, accept};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::addresses::canonical;
@@ -46,19 +46,34 @@ pub(super) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let _held = (place, permit);
-            let_in(&shared, tcp, address).await;
+            if let Err(error) = let_in(&shared, Box::new(tcp), address).await {
+                let why = format!("many handshakes led nowhere, the last one so: {error}");
+                shared.strike(address.ip(), 1, why);
+            }
         });
     }
 }
 
-async fn let_in(shared: &Shared, tcp: TcpStream, address: SocketAddr) {
-    let Some(place) = shared.established.take(address.ip(), ESTABLISHED_EACH_MAX) else { return };
+/// Lets a peer in, if there is room.
+///
+/// # Errors
+/// [`PeerError`] if its handshake leads nowhere as it would not with an honest peer.
+pub(super) async fn let_in(
+    shared: &Shared,
+    transport: Box<dyn Transport>,
+    address: SocketAddr,
+) -> Result<(), PeerError> {
+    let Some(place) = shared.established.take(address.ip(), ESTABLISHED_EACH_MAX) else {
+        return Ok(());
+    };
     let lookup = Lookup { shared, found: Mutex::default() };
-    let accepted = accept(&lookup, tcp, address, shared.encryption).await;
-    match accepted {
+    match accept(&lookup, transport, address, shared.encryption).await {
         Ok(peer) => {
             let found = lookup.found.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Some((orders, shown)) = found else { return peer.close() };
+            let Some((orders, shown)) = found else {
+                peer.close();
+                return Ok(());
+            };
             let arrived = Arrived { peer, shown, place: Some(place) };
             if let Err(unsent) = orders.send(Order::Arrived(Box::new(arrived)))
                 && let Order::Arrived(arrived) = unsent.0
@@ -68,11 +83,9 @@ async fn let_in(shared: &Shared, tcp: TcpStream, address: SocketAddr) {
         }
         // These happen to honest peers, even often.
         Err(PeerError::Duplicate | PeerError::Closed | PeerError::Broken(_)) => {}
-        Err(error) => {
-            let why = format!("many handshakes led nowhere, the last one so: {error}");
-            shared.strike(address.ip(), 1, why);
-        }
+        Err(error) => return Err(error),
     }
+    Ok(())
 }
 
 /// Connections that are making their handshake, in all …

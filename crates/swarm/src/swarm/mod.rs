@@ -15,6 +15,7 @@ mod running;
 mod serving;
 mod shared;
 mod swarms;
+mod utp_listener;
 
 pub use event::{SourceChange, SwarmEvent};
 pub use swarms::{Counts, Participation, Swarm, Swarms, SwarmsError, SwarmsOptions};

@@ -28,6 +28,14 @@ impl Places {
     }
 }
 
+impl Places {
+    /// Returns whether `ip` may have another connection, of `max`.
+    pub fn has_room(&self, ip: IpAddr, max: usize) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&ip).is_none_or(|count| *count < max)
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let mut all = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);

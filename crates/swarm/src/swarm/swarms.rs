@@ -10,10 +10,10 @@ use swath_formats::peer::{Bitfield, PieceIndex, PieceLayout};
 use swath_formats::torrent::{Info, Metainfo};
 use swath_formats::tracker::{InfoHash, PeerId};
 use swath_model::{Limiter, Range, Time};
-use swath_source::peer::{EncryptionPolicy, Identity, Torrent, TorrentOptions, Uploads};
+use swath_source::peer::{EncryptionPolicy, Identity, Torrent, TorrentOptions, Uploads, Utp};
 use swath_source::{Net, Trust};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -24,6 +24,7 @@ use super::listener;
 use super::running::{Channels, Order, Running};
 use super::serving::Serving;
 use super::shared::{Entry, Shared};
+use super::utp_listener;
 use crate::announce::{Announcer, Announcing, Standing};
 use crate::random::random;
 use crate::super_seeding::SuperSeeding;
@@ -32,8 +33,11 @@ use crate::super_seeding::SuperSeeding;
 pub struct SwarmsOptions {
     /// The network.
     pub net: Net,
-    /// Where peers can connect to us, by TCP; port 0 picks a free one.
+    /// Where peers can connect to us; port 0 picks a free one.
     pub listen: SocketAddr,
+    /// Let peers in by uTP too, where no proxy forbids it and the UDP port with the number of the TCP port
+    /// is free.
+    pub listens_for_utp: bool,
     /// Whether connections are encrypted.
     pub encryption: EncryptionPolicy,
     /// The networks whose peers are let in; empty lets everybody in.
@@ -50,7 +54,8 @@ pub struct SwarmsOptions {
 pub struct Swarms {
     shared: Arc<Shared>,
     address: SocketAddr,
-    listening: JoinHandle<()>,
+    utp: Option<Utp>,
+    _listening: JoinSet<()>,
 }
 
 /// How a torrent takes part.
@@ -145,8 +150,25 @@ impl Swarms {
             events,
             began: Instant::now(),
         });
-        let listening = tokio::spawn(listener::listen(listener, Arc::clone(&shared)));
-        Ok(Swarms { shared, address, listening })
+        let mut listening = JoinSet::new();
+        listening.spawn(listener::listen(listener, Arc::clone(&shared)));
+        let listener = match options.listens_for_utp {
+            true => utp_listener::bind(&shared, address).await,
+            false => None,
+        };
+        let utp = match listener {
+            Some(listener) => {
+                let utp = listener.utp().clone();
+                listening.spawn(listener.listen(Arc::clone(&shared)));
+                Some(utp)
+            }
+            // Peers can be reached from any port.
+            None => {
+                let any = SocketAddr::new(address.ip(), 0);
+                shared.net.utp(any, |_| false).await.ok().flatten()
+            }
+        };
+        Ok(Swarms { shared, address, utp, _listening: listening })
     }
 
     /// Returns where peers can connect to us.
@@ -171,6 +193,7 @@ impl Swarms {
         let (event_sender, events) = mpsc::unbounded_channel();
         let torrent = Torrent::new(TorrentOptions {
             net: shared.net.clone(),
+            utp: self.utp.clone(),
             identity: shared.identity,
             metainfo: participation.metainfo,
             have: watched,
@@ -245,12 +268,6 @@ impl Swarms {
             all.insert(*hash, Entry { torrent, orders, super_seeds: super_seeds.clone() });
         }
         Ok(())
-    }
-}
-
-impl Drop for Swarms {
-    fn drop(&mut self) {
-        self.listening.abort();
     }
 }
 

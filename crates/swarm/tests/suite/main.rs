@@ -4,3 +4,4 @@ mod announce;
 mod model;
 mod simulation;
 mod swarms;
+mod utp;

@@ -16,8 +16,8 @@ use swath_swarm::{Participation, SourceChange, Swarm, SwarmEvent, Swarms, Swarms
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-const PIECE: u64 = 16 << 10;
-const PIECES: u32 = 5;
+pub const PIECE: u64 = 16 << 10;
+pub const PIECES: u32 = 5;
 
 /// Content that can be told from any other.
 fn content() -> Vec<u8> {
@@ -33,7 +33,7 @@ impl Uploads for Content {
     }
 }
 
-fn metainfo(is_private: bool) -> Arc<Metainfo> {
+pub fn metainfo(is_private: bool) -> Arc<Metainfo> {
     let name = SafePath::new("data").unwrap();
     let mut builder = Builder::new(Kind::V1, name.clone(), PIECE);
     builder.is_single_file = true;
@@ -45,12 +45,17 @@ fn metainfo(is_private: bool) -> Arc<Metainfo> {
     Arc::new(builder.build().unwrap())
 }
 
-async fn swarms(allow: &[&str]) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
+pub async fn swarms(allow: &[&str]) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
+    swarms_at("127.0.0.1:0", allow).await
+}
+
+pub async fn swarms_at(listen: &str, allow: &[&str]) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
     let (events, hears) = mpsc::channel(100);
     let options = SwarmsOptions {
         net: Net::new(NetOptions::default()).unwrap(),
-        listen: "127.0.0.1:0".parse().unwrap(),
+        listen: listen.parse().unwrap(),
         encryption: EncryptionPolicy::default(),
+        listens_for_utp: true,
         allow: allow.iter().map(|network| network.parse().unwrap()).collect(),
         upload_bytes_per_s: None,
         upload_limiter: None,
@@ -59,7 +64,12 @@ async fn swarms(allow: &[&str]) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
     (Swarms::bind(options, events).await.unwrap(), hears)
 }
 
-fn joined(swarms: &Swarms, metainfo: Arc<Metainfo>, have: Bitfield, to: &[SocketAddr]) -> Swarm {
+pub fn joined(
+    swarms: &Swarms,
+    metainfo: Arc<Metainfo>,
+    have: Bitfield,
+    to: &[SocketAddr],
+) -> Swarm {
     let participation = Participation {
         metainfo,
         have,
@@ -88,7 +98,7 @@ async fn holds(source: &Arc<dyn Source>, wanted: impl Fn(&RangeSet) -> bool) {
     held.expect("in time").expect("it stays");
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn pieces_are_passed_on_while_they_come() {

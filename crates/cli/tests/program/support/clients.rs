@@ -98,6 +98,15 @@ impl Home {
     /// The `torrent` command of anacrolix/torrent, a library in Go, which has or fetches the data of
     /// these torrent files and magnet links in `folder`. It encrypts where it can.
     pub fn anacrolix(&self, torrents: &[&str], folder: &str, more: &[&str]) -> Option<Client> {
+        self.anacrolix_by(&[&["--no-utp-peers"], more].concat(), torrents, folder)
+    }
+
+    /// The same without TCP.
+    pub fn anacrolix_by_utp(&self, torrent: &str, folder: &str) -> Option<Client> {
+        self.anacrolix_by(&["--no-tcp-peers"], &[torrent], folder)
+    }
+
+    fn anacrolix_by(&self, more: &[&str], torrents: &[&str], folder: &str) -> Option<Client> {
         let program = anacrolix()?;
         fs::create_dir_all(self.path(folder)).unwrap();
         let args = [
@@ -107,7 +116,6 @@ impl Home {
             "--seed",
             "--no-dht",
             "--no-webtorrent",
-            "--no-utp-peers",
             "--no-port-forward",
             "--no-pex",
             "--no-ipv6",

@@ -258,7 +258,7 @@ async fn what_must_be_encrypted_is() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = caller(listener.local_addr().unwrap(), &[0x55; 700]).await;
     let (tcp, from) = listener.accept().await.unwrap();
-    let refused = accept(&seeder.torrent, tcp, from, EncryptionPolicy::PlainFirst).await;
+    let refused = accept(&seeder.torrent, Box::new(tcp), from, EncryptionPolicy::PlainFirst).await;
     assert!(matches!(refused, Err(PeerError::Encryption(_))), "{refused:?}");
     closes(&mut client).await;
 }
@@ -284,7 +284,9 @@ async fn a_peer_is_offered_only_while_it_serves_us() {
     let torrent = Arc::clone(&seeder.torrent);
     tokio::spawn(async move {
         let (tcp, from) = listener.accept().await.unwrap();
-        sender.send(accept(&torrent, tcp, from, EncryptionPolicy::PlainFirst).await.unwrap())
+        sender.send(
+            accept(&torrent, Box::new(tcp), from, EncryptionPolicy::PlainFirst).await.unwrap(),
+        )
     });
     let leecher = Made::default().side(&metainfo);
     let peer = dial(&leecher.torrent, address, Trust::Named).await.unwrap();

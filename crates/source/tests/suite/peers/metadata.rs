@@ -42,7 +42,7 @@ async fn fetched(metainfo: &Metainfo, address: SocketAddr) -> Result<Metainfo, P
         trust: Trust::Named,
         encryption: EncryptionPolicy::PlainFirst,
     };
-    fetch_metadata(&Net::new(NetOptions::default()).unwrap(), address, request).await
+    fetch_metadata(&Net::new(NetOptions::default()).unwrap(), None, address, request).await
 }
 
 #[tokio::test]

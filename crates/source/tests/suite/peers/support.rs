@@ -12,7 +12,7 @@ use swath_model::path::SafePath;
 use swath_model::{Limiter, Range, RangeSet};
 use swath_source::peer::{
     EncryptionPolicy, Identity, Peer, PeerEvent, PeerEventKind, Torrent, TorrentOptions, Uploads,
-    accept,
+    Utp, accept,
 };
 use swath_source::{Net, NetOptions, Pending};
 use tokio::net::TcpListener;
@@ -65,6 +65,7 @@ pub struct Made {
     pub content: Option<Vec<u8>>,
     pub has_all: bool,
     pub timeout: Duration,
+    pub utp: Option<Utp>,
 }
 
 impl Default for Made {
@@ -75,6 +76,7 @@ impl Default for Made {
             content: None,
             has_all: false,
             timeout: Duration::from_secs(20),
+            utp: None,
         }
     }
 }
@@ -94,6 +96,7 @@ impl Made {
         let uploads = self.content.map(|content| Arc::new(InMemory(content)) as Arc<dyn Uploads>);
         let torrent = Torrent::new(TorrentOptions {
             net: Net::new(options).unwrap(),
+            utp: self.utp,
             identity: Identity::new(None),
             metainfo: Arc::clone(metainfo),
             have: receiver,
@@ -120,7 +123,7 @@ impl Side {
             while let Ok((tcp, from)) = listener.accept().await {
                 let torrent = Arc::clone(&torrent);
                 tokio::spawn(async move {
-                    if let Ok(peer) = accept(&torrent, tcp, from, encryption).await {
+                    if let Ok(peer) = accept(&torrent, Box::new(tcp), from, encryption).await {
                         welcome(&peer);
                     }
                 });

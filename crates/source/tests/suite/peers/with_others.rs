@@ -115,7 +115,7 @@ async fn metadata_comes_from_libtorrent() {
                 encryption: EncryptionPolicy::PlainFirst,
             };
             let net = swath_source::Net::new(swath_source::NetOptions::default()).unwrap();
-            let fetched = fetch_metadata(&net, seeder.address, request).await;
+            let fetched = fetch_metadata(&net, None, seeder.address, request).await;
             let metadata = fetched.unwrap_or_else(|error| panic!("{name}, {info_hash:?}: {error}"));
             assert_eq!(&metadata.info, info, "{name}, {}", WireInfoHash::from(info_hash));
             if name == "v2" {

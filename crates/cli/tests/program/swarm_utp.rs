@@ -1,0 +1,142 @@
+//! uTP (BEP 29) with clients that speak nothing else.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::support::Home;
+use crate::support::torrent::{Client, arrives};
+use crate::support::trees::bytes;
+
+fn with_data(kind: &str) -> Home {
+    let home = Home::new();
+    home.write("data.bin", bytes(3, 2_000_003));
+    home.publish_torrent("data.bin", kind, &[], &["--piece", "64KiB"]);
+    home
+}
+
+/// A client of libtorrent without TCP, which fetches `data.bin` into `folder`, from this port of this
+/// machine if there is one. `None`, with a message, where this Python has no such library.
+fn libtorrent(home: &Home, python: &str, folder: &str, from: Option<u16>) -> Option<Client> {
+    let import = Command::new(python).args(["-c", "import libtorrent"]).output();
+    if !import.is_ok_and(|ran| ran.status.success()) {
+        println!("skipped: {python} has no libtorrent");
+        return None;
+    }
+    fs::create_dir_all(home.path(folder)).unwrap();
+    let (torrent, port) = (home.path("data.bin.torrent"), from.unwrap_or(0).to_string());
+    let args = ["-W", "ignore", "-u", "-c", SCRIPT, torrent.to_str().unwrap(), &port];
+    Client::start(&home.path(folder), "libtorrent", python, &args)
+}
+
+#[test]
+fn libtorrent_fetches_by_utp() {
+    for (python, kind, more) in [
+        (PYTHONS[0], "hybrid", &[][..]),
+        (PYTHONS[0], "v1", &["--require-encryption"]),
+        (PYTHONS[1], "v2", &["--allow", "127.0.0.1"]),
+    ] {
+        let home = with_data(kind);
+        let seeding = home.seed(&[&["data.bin.torrent", "--utp"], more].concat());
+        let Some(client) = libtorrent(&home, python, "got", Some(seeding.port)) else { continue };
+        arrives(&home.path("got/data.bin"), &home.read("data.bin"));
+        client.says("complete");
+        drop(client);
+        seeding.signal(15);
+        let (code, said) = seeding.wait();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("data.bin: sent ") && said.contains("to 1 peer in "), "{said}");
+    }
+}
+
+#[test]
+fn libtorrent_seeds_by_utp() {
+    for python in PYTHONS {
+        let home = with_data("hybrid");
+        let Some(client) = libtorrent(&home, python, ".", None) else { continue };
+        client.says("listens at ");
+        let said = client.said();
+        let line = said.lines().find_map(|line| line.strip_prefix("listens at ")).unwrap();
+        let peer = format!("127.0.0.1:{}", line.trim());
+        client.says("complete");
+        home.run(["get", "data.bin.torrent", "-d", "got", "--peer", &peer]).code_is(0);
+        assert!(home.read("got/data.bin") == home.read("data.bin"), "{python}");
+        // The metafile, too.
+        let hash = client.said();
+        let hash = hash.lines().find_map(|line| line.strip_prefix("info-hash ")).unwrap().trim();
+        let link = format!("magnet:?xt=urn:btih:{hash}&x.pe={peer}");
+        home.run(["get", &link, "-d", "by-link"]).code_is(0);
+        assert!(home.read("by-link/data.bin") == home.read("data.bin"), "{python}");
+    }
+}
+
+#[test]
+fn anacrolix_fetches_by_utp() {
+    let home = with_data("v1");
+    let tracker = home.track(&[]);
+    home.publish_torrent("data.bin", "v1", &[&tracker.url], &["--force", "--piece", "64KiB"]);
+    let _seeding = home.seed(&["data.bin.torrent", "--utp"]);
+    let Some(_client) = home.anacrolix_by_utp("data.bin.torrent", "got") else { return };
+    arrives(&home.path("got/data.bin"), &home.read("data.bin"));
+}
+
+#[test]
+fn the_upload_limit_counts_utp() {
+    let home = with_data("v1");
+    let seeding = home.seed(&["data.bin.torrent", "--utp", "--max-upload", "500K"]);
+    let began = Instant::now();
+    let Some(client) = libtorrent(&home, PYTHONS[0], "got", Some(seeding.port)) else { return };
+    client.says("complete");
+    // What may be sent at once at the beginning counts too.
+    assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[test]
+fn the_port_is_open_if_asked_for() {
+    let home = with_data("v1");
+    let is_open = |port| UdpSocket::bind(("127.0.0.1", port)).is_err();
+    let seeding = home.seed(&["data.bin.torrent"]);
+    assert!(!is_open(seeding.port));
+    let port = seeding.port;
+    drop(seeding);
+    let at = format!("127.0.0.1:{port}");
+    let with = home.seed_at(&at, &["data.bin.torrent", "--utp"]);
+    assert!(is_open(with.port));
+    drop(with);
+    // Somebody else has the port: TCP is enough.
+    let _taken = UdpSocket::bind(&at).unwrap();
+    let seeding = home.seed_at(&at, &["data.bin.torrent", "--utp"]);
+    seeding.says(&format!("no peers are let in by uTP: cannot open UDP {at}: "));
+    let peer = format!("127.0.0.1:{port}");
+    home.run(["get", "data.bin.torrent", "-d", "got", "--peer", &peer]).code_is(0);
+    assert!(Path::new(&home.path("got/data.bin")).exists());
+}
+
+/// libtorrent 2.1 and 2.0.
+const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
+
+const SCRIPT: &str = r"
+import sys, time, libtorrent as lt
+category = lt.alert.category_t
+session = lt.session({'listen_interfaces': '127.0.0.1:0', 'enable_dht': False, 'enable_lsd': False,
+    'enable_upnp': False, 'enable_natpmp': False, 'enable_outgoing_tcp': False,
+    'enable_incoming_tcp': False, 'allow_multiple_connections_per_ip': True,
+    'alert_mask': category.error_notification | category.peer_notification
+        | category.connect_notification})
+info = lt.torrent_info(sys.argv[1])
+handle = session.add_torrent({'ti': info, 'save_path': '.'})
+print('info-hash', info.info_hashes().v1)
+if sys.argv[2] != '0':
+    handle.connect_peer(('127.0.0.1', int(sys.argv[2])))
+print('listens at', session.listen_port())
+was_complete = False
+while True:
+    for alert in session.pop_alerts():
+        print(type(alert).__name__, alert.message())
+    if handle.status().is_seeding and not was_complete:
+        was_complete = True
+        print('complete')
+    time.sleep(0.05)
+";

@@ -1,0 +1,141 @@
+//! Peers that connect by uTP, and those that only seem to.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use swath_formats::peer::Bitfield;
+use swath_source::peer::{Transport, Utp};
+use swath_swarm::SwarmEvent;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::swarms::{PATIENCE, PIECES, joined, metainfo, swarms, swarms_at};
+
+async fn port(address: &str) -> Utp {
+    Utp::bind(address.parse().unwrap(), |_| false).await.unwrap()
+}
+
+/// The handshake of a peer (BEP 3) that runs this program, and may have several connections.
+fn handshake(peer: u8) -> Vec<u8> {
+    let hash = metainfo(false).info.hash_v1().unwrap();
+    let start = b"\x13BitTorrent protocol\0\0\0\0\0\x10\0\0";
+    [&start[..], &hash.0, b"-SW0100-", &[peer; 12]].concat()
+}
+
+/// A peer's connection after its handshake, if it was let in.
+async fn let_in(from: &Utp, to: SocketAddr, peer: u8) -> Option<impl Transport> {
+    let mut stream = from.connect(to).await.ok()?;
+    stream.write_all(&handshake(peer)).await.ok()?;
+    let mut answer = [0; 68];
+    timeout(PATIENCE, stream.read_exact(&mut answer)).await.ok()?.ok()?;
+    assert_eq!(answer[28..48], handshake(peer)[28..48]);
+    Some(stream)
+}
+
+/// A request for a connection that nobody goes on with.
+fn syn(number: u16) -> Vec<u8> {
+    let id = number.to_be_bytes();
+    [&[0x41, 0][..], &id, &[0; 12], &[0, 1, 0, 0]].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_from_one_address_leaves_room_for_others_and_holds_nothing_against_it() {
+    let (seeding, mut events) = swarms_at("0.0.0.0:0", &[]).await;
+    let _seeder = joined(&seeding, metainfo(false), Bitfield::all(PIECES), &[]);
+    let to = SocketAddr::from(([127, 0, 0, 1], seeding.address().port()));
+    let flood = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (other, mut answers) = (port("127.0.0.2:0").await, 0);
+    let began = Instant::now();
+    let mut is_let_in = false;
+    for round in 0..20 {
+        for number in 0..500 {
+            let _ = flood.send_to(&syn(round * 1000 + 2 * number), to).await;
+        }
+        if round == 10 {
+            is_let_in = let_in(&other, to, 1).await.is_some();
+        }
+        sleep(Duration::from_millis(20)).await;
+        while flood.try_recv(&mut [0; 100]).is_ok() {
+            answers += 1;
+        }
+    }
+    assert!(is_let_in);
+    // Each request that is taken is answered some times within a second, until it is given up.
+    let seconds = began.elapsed().as_secs_f64().ceil() as u32 + 1;
+    assert!((1..=seconds * 16 * 10).contains(&answers), "{answers} in {seconds} s");
+    // The address may be that of a victim.
+    let same = port("127.0.0.1:0").await;
+    let again = async {
+        while let_in(&same, to, 2).await.is_none() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, again).await.expect("it is let in");
+    while let Ok(event) = events.try_recv() {
+        assert!(!matches!(event, SwarmEvent::Banned { .. }), "{event:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_stalls_is_closed_and_its_place_is_free_again() {
+    let (seeding, _events) = swarms(&[]).await;
+    let seeder = joined(&seeding, metainfo(false), Bitfield::all(PIECES), &[]);
+    let (port, to) = (port("127.0.0.1:0").await, seeding.address());
+    let mut stalled = Vec::new();
+    while let Ok(mut stream) = port.connect(to).await {
+        // A part of the handshake.
+        stream.write_all(b"\x13BitTorrent pro").await.unwrap();
+        stalled.push(stream);
+        assert!(stalled.len() <= 16, "an address has no end of half-open connections");
+    }
+    assert_eq!(stalled.len(), 16);
+    let mut rest = Vec::new();
+    let ended = timeout(PATIENCE, stalled[0].read_to_end(&mut rest)).await;
+    assert!(ended.is_ok() && rest.is_empty(), "{rest:?}");
+    let (began, mut is_in) = (Instant::now(), None);
+    while is_in.is_none() && began.elapsed() < PATIENCE {
+        is_in = let_in(&port, to, 1).await;
+    }
+    assert!(is_in.is_some());
+    assert_eq!(seeder.stop().await.uploaded_bytes, 0);
+}
+
+/// The connections have the same addresses at both ends. One that ended once took the other with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_connection_is_not_that_of_another_one_of_the_same_port() {
+    let (seeding, _events) = swarms(&[]).await;
+    let seeder = joined(&seeding, metainfo(false), Bitfield::all(PIECES), &[]);
+    let (port, to) = (port("127.0.0.1:0").await, seeding.address());
+    let mut first = let_in(&port, to, 1).await.unwrap();
+    let second = let_in(&port, to, 1).await.unwrap();
+    let has = async |count| {
+        while seeder.counts().peers != count {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, has(2)).await.expect("both are let in");
+    drop(second);
+    timeout(PATIENCE, has(1)).await.expect("one is left");
+    // It is served once it is interested: the unchoke comes after what it was told before.
+    first.write_all(&[0, 0, 0, 1, 2]).await.unwrap();
+    let mut came = Vec::new();
+    let unchoked = async {
+        while !came.windows(5).any(|it| it == [0, 0, 0, 1, 1]) {
+            assert_ne!(first.read_buf(&mut came).await.unwrap(), 0, "{came:?}");
+        }
+    };
+    timeout(PATIENCE, unchoked).await.expect("it is served");
+}
+
+#[tokio::test]
+async fn who_may_not_connect_gets_no_answer_by_utp_either() {
+    let (seeding, _events) = swarms(&["192.0.2.0/24"]).await;
+    let _seeder = joined(&seeding, metainfo(false), Bitfield::all(PIECES), &[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for number in 0..100 {
+        socket.send_to(&syn(2 * number), seeding.address()).await.unwrap();
+    }
+    let answer = timeout(Duration::from_secs(1), socket.recv_from(&mut [0; 100])).await;
+    assert!(answer.is_err(), "{answer:?}");
+}
