@@ -3,7 +3,9 @@
 //! Whatever a site sends shares its upload rate and whatever it receives its download rate, with
 //! all other sites at once; the core is never the narrow place. Site `i` (from 0) is a namespace
 //! with the address `10.80.0.(i+1)`. The round-trip time between two sites is twice the sum of
-//! their one-way delays. Everything goes away when the value is dropped, or when the process dies
+//! their one-way delays. Devices have segmentation offload, so that the machine can carry many
+//! sites: the segments of one read are queued, delayed and delivered together, and count as what
+//! they are on a wire. Everything goes away when the value is dropped, or when the process dies
 //! in any other way.
 
 use std::net::Ipv4Addr;
@@ -62,7 +64,7 @@ impl Access {
             site.set_parameter("net.ipv4.tcp_no_metrics_save", "1")?;
             let address = address(position);
             links.push(CoreLink {
-                site: site.run(|| Tun::create("core", address, PREFIX_BITS))?,
+                site: site.run(|| Tun::create_with_offload("core", address, PREFIX_BITS))?,
                 address,
                 down: spec.shape(spec.down_bits_per_s),
                 up: spec.shape(spec.up_bits_per_s),

@@ -3,8 +3,9 @@
 //! It wakes when a device has a packet or a packet is due, at most once every [`TURN`], so that
 //! load comes in batches and an idle laboratory costs nothing. A turn applies what is asked or
 //! scheduled, delivers what is due, and reads what waits; links on which nothing happens have no
-//! part in it. Packet buffers are recycled: the steady state allocates nothing. The thread asks for real-time priority, so that what is measured
-//! does not depend on what else the machine does; without the right to it, it runs as it is.
+//! part in it. Buffers of single packets are recycled. The thread asks for real-time priority, so
+//! that what is measured does not depend on what else the machine does; without the right to it, it
+//! runs as it is.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,7 +17,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::{
-    Change, Direction, Exit, LabError, MTU_BYTES, Pipe, Schedule, Shape, Step, Target, Tun,
+    Change, Direction, Exit, LabError, MTU_BYTES, OnWire, Pipe, READ_BYTES_MAX, Schedule, Shape,
+    Step, Target, Tun,
 };
 
 /// Two devices and what the link between them does to packets at first.
@@ -238,9 +240,11 @@ enum End {
     Core(Arc<HashMap<Ipv4Addr, usize>>),
 }
 
+/// What was read from a device.
 struct Packet {
-    bytes: Box<[u8; MTU_BYTES]>,
-    length_bytes: usize,
+    bytes: Vec<u8>,
+    on_wire: OnWire,
+    to: Option<Ipv4Addr>,
 }
 
 /// The state of the engine's thread. Device and pipe `2 × link` belong to the near end:
@@ -252,7 +256,8 @@ struct Carrier {
     pipes: Vec<Pipe<Packet>>,
     /// When each pipe next has something; `u64::MAX` for never.
     due_ns: Vec<u64>,
-    spare: Vec<Packet>,
+    spare: Vec<Vec<u8>>,
+    room: Box<[u8]>,
     ready: Ready,
     scheduled: VecDeque<(u64, Target, Change)>,
     shared: Arc<Shared>,
@@ -283,6 +288,7 @@ impl Carrier {
             ends,
             pipes,
             spare: Vec::new(),
+            room: vec![0; READ_BYTES_MAX].into(),
             ready,
             scheduled: VecDeque::new(),
             shared,
@@ -380,42 +386,38 @@ impl Carrier {
             let counters = &self.shared.counters[index];
             let packet = match exit {
                 Exit::Lost(packet) => {
-                    add(&counters.lost, 1);
-                    self.spare.push(packet);
+                    add(&counters.lost, packet.on_wire.packets as u64);
+                    self.reuse(packet);
                     continue;
                 }
                 Exit::Arrived(packet) => packet,
             };
-            let length_bytes = packet.length_bytes;
+            let OnWire { packets, bytes } = packet.on_wire;
             let (has_arrived, spare) = match &self.ends[index] {
                 End::Device(device) => {
                     let device = self.devices[*device].as_ref();
-                    let bytes = &packet.bytes[..length_bytes];
-                    (device.is_some_and(|device| device.send(bytes)), Some(packet))
+                    (device.is_some_and(|device| device.send(&packet.bytes)), Some(packet))
                 }
-                End::Core(lines) => {
-                    let bytes = &packet.bytes[..length_bytes];
-                    match destination(bytes).and_then(|to| lines.get(&to).copied()) {
-                        None => (false, Some(packet)),
-                        Some(line) => {
-                            let refused = self.pipes[line].offer(now_ns, packet, length_bytes);
-                            if refused.is_err() {
-                                add(&self.shared.counters[line].dropped, 1);
-                            }
-                            self.note_due(line);
-                            (true, refused.err())
+                End::Core(lines) => match packet.to.and_then(|to| lines.get(&to).copied()) {
+                    None => (false, Some(packet)),
+                    Some(line) => {
+                        let refused = self.pipes[line].offer(now_ns, packet, bytes);
+                        if refused.is_err() {
+                            add(&self.shared.counters[line].dropped, packets as u64);
                         }
+                        self.note_due(line);
+                        (true, refused.err())
                     }
-                }
+                },
             };
             let counters = &self.shared.counters[index];
             if has_arrived {
-                add(&counters.packets, 1);
-                add(&counters.bytes, length_bytes as u64);
+                add(&counters.packets, packets as u64);
+                add(&counters.bytes, bytes as u64);
             } else {
-                add(&counters.dropped, 1);
+                add(&counters.dropped, packets as u64);
             }
-            self.spare.extend(spare);
+            spare.into_iter().for_each(|packet| self.reuse(packet));
         }
     }
 
@@ -427,21 +429,27 @@ impl Carrier {
 
     fn read_from(&mut self, index: usize, now_ns: u64) {
         for _ in 0..PACKETS_PER_READ {
-            let mut packet = self
-                .spare
-                .pop()
-                .unwrap_or_else(|| Packet { bytes: Box::new([0; MTU_BYTES]), length_bytes: 0 });
             // A device that fails is one that goes away: nothing more will come from it.
-            let received = self.devices[index].as_ref().map(|it| it.receive(&mut packet.bytes[..]));
-            let Some(Ok(Some(length_bytes))) = received else {
-                self.spare.push(packet);
-                return;
-            };
-            packet.length_bytes = length_bytes;
-            if let Err(packet) = self.pipes[index].offer(now_ns, packet, length_bytes) {
-                add(&self.shared.counters[index].dropped, 1);
-                self.spare.push(packet);
+            let Some(device) = &self.devices[index] else { return };
+            let Ok(Some(length_bytes)) = device.receive(&mut self.room) else { return };
+            let read = &self.room[..length_bytes];
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.extend_from_slice(read);
+            let on_wire = device.on_wire(read);
+            let packet = Packet { bytes, on_wire, to: destination(device.packet(read)) };
+            if let Err(packet) = self.pipes[index].offer(now_ns, packet, on_wire.bytes) {
+                add(&self.shared.counters[index].dropped, on_wire.packets as u64);
+                self.reuse(packet);
             }
+        }
+    }
+
+    /// Keeps the memory of a packet; many segments are rare, and would be much memory.
+    fn reuse(&mut self, packet: Packet) {
+        let mut bytes = packet.bytes;
+        if bytes.capacity() <= SPARE_BYTES_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
         }
     }
 
@@ -554,6 +562,9 @@ fn ask_for_priority() {
 /// Shortest time between two turns. Packets are late by at most this, far below any delay that
 /// is emulated, and at high rates one turn moves several of them.
 const TURN: Duration = Duration::from_micros(150);
+
+/// Largest buffer that is used again.
+const SPARE_BYTES_MAX: usize = 2 * MTU_BYTES;
 
 /// Reads from one device before the others get their turn.
 const PACKETS_PER_READ: usize = 256;

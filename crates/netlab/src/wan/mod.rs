@@ -23,4 +23,4 @@ pub use pipe::{Exit, Pipe, Queue, Shape};
 pub use schedule::{
     Change, Direction, JUMP_RATES_MBIT_PER_S, Schedule, ScheduleError, Step, Target,
 };
-pub use tun::{MTU_BYTES, Tun};
+pub use tun::{MTU_BYTES, OnWire, READ_BYTES_MAX, Tun};

@@ -1,8 +1,11 @@
 //! TUN devices: created, addressed and read without any helper program.
 //!
 //! The device belongs to the namespace of the thread that opens it and disappears with its
-//! descriptor. Plain mode without offloads: one read is one IP packet of at most [`MTU_BYTES`]
-//! with its checksum filled in, as it would travel on a wire.
+//! descriptor. Plain devices have no offloads: one read is one IP packet of at most [`MTU_BYTES`]
+//! with its checksum filled in, as it would travel on a wire. Devices with segmentation offload
+//! read several segments of a connection at once, as network cards do, and leave out checksums:
+//! that costs the machine far less. Such a read begins with a header of the kernel
+//! (`struct virtio_net_hdr`), and so must what is sent.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -19,24 +22,37 @@ pub const MTU_BYTES: usize = 1500;
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
+    has_offload: bool,
+}
+
+/// What a packet, or several segments read at once, are on a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnWire {
+    /// Packets.
+    pub packets: usize,
+    /// All their bytes, IP headers included.
+    pub bytes: usize,
 }
 
 impl Tun {
     /// Creates a device in the namespace of the calling thread, with a network of its own.
     pub fn create(name: &str, address: Ipv4Addr, prefix_bits: u8) -> Result<Self, LabError> {
-        Self::create_with(name, |socket, request| {
-            request.ifr_ifru.ifru_addr = socket_address(address);
-            control(socket, libc::SIOCSIFADDR, request, "address a TUN device")?;
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix_bits.min(32))).unwrap_or(0);
-            request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from(mask));
-            control(socket, libc::SIOCSIFNETMASK, request, "set a netmask")
-        })
+        Self::create_with(name, false, in_network(address, prefix_bits))
+    }
+
+    /// The same with segmentation offload.
+    pub fn create_with_offload(
+        name: &str,
+        address: Ipv4Addr,
+        prefix_bits: u8,
+    ) -> Result<Self, LabError> {
+        Self::create_with(name, true, in_network(address, prefix_bits))
     }
 
     /// Creates a device in the namespace of the calling thread that leads to `peer` and nowhere
     /// else. Any number of devices may have the same `address`, as the ports of a router do.
     pub fn create_toward(name: &str, address: Ipv4Addr, peer: Ipv4Addr) -> Result<Self, LabError> {
-        Self::create_with(name, |socket, request| {
+        Self::create_with(name, false, |socket, request| {
             request.ifr_ifru.ifru_addr = socket_address(address);
             control(socket, libc::SIOCSIFADDR, request, "address a TUN device")?;
             // The kernel makes the route to the peer, with our address as its source.
@@ -47,6 +63,7 @@ impl Tun {
 
     fn create_with(
         name: &str,
+        has_offload: bool,
         give_address: impl FnOnce(RawFd, &mut libc::ifreq) -> Result<(), LabError>,
     ) -> Result<Self, LabError> {
         let file = OpenOptions::new()
@@ -56,8 +73,16 @@ impl Tun {
             .open("/dev/net/tun")
             .map_err(|e| LabError::system("open /dev/net/tun", e))?;
         let mut request = request_for(name)?;
-        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+        let header = if has_offload { libc::IFF_VNET_HDR } else { 0 };
+        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | header) as libc::c_short;
         control(file.as_raw_fd(), TUNSETIFF, &mut request, "create a TUN device")?;
+        if has_offload {
+            // SAFETY: the descriptor is open, and the argument of this operation is a number.
+            let result = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETOFFLOAD, OFFLOADS) };
+            if result < 0 {
+                return Err(LabError::last_os("set the offloads of a TUN device"));
+            }
+        }
 
         let socket = control_socket()?;
         let socket = socket.as_raw_fd();
@@ -70,7 +95,7 @@ impl Tun {
         // Router solicitations would only add noise; a kernel without IPv6 has no such file.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         bring_up(name)?;
-        Ok(Self { fd: file.into() })
+        Ok(Self { fd: file.into(), has_offload })
     }
 
     /// Returns the descriptor, for polling.
@@ -78,7 +103,22 @@ impl Tun {
         self.fd.as_raw_fd()
     }
 
-    /// Reads one packet; `None` when none waits.
+    /// Returns the IP packet in what was read, after the kernel's header.
+    pub fn packet<'a>(&self, read: &'a [u8]) -> &'a [u8] {
+        let header_bytes = if self.has_offload { HEADER_BYTES } else { 0 };
+        read.get(header_bytes..).unwrap_or_default()
+    }
+
+    /// Returns what was read as it is on a wire.
+    pub fn on_wire(&self, read: &[u8]) -> OnWire {
+        let bytes = self.packet(read).len();
+        match read.first_chunk() {
+            Some(header) if self.has_offload => segments(header, bytes),
+            _ => OnWire { packets: 1, bytes },
+        }
+    }
+
+    /// Reads one packet, or segments, into room for [`READ_BYTES_MAX`]; `None` when none waits.
     pub fn receive(&self, packet: &mut [u8]) -> io::Result<Option<usize>> {
         // SAFETY: the pointer and length describe the caller's live, exclusive buffer.
         let read =
@@ -93,13 +133,39 @@ impl Tun {
         }
     }
 
-    /// Hands one packet to the kernel of this side; false when it did not take it.
+    /// Hands on what was read to the kernel of this side; false when it did not take it.
     pub fn send(&self, packet: &[u8]) -> bool {
         // SAFETY: the pointer and length describe a live buffer that is only read.
         let written =
             unsafe { libc::write(self.as_raw_fd(), packet.as_ptr().cast(), packet.len()) };
         usize::try_from(written) == Ok(packet.len())
     }
+}
+
+/// Returns what gives a device an address in a network of its own.
+fn in_network(
+    address: Ipv4Addr,
+    prefix_bits: u8,
+) -> impl FnOnce(RawFd, &mut libc::ifreq) -> Result<(), LabError> {
+    move |socket, request| {
+        request.ifr_ifru.ifru_addr = socket_address(address);
+        control(socket, libc::SIOCSIFADDR, request, "address a TUN device")?;
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix_bits.min(32))).unwrap_or(0);
+        request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from(mask));
+        control(socket, libc::SIOCSIFNETMASK, request, "set a netmask")
+    }
+}
+
+/// Returns what `bytes` bytes become whose header says into which segments they are cut: each has
+/// the headers of IP and TCP.
+fn segments(header: &[u8; HEADER_BYTES], bytes: usize) -> OnWire {
+    let number = |at| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
+    let (has_segments, headers_bytes, segment_bytes) = (header[1] != 0, number(2), number(4));
+    let packets = match has_segments && segment_bytes > 0 {
+        true => bytes.saturating_sub(headers_bytes).div_ceil(segment_bytes).max(1),
+        false => 1,
+    };
+    OnWire { packets, bytes: bytes + (packets - 1) * headers_bytes }
 }
 
 /// Gives the loopback device of the calling thread's namespace a second address, which belongs to
@@ -170,9 +236,41 @@ fn control(
 /// `_IOW('T', 202, int)`, from linux/if_tun.h.
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 
+/// `_IOW('T', 208, unsigned int)`, from linux/if_tun.h.
+const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
+
+/// `TUN_F_CSUM | TUN_F_TSO4`, from linux/if_tun.h.
+const OFFLOADS: libc::c_ulong = 1 | 2;
+
+/// Size of `struct virtio_net_hdr`, from linux/virtio_net.h.
+const HEADER_BYTES: usize = 10;
+
+/// Room for all that a device may read at once.
+pub const READ_BYTES_MAX: usize = HEADER_BYTES + (64 << 10);
+
 /// From linux/sockios.h.
 const SIOCSIFTXQLEN: libc::Ioctl = 0x8943;
 
 /// The device's own queue must never be the one that drops: it holds what one sender can hand
 /// over between two turns of the engine, and the emulated queue stands behind it.
 const DEVICE_QUEUE_PACKETS: libc::c_int = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_have_headers_of_their_own_on_the_wire() {
+        let mut header = [0; HEADER_BYTES];
+        assert_eq!(segments(&header, 1500), OnWire { packets: 1, bytes: 1500 });
+        // 52 bytes of headers, 1,448 of payload in each segment.
+        header[1] = 1;
+        header[2..4].copy_from_slice(&52_u16.to_ne_bytes());
+        header[4..6].copy_from_slice(&1448_u16.to_ne_bytes());
+        let two = OnWire { packets: 2, bytes: 1500 + 53 };
+        assert_eq!(segments(&header, 52 + 1448 + 1), two);
+        assert_eq!(segments(&header, 52 + 2896), OnWire { packets: 2, bytes: 3000 });
+        header[4..6].fill(0);
+        assert_eq!(segments(&header, 3000), OnWire { packets: 1, bytes: 3000 });
+    }
+}
