@@ -29,7 +29,7 @@ pub use piece_map::PieceMap;
 pub use pool::{Buffer, Pool};
 pub use range::Range;
 pub use range_map::RangeMap;
-pub use range_set::RangeSet;
+pub use range_set::{Cursor, RangeSet};
 pub use requests::Requests;
 pub use source_name::SourceName;
 pub use time::Time;

@@ -4,8 +4,9 @@
 //! merged), so two sets of the same bytes compare equal. Insertion and removal cost O((1 + k) log
 //! n) with k the ranges touched; the total is kept, so [`RangeSet::total_bytes`] is free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fmt;
+use std::ops::Bound;
 
 use crate::Range;
 
@@ -118,6 +119,11 @@ impl RangeSet {
         self.map.range(from..).next().map(|(&start, &end)| Range::new(start, end))
     }
 
+    /// Returns a search that only moves forward, which costs less than one from the start each time.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor { set: self, at: None, ahead: btree_map::Range::default() }
+    }
+
     /// Returns the first range of the set.
     pub fn first(&self) -> Option<Range> {
         self.map.first_key_value().map(|(&start, &end)| Range::new(start, end))
@@ -185,6 +191,37 @@ impl RangeSet {
     }
 }
 
+/// Finds ranges of a set from ever greater offsets on. Neighbours are reached by steps, what is
+/// farther away by a new search.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    set: &'a RangeSet,
+    /// The range found last; none before the first search.
+    at: Option<Range>,
+    ahead: btree_map::Range<'a, u64, u64>,
+}
+
+impl Cursor<'_> {
+    /// Returns what [`RangeSet::first_from`] returns. `from` must not be less than in the call before.
+    pub fn first_from(&mut self, from: u64) -> Option<Range> {
+        for _ in 0..CURSOR_STEPS {
+            let Some(at) = self.at else { break };
+            if at.end > from {
+                return Some(Range::new(at.start.max(from), at.end));
+            }
+            self.at = self.ahead.next().map(|(&start, &end)| Range::new(start, end));
+        }
+        // It is far away, or behind all others; or this is the first search.
+        let found = self.set.first_from(from)?;
+        self.at = Some(found);
+        self.ahead = self.set.map.range((Bound::Excluded(found.start), Bound::Unbounded));
+        Some(found)
+    }
+}
+
+/// About as many steps cost as much as a search.
+const CURSOR_STEPS: usize = 8;
+
 impl From<Range> for RangeSet {
     fn from(range: Range) -> Self {
         let mut set = RangeSet::new();
@@ -247,6 +284,12 @@ mod tests {
                 prop_assert_eq!(changed, differing);
                 prop_assert_eq!(set.iter().collect::<Vec<_>>(), ranges_of(&flags));
                 prop_assert_eq!(set.total_bytes(), flags.iter().filter(|&&on| on).count() as u64);
+            }
+            for step in [1, 7, 30] {
+                let mut cursor = set.cursor();
+                for from in (0..SIZE).step_by(step) {
+                    prop_assert_eq!(cursor.first_from(from), set.first_from(from));
+                }
             }
             for a in 0..SIZE {
                 prop_assert_eq!(set.contains(a), flags[a as usize]);

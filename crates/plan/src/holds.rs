@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use swath_model::{Range, RangeSet};
+use swath_model::{Cursor, Range, RangeSet};
 
 use crate::coverage::Chances;
 
@@ -91,9 +91,10 @@ impl Holds {
     /// Returns the first run of `wanted` bytes at or after `from` that it may be asked for. Skips
     /// from gap to gap, so the cost is the smaller number of runs of either side.
     pub fn first_of(&self, wanted: &RangeSet, from: u64) -> Option<Range> {
+        let (mut wanted, mut free) = (wanted.cursor(), self.free());
         let mut run = wanted.first_from(from)?;
         loop {
-            let free = self.free_from(run.start)?;
+            let free = free.first_from(run.start)?;
             if free.start < run.end {
                 return Range::new(free.start, run.end).intersect(free);
             }
@@ -101,8 +102,31 @@ impl Holds {
         }
     }
 
+    /// Returns a search that only moves forward for what it may be asked for.
+    pub fn free(&self) -> Free<'_> {
+        Free { lacks: self.lacks.cursor(), barred: self.barred.cursor() }
+    }
+
     /// Returns the first run at or after `from` that it may be asked for.
     pub fn free_from(&self, from: u64) -> Option<Range> {
+        self.free().first_from(from)
+    }
+
+    /// Returns the first run that it has, barred or not.
+    pub fn first_held(&self) -> Option<Range> {
+        self.lacks.gaps_within(Range::new(0, u64::MAX)).into_iter().next()
+    }
+}
+
+/// Finds what a source may be asked for from ever greater offsets on.
+pub(crate) struct Free<'a> {
+    lacks: Cursor<'a>,
+    barred: Cursor<'a>,
+}
+
+impl Free<'_> {
+    /// Returns what [`Holds::free_from`] returns. `from` must not be less than in the call before.
+    pub fn first_from(&mut self, from: u64) -> Option<Range> {
         let mut at = from;
         while at < u64::MAX {
             let (lacked, barred) = (self.lacks.first_from(at), self.barred.first_from(at));
@@ -116,11 +140,6 @@ impl Holds {
             }
         }
         None
-    }
-
-    /// Returns the first run that it has, barred or not.
-    pub fn first_held(&self) -> Option<Range> {
-        self.lacks.gaps_within(Range::new(0, u64::MAX)).into_iter().next()
     }
 }
 

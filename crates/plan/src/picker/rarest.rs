@@ -73,13 +73,20 @@ fn first_common(
     from: u64,
     limit: u64,
 ) -> Option<Range> {
-    let mut run = first(open, holds, from, limit)?;
+    let (mut open, mut level, mut free) = (open.cursor(), level.cursor(), holds.free());
+    let mut at = from;
     loop {
-        let part = level.first_from(run.start)?;
-        if part.start < run.end {
-            return run.intersect(part);
+        let open = open.first_from(at)?;
+        let level = level.first_from(open.start)?;
+        let free = free.first_from(level.start)?;
+        if free.start >= limit {
+            return None;
         }
-        run = first(open, holds, part.start, limit)?;
+        let common = open.intersect(level).and_then(|part| part.intersect(free));
+        if common.is_some() {
+            return common;
+        }
+        at = free.start;
     }
 }
 
