@@ -36,8 +36,8 @@ pub fn machine(text: &str) -> Result<String, String> {
     }
 }
 
-/// Refuses a cluster whose machines cannot find each other. `finds` says whether other machines or a
-/// tracker are named.
+/// Refuses a cluster whose machines cannot find each other. `finds` is true if the user named other
+/// machines or a tracker.
 pub fn check(finds: bool) -> Result<(), Failure> {
     if finds {
         return Ok(());

@@ -33,7 +33,7 @@ pub struct Told {
 }
 
 impl Vouches {
-    /// Returns the state of `count` units of which no machine has told a hash yet.
+    /// Returns the state of `count` units before any machine has told their hashes.
     pub fn new(count: Unit, me: NodeId) -> Vouches {
         Vouches { me, units: vec![Hash::Untold; count as usize] }
     }

@@ -174,13 +174,13 @@ impl AsyncWrite for UtpStream {
     }
 }
 
-/// Returns the library's error with a kind: it gives none. Whatever it was, there is no connection any
-/// more, as after a reset.
+/// Gives an error of the library a kind, because the library sets none. After any error the connection
+/// has ended, as after a reset.
 fn ended(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, error)
 }
 
-/// The library's socket, which lives until it is told to end.
+/// The library's socket. It runs until `end` is cancelled.
 struct Port {
     socket: Arc<UtpSocket<Datagrams, Environment>>,
     end: CancellationToken,

@@ -26,9 +26,7 @@ impl Places {
         *count += 1;
         Some(Place { places: self.clone(), ip })
     }
-}
 
-impl Places {
     /// Returns whether `ip` may have another connection, of `max`.
     pub fn has_room(&self, ip: IpAddr, max: usize) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -117,7 +117,7 @@ async fn the_end_of_a_connection_is_not_that_of_another_one_of_the_same_port() {
     timeout(PATIENCE, has(2)).await.expect("both are let in");
     drop(second);
     timeout(PATIENCE, has(1)).await.expect("one is left");
-    // It is served once it is interested: the unchoke comes after what it was told before.
+    // Being interested, it gets a slot. Earlier messages come before the unchoke.
     first.write_all(&[0, 0, 0, 1, 2]).await.unwrap();
     let mut came = Vec::new();
     let unchoked = async {
