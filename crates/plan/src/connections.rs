@@ -11,7 +11,7 @@ use crate::planner::TICK_S;
 use crate::policy::PolicyCapabilities;
 use crate::source::Source;
 use crate::source_table::SourceKey;
-use crate::tuner::Reading;
+use crate::tuner::{Reading, shared_lanes};
 use crate::view::SourceStatus;
 
 /// Returns the most lanes of a source that allows `allowed`; `None`: no limit of its own.
@@ -56,6 +56,7 @@ pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, requests: Req
     if let Some(source) = ledger.sources.get_mut(key) {
         source.record.rtt_s = Some(source.record.rtt_s.map_or(rtt_s, |before| before.min(rtt_s)));
         lane.pipe.streams = source.usage.stream_only;
+        source.usage.is_peer = requests == Requests::Blocks;
         if let Some(pace) = source.record.pace {
             lane.speed.assume_pace(pace.alone());
         }
@@ -129,6 +130,10 @@ pub(crate) fn tune(ledger: &mut Ledger, time_left_s: Option<f64>) {
             if let Some(source) = ledger.sources.get_mut(key) {
                 source.tuner.goal = match goal {
                     Goal::Lanes(count) => count,
+                    Goal::AtMost(count) => {
+                        source.tuner.limit(count, ledger.now);
+                        source.tuner.goal
+                    }
                     Goal::Tuned(reading) => {
                         if let Some(reading) = reading {
                             source.tuner.tick(reading);
@@ -149,6 +154,8 @@ enum Goal {
     Lanes(u32),
     /// By its tuner, from this reading.
     Tuned(Option<Reading>),
+    /// As many as now, but at most this many.
+    AtMost(u32),
 }
 
 fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Goal {
@@ -160,6 +167,11 @@ fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Goal {
         }
         Lanes::Auto { .. } if source.record.pace.is_some() => {
             Goal::Lanes(paced::goal(ledger, source, time_left_s).unwrap_or(1))
+        }
+        // Each connection to a peer costs both sides: they tell each other all that they gain on each of
+        // them. And what more of them would gain is what other peers lose.
+        Lanes::Auto { .. } if source.usage.is_peer && ledger.sources.usable() >= MANY_PEERS => {
+            Goal::AtMost(shared_lanes(source.record.rtt_s.unwrap_or(0.0)))
         }
         Lanes::Auto { .. } => {
             let lanes = || ledger.lanes_of(source);
@@ -300,6 +312,8 @@ fn stays_with_few(ledger: &Ledger) -> bool {
 /// Lanes with at most this many requests are too short-lived to measure anything. They start with
 /// the rate of earlier lanes, and get a successor even shortly before the end.
 const FLEETING_REQUESTS: u32 = 8;
+/// From so many sources on, peers do not get more lanes than their round trips need.
+const MANY_PEERS: usize = 4;
 /// Once everything is requested, a new lane would come too late with less than this to go.
 const OPEN_WORTH_S: f64 = 0.5;
 /// With fewer round trips to go, another lane comes too late: one to connect, one until its answer,

@@ -42,6 +42,8 @@ pub(crate) struct Usage {
     pub rests: bool,
     pub stream_only: bool,
     pub request_limit: Option<u32>,
+    /// It takes requests for blocks: it is a peer of a swarm.
+    pub is_peer: bool,
 }
 
 /// What was measured of a source.
@@ -83,7 +85,13 @@ impl Source {
             lanes: Vec::new(),
             left_at: Time::ZERO,
             has_left: false,
-            usage: Usage { max_lanes, rests: false, stream_only: false, request_limit: None },
+            usage: Usage {
+                max_lanes,
+                rests: false,
+                stream_only: false,
+                request_limit: None,
+                is_peer: false,
+            },
             holds: Holds::default(),
             record: Record::default(),
             backoff: Backoff::default(),

@@ -304,6 +304,13 @@ impl Tuner {
         if now < until { lanes } else { u32::MAX }
     }
 
+    /// Limits the lanes to `most` from now on, without trials.
+    pub fn limit(&mut self, most: u32, now: Time) {
+        self.reset(now);
+        self.goal = self.goal.min(most);
+        self.starters = 0;
+    }
+
     /// Ends a trial because of a failure or a silence.
     pub fn reset(&mut self, now: Time) {
         if let Some(trial) = self.trial.take() {
@@ -320,8 +327,13 @@ pub(crate) fn lanes_at_first(rtt_s: f64, sources: u32) -> u32 {
     if rtt_s < LONG_ROUTE_S {
         return if sources > 1 { 1 } else { windows(rtt_s) };
     }
-    let lanes = (rtt_s / LONG_LANE_S).round() as u32;
-    lanes.max(LONG_LANES_ALONE / sources.max(1)).clamp(LONG_LANES_MIN, LONG_LANES_MAX)
+    let lanes = shared_lanes(rtt_s).max(LONG_LANES_ALONE / sources.max(1));
+    lanes.clamp(LONG_LANES_MIN, LONG_LANES_MAX)
+}
+
+/// Returns how many lanes one of many sources gets.
+pub(crate) fn shared_lanes(rtt_s: f64) -> u32 {
+    ((rtt_s / LONG_LANE_S).round() as u32).clamp(1, LONG_LANES_MAX)
 }
 
 /// Returns how many lanes' windows hold what 1 Gbit/s has in flight on such a route, and half as

@@ -1,12 +1,11 @@
 //! uTP (BEP 29) with clients that speak nothing else.
 
-use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::Home;
+use crate::support::libtorrent::{self, Libtorrent};
 use crate::support::torrent::{Client, arrives};
 use crate::support::trees::bytes;
 
@@ -17,26 +16,21 @@ fn with_data(kind: &str) -> Home {
     home
 }
 
-/// A client of libtorrent without TCP, which fetches `data.bin` into `folder`, from this port of this
-/// machine if there is one. `None`, with a message, where this Python has no such library.
-fn libtorrent(home: &Home, python: &str, folder: &str, from: Option<u16>) -> Option<Client> {
-    let import = Command::new(python).args(["-c", "import libtorrent"]).output();
-    if !import.is_ok_and(|ran| ran.status.success()) {
-        println!("skipped: {python} has no libtorrent");
-        return None;
-    }
-    fs::create_dir_all(home.path(folder)).unwrap();
-    let (torrent, port) = (home.path("data.bin.torrent"), from.unwrap_or(0).to_string());
-    let args = ["-W", "ignore", "-u", "-c", SCRIPT, torrent.to_str().unwrap(), &port];
-    Client::start(&home.path(folder), "libtorrent", python, &args)
+/// libtorrent without TCP, which has or fetches `data.bin` in `folder`; `peer` is a port of this machine
+/// to connect to. `None`, with a message, where this Python has no such library.
+fn libtorrent(home: &Home, python: &str, folder: &str, peer: Option<u16>) -> Option<Client> {
+    let settings = r#"{"enable_outgoing_tcp": false, "enable_incoming_tcp": false}"#;
+    let torrent = home.path("data.bin.torrent");
+    let client = Libtorrent { python, settings, peer };
+    client.start(&home.path(folder), "libtorrent", &[torrent.to_str().unwrap()])
 }
 
 #[test]
 fn libtorrent_fetches_by_utp() {
     for (python, kind, more) in [
-        (PYTHONS[0], "hybrid", &[][..]),
-        (PYTHONS[0], "v1", &["--require-encryption"]),
-        (PYTHONS[1], "v2", &["--allow", "127.0.0.1"]),
+        (libtorrent::NEW, "hybrid", &[][..]),
+        (libtorrent::NEW, "v1", &["--require-encryption"]),
+        (libtorrent::OLD, "v2", &["--allow", "127.0.0.1"]),
     ] {
         let home = with_data(kind);
         let seeding = home.seed(&[&["data.bin.torrent", "--utp"], more].concat());
@@ -53,7 +47,7 @@ fn libtorrent_fetches_by_utp() {
 
 #[test]
 fn libtorrent_seeds_by_utp() {
-    for python in PYTHONS {
+    for python in [libtorrent::NEW, libtorrent::OLD] {
         let home = with_data("hybrid");
         let Some(client) = libtorrent(&home, python, ".", None) else { continue };
         client.says("listens at ");
@@ -87,7 +81,9 @@ fn the_upload_limit_counts_utp() {
     let home = with_data("v1");
     let seeding = home.seed(&["data.bin.torrent", "--utp", "--max-upload", "500K"]);
     let began = Instant::now();
-    let Some(client) = libtorrent(&home, PYTHONS[0], "got", Some(seeding.port)) else { return };
+    let Some(client) = libtorrent(&home, libtorrent::NEW, "got", Some(seeding.port)) else {
+        return;
+    };
     client.says("complete");
     // What may be sent at once at the beginning counts too.
     assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
@@ -113,30 +109,3 @@ fn the_port_is_open_if_asked_for() {
     home.run(["get", "data.bin.torrent", "-d", "got", "--peer", &peer]).code_is(0);
     assert!(Path::new(&home.path("got/data.bin")).exists());
 }
-
-/// libtorrent 2.1 and 2.0.
-const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
-
-const SCRIPT: &str = r"
-import sys, time, libtorrent as lt
-category = lt.alert.category_t
-session = lt.session({'listen_interfaces': '127.0.0.1:0', 'enable_dht': False, 'enable_lsd': False,
-    'enable_upnp': False, 'enable_natpmp': False, 'enable_outgoing_tcp': False,
-    'enable_incoming_tcp': False, 'allow_multiple_connections_per_ip': True,
-    'alert_mask': category.error_notification | category.peer_notification
-        | category.connect_notification})
-info = lt.torrent_info(sys.argv[1])
-handle = session.add_torrent({'ti': info, 'save_path': '.'})
-print('info-hash', info.info_hashes().v1)
-if sys.argv[2] != '0':
-    handle.connect_peer(('127.0.0.1', int(sys.argv[2])))
-print('listens at', session.listen_port())
-was_complete = False
-while True:
-    for alert in session.pop_alerts():
-        print(type(alert).__name__, alert.message())
-    if handle.status().is_seeding and not was_complete:
-        was_complete = True
-        print('complete')
-    time.sleep(0.05)
-";

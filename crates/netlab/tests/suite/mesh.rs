@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +11,9 @@ use std::time::{Duration, Instant};
 
 use swath_netlab::mesh::{Mesh, MeshLink, MeshSpec, SiteSpec};
 use swath_netlab::wan::{Change, Direction, LabError, Schedule, Shape, Step, Target};
+
+/// How long is waited for what comes at once on a machine that has nothing else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Builds the mesh, or says why this test does not run.
 fn start(spec: MeshSpec) -> Option<Mesh> {
@@ -87,6 +91,18 @@ fn rate_bits_per_s(mesh: &Mesh, from: usize, to: usize, window: Duration) -> f64
     (bytes - before) as f64 * 8.0 / (begin.elapsed() - at).as_secs_f64()
 }
 
+/// Measures until the rate is within `expected`. On a busy machine a reader that was held up is too
+/// slow, or too fast in the half in which it reads what had come before; a link that is wrong is so
+/// each time.
+fn assert_rate(mesh: &Mesh, from: usize, to: usize, expected: Range<f64>) {
+    let begin = Instant::now();
+    let mut rates = Vec::new();
+    while rates.last().is_none_or(|last| !expected.contains(last)) {
+        assert!(begin.elapsed() < PATIENCE, "{from} to {to}: {rates:?}, not {expected:?} Mbit/s");
+        rates.push(rate_bits_per_s(mesh, from, to, Duration::from_secs(3)) / 1e6);
+    }
+}
+
 #[test]
 fn neighbours_reach_each_other_by_their_one_address_and_others_do_not() {
     let fast = shape(100, 2);
@@ -118,18 +134,13 @@ fn each_direction_has_its_own_rate_and_delay() {
         serve_bytes(&mesh, site, 100 << 20);
     }
     for (from, to, mbit_per_s) in [(0, 1, 40.0), (1, 0, 8.0)] {
-        let (_stream, round_trip) = connect(&mesh, to, from).unwrap();
-        assert!(round_trip >= Duration::from_millis(40), "{round_trip:?}");
-        assert!(round_trip < Duration::from_millis(400), "{round_trip:?}");
+        // No handshake is faster than the link; on a busy machine some are slower.
+        let trips = (0..20).map(|_| connect(&mesh, to, from).unwrap().1);
+        let fastest = trips.min().unwrap();
+        assert!((40..60).contains(&fastest.as_millis()), "{fastest:?}");
         // Without its framing of 52 bytes in 1,500; a queue that is emptied counts for more.
         let expected = mbit_per_s * 1448.0 / 1500.0;
-        // A busy machine can be too slow several times, but never too fast.
-        let is_reached = (0..5).any(|_| {
-            let rate = rate_bits_per_s(&mesh, from, to, Duration::from_secs(3)) / 1e6;
-            assert!(rate < 1.05 * expected, "{from} to {to}: {rate} Mbit/s");
-            rate >= 0.8 * expected
-        });
-        assert!(is_reached, "{from} to {to}: never {expected} Mbit/s");
+        assert_rate(&mesh, from, to, 0.8 * expected..1.05 * expected);
     }
     let counters = mesh.counters()[0];
     assert!(counters.up.bytes > counters.down.bytes, "{counters:?}");
@@ -149,9 +160,8 @@ fn one_direction_falls_and_a_site_goes_silent() {
     assert_eq!(target, Target { link: 0, only: Some(Direction::Down) });
     mesh.change(target, slow);
     let second = Duration::from_secs(1);
-    let fallen = rate_bits_per_s(&mesh, 1, 0, 3 * second) / 1e6;
-    let other = rate_bits_per_s(&mesh, 0, 1, 3 * second) / 1e6;
-    assert!(fallen < 6.0 && other > 20.0, "{fallen} and {other} Mbit/s");
+    assert_rate(&mesh, 1, 0, 1.0..6.0);
+    assert_rate(&mesh, 0, 1, 20.0..60.0);
 
     let targets = mesh.spec().targets("b").unwrap();
     let step = |at_ms: u64, silent| {
@@ -281,7 +291,7 @@ fn nothing_is_left_of_a_laboratory_that_was_killed() {
     }
     let [namespaces @ .., command] = &told[..] else { panic!("{told:?}") };
     // Both end soon after; numbers of namespaces that are gone may be given to other ones.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let lives = Path::new(&format!("/proc/{command}/exe")).exists();
         let holder = holder_of(namespaces);

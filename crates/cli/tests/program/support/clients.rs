@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use std::{io::Read as _, io::Write as _};
 
 use super::Home;
+use super::libtorrent::{self, Libtorrent};
 use super::serve::Served;
 use super::torrent::Client;
 
@@ -132,19 +133,12 @@ impl Home {
         Client::start(&self.path(folder), "anacrolix", program.to_str().unwrap(), &args)
     }
 
-    /// libtorrent 2.0, the library of Debian's qBittorrent and Deluge, which fetches these magnet links
-    /// into `folder`.
+    /// libtorrent, which fetches these magnet links into `folder`.
     pub fn libtorrent_by_links(&self, links: &[String], folder: &Path) -> Option<Client> {
-        fs::create_dir_all(folder).unwrap();
-        let python = "/usr/bin/python3";
-        let import = std::process::Command::new(python).args(["-c", "import libtorrent"]).output();
-        if !import.is_ok_and(|ran| ran.status.success()) {
-            println!("skipped: {python} has no libtorrent");
-            return None;
-        }
-        let mut args = vec!["-u", "-c", SCRIPT];
-        args.extend(links.iter().map(String::as_str));
-        Client::start(folder, "libtorrent", python, &args)
+        let settings = r#"{"enable_outgoing_utp": false}"#;
+        let client = Libtorrent { python: libtorrent::OLD, settings, peer: None };
+        let links: Vec<&str> = links.iter().map(String::as_str).collect();
+        client.start(folder, "libtorrent", &links)
     }
 }
 
@@ -192,22 +186,3 @@ pub fn free_port() -> u16 {
 
 /// Clients may wait for half a minute before they try something again.
 const LIMIT: Duration = Duration::from_secs(90);
-
-/// Fetches magnet links, and prints what happens.
-const SCRIPT: &str = r"
-import sys, time, libtorrent as lt
-category = lt.alert.category_t
-session = lt.session({'listen_interfaces': '127.0.0.1:0', 'enable_dht': False, 'enable_lsd': False,
-    'enable_upnp': False, 'enable_natpmp': False, 'enable_outgoing_utp': False,
-    'allow_multiple_connections_per_ip': True,
-    'alert_mask': category.tracker_notification | category.error_notification
-        | category.peer_notification | category.connect_notification})
-for link in sys.argv[1:]:
-    params = lt.parse_magnet_uri(link)
-    params.save_path = '.'
-    session.add_torrent(params)
-while True:
-    for alert in session.pop_alerts():
-        print(type(alert).__name__, alert.message())
-    time.sleep(0.05)
-";

@@ -4,6 +4,7 @@
 
 pub mod clients;
 pub mod depot;
+pub mod libtorrent;
 pub mod net;
 pub mod nginx;
 pub mod pty;

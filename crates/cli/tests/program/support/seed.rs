@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Home;
+use super::libtorrent::{self, Libtorrent};
 use super::serve::Served;
 use super::torrent::Client;
 
@@ -107,48 +108,17 @@ impl Drop for Seeding {
     }
 }
 
-/// A client made of libtorrent 2.1, which knows v2 best, that fetches into `folder`. `encrypts` makes it
-/// refuse plain connections; `peer` is a port of this machine to connect to. `None`, with a message,
-/// where Python has no such library.
+/// libtorrent, which fetches `torrent` into `folder`. `encrypts` makes it refuse plain connections; `peer`
+/// is a port of this machine to connect to. `None`, with a message, where Python has no such library.
 pub fn leecher(folder: &Path, torrent: &Path, encrypts: bool, peer: Option<u16>) -> Option<Client> {
-    std::fs::create_dir_all(folder).unwrap();
-    let import = Command::new("python3").args(["-c", "import libtorrent"]).output();
-    if !import.is_ok_and(|ran| ran.status.success()) {
-        println!("skipped: python3 has no libtorrent");
-        return None;
-    }
-    let peer = peer.unwrap_or(0).to_string();
-    let policy = if encrypts { "0" } else { "1" };
-    let args = ["-u", "-c", SCRIPT, torrent.to_str().unwrap(), policy, &peer];
-    Client::start(folder, "leecher", "python3", &args)
+    // Encryption is forced by 0 and possible with 1.
+    let settings = match encrypts {
+        true => r#"{"in_enc_policy": 0, "out_enc_policy": 0}"#,
+        false => r#"{"in_enc_policy": 1, "out_enc_policy": 1}"#,
+    };
+    let client = Libtorrent { python: libtorrent::NEW, settings, peer };
+    client.start(folder, "leecher", &[torrent.to_str().unwrap()])
 }
 
 /// Clients may wait for half a minute before they try something again.
 const LIMIT: Duration = Duration::from_secs(90);
-
-/// Prints alerts, and when everything is there. Policies of encryption: 0 is forced, 1 is enabled.
-const SCRIPT: &str = r"
-import sys, time, libtorrent as lt
-category = lt.alert.category_t
-alerts = (category.tracker_notification | category.error_notification | category.peer_notification
-    | category.connect_notification)
-policy = int(sys.argv[2])
-session = lt.session({'listen_interfaces': '127.0.0.1:0', 'enable_dht': False,
-    'enable_lsd': False, 'enable_upnp': False, 'enable_natpmp': False, 'alert_mask': alerts,
-    'allow_multiple_connections_per_ip': True, 'announce_to_all_tiers': True,
-    'in_enc_policy': policy, 'out_enc_policy': policy})
-params = lt.add_torrent_params()
-params.ti = lt.torrent_info(sys.argv[1])
-params.save_path = '.'
-handle = session.add_torrent(params)
-if sys.argv[3] != '0':
-    handle.connect_peer(('127.0.0.1', int(sys.argv[3])))
-was_complete = False
-while True:
-    for alert in session.pop_alerts():
-        print(type(alert).__name__, alert.message())
-    if handle.status().is_seeding and not was_complete:
-        was_complete = True
-        print('complete')
-    time.sleep(0.05)
-";

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Home;
+use super::libtorrent::{self, Libtorrent};
 
 /// A program that runs until it is dropped.
 pub struct Client {
@@ -37,16 +38,11 @@ impl Client {
         }
     }
 
-    /// A client made of the library of qBittorrent and Deluge, which seeds or fetches `torrent` in
-    /// `folder` on a free port. `None`, with a message, where Python has no such library.
+    /// libtorrent, which seeds or fetches `torrent` in `folder`. `None`, with a message, where Python has
+    /// no such library.
     pub fn libtorrent(folder: &Path, name: &str, torrent: &Path) -> Option<Client> {
-        let import = Command::new(PYTHON).args(["-c", "import libtorrent"]).output();
-        if !import.is_ok_and(|ran| ran.status.success()) {
-            println!("skipped: {PYTHON} has no libtorrent");
-            return None;
-        }
-        let torrent = torrent.to_str().unwrap();
-        Client::start(folder, name, PYTHON, &["-u", "-c", SCRIPT, torrent])
+        let client = Libtorrent { python: libtorrent::OLD, settings: "{}", peer: None };
+        client.start(folder, name, &[torrent.to_str().unwrap()])
     }
 
     /// What it has printed so far.
@@ -96,24 +92,5 @@ pub fn arrives(path: &Path, bytes: &[u8]) {
     }
 }
 
-/// Debian's, for which Debian packages the library.
-const PYTHON: &str = "/usr/bin/python3";
 /// Clients may wait for half a minute before they try something again.
 const LIMIT: Duration = Duration::from_secs(90);
-/// Prints what the tracker says, and when everything is there.
-const SCRIPT: &str = r"
-import sys, time, libtorrent as lt
-alerts = lt.alert.category_t.tracker_notification | lt.alert.category_t.error_notification
-session = lt.session({'listen_interfaces': '127.0.0.1:0', 'enable_dht': False,
-    'enable_lsd': False, 'enable_upnp': False, 'enable_natpmp': False, 'alert_mask': alerts,
-    'allow_multiple_connections_per_ip': True, 'announce_to_all_tiers': True})
-handle = session.add_torrent({'ti': lt.torrent_info(sys.argv[1]), 'save_path': '.'})
-was_complete = False
-while True:
-    for alert in session.pop_alerts():
-        print(type(alert).__name__, alert.message())
-    if handle.status().is_seeding and not was_complete:
-        was_complete = True
-        print('complete')
-    time.sleep(0.05)
-";
