@@ -70,6 +70,41 @@ fn the_longer_the_route_the_more_lanes_at_first() {
     }
 }
 
+#[test]
+fn peers_have_fewer_lanes_once_there_are_many() {
+    // Eight sites had ten connections between any two of them, and told each other all that they gained
+    // on each: a fifth of a processor for 25 Mbit/s.
+    for (rtt_ms, first, later) in [(10, 1, 1), (40, 6, 1), (120, 6, 2), (FAR_MS, 8, 8)] {
+        let rtt = Duration::from_millis(rtt_ms);
+        let up = |bench: &mut Bench, lane| {
+            bench.tell(Event::LaneUp { lane, rtt, requests: Requests::Blocks });
+        };
+        let mut bench = Bench::with(Config::default(), 0, 1024 * MIB);
+        let mut lanes = Vec::new();
+        for source in 0..4 {
+            bench.tell(Event::SourceAdded { source: SourceId(source), max_lanes: None });
+            for _ in 0..10 {
+                bench.wait_s(0.05);
+                let opened = bench.opened();
+                opened.iter().for_each(|&lane| up(&mut bench, lane));
+                lanes.extend(opened);
+            }
+            if source == 0 {
+                assert_eq!(lanes.len(), first, "{rtt_ms} ms, alone");
+            }
+        }
+        let mut flows: Vec<Flow> = lanes.iter().map(|lane| Flow::of(lane.0)).collect();
+        for _ in 0..20 {
+            flows.iter_mut().for_each(|flow| flow.carry(&mut bench, MIB));
+            bench.wait_s(0.05);
+        }
+        let is_close = |action: &&Action| matches!(action, Action::CloseLane { .. });
+        let closed = bench.actions.iter().filter(is_close).count();
+        assert_eq!(bench.opened(), [], "{rtt_ms} ms: no trials");
+        assert_eq!(lanes.len() - closed, 4 * later, "{rtt_ms} ms, of four");
+    }
+}
+
 /// What each lane was told of its window since the last look.
 fn windows(bench: &mut Bench) -> Vec<(u32, Option<u64>)> {
     let mut all = Vec::new();
