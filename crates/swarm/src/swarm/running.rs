@@ -1,14 +1,16 @@
 //! A torrent that takes part in its swarm: the task that owns all its state.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use swath_formats::peer::{Bitfield, HandshakeError, PeerId, PieceIndex, PieceLayout};
 use swath_model::Range;
 use swath_source::Trust;
-use swath_source::peer::{PeerEnd, PeerError, PeerEvent, PeerEventKind, PeerSource, Torrent, dial};
+use swath_source::peer::{
+    Peer, PeerEnd, PeerError, PeerEvent, PeerEventKind, PeerSource, Torrent, dial,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -68,13 +70,22 @@ pub(super) struct Channels {
 /// What only the task itself needs.
 #[derive(Default)]
 pub(super) struct State {
-    /// The connections of each peer: the key of the first, and their number.
-    groups: HashMap<PeerId, (PeerKey, usize)>,
+    groups: HashMap<(PeerId, IpAddr), Group>,
     keys: u64,
     dialling: JoinSet<(SocketAddr, Result<Arrived, PeerError>)>,
     sources: Option<mpsc::UnboundedSender<SourceChange>>,
     uploaded_bytes: u64,
     downloaded_bytes: u64,
+}
+
+/// The connections of one peer.
+struct Group {
+    /// The first of them, by which it is known.
+    key: PeerKey,
+    /// The one that is its source. The others are those on which it fetches from us, or further lanes of
+    /// that source.
+    source: PeerKey,
+    connections: usize,
 }
 
 impl Running {
@@ -127,8 +138,10 @@ impl Running {
                 self.close_banned();
             }
             Order::Sources(sources) => {
-                for connected in self.peers.values() {
-                    let _ = sources.send(came(&self.torrent, connected));
+                for group in self.state.groups.values() {
+                    if let Some(connected) = self.peers.get(&group.source) {
+                        let _ = sources.send(came(&self.torrent, connected));
+                    }
                 }
                 self.state.sources = Some(sources);
             }
@@ -221,9 +234,14 @@ impl Running {
         }
         let key = PeerKey(self.state.keys);
         self.state.keys += 1;
-        let (group, connections) = self.state.groups.entry(peer.id()).or_insert((key, 0));
-        *connections += 1;
-        let (group, is_first) = (*group, *connections == 1);
+        let new = || Group { key, source: key, connections: 0 };
+        let group = self.state.groups.entry(one_peer(&peer)).or_insert_with(new);
+        group.connections += 1;
+        let is_source = !self.peers.contains_key(&group.source);
+        if is_source {
+            group.source = key;
+        }
+        let (group, is_first) = (group.key, group.connections == 1);
         let connected = Connected::new(arrived, group, self.shared.knows(address.ip()), now);
         if is_first {
             self.serving.joined(group, now);
@@ -242,7 +260,7 @@ impl Running {
             }
         }
         self.addresses.connected(address);
-        if let Some(sources) = &self.state.sources {
+        if let Some(sources) = self.state.sources.as_ref().filter(|_| is_source) {
             let _ = sources.send(came(&self.torrent, &connected));
         }
         let (torrent, client) = (Arc::clone(&self.name), peer.status().client);
@@ -313,25 +331,43 @@ impl Running {
         let (sent, received) = connected.count(1.0, now);
         self.state.uploaded_bytes += sent;
         self.state.downloaded_bytes += received;
-        let id = connected.peer.id();
-        let left = self.state.groups.get_mut(&id).map_or(0, |(_, connections)| {
-            *connections -= 1;
-            *connections
-        });
-        if left == 0 {
-            self.state.groups.remove(&id);
-        }
-        self.serving.left(connected.group, &connected.seen, left == 0);
+        let id = one_peer(&connected.peer);
+        let is_last = match self.state.groups.get_mut(&id) {
+            Some(group) if group.connections > 1 => {
+                group.connections -= 1;
+                false
+            }
+            _ => true,
+        };
+        self.serving.left(connected.group, &connected.seen, is_last);
         let is_useless = connected.seen.is_full() && self.have.borrow().is_full();
         let wait = if is_useless { AFTER_USELESS } else { AFTER_LEFT };
         let ends_at = [Some(address), connected.listens_at].into_iter().flatten();
         ends_at.for_each(|address| self.addresses.left(address, wait, now));
-        if let Some(sources) = &self.state.sources {
-            let _ = sources.send(SourceChange::Left { address });
+        self.replace_source(key, id, address);
+        if is_last {
+            self.state.groups.remove(&id);
         }
         self.shared.tell(SwarmEvent::Left { torrent: Arc::clone(&self.name), address, end });
         if connected.served_since.is_some() {
             self.serving.choose(&self.have.borrow(), &mut self.peers, now);
+        }
+    }
+
+    /// If a connection that has ended was the source of its peer, another one of them is it now.
+    fn replace_source(&mut self, ended: PeerKey, id: (PeerId, IpAddr), address: SocketAddr) {
+        let Some(group) = self.state.groups.get_mut(&id).filter(|it| it.source == ended) else {
+            return;
+        };
+        let mut others = self.peers.iter();
+        let other = others.find(|(_, it)| it.group == group.key && !it.peer.is_closed());
+        if let Some((key, _)) = other {
+            group.source = *key;
+        }
+        if let Some(sources) = &self.state.sources {
+            let _ = sources.send(SourceChange::Left { address });
+            let came = other.map(|(_, connected)| came(&self.torrent, connected));
+            came.into_iter().for_each(|came| _ = sources.send(came));
         }
     }
 
@@ -398,6 +434,11 @@ impl Running {
         self.standing.send_if_modified(|told| std::mem::replace(told, standing) != standing);
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
+}
+
+/// By this a peer is told from others: all that run behind one address have numbers of their own.
+fn one_peer(peer: &Peer) -> (PeerId, IpAddr) {
+    (peer.id(), canonical(peer.address()).ip())
 }
 
 fn came(torrent: &Arc<Torrent>, connected: &Connected) -> SourceChange {

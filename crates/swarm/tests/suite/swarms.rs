@@ -13,6 +13,8 @@ use swath_model::{Range, RangeSet};
 use swath_source::peer::{EncryptionPolicy, Uploads};
 use swath_source::{Net, NetOptions, Pending, Source};
 use swath_swarm::{Participation, SourceChange, Swarm, SwarmEvent, Swarms, SwarmsOptions};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -91,11 +93,34 @@ async fn source(
     }
 }
 
+/// The next source that comes; `None` if one leaves before.
+async fn source_or_left(changes: &mut mpsc::UnboundedReceiver<SourceChange>) -> Option<SocketAddr> {
+    match timeout(PATIENCE, changes.recv()).await.expect("in time").expect("it takes part") {
+        SourceChange::Came { address, .. } => Some(address),
+        SourceChange::Left { .. } => None,
+    }
+}
+
 /// Waits until a source holds this.
 async fn holds(source: &Arc<dyn Source>, wanted: impl Fn(&RangeSet) -> bool) {
     let mut holdings = source.holdings().unwrap();
     let held = timeout(PATIENCE, holdings.wait_for(|held| wanted(held))).await;
     held.expect("in time").expect("it stays");
+}
+
+/// The handshake of a peer (BEP 3) that runs this program, and may have several connections.
+pub fn handshake(peer: u8) -> Vec<u8> {
+    let hash = metainfo(false).info.hash_v1().unwrap();
+    let start = b"\x13BitTorrent protocol\0\0\0\0\0\x10\0\0";
+    [&start[..], &hash.0, b"-SW0100-", &[peer; 12]].concat()
+}
+
+/// A connection to a swarm, after the handshake.
+async fn connected(to: SocketAddr, peer: u8) -> TcpStream {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(&handshake(peer)).await.unwrap();
+    timeout(PATIENCE, stream.read_exact(&mut [0; 68])).await.unwrap().unwrap();
+    stream
 }
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -157,6 +182,47 @@ async fn a_banned_peer_leaves_and_is_not_called_back() {
     let told = timeout(PATIENCE, told).await.expect("in time");
     assert_eq!(told, (address.ip(), "it sent wrong bytes".to_owned()));
     assert_eq!(leecher.stop().await.peers, 0);
+}
+
+#[tokio::test]
+async fn the_connections_of_one_peer_are_one_source() {
+    let (swarms, mut events) = swarms(&[]).await;
+    let swarm = joined(&swarms, metainfo(false), Bitfield::none(PIECES), &[]);
+    let mut changes = swarm.sources();
+    let mut have_joined = async |count| {
+        for _ in 0..count {
+            let joined =
+                async { while !matches!(events.recv().await, Some(SwarmEvent::Joined { .. })) {} };
+            timeout(PATIENCE, joined).await.expect("in time");
+        }
+    };
+    let (first, other) =
+        (connected(swarms.address(), 1).await, connected(swarms.address(), 2).await);
+    let both = [source(&mut changes).await.0, source(&mut changes).await.0];
+    for stream in [&first, &other] {
+        assert!(both.contains(&stream.local_addr().unwrap()), "{both:?}");
+    }
+    let (second, third) =
+        (connected(swarms.address(), 1).await, connected(swarms.address(), 1).await);
+    have_joined(4).await;
+    assert!(changes.try_recv().is_err(), "they are the same peer");
+    let ended = first.local_addr().unwrap();
+    drop(first);
+    let left = timeout(PATIENCE, changes.recv()).await.expect("in time");
+    assert!(matches!(left, Some(SourceChange::Left { address }) if address == ended));
+    let (next, _) = source(&mut changes).await;
+    let (last, next) = match next == second.local_addr().unwrap() {
+        true => (third, second),
+        false => (second, third),
+    };
+    drop(last);
+    let ended = next.local_addr().unwrap();
+    drop(next);
+    let left = timeout(PATIENCE, changes.recv()).await.expect("in time");
+    assert!(matches!(left, Some(SourceChange::Left { address }) if address == ended));
+    // Before that, the other one may have become the source for a moment.
+    let again = connected(swarms.address(), 1).await;
+    while source_or_left(&mut changes).await != Some(again.local_addr().unwrap()) {}
 }
 
 #[tokio::test]

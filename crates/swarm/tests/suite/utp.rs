@@ -11,17 +11,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::swarms::{PATIENCE, PIECES, joined, metainfo, swarms, swarms_at};
+use super::swarms::{PATIENCE, PIECES, handshake, joined, metainfo, swarms, swarms_at};
 
 async fn port(address: &str) -> Utp {
     Utp::bind(address.parse().unwrap(), |_| false).await.unwrap()
-}
-
-/// The handshake of a peer (BEP 3) that runs this program, and may have several connections.
-fn handshake(peer: u8) -> Vec<u8> {
-    let hash = metainfo(false).info.hash_v1().unwrap();
-    let start = b"\x13BitTorrent protocol\0\0\0\0\0\x10\0\0";
-    [&start[..], &hash.0, b"-SW0100-", &[peer; 12]].concat()
 }
 
 /// A peer's connection after its handshake, if it was let in.
