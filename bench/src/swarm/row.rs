@@ -137,12 +137,13 @@ const SWARMS: [Case; 4] = [
     case("transmission", Origin::Transmission, Client::Transmission),
 ];
 
-const LONG: [Case; 6] = [
+const LONG: [Case; 7] = [
     case("swath from swath seed", Origin::Swath, Client::Swath),
     case("swath from swath serve", Origin::SwathServe, Client::SwathByHttp),
     case("swath from libtorrent", Origin::Libtorrent, Client::Swath),
     case("swath from transmission", Origin::Transmission, Client::Swath),
     case("libtorrent from libtorrent", Origin::Libtorrent, Client::Libtorrent),
+    case("transmission from transmission", Origin::Transmission, Client::Transmission),
     case("curl from nginx", Origin::Nginx, Client::Curl),
 ];
 

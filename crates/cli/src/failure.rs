@@ -93,6 +93,9 @@ impl From<JobError> for Failure {
             JobError::Torrent(TorrentError::NoPeers) => {
                 Failure::input(chain(&error)).hint("name one: --tracker URL or --peer HOST:PORT")
             }
+            JobError::Torrent(TorrentError::NobodyHasIt) => Failure::usage(chain(&error)).hint(
+                "name a mirror or a peer (swath get TORRENT URL, --peer HOST:PORT, --tracker URL), without --no-peers",
+            ),
             JobError::Torrent(TorrentError::Fetch { .. } | TorrentError::NoMetadata { .. }) => {
                 Failure::sources(chain(&error))
             }

@@ -16,10 +16,14 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::WaitingForMetadata => {
             ("asking peers for the description of the torrent".to_owned(), false)
         }
+        Note::OtherPort(error) => {
+            let means = "peers reach this machine at another port, which the trackers tell them";
+            (format!("{}: {means}", chain(error)), true)
+        }
         Note::WithoutPeers(error) => (format!("without peers: {}", chain(error)), true),
         Note::TrackerFailed { tracker, error } => (format!("{tracker}: {}", chain(error)), true),
         Note::PeerBanned { address, why } => {
-            (format!("peer {address} is not used any more: {why}"), true)
+            (format!("no peer at {address} is used any more: {why}"), true)
         }
         Note::Shared { address } => (format!("sharing with other machines, at {address}"), false),
         Note::NoSuchMachine { name, error } => {

@@ -377,6 +377,9 @@ pub enum TorrentError {
     /// Nobody can be asked for the metafile of a magnet link.
     #[error("the magnet link names no tracker and no peer")]
     NoPeers,
+    /// Nobody can be asked for the content of a torrent.
+    #[error("the torrent names no mirror, and no peers are asked")]
+    NobodyHasIt,
     /// The two info-hashes of a magnet link are not those of one hybrid torrent.
     #[error("the torrent has the v1 info-hash of the magnet link, but another v2 info-hash")]
     OtherHash,

@@ -94,6 +94,8 @@ pub enum Note {
     WaitingForPeers,
     /// Peers are asked for the description of a torrent.
     WaitingForMetadata,
+    /// The port at which peers were to reach us is not free; another one is used.
+    OtherPort(SwarmsError),
     /// Peers cannot be used; the job continues with mirrors only.
     WithoutPeers(SwarmsError),
     /// A tracker does not answer, or refuses.

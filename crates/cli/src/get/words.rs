@@ -39,7 +39,7 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
     };
     let hint = match error {
         GetError::Present { .. } => {
-            Some("use --overwrite to replace it, or choose another name with -o".to_owned())
+            Some("use --overwrite to replace it, or choose another name with -o, or another folder with -d".to_owned())
         }
         GetError::Finish(FinishError::Exists(_)) => Some(format!(
             "the file was created meanwhile; the received data is in {name}.swath.part: add --overwrite to replace the file"

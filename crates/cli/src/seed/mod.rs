@@ -371,7 +371,7 @@ impl Seeding {
             }
             SwarmEvent::Banned { address, why } => {
                 line.clear();
-                warn(&format!("the peer {address} is not let in for an hour: {why}"));
+                warn(&format!("no peer at {address} is let in for an hour: {why}"));
             }
             SwarmEvent::WithoutUtp { address, error } => {
                 line.clear();

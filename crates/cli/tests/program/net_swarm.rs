@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use crate::support::clients::{free_port, has_peers};
 use crate::support::seed::leecher;
 use crate::support::torrent::{Client, arrives};
 use crate::support::trees::bytes;
@@ -150,13 +151,16 @@ fn a_peer_that_delivers_wrong_bytes_is_named_and_left() {
     let seed = home.seed(&args);
     let peer = format!("127.0.0.1:{}", seed.port);
     let ran = home.run(["get", "pub/run7-v1.torrent", "-d", "out", "--peer", &peer]);
-    ran.code_is(0).says(&[&format!("peer://{peer} delivered corrupt data"), "not used any more"]);
+    ran.code_is(0).says(&[&format!("peer://{peer} delivered corrupt data"), "is used any more"]);
     home.has("out");
     // Nobody else is there: the error says what was wrong with it, not that it left.
     let more = ["--only", "torrent", "--piece", "64KiB", "--torrent", "v1", "-o", "alone"];
     home.run(["publish", "web/run7"].iter().chain(&more)).code_is(0);
     let args = ["get", "alone/run7.torrent", "-d", "alone", "--peer", &peer, "--timeout", "3s"];
-    home.run(args).code_is(3).never_says(&["it has left"]).says(&["it delivered corrupt data"]);
+    home.run(args)
+        .code_is(3)
+        .never_says(&["no longer connected"])
+        .says(&["it delivered corrupt data"]);
 }
 
 #[test]
@@ -263,6 +267,37 @@ fn one_selected_file_gets_the_name_that_is_wanted() {
     assert!(home.read("other.h5") == home.read("web/run7/detector/a.h5"));
     seeding.signal(2);
     seeding.wait().code_is(0);
+}
+
+/// Trackers took sites that listen at different addresses of one machine for one site.
+#[test]
+fn trackers_are_told_the_address_at_which_peers_are_let_in() {
+    let home = with_dataset(2_000_001);
+    let tracker = home.track(&[]);
+    home.torrent("v1", &["--tracker", &tracker.url]);
+    let _seed = home.seed(&["pub/run7-v1.torrent", "--data", "web", "--max-upload", "100K"]);
+    let port = free_port();
+    let _sites: Vec<Running> = ["127.0.0.2", "127.0.0.3"]
+        .map(|ip| home.getting("pub/run7-v1.torrent", ip, &["--listen", &format!("{ip}:{port}")]))
+        .into();
+    has_peers(&tracker, 3);
+}
+
+#[test]
+fn a_port_that_is_taken_is_replaced_by_another_one() {
+    let home = with_dataset(100_001);
+    home.torrent("v1", &[]);
+    let seed = home.seed(&["pub/run7-v1.torrent", "--data", "web"]);
+    let taken = format!("127.0.0.1:{}", seed.port);
+    let args = ["get", "pub/run7-v1.torrent", "-d", "out", "--peer", &taken, "--listen", &taken];
+    home.run(args).code_is(0).says(&["cannot listen on", "at another port"]);
+    home.has("out");
+    // Without an address of this machine nobody can be asked.
+    let args = ["get", "pub/run7-v1.torrent", "-d", "no", "--listen", "192.0.2.1:0"];
+    let ran = home.run(args.iter().chain(&["--peer", &taken]));
+    ran.code_is(2).says(&["without peers: cannot listen on 192.0.2.1", "names no mirror"]);
+    let ran = home.run(["get", "pub/run7-v1.torrent", "-d", "no", "--no-peers"]);
+    ran.code_is(2).says(&["the torrent names no mirror, and no peers are asked", "--no-peers"]);
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn peers_that_flood_or_stall_do_not_harm_others() {
     tcp.write_all(&handshake(&home, 99)).unwrap();
     tcp.write_all(&[0xff; 64]).unwrap();
     while tcp.read(&mut [0; 4096]).unwrap_or(0) > 0 {}
-    seeding.says("warning: the peer 127.0.0.1 is not let in for an hour: ");
+    seeding.says("warning: no peer at 127.0.0.1 is let in for an hour: ");
     assert_eq!(TcpStream::connect(at).unwrap().read(&mut [0; 10]).unwrap_or(0), 0);
     drop((silent, stalled));
     seeding.signal(15);

@@ -50,7 +50,7 @@ fn a_peer_that_poisons_pieces_is_named_and_others_finish() {
     let more = ["--bt-seed-unverified=true", &torrents[1]];
     let Some((_client, port)) = home.aria2(&torrents[0], "bad", &more) else { return };
     let bad = format!("127.0.0.1:{port}");
-    let banned = "peer 127.0.0.1 is not used any more: it delivered corrupt data";
+    let banned = "no peer at 127.0.0.1 is used any more: it delivered corrupt data";
     let args = ["get", &torrents[1], "-d", "alone", "--peer", &bad, "--timeout", "3s"];
     let alone = home.run(args);
     assert!([3, 7].contains(&alone.code()), "{}", alone.all());

@@ -82,9 +82,16 @@ impl InSwarm {
         }
         let mut peers = resolved(&spec.peers).await?;
         peers.extend(more);
-        let options = SwarmsOptions {
-            net: get_job.job.engine.net().clone(),
-            listen: spec.listen.unwrap_or(LISTEN),
+        let wanted = spec.listen.unwrap_or(LISTEN);
+        let net = get_job.job.engine.net();
+        // Trackers name us by the address at which they see us.
+        let net = match wanted.ip().is_unspecified() {
+            true => net.clone(),
+            false => net.from_address(wanted.ip()),
+        };
+        let options = |listen| SwarmsOptions {
+            net: net.clone(),
+            listen,
             encryption: EncryptionPolicy::default(),
             listens_for_utp: spec.listens_for_utp,
             allow: Vec::new(),
@@ -93,7 +100,17 @@ impl InSwarm {
             peers_max: PEERS_MAX,
         };
         let (events, mut told) = mpsc::channel(64);
-        let joined = Swarms::bind(options, events).await.and_then(|swarms| {
+        let mut bound = Swarms::bind(options(wanted), events.clone()).await;
+        if let Err(error) = bound {
+            let other = SocketAddr::new(wanted.ip(), 0);
+            bound = Swarms::bind(options(other), events).await;
+            if bound.is_ok() {
+                get_job.note(Note::OtherPort(error));
+            } else {
+                bound = Err(error);
+            }
+        }
+        let joined = bound.and_then(|swarms| {
             let passed_on =
                 Arc::new(PassedOn { map: map.clone(), from: RwLock::new(ReadFrom::Nothing) });
             let pieces = u32::try_from(metainfo.info.piece_count()).unwrap_or(u32::MAX);

@@ -90,6 +90,10 @@ pub async fn inputs(
     let mut request = Box::new(request(get_job, &metainfo, &mirrors, trust)?);
     in_segments(&metainfo, &request.destination)?;
     let swarm = InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?;
+    let is_empty = metainfo.piece_map().content_bytes() == 0;
+    if swarm.is_none() && mirrors_count == 0 && old.is_none() && !is_empty {
+        return Err(TorrentError::NobodyHasIt.into());
+    }
     if let Some(swarm) = &swarm {
         request.discovery = Some(Arc::clone(swarm) as Arc<dyn Discovery>);
         request.plan.picker = PickerKind::RarestFirst;

@@ -148,14 +148,10 @@ impl Net {
         self.shared.tls.of(&self.shared.options, origin).map_err(failed)
     }
 
-    fn from(&self) -> Option<IpAddr> {
-        self.shared.options.from
-    }
-
     async fn connect_tcp(&self, origin: &Origin, trust: Trust) -> Result<Connected, LaneError> {
         let addresses = self.addresses(origin, trust).await?;
         let name = origin.host.to_string();
-        match first_to_answer(&addresses, origin.port, self.from()).await {
+        match first_to_answer(&addresses, origin.port, self.from).await {
             Ok(connected) => {
                 if addresses.len() > 1 {
                     self.shared.names.prefer(&name, connected.1.ip());
@@ -186,7 +182,7 @@ impl Net {
         let limit = self.timeout().min(PEER_CONNECT_WITHIN);
         let failed =
             |timed_out, reason| LaneError::Connect { host: address.to_string(), timed_out, reason };
-        match self.awake().within(limit, first_to_answer(&addresses, port, self.from())).await {
+        match self.awake().within(limit, first_to_answer(&addresses, port, self.from)).await {
             Some(Ok((tcp, _, rtt))) => {
                 if !self.shared.limiter.is_on() {
                     kernel::open_wide(&tcp);
@@ -218,7 +214,7 @@ impl Net {
                 .await
                 .map_err(|error| refused(plain_words(&error)))?,
         };
-        let connected = first_to_answer(&addresses, port, self.from()).await;
+        let connected = first_to_answer(&addresses, port, self.from).await;
         connected.map_err(|error| refused(error.to_string()))
     }
 

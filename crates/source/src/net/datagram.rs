@@ -40,7 +40,7 @@ impl Net {
         let mut failed = None;
         for is_six in [false, true] {
             let Some(ip) = addresses.iter().find(|ip| ip.is_ipv6() == is_six) else { continue };
-            match connected(SocketAddr::new(*ip, port), self.shared.options.from).await {
+            match connected(SocketAddr::new(*ip, port), self.from).await {
                 Ok(socket) => sockets.push(socket),
                 Err(error) => failed = Some(error),
             }
@@ -63,11 +63,10 @@ impl Net {
         address: SocketAddr,
         admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
     ) -> std::io::Result<Option<Utp>> {
-        let options = &self.shared.options;
-        if options.proxies.is_any() {
+        if self.shared.options.proxies.is_any() {
             return Ok(None);
         }
-        let ip = options.from.filter(|_| address.ip().is_unspecified()).unwrap_or(address.ip());
+        let ip = self.from.filter(|_| address.ip().is_unspecified()).unwrap_or(address.ip());
         Utp::bind(SocketAddr::new(ip, address.port()), admits).await.map(Some)
     }
 }

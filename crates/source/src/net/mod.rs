@@ -25,6 +25,7 @@ mod tunnel;
 mod zone;
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ pub struct Net {
     shared: Arc<Shared>,
     /// Headers that only what goes through this handle sends.
     headers: Arc<[(String, String)]>,
+    /// Our address, from which connections begin.
+    from: Option<IpAddr>,
 }
 
 struct Shared {
@@ -103,6 +106,7 @@ impl Net {
         );
         Ok(Net {
             headers: Arc::default(),
+            from: options.from,
             shared: Arc::new(Shared {
                 tls,
                 names: resolve::Names::default(),
@@ -131,7 +135,14 @@ impl Net {
         headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
         let kept = self.headers.iter().filter(|(name, _)| !is_among(name, headers));
         let headers = kept.chain(headers).cloned().collect();
-        Ok(Net { shared: Arc::clone(&self.shared), headers })
+        Ok(Net { headers, ..self.clone() })
+    }
+
+    /// Returns the same network, whose connections begin at this address of ours. An idle connection may
+    /// have begun at another one.
+    #[must_use]
+    pub fn from_address(&self, from: IpAddr) -> Net {
+        Net { from: Some(from), ..self.clone() }
     }
 
     /// Returns a network for hosts that are no sources of the user's: it keeps the limit of the rate, and

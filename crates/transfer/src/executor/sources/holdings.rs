@@ -46,7 +46,7 @@ impl Run<'_> {
                 self.sources[at].holdings = None;
                 // The connection to a banned peer is closed, too: why it was banned says more.
                 if !self.sources.is_bad(at) {
-                    self.set_state(at, SourceState::Bad, Some("it has left".into()));
+                    self.set_state(at, SourceState::Bad, Some("it is no longer connected".into()));
                 }
                 self.planner.handle(PlanEvent::SourceLeft { source }, now);
             }

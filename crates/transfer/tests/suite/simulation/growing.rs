@@ -100,7 +100,7 @@ fn a_source_that_leaves_is_replaced_by_one_that_grows() {
     let (ended, out, _) = fetch(vec![first, second], meanwhile);
     let summary = ended.unwrap();
     assert!(summary.sources.iter().all(|source| source.bytes > SIZE / 5), "{summary:?}");
-    assert_eq!(out, ["memory:first: it has left"]);
+    assert_eq!(out, ["memory:first: it is no longer connected"]);
 }
 
 #[test]
