@@ -93,8 +93,8 @@ impl From<JobError> for Failure {
             JobError::Torrent(TorrentError::NoPeers) => {
                 Failure::input(chain(&error)).hint("name one: --tracker URL or --peer HOST:PORT")
             }
-            JobError::Torrent(TorrentError::NobodyHasIt) => Failure::usage(chain(&error)).hint(
-                "name a mirror or a peer (swath get TORRENT URL, --peer HOST:PORT, --tracker URL), without --no-peers",
+            JobError::Torrent(TorrentError::NoSources) => Failure::usage(chain(&error)).hint(
+                "name a mirror (swath get TORRENT URL), or a peer or tracker (--peer HOST:PORT, --tracker URL) without --no-peers",
             ),
             JobError::Torrent(TorrentError::Fetch { .. } | TorrentError::NoMetadata { .. }) => {
                 Failure::sources(chain(&error))

@@ -17,7 +17,8 @@ pub fn words(note: &Note) -> (String, bool) {
             ("asking peers for the description of the torrent".to_owned(), false)
         }
         Note::OtherPort(error) => {
-            let means = "peers reach this machine at another port, which the trackers tell them";
+            let means =
+                "another port is used, which trackers tell to peers; --listen ADDRESS chooses one";
             (format!("{}: {means}", chain(error)), true)
         }
         Note::WithoutPeers(error) => (format!("without peers: {}", chain(error)), true),

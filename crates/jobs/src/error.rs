@@ -379,7 +379,7 @@ pub enum TorrentError {
     NoPeers,
     /// Nobody can be asked for the content of a torrent.
     #[error("the torrent names no mirror, and no peers are asked")]
-    NobodyHasIt,
+    NoSources,
     /// The two info-hashes of a magnet link are not those of one hybrid torrent.
     #[error("the torrent has the v1 info-hash of the magnet link, but another v2 info-hash")]
     OtherHash,

@@ -128,20 +128,18 @@ pub(crate) fn tune(ledger: &mut Ledger, time_left_s: Option<f64>) {
         if !source.usage.rests {
             let goal = goal(ledger, source, time_left_s);
             if let Some(source) = ledger.sources.get_mut(key) {
-                source.tuner.goal = match goal {
-                    Goal::Lanes(count) => count,
-                    Goal::AtMost(count) => {
-                        source.tuner.limit(count, ledger.now);
-                        source.tuner.goal
-                    }
+                match goal {
+                    Goal::Lanes(count) => source.tuner.goal = count,
+                    Goal::AtMost(count) => source.tuner.limit(count, ledger.now),
                     Goal::Tuned(reading) => {
                         if let Some(reading) = reading {
                             source.tuner.tick(reading);
                         }
                         let allowed = source.tuner.allowed(ledger.now);
-                        source.tuner.goal.min(source.usage.max_lanes).min(allowed)
+                        let most = source.usage.max_lanes.min(allowed);
+                        source.tuner.goal = source.tuner.goal.min(most);
                     }
-                };
+                }
             }
         }
         fit(ledger, key);
@@ -168,8 +166,8 @@ fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Goal {
         Lanes::Auto { .. } if source.record.pace.is_some() => {
             Goal::Lanes(paced::goal(ledger, source, time_left_s).unwrap_or(1))
         }
-        // Each connection to a peer costs both sides: they tell each other all that they gain on each of
-        // them. And what more of them would gain is what other peers lose.
+        // Both sides announce every piece on each of their connections, and what one peer brings more
+        // then, others bring less.
         Lanes::Auto { .. } if source.usage.is_peer && ledger.sources.usable() >= MANY_PEERS => {
             Goal::AtMost(shared_lanes(source.record.rtt_s.unwrap_or(0.0)))
         }
@@ -312,7 +310,8 @@ fn stays_with_few(ledger: &Ledger) -> bool {
 /// Lanes with at most this many requests are too short-lived to measure anything. They start with
 /// the rate of earlier lanes, and get a successor even shortly before the end.
 const FLEETING_REQUESTS: u32 = 8;
-/// From so many sources on, peers do not get more lanes than their round trips need.
+/// From so many sources on, a peer gets no more lanes than its round trip needs. A guess: eight sites
+/// gained much by it, and one or two far seeders need more lanes.
 const MANY_PEERS: usize = 4;
 /// Once everything is requested, a new lane would come too late with less than this to go.
 const OPEN_WORTH_S: f64 = 0.5;

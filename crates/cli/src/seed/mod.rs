@@ -184,8 +184,6 @@ fn options(args: &Seed, allow: Vec<Network>) -> Result<SwarmsOptions, Failure> {
     let net = NetOptions {
         proxies: Proxies::from_env(env).map_err(|error| Failure::input(error.to_string()))?,
         ca_files: args.ca.clone(),
-        // Trackers name us by the address at which they see us.
-        from: Some(args.listen.ip()).filter(|ip| !ip.is_unspecified()),
         ..NetOptions::default()
     };
     let net = Net::new(net).map_err(|error| Failure::input(chain(&error)))?;

@@ -290,7 +290,7 @@ fn a_port_that_is_taken_is_replaced_by_another_one() {
     let seed = home.seed(&["pub/run7-v1.torrent", "--data", "web"]);
     let taken = format!("127.0.0.1:{}", seed.port);
     let args = ["get", "pub/run7-v1.torrent", "-d", "out", "--peer", &taken, "--listen", &taken];
-    home.run(args).code_is(0).says(&["cannot listen on", "at another port"]);
+    home.run(args).code_is(0).says(&["cannot listen on", "another port is used"]);
     home.has("out");
     // Without an address of this machine nobody can be asked.
     let args = ["get", "pub/run7-v1.torrent", "-d", "no", "--listen", "192.0.2.1:0"];

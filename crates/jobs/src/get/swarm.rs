@@ -82,15 +82,8 @@ impl InSwarm {
         }
         let mut peers = resolved(&spec.peers).await?;
         peers.extend(more);
-        let wanted = spec.listen.unwrap_or(LISTEN);
-        let net = get_job.job.engine.net();
-        // Trackers name us by the address at which they see us.
-        let net = match wanted.ip().is_unspecified() {
-            true => net.clone(),
-            false => net.from_address(wanted.ip()),
-        };
         let options = |listen| SwarmsOptions {
-            net: net.clone(),
+            net: get_job.job.engine.net().clone(),
             listen,
             encryption: EncryptionPolicy::default(),
             listens_for_utp: spec.listens_for_utp,
@@ -100,15 +93,13 @@ impl InSwarm {
             peers_max: PEERS_MAX,
         };
         let (events, mut told) = mpsc::channel(64);
+        let wanted = spec.listen.unwrap_or(LISTEN);
         let mut bound = Swarms::bind(options(wanted), events.clone()).await;
-        if let Err(error) = bound {
-            let other = SocketAddr::new(wanted.ip(), 0);
-            bound = Swarms::bind(options(other), events).await;
-            if bound.is_ok() {
-                get_job.note(Note::OtherPort(error));
-            } else {
-                bound = Err(error);
-            }
+        if bound.is_err()
+            && let Ok(other) = Swarms::bind(options(SocketAddr::new(wanted.ip(), 0)), events).await
+            && let Err(error) = std::mem::replace(&mut bound, Ok(other))
+        {
+            get_job.note(Note::OtherPort(error));
         }
         let joined = bound.and_then(|swarms| {
             let passed_on =

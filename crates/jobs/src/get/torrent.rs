@@ -92,7 +92,7 @@ pub async fn inputs(
     let swarm = InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?;
     let is_empty = metainfo.piece_map().content_bytes() == 0;
     if swarm.is_none() && mirrors_count == 0 && old.is_none() && !is_empty {
-        return Err(TorrentError::NobodyHasIt.into());
+        return Err(TorrentError::NoSources.into());
     }
     if let Some(swarm) = &swarm {
         request.discovery = Some(Arc::clone(swarm) as Arc<dyn Discovery>);

@@ -72,8 +72,7 @@ fn the_longer_the_route_the_more_lanes_at_first() {
 
 #[test]
 fn peers_have_fewer_lanes_once_there_are_many() {
-    // Eight sites had ten connections between any two of them, and told each other all that they gained
-    // on each: a fifth of a processor for 25 Mbit/s.
+    // Eight sites had about ten connections between any two of them, and announced every piece on each.
     for (rtt_ms, first, later) in [(10, 1, 1), (40, 6, 1), (120, 6, 2), (FAR_MS, 8, 8)] {
         let rtt = Duration::from_millis(rtt_ms);
         let up = |bench: &mut Bench, lane| {

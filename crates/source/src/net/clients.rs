@@ -101,8 +101,7 @@ impl Resolve for Resolver {
         let (net, trust) = (self.net.upgrade(), self.trust);
         Box::pin(async move {
             let shared = net.ok_or("the network is gone")?;
-            let from = shared.options.from;
-            let net = Net { shared, headers: Arc::default(), from };
+            let net = Net { shared, headers: Arc::default(), from: None };
             let found = net.shared.names.resolve(name.as_str(), 0).await?;
             let host = Host::Domain(name.as_str().to_owned());
             let permitted = net.permitted(&host, found, None, trust)?;

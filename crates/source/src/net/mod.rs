@@ -61,7 +61,7 @@ pub struct Net {
     shared: Arc<Shared>,
     /// Headers that only what goes through this handle sends.
     headers: Arc<[(String, String)]>,
-    /// Our address, from which connections begin.
+    /// Our address, from which connections begin; `None`: the one that the system chooses.
     from: Option<IpAddr>,
 }
 
@@ -106,7 +106,7 @@ impl Net {
         );
         Ok(Net {
             headers: Arc::default(),
-            from: options.from,
+            from: None,
             shared: Arc::new(Shared {
                 tls,
                 names: resolve::Names::default(),

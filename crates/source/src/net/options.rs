@@ -50,8 +50,6 @@ pub struct NetOptions {
     /// Of addresses that are not public contact only those in these blocks, whoever named them and
     /// whatever name they were found by; `None` where the user alone says what is contacted.
     pub reach: Option<Vec<Reach>>,
-    /// Our address, from which connections to others begin; `None`: the one that the system chooses.
-    pub from: Option<IpAddr>,
     /// What opens the user's relays.
     pub relays: Vec<RelayAccess>,
     /// What is said of single servers; what is said first counts.
@@ -144,7 +142,6 @@ impl Default for NetOptions {
             metalinks: false,
             wants_blake3_first: false,
             reach: None,
-            from: None,
             relays: Vec::new(),
             servers: Vec::new(),
             unknown: UnknownServers::default(),

@@ -436,7 +436,7 @@ impl Running {
     }
 }
 
-/// By this a peer is told from others: all that run behind one address have numbers of their own.
+/// Identifies a peer. Peers at one address differ in their ids.
 fn one_peer(peer: &Peer) -> (PeerId, IpAddr) {
     (peer.id(), canonical(peer.address()).ip())
 }

@@ -132,8 +132,13 @@ impl Swarms {
         let failed = |error| SwarmsError::Listen { address: options.listen, error };
         let listener = listener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        // Trackers name us by the address at which they see us.
+        let net = match address.ip().is_unspecified() {
+            true => options.net,
+            false => options.net.from_address(address.ip()),
+        };
         let shared = Arc::new(Shared {
-            net: options.net,
+            net,
             identity: Identity::new(Some(address.port())),
             encryption: options.encryption,
             allow: options.allow,
