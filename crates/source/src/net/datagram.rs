@@ -91,8 +91,8 @@ mod tests {
     #[tokio::test]
     async fn no_port_is_opened_for_utp_where_there_is_a_proxy() {
         let any = "0.0.0.0:0".parse().unwrap();
-        let from = Some(Ipv4Addr::LOCALHOST.into());
-        let net = Net::new(NetOptions { from, ..NetOptions::default() }).unwrap();
+        let net = Net::new(NetOptions::default()).unwrap();
+        let net = net.from_address(Ipv4Addr::LOCALHOST.into());
         let utp = net.utp(any, |_| true).await.unwrap().unwrap();
         assert_eq!(utp.address().ip(), Ipv4Addr::LOCALHOST);
         for variable in ["http_proxy", "https_proxy", "all_proxy"] {
