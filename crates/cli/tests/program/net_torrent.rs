@@ -307,7 +307,9 @@ fn what_is_no_torrent_is_said() {
         assert_eq!(ran.all().lines().count(), 1, "{}", ran.all());
     }
     home.publish("v1", &[]);
-    home.run(["get", "pub/run7-v1.torrent"]).says(&["no source"]);
+    home.run(["get", "pub/run7-v1.torrent"])
+        .code_is(2)
+        .says(&["the torrent names no mirror, and no peers are asked"]);
     let both = home.run(["get", "pub/run7-v1.torrent", "rubbish.torrent"]);
     both.code_is(2).says(&["give URLs of mirrors only"]);
     let one = home.run(["get", "pub/run7-v1.torrent", "-o", "file"]);
