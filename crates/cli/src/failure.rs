@@ -93,6 +93,9 @@ impl From<JobError> for Failure {
             JobError::Torrent(TorrentError::NoPeers) => {
                 Failure::input(chain(&error)).hint("name one: --tracker URL or --peer HOST:PORT")
             }
+            JobError::Torrent(TorrentError::PeerPort(_)) => {
+                Failure::usage(chain(&error)).hint("the peer of a torrent is HOST:PORT")
+            }
             JobError::Torrent(TorrentError::NoSources) => Failure::usage(chain(&error)).hint(
                 "name a mirror (swath get TORRENT URL), or a peer or tracker (--peer HOST:PORT, --tracker URL) without --no-peers",
             ),

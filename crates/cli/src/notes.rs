@@ -1,6 +1,7 @@
 //! Notes of a job, in words.
 
 use swath_jobs::{ListWarning, NotShared, Note};
+use swath_source::peer::PeerError;
 
 use crate::exit::chain;
 use crate::progress::units;
@@ -12,7 +13,26 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::Metalink { name, files, mirrors } => {
             (format!("{name} is a Metalink: {}", holds(*files, *mirrors)), false)
         }
-        Note::WaitingForPeers => ("waiting for peers: none is connected yet".to_owned(), false),
+        Note::WaitingForPeers { failed, last } => {
+            let waits = "waiting for peers: none is connected yet";
+            let why = last.as_ref().map(|(address, error)| {
+                let count = if *failed > 1 {
+                    format!("{failed} failed, the last: ")
+                } else {
+                    String::new()
+                };
+                match error {
+                    // It names the address itself.
+                    PeerError::Unreachable(error) => format!("; {count}{error}"),
+                    error => format!("; {count}{address}: {error}"),
+                }
+            });
+            (format!("{waits}{}", why.unwrap_or_default()), false)
+        }
+        Note::NoTorrent => {
+            let why = "no peers take part: this is no torrent with peers or trackers; the options for torrents change nothing";
+            (why.to_owned(), true)
+        }
         Note::WaitingForMetadata => {
             ("asking peers for the description of the torrent".to_owned(), false)
         }

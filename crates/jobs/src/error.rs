@@ -355,7 +355,7 @@ pub enum TorrentError {
         error: io::Error,
     },
     /// Its metafile is too large.
-    #[error("{name} has {bytes} bytes, no metafile of a torrent is so large")]
+    #[error("{name} has {bytes} bytes, no torrent file is so large")]
     TooLarge {
         /// The metafile.
         name: String,
@@ -414,6 +414,9 @@ pub enum TorrentError {
     /// The address of a tracker is not one.
     #[error("the address of a tracker is neither http, https nor udp")]
     Tracker,
+    /// The address of a peer has no port.
+    #[error("peer {0} has no port")]
+    PeerPort(String),
     /// The address of a peer cannot be found.
     #[error("peer {peer}: {error}")]
     Peer {

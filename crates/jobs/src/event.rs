@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use swath_formats::metalink::SkipReason;
 use swath_formats::mirror_url::MirrorUrlError;
 use swath_model::digest::Algorithm;
+use swath_source::peer::PeerError;
 use swath_swarm::{AnnounceError, SwarmsError};
 use swath_transfer::observe::Event;
 
@@ -91,7 +92,14 @@ pub enum Note {
         mirrors: u64,
     },
     /// No peer is connected yet, and there is no mirror.
-    WaitingForPeers,
+    WaitingForPeers {
+        /// The number of addresses that were not reached.
+        failed: usize,
+        /// The last of them, and why.
+        last: Option<(SocketAddr, PeerError)>,
+    },
+    /// Options for peers change nothing: the source is no torrent with peers or trackers.
+    NoTorrent,
     /// Peers are asked for the description of a torrent.
     WaitingForMetadata,
     /// The port at which peers were to reach us is not free; another one is used.

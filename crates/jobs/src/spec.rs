@@ -155,6 +155,19 @@ pub struct SwarmSpec {
     pub ratio: Option<f64>,
 }
 
+impl SwarmSpec {
+    /// Returns whether it asks for what only torrents have, or for what only torrents and files that
+    /// machines share have.
+    pub(crate) fn needs_torrent(&self, is_shared: bool) -> bool {
+        let for_both = self.keeps_seeding
+            || self.upload_bytes_per_s.is_some()
+            || self.listen.is_some()
+            || !self.peers.is_empty()
+            || !self.trackers.is_empty();
+        self.listens_for_utp || for_both && !is_shared
+    }
+}
+
 /// NaN is refused where a ratio is read.
 impl Eq for SwarmSpec {}
 

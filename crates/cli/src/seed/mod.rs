@@ -414,8 +414,9 @@ impl Seeding {
             count += 1;
         }
         let took = units::duration(elapsed.as_secs_f64());
-        let (peers, torrents) = (counted(peers, "peer"), counted(count, "torrent"));
-        text + &format!("sent {} of {torrents} to {peers} in {took}\n", units::bytes(all))
+        let addresses = if peers == 1 { "address" } else { "addresses" };
+        let (sent, torrents) = (units::bytes(all), counted(count, "torrent"));
+        text + &format!("sent {sent} of {torrents} to {peers} {addresses} in {took}\n")
     }
 }
 

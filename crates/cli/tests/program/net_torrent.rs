@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use swath_formats::torrent::Metainfo;
 
+use crate::support::clients::free_port;
 use crate::support::random::Random;
 use crate::support::trees::bytes;
 use crate::support::{Home, Ran};
@@ -290,6 +291,60 @@ fn files_in_the_way_are_not_replaced_unasked() {
     home.run(get).says(&["is another file"]);
     home.write("out/run7/z", "short");
     home.run(get).says(&["out/run7/z is another file: it has 5 bytes"]);
+}
+
+/// All was fetched again for one wrong byte.
+#[test]
+fn what_is_right_already_is_not_fetched_again() {
+    let home = with_dataset();
+    home.write("web/run7/detector/a.h5", bytes(1, 3_000_001));
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    for kind in ["v1", "v2", "hybrid"] {
+        home.publish(kind, &[&server.at("run7/")]);
+        let (torrent, to) = (format!("pub/run7-{kind}.torrent"), format!("out-{kind}"));
+        let get = ["get", &torrent, "-d", &to];
+        home.run(get).code_is(0);
+        let path = format!("{to}/run7/detector/a.h5");
+        let mut wrong = home.read(&path);
+        wrong[500_000] ^= 1;
+        home.write(&path, wrong);
+        home.run(get).code_is(5).says(&["one of its pieces is wrong", "--overwrite"]);
+        let ran = home.run(get.iter().chain(&["--overwrite", "--json"]));
+        let end: serde_json::Value =
+            serde_json::from_str(ran.code_is(0).out().lines().last().unwrap()).unwrap();
+        let sources = end["sources"].as_array().unwrap().iter();
+        let mirrors = sources.filter(|it| it["name"].as_str().unwrap().starts_with("http"));
+        let moved: u64 = mirrors.map(|source| source["bytes"].as_u64().unwrap()).sum();
+        assert!((1..=65_536).contains(&moved), "{kind}: {moved} bytes moved");
+        for name in FILES {
+            let wanted = home.read(&format!("web/run7/{name}"));
+            assert!(home.read(&format!("{to}/run7/{name}")) == wanted, "{kind}: {name}");
+        }
+    }
+}
+
+#[test]
+fn why_no_peer_is_connected_is_said() {
+    let home = with_dataset();
+    home.publish("v1", &[]);
+    let port = free_port();
+    let peer = format!("127.0.0.1:{port}");
+    let ran = home.run(["get", "pub/run7-v1.torrent", "--peer", &peer, "--timeout", "9"]);
+    ran.code_is(7).says(&["waiting for peers: none is connected yet; ", &peer, "refused"]);
+    let ran = home.run(["get", "pub/run7-v1.torrent", "--peer", "seeder.example"]);
+    ran.code_is(2).says(&["peer seeder.example has no port", "HOST:PORT"]);
+}
+
+#[test]
+fn options_for_torrents_that_change_nothing_are_said() {
+    let home = with_dataset();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    let words = "the options for torrents change nothing";
+    for option in ["--keep-seeding", "--utp", "--max-upload=1M"] {
+        let ran = home.run(["get", &server.at("run7/z"), "-d", "out", option, "--overwrite"]);
+        ran.code_is(0).says(&[words]);
+    }
+    home.run(["get", &server.at("run7/z"), "-d", "out"]).code_is(0).never_says(&[words]);
 }
 
 #[test]

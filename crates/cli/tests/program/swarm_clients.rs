@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::Home;
 use crate::support::clients::has_peers;
 use crate::support::serve::succeeds;
-use crate::support::torrent::arrives;
+use crate::support::torrent::{arrives, arrives_by};
 use crate::support::trees::bytes;
 
 /// Files whose last block is not whole.
@@ -35,9 +35,15 @@ impl Home {
     }
 
     #[track_caller]
-    fn all_arrive(&self, folder: &str) {
+    fn all_arrive(&self, folder: &str, said: impl Fn() -> String) {
         for (name, ..) in FILES {
-            arrives(&self.path(folder).join(name), &self.read(name));
+            arrives_by(&self.path(folder).join(name), &self.read(name), &said);
+        }
+    }
+
+    fn all_are_in(&self, folder: &str) {
+        for (name, ..) in FILES {
+            assert!(self.read(&format!("{folder}/{name}")) == self.read(name), "{name}");
         }
     }
 }
@@ -49,8 +55,8 @@ fn qbittorrent_fetches_torrents_of_every_kind() {
     home.torrents(&tracker.url);
     let seeding = home.seed(&["one.torrent", "two.torrent", "three.torrent"]);
     has_peers(&tracker, 4);
-    let Some(_client) = home.qbittorrent(&["one", "two", "three"], "got", false) else { return };
-    home.all_arrive("got");
+    let Some(client) = home.qbittorrent(&["one", "two", "three"], "got", false) else { return };
+    home.all_arrive("got", || client.said() + &seeding.said());
     assert!(!seeding.said().contains("not let in"), "{}", seeding.said());
 }
 
@@ -64,7 +70,7 @@ fn qbittorrent_that_demands_encryption_seeds_every_kind() {
     for (name, ..) in FILES {
         home.run(["get", &format!("{name}.torrent"), "-d", "got"]).code_is(0);
     }
-    home.all_arrive("got");
+    home.all_are_in("got");
     for (link, (name, ..)) in links.iter().zip(FILES) {
         home.run(["get", link, "-d", "by-link"]).code_is(0);
         assert!(home.read(name) == home.read(&format!("by-link/{name}")), "{name}");
@@ -78,8 +84,8 @@ fn libtorrent_2_0_fetches_by_magnet_links_of_every_kind() {
     let links = home.torrents(&tracker.url.replace("http://", "udp://"));
     let seeding = home.seed(&["one.torrent", "two.torrent", "three.torrent"]);
     has_peers(&tracker, 4);
-    let Some(_client) = home.libtorrent_by_links(&links, &home.path("got")) else { return };
-    home.all_arrive("got");
+    let Some(client) = home.libtorrent_by_links(&links, &home.path("got")) else { return };
+    home.all_arrive("got", || client.said() + &seeding.said());
     assert!(!seeding.said().contains("not let in"), "{}", seeding.said());
 }
 

@@ -58,11 +58,12 @@ pub async fn run(
         () = job.control.cancelled() => return Err(JobError::Stopped),
         inputs = begin(&mut get_job) => inputs?,
     };
-    match inputs {
-        Inputs::One(request) => one::run(&get_job, *request).await,
-        Inputs::Torrent(request, swarm) => torrent::run(&get_job, *request, &swarm).await,
-        Inputs::List(many) => several(&get_job, many).await,
+    if !matches!(inputs, Inputs::Torrent(..))
+        && get.swarm.needs_torrent(get.cluster_token.is_some())
+    {
+        get_job.note(Note::NoTorrent);
     }
+    fetch(&get_job, inputs).await
 }
 
 /// Fetches the content of a torrent that is known already. Its web seeds get this trust.
@@ -79,10 +80,14 @@ pub async fn run_torrent(
         () = job.control.cancelled() => return Err(JobError::Stopped),
         inputs = torrent::inputs(&get_job, name, metainfo, &[], &[], trust) => inputs?,
     };
+    fetch(&get_job, inputs).await
+}
+
+async fn fetch(get_job: &GetJob<'_>, inputs: Inputs) -> Result<Outcome, JobError> {
     match inputs {
-        Inputs::One(request) => one::run(&get_job, *request).await,
-        Inputs::Torrent(request, swarm) => torrent::run(&get_job, *request, &swarm).await,
-        Inputs::List(many) => several(&get_job, many).await,
+        Inputs::One(request) => one::run(get_job, *request).await,
+        Inputs::Torrent(request, swarm) => torrent::run(get_job, *request, &swarm).await,
+        Inputs::List(many) => several(get_job, many).await,
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use swath_formats::peer::{Bitfield, PieceIndex};
 use swath_formats::torrent::{Metainfo, tracker_url};
 use swath_model::{PieceMap, Range, RangeSet};
-use swath_source::peer::{EncryptionPolicy, Uploads};
+use swath_source::peer::{EncryptionPolicy, PeerError, Uploads};
 use swath_source::{Pending, Source};
 use swath_swarm::{
     Announced, Counts, FileUploads, OpenFiles, Participation, SourceChange, Swarm, SwarmEvent,
@@ -35,6 +35,14 @@ pub struct InSwarm {
     _swarms: Swarms,
     passed_on: Arc<PassedOn>,
     state: Mutex<State>,
+    not_reached: Arc<Mutex<NotReached>>,
+}
+
+/// The addresses of peers that were not reached.
+#[derive(Default)]
+struct NotReached {
+    all: HashSet<SocketAddr>,
+    last: Option<(SocketAddr, PeerError)>,
 }
 
 struct State {
@@ -116,15 +124,20 @@ impl InSwarm {
             let (verified, fleeting) = (RangeSet::new(), unwanted(&metainfo));
             let state = State { verified, fleeting, have: Bitfield::none(pieces) };
             let (state, swarm) = (Mutex::new(state), Mutex::new(Some(swarm)));
-            Ok(Arc::new(InSwarm { metainfo, map, swarm, _swarms: swarms, passed_on, state }))
+            let not_reached = Arc::default();
+            let _swarms = swarms;
+            Ok(Arc::new(InSwarm { metainfo, map, swarm, _swarms, passed_on, state, not_reached }))
         });
         match joined {
             Ok(swarm) => {
                 let observer = Arc::clone(get_job.job.observer);
+                let not_reached = Arc::clone(&swarm.not_reached);
                 tokio::spawn(async move {
                     let mut failed = HashSet::new();
                     while let Some(event) = told.recv().await {
-                        if let Some(note) = note(event, &mut failed) {
+                        if let SwarmEvent::NotReached { address, error, .. } = event {
+                            lock(&not_reached).note(address, error);
+                        } else if let Some(note) = note(event, &mut failed) {
                             observer.observe(JobEvent::Note(note));
                         }
                     }
@@ -174,6 +187,12 @@ impl InSwarm {
         self.in_swarm(Swarm::counts).unwrap_or_default()
     }
 
+    /// Returns what is known of the peers that are waited for.
+    pub fn waiting(&self) -> Note {
+        let not_reached = lock(&self.not_reached);
+        Note::WaitingForPeers { failed: not_reached.all.len(), last: not_reached.last.clone() }
+    }
+
     /// Leaves the swarm. Waits a moment for trackers to be told.
     pub async fn leave(&self) {
         let swarm = self.lock().take();
@@ -187,11 +206,24 @@ impl InSwarm {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Swarm>> {
-        self.swarm.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.swarm)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl NotReached {
+    fn note(&mut self, address: SocketAddr, error: PeerError) {
+        if self.all.len() < ADDRESSES_MAX {
+            self.all.insert(address);
+        }
+        self.last = Some((address, error));
     }
 }
 
@@ -319,6 +351,9 @@ impl Uploads for PassedOn {
 pub async fn resolved(peers: &[String]) -> Result<Vec<SocketAddr>, TorrentError> {
     let mut all = Vec::new();
     for peer in peers {
+        if peer.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            return Err(TorrentError::PeerPort(peer.clone()));
+        }
         let found = tokio::net::lookup_host(peer).await;
         all.extend(found.map_err(|error| TorrentError::Peer { peer: peer.clone(), error })?);
     }
@@ -330,6 +365,8 @@ pub const LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 /// Most peers of a transfer: as many as the planner uses at once.
 const PEERS_MAX: usize = 64;
+/// Addresses that were not reached and are counted.
+const ADDRESSES_MAX: usize = 2_000;
 /// Sources that wait to be entered.
 const SOURCES_AHEAD: usize = 16;
 /// Files of a complete torrent that are open for peers.

@@ -109,6 +109,14 @@ pub async fn inputs(
         let of_bytes = metainfo.piece_map().content_bytes();
         get_job.note(Note::Unchanged { bytes, of_bytes });
     }
+    if get_job.get.overwrite
+        && get_job.get.old_version.is_none()
+        && let Some(place) = place_of(&request.destination).map(Path::to_owned)
+        && place.exists()
+    {
+        let net = get_job.job.engine.net();
+        reuse::reuse(&mut request, net, &metainfo, &metainfo, &place);
+    }
     Ok(match swarm {
         Some(swarm) => Inputs::Torrent(request, swarm),
         None => Inputs::One(request),
@@ -143,19 +151,16 @@ pub async fn run(
     request: Request,
     swarm: &InSwarm,
 ) -> Result<Outcome, JobError> {
-    let path = match &request.destination {
-        Destination::File(path) | Destination::Files { folder: path, .. } => Some(path.clone()),
-        _ => None,
-    };
+    let path = place_of(&request.destination).map(Path::to_owned);
     let has_mirrors = !request.mirrors.is_empty() || !request.sources.is_empty();
     let mut fetching = std::pin::pin!(one::run(get_job, request));
-    let ended = match timeout(SILENCE_MAX, &mut fetching).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            if !has_mirrors && swarm.counts().peers == 0 {
-                get_job.note(Note::WaitingForPeers);
-            }
-            fetching.await
+    let mut silences = SILENCES.iter();
+    let ended = loop {
+        let Some(silence) = silences.next() else { break fetching.await };
+        match timeout(*silence, &mut fetching).await {
+            Ok(ended) => break ended,
+            Err(_) if !has_mirrors && swarm.counts().peers == 0 => get_job.note(swarm.waiting()),
+            Err(_) => {}
         }
     };
     let spec = &get_job.get.swarm;
@@ -240,6 +245,14 @@ fn request(
         }
     }
     Ok(request)
+}
+
+/// Returns the file or folder that is written, if there is one.
+fn place_of(destination: &Destination) -> Option<&Path> {
+    match destination {
+        Destination::File(path) | Destination::Files { folder: path, .. } => Some(path),
+        _ => None,
+    }
 }
 
 /// Returns the destination of the content.
@@ -405,5 +418,5 @@ fn joined(
 
 /// Files of a torrent that are named if none of them is selected.
 const NAMED_MAX: usize = 5;
-/// A wait for peers without a message.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// The waits for peers without a message; most attempts to connect fail within both.
+const SILENCES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];

@@ -250,15 +250,18 @@ impl Net {
         self.permitted(&origin.host, vec![address], Some(origin.port), trust).map(drop)
     }
 
-    /// Returns whether something from the network, such as a tracker, may lead us to this address:
-    /// every public one, and others in networks where the user's own sources and trackers are.
-    pub fn may_be_led_to(&self, address: SocketAddr) -> bool {
+    /// Checks that something from the network, such as a tracker, may lead us to this address: every public
+    /// one, and others in networks where the user's own sources and trackers are.
+    ///
+    /// # Errors
+    /// [`LaneError::RefusedAddress`] if it may not.
+    pub fn may_be_led_to(&self, address: SocketAddr) -> Result<(), LaneError> {
         let ip = address.ip().to_canonical();
         let host = match ip {
             IpAddr::V4(ip) => Host::Ipv4(ip),
             IpAddr::V6(ip) => Host::Ipv6(ip),
         };
-        self.permitted(&host, vec![ip], Some(address.port()), Trust::Discovered).is_ok()
+        self.permitted(&host, vec![ip], Some(address.port()), Trust::Discovered).map(drop)
     }
 
     /// Returns those of the `addresses` of a host that something of this trust may lead us to, on this port if

@@ -81,7 +81,11 @@ async fn let_in(
         return Err(HandshakeError::Ourselves.into());
     }
     let admission = torrent.admit(theirs.peer_id)?;
-    let ours = Handshake { reserved: torrent.reserved(), info_hash: theirs.info_hash, peer_id };
+    // A peer that knows both names of a hybrid torrent may decide for v2 while it waits, as libtorrent
+    // does if a tracker answers meanwhile; it takes v1 for an error then.
+    let upgrade = torrent.upgrade().filter(|_| theirs.reserved.v2);
+    let info_hash = upgrade.unwrap_or(theirs.info_hash);
+    let ours = Handshake { reserved: torrent.reserved(), info_hash, peer_id };
     handshake::send(&mut stream, &ours).await?;
     let rtt = stream.rtt().unwrap_or(Duration::ZERO);
     let established = Established { address, is_incoming: true, theirs, rtt, admission };

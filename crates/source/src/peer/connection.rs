@@ -56,6 +56,7 @@ pub(super) fn start(torrent: Arc<Torrent>, stream: PeerStream, established: Esta
         client: theirs.peer_id.client(),
         is_choked_by_us: true,
         is_choking_us: true,
+        are_pieces_known: false,
         is_interested: false,
         are_we_interested: false,
         is_upload_only: false,
@@ -229,9 +230,14 @@ impl Connection {
         }
         let bytes = self.told.as_wire().iter().zip(have.as_wire());
         let changed = bytes.enumerate().filter(|(_, (old, new))| old != new);
-        let pieces: Vec<u32> =
-            changed.flat_map(|(at, _)| at as u32 * 8..at as u32 * 8 + 8).collect();
-        for piece in pieces.into_iter().map(PieceIndex) {
+        let mut pieces: Vec<PieceIndex> =
+            changed.flat_map(|(at, _)| at as u32 * 8..at as u32 * 8 + 8).map(PieceIndex).collect();
+        // What the peer lacks comes first: libtorrent leaves a peer of whose last piece it hears before it
+        // is interested.
+        if let Some(theirs) = self.session.peer_pieces() {
+            pieces.sort_by_key(|piece| theirs.contains(*piece));
+        }
+        for piece in pieces {
             match (self.told.contains(piece), have.contains(piece)) {
                 (false, true) => self.session.gain(piece),
                 (true, false) => _ = self.session.lose(piece),
@@ -538,6 +544,7 @@ impl Connection {
             client: told.client.clone().unwrap_or_else(|| shared.id.client()),
             is_choked_by_us: self.session.is_choking(),
             is_choking_us: self.session.is_choked(),
+            are_pieces_known: self.session.peer_pieces().is_some(),
             is_interested: self.session.is_peer_interested(),
             are_we_interested: self.are_we_interested,
             is_upload_only: told.upload_only == Some(true) || self.pieces.borrow().is_full(),

@@ -66,6 +66,8 @@ pub struct PeerStatus {
     pub is_choked_by_us: bool,
     /// It answers none of ours.
     pub is_choking_us: bool,
+    /// It has told its pieces, after which it says whether it is interested.
+    pub are_pieces_known: bool,
     /// It wants pieces that we have.
     pub is_interested: bool,
     /// We want pieces that it has.

@@ -24,6 +24,8 @@ pub(super) struct Connected {
     pub listens_at: Option<SocketAddr>,
     /// The pieces that it had when it was last looked at.
     pub seen: Bitfield,
+    /// It wants pieces of ours, or has said nothing yet: most peers come for that, and are spared a round
+    /// trip.
     pub is_interested: bool,
     /// It will never want anything.
     pub is_upload_only: bool,
@@ -81,7 +83,7 @@ impl Connected {
     /// Looks at what the peer says now. Returns the pieces that it has got and lost.
     pub fn look(&mut self) -> (Vec<PieceIndex>, Vec<PieceIndex>) {
         let status = self.peer.status();
-        self.is_interested = status.is_interested;
+        self.is_interested = status.is_interested || !status.are_pieces_known;
         self.is_upload_only = status.is_upload_only;
         self.listens_at = self.peer.listens_at();
         let pieces = self.peer.pieces().borrow().clone();

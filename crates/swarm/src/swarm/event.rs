@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use swath_source::Source;
-use swath_source::peer::PeerEnd;
+use swath_source::peer::{PeerEnd, PeerError};
 
 use crate::announce::Announced;
 
@@ -19,6 +19,15 @@ pub enum SwarmEvent {
         torrent: Arc<str>,
         /// The answer.
         announced: Announced,
+    },
+    /// An address was not reached, or must not be.
+    NotReached {
+        /// The name of the torrent.
+        torrent: Arc<str>,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: PeerError,
     },
     /// A peer was connected.
     Joined {

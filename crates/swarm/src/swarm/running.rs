@@ -217,8 +217,8 @@ impl Running {
                 self.addresses.left(address, AFTER_USELESS, now);
             }
             Err(error) => {
-                tracing::debug!(%address, %error, "cannot connect to a peer");
                 self.addresses.failed(address, now);
+                self.not_reached(address, error);
             }
         }
     }
@@ -392,13 +392,25 @@ impl Running {
     /// Adds addresses that come from the network.
     fn add_addresses(&mut self, addresses: impl Iterator<Item = SocketAddr>) {
         let now = self.shared.now();
-        for address in addresses {
-            let may = self.shared.lets_in(canonical(address).ip())
-                && self.shared.net.may_be_led_to(address);
-            if may {
-                self.addresses.add(address, Trust::Discovered, now);
+        let mut forbidden = None;
+        for address in addresses.filter(|it| self.shared.lets_in(canonical(*it).ip())) {
+            match self.shared.net.may_be_led_to(address) {
+                Ok(()) => self.addresses.add(address, Trust::Discovered, now),
+                Err(error) => forbidden = Some((address, error)),
             }
         }
+        if let Some((address, error)) = forbidden {
+            self.not_reached(address, error.into());
+        }
+    }
+
+    fn not_reached(&self, address: SocketAddr, error: PeerError) {
+        tracing::debug!(%address, %error, "cannot connect to a peer");
+        self.shared.tell(SwarmEvent::NotReached {
+            torrent: Arc::clone(&self.name),
+            address,
+            error,
+        });
     }
 
     /// Adds up what was moved in the last while.

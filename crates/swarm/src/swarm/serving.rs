@@ -190,7 +190,15 @@ impl Serving {
             connections.filter_map(|peer| peer.shown.as_ref())
         };
         for (group, piece) in seeding.offers(rate, now) {
-            shown_to(group).for_each(|it| _ = it.send_if_modified(|all| all.insert(piece)));
+            let show = |all: &mut Bitfield| {
+                let is_new = all.insert(piece);
+                // libtorrent leaves a peer whose last piece it is told of while it is not interested.
+                if is_new && all.count() + 1 == have.count() {
+                    all.clone_from(have);
+                }
+                is_new
+            };
+            shown_to(group).for_each(|it| _ = it.send_if_modified(show));
         }
         let idle: Vec<PeerKey> = seeding.without_use().collect();
         for group in idle {

@@ -84,10 +84,16 @@ pub fn make(home: &Home, name: &str, trackers: &[&str]) -> Option<String> {
 /// Waits until a file has these bytes.
 #[track_caller]
 pub fn arrives(path: &Path, bytes: &[u8]) {
+    arrives_by(path, bytes, String::new);
+}
+
+/// The same; if it does not arrive, `said` tells what its client has printed.
+#[track_caller]
+pub fn arrives_by(path: &Path, bytes: &[u8], said: impl Fn() -> String) {
     let began = Instant::now();
     while std::fs::read(path).ok().as_deref() != Some(bytes) {
         let (path, had) = (path.display(), path.metadata().map(|it| it.len()));
-        assert!(began.elapsed() < LIMIT, "{path} does not arrive: {had:?}");
+        assert!(began.elapsed() < LIMIT, "{path} does not arrive: {had:?}\n{}", said());
         std::thread::sleep(Duration::from_millis(50));
     }
 }

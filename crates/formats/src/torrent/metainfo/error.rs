@@ -8,7 +8,7 @@ use crate::torrent::bencode::{BencodeError, Deviation};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetainfoError {
     /// Larger than any real metafile.
-    #[error("the metafile has {bytes} bytes; at most {max_bytes} are allowed")]
+    #[error("the torrent file has {bytes} bytes; at most {max_bytes} are allowed")]
     TooLarge {
         /// Its size.
         bytes: usize,
@@ -16,7 +16,7 @@ pub enum MetainfoError {
         max_bytes: usize,
     },
     /// Not bencoded.
-    #[error("this is not a metafile: {0}")]
+    #[error("this is no torrent file: {0}")]
     Bencode(#[from] BencodeError),
     /// A field that must be there.
     #[error("{at}: it is missing")]

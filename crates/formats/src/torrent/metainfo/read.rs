@@ -24,9 +24,9 @@ impl Metainfo {
         check_size(bytes)?;
         let root = bencode::read(bytes)?.value;
         let [announce, announce_list, comment, created_by, creation_date, info, layers, url_list] =
-            fields(root, &"metafile", OUTER)?;
+            fields(root, &"torrent file", OUTER)?;
         let [similar, collections, whole_file_list] =
-            fields(root, &"metafile", [b"similar", b"collections", b"whole-file-list"])?;
+            fields(root, &"torrent file", [b"similar", b"collections", b"whole-file-list"])?;
         let info = Info::read(required(info, &"info")?.raw())?;
         let mut metainfo = Metainfo::of(info);
         if metainfo.info.kind.has_v2() {

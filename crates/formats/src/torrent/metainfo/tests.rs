@@ -405,9 +405,9 @@ fn contradictions_are_refused() {
     };
     for (bytes, why) in [
         (b"de".to_vec(), "info: it is missing"),
-        (b"le".to_vec(), "metafile: it is not a dictionary"),
+        (b"le".to_vec(), "torrent file: it is not a dictionary"),
         (b"d4:infoi5ee".to_vec(), "info: it is not a dictionary"),
-        (b"<html>".to_vec(), "this is not a metafile: byte 0"),
+        (b"<html>".to_vec(), "this is no torrent file: byte 0"),
         (without(&single, "length"), "files: it is missing"),
         (without(&single, "name"), "name: it is missing"),
         (without(&single, "piece length"), "piece length: it is missing"),

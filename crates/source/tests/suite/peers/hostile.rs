@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::peer::{
-    Bitfield, Block, Handshake, Message, PeerFault, PeerId, PieceIndex, Reserved, Violation,
-    WireInfoHash,
+    Bitfield, Block, HANDSHAKE_BYTES, Handshake, Message, PeerFault, PeerId, PieceIndex, Reserved,
+    Violation, WireInfoHash,
 };
 use swath_formats::torrent::Metainfo;
 use swath_formats::torrent::metainfo::Kind;
@@ -122,6 +122,30 @@ async fn what_is_no_peer_of_the_torrent_is_none() {
         let dialled = timeout(PATIENCE * 2, source.describe()).await.expect("an end");
         let error = dialled.unwrap_err();
         assert_eq!(error.class(), class, "{error}");
+    }
+}
+
+/// A caller that decided for v2 while it waited refused the v1 answer, and came back after a minute.
+#[tokio::test]
+async fn a_caller_that_knows_v2_is_answered_with_v2() {
+    let content = content(Range::new(0, 200_000));
+    for (kind, knows_v2, is_upgraded) in
+        [(Kind::Hybrid, true, true), (Kind::Hybrid, false, false), (Kind::V1, true, false)]
+    {
+        let metainfo = single(kind, &content, 65_536);
+        let address = {
+            let seeder = Made::seeder(&content).side(&metainfo);
+            seeder.listen().await
+        };
+        let reserved = Reserved { v2: knows_v2, ..RESERVED };
+        let ours = Handshake { reserved, ..handshake(&metainfo, 1) };
+        let mut tcp = caller(address, &encoded(&ours, &[])).await;
+        let mut answer = [0; HANDSHAKE_BYTES];
+        timeout(PATIENCE, tcp.read_exact(&mut answer)).await.expect("an answer").unwrap();
+        let theirs = Handshake::decode(&answer).unwrap().unwrap();
+        let v2 = metainfo.info.hash_v2().map(|hash| WireInfoHash(hash.truncated()));
+        let wanted = if is_upgraded { v2.unwrap() } else { ours.info_hash };
+        assert_eq!(theirs.info_hash, wanted, "{kind:?} {knows_v2}");
     }
 }
 
