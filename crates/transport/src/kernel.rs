@@ -246,8 +246,15 @@ mod tests {
             println!("skipped: this kernel tells nothing of windows, or allows no wide ones");
             return;
         }
-        limit_window(&tcp, 200_000);
-        let narrowed = exchange(&mut tcp, &mut sender, 50).await;
+        // The kernel may widen it between two rounds.
+        let mut narrowed = wide;
+        for _ in 0..20 {
+            limit_window(&tcp, 200_000);
+            narrowed = exchange(&mut tcp, &mut sender, 50).await;
+            if narrowed <= 220_000 {
+                break;
+            }
+        }
         assert!(narrowed <= 220_000, "{wide} → {narrowed}");
         limit_window(&tcp, u64::MAX);
         let widened = exchange(&mut tcp, &mut sender, 200).await;

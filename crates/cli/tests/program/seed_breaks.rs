@@ -61,11 +61,12 @@ fn data_that_is_not_there_is_said() {
     home.run(["seed", "data.bin.torrent", "--data", "nowhere", "--listen", "127.0.0.1:0"])
         .code_is(6)
         .says(&["error: cannot read nowhere: "]);
-    home.run(["seed", "nowhere.torrent"]).code_is(6).says(&["cannot read nowhere.torrent: "]);
-    home.run(["seed", "empty"]).code_is(6).says(&["empty has no .torrent file"]);
-    home.run(["seed", "data.bin"]).code_is(6).says(&["cannot read data.bin: "]);
+    let seed = |args: &[&str]| home.run(["seed", "--listen", "127.0.0.1:0"].iter().chain(args));
+    seed(&["nowhere.torrent"]).code_is(6).says(&["cannot read nowhere.torrent: "]);
+    seed(&["empty"]).code_is(6).says(&["empty has no .torrent file"]);
+    seed(&["data.bin"]).code_is(6).says(&["cannot read data.bin: "]);
     home.write("nobody", "# none\n");
-    home.run(["seed", "data.bin.torrent", "--allow", "nobody"])
+    seed(&["data.bin.torrent", "--allow", "nobody"])
         .code_is(6)
         .says(&["cannot read networks from nobody: it has no network"]);
     home.run(["seed", "data.bin.torrent", "--tracker", "file:///x"])

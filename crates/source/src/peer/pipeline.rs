@@ -1,7 +1,8 @@
 //! How many requests are outstanding on a connection: as many as keep it busy for a round trip.
 //!
-//! The rate is measured while requests are outstanding. With twice what it needs the pipeline
-//! doubles in each window until the connection, not the pipeline, limits the rate.
+//! The rate is measured while requests are outstanding. The pipeline has twice what that rate needs, and
+//! while the rate grows four times: the sender is ahead of what has come by a round trip, and must
+//! have more to send all the time, or its congestion control stops growing.
 
 use std::time::Duration;
 
@@ -14,11 +15,13 @@ pub(super) struct Pipeline {
     depth: usize,
     window_begin: Instant,
     window_bytes: u64,
+    /// The rate of the last window.
+    bytes_per_s: f64,
 }
 
 impl Pipeline {
     pub fn new(now: Instant) -> Pipeline {
-        Pipeline { depth: FIRST, window_begin: now, window_bytes: 0 }
+        Pipeline { depth: FIRST, window_begin: now, window_bytes: 0, bytes_per_s: 0.0 }
     }
 
     /// Returns how many requests may be outstanding.
@@ -40,15 +43,22 @@ impl Pipeline {
         }
         let rate_bytes_per_s = self.window_bytes as f64 / window.as_secs_f64();
         let under_way_bytes = rate_bytes_per_s * rtt.max(ANSWER_MIN).as_secs_f64();
-        let wanted = (HEADROOM * under_way_bytes / f64::from(BLOCK_BYTES)) as usize;
+        let grows = rate_bytes_per_s > GROWS * self.bytes_per_s;
+        let headroom = if grows { GROWING_HEADROOM } else { HEADROOM };
+        self.bytes_per_s = rate_bytes_per_s;
+        let wanted = (headroom * under_way_bytes / f64::from(BLOCK_BYTES)) as usize;
         // One slow window says little; a full pipeline is quickly rebuilt anyway.
         self.depth = wanted.max(self.depth / 2).clamp(LEAST, MOST);
         self.restart(now);
     }
 }
 
-/// So that a rate that grows is not held back for longer than a window.
+/// So that a rate may grow.
 const HEADROOM: f64 = 2.0;
+/// So that a rate that grows may double in each round trip.
+const GROWING_HEADROOM: f64 = 4.0;
+/// A rate of so many times the last one grows.
+const GROWS: f64 = 1.2;
 /// Half a mebibyte: what a slow peer answers within seconds, and enough to show a fast one.
 const FIRST: usize = 32;
 /// Peers answer a few requests at a time, however near they are.
@@ -88,5 +98,46 @@ mod tests {
         assert_eq!(depth_at(1e6, 20), LEAST, "slow");
         assert_eq!(depth_at(0.0, 100), LEAST, "a peer that stalls");
         assert_eq!(depth_at(1e12, 1000), MOST);
+    }
+
+    /// Returns how many eighths of a round trip a sender in slow start needs until all that it sends in a
+    /// round trip is `wanted` bytes; `limits` is whether the pipeline limits what is requested.
+    fn slow_start(wanted: u64, limits: bool) -> usize {
+        const HALF: usize = 4;
+        let rtt = Duration::from_millis(200);
+        let mut now = Instant::now();
+        let mut pipeline = Pipeline::new(now);
+        let (mut requests, mut data) = (vec![0; HALF], vec![0; HALF]);
+        let mut acknowledged = vec![0; HALF];
+        let (mut window, mut unacknowledged, mut waiting, mut outstanding) = (15_000, 0, 0, 0);
+        for step in 0.. {
+            now += rtt / 8;
+            let came = data.remove(0);
+            outstanding -= came;
+            acknowledged.push(came);
+            pipeline.came(came, rtt, now);
+            let most = if limits { pipeline.depth() as u64 } else { 1 << 30 };
+            let more = (most * u64::from(BLOCK_BYTES)).saturating_sub(outstanding);
+            outstanding += more;
+            requests.push(more);
+            waiting += requests.remove(0);
+            let confirmed = acknowledged.remove(0);
+            unacknowledged -= confirmed;
+            // Only a sender that had enough to send may send more.
+            window += if waiting > 0 { confirmed } else { 0 };
+            let sent = waiting.min((window - unacknowledged).div_ceil(2));
+            (waiting, unacknowledged) = (waiting - sent, unacknowledged + sent);
+            data.push(sent);
+            if unacknowledged >= wanted {
+                return step;
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn a_sender_in_slow_start_is_not_held_back() {
+        let (free, limited) = (slow_start(4 << 20, false), slow_start(4 << 20, true));
+        assert!(limited <= free + 8, "{limited} eighths of a round trip instead of {free}");
     }
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Home;
@@ -17,6 +18,7 @@ pub struct Seeding {
     /// The port at which it listens for peers.
     pub port: u16,
     said: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Home {
@@ -30,9 +32,11 @@ impl Home {
         let mut swath = self.swath(["seed", "--listen", address].iter().chain(args));
         let mut child = swath.command().spawn().expect("it starts");
         let said: Arc<Mutex<String>> = Arc::default();
-        collect(child.stdout.take().unwrap(), Arc::clone(&said));
-        collect(child.stderr.take().unwrap(), Arc::clone(&said));
-        let mut seeding = Seeding { child, port: 0, said };
+        let readers = vec![
+            collect(child.stdout.take().unwrap(), Arc::clone(&said)),
+            collect(child.stderr.take().unwrap(), Arc::clone(&said)),
+        ];
+        let mut seeding = Seeding { child, port: 0, said, readers };
         seeding.says("listening on ");
         let text = seeding.said();
         let line = text.lines().find(|line| line.starts_with("listening on ")).unwrap();
@@ -55,13 +59,13 @@ impl Home {
 }
 
 /// Reads lines as they come.
-fn collect(from: impl Read + Send + 'static, said: Arc<Mutex<String>>) {
+fn collect(from: impl Read + Send + 'static, said: Arc<Mutex<String>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
             eprintln!("{line}");
             said.lock().unwrap().push_str(&(line + "\n"));
         }
-    });
+    })
 }
 
 impl Seeding {
@@ -92,7 +96,7 @@ impl Seeding {
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 // Its last lines may be on their way.
-                std::thread::sleep(Duration::from_millis(100));
+                self.readers.drain(..).for_each(|reader| reader.join().unwrap());
                 return (status.code(), self.said());
             }
             assert!(began.elapsed() < LIMIT, "it does not end: {}", self.said());
