@@ -149,7 +149,6 @@ impl Source {
             lanes: self.lanes.len() as u32,
             busy,
             paced: self.record.pace.is_some(),
-            peer: self.usage.is_peer,
             on_probation: self.backoff.on_probation(),
             failing: self.backoff.has_failed(),
             retry_at: (self.lanes.is_empty() && self.backoff.retry_at > Time::ZERO)

@@ -40,8 +40,6 @@ pub struct SourceView {
     pub busy: bool,
     /// Whether its server limits the rate of each answer.
     pub paced: bool,
-    /// Whether it is a peer of a swarm.
-    pub peer: bool,
     /// Whether it was set aside for a while because nothing arrived for too long.
     pub on_probation: bool,
     /// Whether its last try failed.

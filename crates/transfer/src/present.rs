@@ -86,7 +86,8 @@ pub(crate) async fn complete(
 }
 
 /// Compares files that are there with those of a set. Returns the end of the transfer if they are the
-/// same, and `None` if no file is in the way of any.
+/// same, and `None` if no file is in the way of any, or if those that `replaces` allows to replace cannot
+/// be compared.
 ///
 /// # Errors
 /// [`GetError::Present`] if some are there, and not all of them are the wanted ones.
@@ -94,18 +95,26 @@ pub(crate) async fn complete_set(
     mut wanted: Wanted,
     folder: &Path,
     files: &Arc<[SetFile]>,
+    replaces: bool,
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Option<Summary>, GetError> {
     let began = Instant::now();
-    // An earlier run may have been interrupted while it gave names.
-    if PartialTree::is_left(folder, None) {
+    // Then these files are its own.
+    if PartialTree::is_moving(folder) {
         return Ok(None);
     }
     let there = existing(folder, files);
     let Some(first) = there.first() else { return Ok(None) };
     let refused = |path: &Path, unlike| Err(GetError::Present { path: path.to_owned(), unlike });
     let named = || files.iter().filter(|file| !file.is_temporary);
+    let is_link = |file: &&SetFile| {
+        let path = folder.join(file.path.as_path());
+        file.link.is_none() && path.symlink_metadata().is_ok_and(|it| it.is_symlink())
+    };
+    if let Some(file) = named().find(is_link) {
+        return refused(&folder.join(file.path.as_path()), Unlike::Link);
+    }
     let missing = named().count() - there.len();
     if missing > 0 {
         return refused(first, Unlike::Incomplete { missing });
@@ -121,23 +130,29 @@ pub(crate) async fn complete_set(
     if !wanted.proves() {
         return refused(folder, Unlike::Untold);
     }
-    let mut size_bytes = 0;
+    let (mut size_bytes, mut named_bytes) = (0, 0);
     for file in files.iter() {
         let range = Range::of_len(size_bytes, file.size_bytes);
         size_bytes = range.end;
-        if file.is_temporary {
+        if !file.is_temporary {
+            named_bytes += file.size_bytes;
+        } else {
             wanted.absent.insert(range);
         }
     }
     let is_partly = !wanted.absent.is_empty();
+    if is_partly && replaces {
+        // What cannot be compared may be wrong.
+        return Ok(None);
+    }
     let (below, of) = (folder.to_owned(), Arc::clone(files));
     let open = move || Ok((size_bytes, SetReader::open(&below, &of)?));
     fits(folder, wanted, open, observer, began, stop).await?;
     if is_partly {
-        let text = "pieces that other files share were not compared".to_owned();
-        observer.observe(&Event::note(began.elapsed().as_secs_f64(), text, false));
+        let text = "pieces that also hold bytes of other files were not compared; --overwrite fetches these files again";
+        observer.observe(&Event::note(began.elapsed().as_secs_f64(), text.to_owned(), true));
     }
-    Ok(Some(present(folder.display().to_string(), size_bytes, SameBy::Pieces, observer, began)))
+    Ok(Some(present(folder.display().to_string(), named_bytes, SameBy::Pieces, observer, began)))
 }
 
 /// Tells that everything is there.
@@ -193,6 +208,9 @@ pub enum Unlike {
     /// No server answered; the text is the first error.
     #[error("may be another file: no server could be asked ({0})")]
     Unasked(String),
+    /// It is a symbolic link, which is never replaced by a file.
+    #[error("is a symbolic link, which is never replaced by a file")]
+    Link,
     /// Other files of the set are not there.
     #[error("exists already, but {missing} other files do not")]
     Incomplete {

@@ -3,7 +3,7 @@
 use swath_jobs::KeptData;
 use swath_source::TlsFault;
 use swath_store::{FileKind, FinishError, OpenError};
-use swath_transfer::{GetError, Reason};
+use swath_transfer::{GetError, Reason, Unlike};
 
 use crate::exit::{self, Exit};
 use crate::progress::units;
@@ -38,6 +38,9 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         format!("kept {} in {name}.swath.part: {next}{mirrors}", units::bytes(kept_bytes))
     };
     let hint = match error {
+        GetError::Present { unlike: Unlike::Link, .. } => {
+            Some("remove the link, or choose another folder with -d".to_owned())
+        }
         GetError::Present { .. } => {
             Some("use --overwrite to replace it, or choose another name with -o, or another folder with -d".to_owned())
         }

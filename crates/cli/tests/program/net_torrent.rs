@@ -1,6 +1,7 @@
 //! `swath get X.torrent`: the content of torrents, from their web seeds and other mirrors.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -321,6 +322,79 @@ fn what_is_right_already_is_not_fetched_again() {
             assert!(home.read(&format!("{to}/run7/{name}")) == wanted, "{kind}: {name}");
         }
     }
+}
+
+/// What an interrupted run had left made the next one replace whatever had the names of its files.
+#[test]
+fn own_files_are_not_replaced_by_the_run_after_an_interrupted_one() {
+    let home = with_dataset();
+    home.write("web/run7/detector/a.h5", bytes(1, 12_000_001));
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    home.publish("v2", &[&server.at("run7/")]);
+    let get = ["get", "pub/run7-v2.torrent", "-d", "out"];
+    let interrupt = |home: &Home| {
+        let mut running = home.swath(get.iter().chain(&["--limit-rate", "4M"])).start();
+        std::thread::sleep(Duration::from_millis(1_700));
+        assert!(!running.is_over());
+        running.signal(2);
+        running.wait().code_is(130).says(&["kept"]);
+    };
+    interrupt(&home);
+    fs::create_dir_all(home.path("out/run7")).unwrap();
+    home.write("out/run7/z", "mine");
+    home.run(get).code_is(5).says(&["out/run7/z exists already", "--overwrite"]);
+    assert_eq!(home.read("out/run7/z"), b"mine");
+    fs::remove_dir_all(home.path("out/run7")).unwrap();
+    home.run(get).code_is(0);
+    // It appears while they are fetched.
+    fs::remove_dir_all(home.path("out")).unwrap();
+    let running = home.swath(get.iter().chain(&["--limit-rate", "4M"])).start();
+    std::thread::sleep(Duration::from_millis(1_000));
+    fs::create_dir_all(home.path("out/run7")).unwrap();
+    home.write("out/run7/z", "mine");
+    running.wait().code_is(5).says(&["out/run7/z", "created meanwhile", "--overwrite"]);
+    assert_eq!(home.read("out/run7/z"), b"mine");
+    home.run(get.iter().chain(&["--overwrite"])).code_is(0);
+    assert_eq!(home.read("out/run7/z"), home.read("web/run7/z"));
+}
+
+#[test]
+fn overwrite_keeps_modes_and_links() {
+    let home = with_dataset();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    home.publish("v2", &[&server.at("run7/")]);
+    let get = ["get", "pub/run7-v2.torrent", "-d", "out"];
+    home.run(get).code_is(0);
+    let mode = |path: &str| home.path(path).metadata().unwrap().permissions().mode() & 0o777;
+    for (path, mode) in [("detector", 0o700), ("detector/a.h5", 0o600), ("z", 0o440)] {
+        let path = home.path(format!("out/run7/{path}"));
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    home.write("out/run7/detector.txt", "damaged");
+    home.run(get.iter().chain(&["--overwrite"])).code_is(0);
+    home.has_all("out");
+    assert_eq!(mode("out/run7/detector"), 0o700);
+    assert_eq!(mode("out/run7/detector/a.h5"), 0o600);
+    assert_eq!(mode("out/run7/z"), 0o440);
+    fs::rename(home.path("out/run7/z"), home.path("z")).unwrap();
+    std::os::unix::fs::symlink("../../z", home.path("out/run7/z")).unwrap();
+    let ran = home.run(get.iter().chain(&["--overwrite"]));
+    ran.code_is(5).says(&["out/run7/z is a symbolic link, which is never replaced by a file"]);
+    assert!(home.path("out/run7/z").is_symlink());
+}
+
+/// Pieces that hold bytes of other files too are not compared: damage in them counted as complete.
+#[test]
+fn a_selected_file_is_repaired_in_pieces_that_others_share() {
+    let home = with_dataset();
+    let server = home.serve(&["web", "--anonymous", "--plain"]);
+    home.publish("v1", &[&server.at("run7/")]);
+    let get = ["get", "pub/run7-v1.torrent", "-d", "out", "--select", "detector/deep/b"];
+    home.run(get).code_is(0);
+    home.write("out/run7/detector/deep/b", [0; 33]);
+    home.run(get).code_is(0).says(&["already complete, 33 B", "were not compared", "--overwrite"]);
+    home.run(get.iter().chain(&["--overwrite"])).code_is(0);
+    assert_eq!(home.read("out/run7/detector/deep/b"), bytes(3, 33));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -70,7 +70,7 @@ impl FileSet {
         resume: bool,
         halt: Halt,
     ) -> Result<FileSet, PartialError> {
-        let SetIndex { index, places, temporary } = index_of(files)
+        let SetIndex { index, places, temporary } = index_of(destination, files)
             .map_err(|source| PartialError::Files { folder: destination.to_owned(), source })?;
         let size_bytes = places.last().map_or(0, |place| place.content.end);
         let index = Arc::new(RwLock::new(index));
@@ -276,8 +276,8 @@ struct SetIndex {
     temporary: Vec<u64>,
 }
 
-/// Makes the index of a set.
-fn index_of(files: &[SetFile]) -> Result<SetIndex, IndexError> {
+/// Makes the index of a set. What is replaced in `destination` keeps its mode.
+fn index_of(destination: &Path, files: &[SetFile]) -> Result<SetIndex, IndexError> {
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by(|&a, &b| {
         let parts = |at: usize| files[at].path.as_str().split('/');
@@ -296,9 +296,11 @@ fn index_of(files: &[SetFile]) -> Result<SetIndex, IndexError> {
         let mut leaves = folder.len() - common;
         folder.truncate(common);
         for part in &above[common..] {
-            index.push(&entry(leaves, part, Kind::Folder, usual_mode(FileType::Directory)))?;
-            leaves = 0;
             folder.push(part);
+            let mode = mode_at(&destination.join(folder.join("/")), FileType::Directory)
+                .unwrap_or_else(|| usual_mode(FileType::Directory));
+            index.push(&entry(leaves, part, Kind::Folder, mode))?;
+            leaves = 0;
         }
         let mode = usual_mode(FileType::RegularFile);
         let executes = if file.is_executable { mode >> 2 & 0o111 } else { 0 };
@@ -306,7 +308,9 @@ fn index_of(files: &[SetFile]) -> Result<SetIndex, IndexError> {
             Some(target) => (Kind::Symlink(target.as_bytes().to_vec()), 0o777),
             None => {
                 let size_bytes = file.size_bytes;
-                (Kind::File { size_bytes, extents: None }, mode | executes)
+                let there = destination.join(file.path.as_path());
+                let mode = mode_at(&there, FileType::RegularFile).unwrap_or(mode | executes);
+                (Kind::File { size_bytes, extents: None }, mode)
             }
         };
         if file.is_temporary {
@@ -329,6 +333,13 @@ fn index_of(files: &[SetFile]) -> Result<SetIndex, IndexError> {
     Ok(SetIndex { index, places, temporary })
 }
 
+/// Returns the mode of what is at a path, if it is of this kind.
+fn mode_at(path: &Path, kind: FileType) -> Option<u32> {
+    let found = path.symlink_metadata().ok()?;
+    let mode = found.permissions().mode();
+    (FileType::from_raw_mode(mode) == kind).then_some(mode & 0o777)
+}
+
 fn entry(leaves: usize, name: &str, kind: Kind, mode: u32) -> Entry<'_> {
     let (name, mtime) = (name.as_bytes(), Mtime::default());
     Entry { leaves, name, kind, mode, mtime, xattrs: Xattrs::None }
@@ -337,7 +348,6 @@ fn entry(leaves: usize, name: &str, kind: Kind, mode: u32) -> Entry<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
     fn files(all: &[(&str, u64)]) -> Vec<SetFile> {
         let file = |&(path, size_bytes): &(&str, u64)| SetFile {

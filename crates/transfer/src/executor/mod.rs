@@ -30,14 +30,15 @@ use std::time::Duration;
 
 use swath_model::Time;
 use swath_plan::{Action, Event as PlanEvent};
-use swath_store::{OpenError, look};
+use swath_store::tree::{PartialTree, existing};
+use swath_store::{FinishError, OpenError, look};
 use tokio::time::{Instant, sleep_until};
 
 use crate::check::Wanted;
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Observer, Phase, Summary};
-use crate::present;
+use crate::present::{self, Unlike};
 use crate::request::{Destination, Overwrite, Request};
 pub(crate) use dataset::{Pass, PassEnd, run_pass};
 pub use integrity::agree::{Agreement, Unlikeness, Version};
@@ -60,6 +61,8 @@ pub(crate) async fn run(
     if let Some((one, other)) = request.contradiction() {
         return Err(GetError::Contradiction { one: one.into(), other: other.into() });
     }
+    // Files that nothing may be in the way of, at the end either.
+    let mut new_set = None;
     let left = match &request.destination {
         Destination::File(path) => {
             let path = path.clone();
@@ -83,11 +86,15 @@ pub(crate) async fn run(
         Destination::Files { folder, files } => {
             let (folder, files) = (folder.clone(), Arc::clone(files));
             let wanted = Wanted::of(&request);
-            match present::complete_set(wanted, &folder, &files, observer, stop).await {
+            let replaces = request.overwrite != Overwrite::Never;
+            match present::complete_set(wanted, &folder, &files, replaces, observer, stop).await {
                 Ok(None) => {}
                 Ok(Some(summary)) => return Ok(summary),
-                Err(GetError::Present { .. }) if request.overwrite != Overwrite::Never => {}
+                Err(GetError::Present { unlike, .. }) if replaces && unlike != Unlike::Link => {}
                 Err(error) => return Err(error),
+            }
+            if !replaces && !PartialTree::is_moving(&folder) {
+                new_set = Some((folder, files));
             }
             None
         }
@@ -106,7 +113,15 @@ pub(crate) async fn run(
         };
         match ended {
             Ok(()) if run.lacks_digest() => break Err(GetError::NoDigest),
-            Ok(()) => break run.finish().await,
+            Ok(()) => {
+                let appeared = new_set
+                    .as_ref()
+                    .and_then(|(folder, files)| existing(folder, files).into_iter().next());
+                match appeared {
+                    Some(path) => break Err(FinishError::Exists(path).into()),
+                    None => break run.finish().await,
+                }
+            }
             Err(Ended::Restart) => run.restart().await,
             Err(Ended::Again) => break Err(GetError::Forgotten),
             Err(Ended::Error(error)) => break Err(error),

@@ -152,6 +152,11 @@ impl PartialTree {
         Paths::of(destination, single).is_ok_and(|paths| paths.is_left())
     }
 
+    /// Returns whether an earlier run for this destination was interrupted while it gave names.
+    pub fn is_moving(destination: &Path) -> bool {
+        Paths::of(destination, None).is_ok_and(|paths| paths.is_moving())
+    }
+
     /// Begins to receive the tree of `index` at `destination`, or continues if `resume`. The index
     /// may still grow, unless something [is left](PartialTree::is_left). Identical existing files
     /// stay as they are; finding them needs a complete index.

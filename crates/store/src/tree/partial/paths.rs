@@ -152,7 +152,12 @@ impl Paths {
     /// Returns whether an earlier run left something to resume.
     pub fn is_left(&self) -> bool {
         let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_file());
-        is_file(&self.names.journal) || is_file(&self.moving)
+        is_file(&self.names.journal) || self.is_moving()
+    }
+
+    /// Returns whether an earlier run was interrupted while it gave names.
+    pub fn is_moving(&self) -> bool {
+        self.moving.symlink_metadata().is_ok_and(|found| found.is_file())
     }
 
     /// Checks by permissions whether this user may make the partial folder.

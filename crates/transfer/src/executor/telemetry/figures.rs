@@ -416,15 +416,14 @@ impl Run<'_> {
         let delivered = |(_, entry): &(usize, &SourceEntry)| entry.figures.bytes > 0;
         let used = self.sources.iter().enumerate().filter(delivered);
         used.map(|(at, entry)| {
-            let view = self.planner.source(SourceId(at as u32));
             let is_gone = entry.state == SourceState::Bad
                 || entry.state == SourceState::Silent
                 || entry.state == SourceState::Probing && entry.failures > 0;
             Used {
                 name: entry.source.name().to_string(),
-                // Peers come and go.
-                is_lost: is_gone && !view.as_ref().is_some_and(|it| it.peer),
-                is_paced: view.is_some_and(|it| it.paced),
+                // Peers and other machines, which tell what they hold, come and go.
+                is_lost: is_gone && entry.source.holdings().is_none(),
+                is_paced: self.planner.source(SourceId(at as u32)).is_some_and(|view| view.paced),
             }
         })
         .collect()
