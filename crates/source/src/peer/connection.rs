@@ -27,8 +27,9 @@ use super::download::Download;
 use super::error::PeerEnd;
 use super::handle::{Order, Peer, PeerEvent, PeerEventKind, PeerStatus, Shared};
 use super::hashes;
+use super::pipeline::{ANSWER_OF_OTHERS, ANSWER_OF_SWATH};
 use super::stream::{FILL_BYTES, PeerStream};
-use super::torrent::{Admission, Torrent};
+use super::torrent::{Admission, Torrent, is_swath};
 use super::upload::{Sending, Upload};
 
 /// A connection on which both handshakes were exchanged.
@@ -79,9 +80,10 @@ pub(super) fn start(torrent: Arc<Torrent>, stream: PeerStream, established: Esta
         is_change_told: AtomicBool::new(false),
     });
     let peer = Peer { shared, orders: sender, pieces, holdings, offered };
+    let answer = if is_swath(theirs.peer_id) { ANSWER_OF_SWATH } else { ANSWER_OF_OTHERS };
     let metadata_pieces = torrent.options.metainfo.info.raw().len() as u32 / METADATA_PIECE_BYTES;
     let connection = Connection {
-        download: Download::new(Arc::clone(&torrent), address, rtt),
+        download: Download::new(Arc::clone(&torrent), address, rtt, answer),
         upload: Upload::new(&torrent),
         torrent,
         peer: peer.clone(),

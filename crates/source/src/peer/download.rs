@@ -63,7 +63,12 @@ struct NextBlock {
 }
 
 impl Download {
-    pub fn new(torrent: Arc<Torrent>, address: SocketAddr, rtt: Duration) -> Download {
+    pub fn new(
+        torrent: Arc<Torrent>,
+        address: SocketAddr,
+        rtt: Duration,
+        answer: Duration,
+    ) -> Download {
         let now = Instant::now();
         Download {
             allowance: Allowance::new(Arc::clone(torrent.options.net.limiter())),
@@ -72,7 +77,7 @@ impl Download {
             lanes: Vec::new(),
             flights: Flights::default(),
             partial: Vec::new(),
-            pipeline: Pipeline::new(now),
+            pipeline: Pipeline::new(answer, now),
             due: None,
             place: None,
             is_place_needed: false,
