@@ -10,7 +10,9 @@ use swath_formats::peer::WireInfoHash;
 use swath_formats::torrent::metainfo::Kind;
 use swath_formats::torrent::{InfoHash, Metainfo};
 use swath_source::Trust;
-use swath_source::peer::{EncryptionPolicy, Identity, MetadataRequest, PeerSource, fetch_metadata};
+use swath_source::peer::{
+    EncryptionPolicy, Identity, MetadataRequest, PeerSource, dial, fetch_metadata,
+};
 use tempfile::TempDir;
 
 use super::support::Made;
@@ -172,13 +174,16 @@ async fn transmission_seeds() {
     // It verifies its files first, and gives slots at intervals only.
     let begin = Instant::now();
     loop {
-        let source = PeerSource::at(&leecher.torrent, address, Trust::Named);
-        let outcome = download(&source).await;
-        if outcome.is(&data.content(&metainfo)) {
+        assert!(begin.elapsed() < 3 * LIMIT, "nothing came");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let Ok(peer) = dial(&leecher.torrent, address, Trust::Named).await else { continue };
+        while !peer.is_closed() && peer.status().is_choking_us {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let source = PeerSource::of(&leecher.torrent, peer, Trust::Named);
+        if download(&source).await.is(&data.content(&metainfo)) {
             return;
         }
-        assert!(begin.elapsed() < 3 * LIMIT, "{:?}", outcome.errors);
-        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
