@@ -30,7 +30,7 @@ pub fn words(note: &Note) -> (String, bool) {
             (format!("{waits}{}", why.unwrap_or_default()), false)
         }
         Note::NoTorrent => {
-            let why = "no peers take part: this is no torrent with peers or trackers; the options for torrents change nothing";
+            let why = "no peers take part: this is no torrent with peers or trackers; the options for torrents have no effect";
             (why.to_owned(), true)
         }
         Note::WaitingForMetadata => {

@@ -100,7 +100,7 @@ pub(crate) async fn complete_set(
     stop: &Stop,
 ) -> Result<Option<Summary>, GetError> {
     let began = Instant::now();
-    // Then these files are its own.
+    // The files there are those of an earlier run that was interrupted while it gave names.
     if PartialTree::is_moving(folder) {
         return Ok(None);
     }

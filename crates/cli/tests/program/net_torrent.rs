@@ -413,7 +413,7 @@ fn why_no_peer_is_connected_is_said() {
 fn options_for_torrents_that_change_nothing_are_said() {
     let home = with_dataset();
     let server = home.serve(&["web", "--anonymous", "--plain"]);
-    let words = "the options for torrents change nothing";
+    let words = "the options for torrents have no effect";
     for option in ["--keep-seeding", "--utp", "--max-upload=1M"] {
         let ran = home.run(["get", &server.at("run7/z"), "-d", "out", option, "--overwrite"]);
         ran.code_is(0).says(&[words]);

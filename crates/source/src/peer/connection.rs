@@ -234,8 +234,8 @@ impl Connection {
         let changed = bytes.enumerate().filter(|(_, (old, new))| old != new);
         let mut pieces: Vec<PieceIndex> =
             changed.flat_map(|(at, _)| at as u32 * 8..at as u32 * 8 + 8).map(PieceIndex).collect();
-        // What the peer lacks comes first: libtorrent leaves a peer of whose last piece it hears before it
-        // is interested.
+        // Pieces that the peer lacks come first: they make it interested. libtorrent disconnects from a
+        // seeder if the message about its last piece comes while libtorrent is not interested.
         if let Some(theirs) = self.session.peer_pieces() {
             pieces.sort_by_key(|piece| theirs.contains(*piece));
         }

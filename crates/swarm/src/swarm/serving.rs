@@ -192,7 +192,8 @@ impl Serving {
         for (group, piece) in seeding.offers(rate, now) {
             let show = |all: &mut Bitfield| {
                 let is_new = all.insert(piece);
-                // libtorrent leaves a peer whose last piece it is told of while it is not interested.
+                // libtorrent disconnects from a seeder if the message about its last piece comes while
+                // libtorrent is not interested. The message before makes it interested.
                 if is_new && all.count() + 1 == have.count() {
                     all.clone_from(have);
                 }

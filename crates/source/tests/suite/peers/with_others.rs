@@ -177,7 +177,7 @@ async fn transmission_seeds() {
         assert!(begin.elapsed() < 3 * LIMIT, "nothing came");
         tokio::time::sleep(Duration::from_millis(200)).await;
         let Ok(peer) = dial(&leecher.torrent, address, Trust::Named).await else { continue };
-        while !peer.is_closed() && peer.status().is_choking_us {
+        while !peer.is_closed() && peer.status().is_choking_us && begin.elapsed() < 3 * LIMIT {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let source = PeerSource::of(&leecher.torrent, peer, Trust::Named);
