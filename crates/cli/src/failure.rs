@@ -93,6 +93,8 @@ impl From<JobError> for Failure {
             JobError::Torrent(TorrentError::NoPeers) => {
                 Failure::input(chain(&error)).hint("name one: --tracker URL or --peer HOST:PORT")
             }
+            JobError::Torrent(TorrentError::MagnetWithoutPeers) => Failure::usage(chain(&error))
+                .hint("leave out --no-peers, or name the torrent file instead of the link"),
             JobError::Torrent(TorrentError::PeerPort(_)) => {
                 Failure::usage(chain(&error)).hint("the peer of a torrent is HOST:PORT")
             }

@@ -33,6 +33,11 @@ pub fn words(note: &Note) -> (String, bool) {
             let why = "no peers take part: this is no torrent with peers or trackers; the options for torrents have no effect";
             (why.to_owned(), true)
         }
+        Note::PrivateTorrent => {
+            let why =
+                "the torrent is private: only its trackers name peers, and --peer has no effect";
+            (why.to_owned(), true)
+        }
         Note::WaitingForMetadata => {
             ("asking peers for the description of the torrent".to_owned(), false)
         }

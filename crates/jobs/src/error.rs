@@ -377,6 +377,9 @@ pub enum TorrentError {
     /// Nobody can be asked for the metafile of a magnet link.
     #[error("the magnet link names no tracker and no peer")]
     NoPeers,
+    /// A magnet link, and no peer may be asked.
+    #[error("a magnet link is described by peers, and no peers are asked")]
+    MagnetWithoutPeers,
     /// Nobody can be asked for the content of a torrent.
     #[error("the torrent names no mirror, and no peers are asked")]
     NoSources,

@@ -100,6 +100,9 @@ pub enum Note {
     },
     /// Options for peers change nothing: the source is no torrent with peers or trackers.
     NoTorrent,
+    /// The peers that the user names are not asked: the torrent is private, and only its trackers name
+    /// peers.
+    PrivateTorrent,
     /// Peers are asked for the description of a torrent.
     WaitingForMetadata,
     /// The port at which peers were to reach us is not free; another one is used.

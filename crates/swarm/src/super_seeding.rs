@@ -272,6 +272,11 @@ impl SuperSeeding {
         self.peers.iter().filter(move |(_, peer)| is_one(peer)).map(|(key, _)| *key)
     }
 
+    /// Returns whether a peer is shown all pieces.
+    pub fn sees_all(&self, key: PeerKey) -> bool {
+        self.peers.get(&key).is_some_and(|peer| peer.sees_all)
+    }
+
     /// From now on this peer is shown all pieces.
     pub fn show_all(&mut self, key: PeerKey) {
         if let Some(peer) = self.peers.get_mut(&key) {

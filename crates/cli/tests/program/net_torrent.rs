@@ -211,7 +211,18 @@ fn mirrors_that_lack_a_file_are_used_for_the_others() {
         home.run(["get", &torrent, "-d", &to]).code_is(0);
         home.has_all(&to);
     }
+    // A file of another length is one that it lacks, too.
+    for (mirror, odd, bytes) in [("one", "detector.txt", 3), ("two", "z", 700_000)] {
+        home.write(&format!("{mirror}/run7/{odd}"), vec![7; bytes]);
+    }
+    home.run(["get", "pub/run7-hybrid.torrent", "-d", "odd"]).code_is(0);
+    home.has_all("odd");
     home.publish("v2", &[&one.at("run7/")]);
+    let alone = home.run(["get", "pub/run7-v2.torrent", "-d", "alone"]);
+    let says =
+        ["has another version of a file: ", "/run7/detector.txt: the file there has 3 bytes"];
+    alone.code_is(3).says(&says);
+    fs::remove_file(home.path("one/run7/detector.txt")).unwrap();
     let alone = home.run(["get", "pub/run7-v2.torrent", "-d", "alone"]);
     alone.code_is(3).says(&["lacks a file: ", "/run7/detector.txt: "]);
     fs::write(home.path("one/run7/detector.txt"), home.read("web/run7/detector.txt")).unwrap();
@@ -310,18 +321,57 @@ fn what_is_right_already_is_not_fetched_again() {
         wrong[500_000] ^= 1;
         home.write(&path, wrong);
         home.run(get).code_is(5).says(&["one of its pieces is wrong", "--overwrite"]);
-        let ran = home.run(get.iter().chain(&["--overwrite", "--json"]));
-        let end: serde_json::Value =
-            serde_json::from_str(ran.code_is(0).out().lines().last().unwrap()).unwrap();
-        let sources = end["sources"].as_array().unwrap().iter();
-        let mirrors = sources.filter(|it| it["name"].as_str().unwrap().starts_with("http"));
-        let moved: u64 = mirrors.map(|source| source["bytes"].as_u64().unwrap()).sum();
-        assert!((1..=65_536).contains(&moved), "{kind}: {moved} bytes moved");
-        for name in FILES {
-            let wanted = home.read(&format!("web/run7/{name}"));
-            assert!(home.read(&format!("{to}/run7/{name}")) == wanted, "{kind}: {name}");
-        }
+        repair(&home, &get, kind);
+        // The end is missing.
+        let mut cut = home.read(&path);
+        cut.truncate(2_970_000);
+        home.write(&path, cut);
+        repair(&home, &get, kind);
+        let mut wrong = home.read(&path);
+        wrong[2_000_000] ^= 1;
+        home.write(&path, wrong);
+        repair(&home, &[&get[..], &["--select", "detector/a.h5"]].concat(), kind);
+        // Something was appended.
+        let longer = [home.read(&path), vec![1; 1_000]].concat();
+        home.write(&path, longer);
+        home.run(get).code_is(5);
+        let ran = home.run(get.iter().chain(&["--overwrite", "--no-peers"]));
+        ran.code_is(0);
+        assert!(home.read(&path) == home.read("web/run7/detector/a.h5"), "{kind}");
     }
+}
+
+/// Runs `get` with `--overwrite`, which moves no more than a piece and leaves all files right.
+fn repair(home: &Home, get: &[&str], kind: &str) {
+    let ran = home.run(get.iter().chain(&["--overwrite", "--json"]));
+    let end: serde_json::Value =
+        serde_json::from_str(ran.code_is(0).out().lines().last().unwrap()).unwrap();
+    let sources = end["sources"].as_array().unwrap().iter();
+    let mirrors = sources.filter(|it| it["name"].as_str().unwrap().starts_with("http"));
+    let moved: u64 = mirrors.map(|source| source["bytes"].as_u64().unwrap()).sum();
+    assert!((1..=65_536).contains(&moved), "{kind}: {moved} bytes moved");
+    for name in FILES {
+        let wanted = home.read(&format!("web/run7/{name}"));
+        assert!(home.read(&format!("out-{kind}/run7/{name}")) == wanted, "{kind}: {name}");
+    }
+}
+
+/// Whoever has everything needs nobody to find that out.
+#[test]
+fn complete_content_and_empty_files_need_no_source() {
+    let home = with_dataset();
+    home.publish("v2", &[]);
+    let get = ["get", "pub/run7-v2.torrent", "-d", "web"];
+    home.run(get).code_is(0).says(&["already complete"]);
+    home.write("web/run7/z", "damaged");
+    home.run(get).code_is(5).says(&["web/run7/z is another file"]);
+    let alone = home.run(get.iter().chain(&["--overwrite", "--timeout", "3"]));
+    assert_ne!(alone.code(), 0);
+    assert_eq!(home.read("web/run7/z"), b"damaged");
+    home.write("web/empty", "");
+    home.run(["publish", "web/empty", "--version", "1", "-o", "pub"]).code_is(0);
+    home.run(["get", "pub/empty-1.torrent", "-d", "out"]).code_is(0);
+    assert_eq!(home.read("out/empty"), b"");
 }
 
 /// What an interrupted run had left made the next one replace whatever had the names of its files.

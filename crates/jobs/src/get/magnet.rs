@@ -30,6 +30,9 @@ pub async fn metainfo_of(
     magnet: &Magnet,
 ) -> Result<(Metainfo, Vec<SocketAddr>), TorrentError> {
     let spec = &get_job.get.swarm;
+    if spec.is_off {
+        return Err(TorrentError::MagnetWithoutPeers);
+    }
     let mut trackers = magnet.trackers.clone();
     for text in &spec.trackers {
         trackers.push(tracker_url(text).ok_or(TorrentError::Tracker)?);

@@ -89,6 +89,9 @@ impl InSwarm {
             return Ok(None);
         }
         let mut peers = resolved(&spec.peers).await?;
+        if metainfo.info.is_private() && !peers.is_empty() {
+            get_job.note(Note::PrivateTorrent);
+        }
         peers.extend(more);
         let options = |listen| SwarmsOptions {
             net: get_job.job.engine.net().clone(),

@@ -12,7 +12,7 @@ use swath_formats::torrent::metainfo::{
 use swath_formats::torrent::{Info, InfoHashV1, InfoHashV2, Magnet};
 use swath_model::Range;
 use swath_model::path::SafePath;
-use swath_source::{FilePart, JoinedSource, Net, Source, display_name, fetch_small};
+use swath_source::{FilePart, JoinedSource, MemorySource, Net, Source, display_name, fetch_small};
 use swath_transfer::{
     Destination, Discovery, Filter, Mirror, PickerKind, Request, SetFile, Trust, Verdict,
 };
@@ -91,8 +91,13 @@ pub async fn inputs(
     in_segments(&metainfo, &request.destination)?;
     let swarm = InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?;
     let is_empty = metainfo.piece_map().content_bytes() == 0;
-    if swarm.is_none() && mirrors_count == 0 && old.is_none() && !is_empty {
+    let is_there = place_of(&request.destination).is_some_and(Path::exists);
+    if swarm.is_none() && mirrors_count == 0 && old.is_none() && !is_empty && !is_there {
         return Err(TorrentError::NoSources.into());
+    }
+    if is_empty {
+        // Nobody has to be asked for nothing.
+        request.sources.push(MemorySource::of("empty", []));
     }
     if let Some(swarm) = &swarm {
         request.discovery = Some(Arc::clone(swarm) as Arc<dyn Discovery>);
@@ -111,8 +116,8 @@ pub async fn inputs(
     }
     if get_job.get.overwrite
         && get_job.get.old_version.is_none()
+        && is_there
         && let Some(place) = place_of(&request.destination).map(Path::to_owned)
-        && place.exists()
     {
         let net = get_job.job.engine.net();
         reuse::reuse(&mut request, net, &metainfo, &metainfo, &place);

@@ -1,8 +1,8 @@
 //! The files of a torrent below a folder.
 //!
-//! Files are opened when they are first read. Links are not followed, so that nothing outside of the
-//! folder can be read. A file that is changed after it was first seen is not read any more: what it
-//! holds was not verified.
+//! Files are opened when they are first read. Links are followed if they lead to something below the
+//! folder; nothing outside of it can be read. A file that is changed after it was first seen is not read
+//! any more: what it holds was not verified.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -60,8 +60,18 @@ pub struct TorrentFiles {
     files: Vec<Placed>,
     open: Arc<OpenFiles>,
     torrent: u64,
+    lengths: Lengths,
     /// Time and inode of each file that was opened.
     seen: Mutex<HashMap<usize, Stamp>>,
+}
+
+/// Which lengths files may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lengths {
+    /// Those in the torrent.
+    Listed,
+    /// Any. Zeros are read where a file is too short.
+    Any,
 }
 
 /// A file that has bytes.
@@ -113,8 +123,15 @@ impl TorrentFiles {
             range: Range::of_len(file.offset, file.length_bytes),
             path: only.clone().unwrap_or_else(|| file.path.as_str().to_owned()),
         });
-        let (files, torrent) = (files.collect(), open.torrent());
-        Ok(TorrentFiles { root, files, open, torrent, seen: Mutex::default() })
+        Ok(TorrentFiles::new(root, files.collect(), open))
+    }
+
+    /// Also reads files of other lengths than in the torrent, as if those that are too short ended with
+    /// zeros: for whoever verifies each piece.
+    #[must_use]
+    pub fn of_any_length(mut self) -> Self {
+        self.lengths = Lengths::Any;
+        self
     }
 
     /// Returns file number `file` of [`Info::files`] alone, which is at `path`: only its bytes can be
@@ -134,9 +151,12 @@ impl TorrentFiles {
         let root = Root::open(folder.unwrap_or(Path::new("."))).map_err(ContentError::Folder)?;
         let file = info.files().get(file).ok_or_else(no_file)?;
         let range = Range::of_len(file.offset, file.length_bytes);
-        let files = vec![Placed { range, path: name.to_owned() }];
-        let torrent = open.torrent();
-        Ok(TorrentFiles { root, files, open, torrent, seen: Mutex::default() })
+        Ok(TorrentFiles::new(root, vec![Placed { range, path: name.to_owned() }], open))
+    }
+
+    fn new(root: Root, files: Vec<Placed>, open: Arc<OpenFiles>) -> Self {
+        let (torrent, lengths) = (open.torrent(), Lengths::Listed);
+        TorrentFiles { root, files, open, torrent, lengths, seen: Mutex::default() }
     }
 
     /// Appends bytes of the torrent's piece space; the bytes between files are zeros.
@@ -169,7 +189,11 @@ impl TorrentFiles {
             let (from, to) =
                 ((part.start - range.start) as usize, (part.end - range.start) as usize);
             let offset = part.start - self.files[number].range.start;
-            let read = file.read_exact_at(&mut out[from..to], offset);
+            let wanted = &mut out[from..to];
+            let read = match self.lengths {
+                Lengths::Listed => file.read_exact_at(wanted, offset),
+                Lengths::Any => read_up_to_the_end(&file, wanted, offset),
+            };
             read.map_err(|error| (number, self.unreadable(number, error)))?;
         }
         Ok(())
@@ -192,7 +216,7 @@ impl TorrentFiles {
     pub fn stamp(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for placed in &self.files {
-            let now = self.root.file(placed.path.as_bytes()).and_then(|file| file.metadata());
+            let now = open_below(&self.root, &placed.path).and_then(|file| file.metadata());
             let of = |now: Metadata| (now.len(), now.mtime(), now.mtime_nsec(), now.ino());
             now.ok().map(of).hash(&mut hasher);
         }
@@ -208,7 +232,7 @@ impl TorrentFiles {
 
     fn file(&self, number: usize) -> Result<Arc<File>, ContentError> {
         let placed = &self.files[number];
-        let open = || self.root.file(placed.path.as_bytes());
+        let open = || open_below(&self.root, &placed.path);
         let file = self.open.file(self.torrent, number, open);
         let file = file.map_err(|error| self.unreadable(number, error))?;
         let now = file.metadata().map_err(|error| self.unreadable(number, error))?;
@@ -216,7 +240,7 @@ impl TorrentFiles {
             return Err(self.unreadable(number, io::ErrorKind::InvalidInput.into()));
         }
         let path = || placed.path.clone();
-        if now.len() != placed.range.len() {
+        if self.lengths == Lengths::Listed && now.len() != placed.range.len() {
             let (has_bytes, wanted_bytes) = (now.len(), placed.range.len());
             return Err(ContentError::Length { path: path(), has_bytes, wanted_bytes });
         }
@@ -237,6 +261,29 @@ impl Drop for TorrentFiles {
     fn drop(&mut self) {
         self.open.forget(self.torrent);
     }
+}
+
+/// Opens a file, through links if they do not lead out of the folder.
+fn open_below(root: &Root, path: &str) -> io::Result<File> {
+    match root.file_through_links(path.as_bytes()) {
+        // Too long for a single call.
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => root.file(path.as_bytes()),
+        opened => opened,
+    }
+}
+
+/// Reads as many bytes as there are; the others stay as they are.
+fn read_up_to_the_end(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut read = 0;
+    while read < out.len() {
+        match file.read_at(&mut out[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -276,7 +323,7 @@ mod tests {
             assert_eq!(files.paths(Range::new(3, 8)).collect::<Vec<_>>(), ["a", "b/c"]);
             assert!(files.faults().is_empty());
         }
-        // A link is not followed, even if it leads to the right bytes.
+        // A link that leads out is not followed, even if it leads to the right bytes.
         fs::rename(folder.path().join("set/a"), folder.path().join("a")).unwrap();
         std::os::unix::fs::symlink("../a", folder.path().join("set/a")).unwrap();
         let files = TorrentFiles::find(&info(), folder.path(), open()).unwrap();
@@ -285,6 +332,27 @@ mod tests {
         assert_eq!(out, [9]);
         files.read(Range::new(5, 8), &mut out).unwrap();
         assert_eq!(files.faults().len(), 1);
+        // One that leads to something below is.
+        fs::remove_file(folder.path().join("set/a")).unwrap();
+        fs::rename(folder.path().join("a"), folder.path().join("set/b/a")).unwrap();
+        std::os::unix::fs::symlink("b/a", folder.path().join("set/a")).unwrap();
+        let files = TorrentFiles::find(&info(), folder.path(), open()).unwrap();
+        assert!(files.faults().is_empty());
+        files.read(Range::new(0, 5), &mut out).unwrap();
+        assert_eq!(out, [9, 7, 7, 7, b'1', b'2', b'3', b'4', b'5']);
+    }
+
+    #[test]
+    fn files_of_other_lengths_are_read_if_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("b")).unwrap();
+        fs::write(folder.path().join("a"), b"1234567").unwrap();
+        fs::write(folder.path().join("b/c"), vec![7; 2]).unwrap();
+        let find = || TorrentFiles::find(&info(), folder.path(), open()).unwrap();
+        let mut out = Vec::new();
+        find().read(Range::new(3, 10), &mut out).unwrap_err();
+        find().of_any_length().read(Range::new(3, 10), &mut out).unwrap();
+        assert_eq!(out, [b'4', b'5', 7, 7, 0, 0, 0]);
     }
 
     #[test]

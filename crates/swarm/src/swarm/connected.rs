@@ -37,6 +37,8 @@ pub(super) struct Connected {
     received: Rate,
     /// When it last took something of us.
     took_at: Time,
+    /// Since when it wants none of the pieces that it lacks and is shown.
+    declines_since: Option<Time>,
     _place: Option<Place>,
 }
 
@@ -76,6 +78,7 @@ impl Connected {
             sent: Rate::default(),
             received: Rate::default(),
             took_at: now,
+            declines_since: None,
             _place: place,
         }
     }
@@ -115,6 +118,17 @@ impl Connected {
         now.since(self.took_at) > IDLE_AFTER
     }
 
+    /// Returns whether it has wanted none of the pieces that it is shown for a while, although it lacks
+    /// some: it fetches only some of the files.
+    pub fn declines(&mut self, now: Time) -> bool {
+        let is_offered = |shown: &watch::Sender<Bitfield>| {
+            shown.borrow().iter().any(|piece| !self.seen.contains(piece))
+        };
+        let declines = !self.is_interested && self.shown.as_ref().is_some_and(is_offered);
+        self.declines_since = self.declines_since.filter(|_| declines).or(declines.then_some(now));
+        self.declines_since.is_some_and(|since| now.since(since) > DECLINES_AFTER)
+    }
+
     /// Returns whether it has had a slot for a while without taking anything.
     pub fn is_stalled(&self, now: Time) -> bool {
         self.served_since.is_some_and(|since| now.since(since.max(self.took_at)) > STALLED_AFTER)
@@ -143,6 +157,8 @@ fn differences(before: &Bitfield, after: &Bitfield) -> (Vec<PieceIndex>, Vec<Pie
 const SMOOTHED_S: f64 = 5.0;
 /// Even a slow peer takes a block in this time.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// Longer than it takes to say that a piece is wanted.
+const DECLINES_AFTER: Duration = Duration::from_secs(1);
 /// Longer than any pause of a disk or a link.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 

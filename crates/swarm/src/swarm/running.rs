@@ -170,7 +170,7 @@ impl Running {
     /// Does what is due.
     fn act(&mut self, due: &mut Due) {
         let now = self.shared.now();
-        if self.serving.offer(&self.have.borrow(), &self.peers, now) {
+        if self.serving.offer(&self.have.borrow(), &mut self.peers, now) {
             self.super_seeds.send_replace(false);
         }
         self.dial();

@@ -164,7 +164,7 @@ impl Serving {
     pub fn offer(
         &mut self,
         have: &Bitfield,
-        peers: &BTreeMap<PeerKey, Connected>,
+        peers: &mut BTreeMap<PeerKey, Connected>,
         now: Time,
     ) -> bool {
         let rate = self.rate().max(self.lately_bytes_per_s as u64);
@@ -201,14 +201,21 @@ impl Serving {
             };
             shown_to(group).for_each(|it| _ = it.send_if_modified(show));
         }
-        let idle: Vec<PeerKey> = seeding.without_use().collect();
-        for group in idle {
-            let mut connections = peers.values().filter(|peer| peer.group == group);
-            // A slow peer is one that takes something.
-            if connections.all(|peer| peer.takes_nothing(now)) {
-                shown_to(group).for_each(|it| _ = it.send_replace(have.clone()));
-                seeding.show_all(group);
+        let mut without_use: Vec<PeerKey> = seeding.without_use().collect();
+        // A slow peer is one that takes something.
+        without_use.retain(|group| {
+            let mut connections = peers.values().filter(|peer| peer.group == *group);
+            connections.all(|peer| peer.takes_nothing(now))
+        });
+        let declining = peers.values_mut().filter_map(|it| it.declines(now).then_some(it.group));
+        without_use.extend(declining);
+        without_use.retain(|group| !seeding.sees_all(*group));
+        for group in without_use {
+            let connections = peers.values().filter(|peer| peer.group == group);
+            for shown in connections.filter_map(|peer| peer.shown.as_ref()) {
+                shown.send_replace(have.clone());
             }
+            seeding.show_all(group);
         }
         false
     }

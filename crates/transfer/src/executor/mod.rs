@@ -55,9 +55,6 @@ pub(crate) async fn run(
     observer: &mut dyn Observer,
     stop: &Stop,
 ) -> Result<Summary, GetError> {
-    if request.mirrors.is_empty() && request.sources.is_empty() && request.discovery.is_none() {
-        return Err(GetError::NoSources);
-    }
     if let Some((one, other)) = request.contradiction() {
         return Err(GetError::Contradiction { one: one.into(), other: other.into() });
     }
@@ -100,6 +97,11 @@ pub(crate) async fn run(
         }
         Destination::Writer(_) | Destination::Tree(_) | Destination::Nowhere { .. } => None,
     };
+    let has_none =
+        request.mirrors.is_empty() && request.sources.is_empty() && request.discovery.is_none();
+    if has_none {
+        return Err(GetError::NoSources);
+    }
     request.mirrors.sort_by_key(|mirror| mirror.priority);
     let mut run = Run::new(engine, request, observer);
     if let Some(left) = left {

@@ -40,9 +40,10 @@ pub fn reuse(
     let data = place.parent().filter(|_| is_named && !info.is_single_file()).unwrap_or(place);
     let open = Arc::new(OpenFiles::new(OPEN_FILES_MAX));
     let Ok(files) = TorrentFiles::find(info, data, open) else { return 0 };
+    let files = files.of_any_length();
     let size_bytes = new.piece_map().content_bytes();
     let Some(pieces) = new.proof() else { return 0 };
-    let old = Arc::new(OldFiles::new(files, info.piece_map(), parts, pieces, size_bytes));
+    let old = Arc::new(OldFiles::new(files, old.piece_map(), parts, pieces, size_bytes));
     for mirror in std::mem::take(&mut request.mirrors) {
         let opened = swath_source::open(Opening {
             net,

@@ -10,8 +10,7 @@ use tokio::sync::watch;
 
 use super::unchanged::Unchanged;
 
-/// The unchanged bytes of an old version. Links are not followed, and a file whose length has changed
-/// is not read.
+/// The unchanged bytes of an old version.
 ///
 /// Each piece is verified before its first byte is delivered. The verifier of the transfer would find
 /// wrong bytes too, but without another source of them it would not know whom to blame.

@@ -89,18 +89,22 @@ impl Run<'_> {
         loss
     }
 
-    /// Returns the bytes of a file that a mirror of several files does not have. The other files may be
-    /// there, unless many are missing.
+    /// Returns the bytes of a file that a mirror of several files does not have, or has with another
+    /// length. The other files may be there, unless many are missing.
     fn missing_file(&mut self, source: usize, error: &LaneError) -> Option<Range> {
         let LaneError::InFile { range, error: within, .. } = error else { return None };
         let entry = self.sources.get_mut(source)?;
-        if within.class() != Class::Missing || entry.files_missing >= FILES_MISSING_MAX {
+        let has_another =
+            matches!(**within, LaneError::SizeMismatch { .. } | LaneError::BeyondEnd { .. });
+        let is_missing = has_another || within.class() == Class::Missing;
+        if !is_missing || entry.files_missing >= FILES_MISSING_MAX {
             return None;
         }
         entry.files_missing += 1;
         entry.was_short = true;
         entry.reason = Some(Why::from(error.clone()));
-        let text = format!("{} lacks a file: {error}", entry.source.name());
+        let lacks = if has_another { "has another version of a file" } else { "lacks a file" };
+        let text = format!("{} {lacks}: {error}", entry.source.name());
         self.note(text, true);
         Some(*range)
     }
@@ -121,7 +125,8 @@ impl Run<'_> {
         if lacking.is_empty() {
             return Loss::Clean;
         }
-        let is_news = !std::mem::replace(&mut entry.was_short, true);
+        // What a source has that says so by itself changes often.
+        let is_news = !std::mem::replace(&mut entry.was_short, true) && entry.holdings.is_none();
         for &range in &lacking {
             entry.lacks.insert(range);
             self.planner.handle(PlanEvent::Lacks { source: id, range }, now);
