@@ -175,12 +175,12 @@ impl Publication {
         folder: &Path,
         progress: &Progress,
     ) -> Result<Published, PublishError> {
-        let mut builder = self.builder(content)?;
+        let known = self.catalogue(folder)?;
+        let before = known.as_ref().and_then(|known| self.piece_bytes_before(known, folder));
+        let mut builder = self.builder(content, before)?;
         // Hashing takes long: what is known to be refused is refused before.
         let totals = (content.files.len() as u64, content.bytes());
-        self.check_catalogue(&self.catalogue(folder)?, folder, |old| {
-            (old.count, old.bytes) == totals
-        })?;
+        self.check_catalogue(&known, folder, |old| (old.count, old.bytes) == totals)?;
         let layout = self.hashed_layout(&builder)?;
         let hashes = hash(content, &places(&layout, &builder), &self.wanted(&builder), progress)?;
 
@@ -333,6 +333,15 @@ impl Publication {
         Ok(())
     }
 
+    /// Returns the piece length of the dataset's version that was published last.
+    fn piece_bytes_before(&self, known: &Catalogue, folder: &Path) -> Option<u64> {
+        let last = known.versions.iter().rev().find(|version| version.name == self.name)?;
+        let torrent = Output::Torrent.extension();
+        let file = last.files.iter().find(|file| file.name.ends_with(torrent))?;
+        let torrent = fs::read(folder.join(&file.name)).ok()?;
+        Some(Metainfo::read(&torrent).ok()?.info.piece_bytes())
+    }
+
     fn catalogue(&self, folder: &Path) -> Result<Option<Catalogue>, PublishError> {
         Catalogue::read(folder)
             .map_err(|error| PublishError::Catalogue { folder: folder.to_owned(), error })
@@ -394,8 +403,9 @@ impl Publication {
         format!("{}{}.{}", self.name, version.unwrap_or_default(), output.extension())
     }
 
-    /// Returns the torrent as far as it is known before hashing.
-    fn builder(&self, content: &Content) -> Result<Builder, PublishError> {
+    /// Returns the torrent as far as it is known before hashing. `before` is the piece length of the
+    /// version before.
+    fn builder(&self, content: &Content, before: Option<u64>) -> Result<Builder, PublishError> {
         if content.files.is_empty() {
             return Err(PublishError::Empty);
         }
@@ -421,7 +431,12 @@ impl Publication {
         let name = if is_single_file { files[0].path.clone() } else { name };
         let automatic = piece_size::automatic(content.bytes(), files.len() as u64)
             .min(self.segment_bytes.unwrap_or(u64::MAX));
-        let piece_bytes = self.piece_bytes.unwrap_or(automatic);
+        // Versions share pieces only if these have one length.
+        let near = automatic / NEAR_TIMES..=automatic.saturating_mul(NEAR_TIMES);
+        let before = before.filter(|before| {
+            near.contains(before) && self.segment_bytes.is_none_or(|it| it.is_multiple_of(*before))
+        });
+        let piece_bytes = self.piece_bytes.or(before).unwrap_or(automatic);
         Ok(Builder {
             is_single_file,
             files,
@@ -655,3 +670,5 @@ fn identity(content: &Content, hashes: &Hashes) -> String {
 
 /// Bytes of a SHA-1.
 const SHA1_BYTES: usize = 20;
+/// The piece length of the version before is kept if it is at most so many times too short or too long.
+const NEAR_TIMES: u64 = 4;

@@ -8,7 +8,7 @@ use swath_formats::torrent::metainfo::Kind;
 use swath_publish::{Content, Progress};
 use swath_store::tree::Filter;
 
-use crate::common::publication;
+use crate::common::{publication, write_files};
 
 /// Names that compare differently as whole paths and folder by folder: a torrent whose order is not
 /// that of the hashing has the right digests in the wrong places.
@@ -50,4 +50,24 @@ fn every_piece_of_the_torrent_is_that_of_its_file() {
             }
         }
     }
+}
+
+/// Versions share pieces only if these have one length; a dataset that grew a little got longer pieces.
+#[test]
+fn a_new_version_has_pieces_of_the_length_of_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut publication = publication("run7", Kind::Hybrid);
+    let mut publish = |version: &str, bytes: u64, wanted: Option<u64>| {
+        let data = write_files(folder.path(), &[("a", bytes)]);
+        (publication.version, publication.piece_bytes) = (Some(version.to_owned()), wanted);
+        let content = Content::list(&data, Filter::default()).unwrap();
+        let made = publication.make(&content, &folder.path().join("pub"), &Progress::default());
+        made.unwrap().torrent.unwrap().info.piece_bytes()
+    };
+    assert_eq!(publish("1", 8 << 20, None), 32 << 10);
+    assert_eq!(publish("2", (8 << 20) + 4_096, None), 32 << 10);
+    assert_eq!(publish("3", 5 << 20, Some(16 << 10)), 16 << 10);
+    assert_eq!(publish("4", 8 << 20, None), 16 << 10);
+    // It is much larger now.
+    assert_eq!(publish("5", 40 << 20, None), 256 << 10);
 }
