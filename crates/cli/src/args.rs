@@ -24,6 +24,7 @@ use crate::relays::RouteArgs;
 use crate::routes::args::Routes;
 use crate::seed::args::Seed;
 use crate::serve::args::Serve;
+use crate::server_jobs::args::{Attach, Cancel, ServerJobs};
 use crate::stage::args::Stage;
 use crate::track::args::Track;
 use crate::units;
@@ -54,6 +55,12 @@ pub enum Command {
     /// Copy folders and files to or from servers, by ssh or locally; copies only what differs
     #[command(visible_alias = "sync")]
     Cp(Box<Cp>),
+    /// Follow a copy that a server carries out ('swath cp --detach')
+    Attach(Box<Attach>),
+    /// Cancel a copy that a server carries out
+    Cancel(Box<Cancel>),
+    /// List the copies that a server carries out
+    Jobs(Box<ServerJobs>),
     /// Serve folders over HTTPS
     Serve(Box<Serve>),
     /// Run a relay for allowed clients and upstream servers
@@ -505,11 +512,14 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 32] = [
     "get",
     "follow",
     "cp",
     "sync",
+    "attach",
+    "cancel",
+    "jobs",
     "serve",
     "relay",
     "seed",

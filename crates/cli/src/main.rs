@@ -31,6 +31,7 @@ mod say;
 mod screen;
 mod seed;
 mod serve;
+mod server_jobs;
 mod signals;
 mod stage;
 mod threads;
@@ -139,6 +140,20 @@ fn run(command: Command) -> Result<Exit, Failure> {
                 with_runtime(|| async { Ok(cp::run(*cp).await) })
             });
             prompt.settle(exit)
+        }
+        Command::Attach(mut attach) => {
+            link::take_apart([&mut attach.job.at], &mut attach.transfer.net)?;
+            let (net, is_quiet) = (&attach.transfer.net, attach.transfer.is_quiet());
+            let prompt = TrustPrompt::of([&attach.job.at], net, is_quiet);
+            prompt.settle(with_runtime(|| server_jobs::attach(*attach)))
+        }
+        Command::Cancel(mut cancel) => {
+            link::take_apart([&mut cancel.job.at], &mut cancel.net)?;
+            with_runtime(|| server_jobs::cancel(*cancel))
+        }
+        Command::Jobs(mut jobs) => {
+            link::take_apart([&mut jobs.server], &mut jobs.net)?;
+            with_runtime(|| server_jobs::list(*jobs))
         }
         Command::Serve(serve) if serve.through.is_some() => {
             serve::through::run(serve.through.unwrap_or_default())

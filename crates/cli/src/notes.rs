@@ -33,6 +33,9 @@ pub fn words(note: &Note) -> (String, bool) {
             let why = "no peers take part: this is no torrent with peers or trackers; the options for torrents have no effect";
             (why.to_owned(), true)
         }
+        Note::Ordered { job, at } => {
+            (format!("job {job}@{at} goes on there if this machine leaves"), false)
+        }
         Note::PrivateTorrent => {
             let why =
                 "the torrent is private: only its trackers name peers, and --peer has no effect";

@@ -11,6 +11,7 @@ pub mod checksums;
 pub mod chunks;
 pub mod conditions;
 pub mod content_range;
+pub mod delegation;
 pub mod depot;
 pub mod digest_header;
 pub mod etag;

@@ -20,6 +20,11 @@ impl Address {
         Address(text.into())
     }
 
+    /// Returns whether its path ends in `/`.
+    pub fn is_folder(&self) -> bool {
+        self.0.split(['?', '#']).next().is_some_and(|path| path.ends_with('/'))
+    }
+
     /// Returns the address of a server.
     ///
     /// # Errors

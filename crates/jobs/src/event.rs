@@ -270,6 +270,13 @@ pub enum Note {
         /// Whether ssh forwards the port; otherwise sshd forbids that.
         forwards: bool,
     },
+    /// A server carries out the copy, whether this machine stays or not.
+    Ordered {
+        /// Its name there.
+        job: String,
+        /// The address of its destination, without secrets.
+        at: String,
+    },
     /// The kernel could not start `io_uring` workers, so the disk was written with threads.
     DiskThreads,
 }

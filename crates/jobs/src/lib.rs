@@ -9,6 +9,7 @@
 //! caller adds hints.
 
 mod address;
+pub mod board;
 mod cluster;
 mod control;
 pub mod copy;

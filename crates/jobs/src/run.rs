@@ -40,6 +40,13 @@ pub enum Outcome {
     },
     /// Complete files of a list.
     Files(FileCounts),
+    /// A copy that a server carries out.
+    Begun {
+        /// Its name there.
+        job: String,
+        /// The address of its destination, without secrets.
+        at: String,
+    },
 }
 
 /// A job before its engine is started.

@@ -302,6 +302,9 @@ pub struct CopySpec {
     /// Copy a tree of a swath server together with other machines.
     #[serde(default)]
     pub cluster: Option<ClusterSpec>,
+    /// Let a copy between servers go on alone once it has begun.
+    #[serde(default)]
+    pub detach: bool,
 }
 
 /// The machines of a cluster that run the same job.
@@ -370,6 +373,7 @@ impl CopySpec {
             keep_index: None,
             ssh: Ssh::default(),
             cluster: None,
+            detach: false,
         }
     }
 
@@ -388,6 +392,11 @@ impl CopySpec {
         }
         if self.kind.sends() && self.keep_index.is_some() {
             let (option, unfit) = (CopyOption::KeepIndex, Unfit::Sending);
+            return Err(CopyError::Option { option, unfit, address: None });
+        }
+        let is_elsewhere = matches!(self.kind, CopyKind::ThirdParty { .. });
+        if is_elsewhere && self.keep_index.is_some() {
+            let (option, unfit) = (CopyOption::KeepIndex, Unfit::ThirdParty);
             return Err(CopyError::Option { option, unfit, address: None });
         }
         if self.kind.is_single() {

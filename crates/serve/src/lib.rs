@@ -13,6 +13,7 @@ mod offer;
 mod receive;
 mod server;
 mod site;
+mod third_party;
 mod tls;
 mod tokens;
 
@@ -21,11 +22,12 @@ pub use offer::Offer;
 pub use receive::{Destination, Lines, Order, Receive};
 pub use server::{Later, Life, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic};
 pub use site::{
-    Access, Folder, Log, LogLine, Mount, Only, PlainHttp, Rights, SiteError, SiteOptions, page,
+    Access, Folder, Log, LogLine, Mount, Only, PlainHttp, Rights, SiteError, SiteOptions, Who, page,
 };
 pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};
+pub use third_party::{FetchOrder, JobLines, Refused, ThirdParty, Unfinished};
 pub use tls::{Identity, Tls, TlsError, random};
 pub use tokens::{Token, TokensError, new_token, read_tokens};
 

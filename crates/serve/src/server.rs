@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustls::ServerConfig;
+use rustls::server::Acceptor;
+use swath_transport::CLIENT_CERTIFICATE;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsStream};
+use tokio_rustls::{LazyConfigAcceptor, TlsStream};
 
 use crate::descriptors;
 use crate::http::{Records, Slot, Slots, Stream};
@@ -152,9 +155,29 @@ pub struct Renewal {
 /// What agrees on encryption.
 #[derive(Clone)]
 struct Acceptors {
-    usual: TlsAcceptor,
+    usual: Arc<ServerConfig>,
     /// For connections that have no seat yet: one request is answered there, or waits.
-    waiting: TlsAcceptor,
+    waiting: Arc<ServerConfig>,
+    /// For clients that have a certificate of their own.
+    known: Arc<ServerConfig>,
+}
+
+impl Acceptors {
+    /// Agrees on encryption with a client.
+    async fn accept(&self, tcp: TcpStream, is_waiting: bool) -> io::Result<TlsStream<TcpStream>> {
+        let begun = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
+        let is_known = {
+            let hello = begun.client_hello();
+            let mut protocols = hello.alpn().into_iter().flatten();
+            protocols.any(|protocol| protocol == CLIENT_CERTIFICATE)
+        };
+        let config = match is_known {
+            true => &self.known,
+            false if is_waiting => &self.waiting,
+            false => &self.usual,
+        };
+        Ok(begun.into_stream(Arc::clone(config)).await?.into())
+    }
 }
 
 impl Renewal {
@@ -173,11 +196,9 @@ impl Renewal {
 
 fn acceptor(identity: Option<&Identity>, speaks: Speaks) -> Result<Option<Acceptors>, TlsError> {
     let Some(identity) = identity else { return Ok(None) };
-    let of = |speaks| {
-        let config = identity.config(speaks)?;
-        Ok::<_, TlsError>(TlsAcceptor::from(Arc::new(config)))
-    };
-    Ok(Some(Acceptors { usual: of(speaks)?, waiting: of(Speaks::OneOnly)? }))
+    let of = |speaks| Ok::<_, TlsError>(Arc::new(identity.config(speaks)?));
+    let (usual, waiting, known) = (of(speaks)?, of(Speaks::OneOnly)?, of(Speaks::KnownClients)?);
+    Ok(Some(Acceptors { usual, waiting, known }))
 }
 
 impl Server {
@@ -189,6 +210,7 @@ impl Server {
         let (end, ending) = watch::channel(Life::Open);
         let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
         let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
+        site.resume_jobs();
         let (listen, tls) = (options.listen, &options.tls);
         Server::of(Arc::new(site), listen, tls, options.max_connections, end).await
     }
@@ -313,10 +335,7 @@ async fn accept(
             slot = slots.take(waits) => slot,
             _ = ending.wait_for(|&life| life == Life::Ending) => break,
         };
-        let acceptor = acceptor.borrow().clone().map(|both| match slot.is_waiting() {
-            true => both.waiting,
-            false => both.usual,
-        });
+        let acceptor = acceptor.borrow().clone();
         let service = Arc::clone(&service);
         connections.spawn(async move {
             let traffic = service.traffic();
@@ -335,7 +354,7 @@ async fn accept(
 
 async fn open(
     tcp: TcpStream,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: Option<Acceptors>,
     service: &Arc<dyn Service>,
     peer: SocketAddr,
     slot: &Slot,
@@ -353,8 +372,8 @@ async fn open(
                 Arc::clone(service).serve_plain_http(Box::new(tcp), peer, slot).await;
                 return None;
             }
-            let tls = unless_wanted(slot, acceptor.accept(tcp)).await?;
-            Some(Box::new(Records::new(TlsStream::from(tls))))
+            let tls = unless_wanted(slot, acceptor.accept(tcp, slot.is_waiting())).await?;
+            Some(Box::new(Records::new(tls)))
         }
     }
 }

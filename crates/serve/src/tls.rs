@@ -3,9 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 use swath_model::digest::{Algorithm, Digest, Hasher};
 
 /// Encrypted how.
@@ -68,6 +72,8 @@ pub(crate) enum Speaks {
     All,
     /// HTTP/1 alone.
     OneOnly,
+    /// HTTP/1 with a client that has a certificate to show.
+    KnownClients,
 }
 
 impl Identity {
@@ -109,17 +115,70 @@ impl Identity {
 
     pub(crate) fn config(&self, speaks: Speaks) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Unusable)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(match speaks {
+                Speaks::KnownClients => Arc::new(AnyKey { provider }),
+                Speaks::All | Speaks::OneOnly => WebPkiClientVerifier::no_client_auth(),
+            })
             .with_single_cert(self.certificates.clone(), self.key.clone_key())
             .map_err(TlsError::Unusable)?;
         config.alpn_protocols = match speaks {
             Speaks::All => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            Speaks::OneOnly => vec![b"http/1.1".to_vec()],
+            Speaks::OneOnly | Speaks::KnownClients => vec![b"http/1.1".to_vec()],
         };
         Ok(config)
+    }
+}
+
+/// Lets a client show any certificate: what counts is that it has the key. Rights are bound to
+/// certificates, and no authority need vouch for one.
+#[derive(Debug)]
+struct AnyKey {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for AnyKey {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn verify_client_cert(
+        &self,
+        _shown: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

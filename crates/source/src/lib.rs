@@ -44,7 +44,7 @@ pub mod fuzzing {
 pub use control::{
     AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document,
     DocumentVersion, Download, Fetched, ProbeReport, Stored, Upload, fetch_part, fetch_small,
-    fetch_small_if_changed, head, probe,
+    fetch_small_if_changed, head, post, probe,
 };
 pub use error::{Class, LaneError, Presented, Refusal, RefusalContext, Said, TlsFault};
 pub use facts::{Facts, Oddity};
@@ -56,10 +56,10 @@ pub use lane::{AfterTrim, LaneEvent, LaneEventKind, Meter};
 pub use local_source::{LocalSource, ReadAt};
 pub use memory_source::{Memory, MemorySource};
 pub use net::{
-    BadProxy, Bearer, BearerSearch, CanEncrypt, Dialled, HostPattern, IncomingSender, Net,
-    NetError, NetOptions, PatternError, Proxies, ProxyChoice, ProxyError, Reach, RelayAccess,
-    Secret, ServerAccess, Tunnel, UnknownServer, UnknownServers, ZoneError, check_header,
-    discover_bearer, without_zone,
+    AccessTo, BadProxy, Bearer, BearerSearch, CanEncrypt, ClientCertificate, Dialled, HostPattern,
+    IncomingSender, Net, NetError, NetOptions, PatternError, Proxies, ProxyChoice, ProxyError,
+    Reach, RelayAccess, Secret, ServerAccess, Tunnel, UnknownServer, UnknownServers, ZoneError,
+    check_header, discover_bearer, without_zone,
 };
 pub use quirks::Quirks;
 pub use registry::{Opening, is_known, open};

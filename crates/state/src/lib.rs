@@ -9,12 +9,15 @@
 //! - `edge`, `relay`: what is told and asked; `memory`: the table in memory, and how two pieces of
 //!   news about one edge become one;
 //! - `database`: the file, and `aside`: what becomes of a damaged one;
-//! - `keeper`: the thread; `place`: where the file lies.
+//! - `keeper`: the thread; `location`: where the file lies.
+//!
+//! `jobs` is a file of its own: the jobs that a server keeps.
 
 mod aside;
 mod clock;
 mod database;
 mod edge;
+mod jobs;
 mod keeper;
 mod location;
 mod memory;
@@ -23,6 +26,7 @@ mod state;
 mod warning;
 
 pub use edge::{By, EdgeReading, Grade, HERE, KnownEdge, Measured};
+pub use jobs::{KeepError, KeptJob, KeptJobs, KeptState};
 pub use location::{Location, locate};
 pub use memory::NewsCursor;
 pub use relay::{KnownRelay, RelayNote};

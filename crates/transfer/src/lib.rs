@@ -39,6 +39,7 @@ mod routes;
 pub mod sending;
 pub mod stage;
 mod survey;
+pub mod third_party;
 mod tree;
 mod verify;
 

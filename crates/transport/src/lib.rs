@@ -8,5 +8,5 @@ mod transport;
 mod utp;
 
 pub use kernel::Arrivals;
-pub use transport::{Encryption, Incoming, PeerState, Transport, encrypted};
+pub use transport::{CLIENT_CERTIFICATE, Encryption, Incoming, PeerState, Transport, encrypted};
 pub use utp::{Utp, UtpStream};

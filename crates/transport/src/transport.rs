@@ -54,6 +54,11 @@ pub trait Transport: AsyncRead + AsyncWrite + Send + Sync + Unpin {
         None
     }
 
+    /// Returns the certificate (DER) by which the peer has proved that it has a key.
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// Returns the present estimate of the round-trip time.
     fn rtt(&self) -> Option<Duration> {
         self.socket().and_then(kernel::rtt)
@@ -119,6 +124,10 @@ pub enum PeerState {
     Gone,
 }
 
+/// The application protocol (RFC 7301) by which a client says that it has a certificate of its own to
+/// show. Servers of swath ask nobody else for one: browsers would ask their users.
+pub const CLIENT_CERTIFICATE: &[u8] = b"swath-client-certificate";
+
 /// What both sides of an encrypted connection agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encryption {
@@ -174,6 +183,10 @@ impl<S: Transport> Transport for TlsStream<S> {
             (version, _) => version.unwrap_or_default().to_owned(),
         };
         Some(Encryption { name, alpn: session.alpn_protocol().map(<[u8]>::to_vec) })
+    }
+
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        self.get_ref().1.peer_certificates()?.first().map(AsRef::as_ref)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::failure::Failure;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, FromArgMatches as _, ValueEnum, ValueHint};
 use swath_jobs::copy::CopyKind;
 use swath_jobs::{CopySpec, Preserve};
 use swath_transfer::{Filter, FilterError};
@@ -68,6 +68,9 @@ pub struct Cp {
     /// Refuse single files of web servers without a known digest
     #[arg(long)]
     pub require_digest: bool,
+    /// Between servers: print the job's name once it has begun, and end; see 'swath attach'
+    #[arg(long, conflicts_with = "dry_run")]
+    pub detach: bool,
     /// Options of every transfer
     #[command(flatten)]
     pub transfer: Transfer,
@@ -104,6 +107,14 @@ pub enum Preserved {
 }
 
 impl Cp {
+    /// Returns a command without options of its own.
+    pub fn bare(place: String, transfer: Transfer) -> Cp {
+        let command = Cp::augment_args(clap::Command::new("cp"));
+        let matches = command.get_matches_from(["cp", &place, "."]);
+        let bare = Cp::from_arg_matches(&matches).expect("a command with its two places");
+        Cp { places: vec![place], transfer, ..bare }
+    }
+
     /// Returns the specification of a job.
     pub fn spec(&self, kind: CopyKind) -> CopySpec {
         let compare = if self.checksum { Compare::Checksum } else { self.compare };
@@ -125,6 +136,7 @@ impl Cp {
             keep_index: self.keep_index.clone(),
             ssh: self.ssh.spec(),
             cluster: self.cluster.spec(),
+            detach: self.detach,
         }
     }
 
@@ -155,6 +167,7 @@ const EXAMPLES: &str = "\
 Examples:
   swath cp https://one.example/run7/ https://two.example/run7/ /scratch/run7/
   swath cp https://one.example/run7 https://two.example/run8 /scratch/    two trees
+  swath cp https://one.example/run7/ https://two.example/run7/    from server to server
   swath cp data/ host:/scratch/data/            by ssh; no server needed
   swath cp run7.h5 https://one.example:8470/incoming/    a single file
   swath cp data/ /mnt/backup/data/              local copy

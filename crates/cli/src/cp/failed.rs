@@ -65,6 +65,13 @@ pub fn of(error: CopyError) -> Failure {
                 .hint(format!("{address}: {error}"))
         }
         CopyError::Put { address, error } => put(&address, &error),
+        CopyError::NoThirdParty { address, error } => {
+            let is_refusal = error.code().is_some_and(|code| (400..500).contains(&code));
+            let exit = if is_refusal { Exit::Target } else { Exit::Sources };
+            Failure::new(exit, format!("{address}: {error}"))
+                .hint("the destination must be a swath server, started with --write --third-party")
+                .hints(hints::of_trust(&error))
+        }
         CopyError::Forbidden { address, error } => {
             Failure::new(Exit::Target, format!("{address}: {error}; {NOTHING}"))
         }
@@ -90,6 +97,9 @@ fn unfitting(option: CopyOption, unfit: Unfit, address: &str) -> String {
         (Unfit::Sending, _) => {
             "--keep-index is for fetching, and this machine sends ('swath verify --index URL' checks a copy)"
                 .to_owned()
+        }
+        (Unfit::ThirdParty, _) => {
+            "--keep-index is for copies to this machine, and another server fetches".to_owned()
         }
         (Unfit::SingleFile, _) => {
             "--include, --exclude and --delete are for folders, and the source is a file".to_owned()

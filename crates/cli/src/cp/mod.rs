@@ -34,6 +34,20 @@ pub fn near(places: &[String]) -> PathBuf {
 
 /// Runs the command.
 pub async fn run(cp: Cp) -> Exit {
+    let copies = copies(&cp);
+    carry_out(cp, copies).await
+}
+
+/// Follows a copy that a server carries out.
+pub async fn follow(cp: Cp, kind: CopyKind) -> Exit {
+    let copies = vec![Ok(cp.spec(kind))];
+    carry_out(cp, Ok(copies)).await
+}
+
+/// The copies of a command; one of several that cannot be made is an error of its own.
+type Copies = Result<Vec<Result<CopySpec, MissingSource>>, Failure>;
+
+async fn carry_out(cp: Cp, copies: Copies) -> Exit {
     if cp.transfer.verbose > 0 {
         crate::progress::look::show_details();
     }
@@ -45,7 +59,7 @@ pub async fn run(cp: Cp) -> Exit {
         return fail(Exit::Target, say::CLOSED);
     }
     cp.compat.explain();
-    let copies = match copies(&cp) {
+    let copies = match copies {
         Ok(copies) => copies,
         Err(failure) => return refuse(failure),
     };
@@ -56,9 +70,11 @@ pub async fn run(cp: Cp) -> Exit {
     crate::get::log_to(&progress, cp.transfer.verbose > 1);
     let stop = Stop::default();
     signals::watch(&stop);
-    let to_a_server = |copy: &CopySpec| copy.kind.sends_to_server();
+    let to_a_server = |copy: &CopySpec| {
+        copy.kind.sends_to_server() || matches!(copy.kind, CopyKind::ThirdParty { .. })
+    };
     if copies.iter().flatten().any(to_a_server) && cp.transfer.routes.which.names_relays() {
-        progress.note("--relay and --route are ignored when sending to a server", true);
+        progress.note("--relay and --route are ignored when the destination is a server", true);
     }
     let (jobs, network, routes) = match ready(&cp, &copies) {
         Ok(ready) => ready,
@@ -96,7 +112,7 @@ fn refused(cp: &Cp, to: &str, failure: &Failure) -> Exit {
 }
 
 /// Returns the copies in their order.
-fn copies(cp: &Cp) -> Result<Vec<Result<CopySpec, MissingSource>>, Failure> {
+fn copies(cp: &Cp) -> Copies {
     if cp.preserves_none_and_more() {
         return Err(Failure::usage("--preserve none cannot be combined"));
     }
@@ -152,6 +168,7 @@ async fn one(cp: &Cp, jobs: &Jobs, spec: &JobSpec, progress: &Progress, stop: &S
             result::print(cp, &plan, &copied.received, &copied.destination)
         }
         Ok(Outcome::Planned { matches }) => return plan.end(matches),
+        Ok(Outcome::Begun { job, at }) => return result::print_begun(cp, &job, &at),
         Ok(_) => Exit::Done,
         Err(JobError::Files(files)) => screen.exit_of_list(files),
         Err(JobError::Copy(error)) => match failed::say(cp, &plan, *error) {

@@ -39,6 +39,8 @@ enum Line<'a> {
     /// Entries that `--delete` could not remove: their number, and the first with reasons.
     #[serde(rename = "not_removed")]
     Unremoved { path: &'a str, entries: u64, reason: &'a str, first: Vec<Entry<'a>> },
+    /// A server carries out the copy.
+    Begun { job: &'a str, server: &'a str },
     /// The copy failed before, or without, a transfer.
     Failed {
         path: &'a str,
@@ -58,6 +60,19 @@ struct Entry<'a> {
 fn print_line(line: &Line<'_>) {
     let line = serde_json::to_string(line).unwrap_or_default() + "\n";
     let _ = say::out(line.as_bytes(), Exit::Done);
+}
+
+/// Prints the name of a copy that goes on alone.
+pub fn print_begun(cp: &Cp, job: &str, server: &str) -> Exit {
+    if cp.transfer.json {
+        print_line(&Line::Begun { job, server });
+        return Exit::Done;
+    }
+    let exit = say::out(format!("{job}@{server}\n").as_bytes(), Exit::Done);
+    if !cp.transfer.quiet {
+        say::err("the copy goes on there: 'swath attach' shows it, 'swath cancel' ends it");
+    }
+    exit
 }
 
 /// Prints a failed copy as JSON, unless an event has (`is_reported`).

@@ -43,6 +43,15 @@ pub struct Serve {
     /// Also accept uploads from 'swath cp' and by PUT: with the printed token, or with 'write' tokens of the token file
     #[arg(long)]
     pub write: bool,
+    /// With --write: also copy from other servers when 'swath cp https://a/ds/ https://here/ds/' on another machine asks for it
+    #[arg(long, requires = "write", conflicts_with = "ephemeral")]
+    pub third_party: bool,
+    /// With --third-party: run at most this many copies at once for each token; others wait
+    #[arg(long, value_name = "N", requires = "third_party", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub third_party_jobs: u32,
+    /// With --third-party: also copy from servers in these networks (comma separated, repeatable); without it only from public addresses
+    #[arg(long, value_name = "CIDR", requires = "third_party", value_delimiter = ',', value_hint = ValueHint::Other)]
+    pub third_party_from: Vec<Network>,
     /// Allow everybody, without a token
     #[arg(long, conflicts_with = "token_file")]
     pub anonymous: bool,

@@ -8,7 +8,9 @@ pub mod machine;
 mod receive;
 mod reload;
 mod swarm;
+mod third_party;
 pub mod through;
+mod told;
 pub mod warnings;
 mod words;
 
@@ -19,8 +21,8 @@ use std::time::Duration;
 use crate::failure::Failure;
 use swath_model::Limiter;
 use swath_serve::{
-    Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, Token,
-    new_token, read_tokens,
+    Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, ThirdParty,
+    Token, new_token, read_tokens,
 };
 use swath_tracker::Mounted;
 use swath_transfer::{Engine, EngineError, EngineOptions, NetOptions};
@@ -32,6 +34,7 @@ use crate::say;
 use args::Serve;
 use lifetime::ServerSignals;
 use swarm::InSwarm;
+use third_party::{FetchRules, Fetcher};
 
 /// Runs the command until a signal ends it.
 pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
@@ -71,6 +74,7 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     }
     let (receive, receive_limit) = receiver(&args)?;
     let host = machine::hostname();
+    let fetcher = fetcher(&args, &host)?;
     let log = args.server.open_log()?;
     let access = Access::new(tokens, args.allow.clone());
     let tls = match args.ephemeral {
@@ -91,6 +95,7 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             idle_index_bytes: IDLE_INDEX_BYTES,
             mount: tracker.as_ref().map(Mounted::mount),
             receive: receive.clone().map(|receive| receive as Arc<dyn Receive>),
+            third_party: fetcher.clone().map(|fetcher| fetcher as Arc<dyn ThirdParty>),
             receive_limit,
             send_limit: limiter.clone(),
         },
@@ -149,6 +154,9 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
         if let Some(swarm) = swarm {
             swarm.end().await;
         }
+        if let Some(fetcher) = fetcher {
+            fetcher.stop().await;
+        }
         if let Some(receive) = receive {
             // All senders are gone.
             let _ = tokio::time::timeout(ORDER_WITHIN, receive.idle()).await;
@@ -198,6 +206,20 @@ fn receiver(args: &Serve) -> Result<Taking, Failure> {
     })?;
     let limit = Arc::clone(engine.net().limiter());
     Ok((Some(Arc::new(receive::Receiver::new(engine))), Some(limit)))
+}
+
+/// Returns what fetches from other servers, with `--third-party`.
+fn fetcher(args: &Serve, host: &str) -> Result<Option<Arc<Fetcher>>, Failure> {
+    if !args.third_party {
+        return Ok(None);
+    }
+    let rules = FetchRules {
+        running_of_one: args.third_party_jobs as usize,
+        networks: args.third_party_from.clone(),
+        limit_bytes_per_s: args.limit_rate,
+        io: args.io.writes(),
+    };
+    Ok(Some(Arc::new(Fetcher::open(rules, host)?)))
 }
 
 /// Makes the token of a server without a token file.

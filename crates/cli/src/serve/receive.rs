@@ -14,9 +14,9 @@ use swath_transfer::{
 };
 use tokio::sync::watch;
 
+use super::told::ToldNames;
 use crate::exit;
 use swath_jobs::KeptRecorder;
-use swath_jobs::copy::DisplayNames;
 
 /// Receives uploads.
 pub struct Receiver {
@@ -96,23 +96,15 @@ async fn receive(engine: Engine, order: Order) {
     let sender = || "the sender".to_owned();
     let mut names = destination.names();
     names.extend([(url.to_string(), sender()), ("the server of the sender".to_owned(), sender())]);
-    let in_json = |text: &str| {
-        let quoted = serde_json::to_string(text).unwrap_or_default();
-        quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default().to_owned()
-    };
-    let escaped = names.iter().map(|(own, shown)| (in_json(own), in_json(shown))).collect();
-    let (names, escaped) = (DisplayNames::new(names), DisplayNames::new(escaped));
-    let of_events = {
-        let escaped = escaped.clone();
-        move |line: &str| escaped.shown(line)
-    };
+    let names = ToldNames::new(names);
+    let of_events = names.clone();
     let mut send_event = move |event: &Event| {
         if let Event::Swath(swath) = event {
             received_bytes.fetch_add(swath.end.saturating_sub(swath.start), Ordering::Relaxed);
         }
         // The last line reports the end.
         if !matches!(event, Event::Finished(_) | Event::Failed { .. }) {
-            let _ = on_the_way.send(of_events(&Line::event(event)));
+            let _ = on_the_way.send(of_events.line(&Line::event(event)));
         }
     };
     let mut observer = KeptRecorder::new(&mut send_event);
@@ -162,7 +154,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     match result {
         Ok(received) => {
-            let _ = lines.send(escaped.shown(&Line::Received(Box::new(received)).to_json()));
+            let _ = lines.send(names.line(&Line::Received(Box::new(received)).to_json()));
         }
         Err(error) => {
             let exit = exit::of(&error, 1) as u8;
@@ -181,7 +173,7 @@ async fn receive(engine: Engine, order: Order) {
                 GetError::Tree(PartialError::Locked(_)) => Passes::Held,
                 _ => Passes::No,
             };
-            let (error, kept_bytes) = (names.shown(&words), observer.kept.known_bytes());
+            let (error, kept_bytes) = (names.text(&words), observer.kept.known_bytes());
             tell(&Line::Failed(Failed { exit, error, kept_bytes, passes, in_the_way }));
         }
     }

@@ -105,4 +105,5 @@ mod swarm_breaks;
 mod swarm_clients;
 mod swarm_utp;
 mod text_help;
+mod third_party;
 mod track;

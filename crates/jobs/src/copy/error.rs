@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use swath_formats::delegation::ShortToken;
 use swath_serve::SiteError;
 use swath_source::LaneError;
 use swath_transfer::sending::Failed;
@@ -22,7 +23,7 @@ pub enum LocationError {
     NoPlaces,
     /// No local place.
     #[error(
-        "the source or the destination must be local: run swath cp on one of the other machines, or copy to a local folder first"
+        "the source or the destination must be local, or both must be URLs: run swath cp on one of the other machines, or copy to a local folder first"
     )]
     BothElsewhere,
     /// Invalid address.
@@ -129,6 +130,8 @@ pub enum CopyOption {
 pub enum Unfit {
     /// This machine sends.
     Sending,
+    /// Another server fetches.
+    ThirdParty,
     /// A single file.
     SingleFile,
     /// A server that only accepts single files by `PUT`.
@@ -231,6 +234,23 @@ pub enum CopyError {
         #[source]
         error: Box<PutError>,
     },
+    /// The destination does not fetch from other servers.
+    #[error("{address}: {error}")]
+    NoThirdParty {
+        /// The destination.
+        address: String,
+        /// Its error.
+        #[source]
+        error: Box<LaneError>,
+    },
+    /// What opens a source cannot be given to the destination.
+    #[error("{address}: {why}")]
+    NotDelegated {
+        /// The source.
+        address: String,
+        /// Why.
+        why: NotDelegated,
+    },
     /// Writing is forbidden.
     #[error("{address}: {error}")]
     Forbidden {
@@ -246,6 +266,21 @@ pub enum CopyError {
         /// Whether the filter selects anything.
         matches: bool,
     },
+}
+
+/// Why what opens a source cannot be given to another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotDelegated {
+    /// The token is too short.
+    #[error(transparent)]
+    Short(#[from] ShortToken),
+    /// Anybody on the way could read it.
+    #[error("a token is not sent without encryption")]
+    Plain,
+    /// Only the user's own headers open it.
+    #[error("headers of this machine open it, which another server must not have")]
+    Headers,
 }
 
 /// The progress of a copy whose connection broke.

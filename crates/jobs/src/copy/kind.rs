@@ -65,6 +65,22 @@ pub enum CopyKind {
         /// The name of the file, if it is one.
         file: Option<LocalFile>,
     },
+    /// From servers to another server, which fetches from them.
+    ThirdParty {
+        /// The addresses of replicas of one folder, which end in `/`; or one address without final `/`.
+        from: Vec<Address>,
+        /// The address of the destination: a folder if it ends in `/`.
+        to: Address,
+        /// Whether a file may get the name `to`, if that is not a folder.
+        is_alone: bool,
+    },
+    /// A copy that a server carries out already.
+    Attach {
+        /// Its name there.
+        job: String,
+        /// The server.
+        at: Address,
+    },
     /// A local copy.
     Local {
         /// The folder or the file.
@@ -129,7 +145,10 @@ impl CopyKind {
             | CopyKind::FetchNamed { to, .. }
             | CopyKind::FetchBySsh { to, .. }
             | CopyKind::Local { to, .. } => to.display().to_string(),
-            CopyKind::Send { to, .. } | CopyKind::SendFile { to, .. } => {
+            CopyKind::Send { to, .. }
+            | CopyKind::SendFile { to, .. }
+            | CopyKind::ThirdParty { to, .. }
+            | CopyKind::Attach { at: to, .. } => {
                 to.url().map_or_else(|_| format!("{to:?}"), |url| display_name(&url))
             }
             CopyKind::SendBySsh { to, .. } => format!("{}:{}", to.host, to.path),
@@ -210,10 +229,13 @@ pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, MissingSource>>,
     if let Some(place) = sources.iter().find(|source| !source.contains("://")) {
         return Err(LocationError::NoReplica(place.clone()));
     }
+    let from = sources.iter().map(|text| address(text)).collect::<Result<_, _>>()?;
+    if destination.contains("://") {
+        return Ok(vec![Ok(third_party(from, destination, true)?)]);
+    }
     if !is_here(destination) {
         return Err(LocationError::BothElsewhere);
     }
-    let from = sources.iter().map(|text| address(text)).collect::<Result<_, _>>()?;
     Ok(vec![Ok(CopyKind::Fetch { from, to: PathBuf::from(destination) })])
 }
 
@@ -249,10 +271,13 @@ fn several(
 
 fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, LocationError> {
     if source.contains("://") {
+        let from = address(source)?;
+        if destination.contains("://") {
+            return third_party(vec![from], destination, is_alone);
+        }
         if !is_here(destination) {
             return Err(LocationError::BothElsewhere);
         }
-        let from = address(source)?;
         let to = PathBuf::from(destination);
         return Ok(match means_content(source) {
             true => CopyKind::Fetch { from: vec![from], to },
@@ -299,6 +324,20 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Loca
         to.push(name);
     }
     Ok(CopyKind::Local { from, to, single: None })
+}
+
+/// Returns a copy between servers. The contents of folders go into a folder.
+fn third_party(
+    from: Vec<Address>,
+    destination: &str,
+    is_alone: bool,
+) -> Result<CopyKind, LocationError> {
+    let mut to = parse_url(destination)?;
+    let is_content = from.iter().all(|from| from.is_folder());
+    if (is_content || !is_alone) && !to.path().ends_with('/') {
+        to.set_path(&format!("{}/", to.path()));
+    }
+    Ok(CopyKind::ThirdParty { from, to: Address::new(to), is_alone })
 }
 
 /// Returns the copy of a local file: into a folder, or to a file name.
@@ -496,6 +535,23 @@ mod tests {
             of(&["./", "https://a/y"]).unwrap(),
             [CopyKind::Send { from: "./".into(), to: url("https://a/y/") }]
         );
+        let third_party = |from: &[&str], to, is_alone| {
+            let from = from.iter().map(|from| url(from)).collect();
+            [CopyKind::ThirdParty { from, to: url(to), is_alone }]
+        };
+        assert_eq!(
+            of(&["https://a/x/", "https://b/x/", "https://c/y"]).unwrap(),
+            third_party(&["https://a/x/", "https://b/x/"], "https://c/y/", true)
+        );
+        assert_eq!(
+            of(&["https://a/x", "https://c/y"]).unwrap(),
+            third_party(&["https://a/x"], "https://c/y", true)
+        );
+        assert_eq!(
+            of(&["https://a/x", "https://a/z", "https://c/y"]).unwrap().len(),
+            2,
+            "each under its own name"
+        );
         let file = |to| [CopyKind::SendFile { from: "Cargo.toml".into(), to: url(to) }];
         assert_eq!(of(&["Cargo.toml", "https://a"]).unwrap(), file("https://a/Cargo.toml"));
         assert_eq!(of(&["Cargo.toml", "https://a/y/"]).unwrap(), file("https://a/y/Cargo.toml"));
@@ -581,8 +637,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_said() {
         for (places, words) in [
-            (&["https://a/x/", "https://b/y/"][..], "must be local"),
-            (&["h:x/", "https://b/y/"], "must be local"),
+            (&["h:x/", "https://b/y/"][..], "must be local"),
             (&["h:x/", "g:y/"], "must be local"),
             (&["https://a/x", "https://b/x", "to"], "two sources are called 'x'"),
             (&["https://a/x/", "https://b/y", "to"], "or none does"),

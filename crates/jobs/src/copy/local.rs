@@ -52,6 +52,7 @@ pub fn offer(
         idle_index_bytes: 0,
         mount: None,
         receive: None,
+        third_party: None,
         send_limit: limit_bytes_per_s.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         receive_limit: None,
     })?)

@@ -7,6 +7,7 @@ mod names;
 mod retry;
 mod send;
 mod share;
+mod steer;
 mod upload;
 mod web;
 
@@ -23,11 +24,13 @@ use swath_transfer::{
 use url::Url;
 
 pub use error::{
-    CopyError, CopyOption, LocationError, MissingSource, OfferError, SendProgress, Unfit,
+    CopyError, CopyOption, LocationError, MissingSource, NotDelegated, OfferError, SendProgress,
+    Unfit,
 };
 pub use kind::{CopyKind, FileDestination, LocalFile, copies, is_here, shown};
 pub use local::offered;
 pub use names::DisplayNames;
+pub use steer::{cancel, list};
 
 use crate::address::Address;
 use crate::error::{JobError, SpecError};
@@ -178,6 +181,11 @@ impl CopyJob<'_> {
             CopyKind::SendFile { from, to } => {
                 self.send_file(from, url(&to)?, filter, observer).await
             }
+            CopyKind::ThirdParty { from, to, is_alone } => {
+                let from = from.iter().map(url).collect::<Result<Vec<_>, _>>()?;
+                steer::third_party(self, &from, &url(&to)?, is_alone, observer).await
+            }
+            CopyKind::Attach { job, at } => steer::attach(self, &job, &url(&at)?, observer).await,
             CopyKind::Local { from, to, single } => {
                 self.local(&from, to, single, filter, observer).await
             }

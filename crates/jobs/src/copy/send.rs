@@ -99,7 +99,7 @@ impl Sending<'_> {
         let stopped =
             |again: &Retries<'_>| SendResult::Stopped { has_something: again.has_something() };
         let asked = query_of(&upload.to, &format!("swath=receive&{}", wishes.query()));
-        let asking = Download::begin_by_post(net, &asked, Trust::Named, LINES);
+        let asking = Download::begin_by_post(net, &asked, Trust::Named, LINES, b"");
         let begun = tokio::select! {
             biased;
             () = stop.wait() => return Ok(stopped(again)),
@@ -251,7 +251,7 @@ impl Sending<'_> {
 }
 
 /// Applies a time limit, if there is one.
-async fn within(
+pub(super) async fn within(
     until: Option<Instant>,
     net: &Net,
     asking: impl Future<Output = Result<Download, LaneError>>,
@@ -270,14 +270,14 @@ fn is_of_the_place(status: u16) -> bool {
     matches!(status, 403 | 404 | 405 | 409 | 413 | 507)
 }
 
-fn query_of(url: &Url, query: &str) -> Url {
+pub(super) fn query_of(url: &Url, query: &str) -> Url {
     let mut url = url.clone();
     url.set_query(Some(query));
     url
 }
 
 /// The media type of a receiver's messages.
-const LINES: &str = "application/x-ndjson";
+pub(super) const LINES: &str = "application/x-ndjson";
 /// The protocol name, see `docs/protocol.md`.
 const PROTOCOL: &str = "swath-lane";
 /// Most connections at once.

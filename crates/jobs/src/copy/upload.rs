@@ -86,7 +86,7 @@ pub async fn send(
 }
 
 /// Returns the options for the receiver.
-fn wishes(copy_job: &CopyJob<'_>, single: Option<String>) -> Wishes {
+pub fn wishes(copy_job: &CopyJob<'_>, single: Option<String>) -> Wishes {
     let copy = copy_job.copy;
     Wishes {
         preserve: copy.preserve.into(),

@@ -62,6 +62,7 @@ async fn serve(at: &Path, access: Access, rate: Option<u64>) -> SocketAddr {
         idle_index_bytes: 1 << 20,
         mount: None,
         receive: None,
+        third_party: None,
         send_limit: rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         receive_limit: None,
     };

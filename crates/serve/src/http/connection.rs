@@ -13,6 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::digest::{Algorithm, Hasher};
 use swath_model::{Limiter, Range};
 use swath_transport::PeerState;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -122,11 +123,16 @@ pub async fn serve<A: Answer>(mut stream: Stream, peer: SocketAddr, answers: Arc
     let mut pace_in = Pace::new(answers.receive_limit().cloned());
     // What comes first is not known: it may be for something that is under way.
     let mut may_go_on = true;
+    let client_key =
+        stream.peer_certificate().map(|shown| Hasher::digest(Algorithm::Sha256, shown));
     let mut begins_within = if slot.is_waiting() { WAITS_WITHIN } else { HEAD_WITHIN };
     loop {
         let next = next_head(&mut stream, &mut input, &*answers, may_go_on, begins_within, slot);
         let head = match next.await {
-            Ok(Some(head)) => head,
+            Ok(Some(mut head)) => {
+                head.client_key = client_key;
+                head
+            }
             // Whoever comes next has waited long enough.
             Ok(None) if slot.is_wanted() => return,
             Ok(None) => break,

@@ -6,6 +6,7 @@
 use http::{Method, Version};
 use swath_formats::conditions::Conditions;
 use swath_formats::{field_text, number};
+use swath_model::digest::Digest;
 
 use super::target::{Target, TargetError};
 
@@ -29,6 +30,8 @@ pub struct Head {
     pub body: Body,
     /// The connection stays open after the answer.
     pub keeps_alive: bool,
+    /// SHA-256 of the certificate that the client has shown on this connection.
+    pub client_key: Option<Digest>,
     /// Names in lower case, in the order of arrival.
     fields: Vec<(String, String)>,
 }
@@ -151,7 +154,8 @@ impl Head {
         let method = request.method.unwrap_or_default().parse::<Method>();
         let method = method.map_err(|error| HeadError::Malformed(error.to_string()))?;
         let target = read_target(&raw_target)?;
-        Ok(Head { method, target, raw_target, version, body, keeps_alive, fields })
+        let client_key = None;
+        Ok(Head { method, target, raw_target, version, body, keeps_alive, client_key, fields })
     }
 
     /// The head of a request that came by HTTP/2, whose framing was looked after already.
@@ -179,6 +183,7 @@ impl Head {
             version: Version::HTTP_2,
             body: Body::None,
             keeps_alive: true,
+            client_key: None,
             fields,
         })
     }

@@ -33,6 +33,10 @@ impl<S: Transport> Transport for Records<S> {
     fn encryption(&self) -> Option<Encryption> {
         self.stream.encryption()
     }
+
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        self.stream.peer_certificate()
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Records<S> {

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
-use swath_formats::Network;
+use swath_formats::{Network, delegation};
+use swath_model::digest::Digest;
 
-use crate::http::{Head, Response};
+use crate::http::{Head, Method, Response};
 use crate::tokens::Token;
 
 /// Who may have what is served. Clones are the same: what is changed by one holds for all.
@@ -24,6 +25,28 @@ pub struct Access {
 pub struct Rights {
     /// It may write too, where the server takes anything.
     pub may_write: bool,
+    /// By whose token.
+    pub who: Who,
+}
+
+/// Tells those apart who show different tokens, today and after a restart. A token cannot be found from
+/// it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Who([u8; 16]);
+
+impl Who {
+    fn of(token: &Token) -> Who {
+        let digest = blake3::derive_key("swath serve, name of a token", token.secret.as_bytes());
+        let mut who = [0; 16];
+        who.copy_from_slice(&digest[..16]);
+        Who(who)
+    }
+}
+
+impl std::fmt::Display for Who {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 impl Access {
@@ -57,7 +80,43 @@ impl Access {
         peer: SocketAddr,
         now: SystemTime,
     ) -> Result<Rights, Response> {
-        self.check_shown(head.field("authorization"), peer, now)
+        let credentials = head.field("authorization");
+        let text = credentials.and_then(shown).and_then(|shown| String::from_utf8(shown).ok());
+        match text.as_deref().and_then(delegation::Shown::read) {
+            None => self.check_shown(credentials, peer, now),
+            Some(shown) => {
+                self.check_address(peer)?;
+                self.check_delegation(&shown, head, now)
+            }
+        }
+    }
+
+    /// The same for a right that the owner of a token has given away.
+    fn check_delegation(
+        &self,
+        shown: &delegation::Shown,
+        head: &Head,
+        now: SystemTime,
+    ) -> Result<Rights, Response> {
+        let tokens = self.tokens();
+        if tokens.is_empty() {
+            return Ok(Rights { may_write: false, who: Who::default() });
+        }
+        let by = tokens.iter().find_map(|token| Some((token, shown.by(&token.secret)?)));
+        let Some((token, right)) = by else {
+            return Err(refused("the token of this delegation is not known here", true));
+        };
+        let until = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(right.until_s));
+        if token.is_over(now) || until.is_some_and(|until| until <= now) {
+            return Err(refused("this delegation has expired", true));
+        }
+        if head.client_key.as_ref().map(Digest::as_bytes) != Some(&right.key[..]) {
+            return Err(refused("this delegation was made for another server", true));
+        }
+        if !matches!(head.method, Method::GET | Method::HEAD) || !right.covers(&head.target.path) {
+            return Err(Response::text(403, "this delegation is not for that"));
+        }
+        Ok(Rights { may_write: false, who: Who::of(token) })
     }
 
     /// The same with what is shown, as `Authorization` has it.
@@ -67,13 +126,10 @@ impl Access {
         peer: SocketAddr,
         now: SystemTime,
     ) -> Result<Rights, Response> {
-        let address = peer.ip().to_canonical();
-        if !self.networks.is_empty() && !self.networks.iter().any(|net| net.contains(address)) {
-            return Err(Response::text(403, "this server does not answer your address"));
-        }
+        self.check_address(peer)?;
         let tokens = self.tokens();
         if tokens.is_empty() {
-            return Ok(Rights { may_write: false });
+            return Ok(Rights { may_write: false, who: Who::default() });
         }
         let Some(shown) = credentials.and_then(shown) else {
             return Err(refused("a token is needed here (Authorization: Bearer …)", false));
@@ -81,7 +137,17 @@ impl Access {
         match find(&tokens, &shown) {
             None => Err(refused("this token is not known here", true)),
             Some(token) if token.is_over(now) => Err(refused("this token has expired", true)),
-            Some(token) => Ok(Rights { may_write: token.may_write }),
+            Some(token) => Ok(Rights { may_write: token.may_write, who: Who::of(token) }),
+        }
+    }
+}
+
+impl Access {
+    fn check_address(&self, peer: SocketAddr) -> Result<(), Response> {
+        let address = peer.ip().to_canonical();
+        match self.networks.is_empty() || self.networks.iter().any(|net| net.contains(address)) {
+            true => Ok(()),
+            false => Err(Response::text(403, "this server does not answer your address")),
         }
     }
 }
@@ -131,6 +197,8 @@ fn shown(value: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use swath_model::digest::{Algorithm, Hasher};
+
     use super::*;
 
     fn request(fields: &str) -> Head {
@@ -154,7 +222,7 @@ mod tests {
             let head = request(&format!("Authorization: Bearer {shown}\r\n"));
             let peer = "192.0.2.1:1".parse().unwrap();
             let rights = access.check(&head, peer, SystemTime::UNIX_EPOCH).ok();
-            assert_eq!(rights, Some(Rights { may_write }));
+            assert_eq!(rights.map(|rights| rights.may_write), Some(may_write));
         }
         let basic = base64::engine::general_purpose::STANDARD.encode("anybody:s3cret");
         for (fields, expected) in [
@@ -172,6 +240,57 @@ mod tests {
         }
         assert!(!format!("{access:?}").contains("s3cret"));
         assert_eq!(status(&Access::default(), "", "192.0.2.1:1"), 200);
+    }
+
+    #[test]
+    fn a_delegation_opens_its_path_to_its_holder_for_a_while() {
+        let secret = "a token that is long enough";
+        let token =
+            |secret: &str, expires| Token { secret: secret.to_owned(), may_write: true, expires };
+        let at = |time_s| SystemTime::UNIX_EPOCH + Duration::from_secs(time_s);
+        let tokens = vec![token("another token that is long", None), token(secret, Some(at(90)))];
+        let access = Access::new(tokens, Vec::new());
+        let holder = Hasher::digest(Algorithm::Sha256, b"certificate");
+        let key = holder.as_bytes().try_into().unwrap();
+        let given = |until_s| {
+            let right = delegation::Delegation {
+                path: b"/ds/".to_vec(),
+                until_s,
+                key,
+                job: "j".to_owned(),
+            };
+            right.text(secret).unwrap()
+        };
+        let status = |access: &Access, shown: &str, request: &str, key: Option<&Digest>, now_s| {
+            let text =
+                format!("{request} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {shown}\r\n\r\n");
+            let head = Head::parse(text.as_bytes()).unwrap().unwrap().0;
+            let mut head = head;
+            head.client_key = key.copied();
+            let peer = "192.0.2.1:1".parse().unwrap();
+            match access.check(&head, peer, at(now_s)) {
+                Ok(rights) => 200 + u16::from(rights.may_write),
+                Err(refusal) => refusal.status,
+            }
+        };
+        let right = given(50);
+        let by_holder = |request, now_s| status(&access, &right, request, Some(&holder), now_s);
+        assert_eq!(by_holder("GET /ds/a", 49), 200);
+        assert_eq!(by_holder("HEAD /ds/?swath=index", 49), 200);
+        assert_eq!(by_holder("GET /ds/a", 50), 401, "its time is over");
+        assert_eq!(by_holder("PUT /ds/a", 49), 403);
+        assert_eq!(by_holder("POST /ds/?swath=receive", 49), 403);
+        assert_eq!(by_holder("GET /other", 49), 403);
+        assert_eq!(status(&access, &right, "GET /ds/a", None, 49), 401);
+        let other = Hasher::digest(Algorithm::Sha256, b"another certificate");
+        assert_eq!(status(&access, &right, "GET /ds/a", Some(&other), 49), 401);
+        // It ends with the token.
+        assert_eq!(status(&access, &given(500), "GET /ds/a", Some(&holder), 91), 401);
+        access.set_tokens(vec![token("another token that is long", None)]);
+        assert_eq!(by_holder("GET /ds/a", 49), 401);
+        // Where nothing need be shown, nobody looks at it.
+        let nobody = Access::default();
+        assert_eq!(status(&nobody, &right, "GET /ds/a", None, 49), 200);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod plain_http;
 mod put;
 mod receive;
 mod sizes;
+mod third_party;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,8 +35,9 @@ use crate::http::{
 };
 use crate::receive::{Orders, Receive};
 use crate::server::{Later, Life, Service, Traffic};
+use crate::third_party::ThirdParty;
 
-pub use access::{Access, Rights};
+pub use access::{Access, Rights, Who};
 use built_in::BuiltIn;
 use digests::{Digests, Effort};
 pub use folders::Folder;
@@ -71,6 +73,8 @@ pub struct SiteOptions {
     pub mount: Option<Arc<dyn Mount>>,
     /// Takes trees from those who may write; nothing is taken without.
     pub receive: Option<Arc<dyn Receive>>,
+    /// Fetches from other servers for those who may write; nothing is fetched without.
+    pub third_party: Option<Arc<dyn ThirdParty>>,
     /// Limits all answers together.
     pub send_limit: Option<Arc<Limiter>>,
     /// Limits what others send, all together.
@@ -128,6 +132,7 @@ pub(crate) struct Site {
     whole_parts: Arc<WholeParts>,
     mount: Option<Arc<dyn Mount>>,
     receive: Option<Arc<dyn Receive>>,
+    third_party: Option<Arc<dyn ThirdParty>>,
     orders: Arc<Orders>,
     send_limit: Option<Arc<Limiter>>,
     receive_limit: Option<Arc<Limiter>>,
@@ -231,6 +236,7 @@ impl Site {
             whole_parts: Arc::new(WholeParts::new()),
             mount: options.mount,
             receive: options.receive,
+            third_party: options.third_party,
             orders: Arc::default(),
             send_limit: options.send_limit,
             receive_limit: options.receive_limit,
@@ -289,6 +295,9 @@ impl Site {
         let is_written = matches!(head.method, Method::POST | Method::PUT);
         if is_written && is_of_another_page(head) {
             return Response::text(403, "pages of other sites may not write here");
+        }
+        if let Some(asked) = third_party::Asked::of(head) {
+            return third_party::respond(self, asked, head, rights, body).await;
         }
         match head.method {
             Method::POST if head.target.parameter("swath") == Some("receive") => {

@@ -11,7 +11,8 @@ use super::Site;
 use super::access::Rights;
 use super::file::{not_found, refusal};
 use super::folders::Resolved;
-use crate::http::{Head, Response};
+use crate::http::{Head, Response, Target};
+use crate::receive::Destination;
 
 /// Somebody wants to send a tree into the folder of the request's path.
 pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response {
@@ -21,34 +22,58 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
     if !rights.may_write {
         return Response::text(403, "this token opens reading alone");
     }
-    let (root, path) = match site.folders.resolve(&head.target.path) {
-        Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
-        Some(Resolved::Top) => return Response::text(400, "name one of the folders"),
-        None => return not_found(),
-    };
-    if leads_into_a_copy(&path) {
-        return Response::text(409, "there an unfinished copy keeps what it has");
-    }
-    if let Some(name) = head.target.parameter("single")
-        && (name.contains('/') || !may_be_received(name.as_bytes()))
-    {
-        return Response::text(403, "no file may have this name here");
-    }
-    let is_dry = head.target.parameter("dry") == Some("yes");
-    let placed = tokio::task::spawn_blocking(move || destination(&root, &path, is_dry)).await;
-    let (folder, destination) = match placed {
-        Ok(Ok(placed)) => placed,
-        Ok(Err(error)) => return refused(&error),
-        Err(_) => return Response::text(500, "the folder could not be opened"),
+    let place = match placed(site, &head.target).await {
+        Ok(place) => place,
+        Err(refusal) => return refusal,
     };
     let mut random = [0; 16];
     (site.random)(&mut random);
     let id = format!("{:032x}", u128::from_be_bytes(random));
     let wishes = head.target.query.clone();
-    let shown = String::from_utf8_lossy(&head.target.path).into_owned();
-    let place = crate::receive::Destination { folder, path: destination, shown };
     let received_bytes = Arc::clone(&site.metrics.received_bytes);
     site.orders.begin(&*receive, id, place, wishes, received_bytes)
+}
+
+/// Where a tree goes that somebody who may write wants to have here.
+pub(super) async fn placed(site: &Site, target: &Target) -> Result<Destination, Response> {
+    if let Some(name) = target.parameter("single")
+        && (name.contains('/') || !may_be_received(name.as_bytes()))
+    {
+        return Err(Response::text(403, "no file may have this name here"));
+    }
+    let place = Place::of(site, &target.path)?;
+    let is_dry = target.parameter("dry") == Some("yes");
+    let opened = tokio::task::spawn_blocking(move || place.open(is_dry)).await;
+    let failed = || Err(Response::text(500, "the folder could not be opened"));
+    opened.map_or_else(|_| failed(), |opened| opened.map_err(|error| refused(&error)))
+}
+
+/// A path below one of the folders.
+pub(super) struct Place {
+    root: Root,
+    path: Vec<u8>,
+    shown: String,
+}
+
+impl Place {
+    /// Finds the place that a path, without slashes at its ends, means.
+    pub fn of(site: &Site, asked: &[u8]) -> Result<Place, Response> {
+        let (root, path) = match site.folders.resolve(asked) {
+            Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
+            Some(Resolved::Top) => return Err(Response::text(400, "name one of the folders")),
+            None => return Err(not_found()),
+        };
+        if leads_into_a_copy(&path) {
+            return Err(Response::text(409, "there an unfinished copy keeps what it has"));
+        }
+        Ok(Place { root, path, shown: String::from_utf8_lossy(asked).into_owned() })
+    }
+
+    /// Opens it; waits for the disk.
+    pub fn open(self, is_dry: bool) -> io::Result<Destination> {
+        let (folder, path) = destination(&self.root, &self.path, is_dry)?;
+        Ok(Destination { folder, path, shown: self.shown })
+    }
 }
 
 /// A connection for a tree that is being sent.

@@ -32,8 +32,7 @@ impl Download {
         Download::ask(net, url, trust, accept, Method::Get).await
     }
 
-    /// As [`Download::begin`], with POST and nothing in its body: what is asked for changes
-    /// something there.
+    /// As [`Download::begin`], with POST and this body: what is asked for changes something there.
     ///
     /// # Errors
     /// As [`Download::begin`].
@@ -42,8 +41,9 @@ impl Download {
         url: &Url,
         trust: Trust,
         accept: &str,
+        body: &[u8],
     ) -> Result<Download, LaneError> {
-        Download::ask(net, url, trust, accept, Method::Post).await
+        Download::ask(net, url, trust, accept, Method::Post(body)).await
     }
 
     async fn ask(
@@ -51,7 +51,7 @@ impl Download {
         url: &Url,
         trust: Trust,
         accept: &str,
-        method: Method,
+        method: Method<'_>,
     ) -> Result<Download, LaneError> {
         let request = Request { method, range: None, accept, extra: "", limit_bytes: 0 };
         let limit = net.timeout();

@@ -161,16 +161,30 @@ pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError
     Ok(answered.head_facts())
 }
 
+/// Sends something small by POST, and reads the small answer.
+///
+/// # Errors
+/// Any [`LaneError`]; an answer other than 200 or 204 among them.
+pub async fn post(net: &Net, url: &Url, trust: Trust, body: &[u8]) -> Result<Vec<u8>, LaneError> {
+    let method = Method::Post(body);
+    let limit_bytes = POST_ANSWER_BYTES;
+    let request = Request { method, range: None, accept: "*/*", extra: "", limit_bytes };
+    let answered = ask(net, url, trust, &request).await?;
+    answered.expect_status(&[200, 204])?;
+    Ok(answered.body)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
+enum Method<'a> {
     Get,
     Head,
-    Post,
+    /// With this body.
+    Post(&'a [u8]),
 }
 
 /// What to ask.
 struct Request<'a> {
-    method: Method,
+    method: Method<'a>,
     range: Option<Range>,
     accept: &'a str,
     /// Complete header lines.
@@ -184,7 +198,7 @@ impl Request<'_> {
         let mut out = target.begin(match self.method {
             Method::Get => "GET",
             Method::Head => "HEAD",
-            Method::Post => "POST",
+            Method::Post(_) => "POST",
         });
         if let Some(range) = self.range {
             out.extend_from_slice(
@@ -193,10 +207,13 @@ impl Request<'_> {
         }
         out.extend_from_slice(target.accept_line(self.accept).as_bytes());
         out.extend_from_slice(self.extra.as_bytes());
-        if self.method == Method::Post {
-            out.extend_from_slice(b"Content-Length: 0\r\n");
+        match self.method {
+            Method::Get | Method::Head => out.extend_from_slice(b"\r\n"),
+            Method::Post(body) => {
+                out.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+                out.extend_from_slice(body);
+            }
         }
-        out.extend_from_slice(b"\r\n");
         out
     }
 }
@@ -267,7 +284,7 @@ async fn ask(
         opened.ok_or(LaneError::Timeout { after: limit })??;
     let (body, complete) = match request.method {
         Method::Head => (Vec::new(), true),
-        Method::Get | Method::Post => exchange.body(request.limit_bytes).await?,
+        Method::Get | Method::Post(_) => exchange.body(request.limit_bytes).await?,
     };
     let conn = exchange.into_conn();
     Ok(Answered { head, body, complete, target, redirects, conn, first_byte, facts })
@@ -353,3 +370,6 @@ async fn open_once(
     let opening = talk.await.map_err(|error| (error, reused))?;
     Ok((exchange, opening, facts))
 }
+
+/// More of the answer to a small request is not read.
+const POST_ANSWER_BYTES: usize = 64 << 10;

@@ -69,7 +69,7 @@ impl Net {
         let trusting = kind.own.as_ref().map(|own| own.added_to(options));
         let config = tls::config(trusting.as_ref().unwrap_or(options));
         let mut config = config.map_err(|error| error.to_string())?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols.extend([b"h2".to_vec(), b"http/1.1".to_vec()]);
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(config)
             // Redirects are judged by us, one by one.

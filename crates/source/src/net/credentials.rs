@@ -171,6 +171,17 @@ pub(super) fn from_url(url: &Url) -> Option<Secret> {
     Some(basic(&decode_text(url.username()), &decode_text(url.password().unwrap_or(""))))
 }
 
+/// Returns the token in an `Authorization` value: a bearer's, or the password of any user.
+pub(super) fn token_of(authorization: &Secret) -> Option<Secret> {
+    let (scheme, rest) = authorization.0.split_once(' ')?;
+    if scheme == "Bearer" {
+        return Some(Secret::new(rest));
+    }
+    let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
+    let decoded = String::from_utf8(decoded).ok()?;
+    decoded.split_once(':').map(|(_, password)| Secret::new(password))
+}
+
 fn bearer_of(token: &Secret) -> Secret {
     Secret(format!("Bearer {}", token.expose()))
 }

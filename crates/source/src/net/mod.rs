@@ -5,6 +5,7 @@ mod address;
 mod ahead;
 mod awake;
 mod carried;
+mod certificate;
 mod clients;
 mod conn;
 mod connect;
@@ -32,10 +33,12 @@ use std::time::Duration;
 use swath_formats::depot;
 use swath_formats::digest_header;
 use swath_model::Limiter;
+use swath_model::digest::Digest;
 use tokio::time::Instant;
 use url::Url;
 
 pub(crate) use address::Surroundings;
+pub use certificate::ClientCertificate;
 pub use conn::Tunnel;
 pub(crate) use conn::{Conn, Via};
 pub(crate) use connect::broke;
@@ -271,6 +274,19 @@ impl Net {
         credentials
     }
 
+    /// Returns what opens the server of a source that the user named, and how it is known: what somebody
+    /// else needs who is to act for the user there.
+    pub fn access_to(&self, url: &Url) -> AccessTo {
+        let Some(origin) = Origin::of(url) else { return AccessTo::default() };
+        let credentials = self.credentials_for(url, url, crate::Trust::Named);
+        let token = credentials.authorization.as_ref().and_then(credentials::token_of);
+        let options = &self.shared.options;
+        let mut fingerprints = options.fingerprints.clone();
+        fingerprints.extend(options.own_fingerprints(&origin));
+        let has_other = credentials.are_some() && token.is_none();
+        AccessTo { token, has_other, fingerprints }
+    }
+
     /// Returns whether `url` leads into the depot of one of the user's relays, and not by way of others.
     pub(super) fn is_in_own_depot(&self, url: &Url) -> bool {
         let relays = &self.shared.options.relays;
@@ -292,6 +308,17 @@ impl Net {
     pub(crate) fn keep_idle(&self, conn: Conn) {
         self.shared.idle.put(conn);
     }
+}
+
+/// What opens a server, and how it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessTo {
+    /// The token or the password.
+    pub token: Option<Secret>,
+    /// There is something else that opens it, such as a header of the user's own.
+    pub has_other: bool,
+    /// SHA-256 of certificates that are trusted of it.
+    pub fingerprints: Vec<Digest>,
 }
 
 fn is_among(name: &str, headers: &[(String, String)]) -> bool {

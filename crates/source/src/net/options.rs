@@ -9,6 +9,7 @@ use swath_formats::{Netrc, Network};
 use swath_model::digest::Digest;
 use url::{Host, Url};
 
+use super::certificate::ClientCertificate;
 use super::credentials::{Bearer, Secret};
 use super::proxy::Proxies;
 use super::servers::ServerAccess;
@@ -33,6 +34,8 @@ pub struct NetOptions {
     pub fingerprints: Vec<Digest>,
     /// Accept any certificate.
     pub insecure: bool,
+    /// A certificate by which servers know us; shown where a server asks for one.
+    pub certificate: Option<ClientCertificate>,
     /// Upper bound for the first byte of an answer, for silence in a body, and for control
     /// requests as a whole. Connecting gets as long, but at most 30 s.
     pub timeout: Duration,
@@ -135,6 +138,7 @@ impl Default for NetOptions {
             ca_files: Vec::new(),
             fingerprints: Vec::new(),
             insecure: false,
+            certificate: None,
             timeout: Duration::from_secs(30),
             connections_per_host: None,
             user_agent: concat!("swath/", env!("CARGO_PKG_VERSION")).to_owned(),

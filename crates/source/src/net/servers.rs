@@ -200,6 +200,11 @@ impl NetOptions {
         })
     }
 
+    /// SHA-256 of certificates that are trusted of the server at `origin` and not of others.
+    pub(super) fn own_fingerprints(&self, origin: &Origin) -> Vec<Digest> {
+        self.own_trust(origin).map(|own| own.fingerprints).unwrap_or_default()
+    }
+
     /// What is trusted of the server or relay at `origin` and not of others; `None` if nothing is.
     pub(super) fn own_trust(&self, origin: &Origin) -> Option<OwnTrust> {
         let of_relays =

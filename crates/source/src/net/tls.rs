@@ -19,6 +19,7 @@ use rustls::{
     AlertDescription, CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme,
 };
 use swath_model::digest::{Algorithm, Digest, Hasher};
+use swath_transport::CLIENT_CERTIFICATE;
 use tokio_rustls::TlsConnector;
 
 use super::options::{NetError, NetOptions, UnknownServer, UnknownServers};
@@ -56,21 +57,18 @@ impl Connectors {
 
 fn connector(options: &NetOptions) -> Result<TlsConnector, NetError> {
     let mut config = config(options)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols.push(b"http/1.1".to_vec());
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Returns a configuration without ALPN.
+/// Returns a configuration without the ALPN of HTTP.
 pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| NetError::Tls(error.to_string()))?;
-    let mut config = if options.insecure {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AcceptAnything { provider }))
-            .with_no_client_auth()
+    let builder = if options.insecure {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnything { provider }))
     } else {
         let (roots, own) = roots(options)?;
         let inner = (!roots.is_empty())
@@ -83,8 +81,19 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
         let fingerprints = options.fingerprints.clone();
         let unknown = options.unknown.clone();
         let verifier = Arc::new(OrTheVeryOne { inner, own, fingerprints, unknown, provider });
-        builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+        builder.dangerous().with_custom_certificate_verifier(verifier)
     };
+    let mut config = match &options.certificate {
+        None => builder.with_no_client_auth(),
+        Some(certificate) => {
+            let (shown, key) = certificate.parts();
+            let config = builder.with_client_auth_cert(shown, key);
+            config.map_err(|error| NetError::Tls(error.to_string()))?
+        }
+    };
+    if options.certificate.is_some() {
+        config.alpn_protocols.push(CLIENT_CERTIFICATE.to_vec());
+    }
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
     Ok(config)
 }

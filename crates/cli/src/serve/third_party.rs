@@ -1,0 +1,478 @@
+//! `swath serve --write --third-party`: copies that others order, in which this server fetches.
+//!
+//! Each is a job of the board, run as `swath cp` would run it here. The lines for whoever watches are
+//! those of an upload.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use swath_jobs::board::{
+    Board, BoardError, BoardLimits, JobEnd, JobSeat, Keep, ListedJob, NewJob, RecordReader,
+    Work as BoardWork,
+};
+use swath_jobs::copy::{CopyError, CopyKind};
+use swath_jobs::{
+    Address, Compare, CopySpec, Environment, JobError, JobEvent, JobObserver, JobSpec, Jobs,
+    Outcome, Preserve, Streams, Work,
+};
+use swath_serve::{
+    Destination, FetchOrder, JobLines, Network, Refused, ThirdParty, Unfinished, Who,
+};
+use swath_source::{ClientCertificate, HostPattern, NetOptions, Reach, Secret, ServerAccess};
+use swath_state::{KeepError, KeptState};
+use swath_transfer::observe::{Event, Summary};
+use swath_transfer::sending::{Failed, InTheWay, Line, Passes, Received, Wishes, XattrLosses};
+use swath_transfer::third_party::{
+    ServerJob, ServerJobState, ServerJobs, SourceAccess, Sources, Terms,
+};
+use swath_transfer::{GetError, LaneError, PartialError, Reason};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use url::Url;
+
+use super::told::ToldNames;
+use crate::exit::{self, chain, warn};
+use crate::failure::Failure;
+use crate::{identity, notes};
+
+/// What such copies may do.
+#[derive(Clone, Debug)]
+pub struct FetchRules {
+    /// Copies at a time for one user.
+    pub running_of_one: usize,
+    /// Networks that are not public from which is fetched.
+    pub networks: Vec<Network>,
+    /// The limit of each copy.
+    pub limit_bytes_per_s: Option<u64>,
+    /// How the disk is written.
+    pub io: swath_transfer::IoMode,
+}
+
+/// Fetches from other servers.
+pub struct Fetcher {
+    board: Board,
+    certificate: ClientCertificate,
+    rules: FetchRules,
+    runtime: Handle,
+    /// Orders of an earlier run, until they are begun again.
+    unfinished: Mutex<Vec<swath_state::KeptJob>>,
+}
+
+/// An order as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptOrder {
+    wishes: Vec<(String, String)>,
+    sources: Sources,
+}
+
+impl Fetcher {
+    /// Opens the kept jobs and the certificate; must be called within a tokio runtime.
+    pub fn open(rules: FetchRules, host: &str) -> Result<Fetcher, Failure> {
+        let Some(folder) = identity::state_folder() else {
+            return Err(Failure::input(
+                "--third-party keeps its jobs in the state folder, and there is none (see SWATH_STATE)",
+            ));
+        };
+        let swath_serve::Tls::Files { certificates: pem, .. } =
+            identity::certificate("third-party", host, false)?
+        else {
+            return Err(Failure::input("--third-party: the state folder cannot be written"));
+        };
+        let unusable = |error: String| Failure::input(format!("{}: {error}", pem.display()));
+        let text = std::fs::read_to_string(&pem).map_err(|error| unusable(error.to_string()))?;
+        let certificate =
+            ClientCertificate::of_pem(&text).map_err(|error| unusable(error.to_string()))?;
+        let limits = BoardLimits {
+            running: RUNNING_MAX,
+            running_of_one: rules.running_of_one,
+            open_of_one: OPEN_OF_ONE_MAX,
+        };
+        let path = folder.join("third-party").join("jobs.db");
+        let kept = |error: KeepError| Failure::input(format!("--third-party: {}", chain(&error)));
+        let board = Board::open(&path, limits).map_err(kept)?;
+        let unfinished = Mutex::new(board.unfinished().map_err(kept)?);
+        Ok(Fetcher { board, certificate, rules, runtime: Handle::current(), unfinished })
+    }
+
+    /// Stops all jobs; they go on when the server is started again.
+    pub async fn stop(&self) {
+        self.board.stop(STOP_WITHIN).await;
+    }
+
+    /// Returns the work of an order.
+    fn work(
+        &self,
+        order: KeptOrder,
+        destination: Destination,
+    ) -> Result<impl FnOnce(JobSeat) -> BoardWork + Send + 'static, String> {
+        let wishes = Wishes::of(&order.wishes);
+        let urls = checked(&order.sources)?;
+        let limits = [self.rules.limit_bytes_per_s, order.sources.limit_bytes_per_s];
+        let limit = limits.into_iter().flatten().min();
+        let spec = spec(&self.rules, limit, &wishes, &urls, &destination);
+        let environment =
+            Environment { net: self.net(&order.sources, &urls), ..Environment::default() };
+        let jobs = Jobs::new(environment);
+        Ok(move |seat: JobSeat| -> BoardWork { Box::pin(run(jobs, spec, seat, destination)) })
+    }
+
+    fn net(&self, sources: &Sources, urls: &[Url]) -> NetOptions {
+        let mut servers = Vec::new();
+        for (source, url) in sources.sources.iter().zip(urls) {
+            let Some(pattern) = HostPattern::of(url) else { continue };
+            let access =
+                || ServerAccess { is_for_this_run: true, ..ServerAccess::to(pattern.clone()) };
+            let token = source.token.as_deref().map(Secret::new);
+            servers.push(ServerAccess { token, ..access() });
+            let trusted = source
+                .fingerprints
+                .iter()
+                .filter_map(|digits| format!("sha-256:{digits}").parse().ok());
+            servers.extend(
+                trusted.map(|digest| ServerAccess { fingerprint: Some(digest), ..access() }),
+            );
+        }
+        let within = |network: &Network| Reach { network: *network, port: None, name: None };
+        NetOptions {
+            certificate: Some(self.certificate.clone()),
+            reach: Some(self.rules.networks.iter().map(within).collect()),
+            servers,
+            ..NetOptions::default()
+        }
+    }
+
+    fn new_job(id: String, owner: Who, place: &str, order: &KeptOrder) -> Result<NewJob, Refused> {
+        let order = serde_json::to_string(order);
+        let order = order.map_err(|error| Refused::Order(error.to_string()))?;
+        Ok(NewJob { id, owner: owner.to_string(), place: place.to_owned(), order, waits: waits() })
+    }
+
+    fn follow(&self, mut reader: RecordReader) -> JobLines {
+        let (sender, lines) = mpsc::channel(LINES_AHEAD);
+        self.runtime.spawn(async move {
+            while let Some(line) = reader.next().await {
+                if sender.send(line).await.is_err() {
+                    return;
+                }
+            }
+        });
+        lines
+    }
+}
+
+impl ThirdParty for Fetcher {
+    fn terms(&self) -> String {
+        let terms = Terms { certificate: self.certificate.fingerprint().to_hex() };
+        serde_json::to_string(&terms).unwrap_or_default()
+    }
+
+    fn order(&self, order: FetchOrder) -> Result<JobLines, Refused> {
+        let FetchOrder { owner, id, destination, wishes, sources } = order;
+        let sources = serde_json::from_slice(&sources);
+        let sources = sources.map_err(|error| Refused::Order(format!("the sources: {error}")))?;
+        // What only this request means.
+        let is_wish = |(name, _): &(String, String)| name != "swath" && name != "job";
+        let wishes = wishes.into_iter().filter(is_wish).collect();
+        let order = KeptOrder { wishes, sources };
+        let place = format!("/{}", destination.shown);
+        let new = Fetcher::new_job(id, owner, &place, &order)?;
+        let work = self.work(order, destination).map_err(Refused::Order)?;
+        let _runtime = self.runtime.enter();
+        let reader = self.board.begin(new, work).map_err(|error| match error {
+            BoardError::Name => Refused::Order(error.to_string()),
+            BoardError::Keep(KeepError::Taken) => Refused::Taken,
+            BoardError::Keep(error) => Refused::Failed(chain(&error)),
+            error => Refused::Busy(error.to_string()),
+        })?;
+        Ok(self.follow(reader))
+    }
+
+    fn lines(&self, owner: Who, id: &str) -> Result<JobLines, Refused> {
+        match self.board.reader(&owner.to_string(), id) {
+            Ok(Some(reader)) => Ok(self.follow(reader)),
+            Ok(None) | Err(KeepError::Taken) => Err(Refused::NoJob),
+            Err(error) => Err(Refused::Failed(chain(&error))),
+        }
+    }
+
+    fn cancel(&self, owner: Who, id: &str) -> Result<(), Refused> {
+        match self.board.cancel(&owner.to_string(), id) {
+            true => Ok(()),
+            false => Err(Refused::NoJob),
+        }
+    }
+
+    fn list(&self, owner: Who) -> Result<String, Refused> {
+        let all = self.board.list(&owner.to_string());
+        let all = all.map_err(|error| Refused::Failed(chain(&error)))?;
+        let listed = all.into_iter().map(|ListedJob { kept, is_running }| ServerJob {
+            job: kept.id,
+            to: kept.place,
+            state: match (kept.state, is_running) {
+                (KeptState::Open, true) => ServerJobState::Running,
+                (KeptState::Open, false) => ServerJobState::Waiting,
+                (KeptState::Done, _) => ServerJobState::Done,
+                (KeptState::Failed, _) => ServerJobState::Failed,
+                (KeptState::Cancelled, _) => ServerJobState::Cancelled,
+            },
+            ordered_s: kept.ordered_s,
+            ended_s: kept.ended_s,
+        });
+        let jobs = ServerJobs { jobs: listed.collect() };
+        Ok(serde_json::to_string(&jobs).unwrap_or_default())
+    }
+
+    fn unfinished(&self) -> Vec<Unfinished> {
+        let unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |job: &swath_state::KeptJob| Unfinished {
+            id: job.id.clone(),
+            path: job.place.trim_matches('/').as_bytes().to_vec(),
+        };
+        unfinished.iter().map(of).collect()
+    }
+
+    fn resume(&self, id: &str, destination: Option<Destination>) {
+        let job = {
+            let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(at) = unfinished.iter().position(|job| job.id == id) else { return };
+            unfinished.remove(at)
+        };
+        let order =
+            serde_json::from_str::<KeptOrder>(&job.order).map_err(|error| error.to_string());
+        let no_place = || "its destination cannot be opened any more".to_owned();
+        let destination = destination.ok_or_else(no_place);
+        let work = order.and_then(|order| self.work(order, destination?));
+        match work {
+            Ok(work) => {
+                let _runtime = self.runtime.enter();
+                self.board.resume(&job, waits(), work);
+            }
+            Err(why) => {
+                let line = Line::Failed(Failed::at_once(5, why)).to_json();
+                let end = JobEnd { state: KeptState::Failed, line };
+                if let Err(error) = self.board.end(id, &end) {
+                    warn(&format!("--third-party: {}", chain(&error)));
+                }
+            }
+        }
+    }
+}
+
+/// Checks the addresses of an order.
+fn checked(sources: &Sources) -> Result<Vec<Url>, String> {
+    let all = sources.sources.iter().map(|SourceAccess { url, token, .. }| {
+        let parsed = swath_jobs::parse_url(url).map_err(|error| error.to_string())?;
+        match token.is_some() && parsed.scheme() != "https" {
+            true => Err("a token is not sent without encryption".to_owned()),
+            false => Ok(parsed),
+        }
+    });
+    let all: Vec<Url> = all.collect::<Result<_, _>>()?;
+    let folders = all.iter().filter(|url| url.path().ends_with('/')).count();
+    match (all.len(), folders) {
+        (0, _) => Err("an order needs a source".to_owned()),
+        (1, 0) => Ok(all),
+        (count, folders) if count == folders => Ok(all),
+        _ => {
+            Err("several sources must be replicas of one folder, whose addresses end in '/'"
+                .to_owned())
+        }
+    }
+}
+
+/// Returns the order as a job of this machine.
+fn spec(
+    rules: &FetchRules,
+    limit_bytes_per_s: Option<u64>,
+    wishes: &Wishes,
+    urls: &[Url],
+    destination: &Destination,
+) -> JobSpec {
+    let from: Vec<Address> = urls.iter().map(|url| Address::new(url.as_str())).collect();
+    let to = destination.path.clone();
+    let kind = match urls {
+        [url] if !url.path().ends_with('/') => {
+            let (to, is_alone) = match &wishes.single {
+                Some(name) => (to.join(name), true),
+                // What is not there yet is a folder, too.
+                None => (PathBuf::from(format!("{}/", to.display())), false),
+            };
+            CopyKind::FetchNamed { from: from[0].clone(), to, is_alone }
+        }
+        _ => CopyKind::Fetch { from, to },
+    };
+    let swath_transfer::Preserve { mode, times, links, xattrs } = wishes.preserve;
+    let copy = CopySpec {
+        include: wishes.include.clone(),
+        exclude: wishes.exclude.clone(),
+        compare: match wishes.compare {
+            swath_transfer::Compare::SizeAndTime => Compare::SizeAndTime,
+            swath_transfer::Compare::Content => Compare::Content,
+            swath_transfer::Compare::Nothing => Compare::Nothing,
+        },
+        preserve: Preserve { mode, times, links, xattrs },
+        delete: wishes.delete,
+        allow_empty: wishes.allow_empty,
+        resume: wishes.resume,
+        dry_run: wishes.dry,
+        ..CopySpec::new(kind)
+    };
+    let mut spec = JobSpec::new(Work::Copy(copy));
+    if let Some(patience_s) = wishes.patience_s {
+        spec.network.timeout_ms = (patience_s * 1e3) as u64;
+    }
+    spec.network.limit_bytes_per_s = limit_bytes_per_s;
+    spec.disk.io = rules.io;
+    spec
+}
+
+/// Runs a copy, and records what happens as lines.
+async fn run(jobs: Jobs, spec: JobSpec, seat: JobSeat, destination: Destination) -> JobEnd {
+    let names = ToldNames::new(destination.names());
+    let observer = Arc::new(Recorder {
+        seat: seat.clone(),
+        names: names.clone(),
+        began: Instant::now(),
+        has_kept: AtomicBool::new(false),
+    });
+    let told: Arc<dyn JobObserver> = Arc::clone(&observer) as Arc<dyn JobObserver>;
+    let ended = jobs.run(&spec, &Streams::default(), &told, &seat.control).await;
+    let (state, line) = match ended {
+        Ok(outcome) => match received(outcome) {
+            Some(received) => (KeptState::Done, Line::Received(Box::new(received))),
+            None => {
+                let why = "the source is no folder of a swath server, and no file".to_owned();
+                (KeptState::Failed, Line::Failed(Failed::at_once(3, why)))
+            }
+        },
+        Err(error) => (KeptState::Failed, Line::Failed(failed(error, &names))),
+    };
+    drop(destination);
+    JobEnd { state, line: names.line(&line.to_json()) }
+}
+
+/// Records the events of a job.
+struct Recorder {
+    seat: JobSeat,
+    names: ToldNames,
+    began: Instant,
+    has_kept: AtomicBool,
+}
+
+impl JobObserver for Recorder {
+    fn observe(&self, event: JobEvent) {
+        let (keep, line) = match event {
+            // The last line reports the end.
+            JobEvent::Transfer(Event::Finished(_) | Event::Failed { .. }) => {
+                self.has_kept.store(true, Ordering::Relaxed);
+                return;
+            }
+            JobEvent::Transfer(event) => (kept_as(&event), Line::event(&event)),
+            JobEvent::Note(note) => {
+                let (text, is_warning) = notes::words(&note);
+                let at_s = self.began.elapsed().as_secs_f64();
+                (Keep::Last, Line::event(&Event::note(at_s, text, is_warning)))
+            }
+            JobEvent::Planned { bytes, path, further_of } => {
+                let text = |path: Vec<u8>| String::from_utf8_lossy(&path).into_owned();
+                let change = Line::Change(bytes, text(path), further_of.map(text));
+                (Keep::Last, change.to_json())
+            }
+            _ => return,
+        };
+        self.seat.record.add(keep, self.names.line(&line));
+    }
+}
+
+/// Of what changes all the time, whoever comes late sees the present state.
+fn kept_as(event: &Event) -> Keep {
+    match event {
+        Event::Progress(_) => Keep::Newest(PROGRESS),
+        Event::Source { source, .. } => Keep::Newest(*source as u64),
+        _ => Keep::Last,
+    }
+}
+
+/// Returns the result of a copy as its last line has it.
+fn received(outcome: Outcome) -> Option<Received> {
+    match outcome {
+        Outcome::Copied(copied) => Some(copied.received),
+        Outcome::File(summary) => Some(of_file(*summary)),
+        _ => None,
+    }
+}
+
+fn of_file(transfer: Summary) -> Received {
+    Received {
+        transfer,
+        counts: [1, 0, 0, 0],
+        removed: 0,
+        spared: None,
+        unremoved: Default::default(),
+        kept_files: 0,
+        changed: Vec::new(),
+        absent: Vec::new(),
+        is_whole: true,
+        xattrs: Some(XattrLosses::default()),
+    }
+}
+
+/// Returns the error of a copy as its last line has it.
+fn failed(error: JobError, names: &ToldNames) -> Failed {
+    let plain = |exit: u8, error: &str| Failed::at_once(exit, names.text(error));
+    match error {
+        JobError::Copy(error) => match *error {
+            CopyError::Fetch { error, kept, .. } => {
+                let exit = exit::of(&error, kept.received_bytes) as u8;
+                let (words, in_the_way) = match &*error {
+                    error if !error.reasons().is_empty() => (error.with_reasons(), None),
+                    // Whoever ordered it adds the advice.
+                    GetError::Tree(PartialError::InTheWay { destination, conflicts }) => {
+                        let destination = destination.display().to_string();
+                        let words = exit::in_the_way(&destination, conflicts);
+                        (words, Some(InTheWay::of(conflicts)))
+                    }
+                    error => (exit::words(error), None),
+                };
+                let is_refused = |reason: &Reason| {
+                    matches!(reason.why.lane_error(), Some(LaneError::RefusedAddress { .. }))
+                };
+                let advice = match error.reasons().iter().any(is_refused) {
+                    true => "; the owner of the destination permits that with --third-party-from",
+                    false => "",
+                };
+                let error = names.text(&(words + advice));
+                let kept_bytes = kept.known_bytes();
+                Failed { exit, error, kept_bytes, passes: Passes::No, in_the_way }
+            }
+            error => {
+                let failure = crate::cp::failure(error);
+                plain(failure.exit as u8, &failure.what)
+            }
+        },
+        JobError::Stopped => plain(exit::Exit::Interrupted as u8, "stopped"),
+        error => {
+            let failure = Failure::from(error);
+            plain(failure.exit as u8, &failure.what)
+        }
+    }
+}
+
+fn waits() -> String {
+    let text = "waiting: other copies of this user run on the server".to_owned();
+    Line::event(&Event::note(0.0, text, false))
+}
+
+/// Copies of all users at a time.
+const RUNNING_MAX: usize = 64;
+/// Copies of one user that run or wait.
+const OPEN_OF_ONE_MAX: usize = 1_000;
+/// Lines on the way to somebody who watches.
+const LINES_AHEAD: usize = 64;
+/// The number of progress among lines of which only the newest is kept; sources have smaller ones.
+const PROGRESS: u64 = 1 << 32;
+/// Data that has arrived is written within this time.
+const STOP_WITHIN: Duration = Duration::from_secs(5);

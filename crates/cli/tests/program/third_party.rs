@@ -1,0 +1,237 @@
+//! `swath cp https://a/ https://b/`: the destination fetches, and this machine steers.
+
+use std::fs;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use crate::support::serve::Served;
+use crate::support::trees::bytes;
+use crate::support::{Home, Ran};
+
+const FILES: [(&str, u32, usize); 4] =
+    [("x.h5", 1, 3_000_001), ("sub/y", 2, 70_000), ("sub/deep/z", 3, 9), ("empty", 4, 0)];
+
+fn with_dataset(folder: &str) -> Home {
+    let home = Home::new();
+    for (path, seed, length) in FILES {
+        home.write(&format!("{folder}/ds/{path}"), bytes(seed, length));
+    }
+    fs::create_dir(home.path("b")).unwrap();
+    home
+}
+
+/// An address with the token of a server, whose certificate `--fingerprint` knows.
+fn at(server: &Served, path: &str) -> String {
+    let (scheme, rest) = server.url.split_once("://").unwrap();
+    format!("{scheme}://x:{}@{rest}{path}", server.token())
+}
+
+fn fingerprint(server: &Served) -> String {
+    let line = server.words.lines().find(|line| line.starts_with("fingerprint")).unwrap();
+    line.split_whitespace().last().unwrap().to_owned()
+}
+
+/// A server that fetches from servers on this machine.
+fn destination(home: &Home, address: &str, more: &[&str]) -> Served {
+    let args = ["b", "--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
+    home.serve_at(address, &[&args[..], more].concat())
+}
+
+fn args(servers: &[&Served], places: &[String]) -> Vec<String> {
+    let mut args = vec!["cp".to_owned()];
+    args.extend_from_slice(places);
+    for server in servers {
+        args.extend(["--fingerprint".to_owned(), fingerprint(server)]);
+    }
+    args
+}
+
+impl Home {
+    fn has_dataset(&self, folder: &str) {
+        for (path, seed, length) in FILES {
+            assert!(self.read(&format!("{folder}/{path}")) == bytes(seed, length), "{path}");
+        }
+    }
+
+    fn jobs(&self) -> Vec<u8> {
+        self.read("../home/.local/state/swath/third-party/jobs.db")
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn trees_and_files_go_from_server_to_server() {
+    let home = with_dataset("a");
+    let log = home.path("a.log");
+    let a = home.serve(&["a", "--log", log.to_str().unwrap()]);
+    let b = destination(&home, "127.0.0.1:0", &[]);
+    let cp = |from: &str, to: &str| home.run(args(&[&a, &b], &[at(&a, from), at(&b, to)]));
+    let copied = cp("ds/", "copy/");
+    copied.code_is(0).says(&["4 files", "verified by the checksum of every block"]);
+    home.has_dataset("b/copy");
+    // Its figures are about that server, which has it all.
+    cp("ds/", "copy/").code_is(0).says(&["4 files are the same"]);
+    cp("ds", "named/").code_is(0);
+    home.has_dataset("b/named/ds");
+    cp("ds/x.h5", "new-name").code_is(0);
+    cp("ds/x.h5", "named/").code_is(0);
+    for path in ["b/new-name", "b/named/x.h5"] {
+        assert!(home.read(path) == bytes(1, 3_000_001), "{path}");
+    }
+    home.write("a/ds/x.h5", bytes(9, 3_000_001));
+    cp("ds/x.h5", "new-name").code_is(0);
+    assert!(home.read("b/new-name") == bytes(9, 3_000_001), "a file that is there is replaced");
+    // The client's own token has not left this machine but for its server.
+    let token = a.token().as_bytes().to_vec();
+    let has = |text: &[u8]| text.windows(token.len()).any(|part| part == token);
+    assert!(!has(&home.jobs()) && !has(&fs::read(log).unwrap()));
+}
+
+#[test]
+fn one_tree_comes_from_several_replicas() {
+    let home = with_dataset("a1");
+    for (path, seed, length) in FILES {
+        home.write(&format!("a2/ds/{path}"), bytes(seed, length));
+        let time = home.path(format!("a1/ds/{path}")).metadata().unwrap().modified().unwrap();
+        let copy =
+            fs::File::options().write(true).open(home.path(format!("a2/ds/{path}"))).unwrap();
+        copy.set_modified(time).unwrap();
+    }
+    let (one, two) = (home.serve(&["a1"]), home.serve(&["a2"]));
+    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "3M"]);
+    let places = [at(&one, "ds/"), at(&two, "ds/"), at(&b, "copy/")];
+    let copied = home.run(args(&[&one, &two, &b], &places));
+    copied.code_is(0);
+    for server in [&one, &two] {
+        copied.says(&[&format!("{}ds/", server.url.split_once("://").unwrap().1)]);
+    }
+    home.has_dataset("b/copy");
+}
+
+#[test]
+fn what_is_not_allowed_is_refused_with_its_reason() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let b = home.serve(&["b", "--write", "--third-party"]);
+    let cp = |from: String, to: String| -> Ran { home.run(args(&[&a, &b], &[from, to])) };
+    // This machine is not public.
+    cp(at(&a, "ds/"), at(&b, "copy/"))
+        .code_is(7)
+        .says(&["refused to contact 127.0.0.1", "--third-party-from"]);
+    // A fetches nothing, and lets nobody write.
+    let refused = cp(at(&b, ""), at(&a, "x/"));
+    refused.code_is(5).says(&["it was started without --third-party"]);
+    let unknown = at(&b, "x/").replace(b.token(), "another-token-that-is-long");
+    cp(at(&a, "ds/"), unknown).code_is(5).says(&["this token is not known here"]);
+    home.write("short", "short write\n");
+    let short = home.serve(&["a", "--token-file", "short"]);
+    let from = short.url.replace("://", "://x:short@") + "ds/";
+    cp(from, at(&b, "copy/")).code_is(2).says(&["the token is too short to be delegated"]);
+    let plain = home.serve(&["a", "--plain"]);
+    cp(at(&plain, "ds/"), at(&b, "copy/")).code_is(2).says(&["not sent without encryption"]);
+    assert_eq!(home.names_in("b"), Vec::<String>::new());
+    home.run(["serve", "b", "--third-party"]).code_is(2).says(&["--write"]);
+}
+
+/// The job belongs to the destination.
+#[test]
+fn a_steering_machine_that_dies_does_not_end_the_copy() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "1M"]);
+    let steering = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
+    let steering = home.swath(steering).start();
+    until("the copy begins", || {
+        home.exists("b/copy.swath-partial") || !home.names_in("b").is_empty()
+    });
+    steering.signal(9);
+    steering.wait();
+    assert!(!home.exists("b/copy/x.h5"), "the copy was killed too late for this test");
+    until("the copy ends", || home.exists("b/copy/x.h5"));
+    home.has_dataset("b/copy");
+}
+
+#[test]
+fn a_copy_that_is_interrupted_is_cancelled_there_and_resumes() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "1M"]);
+    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
+    let steering = home.swath(&command).start();
+    std::thread::sleep(Duration::from_millis(1_500));
+    steering.signal(2);
+    steering.wait().code_is(130).says(&["stopped"]);
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(!home.exists("b/copy/x.h5"), "it has gone on");
+    home.run(&command).code_is(0).says(&["from an earlier run"]);
+    home.has_dataset("b/copy");
+}
+
+#[test]
+fn a_destination_that_is_killed_and_started_again_goes_on() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let b = destination(&home, &free, &["--limit-rate", "1M"]);
+    let mut steering = home.swath(args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")])).start();
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(!steering.is_over());
+    b.signal(9);
+    b.wait();
+    let _again = destination(&home, &free, &[]);
+    steering.wait().code_is(0).says(&["retrying"]);
+    home.has_dataset("b/copy");
+}
+
+#[test]
+fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "1M", "--third-party-jobs", "1"]);
+    let trust = ["--fingerprint".to_owned(), fingerprint(&b)];
+    let at_b = |job: &str| format!("{}@{}", job.split_once('@').unwrap().0, at(&b, ""));
+    let begin = |to: &str| {
+        let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, to)]);
+        let begun = home.run(command.iter().map(String::as_str).chain(["--detach"]));
+        begun.code_is(0).out().trim().to_owned()
+    };
+    let (first, second) = (begin("one/"), begin("two/"));
+    assert!(first.ends_with(&format!("@{}one/", b.url)), "{first}");
+    let jobs = || {
+        let listed = home.run(["jobs", &at(&b, ""), &trust[0], &trust[1]]);
+        listed.code_is(0).out().to_owned()
+    };
+    let listed = jobs();
+    let state = |job: &str, listed: &str| {
+        let id = job.split_once('@').unwrap().0;
+        let line = listed.lines().find(|line| line.starts_with(id)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    assert_eq!(state(&first, &listed), "running");
+    assert_eq!(state(&second, &listed), "waiting", "one at a time");
+    home.run(["cancel", &at_b(&second), &trust[0], &trust[1]]).code_is(0).says(&["cancelled"]);
+    let mut looking = home.swath(["attach", &at_b(&first), &trust[0], &trust[1]]).start();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!looking.is_over());
+    // Whoever looks ends nothing.
+    looking.signal(2);
+    looking.wait().code_is(130);
+    let followed = home.run(["attach", &at_b(&first), &trust[0], &trust[1]]);
+    followed.code_is(0).says(&["verified by the checksum of every block"]);
+    home.has_dataset("b/one");
+    // Its end is told later, too.
+    home.run(["attach", &at_b(&first), &trust[0], &trust[1]]).code_is(0).says(&["4 files"]);
+    let listed = jobs();
+    let states = (state(&first, &listed), state(&second, &listed));
+    assert_eq!(states, ("done".to_owned(), "cancelled".to_owned()));
+    assert!(!home.exists("b/two/x.h5"));
+    home.run(["cancel", &at_b(&first), &trust[0], &trust[1]]).code_is(5).says(&["no such job"]);
+    home.run(["attach", "none"]).code_is(2).says(&["must be JOB@URL"]);
+}

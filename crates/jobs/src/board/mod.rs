@@ -1,0 +1,476 @@
+//! Jobs that a server runs for others.
+//!
+//! A job belongs to whoever ordered it. It runs whether anybody looks or not, and is begun again after a
+//! restart of the server; only its owner sees it, follows it and cancels it. At most so many run at a
+//! time, and so many of one owner; the others wait. The board knows neither what a job does nor what its
+//! lines mean.
+
+mod record;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use swath_state::{KeepError, KeptJob, KeptJobs, KeptState};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+pub use record::{Keep, Record, RecordReader};
+
+use crate::control::Control;
+
+/// The jobs of a server; clones are the same.
+#[derive(Clone)]
+pub struct Board {
+    shared: Arc<Shared>,
+}
+
+/// How many jobs run at a time; the others wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoardLimits {
+    /// Of all owners together.
+    pub running: usize,
+    /// Of one owner.
+    pub running_of_one: usize,
+    /// Jobs of one owner that run or wait; more are refused.
+    pub open_of_one: usize,
+}
+
+/// A job that is ordered.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    /// Its name, which the owner chooses, so that an order that is sent again is not a second job.
+    pub id: String,
+    /// Who orders it.
+    pub owner: String,
+    /// Where its data goes, as the owner names it.
+    pub place: String,
+    /// What is to be done, for when the server is started again.
+    pub order: String,
+    /// The line for its record if it has to wait.
+    pub waits: String,
+}
+
+/// What a running job has of the board.
+#[derive(Clone, Debug)]
+pub struct JobSeat {
+    /// What happens is recorded here.
+    pub record: Record,
+    /// The owner, or the end of the server, cancels it.
+    pub control: Control,
+}
+
+/// The end of a job.
+#[derive(Debug)]
+pub struct JobEnd {
+    /// How it ended.
+    pub state: KeptState,
+    /// The last line of its record.
+    pub line: String,
+}
+
+/// A job in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedJob {
+    /// The job; without what was ordered.
+    pub kept: KeptJob,
+    /// Whether it runs; otherwise it waits or has ended.
+    pub is_running: bool,
+}
+
+/// Why a job is not begun.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BoardError {
+    /// A name that no job can have.
+    #[error("a job's name has 1 to {NAME_BYTES_MAX} letters, digits and '-'")]
+    Name,
+    /// Too many jobs of this owner are open.
+    #[error("{0} jobs of this user run or wait already")]
+    TooMany(usize),
+    /// The server is about to end.
+    #[error("the server is about to end")]
+    Ending,
+    /// It cannot be kept, or its name is taken.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+}
+
+/// The work of a job.
+pub type Work = Pin<Box<dyn Future<Output = JobEnd> + Send>>;
+
+struct Shared {
+    kept: KeptJobs,
+    limits: BoardLimits,
+    open: Mutex<BTreeMap<String, Arc<OpenJob>>>,
+    turns: Arc<Semaphore>,
+    turns_of: Mutex<HashMap<String, Arc<Semaphore>>>,
+    is_ending: AtomicBool,
+}
+
+struct OpenJob {
+    owner: String,
+    seat: JobSeat,
+    is_running: AtomicBool,
+    is_cancelled: AtomicBool,
+}
+
+impl Board {
+    /// Opens the file of kept jobs, or makes it.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn open(path: &Path, limits: BoardLimits) -> Result<Board, KeepError> {
+        let shared = Shared {
+            kept: KeptJobs::open(path)?,
+            limits,
+            open: Mutex::default(),
+            turns: Arc::new(Semaphore::new(limits.running)),
+            turns_of: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+        };
+        Ok(Board { shared: Arc::new(shared) })
+    }
+
+    /// Begins a job, and returns a reader of its record. If the owner has a job of this name already,
+    /// `work` is not used, and the reader is that of the job. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`BoardError`].
+    pub fn begin(
+        &self,
+        new: NewJob,
+        work: impl FnOnce(JobSeat) -> Work + Send + 'static,
+    ) -> Result<RecordReader, BoardError> {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if !(1..=NAME_BYTES_MAX).contains(&new.id.len()) || !new.id.bytes().all(is_name) {
+            return Err(BoardError::Name);
+        }
+        if let Some(reader) = self.reader(&new.owner, &new.id)? {
+            return Ok(reader);
+        }
+        if self.shared.is_ending.load(Ordering::SeqCst) {
+            return Err(BoardError::Ending);
+        }
+        let mut open = self.shared.open();
+        let own = open.values().filter(|job| job.owner == new.owner).count();
+        if own >= self.shared.limits.open_of_one {
+            return Err(BoardError::TooMany(own));
+        }
+        self.shared.kept.add(&new.id, &new.owner, &new.place, &new.order)?;
+        Ok(self.run(&mut open, &new.id, &new.owner, new.waits, work))
+    }
+
+    /// Returns the jobs of an earlier run of the server that have not ended. Each must be
+    /// [resumed](Board::resume) or [ended](Board::end).
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn unfinished(&self) -> Result<Vec<KeptJob>, KeepError> {
+        let mut all = self.shared.kept.all()?;
+        all.retain(|job| job.state == KeptState::Open);
+        Ok(all)
+    }
+
+    /// Begins an unfinished job again.
+    pub fn resume(
+        &self,
+        job: &KeptJob,
+        waits: String,
+        work: impl FnOnce(JobSeat) -> Work + Send + 'static,
+    ) {
+        self.run(&mut self.shared.open(), &job.id, &job.owner, waits, work);
+    }
+
+    /// Ends a job that cannot be begun again.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn end(&self, id: &str, end: &JobEnd) -> Result<(), KeepError> {
+        self.shared.kept.end(id, end.state, &end.line)
+    }
+
+    /// Returns a reader of a job's record, which is its last line if it has ended; `None` if the owner
+    /// has no such job.
+    ///
+    /// # Errors
+    /// [`KeepError`], [`KeepError::Taken`] if it is another's.
+    pub fn reader(&self, owner: &str, id: &str) -> Result<Option<RecordReader>, KeepError> {
+        if let Some(job) = self.shared.open().get(id) {
+            return match job.owner == owner {
+                true => Ok(Some(job.seat.record.reader())),
+                false => Err(KeepError::Taken),
+            };
+        }
+        let Some(job) = self.shared.kept.job(id)? else { return Ok(None) };
+        if job.owner != owner {
+            return Err(KeepError::Taken);
+        }
+        let record = Record::default();
+        record.end(job.result.unwrap_or_default());
+        Ok(Some(record.reader()))
+    }
+
+    /// Cancels a job; what it has received is kept for another one. Returns whether the owner has such a
+    /// job, and it had not ended.
+    pub fn cancel(&self, owner: &str, id: &str) -> bool {
+        let open = self.shared.open();
+        let Some(job) = open.get(id).filter(|job| job.owner == owner) else { return false };
+        job.is_cancelled.store(true, Ordering::SeqCst);
+        job.seat.control.cancel();
+        true
+    }
+
+    /// Returns the owner's jobs, in the order in which they were ordered.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn list(&self, owner: &str) -> Result<Vec<ListedJob>, KeepError> {
+        let mut all = self.shared.kept.all()?;
+        all.retain(|job| job.owner == owner);
+        let open = self.shared.open();
+        let is_running =
+            |id: &str| open.get(id).is_some_and(|job| job.is_running.load(Ordering::SeqCst));
+        let listed = all.into_iter().map(|kept| {
+            let (order, is_running) = (String::new(), is_running(&kept.id));
+            ListedJob { kept: KeptJob { order, ..kept }, is_running }
+        });
+        Ok(listed.collect())
+    }
+
+    /// Stops all jobs, which stay unfinished for the next run of the server, and waits for `patience` at
+    /// most.
+    pub async fn stop(&self, patience: Duration) {
+        self.shared.is_ending.store(true, Ordering::SeqCst);
+        self.shared.open().values().for_each(|job| job.seat.control.cancel());
+        let all = async {
+            while !self.shared.open().is_empty() {
+                sleep(LOOK_EVERY).await;
+            }
+        };
+        let _ = timeout(patience, all).await;
+    }
+
+    fn run(
+        &self,
+        open: &mut BTreeMap<String, Arc<OpenJob>>,
+        id: &str,
+        owner: &str,
+        waits: String,
+        work: impl FnOnce(JobSeat) -> Work + Send + 'static,
+    ) -> RecordReader {
+        let seat = JobSeat { record: Record::default(), control: Control::default() };
+        let reader = seat.record.reader();
+        let job = Arc::new(OpenJob {
+            owner: owner.to_owned(),
+            seat,
+            is_running: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
+        });
+        open.insert(id.to_owned(), Arc::clone(&job));
+        let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
+        tokio::spawn(async move {
+            let end = shared.turn(&job, waits, work).await;
+            shared.ended(&id, &job, end);
+        });
+        reader
+    }
+}
+
+impl Shared {
+    /// Runs a job in its turn; `None` if it was cancelled before that, or if it panicked.
+    async fn turn(
+        &self,
+        job: &Arc<OpenJob>,
+        waits: String,
+        work: impl FnOnce(JobSeat) -> Work + Send,
+    ) -> Option<JobEnd> {
+        let of_owner = {
+            let mut all = self.turns_of.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_one = || Arc::new(Semaphore::new(self.limits.running_of_one));
+            Arc::clone(all.entry(job.owner.clone()).or_insert_with(of_one))
+        };
+        if of_owner.available_permits() == 0 || self.turns.available_permits() == 0 {
+            job.seat.record.add(Keep::Last, waits);
+        }
+        let turn =
+            async { Some((of_owner.acquire().await.ok()?, self.turns.acquire().await.ok()?)) };
+        let _turn = tokio::select! {
+            biased;
+            () = job.seat.control.cancelled() => None,
+            turn = turn => turn,
+        }?;
+        job.is_running.store(true, Ordering::SeqCst);
+        // A panic must not keep the turn.
+        tokio::spawn(work(job.seat.clone())).await.ok()
+    }
+
+    fn ended(&self, id: &str, job: &OpenJob, end: Option<JobEnd>) {
+        let was_stopped = self.is_ending.load(Ordering::SeqCst)
+            && !job.is_cancelled.load(Ordering::SeqCst)
+            && end.as_ref().is_none_or(|end| end.state != KeptState::Done);
+        let end = end.map(|end| match job.is_cancelled.load(Ordering::SeqCst) {
+            true if end.state == KeptState::Failed => JobEnd { state: KeptState::Cancelled, ..end },
+            _ => end,
+        });
+        let (state, line) = match end {
+            Some(JobEnd { state, line }) => (state, line),
+            None if job.is_cancelled.load(Ordering::SeqCst) => {
+                (KeptState::Cancelled, String::new())
+            }
+            None => (KeptState::Failed, String::new()),
+        };
+        if !was_stopped && let Err(error) = self.kept.end(id, state, &line) {
+            tracing::warn!(%error, id, "the end of a job cannot be kept");
+        }
+        self.open().remove(id);
+        // Whoever reads must find it ended.
+        job.seat.record.end(line);
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OpenJob>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Board({} open, {:?})", self.shared.open().len(), self.shared.limits)
+    }
+}
+
+const NAME_BYTES_MAX: usize = 64;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(path: &Path) -> Board {
+        let limits = BoardLimits { running: 3, running_of_one: 1, open_of_one: 4 };
+        Board::open(&path.join("jobs.db"), limits).unwrap()
+    }
+
+    fn new(id: &str, owner: &str) -> NewJob {
+        let text = |text: &str| text.to_owned();
+        NewJob {
+            id: text(id),
+            owner: text(owner),
+            place: text("/"),
+            order: format!("order of {id}"),
+            waits: text("waits"),
+        }
+    }
+
+    /// Records that it runs, and works until it is cancelled.
+    fn long(seat: JobSeat) -> Work {
+        Box::pin(async move {
+            seat.record.add(Keep::Last, "runs");
+            seat.control.cancelled().await;
+            JobEnd { state: KeptState::Failed, line: "stopped".to_owned() }
+        })
+    }
+
+    fn short(_: JobSeat) -> Work {
+        Box::pin(async { JobEnd { state: KeptState::Done, line: "done".to_owned() } })
+    }
+
+    async fn rest(mut reader: RecordReader) -> Vec<String> {
+        let mut lines = Vec::new();
+        while let Some(line) = reader.next().await {
+            lines.push(line.to_string());
+        }
+        lines
+    }
+
+    #[tokio::test]
+    async fn jobs_of_one_owner_wait_for_each_other_and_are_seen_by_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let board = board(folder.path());
+        let mut first = board.begin(new("a", "ada"), long).unwrap();
+        assert_eq!(first.next().await.as_deref(), Some("runs"));
+        let mut second = board.begin(new("b", "ada"), short).unwrap();
+        assert_eq!(second.next().await.as_deref(), Some("waits"));
+        assert_eq!(rest(board.begin(new("c", "bob"), short).unwrap()).await, ["done"]);
+        // Sent again, it is the same job.
+        assert_eq!(
+            board.begin(new("a", "ada"), short).unwrap().next().await.as_deref(),
+            Some("runs")
+        );
+        assert!(matches!(
+            board.begin(new("a", "bob"), short),
+            Err(BoardError::Keep(KeepError::Taken))
+        ));
+        assert!(matches!(board.reader("bob", "a"), Err(KeepError::Taken)));
+        assert!(!board.cancel("bob", "a") && board.reader("bob", "x").unwrap().is_none());
+        let listed = board.list("ada").unwrap();
+        let states: Vec<_> = listed.iter().map(|it| (&*it.kept.id, it.is_running)).collect();
+        assert_eq!(states, [("a", true), ("b", false)]);
+        assert!(board.cancel("ada", "a"));
+        assert_eq!(rest(first).await, ["stopped"]);
+        assert_eq!(rest(second).await, ["done"]);
+        let states: Vec<_> = board.list("ada").unwrap().iter().map(|it| it.kept.state).collect();
+        assert_eq!(states, [KeptState::Cancelled, KeptState::Done]);
+        // The end is read later, too.
+        assert_eq!(rest(board.reader("ada", "b").unwrap().unwrap()).await, ["done"]);
+    }
+
+    #[tokio::test]
+    async fn a_stopped_server_leaves_its_jobs_for_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = board(folder.path());
+        let mut running = first.begin(new("a", "ada"), long).unwrap();
+        running.next().await.unwrap();
+        first.begin(new("b", "ada"), short).unwrap();
+        rest(first.begin(new("c", "bob"), short).unwrap()).await;
+        first.stop(Duration::from_secs(10)).await;
+        assert!(matches!(first.begin(new("d", "ada"), short), Err(BoardError::Ending)));
+        assert_eq!(rest(running).await, ["stopped"]);
+        drop(first);
+        let second = board(folder.path());
+        let unfinished = second.unfinished().unwrap();
+        let ids: Vec<_> = unfinished.iter().map(|job| (&*job.id, &*job.order)).collect();
+        assert_eq!(ids, [("a", "order of a"), ("b", "order of b")]);
+        second.resume(&unfinished[0], "waits".to_owned(), short);
+        let end = JobEnd { state: KeptState::Failed, line: "no such folder".to_owned() };
+        second.end("b", &end).unwrap();
+        assert_eq!(rest(second.reader("ada", "a").unwrap().unwrap()).await, ["done"]);
+        assert_eq!(rest(second.reader("ada", "b").unwrap().unwrap()).await, ["no such folder"]);
+        assert!(second.unfinished().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn names_and_numbers_of_jobs_are_limited() {
+        let folder = tempfile::tempdir().unwrap();
+        let board = board(folder.path());
+        for name in ["", "a b", "../a", "ü", &"a".repeat(NAME_BYTES_MAX + 1)] {
+            assert!(
+                matches!(board.begin(new(name, "ada"), short), Err(BoardError::Name)),
+                "{name}"
+            );
+        }
+        for number in 0..4 {
+            board.begin(new(&number.to_string(), "ada"), long).unwrap();
+        }
+        assert!(matches!(board.begin(new("5", "ada"), long), Err(BoardError::TooMany(4))));
+        board.begin(new("5", "bob"), long).unwrap();
+        // One that waits is cancelled at once.
+        let waiting = board.reader("ada", "3").unwrap().unwrap();
+        assert!(board.cancel("ada", "3"));
+        assert_eq!(rest(waiting).await.last().map(String::as_str), Some(""));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_panics_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let board = board(folder.path());
+        let panics = |_| -> Work { Box::pin(async { panic!("on purpose") }) };
+        rest(board.begin(new("a", "ada"), panics).unwrap()).await;
+        assert_eq!(board.list("ada").unwrap()[0].kept.state, KeptState::Failed);
+        assert_eq!(rest(board.begin(new("b", "ada"), short).unwrap()).await, ["done"]);
+    }
+}

@@ -1,0 +1,111 @@
+//! Requests of clients that let this server fetch from others.
+
+use std::sync::Arc;
+
+use super::Site;
+use super::access::Rights;
+use super::receive::{Place, placed};
+use crate::http::{Head, Make, Response};
+use crate::third_party::{FetchOrder, Refused, SOURCES_BYTES_MAX, ThirdParty, answer};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Terms,
+    Fetch,
+    Lines,
+    List,
+    Cancel,
+}
+
+impl Asked {
+    /// What a request asks for, if it is about such copies.
+    pub fn of(head: &Head) -> Option<Asked> {
+        let is_post = head.method == crate::http::Method::POST;
+        match (head.target.parameter("swath")?, is_post) {
+            ("third-party", false) => Some(Asked::Terms),
+            ("job", false) => Some(Asked::Lines),
+            ("jobs", false) => Some(Asked::List),
+            ("fetch", true) => Some(Asked::Fetch),
+            ("cancel", true) => Some(Asked::Cancel),
+            _ => None,
+        }
+    }
+}
+
+/// Answers a request about copies between servers.
+pub(super) async fn respond(
+    site: &Site,
+    asked: Asked,
+    head: &Head,
+    rights: Rights,
+    body: &mut dyn Make,
+) -> Response {
+    let Some(third_party) = site.third_party.clone() else {
+        let text = "this server fetches nothing from others (it was started without --third-party)";
+        return Response::text(403, text);
+    };
+    if !rights.may_write {
+        return Response::text(403, "this token opens reading alone");
+    }
+    let id = head.target.parameter("job").unwrap_or_default().to_owned();
+    let json = |text: String| {
+        Response::text(200, text)
+            .with("content-type", "application/json")
+            .with("cache-control", "no-store")
+    };
+    let done = match asked {
+        Asked::Terms => Ok(json(third_party.terms())),
+        Asked::Fetch => return fetch(site, &third_party, id, head, rights, body).await,
+        Asked::Lines => third_party.lines(rights.who, &id).map(answer),
+        Asked::List => third_party.list(rights.who).map(json),
+        Asked::Cancel => third_party.cancel(rights.who, &id).map(|()| Response::empty(204)),
+    };
+    done.unwrap_or_else(Refused::response)
+}
+
+async fn fetch(
+    site: &Site,
+    third_party: &Arc<dyn ThirdParty>,
+    id: String,
+    head: &Head,
+    rights: Rights,
+    body: &mut dyn Make,
+) -> Response {
+    let mut sources = Vec::new();
+    loop {
+        match body.next().await {
+            Ok(part) if part.is_empty() => break,
+            Ok(part) => sources.extend(part),
+            Err(_) => return Response::text(400, "the list of sources did not arrive"),
+        }
+        if sources.len() > SOURCES_BYTES_MAX {
+            return Response::text(413, "the list of sources is too long");
+        }
+    }
+    let destination = match placed(site, &head.target).await {
+        Ok(destination) => destination,
+        Err(refusal) => return refusal,
+    };
+    let wishes = head.target.query.clone();
+    let order = FetchOrder { owner: rights.who, id, destination, wishes, sources };
+    // Keeping it waits for the disk.
+    let third_party = Arc::clone(third_party);
+    let begun = tokio::task::spawn_blocking(move || third_party.order(order)).await;
+    match begun {
+        Ok(Ok(lines)) => answer(lines),
+        Ok(Err(refused)) => refused.response(),
+        Err(_) => Response::text(500, super::FAILED),
+    }
+}
+
+impl Site {
+    /// Begins the jobs again that an earlier run of the server has not ended.
+    pub(crate) fn resume_jobs(&self) {
+        let Some(third_party) = &self.third_party else { return };
+        for job in third_party.unfinished() {
+            let place = Place::of(self, &job.path).ok();
+            third_party.resume(&job.id, place.and_then(|place| place.open(false).ok()));
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Jobs that a server keeps: what was ordered, how far it is, and how it ended.
+//!
+//! Their own SQLite file, beside the one with what is remembered of the network: that one may be thrown
+//! away when it is damaged, and nothing waits for it. An order may contain delegated tokens, so the file
+//! is its owner's alone. Every change is one transaction, which is on the disk when the call returns.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+
+use crate::clock::Wall;
+
+/// The kept jobs of one server.
+#[derive(Debug)]
+pub struct KeptJobs {
+    connection: Mutex<Connection>,
+}
+
+/// A kept job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptJob {
+    /// Its name: letters, digits and `-`.
+    pub id: String,
+    /// Who ordered it, as the server tells its users apart.
+    pub owner: String,
+    /// Where its data goes, as the user named it.
+    pub place: String,
+    /// What was ordered; only whoever keeps the job reads it.
+    pub order: String,
+    /// How far it is.
+    pub state: KeptState,
+    /// When it was ordered, in seconds since 1970.
+    pub ordered_s: u64,
+    /// When it ended.
+    pub ended_s: Option<u64>,
+    /// What is said of its end; only whoever keeps the job reads it.
+    pub result: Option<String>,
+}
+
+/// How far a kept job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptState {
+    /// It waits or runs; after a restart it is begun again.
+    Open,
+    /// It has ended well.
+    Done,
+    /// It has failed.
+    Failed,
+    /// Its owner has cancelled it.
+    Cancelled,
+}
+
+/// Why jobs cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeepError {
+    /// The file cannot be made or opened.
+    #[error("cannot open {}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// The file is another program's, or a newer swath's.
+    #[error("{} is not a file of jobs that this swath can read", .0.display())]
+    Foreign(PathBuf),
+    /// The database refuses.
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    /// Another job has this name.
+    #[error("there is another job of this name")]
+    Taken,
+}
+
+impl KeptState {
+    /// Returns the word for it in the file and in lists.
+    pub fn word(self) -> &'static str {
+        match self {
+            KeptState::Open => "open",
+            KeptState::Done => "done",
+            KeptState::Failed => "failed",
+            KeptState::Cancelled => "cancelled",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<KeptState> {
+        let all = [KeptState::Open, KeptState::Done, KeptState::Failed, KeptState::Cancelled];
+        all.into_iter().find(|state| state.word() == word)
+    }
+}
+
+impl KeptJobs {
+    /// Opens the file, or makes it and its folder.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn open(path: &Path) -> Result<KeptJobs, KeepError> {
+        let failed = |error| KeepError::Open { path: path.to_owned(), error };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        }
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        let mut connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY_WAIT)?;
+        connection.pragma_update(None, "trusted_schema", false)?;
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "full")?;
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mark = |name| change.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        match (mark("application_id")?, mark("user_version")?) {
+            (0, 0) => {
+                change.execute_batch(TABLES)?;
+                change.pragma_update(None, "application_id", APPLICATION)?;
+                change.pragma_update(None, "user_version", VERSION)?;
+            }
+            (APPLICATION, 1..=VERSION) => {}
+            _ => return Err(KeepError::Foreign(path.to_owned())),
+        }
+        change.commit()?;
+        Ok(KeptJobs { connection: Mutex::new(connection) })
+    }
+
+    /// Adds a job. Jobs that ended long ago, and the oldest of too many that have ended, are forgotten.
+    ///
+    /// # Errors
+    /// [`KeepError::Taken`] or [`KeepError::Database`].
+    pub fn add(&self, id: &str, owner: &str, place: &str, order: &str) -> Result<(), KeepError> {
+        let now_s = now_s();
+        let mut connection = self.connection();
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let added = change.execute(
+            "INSERT OR IGNORE INTO jobs (id, owner, place, what, state, ordered_s)
+             VALUES (?1, ?2, ?3, ?4, 'open', ?5)",
+            params![id, owner, place, order, now_s],
+        )?;
+        if added == 0 {
+            return Err(KeepError::Taken);
+        }
+        change.execute(
+            "DELETE FROM jobs WHERE state <> 'open' AND (ended_s < ?1 OR id IN (
+               SELECT id FROM jobs WHERE state <> 'open' ORDER BY ended_s DESC LIMIT -1 OFFSET ?2))",
+            params![now_s - KEPT_S, ENDED_MAX],
+        )?;
+        change.commit()?;
+        Ok(())
+    }
+
+    /// Notes that a job has ended, and forgets what was ordered: it may contain tokens.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn end(&self, id: &str, state: KeptState, result: &str) -> Result<(), KeepError> {
+        self.connection().execute(
+            "UPDATE jobs SET state = ?2, ended_s = ?3, result = ?4, what = '' WHERE id = ?1",
+            params![id, state.word(), now_s(), result],
+        )?;
+        Ok(())
+    }
+
+    /// Returns a job.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn job(&self, id: &str) -> Result<Option<KeptJob>, KeepError> {
+        let connection = self.connection();
+        let query = format!("SELECT {JOB} FROM jobs WHERE id = ?1");
+        Ok(connection.query_row(&query, [id], job_of).optional()?.flatten())
+    }
+
+    /// Returns all jobs, in the order in which they were ordered.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn all(&self) -> Result<Vec<KeptJob>, KeepError> {
+        let connection = self.connection();
+        let mut query =
+            connection.prepare(&format!("SELECT {JOB} FROM jobs ORDER BY ordered_s, id"))?;
+        let found = query.query_map([], job_of)?;
+        let all: Vec<Option<KeptJob>> = found.collect::<Result<_, _>>()?;
+        Ok(all.into_iter().flatten().collect())
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a job; `None` if its state is one of a newer swath.
+fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<KeptJob>> {
+    let seconds = |at: Option<i64>| at.and_then(|at| u64::try_from(at).ok());
+    let word: String = row.get(4)?;
+    let Some(state) = KeptState::of_word(&word) else { return Ok(None) };
+    Ok(Some(KeptJob {
+        id: row.get(0)?,
+        owner: row.get(1)?,
+        place: row.get(2)?,
+        order: row.get(3)?,
+        state,
+        ordered_s: seconds(row.get(5)?).unwrap_or(0),
+        ended_s: seconds(row.get(6)?),
+        result: row.get(7)?,
+    }))
+}
+
+fn now_s() -> i64 {
+    Wall::now().0 / 1000
+}
+
+/// Times are seconds since 1970 in UTC.
+const TABLES: &str = "
+CREATE TABLE jobs (
+  id TEXT NOT NULL PRIMARY KEY,
+  owner TEXT NOT NULL,
+  place TEXT NOT NULL,
+  what TEXT NOT NULL,
+  state TEXT NOT NULL,
+  ordered_s INTEGER NOT NULL,
+  ended_s INTEGER,
+  result TEXT
+) STRICT, WITHOUT ROWID;";
+const JOB: &str = "id, owner, place, what, state, ordered_s, ended_s, result";
+/// "swjb"; `file` shows it.
+const APPLICATION: i64 = 0x7377_6a62;
+const VERSION: i64 = 1;
+/// Another process of this server, which is about to end.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+/// Ended jobs are kept for thirty days, …
+const KEPT_S: i64 = 30 * 86_400;
+/// … and no more than so many.
+const ENDED_MAX: i64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn jobs_are_kept_over_restarts_and_lose_their_orders_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/jobs.db");
+        let jobs = KeptJobs::open(&path).unwrap();
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "an order may contain tokens");
+        jobs.add("a-1", "ada", "/ds/", "secret").unwrap();
+        jobs.add("b-2", "bob", "/", "other").unwrap();
+        assert!(matches!(jobs.add("a-1", "eve", "/", "x"), Err(KeepError::Taken)));
+        jobs.end("b-2", KeptState::Failed, "why").unwrap();
+        drop(jobs);
+        let jobs = KeptJobs::open(&path).unwrap();
+        let first = jobs.job("a-1").unwrap().unwrap();
+        assert_eq!((first.state, first.order.as_str()), (KeptState::Open, "secret"));
+        assert_eq!((first.owner.as_str(), first.ended_s), ("ada", None));
+        let second = jobs.job("b-2").unwrap().unwrap();
+        assert_eq!((second.state, second.order.as_str()), (KeptState::Failed, ""));
+        assert_eq!(second.result.as_deref(), Some("why"));
+        assert!(second.ended_s >= Some(second.ordered_s));
+        assert_eq!(jobs.all().unwrap(), [first, second]);
+        assert_eq!(jobs.job("c").unwrap(), None);
+    }
+
+    #[test]
+    fn what_ended_long_ago_is_forgotten_and_what_runs_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = KeptJobs::open(&folder.path().join("jobs.db")).unwrap();
+        for id in ["old", "open", "new"] {
+            jobs.add(id, "ada", "/", "x").unwrap();
+        }
+        jobs.end("old", KeptState::Done, "").unwrap();
+        jobs.end("new", KeptState::Done, "").unwrap();
+        let long_ago = now_s() - KEPT_S - 1;
+        let age = "UPDATE jobs SET ordered_s = ?1, ended_s = iif(state = 'open', NULL, ?1)
+                   WHERE id <> 'new'";
+        jobs.connection().execute(age, [long_ago]).unwrap();
+        jobs.add("another", "ada", "/", "x").unwrap();
+        let ids: Vec<String> = jobs.all().unwrap().into_iter().map(|job| job.id).collect();
+        assert_eq!(ids.len(), 3);
+        assert!(!ids.contains(&"old".to_owned()), "{ids:?}");
+    }
+
+    #[test]
+    fn other_files_are_left_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("other.db");
+        let other = Connection::open(&path).unwrap();
+        other.pragma_update(None, "application_id", 7).unwrap();
+        drop(other);
+        assert!(matches!(KeptJobs::open(&path), Err(KeepError::Foreign(_))));
+        std::fs::write(
+            folder.path().join("text"),
+            "no database, but longer than its header; ".repeat(9),
+        )
+        .unwrap();
+        assert!(KeptJobs::open(&folder.path().join("text")).is_err());
+    }
+}
