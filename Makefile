@@ -44,6 +44,8 @@ bench: ## Run the benchmarks of docs/benchmarks.md (root; about two hours)
 	bench/limits
 	bench/routes
 	bench/tracker
+	bench/publish
+	bench/version
 	bench/swarm
 	bench/share
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench

@@ -27,7 +27,9 @@ pub use site::{
 pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};
-pub use third_party::{FetchOrder, JobLines, Refused, ThirdParty, Unfinished};
+pub use third_party::{
+    CopyOrder, CopyWay, Copying, FetchOrder, JobLines, Refused, ThirdParty, Unfinished,
+};
 pub use tls::{Identity, Tls, TlsError, random};
 pub use tokens::{Token, TokensError, new_token, read_tokens};
 

@@ -5,11 +5,14 @@
 //! (`GET /?swath=job&job=ID`), list all jobs (`GET /?swath=jobs`) and cancel one
 //! (`POST /?swath=cancel&job=ID`).
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_model::digest::Digest;
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use crate::http::{Content, Made, Make, Response};
@@ -23,6 +26,9 @@ pub trait ThirdParty: Send + Sync {
 
     /// Begins a job, or finds the one that this owner has ordered by the same name. Returns its lines.
     fn order(&self, order: FetchOrder) -> Result<JobLines, Refused>;
+
+    /// Begins a copy of one file. Dropping what it returns cancels it.
+    fn copy(&self, order: CopyOrder) -> Result<Copying, Refused>;
 
     /// Returns the lines of a job: those that are kept, and those that come.
     fn lines(&self, owner: Who, id: &str) -> Result<JobLines, Refused>;
@@ -52,6 +58,48 @@ pub struct FetchOrder {
     pub wishes: Vec<(String, String)>,
     /// The body of the request.
     pub sources: Vec<u8>,
+}
+
+/// A copy of one file that somebody orders by `COPY`.
+pub struct CopyOrder {
+    /// Who orders it.
+    pub owner: Who,
+    /// Which way it goes.
+    pub way: CopyWay,
+    /// The address at the other server.
+    pub remote: String,
+    /// Header fields for the other server, which may be secret.
+    pub headers: Vec<(String, String)>,
+    /// A file that is there already is replaced.
+    pub overwrites: bool,
+    /// Digests that the file must have.
+    pub digests: Vec<Digest>,
+}
+
+/// Which way a file goes.
+pub enum CopyWay {
+    /// From the other server into this folder, under this name.
+    Pull {
+        /// The folder.
+        folder: Destination,
+        /// The name.
+        name: String,
+    },
+    /// This file, to the other server.
+    Push {
+        /// The file.
+        file: File,
+    },
+}
+
+/// A copy that is under way.
+pub struct Copying {
+    /// Bytes that were transferred.
+    pub bytes: watch::Receiver<u64>,
+    /// How it ended: the error in words.
+    pub end: oneshot::Receiver<Result<(), String>>,
+    /// Cancels it when dropped.
+    pub cancels: Box<dyn Send>,
 }
 
 /// A job that an earlier run of the server has not ended.

@@ -49,7 +49,7 @@ pub enum ServerJobState {
 }
 
 /// The sources of a copy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// Replicas of one folder, whose addresses end in `/`; or the address of one folder or file, which is
     /// copied under its own name, without final `/`.

@@ -52,6 +52,9 @@ pub struct Serve {
     /// With --third-party: also copy from servers in these networks (comma separated, repeatable); without it only from public addresses
     #[arg(long, value_name = "CIDR", requires = "third_party", value_delimiter = ',', value_hint = ValueHint::Other)]
     pub third_party_from: Vec<Network>,
+    /// With --third-party: also trust the certificate authorities in this file (PEM) for other servers (repeatable)
+    #[arg(long, value_name = "FILE", requires = "third_party", value_hint = ValueHint::FilePath)]
+    pub third_party_ca: Vec<PathBuf>,
     /// Allow everybody, without a token
     #[arg(long, conflicts_with = "token_file")]
     pub anonymous: bool,

@@ -216,6 +216,7 @@ fn fetcher(args: &Serve, host: &str) -> Result<Option<Arc<Fetcher>>, Failure> {
     let rules = FetchRules {
         running_of_one: args.third_party_jobs as usize,
         networks: args.third_party_from.clone(),
+        ca_files: args.third_party_ca.clone(),
         limit_bytes_per_s: args.limit_rate,
         io: args.io.writes(),
     };

@@ -3,6 +3,11 @@
 //! Each is a job of the board, run as `swath cp` would run it here. The lines for whoever watches are
 //! those of an upload.
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +20,13 @@ use swath_jobs::board::{
 };
 use swath_jobs::copy::{CopyError, CopyKind};
 use swath_jobs::{
-    Address, Compare, CopySpec, Environment, JobError, JobEvent, JobObserver, JobSpec, Jobs,
-    Outcome, Preserve, Streams, Work,
+    Address, Compare, Control, CopySpec, Environment, GetFrom, GetSpec, GetTo, Header, JobError,
+    JobEvent, JobObserver, JobSpec, Jobs, Outcome, Preserve, SecretRef, Streams, Work,
 };
+use swath_model::digest::{Digest, Hasher};
 use swath_serve::{
-    Destination, FetchOrder, JobLines, Network, Refused, ThirdParty, Unfinished, Who,
+    CopyOrder, CopyWay, Copying, Destination, FetchOrder, JobLines, Network, Refused, ThirdParty,
+    Unfinished, Who,
 };
 use swath_source::{ClientCertificate, HostPattern, NetOptions, Reach, Secret, ServerAccess};
 use swath_state::{KeepError, KeptState};
@@ -30,7 +37,7 @@ use swath_transfer::third_party::{
 };
 use swath_transfer::{GetError, LaneError, PartialError, Reason};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot, watch};
 use url::Url;
 
 use super::told::ToldNames;
@@ -45,6 +52,8 @@ pub struct FetchRules {
     pub running_of_one: usize,
     /// Networks that are not public from which is fetched.
     pub networks: Vec<Network>,
+    /// Files with further certificate authorities.
+    pub ca_files: Vec<PathBuf>,
     /// The limit of each copy.
     pub limit_bytes_per_s: Option<u64>,
     /// How the disk is written.
@@ -138,6 +147,7 @@ impl Fetcher {
         let within = |network: &Network| Reach { network: *network, port: None, name: None };
         NetOptions {
             certificate: Some(self.certificate.clone()),
+            ca_files: self.rules.ca_files.clone(),
             reach: Some(self.rules.networks.iter().map(within).collect()),
             servers,
             ..NetOptions::default()
@@ -188,6 +198,42 @@ impl ThirdParty for Fetcher {
             error => Refused::Busy(error.to_string()),
         })?;
         Ok(self.follow(reader))
+    }
+
+    fn copy(&self, order: CopyOrder) -> Result<Copying, Refused> {
+        let CopyOrder { owner, way, remote, headers, overwrites, digests } = order;
+        let url =
+            swath_jobs::parse_url(&remote).map_err(|error| Refused::Order(error.to_string()))?;
+        let has_secret = headers.iter().any(|(name, _)| name == "authorization")
+            || !url.username().is_empty()
+            || url.password().is_some();
+        if has_secret && url.scheme() != "https" {
+            return Err(Refused::Order("a token is not sent without encryption".to_owned()));
+        }
+        for (name, value) in &headers {
+            let checked = swath_source::check_header(name, value);
+            checked.map_err(|error| Refused::Order(error.to_string()))?;
+        }
+        let copy = OneFile { way, url, headers, overwrites, digests };
+        let (jobs, spec) = copy.job(&self.rules, self.net(&Sources::default(), &[]));
+        let (sender, bytes) = watch::channel(0);
+        let (ended, end) = oneshot::channel();
+        let control = Control::default();
+        let cancels = Box::new(CancelOnDrop(control.clone()));
+        let (board, owner) = (self.board.clone(), owner.to_string());
+        self.runtime.spawn(async move {
+            let turn = tokio::select! {
+                turn = board.turn(&owner) => turn,
+                () = control.cancelled() => None,
+            };
+            let result = match turn {
+                Some(_) => copy.run(&jobs, &spec, &control, sender).await,
+                None => Err("stopped".to_owned()),
+            };
+            // Nobody may be there any more.
+            let _ = ended.send(result);
+        });
+        Ok(Copying { bytes, end, cancels })
     }
 
     fn lines(&self, owner: Who, id: &str) -> Result<JobLines, Refused> {
@@ -258,6 +304,137 @@ impl ThirdParty for Fetcher {
                 }
             }
         }
+    }
+}
+
+/// Cancels a copy when nobody waits for it any more.
+struct CancelOnDrop(Control);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// A copy of one file from or to another server.
+struct OneFile {
+    way: CopyWay,
+    url: Url,
+    headers: Vec<(String, String)>,
+    overwrites: bool,
+    digests: Vec<Digest>,
+}
+
+impl OneFile {
+    /// Returns it as a job of this machine.
+    fn job(&self, rules: &FetchRules, net: NetOptions) -> (Jobs, JobSpec) {
+        let mut secrets = BTreeMap::new();
+        let mut headers = Vec::new();
+        let condition = ("if-none-match".to_owned(), "*".to_owned());
+        let is_push = matches!(self.way, CopyWay::Push { .. });
+        let condition = Some(&condition).filter(|_| is_push && !self.overwrites);
+        for (at, (name, value)) in self.headers.iter().chain(condition).enumerate() {
+            let secret = format!("header {at}");
+            secrets.insert(secret.clone(), Secret::new(value));
+            headers.push(Header { name: name.clone(), value: SecretRef::Name(secret) });
+        }
+        let address = Address::new(self.url.as_str());
+        let work = match &self.way {
+            CopyWay::Pull { folder, name } => {
+                let to = GetTo::File(folder.path.join(name));
+                let digests = self.digests.clone();
+                let get = GetSpec::new(GetFrom::Replicas(vec![address]), to);
+                let (overwrite, resume, discover) = (self.overwrites, false, false);
+                Work::Get(GetSpec { digests, overwrite, resume, discover, ..get })
+            }
+            CopyWay::Push { file } => {
+                let from = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                Work::Copy(CopySpec::new(CopyKind::SendFile { from, to: address }))
+            }
+        };
+        let mut spec = JobSpec::new(work);
+        spec.network.headers = headers;
+        spec.network.limit_bytes_per_s = rules.limit_bytes_per_s;
+        spec.disk.io = rules.io;
+        (Jobs::new(Environment { net, secrets, ..Environment::default() }), spec)
+    }
+
+    /// Runs it, and tells how many bytes there are.
+    async fn run(
+        self,
+        jobs: &Jobs,
+        spec: &JobSpec,
+        control: &Control,
+        bytes: watch::Sender<u64>,
+    ) -> Result<(), String> {
+        let names = match &self.way {
+            CopyWay::Pull { folder, .. } => ToldNames::new(folder.names()),
+            CopyWay::Push { file } => {
+                let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+                ToldNames::new(vec![(own, "the file".to_owned())])
+            }
+        };
+        if let CopyWay::Push { file } = &self.way {
+            self.check(file).await?;
+        }
+        let told: Arc<dyn JobObserver> = Arc::new(move |event: JobEvent| match event {
+            JobEvent::Transfer(Event::Progress(now)) => _ = bytes.send_replace(now.done_bytes),
+            JobEvent::Transfer(Event::Finished(summary)) => {
+                bytes.send_replace(summary.size_bytes);
+            }
+            _ => {}
+        });
+        match jobs.run(spec, &Streams::default(), &told, control).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(names.text(&words(error))),
+        }
+    }
+
+    /// Checks that the file here has the digests that it must have.
+    async fn check(&self, file: &File) -> Result<(), String> {
+        if self.digests.is_empty() {
+            return Ok(());
+        }
+        let failed = |error: io::Error| format!("the file cannot be read: {error}");
+        let (file, digests) = (file.try_clone().map_err(failed)?, self.digests.clone());
+        let checking = tokio::task::spawn_blocking(move || {
+            let mut hashers: Vec<Hasher> =
+                digests.iter().map(|digest| Hasher::new(digest.algorithm())).collect();
+            let (mut part, mut at) = (vec![0; PART_BYTES], 0);
+            loop {
+                match file.read_at(&mut part, at)? {
+                    0 => break,
+                    bytes => {
+                        hashers.iter_mut().for_each(|hasher| hasher.update(&part[..bytes]));
+                        at += bytes as u64;
+                    }
+                }
+            }
+            let own = hashers.iter().map(Hasher::finish);
+            let wrong = own.zip(&digests).find(|(own, wanted)| own != *wanted);
+            Ok(wrong.map(|(own, _)| own.algorithm().name()))
+        });
+        match checking.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(None) => Ok(()),
+            Ok(Some(algorithm)) => Err(format!("the file here has another {algorithm}")),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// Returns the error of a copy of one file in words.
+fn words(error: JobError) -> String {
+    match error {
+        JobError::Transfer { error, .. } if !error.reasons().is_empty() => error.with_reasons(),
+        JobError::Transfer { error, .. } => exit::words(&error),
+        JobError::Copy(error) => match *error {
+            CopyError::Put { error, .. } => chain(&*error),
+            CopyError::Broken { why, .. } => why.to_string(),
+            CopyError::Receiver { failed, .. } => failed.error,
+            error => crate::cp::failure(error).what,
+        },
+        JobError::Stopped => "stopped".to_owned(),
+        error => Failure::from(error).what,
     }
 }
 
@@ -470,6 +647,8 @@ fn waits() -> String {
 const RUNNING_MAX: usize = 64;
 /// Copies of one user that run or wait.
 const OPEN_OF_ONE_MAX: usize = 1_000;
+/// Read at a time.
+const PART_BYTES: usize = 1 << 20;
 /// Lines on the way to somebody who watches.
 const LINES_AHEAD: usize = 64;
 /// The number of progress among lines of which only the newest is kept; sources have smaller ones.

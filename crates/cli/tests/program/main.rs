@@ -106,4 +106,5 @@ mod swarm_clients;
 mod swarm_utp;
 mod text_help;
 mod third_party;
+mod third_party_copy;
 mod track;

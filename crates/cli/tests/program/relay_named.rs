@@ -199,7 +199,7 @@ fn what_is_sent_to_a_server_goes_by_no_relay_and_that_is_told() {
     let server = home.serve(&["store", "--write", "--plain"]);
     home.write("token", server.token());
     let to = server.at("new/");
-    let words = "warning: --relay and --route are ignored when sending to a server";
+    let words = "warning: --relay and --route are ignored when the destination is a server";
     let send = |args: &[&str]| {
         let cp = ["cp", "tree/", &to, "--bearer-file", "token"];
         let ran = home.run([&cp[..], args].concat());

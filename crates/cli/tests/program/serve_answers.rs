@@ -151,10 +151,12 @@ fn a_file_is_sent_into_a_folder_that_is_not_there_yet() {
 }
 
 #[test]
-fn from_server_to_server_is_refused_with_what_to_do() {
+fn a_destination_that_fetches_from_nobody_is_said_with_what_to_do() {
     let home = Home::new();
     let ran = home.run(["cp", "http://127.0.0.1:9/a/", "http://127.0.0.1:9/b/"]);
-    ran.code_is(2).says(&["the source or the destination must be local", "a local folder first"]);
+    ran.code_is(7).says(&["Connection refused", "started with --write --third-party"]);
+    let by_ssh = home.run(["cp", "host:a/", "http://127.0.0.1:9/b/"]);
+    by_ssh.code_is(2).says(&["must be local, or both must be URLs", "a local folder first"]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use swath_state::{KeepError, KeptJob, KeptJobs, KeptState};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 pub use record::{Keep, Record, RecordReader};
@@ -80,6 +80,12 @@ pub struct ListedJob {
     pub kept: KeptJob,
     /// Whether it runs; otherwise it waits or has ended.
     pub is_running: bool,
+}
+
+/// A turn to work. Dropping it ends it.
+#[derive(Debug)]
+pub struct Turn {
+    _permits: [OwnedSemaphorePermit; 2],
 }
 
 /// Why a job is not begun.
@@ -163,6 +169,11 @@ impl Board {
         }
         self.shared.kept.add(&new.id, &new.owner, &new.place, &new.order)?;
         Ok(self.run(&mut open, &new.id, &new.owner, new.waits, work))
+    }
+
+    /// Waits for a turn to work for this owner without a job: for what ends with its client.
+    pub async fn turn(&self, owner: &str) -> Option<Turn> {
+        self.shared.take_turn(owner).await
     }
 
     /// Returns the jobs of an earlier run of the server that have not ended. Each must be
@@ -289,24 +300,31 @@ impl Shared {
         waits: String,
         work: impl FnOnce(JobSeat) -> Work + Send,
     ) -> Option<JobEnd> {
-        let of_owner = {
-            let mut all = self.turns_of.lock().unwrap_or_else(PoisonError::into_inner);
-            let of_one = || Arc::new(Semaphore::new(self.limits.running_of_one));
-            Arc::clone(all.entry(job.owner.clone()).or_insert_with(of_one))
-        };
+        let of_owner = self.turns_of(&job.owner);
         if of_owner.available_permits() == 0 || self.turns.available_permits() == 0 {
             job.seat.record.add(Keep::Last, waits);
         }
-        let turn =
-            async { Some((of_owner.acquire().await.ok()?, self.turns.acquire().await.ok()?)) };
         let _turn = tokio::select! {
             biased;
             () = job.seat.control.cancelled() => None,
-            turn = turn => turn,
+            turn = self.take_turn(&job.owner) => turn,
         }?;
         job.is_running.store(true, Ordering::SeqCst);
         // A panic must not keep the turn.
         tokio::spawn(work(job.seat.clone())).await.ok()
+    }
+
+    /// Waits for a turn; `None` never, as long as nobody closes the semaphores.
+    async fn take_turn(&self, owner: &str) -> Option<Turn> {
+        let of_owner = self.turns_of(owner).acquire_owned().await.ok()?;
+        let of_all = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+        Some(Turn { _permits: [of_owner, of_all] })
+    }
+
+    fn turns_of(&self, owner: &str) -> Arc<Semaphore> {
+        let mut all = self.turns_of.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_one = || Arc::new(Semaphore::new(self.limits.running_of_one));
+        Arc::clone(all.entry(owner.to_owned()).or_insert_with(of_one))
     }
 
     fn ended(&self, id: &str, job: &OpenJob, end: Option<JobEnd>) {

@@ -2,6 +2,7 @@
 
 mod access;
 mod built_in;
+mod copy;
 mod dataset;
 mod digests;
 mod file;
@@ -292,7 +293,8 @@ impl Site {
         if is_open && self.hosts.as_ref().is_some_and(|it| it.are_strange(head, peer)) {
             return Response::text(421, STRANGE);
         }
-        let is_written = matches!(head.method, Method::POST | Method::PUT);
+        let is_copied = head.method.as_str() == "COPY";
+        let is_written = is_copied || matches!(head.method, Method::POST | Method::PUT);
         if is_written && is_of_another_page(head) {
             return Response::text(403, "pages of other sites may not write here");
         }
@@ -308,6 +310,7 @@ impl Site {
                 return Response::text(403, text);
             }
             Method::PUT => return put::put(self, head, rights, body).await,
+            _ if is_copied => return copy::copy(self, head, rights).await,
             Method::GET | Method::HEAD => {}
             Method::OPTIONS => return Response::empty(204).with("allow", self.allowed()),
             _ => {
@@ -347,7 +350,11 @@ impl Site {
 
     /// What can be done here.
     fn allowed(&self) -> &'static str {
-        if self.receive.is_some() { "GET, HEAD, OPTIONS, PUT" } else { "GET, HEAD, OPTIONS" }
+        match (self.receive.is_some(), self.third_party.is_some()) {
+            (_, true) => "GET, HEAD, OPTIONS, PUT, COPY",
+            (true, false) => "GET, HEAD, OPTIONS, PUT",
+            (false, false) => "GET, HEAD, OPTIONS",
+        }
     }
 
     async fn file_or_folder(

@@ -90,7 +90,7 @@ pub(super) fn lane(site: &Site, head: &Head, rights: Rights) -> Response {
 }
 
 /// Why there is no such place, to somebody who may write.
-fn refused(error: &io::Error) -> Response {
+pub(super) fn refused(error: &io::Error) -> Response {
     match Errno::from_io_error(error) {
         Some(Errno::NOTDIR | Errno::LOOP) => {
             Response::text(409, "something else than a folder is in the way there")

@@ -1,0 +1,168 @@
+//! `COPY`: third-party copies of single files as the WLCG has them, ordered by curl.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::Home;
+use crate::support::serve::Served;
+use crate::support::trees::bytes;
+
+/// A server that copies from and to others on this machine.
+fn copying(home: &Home, folder: &str, more: &[&str]) -> Served {
+    fs::create_dir_all(home.path(folder)).unwrap();
+    let args = [folder, "--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
+    home.serve(&[&args[..], more].concat())
+}
+
+fn source(home: &Home) -> Served {
+    home.write("a/x.h5", bytes(1, 3_000_001));
+    home.serve(&["a", "--anonymous", "--plain"])
+}
+
+/// What a server answers to COPY: the status, and the body.
+struct Answer {
+    status: u16,
+    body: String,
+}
+
+fn curl(server: &Served, path: &str, fields: &[&str]) -> Command {
+    let mut curl = Command::new("curl");
+    let token = format!("Authorization: Bearer {}", server.token());
+    curl.args(["-sk", "-X", "COPY", "-H", &token, "-w", "%{http_code}"]);
+    fields.iter().for_each(|field| _ = curl.args(["-H", field]));
+    curl.arg(server.at(path));
+    curl
+}
+
+fn copy(server: &Served, path: &str, fields: &[&str]) -> Answer {
+    let ran = curl(server, path, fields).output().expect("curl runs");
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let (body, status) = text.split_at(text.len() - 3);
+    Answer { status: status.parse().unwrap(), body: body.to_owned() }
+}
+
+impl Answer {
+    #[track_caller]
+    fn is_success(&self) {
+        assert_eq!(self.status, 202, "{}", self.body);
+        // Markers at the beginning and at the end, also of what takes no time.
+        assert!(self.body.matches("Perf Marker\nTimestamp: ").count() >= 2, "{}", self.body);
+        assert_eq!(self.body.lines().last(), Some("success: Created"), "{}", self.body);
+    }
+
+    #[track_caller]
+    fn is_failure(&self, words: &str) {
+        assert_eq!(self.status, 202, "{}", self.body);
+        let last = self.body.lines().last().unwrap();
+        assert!(last.starts_with("failure: ") && last.contains(words), "{last}");
+    }
+
+    #[track_caller]
+    fn is_refused(&self, status: u16, words: &str) {
+        assert_eq!(self.status, status, "{}", self.body);
+        assert!(self.body.contains(words), "{}", self.body);
+    }
+}
+
+#[test]
+fn a_file_is_pulled_and_verified() {
+    let home = Home::new();
+    let a = source(&home);
+    let b = copying(&home, "b", &[]);
+    let from = format!("Source: {}", a.at("x.h5"));
+    let pulled = copy(&b, "new/x.h5", &[&from]);
+    pulled.is_success();
+    assert!(pulled.body.contains("Stripe Bytes Transferred: 3000001\n"), "{}", pulled.body);
+    assert!(home.read("b/new/x.h5") == bytes(1, 3_000_001));
+    home.write("b/other", "another file");
+    copy(&b, "other", &[&from, "Overwrite: F"]).is_refused(412, "a file of this name is there");
+    assert_eq!(home.read("b/other"), b"another file");
+    copy(&b, "other", &[&from, "Overwrite: T"]).is_success();
+    assert!(home.read("b/other") == bytes(1, 3_000_001));
+    // The digest that the client knows decides.
+    let right = format!("Digest: adler32={:08x}", adler32(&bytes(1, 3_000_001)));
+    copy(&b, "checked", &[&from, &right]).is_success();
+    copy(&b, "wrong", &[&from, "Digest: adler32=00000001"]).is_failure("digest");
+    assert!(!home.exists("b/wrong"), "no wrong byte under a final name");
+    copy(&b, "none", &[&format!("Source: {}", a.at("none"))]).is_failure("404");
+    assert!(!home.exists("b/none"), "not even an empty file");
+}
+
+#[test]
+fn a_file_is_pushed_with_the_token_for_the_other_server() {
+    let home = Home::new();
+    let c = copying(&home, "c", &[]);
+    let authority = home.path("../home/.local/state/swath/serve/identity.pem");
+    let b = copying(&home, "b", &["--third-party-ca", authority.to_str().unwrap()]);
+    home.write("b/x.h5", bytes(1, 3_000_001));
+    let to = format!("Destination: {}", c.at("y.h5").replace("127.0.0.1", "localhost"));
+    let token = format!("TransferHeaderAuthorization: Bearer {}", c.token());
+    copy(&b, "x.h5", &[&to, &token]).is_success();
+    assert!(home.read("c/y.h5") == bytes(1, 3_000_001));
+    copy(&b, "x.h5", &[&to]).is_failure("401");
+    copy(&b, "x.h5", &[&to, &token, "Digest: adler32=00000001"]).is_failure("another adler32");
+    copy(&b, "none", &[&to, &token]).is_refused(404, "nothing");
+    std::os::unix::fs::symlink("/etc/passwd", home.path("b/link")).unwrap();
+    assert_ne!(copy(&b, "link", &[&to, &token]).status, 202);
+}
+
+#[test]
+fn what_must_not_be_is_refused() {
+    let home = Home::new();
+    let a = source(&home);
+    let from = format!("Source: {}", a.at("x.h5"));
+    let b = copying(&home, "b", &[]);
+    copy(&b, "x", &[]).is_refused(400, "one of Source and Destination");
+    copy(&b, "x", &[&from, "Destination: https://c.example/"]).is_refused(400, "one of");
+    copy(&b, "x/", &[&from]).is_refused(409, "a file needs a name");
+    copy(&b, "x", &["Source: ftp://a.example/x"]).is_refused(400, "ftp");
+    let token = "TransferHeaderAuthorization: Bearer secret";
+    copy(&b, "x", &[&from, token]).is_refused(400, "not sent without encryption");
+    copy(&b, "x", &[&from, "TransferHeaderHost: other"]).is_refused(400, "host");
+    copy(&b, "x", &[&from, "Overwrite: maybe"]).is_refused(400, "T or F");
+    copy(&b, "x", &[&from, "Digest: rot13=x"]).is_refused(400, "no digest that is known");
+    let public = home.serve(&["b", "--write", "--third-party"]);
+    copy(&public, "x", &[&from]).is_failure("refused to contact 127.0.0.1");
+    let plain = home.serve(&["b", "--write"]);
+    copy(&plain, "x", &[&from]).is_refused(403, "--third-party");
+    home.write("tokens", "a-token-for-writing-only write\na-token-for-reading-only read\n");
+    let args = ["--token-file", "tokens"];
+    let two = copying(&home, "b", &args);
+    let mut curl = Command::new("curl");
+    let reading = "Authorization: Bearer a-token-for-reading-only";
+    let ran =
+        curl.args(["-sk", "-X", "COPY", "-H", reading, "-H", &from]).arg(two.at("x")).output();
+    assert!(String::from_utf8(ran.unwrap().stdout).unwrap().contains("reading alone"));
+    assert_eq!(home.names_in("b"), Vec::<String>::new());
+}
+
+#[test]
+fn closing_the_connection_cancels_the_copy() {
+    let home = Home::new();
+    let a = source(&home);
+    let b = copying(&home, "b", &["--limit-rate", "200k"]);
+    let from = format!("Source: {}", a.at("x.h5"));
+    let mut client: Child =
+        curl(&b, "x.h5", &[&from]).stdout(Stdio::null()).spawn().expect("curl runs");
+    let began = Instant::now();
+    let is_begun = || home.names_in("b").iter().any(|name| name.contains("x.h5"));
+    while !is_begun() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it begins");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.kill().unwrap();
+    client.wait().unwrap();
+    // All of it would take fifteen seconds.
+    std::thread::sleep(Duration::from_secs(18));
+    assert!(!home.exists("b/x.h5"), "it has gone on");
+}
+
+fn adler32(bytes: &[u8]) -> u32 {
+    let (mut low, mut high) = (1_u32, 0_u32);
+    for byte in bytes {
+        low = (low + u32::from(*byte)) % 65_521;
+        high = (high + low) % 65_521;
+    }
+    high << 16 | low
+}
