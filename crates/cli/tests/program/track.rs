@@ -47,13 +47,20 @@ impl Tracking {
         (head.to_owned(), body.to_owned())
     }
 
-    /// Waits until this client has announced itself.
+    /// Waits until the tracker has so many peers.
     #[track_caller]
-    fn has_peer(&self, client: &Client) {
+    fn has_peers(&self, count: u32) {
+        self.has_peers_or(count, String::new);
+    }
+
+    /// The same, with what is known of why it has not.
+    #[track_caller]
+    fn has_peers_or(&self, count: u32, why: impl Fn() -> String) {
         let began = Instant::now();
-        while !self.get("/stats.json").contains("\"peers\":1,") {
+        let wanted = format!("\"peers\":{count},");
+        while !self.get("/stats.json").contains(&wanted) {
             let is_in_time = began.elapsed() < Duration::from_secs(60);
-            assert!(is_in_time, "{}\n{}", self.get("/stats.json"), client.said());
+            assert!(is_in_time, "{}\n{}", self.get("/stats.json"), why());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -118,7 +125,7 @@ fn transmission_seeds_to_others() {
     let args = ["-M", "-p", &port, "-g", "config", "-w", work.to_str().unwrap(), "-v"];
     let args = [&args[..], &[torrent.to_str().unwrap()]].concat();
     let Some(seeder) = Client::start(&work, "seeder", "transmission-cli", &args) else { return };
-    tracker.has_peer(&seeder);
+    tracker.has_peers_or(1, || seeder.said());
     let Some(_leecher) = aria2(&home.path("got"), &torrent) else { return };
     arrives(&home.path("got/data.bin"), &data);
 }
