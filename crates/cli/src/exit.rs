@@ -51,6 +51,7 @@ impl Exit {
             Exit::Target,
             Exit::Input,
             Exit::Sources,
+            Exit::Interrupted,
         ];
         known.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Internal)
     }

@@ -49,14 +49,7 @@ pub fn certificate(kind: &str, host: &str, is_new: bool) -> Result<Tls, Failure>
 pub fn token(folders: &[PathBuf], may_write: bool, is_new: bool) -> Result<Token, Failure> {
     let once = || Token { secret: new_token(), kept_at: None };
     let Some(folder) = state_folder() else { return Ok(once()) };
-    let mut name = Hasher::new(Algorithm::Sha256);
-    for path in folders {
-        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        name.update(whole.as_os_str().as_encoded_bytes());
-        name.update(&[0]);
-    }
-    name.update(if may_write { b"write" } else { b"read" });
-    let name = &name.finish().to_hex()[..NAME_DIGITS];
+    let name = name_of(folders, if may_write { b"write" } else { b"read" });
     let path = folder.join("serve").join(format!("token-{name}"));
     let text = kept(&path, is_new, || Ok(new_token() + "\n"))?;
     let Some(text) = text else { return Ok(once()) };
@@ -66,6 +59,18 @@ pub fn token(folders: &[PathBuf], may_write: bool, is_new: bool) -> Result<Token
         return Err(Failure::input(text));
     }
     Ok(Token { secret, kept_at: Some(path) })
+}
+
+/// Returns a name for what belongs to these folders and serves this purpose.
+pub fn name_of(folders: &[PathBuf], purpose: &[u8]) -> String {
+    let mut name = Hasher::new(Algorithm::Sha256);
+    for path in folders {
+        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        name.update(whole.as_os_str().as_encoded_bytes());
+        name.update(&[0]);
+    }
+    name.update(purpose);
+    name.finish().to_hex()[..NAME_DIGITS].to_owned()
 }
 
 /// A token made by swath.

@@ -55,6 +55,7 @@ use config::settings::{self, Applying};
 use exit::Exit;
 use failure::Failure;
 use routes::args::{Routes, RoutesCommand};
+use server_jobs::args::job_at;
 use swath_transfer::{Pin, Topology};
 use trust::TrustPrompt;
 
@@ -141,15 +142,16 @@ fn run(command: Command) -> Result<Exit, Failure> {
             });
             prompt.settle(exit)
         }
-        Command::Attach(mut attach) => {
-            link::take_apart([&mut attach.job.at], &mut attach.transfer.net)?;
-            let (net, is_quiet) = (&attach.transfer.net, attach.transfer.is_quiet());
-            let prompt = TrustPrompt::of([&attach.job.at], net, is_quiet);
-            prompt.settle(with_runtime(|| server_jobs::attach(*attach)))
+        Command::Attach(attach) => {
+            let (mut job, mut transfer) = (job_at(&attach.job)?, attach.transfer);
+            link::take_apart([&mut job.at], &mut transfer.net)?;
+            let prompt = TrustPrompt::of([&job.at], &transfer.net, transfer.is_quiet());
+            prompt.settle(with_runtime(|| server_jobs::attach(job, transfer)))
         }
-        Command::Cancel(mut cancel) => {
-            link::take_apart([&mut cancel.job.at], &mut cancel.net)?;
-            with_runtime(|| server_jobs::cancel(*cancel))
+        Command::Cancel(cancel) => {
+            let (mut job, mut net) = (job_at(&cancel.job)?, cancel.net);
+            link::take_apart([&mut job.at], &mut net)?;
+            with_runtime(|| server_jobs::cancel(job, net))
         }
         Command::Jobs(mut jobs) => {
             link::take_apart([&mut jobs.server], &mut jobs.net)?;

@@ -55,6 +55,11 @@ impl TrustPrompt {
             let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
             let shown = self.unknown.all().into_iter().rev().find(|it| it.host == host);
             let Some(shown) = shown else { continue };
+            // It is not known which of them has shown it.
+            let is_alike = |other: &Url| other.host() == url.host() && other.port() != url.port();
+            if self.urls.iter().any(is_alike) {
+                continue;
+            }
             let listed = known.iter().find(|it| it.servers.is_of(url));
             match listed.and_then(|it| it.fingerprint) {
                 Some(listed) if listed != shown.fingerprint => changed(&site, &shown.fingerprint),

@@ -54,6 +54,8 @@ pub struct FetchOrder {
     pub id: String,
     /// Where it goes.
     pub destination: Destination,
+    /// The path of that, as the client asked for it, without slashes at its ends.
+    pub path: Vec<u8>,
     /// What the client wishes: names and values of the request's query.
     pub wishes: Vec<(String, String)>,
     /// The body of the request.
@@ -133,7 +135,7 @@ impl Refused {
     pub(crate) fn response(self) -> Response {
         match self {
             Refused::Order(why) => Response::text(400, why),
-            Refused::NoJob => Response::text(404, "there is no such job here"),
+            Refused::NoJob => Response::text(404, "there is no such job here, or it has ended"),
             Refused::Taken => Response::text(409, "another job has this name"),
             Refused::Busy(why) => Response::text(503, why).with("retry-after", "5"),
             Refused::Failed(why) => Response::text(500, why),

@@ -4,7 +4,7 @@
 //! away when it is damaged, and nothing waits for it. An order may contain delegated tokens, so the file
 //! is its owner's alone. Every change is one transaction, which is on the disk when the call returns.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ use crate::clock::Wall;
 #[derive(Debug)]
 pub struct KeptJobs {
     connection: Mutex<Connection>,
+    /// Held as long as this value lives: jobs that two servers ran would be in each other's way.
+    _lock: File,
 }
 
 /// A kept job.
@@ -71,8 +73,20 @@ pub enum KeepError {
     /// The file is another program's, or a newer swath's.
     #[error("{} is not a file of jobs that this swath can read", .0.display())]
     Foreign(PathBuf),
+    /// Another server has it open.
+    #[error("another server keeps its jobs in {}", .0.display())]
+    InUse(PathBuf),
+    /// The file is damaged, or cannot be used.
+    #[error("cannot use {}; to go on without the jobs in it, move it away", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// The database's error.
+        #[source]
+        error: rusqlite::Error,
+    },
     /// The database refuses.
-    #[error(transparent)]
+    #[error("the server's state folder cannot keep the job")]
     Database(#[from] rusqlite::Error),
     /// Another job has this name.
     #[error("there is another job of this name")]
@@ -112,11 +126,29 @@ impl KeptJobs {
             }
             _ => {}
         }
+        let lock = File::options().read(true).open(path).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(KeepError::InUse(path.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        match KeptJobs::connect(path) {
+            Ok(Some(connection)) => {
+                Ok(KeptJobs { connection: Mutex::new(connection), _lock: lock })
+            }
+            Ok(None) => Err(KeepError::Foreign(path.to_owned())),
+            Err(error) => Err(KeepError::Unusable { path: path.to_owned(), error }),
+        }
+    }
+
+    /// Opens the database; `None` if it is another program's, or a newer swath's.
+    fn connect(path: &Path) -> rusqlite::Result<Option<Connection>> {
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(BUSY_WAIT)?;
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "secure_delete", true)?;
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mark = |name| change.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         match (mark("application_id")?, mark("user_version")?) {
@@ -126,10 +158,10 @@ impl KeptJobs {
                 change.pragma_update(None, "user_version", VERSION)?;
             }
             (APPLICATION, 1..=VERSION) => {}
-            _ => return Err(KeepError::Foreign(path.to_owned())),
+            _ => return Ok(None),
         }
         change.commit()?;
-        Ok(KeptJobs { connection: Mutex::new(connection) })
+        Ok(Some(connection))
     }
 
     /// Adds a job. Jobs that ended long ago, and the oldest of too many that have ended, are forgotten.
@@ -162,10 +194,13 @@ impl KeptJobs {
     /// # Errors
     /// [`KeepError::Database`].
     pub fn end(&self, id: &str, state: KeptState, result: &str) -> Result<(), KeepError> {
-        self.connection().execute(
+        let connection = self.connection();
+        connection.execute(
             "UPDATE jobs SET state = ?2, ended_s = ?3, result = ?4, what = '' WHERE id = ?1",
             params![id, state.word(), now_s(), result],
         )?;
+        // The log beside the file would still hold the order. It is merged later if that fails.
+        let _ = connection.pragma_query(None, "wal_checkpoint(TRUNCATE)", |_| Ok(()));
         Ok(())
     }
 
@@ -258,6 +293,7 @@ mod tests {
         jobs.add("b-2", "bob", "/", "other").unwrap();
         assert!(matches!(jobs.add("a-1", "eve", "/", "x"), Err(KeepError::Taken)));
         jobs.end("b-2", KeptState::Failed, "why").unwrap();
+        assert!(matches!(KeptJobs::open(&path), Err(KeepError::InUse(_))), "two servers");
         drop(jobs);
         let jobs = KeptJobs::open(&path).unwrap();
         let first = jobs.job("a-1").unwrap().unwrap();

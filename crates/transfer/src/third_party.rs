@@ -57,6 +57,9 @@ pub struct Sources {
     /// Most bytes per second for the copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes_per_s: Option<u64>,
+    /// Refuse single files of web servers without a known digest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_digest: bool,
 }
 
 /// A source, and what the fetching server needs for it.

@@ -42,6 +42,11 @@ pub fn say(cp: &Cp, plan: &DryRun, error: CopyError) -> Result<Exit, Failure> {
             say::error(&format!("stopped; {kept}"));
             Exit::Interrupted
         }
+        CopyError::StoppedLooking { destination } => {
+            result::print_failed_event(cp, false, &destination, "stopped", None);
+            say::error("stopped; the copy goes on there");
+            Exit::Interrupted
+        }
         CopyError::PlanIncomplete { matches } => match plan.end(matches) {
             Exit::Done => Exit::Some,
             exit => exit,
@@ -68,8 +73,12 @@ pub fn of(error: CopyError) -> Failure {
         CopyError::NoThirdParty { address, error } => {
             let is_refusal = error.code().is_some_and(|code| (400..500).contains(&code));
             let exit = if is_refusal { Exit::Target } else { Exit::Sources };
+            // A swath server says itself what it lacks, and nobody else knows the request.
+            let is_known = error.code().is_none_or(|code| matches!(code, 401 | 403));
+            let other =
+                "the destination must be a swath server, started with --write --third-party";
             Failure::new(exit, format!("{address}: {error}"))
-                .hint("the destination must be a swath server, started with --write --third-party")
+                .hints(Some(other).filter(|_| !is_known))
                 .hints(hints::of_trust(&error))
         }
         CopyError::Forbidden { address, error } => {

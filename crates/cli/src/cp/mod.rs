@@ -123,6 +123,18 @@ fn copies(cp: &Cp) -> Copies {
     if kinds.len() > 1 && cp.cluster.share {
         return Err(Failure::usage("--share needs a single source, or replicas of one tree"));
     }
+    let is_third_party = |kind: &CopyKind| matches!(kind, CopyKind::ThirdParty { .. });
+    if cp.detach && !kinds.iter().flatten().all(is_third_party) {
+        return Err(Failure::usage("--detach is for copies between servers"));
+    }
+    if cp.detach && cp.transfer.report.is_some() {
+        return Err(Failure::usage("--report needs the whole copy: use it with 'swath attach'"));
+    }
+    if cp.transfer.net.insecure && kinds.iter().flatten().any(is_third_party) {
+        return Err(Failure::usage(
+            "--insecure does not apply between servers: name their certificates with --fingerprint",
+        ));
+    }
     cp.cluster.check()?;
     cp.filter()?;
     let copies: Vec<_> = kinds.into_iter().map(|kind| kind.map(|kind| cp.spec(kind))).collect();

@@ -74,9 +74,9 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     }
     let (receive, receive_limit) = receiver(&args)?;
     let host = machine::hostname();
-    let fetcher = fetcher(&args, &host)?;
     let log = args.server.open_log()?;
     let access = Access::new(tokens, args.allow.clone());
+    let fetcher = fetcher(&args, &access, &host)?;
     let tls = match args.ephemeral {
         true => machine::self_signed(&host),
         false => args.server.encryption("serve", &host)?,
@@ -209,7 +209,7 @@ fn receiver(args: &Serve) -> Result<Taking, Failure> {
 }
 
 /// Returns what fetches from other servers, with `--third-party`.
-fn fetcher(args: &Serve, host: &str) -> Result<Option<Arc<Fetcher>>, Failure> {
+fn fetcher(args: &Serve, access: &Access, host: &str) -> Result<Option<Arc<Fetcher>>, Failure> {
     if !args.third_party {
         return Ok(None);
     }
@@ -220,7 +220,8 @@ fn fetcher(args: &Serve, host: &str) -> Result<Option<Arc<Fetcher>>, Failure> {
         limit_bytes_per_s: args.limit_rate,
         io: args.io.writes(),
     };
-    Ok(Some(Arc::new(Fetcher::open(rules, host)?)))
+    let folders: Vec<_> = args.served().into_iter().map(|folder| folder.path).collect();
+    Ok(Some(Arc::new(Fetcher::open(rules, access.clone(), &folders, host)?)))
 }
 
 /// Makes the token of a server without a token file.

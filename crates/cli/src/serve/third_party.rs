@@ -11,12 +11,13 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use swath_formats::percent;
 use swath_jobs::board::{
-    Board, BoardError, BoardLimits, JobEnd, JobSeat, Keep, ListedJob, NewJob, RecordReader,
-    Work as BoardWork,
+    Board, BoardError, BoardLimits, BoardLines, JobEnd, JobSeat, Keep, ListedJob, NewJob,
+    RecordReader, Work as BoardWork,
 };
 use swath_jobs::copy::{CopyError, CopyKind};
 use swath_jobs::{
@@ -25,8 +26,8 @@ use swath_jobs::{
 };
 use swath_model::digest::{Digest, Hasher};
 use swath_serve::{
-    CopyOrder, CopyWay, Copying, Destination, FetchOrder, JobLines, Network, Refused, ThirdParty,
-    Unfinished, Who,
+    Access, CopyOrder, CopyWay, Copying, Destination, FetchOrder, JobLines, Network, Refused,
+    ThirdParty, Unfinished, Who,
 };
 use swath_source::{ClientCertificate, HostPattern, NetOptions, Reach, Secret, ServerAccess};
 use swath_state::{KeepError, KeptState};
@@ -64,6 +65,7 @@ pub struct FetchRules {
 pub struct Fetcher {
     board: Board,
     certificate: ClientCertificate,
+    access: Access,
     rules: FetchRules,
     runtime: Handle,
     /// Orders of an earlier run, until they are begun again.
@@ -78,8 +80,14 @@ struct KeptOrder {
 }
 
 impl Fetcher {
-    /// Opens the kept jobs and the certificate; must be called within a tokio runtime.
-    pub fn open(rules: FetchRules, host: &str) -> Result<Fetcher, Failure> {
+    /// Opens the certificate, and the kept jobs of a server of these folders: a job goes on only where it
+    /// began. Must be called within a tokio runtime.
+    pub fn open(
+        rules: FetchRules,
+        access: Access,
+        folders: &[PathBuf],
+        host: &str,
+    ) -> Result<Fetcher, Failure> {
         let Some(folder) = identity::state_folder() else {
             return Err(Failure::input(
                 "--third-party keeps its jobs in the state folder, and there is none (see SWATH_STATE)",
@@ -99,11 +107,13 @@ impl Fetcher {
             running_of_one: rules.running_of_one,
             open_of_one: OPEN_OF_ONE_MAX,
         };
-        let path = folder.join("third-party").join("jobs.db");
+        let name = format!("jobs-{}.db", identity::name_of(folders, b"third-party"));
+        let path = folder.join("third-party").join(name);
         let kept = |error: KeepError| Failure::input(format!("--third-party: {}", chain(&error)));
         let board = Board::open(&path, limits).map_err(kept)?;
         let unfinished = Mutex::new(board.unfinished().map_err(kept)?);
-        Ok(Fetcher { board, certificate, rules, runtime: Handle::current(), unfinished })
+        let runtime = Handle::current();
+        Ok(Fetcher { board, certificate, access, rules, runtime, unfinished })
     }
 
     /// Stops all jobs; they go on when the server is started again.
@@ -114,6 +124,7 @@ impl Fetcher {
     /// Returns the work of an order.
     fn work(
         &self,
+        owner: Who,
         order: KeptOrder,
         destination: Destination,
     ) -> Result<impl FnOnce(JobSeat) -> BoardWork + Send + 'static, String> {
@@ -121,11 +132,35 @@ impl Fetcher {
         let urls = checked(&order.sources)?;
         let limits = [self.rules.limit_bytes_per_s, order.sources.limit_bytes_per_s];
         let limit = limits.into_iter().flatten().min();
-        let spec = spec(&self.rules, limit, &wishes, &urls, &destination);
+        let spec = spec(&self.rules, limit, &order.sources, &wishes, &urls, &destination);
         let environment =
             Environment { net: self.net(&order.sources, &urls), ..Environment::default() };
         let jobs = Jobs::new(environment);
-        Ok(move |seat: JobSeat| -> BoardWork { Box::pin(run(jobs, spec, seat, destination)) })
+        let access = self.access.clone();
+        Ok(move |seat: JobSeat| -> BoardWork {
+            Box::pin(async move {
+                let may_write = || access.may_still_write(owner, SystemTime::now());
+                let running = run(jobs, spec, seat.clone(), destination);
+                let mut running = std::pin::pin!(running);
+                let mut looking = tokio::time::interval(LOOK_EVERY);
+                let mut is_allowed = true;
+                loop {
+                    tokio::select! {
+                        biased;
+                        _ = looking.tick(), if is_allowed => {
+                            is_allowed = may_write();
+                            if !is_allowed {
+                                seat.control.cancel();
+                            }
+                        }
+                        end = &mut running => return match is_allowed || end.state == KeptState::Done {
+                            true => end,
+                            false => failed_with(NO_RIGHT),
+                        },
+                    }
+                }
+            })
+        })
     }
 
     fn net(&self, sources: &Sources, urls: &[Url]) -> NetOptions {
@@ -180,16 +215,16 @@ impl ThirdParty for Fetcher {
     }
 
     fn order(&self, order: FetchOrder) -> Result<JobLines, Refused> {
-        let FetchOrder { owner, id, destination, wishes, sources } = order;
+        let FetchOrder { owner, id, destination, path, wishes, sources } = order;
         let sources = serde_json::from_slice(&sources);
         let sources = sources.map_err(|error| Refused::Order(format!("the sources: {error}")))?;
         // What only this request means.
         let is_wish = |(name, _): &(String, String)| name != "swath" && name != "job";
         let wishes = wishes.into_iter().filter(is_wish).collect();
         let order = KeptOrder { wishes, sources };
-        let place = format!("/{}", destination.shown);
+        let place = format!("/{}", percent::encode(&path));
         let new = Fetcher::new_job(id, owner, &place, &order)?;
-        let work = self.work(order, destination).map_err(Refused::Order)?;
+        let work = self.work(owner, order, destination).map_err(Refused::Order)?;
         let _runtime = self.runtime.enter();
         let reader = self.board.begin(new, work).map_err(|error| match error {
             BoardError::Name => Refused::Order(error.to_string()),
@@ -256,7 +291,7 @@ impl ThirdParty for Fetcher {
         let all = all.map_err(|error| Refused::Failed(chain(&error)))?;
         let listed = all.into_iter().map(|ListedJob { kept, is_running }| ServerJob {
             job: kept.id,
-            to: kept.place,
+            to: percent::decode_text(&kept.place),
             state: match (kept.state, is_running) {
                 (KeptState::Open, true) => ServerJobState::Running,
                 (KeptState::Open, false) => ServerJobState::Waiting,
@@ -275,7 +310,7 @@ impl ThirdParty for Fetcher {
         let unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |job: &swath_state::KeptJob| Unfinished {
             id: job.id.clone(),
-            path: job.place.trim_matches('/').as_bytes().to_vec(),
+            path: percent::decode(job.place.trim_matches('/')),
         };
         unfinished.iter().map(of).collect()
     }
@@ -290,15 +325,15 @@ impl ThirdParty for Fetcher {
             serde_json::from_str::<KeptOrder>(&job.order).map_err(|error| error.to_string());
         let no_place = || "its destination cannot be opened any more".to_owned();
         let destination = destination.ok_or_else(no_place);
-        let work = order.and_then(|order| self.work(order, destination?));
+        let owner = job.owner.parse::<Who>().map_err(|()| "its owner is not known".to_owned());
+        let work = order.and_then(|order| self.work(owner?, order, destination?));
         match work {
             Ok(work) => {
                 let _runtime = self.runtime.enter();
-                self.board.resume(&job, waits(), work);
+                self.board.resume(&job, lines(), work);
             }
             Err(why) => {
-                let line = Line::Failed(Failed::at_once(5, why)).to_json();
-                let end = JobEnd { state: KeptState::Failed, line };
+                let end = failed_with(&why);
                 if let Err(error) = self.board.end(id, &end) {
                     warn(&format!("--third-party: {}", chain(&error)));
                 }
@@ -464,6 +499,7 @@ fn checked(sources: &Sources) -> Result<Vec<Url>, String> {
 fn spec(
     rules: &FetchRules,
     limit_bytes_per_s: Option<u64>,
+    sources: &Sources,
     wishes: &Wishes,
     urls: &[Url],
     destination: &Destination,
@@ -494,6 +530,7 @@ fn spec(
         delete: wishes.delete,
         allow_empty: wishes.allow_empty,
         resume: wishes.resume,
+        require_digest: sources.require_digest,
         dry_run: wishes.dry,
         ..CopySpec::new(kind)
     };
@@ -612,6 +649,11 @@ fn failed(error: JobError, names: &ToldNames) -> Failed {
                         let words = exit::in_the_way(&destination, conflicts);
                         (words, Some(InTheWay::of(conflicts)))
                     }
+                    GetError::Stopped => ("cancelled".to_owned(), None),
+                    error @ GetError::Tree(PartialError::Locked(_)) => {
+                        let advice = "'swath jobs' lists your copies on the server, and 'swath attach' shows one";
+                        (format!("{}; {advice}", exit::words(error)), None)
+                    }
                     error => (exit::words(error), None),
                 };
                 let is_refused = |reason: &Reason| {
@@ -630,7 +672,7 @@ fn failed(error: JobError, names: &ToldNames) -> Failed {
                 plain(failure.exit as u8, &failure.what)
             }
         },
-        JobError::Stopped => plain(exit::Exit::Interrupted as u8, "stopped"),
+        JobError::Stopped => plain(exit::Exit::Interrupted as u8, "cancelled"),
         error => {
             let failure = Failure::from(error);
             plain(failure.exit as u8, &failure.what)
@@ -638,11 +680,25 @@ fn failed(error: JobError, names: &ToldNames) -> Failed {
     }
 }
 
-fn waits() -> String {
+fn lines() -> BoardLines {
     let text = "waiting: other copies of this user run on the server".to_owned();
-    Line::event(&Event::note(0.0, text, false))
+    let last = |exit, words: &str| Line::Failed(Failed::at_once(exit, words.to_owned())).to_json();
+    BoardLines {
+        waits: Line::event(&Event::note(0.0, text, false)),
+        cancelled: last(exit::Exit::Interrupted as u8, "cancelled"),
+        broke: last(exit::Exit::Internal as u8, "the server made a mistake"),
+    }
 }
 
+/// The end of a job that must not go on.
+fn failed_with(why: &str) -> JobEnd {
+    let line = Line::Failed(Failed::at_once(exit::Exit::Target as u8, why.to_owned())).to_json();
+    JobEnd { state: KeptState::Failed, line }
+}
+
+const NO_RIGHT: &str = "the token that ordered it does not permit writing any more";
+/// Whether the owner of a copy may still write is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Copies of all users at a time.
 const RUNNING_MAX: usize = 64;
 /// Copies of one user that run or wait.

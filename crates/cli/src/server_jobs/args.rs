@@ -3,6 +3,7 @@
 use clap::{Args, ValueHint};
 
 use crate::args::{Net, Transfer};
+use crate::failure::Failure;
 
 /// `swath attach`
 #[derive(Args, Debug)]
@@ -14,8 +15,8 @@ use crate::args::{Net, Transfer};
 }))]
 pub struct Attach {
     /// Copy on a server, as 'swath cp --detach' printed it
-    #[arg(value_name = "JOB@URL", value_parser = job_at, value_hint = ValueHint::Other)]
-    pub job: JobAt,
+    #[arg(value_name = "JOB@URL", value_hint = ValueHint::Other)]
+    pub job: String,
     /// Options of every transfer
     #[command(flatten)]
     pub transfer: Transfer,
@@ -25,8 +26,8 @@ pub struct Attach {
 #[derive(Args, Debug)]
 pub struct Cancel {
     /// Copy on a server
-    #[arg(value_name = "JOB@URL", value_parser = job_at, value_hint = ValueHint::Other)]
-    pub job: JobAt,
+    #[arg(value_name = "JOB@URL", value_hint = ValueHint::Other)]
+    pub job: String,
     /// The network
     #[command(flatten)]
     pub net: Net,
@@ -55,8 +56,9 @@ pub struct JobAt {
     pub at: String,
 }
 
-fn job_at(text: &str) -> Result<JobAt, String> {
-    let wrong = || "must be JOB@URL, such as 5f0c…@https://b.example:8470/".to_owned();
+/// Reads JOB@URL. The error does not repeat it: the address may have a token.
+pub fn job_at(text: &str) -> Result<JobAt, Failure> {
+    let wrong = || Failure::usage("a copy is named JOB@URL, such as 5f0c…@https://b.example:8470/");
     let (job, at) = text.split_once('@').ok_or_else(wrong)?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if job.is_empty() || !job.bytes().all(is_name) || !at.contains("://") {

@@ -10,24 +10,23 @@ use swath_source::{LaneError, Net, display_name};
 use swath_transfer::third_party::{ServerJob, ServerJobState};
 use url::Url;
 
+use crate::args::Transfer;
 use crate::cp::{self, args::Cp};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{hints, net, say};
-use args::{Attach, Cancel, JobAt, ServerJobs};
+use args::{JobAt, ServerJobs};
 
 /// Runs `swath attach`.
-pub async fn attach(attach: Attach) -> Result<Exit, Failure> {
-    let Attach { job: JobAt { job, at }, transfer } = attach;
+pub async fn attach(JobAt { job, at }: JobAt, transfer: Transfer) -> Result<Exit, Failure> {
     let kind = CopyKind::Attach { job, at: Address::new(&at) };
     Ok(cp::follow(Cp::bare(at, transfer), kind).await)
 }
 
 /// Runs `swath cancel`.
-pub async fn cancel(cancel: Cancel) -> Result<Exit, Failure> {
-    let JobAt { job, at } = &cancel.job;
-    let (net, url) = reach(&cancel.net, at)?;
-    match copy::cancel(&net, job, &url).await {
+pub async fn cancel(JobAt { job, at }: JobAt, options: crate::args::Net) -> Result<Exit, Failure> {
+    let (net, url) = reach(&options, &at)?;
+    match copy::cancel(&net, &job, &url).await {
         Ok(()) => {
             say::err(&format!("cancelled {job}@{}; what has arrived is kept", display_name(&url)));
             Ok(Exit::Done)

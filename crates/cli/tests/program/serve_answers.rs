@@ -154,7 +154,7 @@ fn a_file_is_sent_into_a_folder_that_is_not_there_yet() {
 fn a_destination_that_fetches_from_nobody_is_said_with_what_to_do() {
     let home = Home::new();
     let ran = home.run(["cp", "http://127.0.0.1:9/a/", "http://127.0.0.1:9/b/"]);
-    ran.code_is(7).says(&["Connection refused", "started with --write --third-party"]);
+    ran.code_is(7).says(&["Connection refused"]);
     let by_ssh = home.run(["cp", "host:a/", "http://127.0.0.1:9/b/"]);
     by_ssh.code_is(2).says(&["must be local, or both must be URLs", "a local folder first"]);
 }

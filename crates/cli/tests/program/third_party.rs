@@ -54,7 +54,9 @@ impl Home {
     }
 
     fn jobs(&self) -> Vec<u8> {
-        self.read("../home/.local/state/swath/third-party/jobs.db")
+        let folder = self.path("../home/.local/state/swath/third-party");
+        let all = fs::read_dir(folder).unwrap().map(|it| fs::read(it.unwrap().path()).unwrap());
+        all.flatten().collect()
     }
 }
 
@@ -233,5 +235,5 @@ fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
     assert_eq!(states, ("done".to_owned(), "cancelled".to_owned()));
     assert!(!home.exists("b/two/x.h5"));
     home.run(["cancel", &at_b(&first), &trust[0], &trust[1]]).code_is(5).says(&["no such job"]);
-    home.run(["attach", "none"]).code_is(2).says(&["must be JOB@URL"]);
+    home.run(["attach", "none"]).code_is(2).says(&["a copy is named JOB@URL"]);
 }

@@ -51,8 +51,19 @@ pub struct NewJob {
     pub place: String,
     /// What is to be done, for when the server is started again.
     pub order: String,
-    /// The line for its record if it has to wait.
+    /// Lines for its record that only whoever reads it understands.
+    pub lines: BoardLines,
+}
+
+/// Lines that the board adds to the record of a job.
+#[derive(Clone, Debug)]
+pub struct BoardLines {
+    /// It has to wait.
     pub waits: String,
+    /// The last one, if it was cancelled before it began.
+    pub cancelled: String,
+    /// The last one, if its work panicked.
+    pub broke: String,
 }
 
 /// What a running job has of the board.
@@ -168,7 +179,7 @@ impl Board {
             return Err(BoardError::TooMany(own));
         }
         self.shared.kept.add(&new.id, &new.owner, &new.place, &new.order)?;
-        Ok(self.run(&mut open, &new.id, &new.owner, new.waits, work))
+        Ok(self.run(&mut open, &new.id, &new.owner, new.lines, work))
     }
 
     /// Waits for a turn to work for this owner without a job: for what ends with its client.
@@ -191,10 +202,10 @@ impl Board {
     pub fn resume(
         &self,
         job: &KeptJob,
-        waits: String,
+        lines: BoardLines,
         work: impl FnOnce(JobSeat) -> Work + Send + 'static,
     ) {
-        self.run(&mut self.shared.open(), &job.id, &job.owner, waits, work);
+        self.run(&mut self.shared.open(), &job.id, &job.owner, lines, work);
     }
 
     /// Ends a job that cannot be begun again.
@@ -271,7 +282,7 @@ impl Board {
         open: &mut BTreeMap<String, Arc<OpenJob>>,
         id: &str,
         owner: &str,
-        waits: String,
+        lines: BoardLines,
         work: impl FnOnce(JobSeat) -> Work + Send + 'static,
     ) -> RecordReader {
         let seat = JobSeat { record: Record::default(), control: Control::default() };
@@ -285,8 +296,8 @@ impl Board {
         open.insert(id.to_owned(), Arc::clone(&job));
         let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
         tokio::spawn(async move {
-            let end = shared.turn(&job, waits, work).await;
-            shared.ended(&id, &job, end);
+            let end = shared.turn(&job, &lines, work).await;
+            shared.ended(&id, &job, end, lines).await;
         });
         reader
     }
@@ -297,12 +308,12 @@ impl Shared {
     async fn turn(
         &self,
         job: &Arc<OpenJob>,
-        waits: String,
+        lines: &BoardLines,
         work: impl FnOnce(JobSeat) -> Work + Send,
     ) -> Option<JobEnd> {
         let of_owner = self.turns_of(&job.owner);
         if of_owner.available_permits() == 0 || self.turns.available_permits() == 0 {
-            job.seat.record.add(Keep::Last, waits);
+            job.seat.record.add(Keep::Last, lines.waits.clone());
         }
         let _turn = tokio::select! {
             biased;
@@ -327,23 +338,26 @@ impl Shared {
         Arc::clone(all.entry(owner.to_owned()).or_insert_with(of_one))
     }
 
-    fn ended(&self, id: &str, job: &OpenJob, end: Option<JobEnd>) {
+    async fn ended(&self, id: &str, job: &OpenJob, end: Option<JobEnd>, lines: BoardLines) {
+        let is_cancelled = job.is_cancelled.load(Ordering::SeqCst);
         let was_stopped = self.is_ending.load(Ordering::SeqCst)
-            && !job.is_cancelled.load(Ordering::SeqCst)
+            && !is_cancelled
             && end.as_ref().is_none_or(|end| end.state != KeptState::Done);
-        let end = end.map(|end| match job.is_cancelled.load(Ordering::SeqCst) {
-            true if end.state == KeptState::Failed => JobEnd { state: KeptState::Cancelled, ..end },
-            _ => end,
-        });
         let (state, line) = match end {
-            Some(JobEnd { state, line }) => (state, line),
-            None if job.is_cancelled.load(Ordering::SeqCst) => {
-                (KeptState::Cancelled, String::new())
+            Some(JobEnd { state: KeptState::Failed, line }) if is_cancelled => {
+                (KeptState::Cancelled, line)
             }
-            None => (KeptState::Failed, String::new()),
+            Some(JobEnd { state, line }) => (state, line),
+            None if is_cancelled || was_stopped => (KeptState::Cancelled, lines.cancelled),
+            None => (KeptState::Failed, lines.broke),
         };
-        if !was_stopped && let Err(error) = self.kept.end(id, state, &line) {
-            tracing::warn!(%error, id, "the end of a job cannot be kept");
+        // A full disk may get room again. A job whose end is not kept would be begun again.
+        while !was_stopped && let Err(error) = self.kept.end(id, state, &line) {
+            tracing::warn!(%error, id, "the end of a job cannot be kept yet");
+            if self.is_ending.load(Ordering::SeqCst) {
+                break;
+            }
+            sleep(KEEP_AGAIN).await;
         }
         self.open().remove(id);
         // Whoever reads must find it ended.
@@ -362,6 +376,8 @@ impl fmt::Debug for Board {
 }
 
 const NAME_BYTES_MAX: usize = 64;
+/// After a failure to keep the end of a job.
+const KEEP_AGAIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -373,6 +389,11 @@ mod tests {
         Board::open(&path.join("jobs.db"), limits).unwrap()
     }
 
+    fn lines() -> BoardLines {
+        let text = |text: &str| text.to_owned();
+        BoardLines { waits: text("waits"), cancelled: text("cancelled"), broke: text("broke") }
+    }
+
     fn new(id: &str, owner: &str) -> NewJob {
         let text = |text: &str| text.to_owned();
         NewJob {
@@ -380,7 +401,7 @@ mod tests {
             owner: text(owner),
             place: text("/"),
             order: format!("order of {id}"),
-            waits: text("waits"),
+            lines: lines(),
         }
     }
 
@@ -453,7 +474,7 @@ mod tests {
         let unfinished = second.unfinished().unwrap();
         let ids: Vec<_> = unfinished.iter().map(|job| (&*job.id, &*job.order)).collect();
         assert_eq!(ids, [("a", "order of a"), ("b", "order of b")]);
-        second.resume(&unfinished[0], "waits".to_owned(), short);
+        second.resume(&unfinished[0], lines(), short);
         let end = JobEnd { state: KeptState::Failed, line: "no such folder".to_owned() };
         second.end("b", &end).unwrap();
         assert_eq!(rest(second.reader("ada", "a").unwrap().unwrap()).await, ["done"]);
@@ -479,7 +500,7 @@ mod tests {
         // One that waits is cancelled at once.
         let waiting = board.reader("ada", "3").unwrap().unwrap();
         assert!(board.cancel("ada", "3"));
-        assert_eq!(rest(waiting).await.last().map(String::as_str), Some(""));
+        assert_eq!(rest(waiting).await, ["waits", "cancelled"]);
     }
 
     #[tokio::test]
@@ -487,7 +508,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let board = board(folder.path());
         let panics = |_| -> Work { Box::pin(async { panic!("on purpose") }) };
-        rest(board.begin(new("a", "ada"), panics).unwrap()).await;
+        assert_eq!(rest(board.begin(new("a", "ada"), panics).unwrap()).await, ["broke"]);
         assert_eq!(board.list("ada").unwrap()[0].kept.state, KeptState::Failed);
         assert_eq!(rest(board.begin(new("b", "ada"), short).unwrap()).await, ["done"]);
     }

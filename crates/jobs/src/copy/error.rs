@@ -225,6 +225,12 @@ pub enum CopyError {
         /// The receiver had received something.
         has_something: bool,
     },
+    /// The user does not want to see more of a copy that a server carries out.
+    #[error("stopped")]
+    StoppedLooking {
+        /// The server.
+        destination: String,
+    },
     /// A server refused a single file.
     #[error("{address}: {error}")]
     Put {

@@ -50,6 +50,7 @@ pub async fn third_party(
     let sources = Sources {
         sources: sources.collect::<Result<_, CopyError>>()?,
         limit_bytes_per_s: job.spec.network.limit_bytes_per_s,
+        require_digest: copy_job.copy.require_digest,
     };
     copy_job.started(false);
     // A file may get the name of the destination: that is for the destination to find out.
@@ -187,7 +188,10 @@ impl Order<'_> {
                     let cancelling = cancel(self.net, &self.job, &self.server);
                     let _ = timeout(CANCEL_WITHIN, cancelling).await;
                 }
-                CopyError::SendStopped { destination, has_something }
+                match self.ask {
+                    Ask::Order(_) => CopyError::SendStopped { destination, has_something },
+                    Ask::Look => CopyError::StoppedLooking { destination },
+                }
             }
             Ended::Broken(why) => {
                 let progress = match has_something {

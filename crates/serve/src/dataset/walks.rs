@@ -30,6 +30,8 @@ pub(crate) struct Walk {
     pub id: WalkId,
     /// Who asked for it.
     client: Client,
+    /// The address of its index: whoever may read that may read what it lists.
+    path: Vec<u8>,
     root: Root,
     /// Which folder that is: device and inode.
     folder: (u64, u64),
@@ -169,7 +171,7 @@ impl Walks {
         &self,
         id: WalkId,
         client: Client,
-        root: Root,
+        (path, root): (Vec<u8>, Root),
         options: WalkOptions,
     ) -> std::io::Result<Arc<Walk>> {
         self.make_room();
@@ -193,6 +195,7 @@ impl Walks {
         let walk = Arc::new(Walk {
             id,
             client,
+            path,
             root,
             folder,
             past_cache: self.past_cache.clone(),
@@ -228,9 +231,9 @@ impl Walks {
         Ok(walk)
     }
 
-    /// The walk of this name, if it is still known.
-    pub fn find(&self, id: WalkId) -> Option<Arc<Walk>> {
-        let walk = lock(&self.known).get(&id).cloned()?;
+    /// The walk of this name, if it is still known, and its index was asked for at this path.
+    pub fn find(&self, id: WalkId, path: &[u8]) -> Option<Arc<Walk>> {
+        let walk = lock(&self.known).get(&id).filter(|walk| walk.path == path).cloned()?;
         *lock(&walk.used) = Instant::now();
         walk.abandoned.store(false, Ordering::Relaxed);
         Some(walk)
@@ -486,7 +489,7 @@ mod tests {
         let begin = |walks: &Walks, number: u8| {
             let root = Root::open(folder.path()).unwrap();
             let id = WalkId::new([number; 16]);
-            walks.begin(id, Client::HERE, root, WalkOptions::default()).unwrap()
+            walks.begin(id, Client::HERE, (Vec::new(), root), WalkOptions::default()).unwrap()
         };
         let end = |walk: &Walk| loop {
             match walk.progress() {
@@ -525,7 +528,8 @@ mod tests {
             let mut id = [0; 16];
             id[..2].copy_from_slice(&number.to_be_bytes());
             let id = WalkId::new(id);
-            let walk = walks.begin(id, Client::HERE, root, WalkOptions::default()).unwrap();
+            let walk =
+                walks.begin(id, Client::HERE, (Vec::new(), root), WalkOptions::default()).unwrap();
             while walk.progress() == Progress::Growing || Arc::strong_count(&walk) > 2 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -535,8 +539,9 @@ mod tests {
         assert!(lock(&walks.known).len() <= 8, "{}", lock(&walks.known).len());
         // Other tests open some meanwhile.
         assert!(descriptors() < before + 100, "{} after {before}", descriptors());
-        assert!(walks.find(begun[299]).is_some(), "the last one is kept");
-        assert!(walks.find(begun[0]).is_none());
+        assert!(walks.find(begun[299], b"").is_some(), "the last one is kept");
+        assert!(walks.find(begun[0], b"").is_none());
+        assert!(walks.find(begun[299], b"other").is_none(), "it is of another address");
     }
 
     #[test]
@@ -545,7 +550,12 @@ mod tests {
         let walks = Walks::new(1 << 20, 256, PastCache::new(Reads::Auto));
         let begin = |client: Client, number: u8| {
             let root = Root::open(folder.path()).unwrap();
-            walks.begin(WalkId::new([number; 16]), client, root, WalkOptions::default())
+            walks.begin(
+                WalkId::new([number; 16]),
+                client,
+                (Vec::new(), root),
+                WalkOptions::default(),
+            )
         };
         let held: Vec<_> = (0..8).map(|number| begin(Client::HERE, number).unwrap()).collect();
         assert!(held.iter().all(|walk| walk.root.is_shared_with(&held[0].root)));
@@ -567,7 +577,12 @@ mod tests {
             Walks { in_use_bytes_max: 1000, ..Walks::new(0, 1024, PastCache::new(Reads::Auto)) };
         let begin = |number: u8| {
             let root = Root::open(folder.path()).unwrap();
-            walks.begin(WalkId::new([number; 16]), Client::HERE, root, WalkOptions::default())
+            walks.begin(
+                WalkId::new([number; 16]),
+                Client::HERE,
+                (Vec::new(), root),
+                WalkOptions::default(),
+            )
         };
         let first = begin(1).unwrap();
         while first.progress() == Progress::Growing {

@@ -43,6 +43,22 @@ impl Who {
     }
 }
 
+impl std::str::FromStr for Who {
+    type Err = ();
+
+    /// Reads what it is shown as.
+    fn from_str(text: &str) -> Result<Who, ()> {
+        let mut who = [0; 16];
+        if text.len() != 32 || !text.is_ascii() {
+            return Err(());
+        }
+        for (byte, at) in who.iter_mut().zip((0..32).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| ())?;
+        }
+        Ok(Who(who))
+    }
+}
+
 impl std::fmt::Display for Who {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -62,6 +78,12 @@ impl Access {
         let nobody = Token { expires: Some(SystemTime::UNIX_EPOCH), ..Token::default() };
         let tokens = if tokens.is_empty() { vec![nobody] } else { tokens };
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+    }
+
+    /// Whether somebody who could write still can.
+    pub fn may_still_write(&self, who: Who, now: SystemTime) -> bool {
+        let is_it = |token: &Token| token.may_write && !token.is_over(now) && Who::of(token) == who;
+        self.tokens().iter().any(is_it)
     }
 
     /// Whether nothing need be shown.

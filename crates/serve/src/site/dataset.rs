@@ -24,7 +24,7 @@ pub(super) async fn answer(site: &Site, head: &Head, client: Client, what: &str)
         "index" => index(site, head, client).await,
         "sealed" | "data" | "changed" | "seals" => {
             let Some(id) = walk_of(head) else { return which_walk() };
-            match site.walks.find(id) {
+            match site.walks.find(id, &head.target.path) {
                 Some(walk) if what == "changed" => {
                     // A line for each, and no other: none is an empty body.
                     Response::empty(200)
@@ -56,7 +56,7 @@ fn forgotten() -> Response {
 /// The index of a walk that is known.
 fn index_again(site: &Site, head: &Head) -> Response {
     let Some(id) = walk_of(head) else { return which_walk() };
-    let Some(walk) = site.walks.find(id) else { return forgotten() };
+    let Some(walk) = site.walks.find(id, &head.target.path) else { return forgotten() };
     index_of(id).containing(Content::Made(Box::new(IndexBytes { walk, at: 0, is_missed: false })))
 }
 
@@ -129,7 +129,8 @@ async fn index(site: &Site, head: &Head, client: Client) -> Response {
     let mut random = [0; 16];
     (site.random)(&mut random);
     let id = WalkId::new(random);
-    match site.walks.begin(id, client, root, WalkOptions { xattrs, ..options }) {
+    let place = (head.target.path.clone(), root);
+    match site.walks.begin(id, client, place, WalkOptions { xattrs, ..options }) {
         Ok(walk) => {
             site.metrics.walks.fetch_add(1, Ordering::Relaxed);
             if !is_filtered {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Site;
 use super::access::Rights;
 use super::receive::{Place, placed};
-use crate::http::{Head, Make, Response};
+use crate::http::{Content, Head, Make, Response};
 use crate::third_party::{FetchOrder, Refused, SOURCES_BYTES_MAX, ThirdParty, answer};
 
 /// What is asked for.
@@ -50,9 +50,10 @@ pub(super) async fn respond(
     }
     let id = head.target.parameter("job").unwrap_or_default().to_owned();
     let json = |text: String| {
-        Response::text(200, text)
+        Response::empty(200)
             .with("content-type", "application/json")
             .with("cache-control", "no-store")
+            .containing(Content::Bytes(text.into_bytes()))
     };
     let done = match asked {
         Asked::Terms => Ok(json(third_party.terms())),
@@ -88,7 +89,8 @@ async fn fetch(
         Err(refusal) => return refusal,
     };
     let wishes = head.target.query.clone();
-    let order = FetchOrder { owner: rights.who, id, destination, wishes, sources };
+    let (owner, path) = (rights.who, head.target.path.clone());
+    let order = FetchOrder { owner, id, destination, path, wishes, sources };
     // Keeping it waits for the disk.
     let third_party = Arc::clone(third_party);
     let begun = tokio::task::spawn_blocking(move || third_party.order(order)).await;

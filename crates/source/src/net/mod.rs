@@ -283,7 +283,8 @@ impl Net {
         let options = &self.shared.options;
         let mut fingerprints = options.fingerprints.clone();
         fingerprints.extend(options.own_fingerprints(&origin));
-        let has_other = credentials.are_some() && token.is_none();
+        let has_other = !credentials.headers.is_empty()
+            || credentials.authorization.is_some() && token.is_none();
         AccessTo { token, has_other, fingerprints }
     }
 
