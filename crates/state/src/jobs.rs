@@ -4,7 +4,7 @@
 //! away when it is damaged, and nothing waits for it. An order may contain delegated tokens, so the file
 //! is its owner's alone. Every change is one transaction, which is on the disk when the call returns.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::clock::Wall;
 
@@ -126,11 +128,14 @@ impl KeptJobs {
             }
             _ => {}
         }
-        let lock = File::options().read(true).open(path).map_err(failed)?;
-        match lock.try_lock() {
+        // Not the database itself: closing it would end the locks of SQLite.
+        let lock = path.with_extension("lock");
+        let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(lock);
+        let lock = lock.map_err(failed)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(KeepError::InUse(path.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(Errno::WOULDBLOCK) => return Err(KeepError::InUse(path.to_owned())),
+            Err(error) => return Err(failed(error.into())),
         }
         match KeptJobs::connect(path) {
             Ok(Some(connection)) => {

@@ -192,7 +192,7 @@ impl Fetcher {
     fn new_job(id: String, owner: Who, place: &str, order: &KeptOrder) -> Result<NewJob, Refused> {
         let order = serde_json::to_string(order);
         let order = order.map_err(|error| Refused::Order(error.to_string()))?;
-        Ok(NewJob { id, owner: owner.to_string(), place: place.to_owned(), order, waits: waits() })
+        Ok(NewJob { id, owner: owner.to_string(), place: place.to_owned(), order, lines: lines() })
     }
 
     fn follow(&self, mut reader: RecordReader) -> JobLines {

@@ -237,3 +237,48 @@ fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
     home.run(["cancel", &at_b(&first), &trust[0], &trust[1]]).code_is(5).says(&["no such job"]);
     home.run(["attach", "none"]).code_is(2).says(&["a copy is named JOB@URL"]);
 }
+
+/// A kept copy went on in whatever the server served next, and removed what was there.
+#[test]
+fn a_kept_copy_goes_on_only_in_the_folder_where_it_began() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let b = destination(&home, &free, &["--limit-rate", "1M"]);
+    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "")]);
+    home.run(command.iter().map(String::as_str).chain(["--delete", "--detach"])).code_is(0);
+    std::thread::sleep(Duration::from_millis(700));
+    b.signal(9);
+    b.wait();
+    home.write("other/own", "mine");
+    let from = ["--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
+    let other = home.serve(&[&["other"][..], &from].concat());
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(home.names_in("other"), ["own"]);
+    // Two servers of the same folders would be in each other's way.
+    let _again = destination(&home, &free, &[]);
+    let second = home.run(["serve", "b", "--write", "--third-party", "--listen", "127.0.0.1:0"]);
+    second.code_is(6).says(&["another server keeps its jobs in"]);
+    until("the copy ends", || home.exists("b/x.h5"));
+    home.has_dataset("b");
+    drop(other);
+}
+
+#[test]
+fn a_copy_ends_with_the_token_that_ordered_it() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let tokens = "a-token-that-is-long-enough write\nanother-token-that-is-long write\n";
+    home.write("tokens", tokens);
+    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "300k", "--token-file", "tokens"]);
+    let to = b.url.replace("://", "://x:a-token-that-is-long-enough@") + "copy/";
+    // All servers of a user have one certificate.
+    let command = args(&[&a], &[at(&a, "ds/"), to]);
+    let mut steering = home.swath(command).start();
+    std::thread::sleep(Duration::from_millis(1_000));
+    assert!(!steering.is_over());
+    home.write("tokens", "another-token-that-is-long write\n");
+    b.signal(1);
+    steering.wait().code_is(5).says(&["does not permit writing any more"]);
+    assert!(!home.exists("b/copy/x.h5"));
+}

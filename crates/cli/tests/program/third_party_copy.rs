@@ -122,19 +122,22 @@ fn what_must_not_be_is_refused() {
     copy(&b, "x", &[&from, "TransferHeaderHost: other"]).is_refused(400, "host");
     copy(&b, "x", &[&from, "Overwrite: maybe"]).is_refused(400, "T or F");
     copy(&b, "x", &[&from, "Digest: rot13=x"]).is_refused(400, "no digest that is known");
-    let public = home.serve(&["b", "--write", "--third-party"]);
+    fs::create_dir(home.path("p")).unwrap();
+    let public = home.serve(&["p", "--write", "--third-party"]);
     copy(&public, "x", &[&from]).is_failure("refused to contact 127.0.0.1");
     let plain = home.serve(&["b", "--write"]);
     copy(&plain, "x", &[&from]).is_refused(403, "--third-party");
     home.write("tokens", "a-token-for-writing-only write\na-token-for-reading-only read\n");
     let args = ["--token-file", "tokens"];
-    let two = copying(&home, "b", &args);
+    let two = copying(&home, "t", &args);
     let mut curl = Command::new("curl");
     let reading = "Authorization: Bearer a-token-for-reading-only";
     let ran =
         curl.args(["-sk", "-X", "COPY", "-H", reading, "-H", &from]).arg(two.at("x")).output();
     assert!(String::from_utf8(ran.unwrap().stdout).unwrap().contains("reading alone"));
-    assert_eq!(home.names_in("b"), Vec::<String>::new());
+    for folder in ["b", "p", "t"] {
+        assert_eq!(home.names_in(folder), Vec::<String>::new());
+    }
 }
 
 #[test]
