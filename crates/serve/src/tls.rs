@@ -11,6 +11,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 use swath_model::digest::{Algorithm, Digest, Hasher};
+use swath_transport::CERTIFICATES_FOR;
 
 /// Encrypted how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +120,7 @@ impl Identity {
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Unusable)?
             .with_client_cert_verifier(match speaks {
-                Speaks::KnownClients => Arc::new(AnyKey { provider }),
+                Speaks::KnownClients => Arc::new(AnyKey::new(provider)),
                 Speaks::All | Speaks::OneOnly => WebPkiClientVerifier::no_client_auth(),
             })
             .with_single_cert(self.certificates.clone(), self.key.clone_key())
@@ -137,11 +138,20 @@ impl Identity {
 #[derive(Debug)]
 struct AnyKey {
     provider: Arc<CryptoProvider>,
+    asks_for: [DistinguishedName; 1],
+}
+
+impl AnyKey {
+    fn new(provider: Arc<CryptoProvider>) -> AnyKey {
+        // Without the two bytes that begin the sequence.
+        let asks_for = [DistinguishedName::in_sequence(&CERTIFICATES_FOR[2..])];
+        AnyKey { provider, asks_for }
+    }
 }
 
 impl ClientCertVerifier for AnyKey {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
+        &self.asks_for
     }
 
     fn client_auth_mandatory(&self) -> bool {

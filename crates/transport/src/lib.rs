@@ -8,5 +8,7 @@ mod transport;
 mod utp;
 
 pub use kernel::Arrivals;
-pub use transport::{CLIENT_CERTIFICATE, Encryption, Incoming, PeerState, Transport, encrypted};
+pub use transport::{
+    CERTIFICATES_FOR, CLIENT_CERTIFICATE, Encryption, Incoming, PeerState, Transport, encrypted,
+};
 pub use utp::{Utp, UtpStream};

@@ -128,6 +128,11 @@ pub enum PeerState {
 /// show. Servers of swath ask nobody else for one: browsers would ask their users.
 pub const CLIENT_CERTIFICATE: &[u8] = b"swath-client-certificate";
 
+/// The name (DER) of the only authority whose certificates a server of swath asks for: `CN=swath`. There
+/// is no such authority; clients show their certificates to nobody else, because other servers refuse
+/// whatever no authority of theirs has signed.
+pub const CERTIFICATES_FOR: &[u8] = b"\x30\x10\x31\x0e\x30\x0c\x06\x03\x55\x04\x03\x0c\x05swath";
+
 /// What both sides of an encrypted connection agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encryption {

@@ -180,8 +180,8 @@ fn one_direction_falls_and_a_site_goes_silent() {
 #[test]
 fn windows_are_those_of_the_sites() {
     // 200 ms and 256 KiB: about 10.5 Mbit/s, whatever the link could carry. The kernel counts a
-    // window with the overhead of its packets; on a busy machine these are larger, and the same
-    // window holds up to half as much payload again.
+    // window with the overhead of its packets, half of the memory at first; on a busy machine packets
+    // are joined, there is hardly any overhead, and the same memory holds up to twice the payload.
     let wide = shape(100, 100);
     for limited in [None, Some(0), Some(1)] {
         let mut spec = spec(2, &[(0, 1, wide, wide)]);
@@ -191,7 +191,7 @@ fn windows_are_those_of_the_sites() {
         }
         let Some(mesh) = start(spec) else { return };
         serve_bytes(&mesh, 0, 100 << 20);
-        let expected = if limited.is_some() { 0.2..19.0 } else { 20.0..100.0 };
+        let expected = if limited.is_some() { 0.2..26.0 } else { 26.0..100.0 };
         let mut rates = Vec::new();
         // What is most holds for every connection. What is least says that it works at all: two
         // connections in hundreds crawled at 0.1 Mbit/s, and nobody has found out why.

@@ -403,7 +403,8 @@ impl Service for Site {
     }
 
     fn speaks_http2(&self) -> bool {
-        true
+        // XRootD 5 ends the streams of its third-party copies before it has sent anything.
+        self.third_party.is_none()
     }
 
     fn finished(&self) -> Later<'_> {

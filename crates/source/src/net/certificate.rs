@@ -3,9 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 use swath_model::digest::{Algorithm, Digest, Hasher};
+use swath_transport::CERTIFICATES_FOR;
 
 use super::options::NetError;
 
@@ -36,9 +41,32 @@ impl ClientCertificate {
         Hasher::digest(Algorithm::Sha256, &self.certificate)
     }
 
-    /// Returns the certificate and its key as the TLS library takes them.
-    pub(super) fn parts(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
-        (vec![self.certificate.clone()], self.key.clone_key())
+    /// Returns what shows it to servers of swath, and to no others.
+    pub(super) fn resolver(
+        &self,
+        provider: &CryptoProvider,
+    ) -> Result<Arc<dyn ResolvesClientCert>, NetError> {
+        let certificates = vec![self.certificate.clone()];
+        let shown = CertifiedKey::from_der(certificates, self.key.clone_key(), provider);
+        let shown = shown.map_err(|error| NetError::Tls(error.to_string()))?;
+        Ok(Arc::new(OnlyToSwath(Arc::new(shown))))
+    }
+}
+
+#[derive(Debug)]
+struct OnlyToSwath(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for OnlyToSwath {
+    fn resolve(
+        &self,
+        authorities: &[&[u8]],
+        _schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        authorities.contains(&CERTIFICATES_FOR).then(|| Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }
 

@@ -64,6 +64,7 @@ fn connector(options: &NetOptions) -> Result<TlsConnector, NetError> {
 /// Returns a configuration without the ALPN of HTTP.
 pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
+    let crypto = Arc::clone(&provider);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| NetError::Tls(error.to_string()))?;
@@ -85,11 +86,7 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
     };
     let mut config = match &options.certificate {
         None => builder.with_no_client_auth(),
-        Some(certificate) => {
-            let (shown, key) = certificate.parts();
-            let config = builder.with_client_auth_cert(shown, key);
-            config.map_err(|error| NetError::Tls(error.to_string()))?
-        }
+        Some(certificate) => builder.with_client_cert_resolver(certificate.resolver(&crypto)?),
     };
     if options.certificate.is_some() {
         config.alpn_protocols.push(CLIENT_CERTIFICATE.to_vec());
