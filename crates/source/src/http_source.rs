@@ -381,7 +381,18 @@ impl HttpSource {
         let metalink_too = self.net.asks_for_metalinks() && !self.lock().metalink_seen;
         // Content negotiation (RFC 6249, section 2).
         let accept = if metalink_too { "application/metalink4+xml, */*;q=0.9" } else { "*/*" };
-        (accept, self.net.digest_wishes())
+        let wishes = if self.lock().file_quirks.no_digests { "" } else { self.net.digest_wishes() };
+        (accept, wishes)
+    }
+
+    /// The first request came to nothing with `error`: whether it is sent again without the wish for a
+    /// digest, which XRootD refuses if it has no checksums.
+    pub(crate) fn gives_up_digests(&self, error: &LaneError) -> bool {
+        let mut state = self.lock();
+        let is_first = state.facts.is_none() && !state.file_quirks.no_digests;
+        let gives_up = is_first && error.code() == Some(405);
+        state.file_quirks.no_digests |= gives_up;
+        gives_up
     }
 
     /// A Metalink came in place of the file. `true` the first time, if it may have come because

@@ -46,6 +46,8 @@ pub(crate) struct FileQuirks {
     meagre: u32,
     /// It refuses ranges, or answers with others: it is asked for the whole file.
     pub whole: bool,
+    /// It refuses the wish for a digest: it is asked without.
+    pub no_digests: bool,
     /// What is thought of the end that it told.
     pub end: End,
     /// Each answer is a version of its own.

@@ -286,8 +286,6 @@ fn files_go_both_ways_between_swath_and_xrootd() {
     let answer = ask_xrootd(&home, &xrootd, "x.h5", &[&destination, &token]);
     assert!(answer.trim_end().ends_with("success: Created"), "{answer}");
     assert!(home.read("b/new/by-xrootd") == bytes(1, 3_000_001));
-    copy(&b, "none", &[&format!("Source: {}", there("none"))]).is_failure("404");
-    assert!(!home.exists("b/none"));
 }
 
 /// `nobody` and `nogroup` of Debian.

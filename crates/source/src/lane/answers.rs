@@ -232,6 +232,10 @@ impl OwnLane {
             let target = self.source.target();
             return self.go_to(lane_conn, target);
         }
+        if self.source.gives_up_digests(&error) {
+            let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
+            return self.go_to(lane_conn, target);
+        }
         if !front.whole && self.source.gives_up_ranges(&error) {
             let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
             tracing::debug!(source = %self.source.name(), %error, "asked without a range");
