@@ -88,7 +88,11 @@ async fn what_cannot_be_used_is_named_at_the_start() {
     let files = lists(folder.path(), &[("whitelist", "not a hash\n")]);
     let error = no_bind(TrackerOptions { lists: files, ..options() }).await;
     assert!(error.contains("whitelist: line 1: an info-hash has 40"), "{error}");
-    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // A port that is taken by UDP alone.
+    let taken = std::iter::repeat_with(|| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    let is_free = |address| std::net::TcpListener::bind(address).is_ok();
+    let mut taken = taken.filter(|taken| is_free(taken.local_addr().unwrap()));
+    let taken = taken.next().unwrap();
     let listen = vec![taken.local_addr().unwrap()];
     let error = no_bind(TrackerOptions { listen, ..options() }).await;
     assert!(error.ends_with("by UDP"), "{error}");
