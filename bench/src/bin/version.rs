@@ -178,7 +178,7 @@ impl Bench<'_> {
         let ends = lines.filter(|line| line["event"] == "finished");
         let sources = ends.filter_map(|line| line["sources"].as_array().cloned()).flatten();
         let of_server =
-            |source: &Value| source["name"].as_str().is_some_and(|it| it.contains("http"));
+            |source: &Value| source["name"].as_str().is_some_and(|it| it.starts_with("http"));
         Ok(sources.filter(of_server).filter_map(|source| source["bytes"].as_u64()).sum())
     }
 }

@@ -1,6 +1,8 @@
 //! Errors of copies, in words, with hints.
 
-use swath_jobs::copy::{CopyError, CopyOption, DisplayNames, LocationError, SendProgress, Unfit};
+use swath_jobs::copy::{
+    CopyError, CopyOption, DisplayNames, LocationError, NotDelegated, SendProgress, Unfit,
+};
 use swath_jobs::ssh::{SshError, SshFault};
 use swath_model::SourceName;
 use swath_transfer::sending::Failed;
@@ -70,6 +72,16 @@ pub fn of(error: CopyError) -> Failure {
                 .hint(format!("{address}: {error}"))
         }
         CopyError::Put { address, error } => put(&address, &error),
+        CopyError::NotDelegated { address, why } => {
+            let hint = match why {
+                NotDelegated::Short(_) => {
+                    "give the source a longer token, such as 'swath serve' makes"
+                }
+                NotDelegated::Plain => "serve the source with TLS ('swath serve' without --plain)",
+                _ => "use a token, or copy through a local folder",
+            };
+            Failure::usage(format!("{address}: {why}")).hint(hint)
+        }
         CopyError::NoThirdParty { address, error } => {
             let is_refusal = error.code().is_some_and(|code| (400..500).contains(&code));
             let exit = if is_refusal { Exit::Target } else { Exit::Sources };

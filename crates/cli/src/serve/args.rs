@@ -47,7 +47,7 @@ pub struct Serve {
     #[arg(long, requires = "write", conflicts_with = "ephemeral")]
     pub third_party: bool,
     /// With --third-party: run at most this many copies at once for each token; others wait
-    #[arg(long, value_name = "N", requires = "third_party", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", requires = "third_party", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub third_party_jobs: u32,
     /// With --third-party: also copy from servers in these networks (comma separated, repeatable); without it only from public addresses
     #[arg(long, value_name = "CIDR", requires = "third_party", value_delimiter = ',', value_hint = ValueHint::Other)]

@@ -699,15 +699,15 @@ fn failed_with(why: &str) -> JobEnd {
 const NO_RIGHT: &str = "the token that ordered it does not permit writing any more";
 /// Whether the owner of a copy may still write is looked at so often.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Copies of all users at a time.
-const RUNNING_MAX: usize = 64;
-/// Copies of one user that run or wait.
+/// Copies of all users at a time: each has buffers of 96 MB at most.
+const RUNNING_MAX: usize = 16;
+/// Copies of one user that run or wait: each keeps its order and a record in memory.
 const OPEN_OF_ONE_MAX: usize = 1_000;
 /// Read at a time.
 const PART_BYTES: usize = 1 << 20;
 /// Lines on the way to somebody who watches.
 const LINES_AHEAD: usize = 64;
-/// The number of progress among lines of which only the newest is kept; sources have smaller ones.
+/// Progress has this number in the record; each source has its own, smaller one.
 const PROGRESS: u64 = 1 << 32;
 /// Data that has arrived is written within this time.
 const STOP_WITHIN: Duration = Duration::from_secs(5);

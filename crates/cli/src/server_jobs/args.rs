@@ -58,7 +58,10 @@ pub struct JobAt {
 
 /// Reads JOB@URL. The error does not repeat it: the address may have a token.
 pub fn job_at(text: &str) -> Result<JobAt, Failure> {
-    let wrong = || Failure::usage("a copy is named JOB@URL, such as 5f0c…@https://b.example:8470/");
+    let wrong = || {
+        Failure::usage("not of the form JOB@URL, such as 5f0c…@https://b.example:8470/")
+            .hint("'swath jobs URL' lists your copies on that server")
+    };
     let (job, at) = text.split_once('@').ok_or_else(wrong)?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if job.is_empty() || !job.bytes().all(is_name) || !at.contains("://") {

@@ -135,7 +135,9 @@ fn what_is_not_allowed_is_refused_with_its_reason() {
     home.write("short", "short write\n");
     let short = home.serve(&["a", "--token-file", "short"]);
     let from = short.url.replace("://", "://x:short@") + "ds/";
-    cp(from, at(&b, "copy/")).code_is(2).says(&["the token is too short to be delegated"]);
+    cp(from, at(&b, "copy/"))
+        .code_is(2)
+        .says(&["the token is too short to be delegated", "a longer token"]);
     let plain = home.serve(&["a", "--plain"]);
     cp(at(&plain, "ds/"), at(&b, "copy/")).code_is(2).says(&["not sent without encryption"]);
     assert_eq!(home.names_in("b"), Vec::<String>::new());
@@ -228,14 +230,14 @@ fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
     let followed = home.run(["attach", &at_b(&first), &trust[0], &trust[1]]);
     followed.code_is(0).says(&["verified by the checksum of every block"]);
     home.has_dataset("b/one");
-    // Its end is told later, too.
+    // How it ended can be read later, too.
     home.run(["attach", &at_b(&first), &trust[0], &trust[1]]).code_is(0).says(&["4 files"]);
     let listed = jobs();
     let states = (state(&first, &listed), state(&second, &listed));
     assert_eq!(states, ("done".to_owned(), "cancelled".to_owned()));
     assert!(!home.exists("b/two/x.h5"));
     home.run(["cancel", &at_b(&first), &trust[0], &trust[1]]).code_is(5).says(&["no such job"]);
-    home.run(["attach", "none"]).code_is(2).says(&["a copy is named JOB@URL"]);
+    home.run(["attach", "none"]).code_is(2).says(&["not of the form JOB@URL", "swath jobs"]);
 }
 
 /// A kept copy went on in whatever the server served next, and removed what was there.

@@ -2,6 +2,7 @@
 
 mod error;
 mod kind;
+mod lines;
 mod local;
 mod names;
 mod retry;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use swath_serve::{Filter, Offer};
 use swath_source::{Class, Download, LaneError, Net, Trust, Tunnel};
 use swath_transfer::observe::{Event, Observer};
-use swath_transfer::sending::{Failed, Line, LineReader, Received, Wishes};
+use swath_transfer::sending::{Failed, Line, Received, Wishes};
 use swath_transfer::{Stop, Why};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -14,10 +14,11 @@ use url::Url;
 
 use super::CopyJob;
 use super::error::{OfferError, SendProgress};
+use super::lines::{Lines, NoLine, planned};
 use super::local::offer;
 use super::retry::{Interruption, Retries};
 use super::upload::Upload;
-use crate::event::{JobEvent, JobObserver};
+use crate::event::JobObserver;
 
 /// Results of sending.
 pub enum SendResult {
@@ -106,7 +107,7 @@ impl Sending<'_> {
             begun = within(again.until(), net, asking) => begun,
         };
         let may_be_foreign = wishes.single.is_some() && !again.has_begun();
-        let mut told = match begun {
+        let told = match begun {
             Ok(told) if may_be_foreign && told.field("content-type") != Some(LINES) => {
                 return Ok(SendResult::NotTreeServer(None));
             }
@@ -132,10 +133,10 @@ impl Sending<'_> {
         again.begins();
         // Each ends with the server's error if it refuses access.
         let mut lanes: JoinSet<Option<LaneError>> = JoinSet::new();
-        let mut lines = LineReader::default();
+        let mut lines = Lines::of(told, "the receiver");
         let mut id = String::new();
         loop {
-            let part = tokio::select! {
+            let line = tokio::select! {
                 biased;
                 () = stop.wait() => return Ok(stopped(again)),
                 Some(over) = lanes.join_next() => match over {
@@ -145,67 +146,41 @@ impl Sending<'_> {
                     }
                     _ => continue,
                 },
-                part = told.next() => part,
+                line = lines.next(again) => line,
             };
-            match part {
-                Ok(part) if part.is_empty() => {
-                    return Err(Interruption::new("the receiver ended without a message"));
-                }
-                Ok(part) => lines.take_in(&part),
-                Err(error) => {
-                    let broken = Interruption::of(&error);
-                    return Err(broken.unwrap_or_else(|| Interruption::new(error)));
-                }
-            }
-            again.hears();
-            while let Some(line) = lines.next_line() {
-                // A sign of life.
-                if line.is_empty() {
-                    continue;
-                }
-                match Line::parse(&line) {
-                    Ok(Line::Receiving(name)) => id = name,
-                    Ok(Line::Dial(count)) => {
-                        let free = DIALS_MAX.saturating_sub(lanes.len());
-                        for _ in 0..free.min(count as usize) {
-                            lanes.spawn(self.lane(&id));
-                        }
-                    }
-                    Ok(Line::Event(mut event)) => {
-                        // The receiver does not know the names that the user sees.
-                        if let Event::Started { path, sources } = &mut *event {
-                            *path = super::upload::title(&upload.shown);
-                            *sources = vec![upload.from.display().to_string()];
-                        }
-                        again.tell(*event);
-                    }
-                    Ok(Line::Change(bytes, path, further_of)) => {
-                        let path = path.as_bytes().to_vec();
-                        let further_of = further_of.map(|path| path.as_bytes().to_vec());
-                        self.events.observe(JobEvent::Planned { bytes, path, further_of });
-                    }
-                    Ok(Line::Received(mut received)) => {
-                        again.sum(&mut received);
-                        return Ok(SendResult::All(received));
-                    }
-                    Ok(Line::Failed(failed)) => {
-                        return match again.is_break(&failed) {
-                            true => Err(Interruption::new(failed.error)),
-                            false => Ok(SendResult::Failed(failed)),
-                        };
-                    }
-                    Err(error) => {
-                        let text = format!("invalid message from the receiver: {error}");
-                        return Ok(self.ended(again, SendProgress::Nothing, text));
+            match line {
+                Ok(Line::Receiving(name)) => id = name,
+                Ok(Line::Dial(count)) => {
+                    let free = DIALS_MAX.saturating_sub(lanes.len());
+                    for _ in 0..free.min(count as usize) {
+                        lanes.spawn(self.lane(&id));
                     }
                 }
-            }
-            if lines.is_too_long() {
-                return Ok(self.ended(
-                    again,
-                    SendProgress::Nothing,
-                    "the receiver sent a message that is too long",
-                ));
+                Ok(Line::Event(mut event)) => {
+                    // The receiver does not know the names that the user sees.
+                    if let Event::Started { path, sources } = &mut *event {
+                        *path = super::upload::title(&upload.shown);
+                        *sources = vec![upload.from.display().to_string()];
+                    }
+                    again.tell(*event);
+                }
+                Ok(Line::Change(bytes, path, further_of)) => {
+                    self.events.observe(planned(bytes, path, further_of));
+                }
+                Ok(Line::Received(mut received)) => {
+                    again.sum(&mut received);
+                    return Ok(SendResult::All(received));
+                }
+                Ok(Line::Failed(failed)) => {
+                    return match again.is_break(&failed) {
+                        true => Err(Interruption::new(failed.error)),
+                        false => Ok(SendResult::Failed(failed)),
+                    };
+                }
+                Err(NoLine::Broken(broken)) => return Err(broken),
+                Err(NoLine::Invalid(text)) => {
+                    return Ok(self.ended(again, SendProgress::Nothing, text));
+                }
             }
         }
     }

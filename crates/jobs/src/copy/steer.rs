@@ -10,7 +10,7 @@ use swath_formats::percent;
 use swath_source::{Download, LaneError, Net, Trust, display_name, fetch_small, post};
 use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
-use swath_transfer::sending::{Line, LineReader};
+use swath_transfer::sending::Line;
 use swath_transfer::third_party::{ServerJob, ServerJobs, SourceAccess, Sources, Terms};
 use tokio::time::timeout;
 use url::Url;
@@ -18,6 +18,7 @@ use url::Url;
 use super::CopyJob;
 use super::error::{CopyError, NotDelegated, SendProgress};
 use super::kind::in_folder;
+use super::lines::{Lines, NoLine, planned};
 use super::names::DisplayNames;
 use super::retry::{Interruption, Retries};
 use super::send::{LINES, query_of, within};
@@ -237,7 +238,7 @@ impl Order<'_> {
             () = stop.wait() => return Ok(Ended::Stopped),
             begun = within(again.until(), self.net, asking) => begun,
         };
-        let mut told = match begun {
+        let told = match begun {
             Ok(told) => told,
             Err(error) => match Interruption::of(&error).filter(|_| again.has_begun()) {
                 Some(broken) => return Err(broken),
@@ -256,57 +257,33 @@ impl Order<'_> {
             let (job, at) = (self.job.clone(), display_name(&self.server));
             copy_job.job.observer.observe(JobEvent::Note(Note::Ordered { job, at }));
         }
-        let mut lines = LineReader::default();
+        let mut lines = Lines::of(told, "the server");
         loop {
-            let part = tokio::select! {
+            let line = tokio::select! {
                 biased;
                 () = stop.wait() => return Ok(Ended::Stopped),
-                part = told.next() => part,
+                line = lines.next(again) => line,
             };
-            match part {
-                Ok(part) if part.is_empty() => {
-                    return Err(Interruption::new("the server ended without a message"));
-                }
-                Ok(part) => lines.take_in(&part),
-                Err(error) => {
-                    let broken = Interruption::of(&error);
-                    return Err(broken.unwrap_or_else(|| Interruption::new(error)));
-                }
-            }
-            again.hears();
-            while let Some(line) = lines.next_line() {
-                if line.is_empty() {
-                    continue;
-                }
-                match Line::parse(&line) {
-                    Ok(Line::Receiving(_) | Line::Dial(_)) => {}
-                    Ok(Line::Event(mut event)) => {
-                        // The server knows its folder by another name.
-                        if let Event::Started { path, sources } = &mut *event
-                            && !self.from.is_empty()
-                        {
-                            *path = title(&self.shown);
-                            sources.clone_from(&self.from);
-                        }
-                        again.tell(*event);
+            match line {
+                Ok(Line::Receiving(_) | Line::Dial(_)) => {}
+                Ok(Line::Event(mut event)) => {
+                    // The server knows its folder by another name.
+                    if let Event::Started { path, sources } = &mut *event
+                        && !self.from.is_empty()
+                    {
+                        *path = title(&self.shown);
+                        sources.clone_from(&self.from);
                     }
-                    Ok(Line::Change(bytes, path, further_of)) => {
-                        let path = path.as_bytes().to_vec();
-                        let further_of = further_of.map(|path| path.as_bytes().to_vec());
-                        let planned = JobEvent::Planned { bytes, path, further_of };
-                        copy_job.job.observer.observe(planned);
-                    }
-                    Ok(line @ (Line::Received(_) | Line::Failed(_))) => {
-                        return Ok(Ended::Said(Box::new(line)));
-                    }
-                    Err(error) => {
-                        let text = format!("invalid message from the server: {error}");
-                        return Ok(Ended::Broken(text.into()));
-                    }
+                    again.tell(*event);
                 }
-            }
-            if lines.is_too_long() {
-                return Ok(Ended::Broken("the server sent a message that is too long".into()));
+                Ok(Line::Change(bytes, path, further_of)) => {
+                    copy_job.job.observer.observe(planned(bytes, path, further_of));
+                }
+                Ok(line @ (Line::Received(_) | Line::Failed(_))) => {
+                    return Ok(Ended::Said(Box::new(line)));
+                }
+                Err(NoLine::Broken(broken)) => return Err(broken),
+                Err(NoLine::Invalid(text)) => return Ok(Ended::Broken(text.into())),
             }
         }
     }
