@@ -1,6 +1,6 @@
 //! Notes of a job, in words.
 
-use swath_jobs::{ListWarning, NotShared, Note};
+use swath_jobs::{ListWarning, NotShared, Note, ThroughHere};
 use swath_source::peer::PeerError;
 
 use crate::exit::chain;
@@ -35,6 +35,16 @@ pub fn words(note: &Note) -> (String, bool) {
         }
         Note::Ordered { job, at } => {
             (format!("job {job}@{at} goes on there if this machine leaves"), false)
+        }
+        Note::ThroughHere(why) => {
+            let means = "the data goes through this machine, at most as fast as its links";
+            (format!("{}: {means}", through_here(why)), true)
+        }
+        Note::OneReplica { used } => {
+            (format!("through this machine only one replica is used: {used}"), true)
+        }
+        Note::TokenGiven { given_to, opens } => {
+            (format!("{given_to} is given the token that opens {opens}"), false)
         }
         Note::PrivateTorrent => {
             let why =
@@ -146,6 +156,25 @@ pub fn words(note: &Note) -> (String, bool) {
             (format!("{host}: port {port} cannot be reached from here{forbids}; {words}"), true)
         }
         _ => (DISK_THREADS.to_owned(), false),
+    }
+}
+
+/// Returns why servers do not copy from one another.
+fn through_here(why: &ThroughHere) -> String {
+    match why {
+        ThroughHere::NotDelegated { address, why } => {
+            format!("the other server cannot open {address} ({why})")
+        }
+        ThroughHere::NotOffered { address, error } => {
+            format!("{address} does not copy from or to other servers ({error})")
+        }
+        ThroughHere::Failed { address, why } if why.is_empty() => {
+            format!("{address} did not copy from or to the other server")
+        }
+        ThroughHere::Failed { address, why } => {
+            format!("{address} did not copy from or to the other server ({why})")
+        }
+        ThroughHere::Neither(whys) => whys.iter().map(through_here).collect::<Vec<_>>().join("; "),
     }
 }
 

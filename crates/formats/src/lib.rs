@@ -22,6 +22,7 @@ pub mod keep_alive;
 pub mod link;
 pub mod list;
 pub mod listing;
+pub mod markers;
 pub mod metalink;
 pub mod minisign;
 pub mod mirror_url;

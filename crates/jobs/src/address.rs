@@ -67,7 +67,9 @@ pub enum AddressError {
         error: ZoneError,
     },
     /// Unsupported scheme.
-    #[error("{shown}: unsupported scheme {scheme} (supported: http, https, dav, davs)")]
+    #[error(
+        "{shown}: unsupported scheme {scheme} (supported: http, https, dav, davs, root, roots)"
+    )]
     Scheme {
         /// The text.
         shown: String,
@@ -101,6 +103,8 @@ pub enum AddressError {
 /// [`AddressError`].
 pub fn parse_url(text: &str) -> Result<Url, AddressError> {
     let shown = || shown_text(text);
+    let mapped = xrootd_over_http(text);
+    let text = mapped.as_deref().unwrap_or(text);
     let without = without_zone(text);
     let without = without.map_err(|error| AddressError::Zone { shown: shown(), error })?;
     mirror_url(without.as_deref().unwrap_or(text), None).map_err(|error| match error {
@@ -108,6 +112,19 @@ pub fn parse_url(text: &str) -> Result<Url, AddressError> {
         MirrorUrlError::Parse(error) => AddressError::Parse { shown: shown(), error },
         error => AddressError::Url { shown: shown(), error },
     })
+}
+
+/// Returns the address at which XRootD servers speak HTTP: usually at the same port, with TLS.
+fn xrootd_over_http(text: &str) -> Option<String> {
+    let (scheme, rest) = text.trim().split_once("://")?;
+    if !XROOTD_SCHEMES.iter().any(|own| scheme.eq_ignore_ascii_case(own)) {
+        return None;
+    }
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let has_port = host.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok())
+        && !host.ends_with(']');
+    let port = if has_port { String::new() } else { format!(":{XROOTD_PORT}") };
+    Some(format!("https://{host}{port}/{}", path.trim_start_matches('/')))
 }
 
 /// Returns a text without the possible secrets of an address: user, password, query and fragment.
@@ -119,5 +136,29 @@ pub fn shown_text(text: &str) -> String {
             format!("{scheme}://{bare}")
         }
         None => text.rsplit_once('@').map_or(text, |(_, bare)| bare).to_owned(),
+    }
+}
+
+const XROOTD_SCHEMES: [&str; 4] = ["root", "roots", "xroot", "xroots"];
+/// The port of XRootD servers.
+const XROOTD_PORT: u16 = 1094;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_xrootd_become_those_of_its_http() {
+        for (text, expected) in [
+            ("root://x.example//a/b", "https://x.example:1094/a/b"),
+            ("roots://x.example:2094//a/", "https://x.example:2094/a/"),
+            ("XROOT://[::1]//a", "https://[::1]:1094/a"),
+            ("root://[::1]:99/a?b", "https://[::1]:99/a?b"),
+            ("root://x.example", "https://x.example:1094/"),
+            ("davs://x.example//a", "https://x.example//a"),
+        ] {
+            assert_eq!(parse_url(text).unwrap().as_str(), expected, "{text}");
+        }
+        assert!(parse_url("rooted://x.example//a").is_err());
     }
 }

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use swath_formats::metalink::SkipReason;
 use swath_formats::mirror_url::MirrorUrlError;
 use swath_model::digest::Algorithm;
+use swath_source::LaneError;
 use swath_source::peer::PeerError;
 use swath_swarm::{AnnounceError, SwarmsError};
 use swath_transfer::observe::Event;
 
+use crate::copy::NotDelegated;
 use crate::error::{FileError, JobError, MetalinkError, NotShared};
 
 /// An event of a job.
@@ -74,6 +76,41 @@ pub enum JobEvent {
         /// Whether no file was left out.
         is_whole: bool,
     },
+}
+
+/// Why a copy between servers goes through this machine, though the user did not ask for that.
+#[derive(Debug)]
+pub enum ThroughHere {
+    /// What opens a source cannot be given to the other server.
+    NotDelegated {
+        /// The source.
+        address: String,
+        /// Why.
+        why: NotDelegated,
+    },
+    /// A server does not copy from or to others, or is not allowed to.
+    NotOffered {
+        /// The server.
+        address: String,
+        /// Its answer.
+        error: Box<LaneError>,
+    },
+    /// A server did not copy from or to the other one.
+    Failed {
+        /// The server.
+        address: String,
+        /// In its words.
+        why: String,
+    },
+    /// Neither server copies from or to the other one.
+    Neither(Vec<ThroughHere>),
+}
+
+impl ThroughHere {
+    /// Whether a token is missing, not the service.
+    pub(crate) fn is_about_tokens(&self) -> bool {
+        matches!(self, ThroughHere::NotDelegated { .. })
+    }
 }
 
 /// Notes about a job.
@@ -147,6 +184,20 @@ pub enum Note {
     },
     /// The file is fetched without other machines.
     NotShared(NotShared),
+    /// A copy between servers goes through this machine.
+    ThroughHere(ThroughHere),
+    /// Of several replicas only one is used, because the data goes through this machine.
+    OneReplica {
+        /// Its address.
+        used: String,
+    },
+    /// A server was given the token for another one, so that it copies from or to it.
+    TokenGiven {
+        /// The server.
+        given_to: String,
+        /// What the token opens.
+        opens: String,
+    },
     /// The file is complete. Other machines of the cluster lack some of it, and get it from here.
     PassingOn {
         /// Their number.

@@ -34,7 +34,7 @@ pub use error::{
     ChecksumsError, EntryError, FeedError, FileCounts, FileError, JobError, MetalinkError,
     NameConflict, NoName, NotShared, SpecError, TorrentError,
 };
-pub use event::{JobEvent, JobObserver, ListWarning, Note};
+pub use event::{JobEvent, JobObserver, ListWarning, Note, ThroughHere};
 pub use follow::{FollowError, FollowSpec, Follower, Look, Observers};
 pub use get::{checked_file, name_of, one_value_each};
 pub use handle::{CannotPause, Events, JobHandle, JobState, StreamItem};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swath_model::digest::Digest;
-use swath_source::{Bearer, NetOptions, Secret};
+use swath_source::{Bearer, NetOptions, Secret, ServerAccess};
 use swath_transfer::observe::Summary;
 use swath_transfer::{Engine, EngineOptions, RouteOptions};
 
@@ -88,6 +88,8 @@ pub(crate) struct EngineNeeds {
     pub has_routes: bool,
     /// The token and the fingerprint of a server that was started for this job.
     pub own_server: Option<(Bearer, Digest)>,
+    /// What opens several such servers.
+    pub servers: Vec<ServerAccess>,
 }
 
 impl Jobs {
@@ -131,6 +133,7 @@ impl Jobs {
             is_ordered: get.to == GetTo::Stream,
             has_routes: true,
             own_server: None,
+            servers: Vec::new(),
         };
         let token = get.cluster_token.as_ref();
         let token = token.map(|token| self.secret(token)).transpose()?;
@@ -174,6 +177,7 @@ impl Jobs {
             net.bearer = Some(bearer);
             net.fingerprints.push(fingerprint);
         }
+        net.servers.extend(needs.servers);
         let routes = match needs.has_routes {
             true => self.environment.route_options(&spec.routes)?,
             false => RouteOptions::default(),

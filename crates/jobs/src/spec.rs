@@ -305,6 +305,9 @@ pub struct CopySpec {
     /// Let a copy between servers go on alone once it has begun.
     #[serde(default)]
     pub detach: bool,
+    /// Let the data of a copy between servers go through this machine.
+    #[serde(default)]
+    pub through_here: bool,
 }
 
 /// The machines of a cluster that run the same job.
@@ -374,6 +377,7 @@ impl CopySpec {
             ssh: Ssh::default(),
             cluster: None,
             detach: false,
+            through_here: false,
         }
     }
 

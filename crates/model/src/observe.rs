@@ -423,6 +423,10 @@ pub enum LimitedBy {
     Changes,
     /// The network or the receiver of an upload.
     Receiver,
+    /// Two servers, or the network between them: one copied from the other.
+    Between,
+    /// This machine, through which everything went, or its links.
+    ThroughHere,
 }
 
 impl LimitedBy {
@@ -459,6 +463,8 @@ impl LimitedBy {
             }
             Self::Changes => "the sources: their speed varied".to_owned(),
             Self::Receiver => "the network or the receiving server".to_owned(),
+            Self::Between => "one of the two servers, or the network between them".to_owned(),
+            Self::ThroughHere => "this machine or its links: everything went through it".to_owned(),
         }
     }
 }

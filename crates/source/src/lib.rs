@@ -42,9 +42,10 @@ pub mod fuzzing {
 }
 
 pub use control::{
-    AboutRelay, DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Document,
-    DocumentVersion, Download, Fetched, ProbeReport, Stored, Upload, fetch_part, fetch_small,
-    fetch_small_if_changed, head, post, probe,
+    AboutRelay, CopyRequest, CopyTold, CopyWay, DepotError, DepotFetch, DepotLease, DepotStatus,
+    DepotWish, Document, DocumentVersion, Download, Fetched, Forward, ForwardedFile, Forwarding,
+    ProbeReport, RemoteCopy, Stored, Upload, fetch_part, fetch_small, fetch_small_if_changed, head,
+    make_folder, post, probe,
 };
 pub use error::{Class, LaneError, Presented, Refusal, RefusalContext, Said, TlsFault};
 pub use facts::{Facts, Oddity};

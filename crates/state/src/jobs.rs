@@ -22,7 +22,7 @@ use crate::clock::Wall;
 pub struct KeptJobs {
     connection: Mutex<Connection>,
     /// Held as long as this value lives: jobs that two servers ran would be in each other's way.
-    _lock: File,
+    _lock: Option<File>,
 }
 
 /// A kept job.
@@ -139,7 +139,22 @@ impl KeptJobs {
         }
         match KeptJobs::connect(path) {
             Ok(Some(connection)) => {
-                Ok(KeptJobs { connection: Mutex::new(connection), _lock: lock })
+                Ok(KeptJobs { connection: Mutex::new(connection), _lock: Some(lock) })
+            }
+            Ok(None) => Err(KeepError::Foreign(path.to_owned())),
+            Err(error) => Err(KeepError::Unusable { path: path.to_owned(), error }),
+        }
+    }
+
+    /// Returns a database that is forgotten when it is dropped.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn in_memory() -> Result<KeptJobs, KeepError> {
+        let path = Path::new(":memory:");
+        match KeptJobs::connect(path) {
+            Ok(Some(connection)) => {
+                Ok(KeptJobs { connection: Mutex::new(connection), _lock: None })
             }
             Ok(None) => Err(KeepError::Foreign(path.to_owned())),
             Err(error) => Err(KeepError::Unusable { path: path.to_owned(), error }),

@@ -17,6 +17,7 @@ use crate::error::GetError;
 use crate::executor;
 use crate::observe::{Event, Observer, Summary};
 use crate::put::{self, PutError, PutRequest};
+use crate::remote_copy::{self, RemoteCopyError, RemoteCopyRequest};
 use crate::request::{Mirror, Request};
 use crate::routes::{RouteOptions, Routes};
 use crate::tree::{self, Against, FolderKind, Planned, TreeRequest, TreeSummary};
@@ -214,6 +215,19 @@ impl Engine {
         stop: &Stop,
     ) -> Result<Summary, PutError> {
         put::put(self, request, observer, stop).await
+    }
+
+    /// Lets a server copy a single file from or to another one, and checks the outcome.
+    ///
+    /// # Errors
+    /// [`RemoteCopyError`].
+    pub async fn remote_copy(
+        &self,
+        request: &RemoteCopyRequest,
+        observer: &mut dyn Observer,
+        stop: &Stop,
+    ) -> Result<Summary, RemoteCopyError> {
+        remote_copy::copy(self, request, observer, stop).await
     }
 
     /// Reports how the destination of a tree differs from it now; changes nothing.

@@ -71,6 +71,9 @@ pub struct Cp {
     /// Between servers: print the job's name once it has begun, and end; see 'swath attach'
     #[arg(long, conflicts_with = "dry_run")]
     pub detach: bool,
+    /// Between servers: let the data go through this machine
+    #[arg(long, conflicts_with = "detach")]
+    pub through_here: bool,
     /// Options of every transfer
     #[command(flatten)]
     pub transfer: Transfer,
@@ -137,6 +140,7 @@ impl Cp {
             ssh: self.ssh.spec(),
             cluster: self.cluster.spec(),
             detach: self.detach,
+            through_here: self.through_here,
         }
     }
 

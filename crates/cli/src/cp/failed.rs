@@ -6,7 +6,7 @@ use swath_jobs::copy::{
 use swath_jobs::ssh::{SshError, SshFault};
 use swath_model::SourceName;
 use swath_transfer::sending::Failed;
-use swath_transfer::{GetError, LaneError, Party, PutError, Reason, Why};
+use swath_transfer::{GetError, LaneError, Party, PutError, Reason, RemoteCopyError, Why};
 
 use super::args::Cp;
 use super::dry::DryRun;
@@ -72,6 +72,14 @@ pub fn of(error: CopyError) -> Failure {
                 .hint(format!("{address}: {error}"))
         }
         CopyError::Put { address, error } => put(&address, &error),
+        CopyError::Remote { address, error } => remote(&address, &error),
+        CopyError::WebFolderBetween { address } => {
+            let hint = "copy it to a local folder first, or serve it with swath";
+            Failure::usage(format!(
+                "{address} is a folder of a plain web server, which cannot be copied to another server"
+            ))
+            .hint(hint)
+        }
         CopyError::NotDelegated { address, why } => {
             let hint = match why {
                 NotDelegated::Short(_) => {
@@ -121,6 +129,10 @@ fn unfitting(option: CopyOption, unfit: Unfit, address: &str) -> String {
         }
         (Unfit::ThirdParty, _) => {
             "--keep-index is for copies to this machine, and another server fetches".to_owned()
+        }
+        (Unfit::Ssh, _) => {
+            "--detach needs servers that stay: those started by ssh end with this command"
+                .to_owned()
         }
         (Unfit::SingleFile, _) => {
             "--include, --exclude and --delete are for folders, and the source is a file".to_owned()
@@ -238,7 +250,8 @@ fn put(shown: &str, error: &PutError) -> Failure {
         PutError::Read { .. } => Exit::Input,
         PutError::Stopped => Exit::Interrupted,
         PutError::Server(error) if error.code().is_some_and(|code| code != 401) => Exit::Target,
-        PutError::Server(_) => Exit::Sources,
+        PutError::Server(_) | PutError::Source { .. } => Exit::Sources,
+        PutError::Differs { .. } | PutError::SourceDiffers { .. } => Exit::Mismatch,
         // Other files of a list may be complete.
         _ => Exit::Some,
     };
@@ -258,6 +271,26 @@ fn put(shown: &str, error: &PutError) -> Failure {
     };
     let https = hints::of_https(&Party::Source(SourceName::direct(shown)), error);
     Failure::new(exit, format!("{shown}: {error}{hint}; {NOTHING}")).hints(https)
+}
+
+/// Returns the failure of a copy that one of two servers carried out.
+fn remote(shown: &str, error: &RemoteCopyError) -> Failure {
+    let exit = match error {
+        RemoteCopyError::Differs(_) => Exit::Mismatch,
+        RemoteCopyError::Failed { .. } | RemoteCopyError::Unknown(_) => Exit::Incomplete,
+        RemoteCopyError::Refused(error) if error.code().is_some_and(|code| code != 401) => {
+            Exit::Target
+        }
+        RemoteCopyError::Stopped => Exit::Interrupted,
+        _ => Exit::Sources,
+    };
+    let hint = match error {
+        RemoteCopyError::Failed { .. } | RemoteCopyError::Unknown(_) => Some(
+            "the same command begins again; --through-here copies without the two servers reaching each other",
+        ),
+        _ => None,
+    };
+    Failure::new(exit, format!("{shown}: {}", chain(error))).hints(hint)
 }
 
 fn complain(destination: &str, error: &GetError, kept_bytes: u64, names: &DisplayNames) {

@@ -123,14 +123,19 @@ fn copies(cp: &Cp) -> Copies {
     if kinds.len() > 1 && cp.cluster.share {
         return Err(Failure::usage("--share needs a single source, or replicas of one tree"));
     }
-    let is_third_party = |kind: &CopyKind| matches!(kind, CopyKind::ThirdParty { .. });
+    let is_third_party = |kind: &CopyKind| {
+        matches!(kind, CopyKind::ThirdParty { .. } | CopyKind::BetweenBySsh { .. })
+    };
     if cp.detach && !kinds.iter().flatten().all(is_third_party) {
         return Err(Failure::usage("--detach is for copies between servers"));
+    }
+    if cp.through_here && !kinds.iter().flatten().all(is_third_party) {
+        return Err(Failure::usage("--through-here is for copies between servers"));
     }
     if cp.detach && cp.transfer.report.is_some() {
         return Err(Failure::usage("--report needs the whole copy: use it with 'swath attach'"));
     }
-    if cp.transfer.net.insecure && kinds.iter().flatten().any(is_third_party) {
+    if cp.transfer.net.insecure && !cp.through_here && kinds.iter().flatten().any(is_third_party) {
         return Err(Failure::usage(
             "--insecure does not apply between servers: name their certificates with --fingerprint",
         ));
@@ -152,7 +157,12 @@ fn ready(
     let (mut environment, network) = crate::net::environment(&cp.transfer.net)?;
     cp.cluster.provide(&mut environment);
     let is_routed = |copy: &CopySpec| {
-        let by_ssh = matches!(copy.kind, CopyKind::FetchBySsh { .. } | CopyKind::SendBySsh { .. });
+        let by_ssh = matches!(
+            copy.kind,
+            CopyKind::FetchBySsh { .. }
+                | CopyKind::SendBySsh { .. }
+                | CopyKind::BetweenBySsh { .. }
+        );
         !by_ssh && !matches!(copy.kind, CopyKind::Local { .. })
     };
     let routes = match copies.iter().flatten().any(is_routed) {

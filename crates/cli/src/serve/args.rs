@@ -12,6 +12,7 @@ use swath_transfer::{IoMode, Pin};
 use super::lifetime::Reloadable;
 use super::log::RequestLog;
 use crate::args::pin;
+use crate::config::Relay;
 use crate::failure::Failure;
 use crate::identity;
 
@@ -44,7 +45,7 @@ pub struct Serve {
     #[arg(long)]
     pub write: bool,
     /// With --write: also copy from other servers when 'swath cp https://a/ds/ https://here/ds/' on another machine asks for it
-    #[arg(long, requires = "write", conflicts_with = "ephemeral")]
+    #[arg(long, requires = "write")]
     pub third_party: bool,
     /// With --third-party: run at most this many copies at once for each token; others wait
     #[arg(long, value_name = "N", requires = "third_party", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
@@ -55,6 +56,9 @@ pub struct Serve {
     /// With --third-party: also trust the certificate authorities in this file (PEM) for other servers (repeatable)
     #[arg(long, value_name = "FILE", requires = "third_party", value_hint = ValueHint::FilePath)]
     pub third_party_ca: Vec<PathBuf>,
+    /// With --third-party: use this relay where it makes a copy faster (repeatable); replaces those of the configuration file
+    #[arg(long, value_name = "URL", requires = "third_party", value_parser = crate::config::relay, value_hint = ValueHint::Url)]
+    pub third_party_relay: Vec<Relay>,
     /// Allow everybody, without a token
     #[arg(long, conflicts_with = "token_file")]
     pub anonymous: bool,

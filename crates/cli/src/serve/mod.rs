@@ -19,17 +19,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::failure::Failure;
+use swath_jobs::Environment;
 use swath_model::Limiter;
 use swath_serve::{
-    Access, Log, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions, ThirdParty,
-    Token, new_token, read_tokens,
+    Access, Log, Network, Receive, ServeError, Server, ServerOptions, SiteError, SiteOptions,
+    ThirdParty, Token, new_token, read_tokens,
 };
+use swath_source::Reach;
 use swath_tracker::Mounted;
 use swath_transfer::{Engine, EngineError, EngineOptions, NetOptions};
 use tokio::sync::Mutex;
+use url::{Host, Url};
 
 use crate::exit::{Exit, chain, warn};
 use crate::identity;
+use crate::relays::{RelayArgs, RouteArgs};
 use crate::say;
 use args::Serve;
 use lifetime::ServerSignals;
@@ -213,15 +217,47 @@ fn fetcher(args: &Serve, access: &Access, host: &str) -> Result<Option<Arc<Fetch
     if !args.third_party {
         return Ok(None);
     }
+    let mut environment = Environment::default();
+    let relay = args.third_party_relay.clone();
+    // Rights to read sources belong to this server's key, which relays do not have.
+    let routes = RouteArgs { which: RelayArgs { relay, route: None }, end_to_end: true };
+    let routes = routes.spec(&mut environment)?;
+    let within = |network: &Network| Reach { network: *network, port: None, name: None };
+    let relays = routes.relays.iter().filter_map(|relay| relay.url.url().ok());
+    let reach = args.third_party_from.iter().map(within).chain(relays.flat_map(|it| reach_of(&it)));
     let rules = FetchRules {
         running_of_one: args.third_party_jobs as usize,
-        networks: args.third_party_from.clone(),
+        reach: reach.collect(),
+        routes,
+        environment,
         ca_files: args.third_party_ca.clone(),
         limit_bytes_per_s: args.limit_rate,
         io: args.io.writes(),
     };
+    let access = access.clone();
     let folders: Vec<_> = args.served().into_iter().map(|folder| folder.path).collect();
-    Ok(Some(Arc::new(Fetcher::open(rules, access.clone(), &folders, host)?)))
+    let fetcher = match args.ephemeral {
+        true => Fetcher::for_one_copy(rules, access, host)?,
+        false => Fetcher::open(rules, access, &folders, host)?,
+    };
+    Ok(Some(Arc::new(fetcher)))
+}
+
+/// Returns the addresses of a relay, which may be private.
+fn reach_of(relay: &Url) -> Vec<Reach> {
+    let port = relay.port_or_known_default();
+    let networks = match relay.host() {
+        Some(Host::Ipv4(address)) => vec![address.to_string()],
+        Some(Host::Ipv6(address)) => vec![address.to_string()],
+        Some(Host::Domain(_)) => vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()],
+        None => Vec::new(),
+    };
+    let name = match relay.host() {
+        Some(Host::Domain(name)) => Some(name.to_lowercase()),
+        _ => None,
+    };
+    let networks = networks.iter().filter_map(|network| network.parse().ok());
+    networks.map(|network| Reach { network, port, name: name.clone() }).collect()
 }
 
 /// Makes the token of a server without a token file.

@@ -22,12 +22,12 @@ use swath_jobs::board::{
 use swath_jobs::copy::{CopyError, CopyKind};
 use swath_jobs::{
     Address, Compare, Control, CopySpec, Environment, GetFrom, GetSpec, GetTo, Header, JobError,
-    JobEvent, JobObserver, JobSpec, Jobs, Outcome, Preserve, SecretRef, Streams, Work,
+    JobEvent, JobObserver, JobSpec, Jobs, Outcome, Preserve, Routes, SecretRef, Streams, Work,
 };
 use swath_model::digest::{Digest, Hasher};
 use swath_serve::{
-    Access, CopyOrder, CopyWay, Copying, Destination, FetchOrder, JobLines, Network, Refused,
-    ThirdParty, Unfinished, Who,
+    Access, CopyOrder, CopyWay, Copying, Destination, FetchOrder, JobLines, Refused, ThirdParty,
+    Unfinished, Who,
 };
 use swath_source::{ClientCertificate, HostPattern, NetOptions, Reach, Secret, ServerAccess};
 use swath_state::{KeepError, KeptState};
@@ -41,6 +41,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use url::Url;
 
+use super::machine;
 use super::told::ToldNames;
 use crate::exit::{self, chain, warn};
 use crate::failure::Failure;
@@ -51,8 +52,12 @@ use crate::{identity, notes};
 pub struct FetchRules {
     /// Copies at a time for one user.
     pub running_of_one: usize,
-    /// Networks that are not public from which is fetched.
-    pub networks: Vec<Network>,
+    /// What may be contacted beside public addresses: networks, and the relays.
+    pub reach: Vec<Reach>,
+    /// The relays of this server, and what they need.
+    pub routes: Routes,
+    /// What the copies share.
+    pub environment: Environment,
     /// Files with further certificate authorities.
     pub ca_files: Vec<PathBuf>,
     /// The limit of each copy.
@@ -70,6 +75,14 @@ pub struct Fetcher {
     runtime: Handle,
     /// Orders of an earlier run, until they are begun again.
     unfinished: Mutex<Vec<swath_state::KeptJob>>,
+}
+
+fn limits(rules: &FetchRules) -> BoardLimits {
+    BoardLimits {
+        running: RUNNING_MAX,
+        running_of_one: rules.running_of_one,
+        open_of_one: OPEN_OF_ONE_MAX,
+    }
 }
 
 /// An order as it is kept.
@@ -102,17 +115,26 @@ impl Fetcher {
         let text = std::fs::read_to_string(&pem).map_err(|error| unusable(error.to_string()))?;
         let certificate =
             ClientCertificate::of_pem(&text).map_err(|error| unusable(error.to_string()))?;
-        let limits = BoardLimits {
-            running: RUNNING_MAX,
-            running_of_one: rules.running_of_one,
-            open_of_one: OPEN_OF_ONE_MAX,
-        };
         let name = format!("jobs-{}.db", identity::name_of(folders, b"third-party"));
         let path = folder.join("third-party").join(name);
         let kept = |error: KeepError| Failure::input(format!("--third-party: {}", chain(&error)));
-        let board = Board::open(&path, limits).map_err(kept)?;
+        let board = Board::open(&path, limits(&rules)).map_err(kept)?;
         let unfinished = Mutex::new(board.unfinished().map_err(kept)?);
         let runtime = Handle::current();
+        Ok(Fetcher { board, certificate, access, rules, runtime, unfinished })
+    }
+
+    /// Makes a certificate, and keeps no jobs: for a server that ends with the copy that it was started for.
+    /// Must be called within a tokio runtime.
+    pub fn for_one_copy(rules: FetchRules, access: Access, host: &str) -> Result<Fetcher, Failure> {
+        let failed = |error: &dyn std::error::Error| Failure::input(chain(error));
+        let swath_serve::Tls::SelfSigned(names) = machine::self_signed(host) else {
+            return Err(Failure::input("not a self-signed certificate"));
+        };
+        let pem = swath_serve::Identity::make_pem(names).map_err(|error| failed(&error))?;
+        let certificate = ClientCertificate::of_pem(&pem).map_err(|error| failed(&error))?;
+        let board = Board::unkept(limits(&rules)).map_err(|error| failed(&error))?;
+        let (unfinished, runtime) = (Mutex::default(), Handle::current());
         Ok(Fetcher { board, certificate, access, rules, runtime, unfinished })
     }
 
@@ -134,7 +156,7 @@ impl Fetcher {
         let limit = limits.into_iter().flatten().min();
         let spec = spec(&self.rules, limit, &order.sources, &wishes, &urls, &destination);
         let environment =
-            Environment { net: self.net(&order.sources, &urls), ..Environment::default() };
+            Environment { net: self.net(&order.sources, &urls), ..self.rules.environment.clone() };
         let jobs = Jobs::new(environment);
         let access = self.access.clone();
         Ok(move |seat: JobSeat| -> BoardWork {
@@ -179,11 +201,10 @@ impl Fetcher {
                 trusted.map(|digest| ServerAccess { fingerprint: Some(digest), ..access() }),
             );
         }
-        let within = |network: &Network| Reach { network: *network, port: None, name: None };
         NetOptions {
             certificate: Some(self.certificate.clone()),
             ca_files: self.rules.ca_files.clone(),
-            reach: Some(self.rules.networks.iter().map(within).collect()),
+            reach: Some(self.rules.reach.clone()),
             servers,
             ..NetOptions::default()
         }
@@ -540,6 +561,7 @@ fn spec(
     }
     spec.network.limit_bytes_per_s = limit_bytes_per_s;
     spec.disk.io = rules.io;
+    spec.routes = rules.routes.clone();
     spec
 }
 

@@ -106,5 +106,6 @@ mod swarm_clients;
 mod swarm_utp;
 mod text_help;
 mod third_party;
+mod third_party_between;
 mod third_party_copy;
 mod track;

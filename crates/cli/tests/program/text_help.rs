@@ -220,7 +220,7 @@ fn a_wrong_command_line_says_what_is_wrong_and_ends_with_2() {
         (&["get", "--bogus"], "--bogus"),
         (
             &["get", "ftp://a.example/x"],
-            ": unsupported scheme ftp (supported: http, https, dav, davs)",
+            ": unsupported scheme ftp (supported: http, https, dav, davs, root, roots)",
         ),
         (&["get", "http://a.example/"], "-o FILE"),
         (&["get", "--json", "-o", "-", "http://a.example/x"], "standard output"),

@@ -1,16 +1,13 @@
 //! `COPY`: third-party copies of single files as the WLCG has them, ordered by curl.
 
 use std::fs;
-use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::Home;
-use crate::support::clients::free_port;
 use crate::support::serve::Served;
 use crate::support::trees::bytes;
+use crate::support::xrootd::Xrootd;
 
 /// A server that copies from and to others on this machine.
 fn copying(home: &Home, folder: &str, more: &[&str]) -> Served {
@@ -174,88 +171,10 @@ fn adler32(bytes: &[u8]) -> u32 {
     high << 16 | low
 }
 
-/// XRootD by HTTPS, which copies from and to others; for everybody, without tokens. Killed when dropped.
-struct Xrootd {
-    child: Child,
-    url: String,
-}
-
-impl Drop for Xrootd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn openssl(home: &Home, args: &str) -> bool {
-    let mut openssl = Command::new("openssl");
-    openssl.args(args.split(' ')).current_dir(home.path("x"));
-    openssl.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
-}
-
-/// Makes an authority and a certificate of this machine by it, and starts the server as nobody: it refuses
-/// to run as root. Without it, says that the test is skipped.
-fn xrootd(home: &Home) -> Option<Xrootd> {
-    for folder in ["x/data", "x/admin", "x/run", "x/ca"] {
-        fs::create_dir_all(home.path(folder)).unwrap();
-    }
-    home.write("x/ext", "subjectAltName=DNS:localhost,IP:127.0.0.1\n");
-    let has_plugin = Command::new("sh")
-        .args(["-c", "ldconfig -p | grep -q libXrdHttpTPC && command -v xrootd"])
-        .stdout(Stdio::null())
-        .status();
-    // SAFETY: geteuid has no preconditions.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    if !is_root || !has_plugin.is_ok_and(|it| it.success()) {
-        println!("skipped: needs root, xrootd-server and xrootd-server-plugins");
-        return None;
-    }
-    let made = [
-        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca/ca.pem -subj /CN=Test -days 2",
-        "req -newkey rsa:2048 -nodes -keyout host.key -out host.csr -subj /CN=localhost",
-        "x509 -req -in host.csr -CA ca/ca.pem -CAkey ca.key -CAcreateserial -out host.pem -days 2 -extfile ext",
-        "rehash ca",
-    ];
-    assert!(made.iter().all(|args| openssl(home, args)), "openssl");
-    fs::copy(home.path("x/host.key"), home.path("x/own.key")).unwrap();
-    let (port, data) = (free_port(), free_port());
-    let at = |name: &str| home.path("x").join(name).display().to_string();
-    let config = format!(
-        "xrd.port {data}\nall.export /\noss.localroot {}\nall.adminpath {}\nall.pidpath {}\n\
-         xrd.tls {} {}\nxrd.tlsca certdir {}\nxrd.protocol XrdHttp:{port} libXrdHttp.so\n\
-         http.desthttps no\nhttp.selfhttps2http no\nhttp.exthandler xrdtpc libXrdHttpTPC.so\n",
-        at("data"),
-        at("admin"),
-        at("run"),
-        at("host.pem"),
-        at("own.key"),
-        at("ca")
-    );
-    home.write("x/config", config);
-    let all = [home.work(), home.path("x")];
-    let above = home.work().parent().unwrap().to_owned();
-    for folder in all.iter().chain([&above]) {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let chown = Command::new("chown").args(["-R", "nobody"]).arg(home.path("x")).status();
-    assert!(chown.unwrap().success());
-    fs::set_permissions(home.path("x/own.key"), fs::Permissions::from_mode(0o400)).unwrap();
-    let mut command = Command::new("xrootd");
-    command.args(["-c", &at("config"), "-l", &at("run/log")]).current_dir(home.path("x/run"));
-    let child = command.uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let xrootd = Xrootd { child: child.unwrap(), url: format!("https://localhost:{port}/") };
-    let began = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < Duration::from_secs(60), "xrootd does not start");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Some(xrootd)
-}
-
 /// What XRootD answers to COPY.
 fn ask_xrootd(home: &Home, xrootd: &Xrootd, path: &str, fields: &[&str]) -> String {
     let mut curl = Command::new("curl");
-    curl.args(["-s", "-X", "COPY", "-H", "Credential: none", "--cacert", "x/ca/ca.pem"]);
+    curl.args(["-s", "-X", "COPY", "-H", "Credential: none", "--cacert", "ca/ca.pem"]);
     fields.iter().for_each(|field| _ = curl.args(["-H", field]));
     let ran = curl.arg(format!("{}{path}", xrootd.url)).current_dir(home.work()).output().unwrap();
     String::from_utf8(ran.stdout).unwrap()
@@ -264,10 +183,10 @@ fn ask_xrootd(home: &Home, xrootd: &Xrootd, path: &str, fields: &[&str]) -> Stri
 #[test]
 fn files_go_both_ways_between_swath_and_xrootd() {
     let home = Home::new();
-    let Some(xrootd) = xrootd(&home) else { return };
+    let Some(xrootd) = Xrootd::start(&home, "x") else { return };
     home.write("x/data/x.h5", bytes(1, 3_000_001));
     let tls =
-        ["--third-party-ca", "x/ca/ca.pem", "--tls-cert", "x/host.pem", "--tls-key", "x/host.key"];
+        ["--third-party-ca", "ca/ca.pem", "--tls-cert", "x/host.pem", "--tls-key", "x/host.key"];
     let b = copying(&home, "b", &tls);
     let here = |path: &str| b.at(path).replace("127.0.0.1", "localhost");
     let token = format!("TransferHeaderAuthorization: Bearer {}", b.token());
@@ -287,6 +206,3 @@ fn files_go_both_ways_between_swath_and_xrootd() {
     assert!(answer.trim_end().ends_with("success: Created"), "{answer}");
     assert!(home.read("b/new/by-xrootd") == bytes(1, 3_000_001));
 }
-
-/// `nobody` and `nogroup` of Debian.
-const NOBODY: u32 = 65_534;

@@ -142,15 +142,27 @@ impl Board {
     /// # Errors
     /// [`KeepError`].
     pub fn open(path: &Path, limits: BoardLimits) -> Result<Board, KeepError> {
+        Ok(Board::of(KeptJobs::open(path)?, limits))
+    }
+
+    /// Returns a board whose jobs are forgotten when the program ends.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn unkept(limits: BoardLimits) -> Result<Board, KeepError> {
+        Ok(Board::of(KeptJobs::in_memory()?, limits))
+    }
+
+    fn of(kept: KeptJobs, limits: BoardLimits) -> Board {
         let shared = Shared {
-            kept: KeptJobs::open(path)?,
+            kept,
             limits,
             open: Mutex::default(),
             turns: Arc::new(Semaphore::new(limits.running)),
             turns_of: Mutex::default(),
             is_ending: AtomicBool::new(false),
         };
-        Ok(Board { shared: Arc::new(shared) })
+        Board { shared: Arc::new(shared) }
     }
 
     /// Begins a job, and returns a reader of its record. If the owner has a job of this name already,

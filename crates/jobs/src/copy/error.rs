@@ -7,7 +7,7 @@ use swath_formats::delegation::ShortToken;
 use swath_serve::SiteError;
 use swath_source::LaneError;
 use swath_transfer::sending::Failed;
-use swath_transfer::{FilterError, GetError, PutError, Why};
+use swath_transfer::{FilterError, GetError, PutError, RemoteCopyError, Why};
 
 use super::names::DisplayNames;
 use crate::address::AddressError;
@@ -21,11 +21,11 @@ pub enum LocationError {
     /// Fewer than two places.
     #[error("a source and a destination are needed")]
     NoPlaces,
-    /// No local place.
+    /// Several replicas, to a host reached by ssh.
     #[error(
-        "the source or the destination must be local, or both must be URLs: run swath cp on one of the other machines, or copy to a local folder first"
+        "several replicas of a tree go to a local folder or a URL: name one of them, or run swath cp on the other machine"
     )]
-    BothElsewhere,
+    ReplicasBySsh,
     /// Invalid address.
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -121,6 +121,8 @@ pub enum CopyOption {
     DryRun,
     /// `cluster`.
     Cluster,
+    /// `detach`.
+    Detach,
     /// All options for folders.
     OfFolders,
 }
@@ -132,6 +134,8 @@ pub enum Unfit {
     Sending,
     /// Another server fetches.
     ThirdParty,
+    /// A server that ends with its ssh connection.
+    Ssh,
     /// A single file.
     SingleFile,
     /// A server that only accepts single files by `PUT`.
@@ -249,6 +253,23 @@ pub enum CopyError {
         #[source]
         error: Box<LaneError>,
     },
+    /// A server did not copy a file from or to another one.
+    #[error("{address}: {error}")]
+    Remote {
+        /// The destination.
+        address: String,
+        /// The error.
+        #[source]
+        error: Box<RemoteCopyError>,
+    },
+    /// A folder of a plain web server cannot be sent to another server.
+    #[error(
+        "{address} is a folder of a plain web server, which only swath get and cp to a local folder fetch"
+    )]
+    WebFolderBetween {
+        /// Its address.
+        address: String,
+    },
     /// What opens a source cannot be given to the destination.
     #[error("{address}: {why}")]
     NotDelegated {
@@ -287,6 +308,9 @@ pub enum NotDelegated {
     /// Only the user's own headers open it.
     #[error("headers of this machine open it, which another server must not have")]
     Headers,
+    /// It would stay valid there.
+    #[error("its token is the user's own, which no other server must have")]
+    Lasting,
 }
 
 /// The progress of a copy whose connection broke.

@@ -74,6 +74,15 @@ pub enum CopyKind {
         /// Whether a file may get the name `to`, if that is not a folder.
         is_alone: bool,
     },
+    /// From one machine to another one, of which one at least is reached by ssh.
+    BetweenBySsh {
+        /// The source; a folder's contents if it ends in `/`.
+        from: Place,
+        /// The destination.
+        to: Place,
+        /// Whether a file may get the name `to`, if that is not a folder.
+        is_alone: bool,
+    },
     /// A copy that a server carries out already.
     Attach {
         /// Its name there.
@@ -90,6 +99,26 @@ pub enum CopyKind {
         /// The destination name of a single file.
         single: Option<String>,
     },
+}
+
+/// A place on another machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Place {
+    /// On a server.
+    Server(Address),
+    /// On a host reached by ssh.
+    Ssh(Remote),
+}
+
+impl Place {
+    /// Reads a place; `None` for one on this machine.
+    fn parse(text: &str) -> Result<Option<Place>, LocationError> {
+        if text.contains("://") {
+            return Ok(Some(Place::Server(address(text)?)));
+        }
+        Ok(Remote::parse(text).map(Place::Ssh))
+    }
 }
 
 /// The destination of a single file.
@@ -151,7 +180,12 @@ impl CopyKind {
             | CopyKind::Attach { at: to, .. } => {
                 to.url().map_or_else(|_| format!("{to:?}"), |url| display_name(&url))
             }
-            CopyKind::SendBySsh { to, .. } => format!("{}:{}", to.host, to.path),
+            CopyKind::BetweenBySsh { to: Place::Server(to), .. } => {
+                to.url().map_or_else(|_| format!("{to:?}"), |url| display_name(&url))
+            }
+            CopyKind::SendBySsh { to, .. } | CopyKind::BetweenBySsh { to: Place::Ssh(to), .. } => {
+                format!("{}:{}", to.host, to.path)
+            }
         }
     }
 
@@ -234,7 +268,7 @@ pub fn copies(places: &[String]) -> Result<Vec<Result<CopyKind, MissingSource>>,
         return Ok(vec![Ok(third_party(from, destination, true)?)]);
     }
     if !is_here(destination) {
-        return Err(LocationError::BothElsewhere);
+        return Err(LocationError::ReplicasBySsh);
     }
     Ok(vec![Ok(CopyKind::Fetch { from, to: PathBuf::from(destination) })])
 }
@@ -270,13 +304,16 @@ fn several(
 }
 
 fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, LocationError> {
+    let places = (Place::parse(source)?, Place::parse(destination)?);
+    if let (Some(from), Some(to)) = places
+        && [&from, &to].into_iter().any(|place| matches!(place, Place::Ssh(_)))
+    {
+        return Ok(CopyKind::BetweenBySsh { from, to, is_alone });
+    }
     if source.contains("://") {
         let from = address(source)?;
         if destination.contains("://") {
             return third_party(vec![from], destination, is_alone);
-        }
-        if !is_here(destination) {
-            return Err(LocationError::BothElsewhere);
         }
         let to = PathBuf::from(destination);
         return Ok(match means_content(source) {
@@ -285,9 +322,6 @@ fn one(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Loca
         });
     }
     if let Some(from) = Remote::parse(source) {
-        if !is_here(destination) {
-            return Err(LocationError::BothElsewhere);
-        }
         let to = PathBuf::from(destination);
         if means_content(source) {
             return Ok(CopyKind::FetchBySsh { from, to, file: None });
@@ -360,7 +394,7 @@ fn file(source: &str, destination: &str, is_alone: bool) -> Result<CopyKind, Loc
 }
 
 /// Appends an encoded name to the address of a folder; an empty name adds the final `/`.
-fn go_below(to: &mut Url, name: &str) {
+pub fn go_below(to: &mut Url, name: &str) {
     let path = format!("{}/{}", to.path().trim_end_matches('/'), percent::encode(name.as_bytes()));
     to.set_path(&path);
 }

@@ -1,5 +1,6 @@
 //! Jobs that copy folders and files.
 
+mod between;
 mod error;
 mod kind;
 mod lines;
@@ -8,7 +9,9 @@ mod names;
 mod retry;
 mod send;
 mod share;
+mod ssh_pair;
 mod steer;
+mod through;
 mod upload;
 mod web;
 
@@ -19,8 +22,8 @@ use swath_source::{Download, display_name};
 use swath_transfer::observe::{Event, LimitedBy, Observer};
 use swath_transfer::sending::Received;
 use swath_transfer::{
-    Change, Destination, Filter, FolderKind, GetError, Mirror, PickerKind, PutError, PutRequest,
-    Reason, Stop, TreeDiscovery, TreeRequest, Trust, Why,
+    Change, Destination, Filter, FolderKind, GetError, Mirror, PickerKind, PutError, PutFrom,
+    PutRequest, Reason, Stop, TreeDiscovery, TreeRequest, Trust, Why,
 };
 use url::Url;
 
@@ -28,7 +31,7 @@ pub use error::{
     CopyError, CopyOption, LocationError, MissingSource, NotDelegated, OfferError, SendProgress,
     Unfit,
 };
-pub use kind::{CopyKind, FileDestination, LocalFile, copies, is_here, shown};
+pub use kind::{CopyKind, FileDestination, LocalFile, Place, copies, is_here, shown};
 pub use local::offered;
 pub use names::DisplayNames;
 pub use steer::{cancel, list};
@@ -41,11 +44,13 @@ use crate::kept::{KeptData, KeptRecorder};
 use crate::run::{EngineNeeds, Job, JobContext, Jobs, Outcome};
 use crate::spec::CopySpec;
 use crate::ssh::{self, Purpose, Session};
+use between::Servers;
 use kind::in_folder;
 use local::LocalOffer;
 use names::NameReplacer;
 use share::SharedTrees;
-use upload::{NotTreeServer, Upload};
+use ssh_pair::SshPair;
+use upload::{Content, NotTreeServer, Upload};
 
 /// The result of a copy, or of its plan (`dry_run`).
 #[derive(Debug)]
@@ -63,6 +68,8 @@ struct CopyJob<'a> {
     job: &'a Job<'a>,
     copy: &'a CopySpec,
     session: Option<&'a Session>,
+    /// Two other machines.
+    pair: Option<&'a SshPair>,
     /// The machines that copy the same.
     shared: Option<Arc<SharedTrees>>,
 }
@@ -94,16 +101,25 @@ pub(crate) async fn run(
     let filter = Filter::new(&copy.include, &copy.exclude).map_err(CopyError::from)?;
     let session = by_ssh(jobs, context, copy).await?;
     let session = session.as_ref();
+    let pair = match &copy.kind {
+        CopyKind::BetweenBySsh { from, to, is_alone } => {
+            Some(SshPair::start(jobs, context, copy, (from, to, *is_alone)).await?)
+        }
+        _ => None,
+    };
     // Relays are useless for local copies and for ssh.
-    let has_routes = session.is_none() && !matches!(copy.kind, CopyKind::Local { .. });
+    let by_ssh = session.is_some() || pair.is_some();
+    let has_routes = !by_ssh && !matches!(copy.kind, CopyKind::Local { .. });
+    let servers = pair.as_ref().map(SshPair::access).unwrap_or_default();
     let own_server = session.map(|it| (it.bearer.clone(), it.fingerprint));
-    let needs = EngineNeeds { has_routes, own_server, ..EngineNeeds::default() };
+    let needs = EngineNeeds { has_routes, own_server, servers, ..EngineNeeds::default() };
     let job = context.with(jobs.engine(context.spec, needs)?);
     let shared = match copy.cluster.as_ref().filter(|_| !copy.dry_run) {
         Some(cluster) => SharedTrees::join(jobs, &job, cluster).await?,
         None => None,
     };
-    CopyJob { job: &job, copy, session, shared }.run(filter).await
+    let pair = pair.as_ref();
+    CopyJob { job: &job, copy, session, pair, shared }.run(filter).await
 }
 
 /// Starts the server of a copy by ssh.
@@ -119,7 +135,7 @@ async fn by_ssh(
         }
         CopyKind::SendBySsh { to, file, .. } => {
             let file_name = file.as_ref().and_then(|file| ssh::new_name(to, file));
-            (to, Purpose::Write { file_name })
+            (to, Purpose::Write { file_name, fetches: false })
         }
         _ => return Ok(None),
     };
@@ -172,19 +188,41 @@ impl CopyJob<'_> {
                 // As the user typed it.
                 let shown = format!("{}:{}", to.host, to.path);
                 let (to, single) = ssh::sent_to(server()?, &to, file);
-                self.send(Upload { from, to, single, shown }, filter, observer).await
+                self.send(Upload { from: Content::Here(from), to, single, shown }, filter, observer)
+                    .await
             }
             CopyKind::Send { from, to } => {
                 let to = url(&to)?;
                 let shown = display_name(&to);
-                self.send(Upload { from, to, single: None, shown }, filter, observer).await
+                self.send(
+                    Upload { from: Content::Here(from), to, single: None, shown },
+                    filter,
+                    observer,
+                )
+                .await
             }
             CopyKind::SendFile { from, to } => {
                 self.send_file(from, url(&to)?, filter, observer).await
             }
             CopyKind::ThirdParty { from, to, is_alone } => {
                 let from = from.iter().map(url).collect::<Result<Vec<_>, _>>()?;
-                steer::third_party(self, &from, &url(&to)?, is_alone, observer).await
+                let (from, to) = (from.as_slice(), &url(&to)?);
+                between::copy(
+                    self,
+                    Servers { from, from_there: from, to, is_alone },
+                    filter,
+                    observer,
+                )
+                .await
+            }
+            CopyKind::BetweenBySsh { .. } => {
+                let Some(pair) = self.pair else { return Err(SpecError::NoSource.into()) };
+                let names = &pair.names;
+                let observer = &mut NameReplacer { observer, names, limit: None };
+                let (from, from_there) =
+                    (std::slice::from_ref(&pair.from), std::slice::from_ref(&pair.from_there));
+                let servers = Servers { from, from_there, to: &pair.to, is_alone: pair.is_alone };
+                Box::pin(between::copy(self, servers, filter, observer)).await
             }
             CopyKind::Attach { job, at } => steer::attach(self, &job, &url(&at)?, observer).await,
             CopyKind::Local { from, to, single } => {
@@ -204,7 +242,7 @@ impl CopyJob<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, JobError> {
         self.started(upload.single.is_some());
-        let sent = upload::send(self, &upload, filter, observer).await;
+        let sent = Box::pin(upload::send(self, &upload, filter, observer)).await;
         // Only the upload of a single file to a server is foreign.
         sent.unwrap_or_else(|NotTreeServer(_)| Err(SpecError::NoSource.into()))
     }
@@ -452,9 +490,9 @@ impl CopyJob<'_> {
         let refusal = match in_folder(&to) {
             None => None,
             Some((folder, name)) => {
-                let (from, single) = (from.clone(), Some(name));
+                let (from, single) = (Content::Here(from.clone()), Some(name));
                 let upload = Upload { from, to: folder, single, shown: display_name(&to) };
-                match upload::send(self, &upload, filter, observer).await {
+                match Box::pin(upload::send(self, &upload, filter, observer)).await {
                     Ok(sent) => return sent,
                     Err(NotTreeServer(refusal)) => refusal,
                 }
@@ -463,7 +501,7 @@ impl CopyJob<'_> {
         let address = display_name(&to);
         // Not a swath server; it may accept `PUT`.
         let Some(option) = self.copy.option_of_trees() else {
-            return self.put(from, to, address, observer).await;
+            return self.put(PutFrom::File(from), to, address, observer).await;
         };
         // Without write permission `PUT` fails too.
         Err(match refusal.filter(|error| self.copy.dry_run && error.code() == Some(403)) {
@@ -475,13 +513,13 @@ impl CopyJob<'_> {
 
     async fn put(
         &self,
-        from: PathBuf,
+        from: PutFrom,
         to: Url,
         address: String,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, JobError> {
         let (engine, control) = (&self.job.engine, self.job.control);
-        let request = PutRequest { file: from, to };
+        let request = PutRequest { from, to };
         loop {
             let stop = Stop::default();
             let putting = engine.put(&request, observer, &stop);

@@ -12,6 +12,13 @@ impl DisplayNames {
         DisplayNames(names)
     }
 
+    /// Returns these replacements and others.
+    pub fn and(mut self, others: DisplayNames) -> DisplayNames {
+        self.0.extend(others.0);
+        self.0.sort_by_key(|(own, _)| std::cmp::Reverse(own.len()));
+        self
+    }
+
     /// Replaces the names in a text.
     pub fn shown(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (own, shown)| text.replace(own, shown))

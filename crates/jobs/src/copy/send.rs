@@ -1,10 +1,11 @@
-//! Sends a local folder to a swath server, which fetches from this process.
+//! Sends a local folder, or what another server has, to a swath server, which fetches from this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use swath_serve::{Filter, Offer};
-use swath_source::{Class, Download, LaneError, Net, Trust, Tunnel};
+use swath_source::{Class, Download, Forward, Forwarding, LaneError, Net, Trust, Tunnel};
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::{Failed, Line, Received, Wishes};
 use swath_transfer::{Stop, Why};
@@ -17,7 +18,7 @@ use super::error::{OfferError, SendProgress};
 use super::lines::{Lines, NoLine, planned};
 use super::local::offer;
 use super::retry::{Interruption, Retries};
-use super::upload::Upload;
+use super::upload::{Content, Upload};
 use crate::event::JobObserver;
 
 /// Results of sending.
@@ -50,19 +51,26 @@ pub async fn send(
     stop: &Stop,
 ) -> SendResult {
     let (job, net) = (copy_job.job, copy_job.job.engine.net());
-    let (reads, limit) = (job.spec.disk.io.into(), job.spec.network.limit_bytes_per_s);
-    let offer = match offer(&upload.from, upload.single.as_deref(), filter, reads, limit) {
-        Ok(offer) => offer,
-        Err(error) => return SendResult::Unreadable(error),
+    let offered = match &upload.from {
+        Content::Through { forward, .. } => Offered::Through(forward.clone()),
+        Content::Here(from) => {
+            let (reads, limit) = (job.spec.disk.io.into(), job.spec.network.limit_bytes_per_s);
+            match offer(from, upload.single.as_deref(), filter, reads, limit) {
+                Ok(offer) => Offered::Here(offer),
+                Err(error) => return SendResult::Unreadable(error),
+            }
+        }
     };
-    if wishes.delete {
+    if let Offered::Here(offer) = &offered
+        && wishes.delete
+    {
         offer.keep_first();
     }
     // A server started by ssh ends with its connection; a plan is reported once.
     let retries = copy_job.session.is_none() && !copy_job.copy.dry_run;
     let mut again = Retries::new(observer, &upload.shown, retries.then(|| net.timeout()));
     let events = &**job.observer;
-    let sending = Sending { net, upload, events, offer, was_asked: Arc::default() };
+    let sending = Sending { net, upload, events, offered, was_asked: Arc::default() };
     let mut wishes = wishes.clone();
     loop {
         let broken = match sending.once(&wishes, &mut again, stop).await {
@@ -74,7 +82,27 @@ pub async fn send(
         }
         // Resume this copy, even if earlier runs must not be resumed.
         wishes.resume |= again.is_ours();
-        wishes.first_walk = sending.offer.first();
+        wishes.first_walk = sending.offered.first();
+    }
+}
+
+/// What the receiver reads on its lanes.
+#[derive(Clone)]
+enum Offered {
+    /// A local folder or file.
+    Here(Offer),
+    /// What another server has.
+    Through(Forward),
+}
+
+impl Offered {
+    /// Returns the first walk of a local folder that was completed.
+    fn first(&self) -> Option<String> {
+        match self {
+            Offered::Here(offer) => offer.first(),
+            // Nothing can be added to it by this copy.
+            Offered::Through(_) => None,
+        }
     }
 }
 
@@ -83,7 +111,7 @@ struct Sending<'a> {
     net: &'a Net,
     upload: &'a Upload,
     events: &'a dyn JobObserver,
-    offer: Offer,
+    offered: Offered,
     /// Whether the receiver has connected.
     was_asked: Arc<AtomicBool>,
 }
@@ -160,7 +188,7 @@ impl Sending<'_> {
                     // The receiver does not know the names that the user sees.
                     if let Event::Started { path, sources } = &mut *event {
                         *path = super::upload::title(&upload.shown);
-                        *sources = vec![upload.from.display().to_string()];
+                        *sources = vec![upload.from.shown()];
                     }
                     again.tell(*event);
                 }
@@ -185,17 +213,29 @@ impl Sending<'_> {
         }
     }
 
-    /// Serves a connection that the receiver requested; ends with the server's error if it refuses access.
+    /// Serves a connection that the receiver requested; ends with the server's error if it refuses access,
+    /// or that of the source if it cannot be connected.
     fn lane(&self, id: &str) -> impl Future<Output = Option<LaneError>> + Send + use<> {
-        let (net, offer, was_asked) =
-            (self.net.clone(), self.offer.clone(), Arc::clone(&self.was_asked));
+        let (net, offered, was_asked) =
+            (self.net.clone(), self.offered.clone(), Arc::clone(&self.was_asked));
         let lane = query_of(&self.upload.to, &format!("swath=lane&of={id}"));
         async move {
+            let source = match &offered {
+                Offered::Here(_) => None,
+                Offered::Through(forward) => match connected(&net, forward).await {
+                    Ok(source) => Some(source),
+                    Err(error) => return Some(error),
+                },
+            };
             match Tunnel::upgraded(&net, &lane, Trust::Named, PROTOCOL).await {
                 Ok(turned) => {
                     let peer = turned.peer();
                     was_asked.store(true, Ordering::Relaxed);
-                    offer.serve(turned, peer).await;
+                    match (offered, source) {
+                        (_, Some(source)) => source.pass(turned).await,
+                        (Offered::Here(offer), None) => offer.serve(turned, peer).await,
+                        (Offered::Through(_), None) => {}
+                    }
                     None
                 }
                 Err(error)
@@ -222,6 +262,22 @@ impl Sending<'_> {
         let was_asked = self.was_asked.load(Ordering::Relaxed);
         let has_some = again.has_something() || was_asked;
         SendResult::Broken(if has_some { SendProgress::Some } else { progress }, why.into())
+    }
+}
+
+/// Connects to a source, which may be about to come back.
+async fn connected(net: &Net, forward: &Forward) -> Result<Forwarding, LaneError> {
+    let until = Instant::now() + net.timeout();
+    loop {
+        match forward.connect().await {
+            Err(error)
+                if matches!(error.class(), Class::Transient | Class::Busy(_))
+                    && Instant::now() + CONNECT_AGAIN < until =>
+            {
+                tokio::time::sleep(CONNECT_AGAIN).await;
+            }
+            connected => return connected,
+        }
     }
 }
 
@@ -255,5 +311,7 @@ pub(super) fn query_of(url: &Url, query: &str) -> Url {
 pub(super) const LINES: &str = "application/x-ndjson";
 /// The protocol name, see `docs/protocol.md`.
 const PROTOCOL: &str = "swath-lane";
+/// Pause before the source is connected again.
+const CONNECT_AGAIN: Duration = Duration::from_millis(500);
 /// Most connections at once.
 const DIALS_MAX: usize = 64;

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::CopyJob;
+use super::between::Servers;
 use super::error::{CopyError, NotDelegated, SendProgress};
 use super::kind::in_folder;
 use super::lines::{Lines, NoLine, planned};
@@ -27,48 +28,56 @@ use crate::error::JobError;
 use crate::event::{JobEvent, Note};
 use crate::run::Outcome;
 
-/// Lets a server fetch from other servers, and waits for the end unless the copy is to go on alone.
-pub async fn third_party(
+/// An order with what opens its sources.
+pub struct Ordered {
+    job: String,
+    sources: Sources,
+}
+
+/// Returns the sources with what the destination needs for them.
+///
+/// # Errors
+/// [`CopyError::NotDelegated`].
+pub fn sources(
     copy_job: &CopyJob<'_>,
-    from: &[Url],
-    to: &Url,
-    is_alone: bool,
-    observer: &mut dyn Observer,
-) -> Result<Outcome, JobError> {
-    let (job, net) = (copy_job.job, copy_job.job.engine.net());
-    let address = display_name(to);
-    let terms = tokio::select! {
-        biased;
-        () = job.control.cancelled() => return Err(JobError::Stopped),
-        terms = terms(net, to) => terms,
-    };
-    let terms = terms.map_err(|error| {
-        let (address, error) = (address.clone(), Box::new(error));
-        CopyError::NoThirdParty { address, error }
-    })?;
-    let id = new_id();
-    let sources = from.iter().map(|from| access(net, from, &terms, &id));
+    servers: Servers<'_>,
+    terms: &Terms,
+) -> Result<Ordered, CopyError> {
+    let (job, net) = (new_id(), copy_job.job.engine.net());
+    let both = servers.from.iter().zip(servers.from_there);
+    let sources = both.map(|(from, there)| access(net, from, there, terms, &job));
     let sources = Sources {
         sources: sources.collect::<Result<_, CopyError>>()?,
-        limit_bytes_per_s: job.spec.network.limit_bytes_per_s,
+        limit_bytes_per_s: copy_job.job.spec.network.limit_bytes_per_s,
         require_digest: copy_job.copy.require_digest,
     };
+    Ok(Ordered { job, sources })
+}
+
+/// Lets a server fetch from other servers, and waits for the end unless the copy is to go on alone.
+pub async fn order(
+    copy_job: &CopyJob<'_>,
+    servers: Servers<'_>,
+    ordered: Ordered,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, JobError> {
+    let (net, to) = (copy_job.job.engine.net(), servers.to);
     copy_job.started(false);
     // A file may get the name of the destination: that is for the destination to find out.
-    let (folder, single) = match (is_alone, in_folder(to)) {
+    let (folder, single) = match (servers.is_alone, in_folder(to)) {
         (true, Some((above, name))) if !to.path().ends_with('/') => (above, Some(name)),
         _ => (to.clone(), None),
     };
     let wishes = upload::wishes(copy_job, single);
-    let query = format!("swath=fetch&job={id}&{}", wishes.query());
+    let query = format!("swath=fetch&job={}&{}", ordered.job, wishes.query());
     let order = Order {
         net,
         to: query_of(&folder, &query),
         server: to.clone(),
-        job: id,
-        ask: Ask::Order(serde_json::to_vec(&sources).unwrap_or_default()),
-        shown: address,
-        from: from.iter().map(display_name).collect(),
+        job: ordered.job,
+        ask: Ask::Order(serde_json::to_vec(&ordered.sources).unwrap_or_default()),
+        shown: display_name(to),
+        from: servers.from.iter().map(display_name).collect(),
         is_dry: wishes.dry,
     };
     order.carry_out(copy_job, observer).await
@@ -290,7 +299,10 @@ impl Order<'_> {
 }
 
 /// Asks the destination what it needs.
-async fn terms(net: &Net, to: &Url) -> Result<Terms, LaneError> {
+///
+/// # Errors
+/// [`LaneError`].
+pub async fn terms(net: &Net, to: &Url) -> Result<Terms, LaneError> {
     let asked = query_of(to, "swath=third-party");
     let kind = "application/json";
     let document = fetch_small(net, &asked, Trust::Named, kind, TERMS_BYTES_MAX).await?;
@@ -302,7 +314,13 @@ fn not_swath(error: serde_json::Error) -> LaneError {
 }
 
 /// Returns a source with what the destination needs for it.
-fn access(net: &Net, from: &Url, terms: &Terms, id: &str) -> Result<SourceAccess, CopyError> {
+fn access(
+    net: &Net,
+    from: &Url,
+    from_there: &Url,
+    terms: &Terms,
+    id: &str,
+) -> Result<SourceAccess, CopyError> {
     let not = |why| CopyError::NotDelegated { address: display_name(from), why };
     let own = net.access_to(from);
     if own.has_other {
@@ -323,7 +341,7 @@ fn access(net: &Net, from: &Url, terms: &Terms, id: &str) -> Result<SourceAccess
             Some(text.map_err(|short| not(NotDelegated::Short(short)))?)
         }
     };
-    let mut url = from.clone();
+    let mut url = from_there.clone();
     // They fail only for addresses without a host.
     let _ = (url.set_username(""), url.set_password(None));
     let fingerprints = own.fingerprints.iter().map(|digest| digest.to_hex()).collect();

@@ -3,29 +3,52 @@
 use std::path::PathBuf;
 
 use swath_formats::percent;
-use swath_source::LaneError;
+use swath_source::{Forward, LaneError};
 use swath_transfer::observe::{Event, LimitedBy, Observer};
-use swath_transfer::sending::Wishes;
+use swath_transfer::sending::{Failed, Wishes};
 use swath_transfer::{Filter, Stop};
 use url::Url;
 
 use super::CopyJob;
 use super::error::CopyError;
-use super::names::NameReplacer;
+use super::names::{DisplayNames, NameReplacer};
 use super::send::{self, SendResult};
 use crate::error::JobError;
 use crate::run::Outcome;
 
 /// An upload.
 pub struct Upload {
-    /// The local folder or file.
-    pub from: PathBuf,
+    /// What is sent.
+    pub from: Content,
     /// The destination folder.
     pub to: Url,
     /// The destination name of a single file.
     pub single: Option<String>,
     /// The destination for the user.
     pub shown: String,
+}
+
+/// What is sent to a server.
+pub enum Content {
+    /// A local folder or file.
+    Here(PathBuf),
+    /// What another server has; its lanes lead through this machine.
+    Through {
+        /// Passes on what the receiver asks for.
+        forward: Forward,
+        /// Its address for the user.
+        shown: String,
+    },
+}
+
+impl Content {
+    /// Returns its name for the user.
+    pub fn shown(&self) -> String {
+        match self {
+            Content::Here(path) => path.display().to_string(),
+            Content::Through { shown, .. } => shown.clone(),
+        }
+    }
 }
 
 /// The server is not a swath server, or refuses uploads of trees; with its refusal.
@@ -40,9 +63,21 @@ pub async fn send(
 ) -> Result<Result<Outcome, JobError>, NotTreeServer> {
     let (job, copy) = (copy_job.job, copy_job.copy);
     let mut wishes = wishes(copy_job, upload.single.clone());
-    let names = copy_job.session.map(|session| session.names.clone()).unwrap_or_default();
+    let names = match &upload.from {
+        Content::Here(_) => {
+            copy_job.session.map(|session| session.names.clone()).unwrap_or_default()
+        }
+        // The receiver knows it by another name.
+        Content::Through { shown, .. } => {
+            DisplayNames::new(vec![("the sender".to_owned(), shown.clone())])
+        }
+    };
+    let own_limit = || match &upload.from {
+        Content::Here(_) => copy_job.session.and_then(|session| session.limit.clone()),
+        Content::Through { .. } => Some(LimitedBy::ThroughHere),
+    };
     let sent = loop {
-        let limit = copy_job.session.and_then(|session| session.limit.clone());
+        let limit = own_limit();
         let mut renamed = NameReplacer { observer: &mut *observer, names: &names, limit };
         let stop = Stop::default();
         let filter = filter.clone();
@@ -63,16 +98,19 @@ pub async fn send(
                 summary.path = title(&upload.shown);
                 summary.sent = true;
                 // The receiver judges by what arrived; the sender knows better.
-                if let LimitedBy::OneSource { .. } | LimitedBy::Sources = summary.limited_by {
+                if let LimitedBy::OneSource { .. } | LimitedBy::Sources = summary.limited_by
+                    && let Content::Here(_) = upload.from
+                {
                     summary.limited_by = LimitedBy::Receiver;
                 }
-                let limit = copy_job.session.and_then(|session| session.limit.clone());
+                let limit = own_limit();
                 NameReplacer { observer, names: &names, limit }.observe(&Event::Finished(summary));
             }
             return Ok(Ok(copy_job.copied(*received, destination)));
         }
         SendResult::Failed(failed) => {
             let is_single = upload.single.is_some();
+            let failed = Failed { error: names.shown(&failed.error), ..failed };
             CopyError::Receiver { destination, failed, is_single }
         }
         SendResult::Unreadable(error) => error.into(),

@@ -63,8 +63,10 @@ pub struct Hello {
 
 /// A server on a remote host, which ends when this is dropped.
 pub struct Session {
-    /// Its address.
+    /// Its address here.
     pub url: Url,
+    /// Its address for other machines.
+    pub url_there: Url,
     /// Its token.
     pub bearer: Bearer,
     /// Its fingerprint.
@@ -136,6 +138,8 @@ pub enum Purpose<'a> {
     Write {
         /// The name.
         file_name: Option<&'a str>,
+        /// Whether the server may fetch from others, wherever they are.
+        fetches: bool,
     },
 }
 
@@ -155,7 +159,8 @@ pub async fn start(
     let path = if remote.path.is_empty() { "." } else { &remote.path };
     let (write, file_name) = match purpose {
         Purpose::Read { file_name } => ("", file_name),
-        Purpose::Write { file_name } => (" --write", file_name),
+        Purpose::Write { file_name, fetches: false } => (" --write", file_name),
+        Purpose::Write { file_name, fetches: true } => (FETCHING, file_name),
     };
     let file_name = file_name.map(|name| format!(" --file-name={}", quoted(name)));
     let purpose = format!("{write}{}", file_name.unwrap_or_default());
@@ -174,6 +179,12 @@ pub async fn start(
     let fingerprint: Digest = fingerprint.map_err(|_| bad(InvalidHello::Fingerprint))?;
     let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
     let name = host.name.clone();
+    let url_of = |host: &str, port: u16| {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        crate::address::parse_url(&format!("https://{host}:{port}{}", hello.path))
+    };
+    let bad_address = |error| bad(InvalidHello::Address(error));
+    let url_there = url_of(&name, hello.port).map_err(bad_address)?;
     let direct = timeout(DIRECT_WITHIN, TcpStream::connect((name.as_str(), hello.port))).await;
     let (host, port, lead) = match direct {
         Ok(Ok(_)) => (name, hello.port, None),
@@ -186,9 +197,7 @@ pub async fn start(
             (Ipv4Addr::LOCALHOST.to_string(), port, Some(lead))
         }
     };
-    let host = if host.contains(':') { format!("[{host}]") } else { host };
-    let url = crate::address::parse_url(&format!("https://{host}:{port}{}", hello.path))
-        .map_err(|error| bad(InvalidHello::Address(error)))?;
+    let url = url_of(&host, port).map_err(bad_address)?;
     let is_file = hello.is_file;
     let goes_through = lead.is_some();
     let limit = goes_through.then(|| LimitedBy::Ssh { host: remote.host.clone() });
@@ -197,6 +206,7 @@ pub async fn start(
     let (_server, _hold, _lead) = (server.ssh, server.input, lead);
     Ok(Session {
         url,
+        url_there,
         bearer,
         fingerprint,
         is_file,
@@ -333,6 +343,9 @@ pub fn quoted(path: &str) -> String {
     }
 }
 
+/// The options of a server that writes, and fetches from anywhere: its user says from where.
+const FETCHING: &str =
+    " --write --third-party --third-party-from 0.0.0.0/0 --third-party-from ::/0";
 /// The beginning of a server's first line.
 const HELLO_BEGIN: &str = "{\"swath\":";
 /// A blocked port usually does not answer at all.

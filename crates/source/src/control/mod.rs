@@ -7,7 +7,9 @@ mod depot;
 mod depot_room;
 mod download;
 mod exchange;
+mod forward;
 mod probe;
+mod third_party;
 mod turned;
 mod upload;
 
@@ -20,7 +22,9 @@ use url::Url;
 pub use about::AboutRelay;
 pub use depot::{DepotError, DepotFetch, DepotLease, DepotStatus, DepotWish, Fetched};
 pub use download::Download;
+pub use forward::{Forward, ForwardedFile, Forwarding};
 pub use probe::{ProbeReport, probe};
+pub use third_party::{CopyRequest, CopyTold, CopyWay, RemoteCopy, make_folder};
 pub use upload::{Stored, Upload};
 
 use crate::cookies::Cookies;
@@ -184,6 +188,8 @@ enum Method<'a> {
     Head,
     /// With this body.
     Post(&'a [u8]),
+    /// Another one, without a body.
+    Other(&'static str),
 }
 
 /// What to ask.
@@ -203,6 +209,7 @@ impl Request<'_> {
             Method::Get => "GET",
             Method::Head => "HEAD",
             Method::Post(_) => "POST",
+            Method::Other(name) => name,
         });
         if let Some(range) = self.range {
             out.extend_from_slice(
@@ -213,6 +220,7 @@ impl Request<'_> {
         out.extend_from_slice(self.extra.as_bytes());
         match self.method {
             Method::Get | Method::Head => out.extend_from_slice(b"\r\n"),
+            Method::Other(_) => out.extend_from_slice(b"Content-Length: 0\r\n\r\n"),
             Method::Post(body) => {
                 out.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
                 out.extend_from_slice(body);
@@ -288,7 +296,9 @@ async fn ask(
         opened.ok_or(LaneError::Timeout { after: limit })??;
     let (body, complete) = match request.method {
         Method::Head => (Vec::new(), true),
-        Method::Get | Method::Post(_) => exchange.body(request.limit_bytes).await?,
+        Method::Get | Method::Post(_) | Method::Other(_) => {
+            exchange.body(request.limit_bytes).await?
+        }
     };
     let conn = exchange.into_conn();
     Ok(Answered { head, body, complete, target, redirects, conn, first_byte, facts })

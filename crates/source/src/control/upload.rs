@@ -38,7 +38,7 @@ pub struct Stored {
 }
 
 impl Upload {
-    /// Asks the server to take a file of `length_bytes` bytes with this digest at `url`. Redirects
+    /// Asks the server to take a file of `length_bytes` bytes, with this digest if it is known, at `url`. Redirects
     /// are followed, with the credentials of `url` alone.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Upload {
         net: &Net,
         url: &Url,
         length_bytes: u64,
-        digest: &Digest,
+        digest: Option<&Digest>,
     ) -> Result<Upload, LaneError> {
         net.note_named(url);
         let (mut visited, mut cookies) = (Vec::new(), Cookies::default());
@@ -118,14 +118,17 @@ impl Upload {
     }
 }
 
-fn request(target: &Target, length_bytes: u64, digest: &Digest, expects: bool) -> Vec<u8> {
+fn request(target: &Target, length_bytes: u64, digest: Option<&Digest>, expects: bool) -> Vec<u8> {
     let mut out = target.begin("PUT");
     out.extend_from_slice(target.accept_line("*/*").as_bytes());
-    let digest = digest_header::write(std::slice::from_ref(digest));
     let more = format!(
-        "Content-Type: application/octet-stream\r\nContent-Length: {length_bytes}\r\nRepr-Digest: {digest}\r\nSwath-Folders: make\r\n"
+        "Content-Type: application/octet-stream\r\nContent-Length: {length_bytes}\r\nSwath-Folders: make\r\n"
     );
     out.extend_from_slice(more.as_bytes());
+    if let Some(digest) = digest {
+        let digest = digest_header::write(std::slice::from_ref(digest));
+        out.extend_from_slice(format!("Repr-Digest: {digest}\r\n").as_bytes());
+    }
     if expects {
         out.extend_from_slice(b"Expect: 100-continue\r\n");
     }

@@ -18,6 +18,7 @@ pub mod torrent;
 pub mod trees;
 pub mod ways;
 pub mod xattrs;
+pub mod xrootd;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write as _};
@@ -130,6 +131,13 @@ impl Home {
             .collect();
         names.sort();
         names
+    }
+
+    /// Bytes on the disk that everything below a folder of it takes.
+    pub fn disk_bytes(&self, folder: &str) -> u64 {
+        let count = Command::new("du").args(["-s", "-B1"]).arg(self.path(folder)).output().unwrap();
+        let text = String::from_utf8(count.stdout).unwrap();
+        text.split_whitespace().next().map_or(0, |bytes| bytes.parse().unwrap())
     }
 
     /// The program with these arguments, not yet started.
