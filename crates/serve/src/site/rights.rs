@@ -45,9 +45,9 @@ impl Rights {
     }
 
     /// Whether somebody may see that something is at `path`, its size and its digest. Whoever sends a file
-    /// has to see what has become of it.
+    /// has to see what has become of it, and which folders on the way are there.
     pub fn may_look(&self, path: &[u8]) -> bool {
-        self.may_read(path) || self.may_create(path)
+        self.may_read(path) || self.may_make_folder(path)
     }
 
     /// Whether something that is not there yet may be made at `path`. Who may modify may do that too.
@@ -111,6 +111,11 @@ impl Rights {
             }
             (&Method::HEAD, None) if !head.target.is_folder => self.may_look(path),
             (&(Method::GET | Method::HEAD), _) => self.may_read(path),
+            // What is in a folder, or with this depth what is at the path alone.
+            (method, _) if method.as_str() == "PROPFIND" => match head.field("depth") {
+                Some("0") => self.may_look(path),
+                _ => self.may_read(path),
+            },
             _ => true,
         };
         if is_permitted { Ok(()) } else { Err(self.refusal(Act::Read)) }
@@ -224,6 +229,8 @@ mod tests {
             ("GET /metrics", false),
             ("GET /?swath=jobs", true),
             ("OPTIONS /b", true),
+            ("PROPFIND /a", true),
+            ("PROPFIND /b", false),
         ] {
             assert_eq!(reads(&rights, request), expected, "{request}");
         }
