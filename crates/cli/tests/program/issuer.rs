@@ -39,10 +39,11 @@ impl Key {
     }
 
     fn ec(home: &Home, id: &'static str) -> Key {
-        let how = "-algorithm EC -pkeyopt ec_paramgen_curve:P-256 -outform DER";
-        openssl(home, &format!("genpkey {how} -out {id}.der"));
+        let how = "-algorithm EC -pkeyopt ec_paramgen_curve:P-256";
+        openssl(home, &format!("genpkey {how} -out {id}.pem"));
+        openssl(home, &format!("pkcs8 -topk8 -nocrypt -in {id}.pem -outform DER -out {id}.der"));
         let key = EncodingKey::from_ec_der(&home.read(&format!("{id}.der")));
-        openssl(home, &format!("pkey -in {id}.der -inform DER -pubout -outform DER -out {id}.pub"));
+        openssl(home, &format!("pkey -in {id}.pem -pubout -outform DER -out {id}.pub"));
         // The two coordinates are the end of it.
         let about = home.read(&format!("{id}.pub"));
         let point = &about[about.len() - 64..];
