@@ -1,6 +1,6 @@
 //! Formats defined by others, read and written: Metalink, Link and digest headers, ranges and
 //! conditions of requests, input lists, checksum files, netrc, relays' reports, torrents, the
-//! protocol of BitTorrent trackers, minisign's keys and signatures.
+//! protocol of BitTorrent trackers, minisign's keys and signatures, scopes of tokens.
 //!
 //! Everything here parses bytes from strangers. No parser panics; each reports what it refuses with
 //! its position, and limits its memory. Files, sockets and the clock are left to others: input
@@ -34,6 +34,7 @@ pub mod plain_http;
 pub mod proxy_status;
 pub mod range_header;
 pub mod relay;
+pub mod scope;
 mod text;
 pub mod torrent;
 pub mod tracker;

@@ -9,6 +9,7 @@ mod descriptors;
 pub mod exposition;
 mod file_version;
 pub mod http;
+mod issuer;
 mod offer;
 mod receive;
 mod server;
@@ -18,6 +19,7 @@ mod tls;
 mod tokens;
 
 pub use client::Client;
+pub use issuer::{FetchingKeys, Issuers, KeySet, KeysError, TrustedIssuer};
 pub use offer::Offer;
 pub use receive::{Destination, Lines, Order, Receive};
 pub use server::{Later, Life, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic};
@@ -39,5 +41,10 @@ pub mod fuzzing {
     /// Understands `bytes` as the requests of a client.
     pub fn requests(bytes: &[u8]) {
         crate::http::fuzz_requests(bytes);
+    }
+
+    /// Understands `text` as a token of an issuer, as its claims, and as a set of keys.
+    pub fn issued_token(text: &str) {
+        crate::issuer::fuzz(text);
     }
 }

@@ -38,6 +38,12 @@ pub struct Serve {
     /// Accept the tokens in this file, one per line: TOKEN [read|write] [until=DATE] [default: a token made for these folders, kept and printed]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
+    /// Accept tokens of this issuer, of the WLCG profile or SciTokens, for what their scopes name: its https URL as in its tokens, or a JSON file that names it (repeatable)
+    #[arg(long, value_name = "URL|FILE", value_parser = issuer_name, conflicts_with_all = ["anonymous", "ephemeral"], value_hint = ValueHint::FilePath)]
+    pub issuer: Vec<IssuerName>,
+    /// With --issuer: accept tokens for this audience (repeatable) [default: the server's addresses]; tokens for every server are always accepted
+    #[arg(long, value_name = "TEXT", requires = "issuer", value_hint = ValueHint::Other)]
+    pub audience: Vec<String>,
     /// Also show the link, with the token in it, as a QR code (only on a terminal)
     #[arg(long, conflicts_with_all = ["ephemeral", "plain"])]
     pub qr: bool,
@@ -155,6 +161,7 @@ impl Serve {
             writes: self.write,
             is_ephemeral: self.ephemeral,
             watches: false,
+            issuers: None,
         }
     }
 
@@ -219,6 +226,34 @@ impl Io {
     }
 }
 
+/// An issuer, as `--issuer` names it.
+#[derive(Clone, Debug)]
+pub enum IssuerName {
+    /// Its address, as its tokens have it.
+    Url(String),
+    /// A file that names it.
+    File(PathBuf),
+}
+
+/// Reads the address of an issuer or the name of a file.
+fn issuer_name(text: &str) -> Result<IssuerName, String> {
+    match text.contains("://") {
+        true => https_address(text).map(|()| IssuerName::Url(text.to_owned())),
+        false if text.is_empty() => Err("must be an https URL or a file".to_owned()),
+        false => Ok(IssuerName::File(text.into())),
+    }
+}
+
+/// Whether keys can be looked for at this address.
+pub fn https_address(text: &str) -> Result<(), String> {
+    let url = url::Url::parse(text).map_err(|error| format!("'{text}': {error}"))?;
+    let is_plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    match url.scheme() == "https" && is_plain {
+        true => Ok(()),
+        false => Err("an issuer has an https URL without query and login".to_owned()),
+    }
+}
+
 /// Formats of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -270,9 +305,10 @@ Examples:
   swath serve raw=/disk1/data cal=/disk2/data   two folders, at /raw/ and /cal/
   swath serve /data --anonymous --plain --swarm /data/pub     web seed, tracker and seeder
   swath serve /data --tls-cert fullchain.pem --tls-key privkey.pem --token-file tokens
+  swath serve /data --write --issuer https://iam.example/     tokens of an institute's issuer
 
 Signals:
-  HUP         reload tokens, certificate and key, and reopen the log; transfers continue
+  HUP         reload tokens, issuers, certificate and key, and reopen the log; transfers continue
   INT, TERM   stop; transfers have ten seconds to finish; a second signal stops at once
 
 Exit codes:

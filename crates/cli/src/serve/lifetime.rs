@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::counted;
@@ -10,6 +11,7 @@ use swath_serve::{Access, Server, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Mutex, oneshot};
 
+use super::issuers::IssuerKeeper;
 use super::log::RequestLog;
 use super::reload::Hangups;
 use crate::exit::{Exit, fail};
@@ -29,6 +31,8 @@ pub struct Reloadable {
     pub watches: bool,
     /// One of the tokens should allow writing.
     pub writes: bool,
+    /// The issuers whose tokens are accepted.
+    pub issuers: Option<Arc<IssuerKeeper>>,
     /// The server ends with the program that started it.
     pub is_ephemeral: bool,
 }

@@ -33,6 +33,18 @@ pub fn urls(listening: &[SocketAddr], is_tls: bool, host: &str) -> Vec<String> {
     urls
 }
 
+/// Returns the names by which tokens mean a server: its addresses, without a port that goes without saying.
+pub fn audiences(listening: &[SocketAddr], is_tls: bool, host: &str) -> Vec<String> {
+    let port = if is_tls { ":443" } else { ":80" };
+    let urls = urls(listening, is_tls, host).into_iter();
+    urls.flat_map(|url| {
+        let whole = url.trim_end_matches('/').to_owned();
+        let short = whole.strip_suffix(port).map(str::to_owned);
+        short.into_iter().chain([whole])
+    })
+    .collect()
+}
+
 /// Returns the addresses of this machine, loopback included.
 pub fn own_addresses() -> Vec<IpAddr> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();

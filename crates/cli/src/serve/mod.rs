@@ -2,6 +2,7 @@
 
 pub mod args;
 mod ephemeral;
+mod issuers;
 pub mod lifetime;
 pub mod log;
 pub mod machine;
@@ -36,7 +37,8 @@ use crate::identity;
 use crate::relays::{RelayArgs, RouteArgs};
 use crate::say;
 use args::Serve;
-use lifetime::ServerSignals;
+use issuers::IssuerKeeper;
+use lifetime::{Reloadable, ServerSignals};
 use swarm::InSwarm;
 use third_party::{FetchRules, Fetcher};
 
@@ -44,7 +46,9 @@ use third_party::{FetchRules, Fetcher};
 pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     warnings::to_standard_error();
     let for_one = ephemeral::prepare(&mut args)?;
-    let signals = ServerSignals::begin(args.reloadable())
+    let keeper = IssuerKeeper::open(&args.issuer, &args.audience)?;
+    let reloadable = Reloadable { issuers: keeper.clone(), ..args.reloadable() };
+    let signals = ServerSignals::begin(reloadable)
         .map_err(|_| Failure::new(Exit::Internal, "cannot receive signals"))?;
     if args.anonymous && args.write {
         return Err(Failure::usage(
@@ -62,6 +66,8 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             Failure::input(format!("cannot read tokens from {}: {error}", path.display()))
         })?,
         (None, true) => Vec::new(),
+        // Only those tokens are asked for.
+        (None, false) if keeper.is_some() => Vec::new(),
         (None, false) => {
             let token = made(&args)?;
             let secret = token.secret.clone();
@@ -69,7 +75,7 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             vec![Token { secret, may_write: args.write, expires: None }]
         }
     };
-    if args.write && !tokens.iter().any(|token| token.may_write) {
+    if args.write && keeper.is_none() && !tokens.iter().any(|token| token.may_write) {
         let path = args.token_file.clone().unwrap_or_default();
         return Err(Failure::input(format!(
             "--write: no token in {} allows writing (add a line 'TOKEN write')",
@@ -80,6 +86,10 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     let host = machine::hostname();
     let log = args.server.open_log()?;
     let access = Access::new(tokens, args.allow.clone());
+    let access = match &keeper {
+        Some(keeper) => access.with_issuers(keeper.issuers().clone()),
+        None => access,
+    };
     let fetcher = fetcher(&args, &access, &host)?;
     let tls = match args.ephemeral {
         true => machine::self_signed(&host),
@@ -109,6 +119,13 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     };
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let server = Server::bind(options, noting).await.map_err(|error| failure(&error))?;
+    if let Some(keeper) = &keeper {
+        if args.audience.is_empty() {
+            let is_tls = server.identity().is_some();
+            keeper.issuers().set_audiences(machine::audiences(&server.addresses(), is_tls, &host));
+        }
+        keeper.begin().map_err(Failure::input)?;
+    }
     let swarm = match tracker {
         Some(tracker) => Some(InSwarm::begin(tracker, &args, &server, limiter).await?),
         None => None,
@@ -121,7 +138,11 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             let token = made_token.as_ref().map(|token| token.secret.as_str());
             ephemeral::hello(&server, served, token)
         }
-        None => words::of(&args, &server, &host, made_token.as_ref(), swarm.as_ref()),
+        None => {
+            let issuers = keeper.as_ref().map(|keeper| keeper.issuers().names());
+            let issuers = issuers.unwrap_or_default();
+            words::of(&args, &server, &host, made_token.as_ref(), &issuers, swarm.as_ref())
+        }
     };
     // A service without standard output has no reader.
     let printed = match say::is_closed() && for_one.is_none() {

@@ -58,7 +58,10 @@ impl Hangups {
 
 /// Whether there are files to reload.
 fn has_files(reloadable: &Reloadable) -> bool {
-    reloadable.tokens.is_some() || reloadable.certificate.is_some() || has_log(reloadable)
+    reloadable.tokens.is_some()
+        || reloadable.issuers.is_some()
+        || reloadable.certificate.is_some()
+        || has_log(reloadable)
 }
 
 /// Whether there is a log file to reopen.
@@ -82,7 +85,7 @@ fn read_again(reloadable: &Reloadable, access: Option<&Access>, renewal: &Renewa
                 access.set_tokens(tokens);
                 let tokens = if count == 1 { "token" } else { "tokens" };
                 say::err(&format!("reloaded: {}, {count} {tokens}", path.display()));
-                if reloadable.writes && !writes {
+                if reloadable.writes && !writes && reloadable.issuers.is_none() {
                     warn("none of the tokens allows writing");
                 }
             }
@@ -97,6 +100,9 @@ fn read_again(reloadable: &Reloadable, access: Option<&Access>, renewal: &Renewa
                 warn(&format!("keeping the old tokens: cannot read {path}: {error}"));
             }
         }
+    }
+    if let Some(issuers) = &reloadable.issuers {
+        issuers.reload();
     }
     if let Some((certificates, key)) = &reloadable.certificate {
         let files = Tls::Files { certificates: certificates.clone(), key: key.clone() };

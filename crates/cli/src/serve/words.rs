@@ -22,6 +22,7 @@ pub fn of(
     server: &Server,
     host: &str,
     token: Option<&Token>,
+    issuers: &[String],
     swarm: Option<&InSwarm>,
 ) -> String {
     let folders: Vec<String> = args.folders.iter().map(|path| path.display().to_string()).collect();
@@ -44,7 +45,7 @@ pub fn of(
         }
         Some(token) => text.push_str(&format!("token        {}\n", token.secret)),
         None if args.anonymous => text.push_str("token        none needed\n"),
-        None => {}
+        None => issuers.iter().for_each(|it| text.push_str(&format!("token        of {it}\n"))),
     }
     if !io::stdout().is_terminal() {
         return text;

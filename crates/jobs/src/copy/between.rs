@@ -201,12 +201,16 @@ fn token_for(
         return Err(NotDelegated::Plain);
     }
     // Tokens of issuers and macaroons are made for this: they end soon, and open little.
-    let text = token.expose();
-    let is_jwt = text.starts_with("eyJ") && text.matches('.').count() == 2;
-    match is_jwt || text.starts_with("MDA") {
+    match is_issued(&token) || token.expose().starts_with("MDA") {
         true => Ok(Some(token)),
         false => Err(NotDelegated::Lasting),
     }
+}
+
+/// Whether a token is a JWT.
+pub fn is_issued(token: &Secret) -> bool {
+    let text = token.expose();
+    text.starts_with("eyJ") && text.matches('.').count() == 2
 }
 
 /// Returns the destination address of a file.

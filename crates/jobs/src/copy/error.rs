@@ -308,6 +308,9 @@ pub enum NotDelegated {
     /// Only the user's own headers open it.
     #[error("headers of this machine open it, which another server must not have")]
     Headers,
+    /// The source does not keep it, and could not check what is made of it.
+    #[error("its token is that of an issuer, from which no right for another server can be made")]
+    Issued,
     /// It would stay valid there.
     #[error("its token is the user's own, which no other server must have")]
     Lasting,

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::CopyJob;
-use super::between::Servers;
+use super::between::{Servers, is_issued};
 use super::error::{CopyError, NotDelegated, SendProgress};
 use super::kind::in_folder;
 use super::lines::{Lines, NoLine, planned};
@@ -329,6 +329,7 @@ fn access(
     let token = match &own.token {
         None => None,
         Some(_) if from.scheme() != "https" => return Err(not(NotDelegated::Plain)),
+        Some(token) if is_issued(token) => return Err(not(NotDelegated::Issued)),
         Some(token) => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let delegation = Delegation {

@@ -8,7 +8,9 @@ use base64::Engine as _;
 use swath_formats::{Network, delegation};
 use swath_model::digest::Digest;
 
+use super::rights::{Rights, Who};
 use crate::http::{Head, Method, Response};
+use crate::issuer::{Issuers, TokenRefusal};
 use crate::tokens::Token;
 
 /// Who may have what is served. Clones are the same: what is changed by one holds for all.
@@ -16,60 +18,23 @@ use crate::tokens::Token;
 pub struct Access {
     /// Whoever shows one of these may read; empty if nothing need be shown.
     tokens: Arc<RwLock<Vec<Token>>>,
+    /// And whoever shows one of theirs may do what its scopes say.
+    issuers: Option<Issuers>,
     /// Only from these networks; empty if from everywhere.
     networks: Vec<Network>,
-}
-
-/// What somebody may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rights {
-    /// It may write too, where the server takes anything.
-    pub may_write: bool,
-    /// By whose token.
-    pub who: Who,
-}
-
-/// Tells those apart who show different tokens, today and after a restart. A token cannot be found from
-/// it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Who([u8; 16]);
-
-impl Who {
-    fn of(token: &Token) -> Who {
-        let digest = blake3::derive_key("swath serve, name of a token", token.secret.as_bytes());
-        let mut who = [0; 16];
-        who.copy_from_slice(&digest[..16]);
-        Who(who)
-    }
-}
-
-impl std::str::FromStr for Who {
-    type Err = ();
-
-    /// Reads what it is shown as.
-    fn from_str(text: &str) -> Result<Who, ()> {
-        let mut who = [0; 16];
-        if text.len() != 32 || !text.is_ascii() {
-            return Err(());
-        }
-        for (byte, at) in who.iter_mut().zip((0..32).step_by(2)) {
-            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| ())?;
-        }
-        Ok(Who(who))
-    }
-}
-
-impl std::fmt::Display for Who {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
 }
 
 impl Access {
     /// Whoever shows one of `tokens` (anybody if there are none), from one of `networks` (from
     /// everywhere if there are none).
     pub fn new(tokens: Vec<Token>, networks: Vec<Network>) -> Access {
-        Access { tokens: Arc::new(RwLock::new(tokens)), networks }
+        Access { tokens: Arc::new(RwLock::new(tokens)), issuers: None, networks }
+    }
+
+    /// The same, and whoever shows a token of one of these issuers too. Without a token nobody gets in.
+    #[must_use]
+    pub fn with_issuers(self, issuers: Issuers) -> Access {
+        Access { issuers: Some(issuers), ..self }
     }
 
     /// From the next request on these tokens count, and no others. Without any nobody gets in:
@@ -80,15 +45,28 @@ impl Access {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
-    /// Whether somebody who could write still can.
+    /// Whether somebody who could write still can. What a token of an issuer has begun goes on without it:
+    /// such tokens last for minutes and are checked at the start, as elsewhere in the WLCG.
     pub fn may_still_write(&self, who: Who, now: SystemTime) -> bool {
+        if who.is_subject() {
+            return self.issuers.is_some();
+        }
         let is_it = |token: &Token| token.may_write && !token.is_over(now) && Who::of(token) == who;
         self.tokens().iter().any(is_it)
     }
 
     /// Whether nothing need be shown.
     pub fn asks_for_nothing(&self) -> bool {
-        self.tokens().is_empty()
+        self.issuers.is_none() && self.tokens().is_empty()
+    }
+
+    /// Waits for the keys that a request's token needs, if they may be on their way. Takes seconds at most.
+    pub(crate) async fn ready(&self, head: &Head) {
+        let Some(issuers) = &self.issuers else { return };
+        let text = head.field("authorization").and_then(shown);
+        if let Some(token) = text.and_then(|text| String::from_utf8(text).ok()) {
+            issuers.ready(&token).await;
+        }
     }
 
     fn tokens(&self) -> RwLockReadGuard<'_, Vec<Token>> {
@@ -120,13 +98,21 @@ impl Access {
         head: &Head,
         now: SystemTime,
     ) -> Result<Rights, Response> {
-        let tokens = self.tokens();
-        if tokens.is_empty() {
-            return Ok(Rights { may_write: false, who: Who::default() });
+        if self.asks_for_nothing() {
+            return Ok(Rights::to_everything(false, Who::default()));
         }
+        let tokens = self.tokens();
         let by = tokens.iter().find_map(|token| Some((token, shown.by(&token.secret)?)));
         let Some((token, right)) = by else {
-            return Err(refused("the token of this delegation is not known here", true));
+            // The secret of such a token is not here: nothing that was made from it can be checked.
+            let text = match self.issuers {
+                Some(_) => {
+                    "the token of this delegation is not known here (a token of an issuer cannot be \
+                     delegated)"
+                }
+                None => "the token of this delegation is not known here",
+            };
+            return Err(refused(text, true));
         };
         let until = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(right.until_s));
         if token.is_over(now) || until.is_some_and(|until| until <= now) {
@@ -138,7 +124,7 @@ impl Access {
         if !matches!(head.method, Method::GET | Method::HEAD) || !right.covers(&head.target.path) {
             return Err(Response::text(403, "this delegation is not for that"));
         }
-        Ok(Rights { may_write: false, who: Who::of(token) })
+        Ok(Rights::to_everything(false, Who::of(token)))
     }
 
     /// The same with what is shown, as `Authorization` has it.
@@ -149,17 +135,29 @@ impl Access {
         now: SystemTime,
     ) -> Result<Rights, Response> {
         self.check_address(peer)?;
-        let tokens = self.tokens();
-        if tokens.is_empty() {
-            return Ok(Rights { may_write: false, who: Who::default() });
+        if self.asks_for_nothing() {
+            return Ok(Rights::to_everything(false, Who::default()));
         }
         let Some(shown) = credentials.and_then(shown) else {
             return Err(refused("a token is needed here (Authorization: Bearer …)", false));
         };
-        match find(&tokens, &shown) {
-            None => Err(refused("this token is not known here", true)),
+        match find(&self.tokens(), &shown) {
             Some(token) if token.is_over(now) => Err(refused("this token has expired", true)),
-            Some(token) => Ok(Rights { may_write: token.may_write, who: Who::of(token) }),
+            Some(token) => Ok(Rights::to_everything(token.may_write, Who::of(token))),
+            None => self.check_issued(&shown, now),
+        }
+    }
+
+    /// The same for a token that is none of this server's own.
+    fn check_issued(&self, shown: &[u8], now: SystemTime) -> Result<Rights, Response> {
+        let token = str::from_utf8(shown).map_err(|_| TokenRefusal::Form);
+        let issuers = self.issuers.as_ref().ok_or(TokenRefusal::Form);
+        match issuers.and_then(|issuers| issuers.verify(token?, now)) {
+            Ok((scopes, who)) => Ok(Rights::of_scopes(scopes, who)),
+            Err(why @ TokenRefusal::NoKeys) => {
+                Err(Response::text(503, why.to_string()).with("retry-after", RETRY_AFTER_S))
+            }
+            Err(why) => Err(refused(&why.to_string(), true)),
         }
     }
 }
@@ -176,7 +174,8 @@ impl Access {
 
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Access({} tokens, {:?})", self.tokens().len(), self.networks)
+        let tokens = self.tokens().len();
+        write!(f, "Access({tokens} tokens, {:?}, {:?})", self.issuers, self.networks)
     }
 }
 
@@ -217,6 +216,9 @@ fn shown(value: &str) -> Option<Vec<u8>> {
     Some(decoded[colon + 1..].to_vec())
 }
 
+/// Keys are fetched again once a minute while their issuer does not answer.
+const RETRY_AFTER_S: &str = "60";
+
 #[cfg(test)]
 mod tests {
     use swath_model::digest::{Algorithm, Hasher};
@@ -244,7 +246,7 @@ mod tests {
             let head = request(&format!("Authorization: Bearer {shown}\r\n"));
             let peer = "192.0.2.1:1".parse().unwrap();
             let rights = access.check(&head, peer, SystemTime::UNIX_EPOCH).ok();
-            assert_eq!(rights.map(|rights| rights.may_write), Some(may_write));
+            assert_eq!(rights.map(|rights| rights.may_modify(b"x")), Some(may_write));
         }
         let basic = base64::engine::general_purpose::STANDARD.encode("anybody:s3cret");
         for (fields, expected) in [
@@ -291,7 +293,7 @@ mod tests {
             head.client_key = key.copied();
             let peer = "192.0.2.1:1".parse().unwrap();
             match access.check(&head, peer, at(now_s)) {
-                Ok(rights) => 200 + u16::from(rights.may_write),
+                Ok(rights) => 200 + u16::from(rights.may_write_somewhere()),
                 Err(refusal) => refusal.status,
             }
         };

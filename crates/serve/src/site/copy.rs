@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use swath_formats::digest_header;
+use swath_formats::scope::Act;
 use swath_model::digest::Digest;
 use swath_model::path::visible;
 use swath_store::tree::may_be_received;
 use tokio::time::{Instant, sleep_until};
 
-use super::access::Rights;
 use super::folders::Resolved;
 use super::receive::{Place, refused};
+use super::rights::Rights;
 use super::{Site, file};
 use crate::http::{Content, Head, Made, Make, Response};
 use crate::third_party::{CopyOrder, CopyWay, Copying, ThirdParty};
@@ -67,9 +68,11 @@ async fn order(site: &Site, head: &Head, rights: Rights) -> Result<CopyOrder, Re
         }
     }
     let way = match is_pull {
-        true => pull(site, head, rights, overwrites).await?,
-        false => push(site, head).await?,
+        true => pull(site, head, &rights, overwrites).await?,
+        false => push(site, head, &rights).await?,
     };
+    // Who may only make new files replaces none that comes meanwhile.
+    let overwrites = overwrites && (!is_pull || rights.may_modify(&head.target.path));
     let headers = head.all().filter_map(|(name, value)| {
         let name = name.strip_prefix(PASSED_ON).filter(|name| !name.is_empty())?;
         Some((name.to_owned(), value.to_owned()))
@@ -81,13 +84,13 @@ async fn order(site: &Site, head: &Head, rights: Rights) -> Result<CopyOrder, Re
 async fn pull(
     site: &Site,
     head: &Head,
-    rights: Rights,
+    rights: &Rights,
     overwrites: bool,
 ) -> Result<CopyWay, Response> {
-    if !rights.may_write {
-        return Err(Response::text(403, "this token opens reading alone"));
-    }
     let path = head.target.path.as_slice();
+    if !rights.may_create(path) {
+        return Err(rights.refusal(Act::Create));
+    }
     let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (&b""[..], path),
@@ -109,11 +112,15 @@ async fn pull(
             Err(Response::text(409, "something that is no file has this name"))
         }
         Ok(_) if !overwrites => Err(Response::text(412, "a file of this name is there")),
+        Ok(_) if !rights.may_modify(path) => Err(rights.refusal(Act::Modify)),
         _ => Ok(CopyWay::Pull { folder, name }),
     }
 }
 
-async fn push(site: &Site, head: &Head) -> Result<CopyWay, Response> {
+async fn push(site: &Site, head: &Head, rights: &Rights) -> Result<CopyWay, Response> {
+    if !rights.may_read(&head.target.path) {
+        return Err(rights.refusal(Act::Read));
+    }
     let (root, path) = match site.folders.resolve(&head.target.path) {
         Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
         _ => return Err(file::not_found()),

@@ -15,6 +15,7 @@ mod page;
 mod plain_http;
 mod put;
 mod receive;
+mod rights;
 mod sizes;
 mod third_party;
 
@@ -38,7 +39,7 @@ use crate::receive::{Orders, Receive};
 use crate::server::{Later, Life, Service, Traffic};
 use crate::third_party::ThirdParty;
 
-pub use access::{Access, Rights, Who};
+pub use access::Access;
 use built_in::BuiltIn;
 use digests::{Digests, Effort};
 pub use folders::Folder;
@@ -47,6 +48,7 @@ use metrics::Metrics;
 pub use mount::Mount;
 pub use page::page;
 pub use plain_http::PlainHttp;
+pub use rights::{Rights, Who};
 use sizes::Sizes;
 
 /// What to serve and how.
@@ -284,10 +286,14 @@ impl Site {
         {
             return response;
         }
+        self.access.ready(head).await;
         let rights = match self.access.check(head, peer, SystemTime::now()) {
             Ok(rights) => rights,
             Err(refusal) => return refusal,
         };
+        if let Err(refusal) = rights.check_reading(head) {
+            return refusal;
+        }
         // A page of another site can show no token, and no certificate for its name.
         let is_open = self.scheme == "http" && self.access.asks_for_nothing();
         if is_open && self.hosts.as_ref().is_some_and(|it| it.are_strange(head, peer)) {
@@ -331,7 +337,7 @@ impl Site {
         }
         if let Some(what) = head.target.parameter("swath") {
             if what == "lane" {
-                return receive::lane(self, head, rights);
+                return receive::lane(self, head, &rights);
             }
             return dataset::answer(self, head, peer.into(), what).await;
         }

@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use swath_formats::conditions::{Conditions, Current, Decision};
 use swath_formats::digest_header;
+use swath_formats::scope::Act;
 use swath_model::digest::{Digest, Hasher};
 use swath_store::tree::{Incoming, Root};
 
 use super::Site;
-use super::access::Rights;
 use super::file::{etag, modified_s, not_found};
 use super::folders::Resolved;
+use super::rights::Rights;
 use crate::http::{Head, Make, Response, Version};
 
 /// Takes the file that is the request's body.
@@ -25,10 +26,10 @@ pub(super) async fn put(site: &Site, head: &Head, rights: Rights, body: &mut dyn
     if site.receive.is_none() {
         return Response::text(403, "this server takes nothing (it was started without --write)");
     }
-    if !rights.may_write {
-        return Response::text(403, "this token opens reading alone");
+    if !rights.may_create(&head.target.path) {
+        return rights.refusal(Act::Create);
     }
-    let wishes = match Wishes::of(head, body.length()) {
+    let wishes = match Wishes::of(head, body.length(), rights) {
         Ok(wishes) => wishes,
         Err(refusal) => return refusal,
     };
@@ -74,10 +75,12 @@ struct Wishes {
     length: Option<u64>,
     /// Folders above it that are missing are to be made.
     makes_folders: bool,
+    /// What answers whoever may make new files only, and would replace one.
+    replaces_nothing: Option<Rights>,
 }
 
 impl Wishes {
-    fn of(head: &Head, length: Option<u64>) -> Result<Wishes, Response> {
+    fn of(head: &Head, length: Option<u64>, rights: Rights) -> Result<Wishes, Response> {
         if head.target.is_folder {
             return Err(Response::text(409, "a file needs a name; this is that of a folder"));
         }
@@ -119,6 +122,7 @@ impl Wishes {
             digests,
             length,
             makes_folders: field("swath-folders").is_some_and(|it| it.trim() == "make"),
+            replaces_nothing: (!rights.may_modify(&head.target.path)).then_some(rights),
         })
     }
 
@@ -135,15 +139,19 @@ impl Wishes {
         };
         let tag = present.map(etag);
         let current = Current { etag: tag.as_ref(), modified_s: present.and_then(modified_s) };
-        match conditions.decide(current, false) {
-            Decision::Proceed => Ok(()),
+        match (conditions.decide(current, false), &self.replaces_nothing) {
+            (Decision::Proceed, Some(rights)) if present.is_some() => {
+                Err(rights.refusal(Act::Modify))
+            }
+            (Decision::Proceed, _) => Ok(()),
             _ => Err(Response::text(412, "what is there is not as the request supposes")),
         }
     }
 
     /// Nothing may be there: that is for the system to see to, whoever else writes.
     fn only_new(&self) -> bool {
-        self.if_none_match.as_deref().is_some_and(|tags| tags.trim() == "*")
+        self.replaces_nothing.is_some()
+            || self.if_none_match.as_deref().is_some_and(|tags| tags.trim() == "*")
     }
 }
 

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use swath_formats::scope::Act;
 use swath_store::tree::{Root, leads_into_a_copy, may_be_received};
 
 use super::Site;
-use super::access::Rights;
 use super::file::{not_found, refusal};
 use super::folders::Resolved;
+use super::rights::Rights;
 use crate::http::{Head, Response, Target};
 use crate::receive::Destination;
 
@@ -19,8 +20,8 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
     let Some(receive) = site.receive.clone() else {
         return Response::text(403, "this server takes nothing (it was started without --write)");
     };
-    if !rights.may_write {
-        return Response::text(403, "this token opens reading alone");
+    if let Err(refusal) = check_writing(site, &head.target, &rights).await {
+        return refusal;
     }
     let place = match placed(site, &head.target).await {
         Ok(place) => place,
@@ -32,6 +33,44 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
     let wishes = head.target.query.clone();
     let received_bytes = Arc::clone(&site.metrics.received_bytes);
     site.orders.begin(&*receive, id, place, wishes, received_bytes)
+}
+
+/// Refuses a tree to somebody who may not send it there. A tree replaces what it finds: whoever may only
+/// make what is new can send it to where nothing is.
+pub(super) async fn check_writing(
+    site: &Site,
+    target: &Target,
+    rights: &Rights,
+) -> Result<(), Response> {
+    let path = match target.parameter("single") {
+        Some(name) if target.path.is_empty() => name.as_bytes().to_vec(),
+        Some(name) => [&target.path, name.as_bytes()].join(&b'/'),
+        None => target.path.clone(),
+    };
+    if rights.may_modify(&path) {
+        return Ok(());
+    }
+    if !rights.may_create(&path) {
+        return Err(rights.refusal(Act::Create));
+    }
+    let (root, path) = match site.folders.resolve(&path) {
+        Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
+        _ => return Err(not_found()),
+    };
+    match tokio::task::spawn_blocking(move || is_free(&root, &path)).await {
+        Ok(true) => Ok(()),
+        _ => Err(rights.refusal(Act::Modify)),
+    }
+}
+
+/// Whether nothing is there but, perhaps, an empty folder.
+fn is_free(root: &Root, path: &[u8]) -> bool {
+    match root.below(path) {
+        Ok(folder) => {
+            std::fs::read_dir(folder.proc_path()).is_ok_and(|mut all| all.next().is_none())
+        }
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 /// Where a tree goes that somebody who may write wants to have here.
@@ -77,9 +116,9 @@ impl Place {
 }
 
 /// A connection for a tree that is being sent.
-pub(super) fn lane(site: &Site, head: &Head, rights: Rights) -> Response {
+pub(super) fn lane(site: &Site, head: &Head, rights: &Rights) -> Response {
     let is_turn = head.field("upgrade").is_some_and(|to| to.eq_ignore_ascii_case(PROTOCOL));
-    if !rights.may_write || !is_turn {
+    if !rights.may_write_somewhere() || !is_turn {
         return Response::text(400, "this is for those who send a tree");
     }
     let lane = head.target.parameter("of").and_then(|id| site.orders.lane(id));

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use swath_formats::scope::Act;
+
 use super::Site;
-use super::access::Rights;
-use super::receive::{Place, placed};
+use super::receive::{Place, check_writing, placed};
+use super::rights::Rights;
 use crate::http::{Content, Head, Make, Response};
 use crate::third_party::{FetchOrder, Refused, SOURCES_BYTES_MAX, ThirdParty, answer};
 
@@ -45,8 +47,8 @@ pub(super) async fn respond(
         let text = "this server fetches nothing from others (it was started without --third-party)";
         return Response::text(403, text);
     };
-    if !rights.may_write {
-        return Response::text(403, "this token opens reading alone");
+    if !rights.may_write_somewhere() {
+        return rights.refusal(Act::Create);
     }
     let id = head.target.parameter("job").unwrap_or_default().to_owned();
     let json = |text: String| {
@@ -73,6 +75,9 @@ async fn fetch(
     rights: Rights,
     body: &mut dyn Make,
 ) -> Response {
+    if let Err(refusal) = check_writing(site, &head.target, &rights).await {
+        return refusal;
+    }
     let mut sources = Vec::new();
     loop {
         match body.next().await {
