@@ -1,6 +1,6 @@
 //! Formats defined by others, read and written: Metalink, Link and digest headers, ranges and
 //! conditions of requests, input lists, checksum files, netrc, relays' reports, torrents, the
-//! protocol of BitTorrent trackers, minisign's keys and signatures.
+//! protocol of BitTorrent trackers, minisign's keys and signatures, WebDAV's bodies.
 //!
 //! Everything here parses bytes from strangers. No parser panics; each reports what it refuses with
 //! its position, and limits its memory. Files, sockets and the clock are left to others: input
@@ -36,6 +36,7 @@ pub mod relay;
 mod text;
 pub mod torrent;
 pub mod tracker;
+pub mod webdav;
 
 pub use content_range::ContentRange;
 pub use etag::Etag;

@@ -108,3 +108,4 @@ mod text_help;
 mod third_party;
 mod third_party_copy;
 mod track;
+mod webdav;

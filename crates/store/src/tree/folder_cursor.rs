@@ -207,8 +207,21 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// Whether modes of folders that belong to this user keep it from changing what is in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Modes {
+    /// They do.
+    Count,
+    /// They are changed first.
+    Change,
+}
+
 /// Removes everything in a folder.
-pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io::Result<()> {
+pub(super) fn remove_all(
+    folder: BorrowedFd<'_>,
+    modes: Modes,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<()> {
     let mut chain = Chain::new(Enter::Open);
     // The rest to remove in each folder on the way, from its end.
     let mut left = vec![(Names::read(folder)?, 0)];
@@ -232,7 +245,10 @@ pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io:
         match unlinkat(here, names.name(*at), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => *at += 1,
             Err(Errno::ISDIR | Errno::PERM) => {
-                let (inside, id) = open_for_changes(here, names.name(*at))?;
+                let (inside, id) = match modes {
+                    Modes::Change => open_for_changes(here, names.name(*at))?,
+                    Modes::Count => open_with_id(here, names.name(*at))?,
+                };
                 left.push((Names::read(inside.as_fd())?, 0));
                 chain.push(inside, id);
             }
@@ -240,6 +256,47 @@ pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io:
         }
     }
     Ok(())
+}
+
+/// Returns whether anything below a folder has such a name.
+pub(super) fn any_below(
+    folder: BorrowedFd<'_>,
+    is_such: &dyn Fn(&[u8]) -> bool,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<bool> {
+    let mut chain = Chain::new(Enter::Open);
+    let mut left = vec![(Names::read(folder)?, 0)];
+    while let Some((names, at)) = left.last_mut() {
+        if stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if *at == names.len() {
+            left.pop();
+            chain.leave().transpose()?;
+            continue;
+        }
+        let name = names.name(*at);
+        if is_such(name) {
+            return Ok(true);
+        }
+        let opened = open_with_id(chain.last().unwrap_or(folder), name);
+        *at += 1;
+        match opened {
+            Ok((inside, id)) => {
+                left.push((Names::read(inside.as_fd())?, 0));
+                chain.push(inside, id);
+            }
+            Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+fn open_with_id(above: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<(OwnedFd, FileId)> {
+    let folder = open_below(above, name, FOLDER, Links::Refuse)?;
+    let id = stat::id(&look(&folder)?);
+    Ok((folder, id))
 }
 
 /// Opens a folder, and allows its owner to write into it if that is us.
@@ -416,7 +473,7 @@ mod tests {
             folders.folder(folder).unwrap();
             assert!(components % 1000 != 0 || open_here() < before + depth / 4);
         }
-        remove_all(root.fd().as_fd(), &|| false).unwrap();
+        remove_all(root.fd().as_fd(), Modes::Change, &|| false).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
     }
@@ -452,7 +509,7 @@ mod tests {
         FolderCursor::new(&root, Enter::Open).folder(b"closed/below").unwrap();
         assert_eq!((mode("closed"), mode("closed/below")), (0o755, 0o755));
         fs::set_permissions(dir.path().join("closed"), fs::Permissions::from_mode(0o055)).unwrap();
-        remove_all(root.fd().as_fd(), &|| false).unwrap();
+        remove_all(root.fd().as_fd(), Modes::Change, &|| false).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

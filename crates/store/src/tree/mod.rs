@@ -1,5 +1,6 @@
 //! A tree of files: walked into the entries of an index.
 
+mod changes;
 mod check;
 mod conflict;
 mod content;
@@ -33,7 +34,7 @@ pub use filter::{Filter, FilterError, Verdict};
 pub use folder_cursor::Files;
 pub use incoming::{Incoming, leads_into_a_copy, may_be_received};
 pub use kept_index::{KeptIndex, KeptIndexWriter};
-pub use list::Listed;
+pub use list::{Entries, Listed};
 pub use lookup::{Listing, Lookup, turned};
 pub use partial::{
     Finished, Halt, PartialError, PartialTree, Preserve, Same, Unchanged, check_destination,
