@@ -14,8 +14,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Root;
-use super::folder_cursor::{FOLDER, Modes, any_below, remove_all, split};
+use super::folder_cursor::{FOLDER, split};
 use super::incoming::may_be_received;
+use super::removal::{Modes, any_below, remove_all};
 use super::root::{Links, open_below};
 
 impl Root {

@@ -15,6 +15,7 @@ mod lookup;
 mod names;
 mod partial;
 mod reader;
+mod removal;
 mod rights;
 mod root;
 mod single;

@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use swath_model::index::{Mtime, Top};
 
-use super::folder_cursor::Modes;
+use super::removal::{Modes, remove_all};
 
 /// An open folder and everything below it. Clones share it.
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ impl Root {
     /// The system's error; `Interrupted` if `stop` says so first.
     pub(super) fn empty(&self, stop: &dyn Fn() -> bool) -> io::Result<()> {
         let folder = self.folder(b"", Links::Refuse)?;
-        super::folder_cursor::remove_all(folder.as_fd(), Modes::Change, stop)
+        remove_all(folder.as_fd(), Modes::Change, stop)
     }
 
     /// Returns its names.
