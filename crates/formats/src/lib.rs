@@ -1,6 +1,6 @@
 //! Formats defined by others, read and written: Metalink, Link and digest headers, ranges and
 //! conditions of requests, input lists, checksum files, netrc, relays' reports, torrents, the
-//! protocol of BitTorrent trackers, minisign's keys and signatures, scopes of tokens.
+//! protocol of BitTorrent trackers, minisign's keys and signatures, scopes of tokens, WebDAV's bodies.
 //!
 //! Everything here parses bytes from strangers. No parser panics; each reports what it refuses with
 //! its position, and limits its memory. Files, sockets and the clock are left to others: input
@@ -38,6 +38,7 @@ pub mod scope;
 mod text;
 pub mod torrent;
 pub mod tracker;
+pub mod webdav;
 
 pub use content_range::ContentRange;
 pub use etag::Etag;

@@ -47,7 +47,7 @@ pub struct Serve {
     /// Also show the link, with the token in it, as a QR code (only on a terminal)
     #[arg(long, conflicts_with_all = ["ephemeral", "plain"])]
     pub qr: bool,
-    /// Also accept uploads from 'swath cp' and by PUT: with the printed token, or with 'write' tokens of the token file
+    /// Also accept uploads from 'swath cp' and by PUT, and let WebDAV clients make, move and remove files and folders: with the printed token, or with 'write' tokens of the token file
     #[arg(long)]
     pub write: bool,
     /// With --write: also copy from other servers when 'swath cp https://a/ds/ https://here/ds/' on another machine asks for it

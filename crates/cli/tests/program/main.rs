@@ -110,3 +110,4 @@ mod third_party;
 mod third_party_between;
 mod third_party_copy;
 mod track;
+mod webdav;

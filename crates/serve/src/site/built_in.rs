@@ -6,7 +6,7 @@
 
 use swath_formats::percent::encode;
 
-use crate::http::Head;
+use crate::http::{Head, Target};
 
 /// What the server answers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +18,18 @@ pub(super) enum BuiltIn {
 impl BuiltIn {
     /// Whether this request is for one of them. One for a folder or a tree is not.
     pub fn of(head: &Head) -> Option<BuiltIn> {
-        let is_other = head.target.is_folder || BuiltIn::names_a_file(head);
-        if is_other { None } else { BuiltIn::of_name(&head.target.path) }
+        BuiltIn::at(&head.target)
+    }
+
+    /// What is at this address.
+    pub fn at(target: &Target) -> Option<BuiltIn> {
+        let is_other = target.is_folder || is_for_a_file(target);
+        if is_other { None } else { BuiltIn::of_name(&target.path) }
     }
 
     /// Whether a request is for a file or a tree, whatever its name.
     pub fn names_a_file(head: &Head) -> bool {
-        let parameter = |name| head.target.parameter(name).is_some();
-        parameter(FILE) || parameter("swath")
+        is_for_a_file(&head.target)
     }
 
     fn of_name(path: &[u8]) -> Option<BuiltIn> {
@@ -35,6 +39,11 @@ impl BuiltIn {
             _ => None,
         }
     }
+}
+
+fn is_for_a_file(target: &Target) -> bool {
+    let parameter = |name| target.parameter(name).is_some();
+    parameter(FILE) || parameter("swath")
 }
 
 /// The address of a file, without the `/` before it.

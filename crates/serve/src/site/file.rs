@@ -10,6 +10,7 @@ use swath_formats::conditions::{Current, Decision};
 use swath_formats::percent::encode;
 use swath_formats::range_header::{self, Ranges};
 use swath_formats::{Etag, digest_header};
+use swath_model::index::Mtime;
 use swath_model::{Range, counted};
 use swath_store::tree::Root;
 
@@ -152,9 +153,7 @@ impl Request {
             }
             response
         };
-        let kind = mime_guess::from_path(String::from_utf8_lossy(path).as_ref())
-            .first_raw()
-            .unwrap_or("application/octet-stream");
+        let kind = media_type(path);
         let counts = conditions.range_counts(current, now_s());
         // Of HEAD a range is no part (RFC 9110, section 14.2).
         let ranges = match field("range").filter(|_| counts && is_get) {
@@ -217,10 +216,22 @@ fn content_range(range: Range, size_bytes: u64) -> String {
     format!("bytes {}-{}/{size_bytes}", range.start, range.end - 1)
 }
 
+/// The media type of a file, by its name.
+pub(super) fn media_type(path: &[u8]) -> &'static str {
+    let guess = mime_guess::from_path(String::from_utf8_lossy(path).as_ref());
+    guess.first_raw().unwrap_or("application/octet-stream")
+}
+
 /// The tag of a file's version: its size and the time of its last change, to the nanosecond. So
 /// copies that keep times have equal tags, on whatever server they lie.
 pub(super) fn etag(meta: &Metadata) -> Etag {
-    let text = format!("\"{:x}-{:x}.{:x}\"", meta.len(), meta.mtime(), meta.mtime_nsec());
+    let nanoseconds = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
+    etag_of(meta.len(), Mtime { seconds: meta.mtime(), nanoseconds })
+}
+
+/// The same of a file that is not open.
+pub(super) fn etag_of(size_bytes: u64, mtime: Mtime) -> Etag {
+    let text = format!("\"{size_bytes:x}-{:x}.{:x}\"", mtime.seconds, mtime.nanoseconds);
     // It has quotes and no control characters.
     Etag::parse(&text).unwrap_or_else(|| unreachable!("a tag of digits"))
 }

@@ -18,6 +18,7 @@ mod receive;
 mod rights;
 mod sizes;
 mod third_party;
+mod webdav;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -300,12 +301,17 @@ impl Site {
             return Response::text(421, STRANGE);
         }
         let is_copied = head.method.as_str() == "COPY";
-        let is_written = is_copied || matches!(head.method, Method::POST | Method::PUT);
+        let verb = webdav::Verb::of(head, self.scheme);
+        let is_changed = is_copied || verb.is_some_and(webdav::Verb::changes);
+        let is_written = is_changed || matches!(head.method, Method::POST | Method::PUT);
         if is_written && is_of_another_page(head) {
             return Response::text(403, "pages of other sites may not write here");
         }
         if let Some(asked) = third_party::Asked::of(head) {
             return third_party::respond(self, asked, head, rights, body).await;
+        }
+        if let Some(verb) = verb {
+            return webdav::respond(self, verb, head, rights, body).await;
         }
         match head.method {
             Method::POST if head.target.parameter("swath") == Some("receive") => {
@@ -318,7 +324,9 @@ impl Site {
             Method::PUT => return put::put(self, head, rights, body).await,
             _ if is_copied => return copy::copy(self, head, rights).await,
             Method::GET | Method::HEAD => {}
-            Method::OPTIONS => return Response::empty(204).with("allow", self.allowed()),
+            Method::OPTIONS => {
+                return Response::empty(204).with("allow", self.allowed()).with("dav", "1");
+            }
             _ => {
                 let allowed = self.allowed();
                 let text = format!("this method is not supported here ({allowed} are)");
@@ -356,10 +364,9 @@ impl Site {
 
     /// What can be done here.
     fn allowed(&self) -> &'static str {
-        match (self.receive.is_some(), self.third_party.is_some()) {
-            (_, true) => "GET, HEAD, OPTIONS, PUT, COPY",
-            (true, false) => "GET, HEAD, OPTIONS, PUT",
-            (false, false) => "GET, HEAD, OPTIONS",
+        match self.receive.is_some() {
+            true => "GET, HEAD, OPTIONS, PROPFIND, PUT, MKCOL, DELETE, MOVE, COPY",
+            false => "GET, HEAD, OPTIONS, PROPFIND",
         }
     }
 

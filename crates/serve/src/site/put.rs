@@ -7,11 +7,12 @@ use std::fs::Metadata;
 use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use swath_formats::conditions::{Conditions, Current, Decision};
-use swath_formats::digest_header;
 use swath_formats::scope::Act;
+use swath_formats::{digest_header, number};
 use swath_model::digest::{Digest, Hasher};
 use swath_store::tree::{Incoming, Root};
 
@@ -77,6 +78,8 @@ struct Wishes {
     makes_folders: bool,
     /// What answers whoever may make new files only, and would replace one.
     replaces_nothing: Option<Rights>,
+    /// Time of its last change in seconds since 1970, as ownCloud's clients tell it.
+    modified_s: Option<u64>,
 }
 
 impl Wishes {
@@ -123,6 +126,7 @@ impl Wishes {
             length,
             makes_folders: field("swath-folders").is_some_and(|it| it.trim() == "make"),
             replaces_nothing: (!rights.may_modify(&head.target.path)).then_some(rights),
+            modified_s: field("x-oc-mtime").and_then(number),
         })
     }
 
@@ -212,8 +216,14 @@ impl Taken {
         self.wishes.allow(present.as_ref())?;
         let only_new = self.wishes.only_new();
         let status = if present.is_some() { 204 } else { 201 };
+        let mut response = Response::empty(status);
+        let modified = self.wishes.modified_s.map(Duration::from_secs);
+        if let Some(modified) = modified.and_then(|since| UNIX_EPOCH.checked_add(since)) {
+            self.incoming.file().set_modified(modified).map_err(|error| refusal(&error))?;
+            response = response.with("x-oc-mtime", "accepted");
+        }
         match self.incoming.finish(only_new) {
-            Ok(meta) => Ok(Response::empty(status).with("etag", etag(&meta).as_str())),
+            Ok(meta) => Ok(response.with("etag", etag(&meta).as_str())),
             Err(error) if only_new && error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(Response::text(412, "what is there is not as the request supposes"))
             }
@@ -226,7 +236,7 @@ impl Taken {
 const LOOK_EVERY: u64 = 1 << 20;
 
 /// Does something that waits for the disk.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Response> + Send + 'static,
 ) -> Result<T, Response> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -234,7 +244,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// What an error of the file system means to whoever sends.
-fn refusal(error: &io::Error) -> Response {
+pub(super) fn refusal(error: &io::Error) -> Response {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Response::text(507, "there is no room for it here")

@@ -8,12 +8,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{
-    AtFlags, Mode, OFlags, Statx, StatxFlags, fchmod, mkdirat, openat, statx, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fchmod, mkdirat, openat, statx};
 use rustix::io::Errno;
 
-use super::names::Names;
 use super::root::{Links, Root, STEP_BYTES, file_in, open_below};
 use super::single::Single;
 use super::stat::{self, FileId};
@@ -207,43 +204,11 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Removes everything in a folder.
-pub(super) fn remove_all(folder: BorrowedFd<'_>, stop: &dyn Fn() -> bool) -> io::Result<()> {
-    let mut chain = Chain::new(Enter::Open);
-    // The rest to remove in each folder on the way, from its end.
-    let mut left = vec![(Names::read(folder)?, 0)];
-    while let Some((names, at)) = left.last_mut() {
-        if stop() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        let here = chain.last().unwrap_or(folder);
-        if *at == names.len() {
-            left.pop();
-            let Some(gone) = chain.leave() else { break };
-            gone?;
-            let (above, Some((names, at))) = (chain.last().unwrap_or(folder), left.last_mut())
-            else {
-                break;
-            };
-            unlinkat(above, names.name(*at), AtFlags::REMOVEDIR)?;
-            *at += 1;
-            continue;
-        }
-        match unlinkat(here, names.name(*at), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => *at += 1,
-            Err(Errno::ISDIR | Errno::PERM) => {
-                let (inside, id) = open_for_changes(here, names.name(*at))?;
-                left.push((Names::read(inside.as_fd())?, 0));
-                chain.push(inside, id);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
 /// Opens a folder, and allows its owner to write into it if that is us.
-fn open_for_changes(above: BorrowedFd<'_>, name: &[u8]) -> io::Result<(OwnedFd, FileId)> {
+pub(super) fn open_for_changes(
+    above: BorrowedFd<'_>,
+    name: &[u8],
+) -> io::Result<(OwnedFd, FileId)> {
     let folder = match open_below(above, name, FOLDER, Links::Refuse) {
         // Not even reading is allowed.
         Err(Errno::ACCESS) => {
@@ -263,7 +228,7 @@ fn open_for_changes(above: BorrowedFd<'_>, name: &[u8]) -> io::Result<(OwnedFd, 
     Ok((folder, stat::id(&found)))
 }
 
-fn look(folder: &OwnedFd) -> rustix::io::Result<Statx> {
+pub(super) fn look(folder: &OwnedFd) -> rustix::io::Result<Statx> {
     statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }
 
@@ -282,7 +247,7 @@ pub(super) fn set_mode_through(place: impl AsFd, mode: u32) -> io::Result<()> {
 }
 
 /// Open folders, each inside the one before it.
-struct Chain {
+pub(super) struct Chain {
     links: Vec<Link>,
     /// Flags to open them with.
     flags: OFlags,
@@ -294,18 +259,18 @@ struct Link {
 }
 
 impl Chain {
-    fn new(enter: Enter) -> Chain {
+    pub fn new(enter: Enter) -> Chain {
         // Passing through does not need permission to list.
         let flags = if enter == Enter::Look { PLACE } else { FOLDER };
         Chain { links: Vec::new(), flags }
     }
 
     /// Returns the innermost folder, which is always open.
-    fn last(&self) -> Option<BorrowedFd<'_>> {
+    pub fn last(&self) -> Option<BorrowedFd<'_>> {
         self.links.last().and_then(|link| link.folder.as_ref()).map(AsFd::as_fd)
     }
 
-    fn push(&mut self, folder: OwnedFd, id: FileId) {
+    pub fn push(&mut self, folder: OwnedFd, id: FileId) {
         self.links.push(Link { id, folder: Some(folder) });
         if let Some(far) = self.links.len().checked_sub(1 + OPEN_MAX) {
             self.links[far].folder = None;
@@ -313,7 +278,7 @@ impl Chain {
     }
 
     /// Goes up by one; returns the folder that was the innermost, if any.
-    fn leave(&mut self) -> Option<io::Result<OwnedFd>> {
+    pub fn leave(&mut self) -> Option<io::Result<OwnedFd>> {
         let left = self.links.pop()?.folder?;
         if let Some(above) = self.links.last_mut()
             && above.folder.is_none()
@@ -366,6 +331,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
+    use super::super::removal::{Modes, remove_all};
     use super::*;
 
     fn open_here() -> usize {
@@ -416,7 +382,7 @@ mod tests {
             folders.folder(folder).unwrap();
             assert!(components % 1000 != 0 || open_here() < before + depth / 4);
         }
-        remove_all(root.fd().as_fd(), &|| false).unwrap();
+        remove_all(root.fd().as_fd(), Modes::Change, &|| false).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
     }
@@ -452,7 +418,7 @@ mod tests {
         FolderCursor::new(&root, Enter::Open).folder(b"closed/below").unwrap();
         assert_eq!((mode("closed"), mode("closed/below")), (0o755, 0o755));
         fs::set_permissions(dir.path().join("closed"), fs::Permissions::from_mode(0o055)).unwrap();
-        remove_all(root.fd().as_fd(), &|| false).unwrap();
+        remove_all(root.fd().as_fd(), Modes::Change, &|| false).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -1,5 +1,6 @@
 //! A tree of files: walked into the entries of an index.
 
+mod changes;
 mod check;
 mod conflict;
 mod content;
@@ -14,6 +15,7 @@ mod lookup;
 mod names;
 mod partial;
 mod reader;
+mod removal;
 mod rights;
 mod root;
 mod single;
@@ -33,7 +35,7 @@ pub use filter::{Filter, FilterError, Verdict};
 pub use folder_cursor::Files;
 pub use incoming::{Incoming, leads_into_a_copy, may_be_received};
 pub use kept_index::{KeptIndex, KeptIndexWriter};
-pub use list::Listed;
+pub use list::{Entries, Listed};
 pub use lookup::{Listing, Lookup, turned};
 pub use partial::{
     Finished, Halt, PartialError, PartialTree, Preserve, Same, Unchanged, check_destination,

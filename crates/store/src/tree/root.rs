@@ -17,6 +17,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use swath_model::index::{Mtime, Top};
 
+use super::removal::{Modes, remove_all};
+
 /// An open folder and everything below it. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Root {
@@ -131,7 +133,8 @@ impl Root {
     /// # Errors
     /// The system's error; `Interrupted` if `stop` says so first.
     pub(super) fn empty(&self, stop: &dyn Fn() -> bool) -> io::Result<()> {
-        super::folder_cursor::remove_all(self.folder(b"", Links::Refuse)?.as_fd(), stop)
+        let folder = self.folder(b"", Links::Refuse)?;
+        remove_all(folder.as_fd(), Modes::Change, stop)
     }
 
     /// Returns its names.
