@@ -22,7 +22,7 @@ use crate::machine::busy_ticks;
 use crate::measure::{Ending, measure};
 use crate::results::Run;
 use crate::tool::as_typed;
-use crate::tree_data::difference;
+use crate::tree_data::{difference, difference_behind_links};
 
 /// Where a row keeps its files.
 #[derive(Clone, Debug)]
@@ -172,6 +172,8 @@ fn between_sites(
         let wrong = match row.data {
             Data::File(_) => same_content(&served.join(FILE), &copy.join(FILE))
                 .map(|is_same| (!is_same).then(|| "the file is wrong".to_owned())),
+            // It makes files of links, which is no reason not to count it.
+            _ if matches!(tool, Tool::GridFtp(_)) => difference_behind_links(&served, &copy),
             Data::Folder(..) | Data::Tree(_) => difference(&served, &copy),
         };
         outcome.run.failure = wrong.unwrap_or_else(|error| Some(error.to_string()));
