@@ -25,6 +25,7 @@ pub mod store_run;
 pub mod study_files;
 pub mod swarm;
 pub mod table;
+pub mod third_party;
 pub mod tool;
 pub mod tree_data;
 pub mod tree_run;

@@ -98,6 +98,17 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
+/// Returns busy and all time of the processors so far, in ticks.
+pub fn busy_ticks() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<f64> =
+        line.split_whitespace().skip(1).take(8).filter_map(|it| it.parse().ok()).collect();
+    let all: f64 = ticks.iter().sum();
+    let idle: f64 = ticks.iter().skip(3).take(2).sum();
+    (all - idle, all)
+}
+
 /// Date and time of the Gregorian calendar, by counting days from a first of March.
 fn utc(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -112,6 +112,15 @@ fn sizes(shape: Shape, random: &mut fastrand::Rng) -> Vec<u64> {
 
 /// Why two trees are not the same, if they are not. Reads all of both.
 pub fn difference(one: &Path, other: &Path) -> io::Result<Option<String>> {
+    difference_with(one, other, false)
+}
+
+/// The same where `other` may have files in the place of links: what a program that follows them makes.
+pub fn difference_behind_links(one: &Path, other: &Path) -> io::Result<Option<String>> {
+    difference_with(one, other, true)
+}
+
+fn difference_with(one: &Path, other: &Path, follows: bool) -> io::Result<Option<String>> {
     let names = |folder: &Path| -> io::Result<Vec<std::ffi::OsString>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(folder)? {
@@ -126,13 +135,16 @@ pub fn difference(one: &Path, other: &Path) -> io::Result<Option<String>> {
     }
     for name in ours {
         let (our, their) = (one.join(&name), other.join(&name));
-        let (a, b) = (our.symlink_metadata()?, their.symlink_metadata()?);
+        let (a, b) = match follows {
+            true => (our.metadata()?, their.metadata()?),
+            false => (our.symlink_metadata()?, their.symlink_metadata()?),
+        };
         let differs = || Some(format!("{} is not the same", their.display()));
         if a.file_type() != b.file_type() || (a.is_file() && a.len() != b.len()) {
             return Ok(differs());
         }
         if a.is_dir() {
-            if let Some(what) = difference(&our, &their)? {
+            if let Some(what) = difference_with(&our, &their, follows)? {
                 return Ok(Some(what));
             }
         } else if a.is_symlink() {
@@ -176,5 +188,12 @@ mod tests {
         assert!(difference(&one, &other).unwrap().unwrap().contains("file-321.dat"));
         fs::remove_file(other.join("0/3/2/file-321.dat")).unwrap();
         assert!(difference(&one, &other).unwrap().unwrap().contains("0/3/2"));
+        fs::copy(one.join("0/3/2/file-321.dat"), other.join("0/3/2/file-321.dat")).unwrap();
+        let link = other.join("0/0/9/link-99");
+        let behind = fs::read(&link).unwrap();
+        fs::remove_file(&link).unwrap();
+        fs::write(&link, behind).unwrap();
+        assert!(difference(&one, &other).unwrap().unwrap().contains("link-99"));
+        assert_eq!(difference_behind_links(&one, &other).unwrap(), None);
     }
 }

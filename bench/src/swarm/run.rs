@@ -18,6 +18,7 @@ use swath_netlab::wan::{LabError, Namespace};
 use super::{Case, Client, Origin, Place, Row, torrent};
 use crate::check::empty;
 use crate::data::same_content;
+use crate::machine::busy_ticks;
 use crate::measure::end_with_us;
 
 /// Where a study keeps its files.
@@ -305,17 +306,6 @@ fn seeders(stats: &str) -> u64 {
         rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse::<u64>().ok()
     });
     numbers.sum()
-}
-
-/// Busy and all time of the processors so far, in ticks.
-fn busy_ticks() -> (f64, f64) {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<f64> =
-        line.split_whitespace().skip(1).take(8).filter_map(|it| it.parse().ok()).collect();
-    let all: f64 = ticks.iter().sum();
-    let idle: f64 = ticks.iter().skip(3).take(2).sum();
-    (all - idle, all)
 }
 
 fn last_line(path: PathBuf) -> Option<String> {

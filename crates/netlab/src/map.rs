@@ -2,8 +2,9 @@
 //! emulated mesh alike.
 //!
 //! A map names one source of data and one receiver; all other sites are relays. Each edge is one
-//! direction of a link, in the direction of the data. Two maps are built in: the sites of the
-//! published measurement of logistical routing, and long lossy links of equal rate.
+//! direction of a link, in the direction of the data. Built in are the sites of the published
+//! measurement of logistical routing, long lossy links of equal rate, and two maps for copies between
+//! servers that a third site orders.
 
 use std::fmt;
 use std::str::FromStr;
@@ -68,11 +69,25 @@ impl MapSpec {
         parse_own(LONG_LOSSY)
     }
 
-    /// A map that is built in, by its name: `seven-sites` or `long-lossy`.
+    /// Returns a server with data (A), another one that shall have it (B), 95 ms of round trip and
+    /// 1 Gbit/s away, and a client (C) with a slow link to both, which orders the copy.
+    pub fn three_sites() -> Self {
+        parse_own(THREE_SITES)
+    }
+
+    /// Returns the same with three servers that have the data, on links of different rates to B.
+    pub fn three_sources() -> Self {
+        parse_own(THREE_SOURCES)
+    }
+
+    /// A map that is built in, by its name: `seven-sites`, `long-lossy`, `three-sites` or
+    /// `three-sources`.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "seven-sites" => Some(Self::seven_sites()),
             "long-lossy" => Some(Self::long_lossy()),
+            "three-sites" => Some(Self::three_sites()),
+            "three-sources" => Some(Self::three_sources()),
             _ => None,
         }
     }
@@ -283,6 +298,30 @@ Middle = Here 100/30 loss 0.005
 West = Here 100/15 loss 0.005
 ";
 
+/// The client's link is so narrow that no data can go through it unnoticed.
+const THREE_SITES: &str = "\
+sites A B C
+source A
+here C
+A = B 1000/47.5
+A = C 10/20
+B = C 10/20
+";
+
+/// Sources do not reach each other: nothing would have to go there.
+const THREE_SOURCES: &str = "\
+sites A1 A2 A3 B C
+source A3
+here C
+A1 = B 100/47.5
+A2 = B 200/47.5
+A3 = B 400/47.5
+A1 = C 10/20
+A2 = C 10/20
+A3 = C 10/20
+B = C 10/20
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,6 +333,20 @@ mod tests {
             assert!(map.relays().count() + 2 == map.sites.len());
             // Every pair, in both directions.
             assert_eq!(map.edges.len(), map.sites.len() * (map.sites.len() - 1));
+        }
+    }
+
+    #[test]
+    fn the_client_of_copies_between_servers_reaches_all_of_them() {
+        for name in ["three-sites", "three-sources"] {
+            let map = MapSpec::named(name).unwrap();
+            assert_eq!(map.to_string().parse(), Ok(map.clone()), "{map}");
+            let destination = map.site("B").unwrap();
+            for source in (0..map.sites.len()).filter(|&it| it != destination && it != map.here) {
+                assert!(map.edge(source, destination).unwrap().mbit >= 100.0);
+                assert_eq!(map.edge(source, map.here).unwrap().mbit, 10.0);
+            }
+            assert!(map.edge(map.here, destination).is_some());
         }
     }
 

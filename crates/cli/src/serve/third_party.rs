@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 use swath_formats::percent;
 use swath_jobs::board::{
-    Board, BoardError, BoardLimits, BoardLines, JobEnd, JobSeat, Keep, ListedJob, NewJob,
+    Board, BoardError, BoardLimits, BoardLines, JobEnd, JobSeat, Keep, ListedJob, NewJob, Pace,
     RecordReader, Work as BoardWork,
 };
 use swath_jobs::copy::{CopyError, CopyKind};
@@ -216,7 +216,8 @@ impl Fetcher {
         Ok(NewJob { id, owner: owner.to_string(), place: place.to_owned(), order, lines: lines() })
     }
 
-    fn follow(&self, mut reader: RecordReader) -> JobLines {
+    fn follow(&self, reader: RecordReader) -> JobLines {
+        let mut reader = reader.with_pace(PACE);
         let (sender, lines) = mpsc::channel(LINES_AHEAD);
         self.runtime.spawn(async move {
             while let Some(line) = reader.next().await {
@@ -623,10 +624,12 @@ impl JobObserver for Recorder {
     }
 }
 
-/// Of what changes all the time, whoever comes late sees the present state.
+/// Of what changes all the time, whoever comes late sees the present state. Of progress and of single
+/// swaths, whoever watches gets what a slow link can bear.
 fn kept_as(event: &Event) -> Keep {
     match event {
-        Event::Progress(_) => Keep::Newest(PROGRESS),
+        Event::Progress(_) => Keep::Passing,
+        Event::Swath(_) => Keep::Detail,
         Event::Source { source, .. } => Keep::Newest(*source as u64),
         _ => Keep::Last,
     }
@@ -729,7 +732,8 @@ const OPEN_OF_ONE_MAX: usize = 1_000;
 const PART_BYTES: usize = 1 << 20;
 /// Lines on the way to somebody who watches.
 const LINES_AHEAD: usize = 64;
-/// Progress has this number in the record; each source has its own, smaller one.
-const PROGRESS: u64 = 1 << 32;
+/// What comes all the time may take 60 kB a minute of a watcher's link, and 16 kB at first: then all of a
+/// minute stays below 100 kB. A line costs its packet, the record of TLS in it, and an acknowledgement.
+const PACE: Pace = Pace { bytes_per_s: 500.0, at_once_bytes: 8_000.0, line_bytes: 140.0 };
 /// Data that has arrived is written within this time.
 const STOP_WITHIN: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use swath_state::{KeepError, KeptJob, KeptJobs, KeptState};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-pub use record::{Keep, Record, RecordReader};
+pub use record::{Keep, Pace, Record, RecordReader};
 
 use crate::control::Control;
 

@@ -1,12 +1,14 @@
 //! What happened in a job, as lines that any number of readers follow.
 //!
 //! A record is bounded: of some kinds only the newest line is kept, of all others the last ones. So a
-//! reader who comes late, or is slow, sees the present state and the last events.
+//! reader who comes late, or is slow, sees the present state and the last events. Readers may have a pace:
+//! of what only refines the picture they get no more than it allows.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What is kept of a line once there are newer ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,21 @@ pub enum Keep {
     Newest(u64),
     /// The line stays while there is room.
     Last,
+    /// Nothing, and readers with a pace may miss it: there is soon a newer one.
+    Passing,
+    /// The line stays while there is room, and readers with a pace may miss it.
+    Detail,
+}
+
+/// What a reader may get of lines that it may miss: [`Keep::Passing`] and [`Keep::Detail`] so much each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// In the long run.
+    pub bytes_per_s: f64,
+    /// At once, after a while without any.
+    pub at_once_bytes: f64,
+    /// What sending a line costs beyond its length.
+    pub line_bytes: f64,
 }
 
 /// The record of one job; clones are the same.
@@ -57,7 +74,12 @@ impl Record {
 
     /// Returns a reader of all lines that are kept, and of those that come.
     pub fn reader(&self) -> RecordReader {
-        RecordReader { record: self.clone(), seen: 0, count: self.shared.count.subscribe() }
+        RecordReader {
+            record: self.clone(),
+            seen: 0,
+            count: self.shared.count.subscribe(),
+            rooms: None,
+        }
     }
 
     fn push(&self, keep: Keep, line: Arc<str>, is_last: bool) {
@@ -65,7 +87,7 @@ impl Record {
         if lines.is_over {
             return;
         }
-        if let Keep::Newest(_) = keep {
+        if let Keep::Newest(_) | Keep::Passing = keep {
             lines.all.retain(|(_, other, _)| *other != keep);
         }
         lines.count += 1;
@@ -73,7 +95,8 @@ impl Record {
         let count = lines.count;
         lines.all.push_back((count, keep, line));
         if lines.all.len() > LINES_MAX {
-            let oldest = lines.all.iter().position(|(_, keep, _)| *keep == Keep::Last);
+            let may_go = |keep: &Keep| matches!(keep, Keep::Last | Keep::Detail);
+            let oldest = lines.all.iter().position(|(_, keep, _)| may_go(keep));
             lines.all.remove(oldest.unwrap_or(0));
         }
         drop(lines);
@@ -81,10 +104,10 @@ impl Record {
     }
 
     /// Returns the first line that is kept behind number `seen`, with its own number.
-    fn behind(&self, seen: u64) -> Option<(u64, Arc<str>)> {
+    fn behind(&self, seen: u64) -> Option<(u64, Keep, Arc<str>)> {
         let lines = self.lines();
         let behind = lines.all.partition_point(|(at, ..)| *at <= seen);
-        lines.all.get(behind).map(|(at, _, line)| (*at, Arc::clone(line)))
+        lines.all.get(behind).map(|(at, keep, line)| (*at, *keep, Arc::clone(line)))
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
@@ -98,21 +121,70 @@ pub struct RecordReader {
     record: Record,
     seen: u64,
     count: watch::Receiver<(u64, bool)>,
+    /// For [`Keep::Passing`] and [`Keep::Detail`]; without a pace there is no limit.
+    rooms: Option<[Room; 2]>,
+}
+
+/// What a reader may still get.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    pace: Pace,
+    bytes: f64,
+    filled_at: Instant,
+}
+
+impl Room {
+    fn of(pace: Pace) -> Room {
+        Room { pace, bytes: pace.at_once_bytes, filled_at: Instant::now() }
+    }
+
+    /// Returns whether a line has room, and takes it. What is larger than all room fits when that is empty.
+    fn takes(&mut self, line: &str) -> bool {
+        let now = Instant::now();
+        let Pace { bytes_per_s, at_once_bytes, line_bytes } = self.pace;
+        let more = bytes_per_s * (now - self.filled_at).as_secs_f64();
+        (self.bytes, self.filled_at) = ((self.bytes + more).min(at_once_bytes), now);
+        let cost = line.len() as f64 + line_bytes;
+        let has_room = self.bytes >= cost.min(at_once_bytes);
+        if has_room {
+            self.bytes -= cost;
+        }
+        has_room
+    }
 }
 
 impl RecordReader {
+    /// Gives the reader a pace.
+    #[must_use]
+    pub fn with_pace(mut self, pace: Pace) -> RecordReader {
+        self.rooms = Some([Room::of(pace); 2]);
+        self
+    }
+
     /// Waits for the next line; `None` after the last one.
     pub async fn next(&mut self) -> Option<Arc<str>> {
         loop {
             let (_, is_over) = *self.count.borrow_and_update();
-            if let Some((at, line)) = self.record.behind(self.seen) {
+            if let Some((at, keep, line)) = self.record.behind(self.seen) {
                 self.seen = at;
-                return Some(line);
+                if self.has_room(keep, &line) {
+                    return Some(line);
+                }
+                continue;
             }
             // The record holds the sender, so this does not fail.
             if is_over || self.count.changed().await.is_err() {
                 return None;
             }
+        }
+    }
+
+    fn has_room(&mut self, keep: Keep, line: &str) -> bool {
+        let Some([passing, detail]) = &mut self.rooms else { return true };
+        match keep {
+            Keep::Newest(_) | Keep::Last => true,
+            Keep::Passing => passing.takes(line),
+            Keep::Detail => detail.takes(line),
         }
     }
 }
@@ -163,6 +235,43 @@ mod tests {
         }
         record.end("c");
         assert_eq!(reading.await.unwrap(), ["a", "b", "c"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_with_a_pace_misses_what_it_may_miss_and_nothing_else() {
+        let record = Record::default();
+        let pace = Pace { bytes_per_s: 100.0, at_once_bytes: 300.0, line_bytes: 40.0 };
+        let (mut all_of_it, mut some) = (record.reader(), record.reader().with_pace(pace));
+        let (mut seen, mut paced_bytes) = (0, 0.0);
+        let mut needed = 0;
+        for step in 0..600 {
+            record.add(Keep::Passing, format!("progress {step:051}"));
+            record.add(Keep::Detail, format!("detail {step:053}"));
+            if step % 100 == 0 {
+                record.add(Keep::Last, "note");
+                record.add(Keep::Newest(1), "state");
+            }
+            for (reader, is_paced) in [(&mut all_of_it, false), (&mut some, true)] {
+                while let Ok(Some(line)) =
+                    tokio::time::timeout(std::time::Duration::ZERO, reader.next()).await
+                {
+                    match (is_paced, line.len() > 50) {
+                        (false, _) => seen += 1,
+                        (true, true) => paced_bytes += line.len() as f64 + 40.0,
+                        (true, false) => needed += 1,
+                    }
+                }
+            }
+            tokio::time::advance(std::time::Duration::from_millis(100)).await;
+        }
+        assert_eq!((seen, needed), (1212, 12));
+        // Of each kind what comes in a minute and what is there at once.
+        assert!((12_000.0..=12_600.0).contains(&paced_bytes), "{paced_bytes}");
+        // Who comes late does not get it all, but the newest of everything.
+        record.end("done");
+        let late = all(&mut record.reader().with_pace(pace)).await;
+        assert_eq!(late.last().unwrap(), "done");
+        assert!((late.len() as f64) < 6.0 + 1.0 + 3.0 + 2.0 + 1.0, "{late:?}");
     }
 
     #[tokio::test]

@@ -34,8 +34,8 @@ impl Mesh {
         let mut links = Vec::new();
         for &MeshLink { near, far, down, up } in &spec.links {
             let end = |here: usize, there: usize| {
-                let create = || Tun::create_toward(&device(there), address(here), address(there));
-                sites[here].run(create)
+                let (name, own, peer) = (device(there), address(here), address(there));
+                sites[here].run(|| Tun::create_toward(&name, own, peer, spec.has_offload))
             };
             links.push(Link { near: end(near, far)?, far: end(far, near)?, down, up });
         }
@@ -87,6 +87,13 @@ impl Mesh {
             _ => 0,
         });
         arrived.sum()
+    }
+
+    /// Returns what a site has sent and received over all of its links, in bytes on the wire.
+    pub fn carried_bytes(&self, position: usize) -> u64 {
+        let links = self.spec.links.iter().zip(self.counters());
+        let own = links.filter(|(link, _)| link.near == position || link.far == position);
+        own.map(|(_, counters)| counters.down.bytes + counters.up.bytes).sum()
     }
 
     /// Processor time of the emulator so far.

@@ -58,6 +58,9 @@ pub struct MeshSpec {
     pub links: Vec<MeshLink>,
     /// Decides which packets are lost.
     pub seed: u64,
+    /// Whether links carry segments of one connection together, as network cards with segmentation
+    /// offload do: that leaves more processor time for the programs.
+    pub has_offload: bool,
 }
 
 impl MeshSpec {
@@ -73,8 +76,8 @@ impl MeshSpec {
                 }
             }
         }
-        let mut spec =
-            Self { sites: map.sites.iter().map(SiteSpec::new).collect(), links, seed: 1 };
+        let sites = map.sites.iter().map(SiteSpec::new).collect();
+        let mut spec = Self { sites, links, seed: 1, has_offload: false };
         if let Some(window_bytes) = map.window_bytes {
             spec.limit_windows(window_bytes);
         }
@@ -181,6 +184,7 @@ mod tests {
             sites: names.iter().map(|&name| SiteSpec::new(name)).collect(),
             links: pairs.iter().map(link).collect(),
             seed: 1,
+            has_offload: false,
         }
     }
 

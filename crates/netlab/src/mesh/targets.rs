@@ -61,6 +61,7 @@ mod tests {
             sites: ["sunnyvale", "Kansas-City", "ORNL"].map(SiteSpec::new).to_vec(),
             links: vec![link(0, 1), link(1, 2)],
             seed: 1,
+            has_offload: false,
         };
         let one = |link, only| Some(vec![Target { link, only }]);
         assert_eq!(spec.targets("sunnyvale-kansas-city"), one(0, None));

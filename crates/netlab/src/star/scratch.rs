@@ -10,8 +10,12 @@ use tempfile::TempDir;
 
 /// Makes a folder that goes away with the value; also removes those of dead laboratories.
 pub fn scratch_folder() -> io::Result<TempDir> {
-    let parent = std::env::temp_dir();
-    remove_orphans(&parent);
+    scratch_folder_in(&std::env::temp_dir())
+}
+
+/// The same in a folder.
+pub fn scratch_folder_in(parent: &Path) -> io::Result<TempDir> {
+    remove_orphans(parent);
     tempfile::Builder::new().prefix(&format!("{PREFIX}{}-", std::process::id())).tempdir_in(parent)
 }
 

@@ -50,9 +50,15 @@ impl Tun {
     }
 
     /// Creates a device in the namespace of the calling thread that leads to `peer` and nowhere
-    /// else. Any number of devices may have the same `address`, as the ports of a router do.
-    pub fn create_toward(name: &str, address: Ipv4Addr, peer: Ipv4Addr) -> Result<Self, LabError> {
-        Self::create_with(name, false, |socket, request| {
+    /// else, with or without segmentation offload. Any number of devices may have the same `address`,
+    /// as the ports of a router do.
+    pub fn create_toward(
+        name: &str,
+        address: Ipv4Addr,
+        peer: Ipv4Addr,
+        has_offload: bool,
+    ) -> Result<Self, LabError> {
+        Self::create_with(name, has_offload, |socket, request| {
             request.ifr_ifru.ifru_addr = socket_address(address);
             control(socket, libc::SIOCSIFADDR, request, "address a TUN device")?;
             // The kernel makes the route to the peer, with our address as its source.

@@ -44,6 +44,7 @@ fn spec(sites: usize, links: &[(usize, usize, Shape, Shape)]) -> MeshSpec {
         sites: (0..sites).map(name).collect(),
         links: links.iter().map(link).collect(),
         seed: 1,
+        has_offload: false,
     }
 }
 

@@ -113,7 +113,7 @@ pub struct Links {
 
 #[derive(Debug, Args)]
 pub struct Mesh {
-    /// seven-sites, long-lossy, or a file of lines as `--print-map` prints them.
+    /// seven-sites, long-lossy, three-sites, three-sources, or a file of lines as `--print-map` prints them.
     #[arg(long, value_name = "NAME|FILE", default_value = "seven-sites")]
     pub map: String,
     /// Congestion control of every site, for example cubic.
@@ -128,6 +128,10 @@ pub struct Mesh {
     /// Random loss on every link in place of the map's, for example 0.5%.
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     pub loss: Option<f64>,
+    /// Carries segments of one connection together, which costs less processor time: for links
+    /// of a Gbit/s and more.
+    #[arg(long)]
+    pub offload: bool,
     /// Decides which packets are lost.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -220,6 +224,7 @@ impl Mesh {
     pub fn spec(&self, map: &MapSpec) -> MeshSpec {
         let mut spec = MeshSpec::of(map);
         spec.seed = self.seed;
+        spec.has_offload = self.offload;
         if let Some(queue_ms) = self.queue_ms {
             spec.set_queue(Queue::Time(Duration::from_millis(queue_ms)));
         }
