@@ -13,6 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(url.path().starts_with("/data/"), "{url}");
         assert!(entry.path.as_str().split('/').all(|part| !matches!(part, "" | "." | "..")));
     }
+    let _ = Listing::of_multistatus(bytes, &folder);
     if let Some(listing) = Listing::of_bucket(bytes, &folder, "") {
         assert!(listing.entries.iter().all(|it| !it.is_folder));
     }

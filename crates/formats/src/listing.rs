@@ -1,5 +1,6 @@
 //! The content of a web server's folder: the links of a page (as nginx, Apache, Caddy, lighttpd,
-//! Python and others list folders), or the XML in which object stores list a bucket.
+//! Python and others list folders), the XML in which object stores list a bucket, or a WebDAV server's
+//! answer to `PROPFIND`.
 //!
 //! Only entries below the folder count: not links up, aside, to another server, or with a query
 //! (which sort pages).
@@ -158,6 +159,64 @@ impl Listing {
     }
 }
 
+impl Listing {
+    /// Reads a WebDAV server's answer to `PROPFIND` with depth 1 for `folder`, whose path ends in `/`
+    /// (RFC 4918, section 14.16). `None` if it is not such an answer.
+    pub fn of_multistatus(answer: &[u8], folder: &Url) -> Option<Listing> {
+        let mut building = Building::default();
+        let mut xml = quick_xml::Reader::from_reader(answer);
+        xml.config_mut().expand_empty_elements = true;
+        let mut buffer = Vec::new();
+        let mut open: Vec<String> = Vec::new();
+        let mut text = String::new();
+        let (mut href, mut size_bytes, mut is_folder) = (None, None, false);
+        loop {
+            buffer.clear();
+            match xml.read_event_into(&mut buffer).ok()? {
+                Event::Start(start) => {
+                    let name = start.local_name().as_ref().to_owned();
+                    if open.len() >= DEPTH_MAX || open.is_empty() && name != "multistatus" {
+                        return None;
+                    }
+                    open.push(name);
+                    text.clear();
+                }
+                Event::Text(part) => text.push_str(&part.xml10_content()),
+                Event::CData(part) => text.push_str(&part.xml10_content()),
+                Event::GeneralRef(reference) => match reference.resolve_char_ref().ok()? {
+                    Some(char) => text.push(char),
+                    None => text.push_str(resolve_predefined_entity(&reference)?),
+                },
+                Event::End(_) => {
+                    let name = open.pop()?;
+                    let within = open.last().map(String::as_str);
+                    match (within, name.as_str()) {
+                        (Some("response"), "href") => href = Some(text.trim().to_owned()),
+                        (Some("prop"), "getcontentlength") => {
+                            size_bytes = text.trim().parse().ok();
+                        }
+                        (Some("resourcetype"), "collection") => is_folder = true,
+                        (Some("multistatus"), "response") => {
+                            let is_folder = std::mem::take(&mut is_folder);
+                            let size_bytes = size_bytes.take().filter(|_| !is_folder);
+                            if let Some(href) = href.take() {
+                                building.add_href(&href, folder, is_folder, size_bytes);
+                            }
+                        }
+                        _ => {}
+                    }
+                    text.clear();
+                    if open.is_empty() {
+                        return Some(building.listing);
+                    }
+                }
+                Event::DocType(_) | Event::Eof => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
 /// Returns the address with this query parameter set, without others that say where a list
 /// continues.
 fn with(url: &Url, name: &str, value: &str) -> Url {
@@ -198,7 +257,22 @@ impl Building {
         }
     }
 
+    /// Adds an entry of the folder itself. Some servers double slashes.
+    fn add_href(&mut self, href: &str, folder: &Url, is_folder: bool, size_bytes: Option<u64>) {
+        let Ok(mut url) = folder.join(href) else { return };
+        while url.path().contains("//") {
+            url.set_path(&url.path().replace("//", "/"));
+        }
+        if let Some((raw, _)) = below(&url, folder).filter(|(raw, _)| !raw.contains('/')) {
+            self.add_sized(raw, is_folder, size_bytes);
+        }
+    }
+
     fn add(&mut self, address: &str, is_folder: bool) {
+        self.add_sized(address, is_folder, None);
+    }
+
+    fn add_sized(&mut self, address: &str, is_folder: bool, size_bytes: Option<u64>) {
         let mut path = Vec::new();
         for part in address.split('/').map(percent::decode) {
             if !path.is_empty() {
@@ -212,7 +286,7 @@ impl Building {
             path.extend(part);
         }
         match String::from_utf8(path) {
-            Ok(path) => self.named(address.to_owned(), path, is_folder, None),
+            Ok(path) => self.named(address.to_owned(), path, is_folder, size_bytes),
             Err(_) => self.refuse(address, Refusal::NotText),
         }
     }
@@ -261,6 +335,32 @@ mod tests {
             format!("{}{}", entry.path.as_str(), if entry.is_folder { "/" } else { "" })
         };
         listing.entries.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn answers_of_webdav_servers_are_read() {
+        let folder = url("https://h/ds/");
+        // XRootD 5, with its doubled slash; another one, with whole addresses and other prefixes.
+        let xrootd = r#"<?xml version="1.0" encoding="utf-8"?>
+<D:multistatus xmlns:D="DAV:" xmlns:ns1="http://apache.org/dav/props/" xmlns:ns0="DAV:">
+<D:response><D:href>/ds/</D:href><D:propstat><D:prop><lp1:resourcetype><D:collection/></lp1:resourcetype></D:prop></D:propstat></D:response>
+<D:response xmlns:lp1="DAV:"><D:href>/ds//a%20b</D:href><D:propstat><D:prop><lp1:getcontentlength>12</lp1:getcontentlength><lp1:resourcetype/></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>
+<D:response xmlns:lp1="DAV:"><D:href>/ds//sub</D:href><D:propstat><D:prop><lp1:getcontentlength>4096</lp1:getcontentlength><lp1:resourcetype><D:collection/></lp1:resourcetype></D:prop></D:propstat></D:response>
+</D:multistatus>"#;
+        let listing = Listing::of_multistatus(xrootd.as_bytes(), &folder).unwrap();
+        assert_eq!(paths(&listing), ["a b", "sub/"]);
+        assert_eq!(listing.entries[0].size_bytes, Some(12));
+        assert_eq!((&*listing.entries[1].address, listing.entries[1].size_bytes), ("sub", None));
+        let other = "<multistatus xmlns='DAV:'><response><href>https://h/ds/x&amp;y</href></response>\
+                     <response><href>/ds/deep/er</href></response><response><href>/other</href></response>\
+                     <response><href>https://o/ds/z</href></response><response><href>/ds/%2e%2e</href></response>\
+                     <response><href>/ds/a%2Fb</href></response></multistatus>";
+        let listing = Listing::of_multistatus(other.as_bytes(), &folder).unwrap();
+        assert_eq!(paths(&listing), ["x&y"]);
+        assert_eq!(listing.refused, [("a%2Fb".to_owned(), Refusal::Slash)]);
+        for no in ["", "<html/>", "<multistatus>", "<!DOCTYPE x><multistatus/>", "x"] {
+            assert_eq!(Listing::of_multistatus(no.as_bytes(), &folder), None, "{no}");
+        }
     }
 
     #[test]

@@ -513,6 +513,9 @@ pub enum FileError {
         /// The kept data.
         kept: KeptData,
     },
+    /// One server did not copy it from or to the other one, nor could it be sent through this machine.
+    #[error("{0}")]
+    Between(Box<CopyError>),
     /// The task panicked.
     #[error("internal error: the transfer ended without a result")]
     Internal,

@@ -25,6 +25,8 @@ pub struct RemoteCopyRequest {
     pub from: Url,
     /// The destination; an existing file is replaced.
     pub to: Url,
+    /// A file of which the destination tells the size and a digest of the source stays as it is.
+    pub keeps_same: bool,
     /// The token that the asked server shows the other one. It learns it.
     pub token: Option<Secret>,
 }
@@ -96,6 +98,15 @@ async fn carry_out(
     let facts = head(net, from, Trust::Named).await;
     let failed = |error| RemoteCopyError::Source { address: display_name(from), error };
     let facts = facts.map_err(failed)?;
+    let own_digest =
+        || facts.digests.iter().find(|it| it.algorithm() == Algorithm::Sha256).copied();
+    if request.keeps_same
+        && let Some(size_bytes) = facts.size_bytes
+        && let Ok(Some(by)) = check(net, to, size_bytes, &facts.digests).await
+    {
+        let told = FileProgress::begin(observer, display_name(to), display_name(from));
+        return Ok(told.kept(size_bytes, by, own_digest()));
+    }
     let remote = begin(net, request, &facts).await.map_err(RemoteCopyError::Refused)?;
     let mut told = FileProgress::begin(observer, display_name(to), display_name(from));
     let strongest = facts.digests.iter().map(|digest| digest.algorithm()).max();
@@ -123,8 +134,7 @@ async fn carry_out(
         return Err(RemoteCopyError::Unknown(error));
     }
     told.sent_in_all(size_bytes);
-    let digest = facts.digests.into_iter().find(|it| it.algorithm() == Algorithm::Sha256);
-    Ok(told.finished(by, digest, LimitedBy::Between))
+    Ok(told.finished(by, own_digest(), LimitedBy::Between))
 }
 
 /// Follows a copy to its end. Returns the bytes that were copied and the outcome, if it was told.
@@ -152,7 +162,7 @@ async fn begin(
     request: &RemoteCopyRequest,
     facts: &Facts,
 ) -> Result<RemoteCopy, LaneError> {
-    let RemoteCopyRequest { way, from, to, token } = request;
+    let RemoteCopyRequest { way, from, to, token, .. } = request;
     let token = token.as_ref();
     let order = CopyRequest { way: *way, from, to, token, digests: &facts.digests };
     let mut tries = 0;

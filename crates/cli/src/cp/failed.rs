@@ -73,10 +73,14 @@ pub fn of(error: CopyError) -> Failure {
         }
         CopyError::Put { address, error } => put(&address, &error),
         CopyError::Remote { address, error } => remote(&address, &error),
-        CopyError::WebFolderBetween { address } => {
-            let hint = "copy it to a local folder first, or serve it with swath";
+        CopyError::NoListing { address, why } => {
+            Failure::sources(format!("{address}: no listing of the folder: {why}"))
+        }
+        CopyError::WebFolderThrough { address } => {
+            let hint =
+                "omit --through-here, --delete and filters, or copy it to a local folder first";
             Failure::usage(format!(
-                "{address} is a folder of a plain web server, which cannot be copied to another server"
+                "{address} is a folder of a plain web server, which is not copied as one tree"
             ))
             .hint(hint)
         }

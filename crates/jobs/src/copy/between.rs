@@ -1,19 +1,20 @@
 //! Copies between servers: chooses who moves the data.
 //!
 //! A swath server that fetches for others is ordered to (`steer.rs`). Of other servers one is asked to copy a
-//! single file from or to the other one (WLCG HTTP third-party copy). If neither is possible, or the user
+//! single file from or to the other one (`by_others.rs`). If neither is possible, or the user
 //! says so, the data goes through this machine (`through.rs`).
 
-use swath_source::{CopyWay, LaneError, Secret, display_name};
+use swath_source::{LaneError, display_name};
 use swath_transfer::observe::Observer;
-use swath_transfer::{Filter, FolderKind, RemoteCopyError, RemoteCopyRequest, Stop};
+use swath_transfer::{Filter, FolderKind};
 use url::Url;
 
-use super::error::{CopyError, NotDelegated};
+use super::by_others::{self, Asked, ByOthers};
+use super::error::CopyError;
 use super::kind::{in_folder, name_there};
 use super::{CopyJob, mirror, steer, through, web};
 use crate::error::JobError;
-use crate::event::{JobEvent, Note, ThroughHere};
+use crate::event::ThroughHere;
 use crate::run::Outcome;
 
 /// What is copied, and where it goes.
@@ -77,13 +78,27 @@ pub async fn copy(
             return Err(CopyError::NoThirdParty { address, error: Box::new(error) }.into());
         }
         Err(error) => match servers.from {
-            [from] if is_file(copy_job, from).await => {
-                match Box::pin(by_one_of_them(copy_job, from, servers, observer)).await? {
-                    Asked::Copied(outcome) => return Ok(outcome),
-                    Asked::NotCopied(whys) if whys.iter().all(ThroughHere::is_about_tokens) => {
-                        ThroughHere::NotOffered { address, error: Box::new(error) }
+            [from] if copy_job.copy.option_of_trees().is_none() => {
+                let not_offered = ThroughHere::NotOffered { address, error: Box::new(error) };
+                match kind_of(copy_job, from).await {
+                    SourceKind::Tree(_) => not_offered,
+                    SourceKind::WebFolder => {
+                        return Box::pin(by_others::folder(copy_job, servers, filter)).await;
                     }
-                    Asked::NotCopied(whys) => ThroughHere::Neither(whys),
+                    SourceKind::File | SourceKind::TreeFile(..) => {
+                        let to = file_at(from, servers)?;
+                        copy_job.started(true);
+                        let others = ByOthers::new(copy_job);
+                        match Box::pin(others.copy(from, &to, observer)).await? {
+                            Asked::Copied(summary) => return Ok(Outcome::File(summary)),
+                            Asked::NotCopied(whys)
+                                if whys.iter().all(ThroughHere::is_about_tokens) =>
+                            {
+                                not_offered
+                            }
+                            Asked::NotCopied(whys) => ThroughHere::Neither(whys),
+                        }
+                    }
                 }
             }
             _ => ThroughHere::NotOffered { address, error: Box::new(error) },
@@ -92,17 +107,8 @@ pub async fn copy(
     Box::pin(through::copy(copy_job, servers, Some(why), filter, observer)).await
 }
 
-/// Whether a source is a file, to which no option for folders applies.
-async fn is_file(copy_job: &CopyJob<'_>, from: &Url) -> bool {
-    if from.path().ends_with('/') || copy_job.copy.option_of_trees().is_some() {
-        return false;
-    }
-    let kind = kind_of(copy_job, from).await;
-    matches!(kind, SourceKind::File | SourceKind::TreeFile(..))
-}
-
 /// Whether a server does not know how to fetch for others, or is not allowed to.
-fn is_not_offered(error: &LaneError) -> bool {
+pub fn is_not_offered(error: &LaneError) -> bool {
     match error.code() {
         Some(code) => matches!(code, 400 | 403..=406 | 409..=411 | 415 | 422 | 501),
         None => matches!(error, LaneError::Protocol { .. } | LaneError::TooLarge { .. }),
@@ -125,92 +131,6 @@ async fn not_reached(
     let is_there = matches!(kind, SourceKind::Tree(_) | SourceKind::TreeFile(..));
     let (address, why) = (display_name(servers.to), failed.error.clone());
     is_there.then_some(ThroughHere::Failed { address, why })
-}
-
-/// How asking two servers ended.
-enum Asked {
-    Copied(Outcome),
-    /// Neither copies from or to the other.
-    NotCopied(Vec<ThroughHere>),
-}
-
-/// Asks the destination to fetch a single file, then the source to send it.
-async fn by_one_of_them(
-    copy_job: &CopyJob<'_>,
-    from: &Url,
-    servers: Servers<'_>,
-    observer: &mut dyn Observer,
-) -> Result<Asked, JobError> {
-    let job = copy_job.job;
-    let to = file_at(from, servers)?;
-    let mut whys = Vec::new();
-    for way in [CopyWay::Pull, CopyWay::Push] {
-        let (asked, other) = match way {
-            CopyWay::Pull => (&to, from),
-            CopyWay::Push => (from, &to),
-        };
-        let asked_name = display_name(asked);
-        let token = match token_for(copy_job, asked, other) {
-            Ok(token) => token,
-            Err(why) => {
-                let address = display_name(other);
-                whys.push(ThroughHere::NotDelegated { address, why });
-                continue;
-            }
-        };
-        if token.is_some() {
-            let (given_to, opens) = (asked_name.clone(), display_name(other));
-            job.observer.observe(JobEvent::Note(Note::TokenGiven { given_to, opens }));
-        }
-        let request = RemoteCopyRequest { way, from: from.clone(), to: to.clone(), token };
-        let stop = Stop::default();
-        copy_job.started(true);
-        let copying = job.engine.remote_copy(&request, observer, &stop);
-        let address = asked_name;
-        match job.control.until_paused(&stop, copying).await {
-            Ok(summary) => return Ok(Asked::Copied(Outcome::File(Box::new(summary)))),
-            Err(RemoteCopyError::Refused(error)) if is_not_offered(&error) => {
-                whys.push(ThroughHere::NotOffered { address, error: Box::new(error) });
-            }
-            // It may not reach the other one, while the other one reaches it.
-            Err(RemoteCopyError::Failed { why, has_some: false }) => {
-                whys.push(ThroughHere::Failed { address, why });
-            }
-            Err(RemoteCopyError::Stopped) => return Err(JobError::Stopped),
-            Err(error) => {
-                let address = display_name(&to);
-                return Err(CopyError::Remote { address, error: Box::new(error) }.into());
-            }
-        }
-    }
-    Ok(Asked::NotCopied(whys))
-}
-
-/// Returns the token for `other` that the server at `asked` may have, if `other` needs one.
-fn token_for(
-    copy_job: &CopyJob<'_>,
-    asked: &Url,
-    other: &Url,
-) -> Result<Option<Secret>, NotDelegated> {
-    let own = copy_job.job.engine.net().access_to(other);
-    if own.has_other {
-        return Err(NotDelegated::Headers);
-    }
-    let Some(token) = own.token else { return Ok(None) };
-    if asked.scheme() != "https" || other.scheme() != "https" {
-        return Err(NotDelegated::Plain);
-    }
-    // Tokens of issuers and macaroons are made for this: they end soon, and open little.
-    match is_issued(&token) || token.expose().starts_with("MDA") {
-        true => Ok(Some(token)),
-        false => Err(NotDelegated::Lasting),
-    }
-}
-
-/// Whether a token is a JWT.
-pub fn is_issued(token: &Secret) -> bool {
-    let text = token.expose();
-    text.starts_with("eyJ") && text.matches('.').count() == 2
 }
 
 /// Returns the destination address of a file.

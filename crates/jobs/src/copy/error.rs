@@ -262,11 +262,17 @@ pub enum CopyError {
         #[source]
         error: Box<RemoteCopyError>,
     },
-    /// A folder of a plain web server cannot be sent to another server.
-    #[error(
-        "{address} is a folder of a plain web server, which only swath get and cp to a local folder fetch"
-    )]
-    WebFolderBetween {
+    /// A folder of a server of others cannot be listed.
+    #[error("{address}: no listing of the folder: {why}")]
+    NoListing {
+        /// Its address.
+        address: String,
+        /// Why.
+        why: Box<Why>,
+    },
+    /// A folder of a server of others cannot be sent through this machine.
+    #[error("{address} is a folder of a plain web server")]
+    WebFolderThrough {
         /// Its address.
         address: String,
     },

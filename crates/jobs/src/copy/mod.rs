@@ -1,6 +1,7 @@
 //! Jobs that copy folders and files.
 
 mod between;
+mod by_others;
 mod error;
 mod kind;
 mod lines;

@@ -5,7 +5,7 @@ use swath_source::{HostPattern, ServerAccess};
 use url::Url;
 
 use super::error::{CopyError, CopyOption, Unfit};
-use super::kind::{Place, go_below, in_folder, name_there};
+use super::kind::{LocalFile, Place, go_below, in_folder, name_there};
 use super::names::DisplayNames;
 use crate::error::JobError;
 use crate::event::{JobEvent, Note};
@@ -46,26 +46,40 @@ impl SshPair {
         let starting = async {
             let mut sessions = Vec::new();
             let own_name = from.name()?;
-            // The destination knows whether `to` is a folder.
-            let to_url = match to {
-                Place::Server(address) => address.url()?,
+            let own_file = own_name.clone().map(|name| LocalFile { name, is_alone });
+            // Where a folder goes, and where a file does: the destination knows whether `to` is a folder.
+            let (mut to_url, file_there) = match to {
+                Place::Server(address) => {
+                    let url = address.url()?;
+                    let named = in_folder(&url).filter(|_| is_alone);
+                    let file = named.or(own_name.clone().map(|name| (url.clone(), name)));
+                    (url, file)
+                }
                 Place::Ssh(remote) => {
-                    let is_name = is_alone && own_name.is_some() && !means_folder(&remote.path);
-                    let file_name = is_name.then(|| last(&remote.path));
-                    let fetches = !copy.through_here;
-                    let purpose = Purpose::Write { file_name, fetches };
+                    let file_name = own_file.as_ref().and_then(|file| ssh::new_name(remote, file));
+                    let purpose = Purpose::Write { file_name, fetches: !copy.through_here };
                     let session = ssh::start(&options, remote, purpose, &note).await;
                     let session = session.map_err(CopyError::from)?;
                     let url = session.url.clone();
                     sessions.push(session);
-                    url
+                    let (folder, name) = ssh::sent_to(url.clone(), remote, own_file);
+                    (url, name.map(|name| (folder, name)))
                 }
             };
             let (from_url, from_there, is_file) = match from {
-                Place::Server(address) => (address.url()?, address.url()?, false),
+                Place::Server(address) => {
+                    let url = address.url()?;
+                    // What it is will turn out; a file may get the name.
+                    if let (Place::Ssh(_), Some((folder, name))) = (to, &file_there)
+                        && folder.path() != to_url.path()
+                    {
+                        to_url = folder.clone();
+                        go_below(&mut to_url, name);
+                    }
+                    (url.clone(), url, false)
+                }
                 Place::Ssh(remote) => {
-                    let new_name = in_folder(&to_url).filter(|_| is_alone && own_name.is_some());
-                    let file_name = new_name.as_ref().map(|(_, name)| name.as_str());
+                    let file_name = file_there.as_ref().map(|(_, name)| name.as_str());
                     let session = ssh::start(&options, remote, Purpose::Read { file_name }, &note);
                     let session = session.await.map_err(CopyError::from)?;
                     let found = (session.url.clone(), session.url_there.clone(), session.is_file);
@@ -73,14 +87,13 @@ impl SshPair {
                     found
                 }
             };
-            let (to, is_alone) = match (from, is_file, in_folder(&to_url)) {
+            let (to, is_alone) = match (from, is_file, file_there) {
                 // It is a dataset of one entry, which has the new name.
-                (Place::Ssh(_), true, Some((above, _))) if is_alone => (above, false),
-                (Place::Ssh(_), is_file, _) => {
-                    let mut to = to_url;
-                    go_below(&mut to, own_name.as_deref().filter(|_| !is_file).unwrap_or_default());
-                    go_below(&mut to, "");
-                    (to, false)
+                (Place::Ssh(_), true, Some((folder, _))) => (folder, false),
+                (Place::Ssh(_), _, _) => {
+                    go_below(&mut to_url, own_name.as_deref().unwrap_or_default());
+                    go_below(&mut to_url, "");
+                    (to_url, false)
                 }
                 (Place::Server(_), _, _) => (to_url, is_alone),
             };

@@ -16,7 +16,8 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::CopyJob;
-use super::between::{Servers, is_issued};
+use super::between::Servers;
+use super::by_others::is_issued;
 use super::error::{CopyError, NotDelegated, SendProgress};
 use super::kind::in_folder;
 use super::lines::{Lines, NoLine, planned};

@@ -76,7 +76,7 @@ pub async fn copy(
             copy_job.started(true);
             put(copy_job, from, file_at(from, servers)?, observer).await
         }
-        SourceKind::WebFolder => Err(CopyError::WebFolderBetween { address: shown }.into()),
+        SourceKind::WebFolder => Err(CopyError::WebFolderThrough { address: shown }.into()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Fetches folders of plain web servers, from the links of their pages, and of object stores, from their
-//! listings. The files are fetched like those of a list.
+//! Fetches folders of plain web servers, from the links of their pages, of WebDAV servers, and of object
+//! stores, from their listings. The files are fetched like those of a list.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,13 @@ use std::time::UNIX_EPOCH;
 use swath_formats::listing::{self, Listing};
 use swath_formats::{http_date, percent};
 use swath_model::path::SafePath;
-use swath_source::{Document, LaneError, Net, Trust, display_name, fetch_small, head};
+use swath_source::{
+    Document, LaneError, Net, Trust, display_name, fetch_small, folder_listing, head,
+};
 use swath_transfer::{Destination, Filter, Overwrite, Request, Verdict, Why};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use super::error::{CopyError, CopyOption, Unfit};
@@ -32,6 +35,42 @@ pub async fn copy(
     to: PathBuf,
 ) -> Result<Result<Outcome, JobError>, Why> {
     let job = copy_job.job;
+    let Listed { title, entries, walking } = match list(copy_job, filter, replicas, to).await? {
+        Ok(listed) => listed,
+        Err(error) => return Ok(Err(error)),
+    };
+    let copied = if copy_job.copy.dry_run {
+        tokio::select! {
+            biased;
+            () = job.control.cancelled() => Err(JobError::Stopped),
+            told = tell(copy_job, entries) => told,
+        }
+    } else {
+        let many = FileList { title, count: None, entries };
+        ended(many::run(None, &job.engine, many, job.observer, job.control).await)
+    };
+    drop(walking);
+    Ok(copied)
+}
+
+/// What a web folder lists.
+pub struct Listed {
+    /// Its address for the user.
+    pub title: String,
+    /// Its files, as they are found; each is to go below the folder that was named.
+    pub entries: mpsc::Receiver<ListEntry>,
+    /// Ends the walk when it is dropped.
+    pub walking: AbortOnDropHandle<()>,
+}
+
+/// Begins to list what is in the first replica; the outer error says why there is no listing.
+pub async fn list(
+    copy_job: &CopyJob<'_>,
+    filter: Filter,
+    replicas: Vec<Url>,
+    to: PathBuf,
+) -> Result<Result<Listed, JobError>, Why> {
+    let job = copy_job.job;
     let first = &replicas[0];
     let looked = tokio::select! {
         biased;
@@ -46,19 +85,9 @@ pub async fn copy(
     let (sender, entries) = mpsc::channel(READ_AHEAD);
     let net = job.engine.net().clone();
     let template = Template::of_web(job.spec, copy_job.copy, to);
-    let walking = tokio::spawn(Walk { net, kind, filter, replicas, template, sender }.run(page));
-    let copied = if copy_job.copy.dry_run {
-        tokio::select! {
-            biased;
-            () = job.control.cancelled() => Err(JobError::Stopped),
-            told = tell(copy_job, entries) => told,
-        }
-    } else {
-        let many = FileList { title, count: None, entries };
-        ended(many::run(None, &job.engine, many, job.observer, job.control).await)
-    };
-    walking.abort();
-    Ok(copied)
+    let walk = Walk { net, kind, filter, replicas, template, sender };
+    let walking = AbortOnDropHandle::new(tokio::spawn(walk.run(page)));
+    Ok(Ok(Listed { title, entries, walking }))
 }
 
 /// Whether an address redirects to itself with a final `/`, as folders do.
@@ -92,6 +121,8 @@ fn check(copy_job: &CopyJob<'_>, url: &Url) -> Result<(), CopyError> {
 enum ListingKind {
     /// One page for each folder.
     Pages,
+    /// One answer to `PROPFIND` for each folder.
+    Dav,
     /// An object store's listing of all keys with a prefix, in several parts.
     Bucket { prefix: String },
 }
@@ -114,7 +145,16 @@ async fn look(net: &Net, folder: &Url) -> Result<(ListingKind, Listing), Why> {
             return Ok((ListingKind::Bucket { prefix }, listing));
         }
     }
-    Err(failed)
+    match dav(net, folder).await {
+        Some(listing) => Ok((ListingKind::Dav, listing)),
+        None => Err(failed),
+    }
+}
+
+/// Returns what a WebDAV server says of a folder.
+async fn dav(net: &Net, folder: &Url) -> Option<Listing> {
+    let answer = folder_listing(net, folder, Trust::Named, PAGE_BYTES_MAX).await.ok()?;
+    Listing::of_multistatus(&answer.bytes, folder)
 }
 
 fn read(document: &Document, asked: &Url, prefix: &str) -> Option<(ListingKind, Listing)> {
@@ -176,13 +216,44 @@ struct Walk {
     sender: mpsc::Sender<ListEntry>,
 }
 
+/// The content of a folder below the first one.
+enum Page {
+    Listing(Listing),
+    /// An empty folder, or a page without links to entries.
+    Empty,
+    None,
+    Failed(LaneError),
+}
+
+impl Page {
+    async fn of_links(net: &Net, url: &Url) -> Page {
+        match fetch(net, url).await {
+            Ok(document) => match read(&document, url, "") {
+                Some((ListingKind::Pages, page)) => Page::Listing(page),
+                None if document.content_type.is_some() => Page::Empty,
+                _ => Page::None,
+            },
+            Err(error) => Page::Failed(error),
+        }
+    }
+
+    async fn of_dav(net: &Net, url: &Url) -> Page {
+        match folder_listing(net, url, Trust::Named, PAGE_BYTES_MAX).await {
+            Ok(answer) => {
+                Listing::of_multistatus(&answer.bytes, url).map_or(Page::None, Page::Listing)
+            }
+            Err(error) => Page::Failed(error),
+        }
+    }
+}
+
 /// The receiver of files is gone.
 struct ReceiverGone;
 
 impl Walk {
     async fn run(self, page: Listing) {
         let _ = match self.kind.clone() {
-            ListingKind::Pages => self.pages(page).await,
+            ListingKind::Pages | ListingKind::Dav => self.pages(page).await,
             ListingKind::Bucket { prefix } => self.bucket(&prefix, page).await,
         };
     }
@@ -220,22 +291,27 @@ impl Walk {
                 && let Some(folder) = due.pop_front()
             {
                 let url = below(&self.replicas[0], &format!("{}/", folder.address));
-                let net = self.net.clone();
-                asked.spawn(async move { (fetch(&net, &url).await, url, folder) });
+                let (net, is_dav) = (self.net.clone(), matches!(self.kind, ListingKind::Dav));
+                asked.spawn(async move {
+                    let page = match is_dav {
+                        true => Page::of_dav(&net, &url).await,
+                        false => Page::of_links(&net, &url).await,
+                    };
+                    (page, folder)
+                });
             }
             let Some(answer) = asked.join_next().await else { return Ok(()) };
-            let Ok((answer, url, folder)) = answer else { continue };
-            match answer.map(|document| (read(&document, &url, ""), document)) {
-                Ok((Some((ListingKind::Pages, page)), _)) => {
+            let Ok((answer, folder)) = answer else { continue };
+            match answer {
+                Page::Listing(page) => {
                     let found = self.files(&folder.address, &folder.path, page).await?;
                     due.extend(found.into_iter().filter(|it| seen.insert(it.path.clone())));
                 }
-                // An empty folder, or a page without links to entries.
-                Ok((None, document)) if document.content_type.is_some() => {}
-                Ok(_) => {
+                Page::Empty => {}
+                Page::None => {
                     self.failed(&folder.path, EntryError::NoListing).await?;
                 }
-                Err(error) => self.failed(&folder.path, error).await?,
+                Page::Failed(error) => self.failed(&folder.path, error).await?,
             }
         }
     }

@@ -154,6 +154,11 @@ fn is_unreached(engine: &Engine, urls: &[Url]) -> bool {
 }
 
 impl FileCounts {
+    /// Counts a file that is complete, or has failed.
+    pub(crate) fn count(&mut self, is_complete: bool) {
+        self.add(if is_complete { FileResult::Complete } else { FileResult::Failed });
+    }
+
     fn add(&mut self, ended: FileResult) {
         match ended {
             FileResult::Complete => self.complete += 1,

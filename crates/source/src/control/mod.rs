@@ -71,6 +71,23 @@ pub async fn fetch_small(
     answered.document(limit_bytes)
 }
 
+/// Asks a WebDAV server what is in a folder.
+///
+/// # Errors
+/// As [`fetch_small`]; an answer other than 207 among them.
+pub async fn folder_listing(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    limit_bytes: usize,
+) -> Result<Document, LaneError> {
+    let (method, extra) = (Method::Other("PROPFIND"), "Depth: 1\r\n");
+    let request = Request { method, range: None, accept: "*/*", extra, limit_bytes };
+    let answered = ask(net, url, trust, &request).await?;
+    answered.expect_status(&[207])?;
+    answered.into_document(limit_bytes)
+}
+
 /// What identifies a version of a document to its server (RFC 9110, section 8.8).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentVersion {
@@ -260,6 +277,10 @@ impl Answered {
 
     fn document(self, limit_bytes: usize) -> Result<Document, LaneError> {
         self.expect_status(&[200])?;
+        self.into_document(limit_bytes)
+    }
+
+    fn into_document(self, limit_bytes: usize) -> Result<Document, LaneError> {
         if !self.complete {
             return Err(LaneError::TooLarge { limit_bytes: limit_bytes as u64 });
         }

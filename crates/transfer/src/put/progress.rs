@@ -121,6 +121,24 @@ impl FileProgress<'_> {
         }));
     }
 
+    /// Reports that the server has the file already, with a digest by this algorithm.
+    pub fn kept(self, size_bytes: u64, by: Algorithm, digest: Option<Digest>) -> Summary {
+        let summary = Summary {
+            size_bytes,
+            kept_bytes: size_bytes,
+            kept_files: 1,
+            elapsed_s: self.began.elapsed().as_secs_f64(),
+            verified: Verified::Digest,
+            verified_by: format!("{}, computed by the server", by.name()),
+            proved: true,
+            digest,
+            sent: true,
+            ..Summary::of_nothing(self.to)
+        };
+        self.observer.observe(&Event::Finished(summary.clone()));
+        summary
+    }
+
     /// Reports the end. `by` is the algorithm by which the server has shown that it has the right bytes.
     pub fn finished(
         self,

@@ -4,6 +4,7 @@ mod crowd;
 mod library;
 mod limited_mirror;
 mod patience;
+mod remote_copy;
 mod simulation;
 mod support;
 mod vouched;

@@ -47,7 +47,9 @@ impl Script {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") && stream.read_buf(&mut head).await.unwrap() > 0 {}
+                while !head.ends_with(b"\r\n\r\n") && stream.read_buf(&mut head).await.unwrap() > 0
+                {
+                }
                 let head = String::from_utf8(head).unwrap();
                 let answer = match head.split(' ').take(2).collect::<Vec<_>>()[..] {
                     ["HEAD", "/from"] => head_of(CONTENT, &[Algorithm::Adler32, Algorithm::Sha256]),
@@ -77,7 +79,8 @@ async fn copied(
     let (url, asked) = Script { there, copies: copies.to_vec() }.serve().await;
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (from, to) = (url.join("from").unwrap(), url.join("to").unwrap());
-    let request = RemoteCopyRequest { way: CopyWay::Pull, from, to, token: None };
+    let request =
+        RemoteCopyRequest { way: CopyWay::Pull, from, to, keeps_same: false, token: None };
     let ended = engine.remote_copy(&request, &mut |_: &_| {}, &Stop::default()).await;
     let asked = asked.lock().unwrap().clone();
     (ended, asked)
@@ -85,7 +88,8 @@ async fn copied(
 
 const RIGHT: Option<(&[u8], &[Algorithm])> = Some((CONTENT, &[Algorithm::Adler32]));
 const SHORT: Option<(&[u8], &[Algorithm])> = Some((b"", &[]));
-const OTHER: Option<(&[u8], &[Algorithm])> = Some((b"what nobody shall get", &[Algorithm::Adler32]));
+const OTHER: Option<(&[u8], &[Algorithm])> =
+    Some((b"what nobody shall get", &[Algorithm::Adler32]));
 const MARKED: &str = "HTTP/1.1 202 Accepted\r\n\r\nPerf Marker\nStripe Index: 0\n\
                       Stripe Bytes Transferred: 19\nTotal Stripe Count: 1\nEnd\nsuccess: Created\n";
 
@@ -104,7 +108,9 @@ async fn a_copy_has_succeeded_if_the_destination_tells_the_same() {
         let summary = ended.unwrap_or_else(|error| panic!("{answer}: {error}"));
         assert_eq!((summary.verified, summary.size_bytes), (Verified::Digest, 19), "{answer}");
         let copy = asked.iter().find(|head| head.starts_with("COPY /to")).unwrap();
-        for field in ["Source: http://", "Overwrite: T", "Repr-Digest: sha-256=", "Credential: none"] {
+        for field in
+            ["Source: http://", "Overwrite: T", "Repr-Digest: sha-256=", "Credential: none"]
+        {
             assert!(copy.contains(field), "{copy}");
         }
     }
@@ -119,9 +125,11 @@ async fn what_a_server_claims_is_not_believed() {
     type Expected = fn(&RemoteCopyError) -> bool;
     let cases: [(&str, Option<(&[u8], &[Algorithm])>, Expected); 8] = [
         // A failure behind a success (XRootD).
-        ("HTTP/1.1 201 Created\r\n\r\n5\nfailure: no route\n", SHORT, |error| {
-            matches!(error, Error::Failed { why, has_some: true } if why == "no route")
-        }),
+        (
+            "HTTP/1.1 201 Created\r\n\r\n5\nfailure: no route\n",
+            SHORT,
+            |error| matches!(error, Error::Failed { why, has_some: true } if why == "no route"),
+        ),
         ("HTTP/1.1 202 Accepted\r\n\r\nfailure:\n", None, |error| {
             matches!(error, Error::Failed { has_some: false, .. })
         }),
@@ -131,9 +139,11 @@ async fn what_a_server_claims_is_not_believed() {
         // A lie.
         (MARKED, SHORT, |error| matches!(error, Error::Differs(_))),
         (MARKED, OTHER, |error| matches!(error, Error::Differs(_))),
-        ("HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n", None, |error| {
-            matches!(error, Error::Refused(refused) if refused.code() == Some(405))
-        }),
+        (
+            "HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n",
+            None,
+            |error| matches!(error, Error::Refused(refused) if refused.code() == Some(405)),
+        ),
         ("SSH-2.0-OpenSSH_9\r\n", None, |error| matches!(error, Error::Refused(_))),
     ];
     for (answer, there, is_expected) in cases {
@@ -153,7 +163,8 @@ async fn redirects_are_followed_and_missing_folders_are_made() {
     let (url, asked) = Script { there: None, copies: vec![conflict, MARKED] }.serve().await;
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (from, to) = (url.join("from").unwrap(), url.join("new/folder/to").unwrap());
-    let request = RemoteCopyRequest { way: CopyWay::Pull, from, to, token: None };
+    let request =
+        RemoteCopyRequest { way: CopyWay::Pull, from, to, keeps_same: false, token: None };
     let _ = engine.remote_copy(&request, &mut |_: &_| {}, &Stop::default()).await;
     let asked = asked.lock().unwrap().clone();
     let made = asked.iter().position(|head| head.starts_with("MKCOL /new/folder/ ")).unwrap();
