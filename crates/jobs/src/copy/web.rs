@@ -90,11 +90,13 @@ pub async fn list(
     Ok(Ok(Listed { title, entries, walking }))
 }
 
-/// Whether an address redirects to itself with a final `/`, as folders do.
+/// Whether an address with a page at the same address with a final `/` is that of a folder: it redirects
+/// there, or is none of a file (XRootD).
 pub async fn is_folder(net: &Net, url: &Url) -> bool {
-    let facts = head(net, url, Trust::Named).await;
-    let led = facts.ok().and_then(|facts| facts.final_url);
-    led.is_some_and(|led| led.path() == format!("{}/", url.path()))
+    match head(net, url, Trust::Named).await {
+        Ok(facts) => facts.final_url.is_some_and(|led| led.path() == format!("{}/", url.path())),
+        Err(error) => error.code() == Some(409),
+    }
 }
 
 fn check(copy_job: &CopyJob<'_>, url: &Url) -> Result<(), CopyError> {
