@@ -83,7 +83,7 @@ mod tests {
             figures: Vec::new(),
             failure: failure.map(str::to_owned),
         };
-        Outcome { run, command: String::new(), is_stopped }
+        Outcome { run, command: String::new(), is_stopped, said: String::new() }
     }
 
     #[test]

@@ -69,7 +69,8 @@ pub(super) fn on_one_machine(row: &Row, tool: Tool, places: &Places) -> Result<O
         outcome.run.failure = match copied {
             Ok(true) => None,
             Ok(false) => Some("the file is wrong".to_owned()),
-            Err(error) => Some(format!("no file: {error}")),
+            // A failed COPY is an answer like any other, with the reason at its end.
+            Err(error) => Some(format!("no file: {error}: {}", outcome.said)),
         };
     }
     let rate = row.data.bytes() as f64 / outcome.run.elapsed_s / 1e6;

@@ -73,6 +73,8 @@ pub struct Outcome {
     pub command: String,
     /// It did not end in time: it takes at least as long as it ran.
     pub is_stopped: bool,
+    /// The last line that the client said.
+    pub said: String,
 }
 
 /// Runs a tool once.
@@ -226,7 +228,8 @@ pub(super) fn run_client(
         figures: vec![("busy %".to_owned(), busy)],
         failure,
     };
-    Ok(Outcome { run, command: typed, is_stopped: measured.ending == Ending::TimeLimit })
+    let is_stopped = measured.ending == Ending::TimeLimit;
+    Ok(Outcome { run, command: typed, is_stopped, said: last.to_owned() })
 }
 
 /// Returns how many files there are in a folder and below it.
