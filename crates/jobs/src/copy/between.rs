@@ -152,10 +152,8 @@ pub async fn kind_of(copy_job: &CopyJob<'_>, from: &Url) -> SourceKind {
     }
     match engine.folder_kind(&mirror(folder.clone())).await {
         FolderKind::Tree => return SourceKind::Tree(folder),
-        FolderKind::Page if web::is_folder(engine.net(), from).await => {
-            return SourceKind::WebFolder;
-        }
         _ if from.path().ends_with('/') => return SourceKind::WebFolder,
+        _ if web::is_folder(engine.net(), from).await => return SourceKind::WebFolder,
         _ => {}
     }
     match in_folder(from) {
