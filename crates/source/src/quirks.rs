@@ -26,7 +26,7 @@ pub struct Quirks {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HostQuirks {
     pub fallback: bool,
-    /// It mixed up pipelined answers: never again.
+    /// It mixed up pipelined answers, or is known to leave requests lying: never again.
     pub confused: bool,
     /// Times in a row that pipelined requests stayed unanswered, and when that was last.
     breaks: u32,

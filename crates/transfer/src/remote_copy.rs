@@ -142,18 +142,15 @@ async fn follow(
     mut remote: RemoteCopy,
     told: &mut FileProgress<'_>,
 ) -> (u64, Result<Outcome, Option<LaneError>>) {
-    let mut copied_bytes = 0;
-    loop {
+    let outcome = loop {
         match remote.next().await {
-            Ok(CopyTold::Bytes(bytes)) => {
-                copied_bytes = bytes;
-                told.sent_in_all(bytes);
-            }
-            Ok(CopyTold::Ended(outcome)) => return (copied_bytes, Ok(outcome)),
-            Ok(CopyTold::Nothing) => return (copied_bytes, Err(None)),
-            Err(error) => return (copied_bytes, Err(Some(error))),
+            Ok(CopyTold::More) => told.sent_in_all(remote.copied_bytes()),
+            Ok(CopyTold::Ended(outcome)) => break Ok(outcome),
+            Ok(CopyTold::Nothing) => break Err(None),
+            Err(error) => break Err(Some(error)),
         }
-    }
+    };
+    (remote.copied_bytes(), outcome)
 }
 
 /// Asks for the copy. Missing folders at the destination are made.

@@ -156,7 +156,9 @@ fn a_destination_that_fetches_from_nobody_is_said_with_what_to_do() {
     let ran = home.run(["cp", "http://127.0.0.1:9/a/", "http://127.0.0.1:9/b/"]);
     ran.code_is(7).says(&["Connection refused"]);
     let by_ssh = home.run(["cp", "host:a/", "http://127.0.0.1:9/b/"]);
-    by_ssh.code_is(2).says(&["must be local, or both must be URLs", "a local folder first"]);
+    by_ssh.code_is(7).says(&["ssh could not connect"]);
+    let places = ["cp", "http://127.0.0.1:9/a/", "http://127.0.0.1:9/c/", "host:b/"];
+    home.run(places).code_is(2).says(&["several replicas"]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn floods_and_rubbish_are_refused_and_the_server_stands() {
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), "400"),
         ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}".to_owned(), "400"),
         ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc".to_owned(), "405"),
-        ("DELETE /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_owned(), "405"),
+        ("DELETE /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_owned(), "403"),
         ("GET /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), "400"),
     ] {
         let answer = text(&server.raw(request.as_bytes()));

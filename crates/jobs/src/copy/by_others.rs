@@ -177,7 +177,7 @@ impl ByOthers {
         observer: &mut dyn Observer,
     ) -> Result<(), JobError> {
         let address = display_name(&to);
-        let request = PutRequest { from: PutFrom::Server(from), to };
+        let request = PutRequest { from: PutFrom::Server(from), to, announces: false };
         let stop = Stop::default();
         let putting = self.engine.put(&request, observer, &stop);
         match self.control.until_paused(&stop, putting).await {

@@ -12,7 +12,7 @@ use super::CopyJob;
 use super::between::{Servers, SourceKind, file_at, kind_of};
 use super::error::{CopyError, Unfit};
 use super::kind::{go_below, in_folder, name_there};
-use super::upload::{self, Content, NotTreeServer, Upload};
+use super::upload::{self, Content, Upload};
 use crate::error::{JobError, SpecError};
 use crate::event::{JobEvent, Note, ThroughHere};
 use crate::run::Outcome;
@@ -65,9 +65,9 @@ pub async fn copy(
                 let content = Content::Through { forward: forward(folder, Some(file)), shown };
                 let (single, shown) = (Some(shown_as), display_name(&to));
                 let upload = Upload { from: content, to: into, single, shown };
-                match Box::pin(upload::send(copy_job, &upload, filter, observer)).await {
-                    Ok(sent) => return sent,
-                    Err(NotTreeServer(_)) => {}
+                let sent = Box::pin(upload::send(copy_job, &upload, filter, observer)).await;
+                if let Ok(sent) = sent {
+                    return sent;
                 }
             }
             put(copy_job, from, to, observer).await
@@ -117,5 +117,5 @@ async fn put(
         let (unfit, address) = (Unfit::Put, Some(address));
         return Err(CopyError::Option { option, unfit, address }.into());
     }
-    copy_job.put(PutFrom::Server(from.clone()), to, address, observer).await
+    copy_job.put(PutFrom::Server(from.clone()), to, address, false, observer).await
 }

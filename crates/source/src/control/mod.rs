@@ -178,8 +178,8 @@ pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError
     let request =
         Request { method: Method::Head, range: None, accept: "*/*", extra, limit_bytes: 0 };
     let mut answered = ask(net, url, trust, &request).await?;
-    // XRootD without checksums refuses the wish for one.
-    if answered.head.status == 405 && !extra.is_empty() {
+    // XRootD without checksums refuses the wish for one, and fails if it computes too many already.
+    if matches!(answered.head.status, 405 | 500) && !extra.is_empty() {
         answered = ask(net, url, trust, &Request { extra: "", ..request }).await?;
     }
     answered.expect_status(&[200])?;

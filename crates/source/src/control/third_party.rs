@@ -50,8 +50,8 @@ pub struct RemoteCopy {
 /// How a server tells of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyTold {
-    /// So many bytes are copied, as it counts them.
-    Bytes(u64),
+    /// More is copied.
+    More,
     /// The copy has ended.
     Ended(Outcome),
     /// The answer has ended without an outcome.
@@ -95,6 +95,11 @@ impl RemoteCopy {
         Ok(RemoteCopy { exchange, markers: Markers::default() })
     }
 
+    /// Returns the bytes that are copied so far, as the server counts them.
+    pub fn copied_bytes(&self) -> u64 {
+        self.markers.copied_bytes()
+    }
+
     /// What the server tells next. Nothing is lost if this is given up while it waits.
     ///
     /// # Errors
@@ -125,7 +130,7 @@ impl RemoteCopy {
         Ok(match self.markers.outcome() {
             Some(outcome) => CopyTold::Ended(outcome.clone()),
             None if part.is_empty() => CopyTold::Nothing,
-            None => CopyTold::Bytes(self.markers.copied_bytes()),
+            None => CopyTold::More,
         })
     }
 }

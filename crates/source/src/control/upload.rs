@@ -147,8 +147,8 @@ async fn refused(exchange: &mut Exchange, target: &Target, head: &Head) -> LaneE
 }
 
 const EARLY: &str = "it says that it has the file before all of it was sent";
-/// A server that says nothing for so long does not know how to wait.
-const LEAVE_WITHIN: Duration = Duration::from_secs(3);
+/// A server that says nothing for so long does not know how to wait. The same time as curl's.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 /// Whoever refuses has so long to say why.
 const WHY_WITHIN: Duration = Duration::from_secs(3);
 /// A server's disk is at least so fast.

@@ -176,6 +176,9 @@ impl OwnLane {
         let learnt = self.source.learn(&facts)?;
         if learnt == Learnt::News {
             let facts = facts.complete(head);
+            if facts.server.as_deref().is_some_and(leaves_requests_lying) {
+                self.source.note_host_quirks(|host_quirks| host_quirks.confused = true);
+            }
             self.source.remember(facts.clone());
             match self.content.joined() {
                 Some(_) => self.tell_of_whole(&facts),
@@ -572,4 +575,10 @@ fn told_size(head: &Head) -> Option<u64> {
 pub(super) fn is_short(body: &Body) -> bool {
     !body.ends_with_connection()
         && body.remaining().is_none_or(|bytes| bytes <= SETTLED_LIMIT_BYTES)
+}
+
+/// Whether a server of this name answers the second of two requests that come in one TLS record only when a
+/// third one comes (XRootD 5.5).
+fn leaves_requests_lying(server: &str) -> bool {
+    server.trim_start().get(..6).is_some_and(|name| name.eq_ignore_ascii_case("xrootd"))
 }

@@ -1,4 +1,4 @@
-//! A local file that is sent. It is read twice: for its digests, and to send it.
+//! A local file that is sent. It may be read twice: for its digests, and to send it.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -21,11 +21,16 @@ pub struct LocalReader {
 }
 
 impl LocalReader {
-    /// Opens a file and computes its digests.
-    pub async fn open(engine: &Engine, path: &Path, stop: &Stop) -> Result<LocalReader, PutError> {
+    /// Opens a file and computes its digests if it `announces` them before it is sent.
+    pub async fn open(
+        engine: &Engine,
+        path: &Path,
+        announces: bool,
+        stop: &Stop,
+    ) -> Result<LocalReader, PutError> {
         let looked = {
             let (path, stop) = (path.to_owned(), stop.clone());
-            engine.disk.work(move || look(&path, &stop)).await
+            engine.disk.work(move || look(&path, announces, &stop)).await
         };
         let failed = |source| PutError::Read { path: path.to_owned(), source };
         let (file, state, digests) = looked.and_then(|looked| looked).map_err(failed)?;
@@ -34,9 +39,9 @@ impl LocalReader {
 
     /// Begins to read it.
     pub fn read(&self) -> Reading {
-        let parts = read_ahead(self.path.clone(), Arc::clone(&self.file), self.state);
         let (tell, digests) = oneshot::channel();
-        let _ = tell.send(self.digests.clone());
+        let known = self.digests.clone();
+        let parts = read_ahead(self.path.clone(), Arc::clone(&self.file), self.state, known, tell);
         let announced = self.digests.first().copied();
         Reading { size_bytes: self.state.size_bytes, announced, parts, digests }
     }
@@ -60,8 +65,8 @@ impl State {
     }
 }
 
-/// Opens a file and computes its digests.
-fn look(path: &Path, stop: &Stop) -> io::Result<(File, State, Vec<Digest>)> {
+/// Opens a file and computes its digests, if it `announces` them.
+fn look(path: &Path, announces: bool, stop: &Stop) -> io::Result<(File, State, Vec<Digest>)> {
     // Opening a pipe without a writer would wait for one.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
@@ -69,6 +74,9 @@ fn look(path: &Path, stop: &Stop) -> io::Result<(File, State, Vec<Digest>)> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
     }
     let state = State::of(&found);
+    if !announces {
+        return Ok((file, state, Vec::new()));
+    }
     let mut hashers = Hashers::new(&[]);
     let mut part = vec![0; PART_BYTES];
     let mut at = 0;
@@ -88,9 +96,16 @@ fn look(path: &Path, stop: &Stop) -> io::Result<(File, State, Vec<Digest>)> {
 
 /// Reads a file a few parts ahead, until the receiver is dropped. Checks that it has not changed
 /// before the last part: without that part the server has no file.
-fn read_ahead(path: PathBuf, file: Arc<File>, state: State) -> mpsc::Receiver<Part> {
+fn read_ahead(
+    path: PathBuf,
+    file: Arc<File>,
+    state: State,
+    known: Vec<Digest>,
+    tell: oneshot::Sender<Vec<Digest>>,
+) -> mpsc::Receiver<Part> {
     let (give, take) = mpsc::channel(PARTS_AHEAD);
     tokio::task::spawn_blocking(move || {
+        let mut hashers = known.is_empty().then(|| Hashers::new(&[]));
         let mut at = 0;
         while at < state.size_bytes {
             let bytes = (state.size_bytes - at).min(PART_BYTES as u64);
@@ -99,12 +114,18 @@ fn read_ahead(path: PathBuf, file: Arc<File>, state: State) -> mpsc::Receiver<Pa
                 Ok(None) => Err(PutError::Changed { path: path.clone() }),
                 Err(source) => Err(PutError::Read { path: path.clone(), source }),
             };
+            if let (Some(hashers), Ok(part)) = (&mut hashers, &read) {
+                hashers.update(part);
+            }
             let is_last = read.is_err();
             if give.blocking_send(read).is_err() || is_last {
                 return;
             }
             at += bytes;
         }
+        // Its end is told by `give`, which is dropped later.
+        let _ = tell.send(hashers.map_or(known, Hashers::finish));
+        drop(give);
     });
     take
 }

@@ -31,6 +31,9 @@ pub struct PutRequest {
     pub from: PutFrom,
     /// Its address on the server.
     pub to: Url,
+    /// A local file is read for its digest before it is sent: the server is known to check digests, or
+    /// nothing is known of it. Otherwise it is read once, and the server is asked for its digest at the end.
+    pub announces: bool,
 }
 
 /// Where the bytes of a sent file come from.
@@ -123,7 +126,8 @@ async fn send(
     let mut told = FileProgress::begin(observer, display_name(&request.to), from);
     let (file, limited_by) = match &request.from {
         PutFrom::File(path) => {
-            (Some(LocalReader::open(engine, path, stop).await?), LimitedBy::Receiver)
+            let reader = LocalReader::open(engine, path, request.announces, stop).await?;
+            (Some(reader), LimitedBy::Receiver)
         }
         PutFrom::Server(_) => (None, LimitedBy::ThroughHere),
     };

@@ -69,7 +69,7 @@ impl Xrootd {
             "xrd.port {data}\nall.export /\noss.localroot {}\nall.adminpath {}\nall.pidpath {}\n\
              xrd.tls {} {}\nxrd.tlsca certdir {}\nxrd.protocol XrdHttp:{port} libXrdHttp.so\n\
              http.desthttps no\nhttp.selfhttps2http no\nhttp.exthandler xrdtpc libXrdHttpTPC.so\n\
-             xrootd.chksum max 2 adler32\nhttp.listingdeny no\n",
+             xrootd.chksum max 20 adler32\nhttp.listingdeny no\n",
             shown("data"),
             shown("admin"),
             shown("run"),
