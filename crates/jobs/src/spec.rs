@@ -302,6 +302,9 @@ pub struct CopySpec {
     /// Copy a tree of a swath server together with other machines.
     #[serde(default)]
     pub cluster: Option<ClusterSpec>,
+    /// A known digest of the single file that is sent.
+    #[serde(default, with = "text::option")]
+    pub digest: Option<Digest>,
     /// Let a copy between servers go on alone once it has begun.
     #[serde(default)]
     pub detach: bool,
@@ -376,6 +379,7 @@ impl CopySpec {
             keep_index: None,
             ssh: Ssh::default(),
             cluster: None,
+            digest: None,
             detach: false,
             through_here: false,
         }

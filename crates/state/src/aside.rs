@@ -108,6 +108,6 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Opening and renaming take milliseconds.
-const LOCK_TRIES: u32 = 40;
+/// Opening and renaming take milliseconds, and on a busy machine a hundred times as long: two seconds.
+const LOCK_TRIES: u32 = 400;
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(5);

@@ -52,7 +52,7 @@ pub use engine::{Engine, EngineError, EngineOptions, Stop};
 pub use error::GetError;
 pub use executor::{Agreement, Unlikeness, Version};
 pub use present::Unlike;
-pub use put::{PutError, PutFrom, PutRequest};
+pub use put::{Announced, PutError, PutFrom, PutRequest};
 pub use reason::{Party, Reason, Why};
 pub use remote_copy::{RemoteCopyError, RemoteCopyRequest};
 pub use request::{Destination, Mirror, Overwrite, Request, RequestError};

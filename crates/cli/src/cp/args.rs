@@ -139,6 +139,7 @@ impl Cp {
             keep_index: self.keep_index.clone(),
             ssh: self.ssh.spec(),
             cluster: self.cluster.spec(),
+            digest: None,
             detach: self.detach,
             through_here: self.through_here,
         }

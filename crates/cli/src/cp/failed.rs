@@ -270,7 +270,7 @@ fn put(shown: &str, error: &PutError) -> Failure {
         Some(404) => "; no such folder",
         Some(405 | 501) => "; it does not accept uploads ('swath serve --write' does)",
         Some(409) => "; to copy into a folder, end the URL with '/'; the folder must exist",
-        Some(412) => "; the existing file is not as expected",
+        Some(412) => "; the existing file, or what arrived, is not as expected",
         _ => "",
     };
     let https = hints::of_https(&Party::Source(SourceName::direct(shown)), error);

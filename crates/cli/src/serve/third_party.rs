@@ -406,7 +406,9 @@ impl OneFile {
             }
             CopyWay::Push { file } => {
                 let from = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-                Work::Copy(CopySpec::new(CopyKind::SendFile { from, to: address }))
+                let digest = self.digests.iter().max().copied();
+                let kind = CopyKind::SendFile { from, to: address };
+                Work::Copy(CopySpec { digest, ..CopySpec::new(kind) })
             }
         };
         let mut spec = JobSpec::new(work);

@@ -290,7 +290,7 @@ fn who_refuses_in_the_middle_is_heard() {
     });
     home.run(["cp", "small.bin", &supposing])
         .code_is(5)
-        .says(&["412", "the existing file is not as expected"]);
+        .says(&["412", "the existing file, or what arrived, is not as expected"]);
     let gone = odd(|tcp, _, _| {
         let _ = tcp.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
         take(tcp, 100_000);

@@ -8,8 +8,8 @@ use swath_formats::percent;
 use swath_source::{CopyWay, Secret, display_name};
 use swath_transfer::observe::{Event, Observer, Summary};
 use swath_transfer::{
-    Destination, Engine, Filter, PutFrom, PutRequest, RemoteCopyError, RemoteCopyRequest, Request,
-    Stop,
+    Announced, Destination, Engine, Filter, PutFrom, PutRequest, RemoteCopyError,
+    RemoteCopyRequest, Request, Stop,
 };
 use tokio::task::JoinSet;
 use url::Url;
@@ -177,7 +177,7 @@ impl ByOthers {
         observer: &mut dyn Observer,
     ) -> Result<(), JobError> {
         let address = display_name(&to);
-        let request = PutRequest { from: PutFrom::Server(from), to, announces: false };
+        let request = PutRequest { from: PutFrom::Server(from), to, announced: Announced::Nothing };
         let stop = Stop::default();
         let putting = self.engine.put(&request, observer, &stop);
         match self.control.until_paused(&stop, putting).await {

@@ -586,6 +586,12 @@ mod tests {
             2,
             "each under its own name"
         );
+        let place = |text: &str| Place::parse(text).unwrap().unwrap();
+        for (from, to) in [("h:x/", "g:y/"), ("h:x/", "https://b/y/"), ("https://b/y/", "h:x/")] {
+            let (from_place, to_place) = (place(from), place(to));
+            let kind = CopyKind::BetweenBySsh { from: from_place, to: to_place, is_alone: true };
+            assert_eq!(of(&[from, to]).unwrap(), [kind], "{from} {to}");
+        }
         let file = |to| [CopyKind::SendFile { from: "Cargo.toml".into(), to: url(to) }];
         assert_eq!(of(&["Cargo.toml", "https://a"]).unwrap(), file("https://a/Cargo.toml"));
         assert_eq!(of(&["Cargo.toml", "https://a/y/"]).unwrap(), file("https://a/y/Cargo.toml"));
@@ -671,12 +677,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_said() {
         for (places, words) in [
-            (&["h:x/", "https://b/y/"][..], "must be local"),
-            (&["h:x/", "g:y/"], "must be local"),
-            (&["https://a/x", "https://b/x", "to"], "two sources are called 'x'"),
+            (&["https://a/x", "https://b/x", "to"][..], "two sources are called 'x'"),
             (&["https://a/x/", "https://b/y", "to"], "or none does"),
             (&["https://a/x/", "./", "to"], "only URLs can be replicas"),
-            (&["https://a", "https://b/y/", "h:to"], "must be local"),
+            (&["https://a/x/", "https://b/x/", "h:to"], "several replicas"),
             (&["h:..", "to"], "has no name"),
         ] {
             let refused = of(places).unwrap_err();

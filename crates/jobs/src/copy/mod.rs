@@ -23,8 +23,8 @@ use swath_source::{Download, display_name};
 use swath_transfer::observe::{Event, LimitedBy, Observer};
 use swath_transfer::sending::Received;
 use swath_transfer::{
-    Change, Destination, Filter, FolderKind, GetError, Mirror, PickerKind, PutError, PutFrom,
-    PutRequest, Reason, Stop, TreeDiscovery, TreeRequest, Trust, Why,
+    Announced, Change, Destination, Filter, FolderKind, GetError, Mirror, PickerKind, PutError,
+    PutFrom, PutRequest, Reason, Stop, TreeDiscovery, TreeRequest, Trust, Why,
 };
 use url::Url;
 
@@ -497,7 +497,7 @@ impl CopyJob<'_> {
                 match Box::pin(upload::send(self, &upload, filter, observer)).await {
                     Ok(sent) => return sent,
                     Err(NotTreeServer(refusal)) => {
-                        is_of_others = !refusal.as_ref().is_some_and(|it| it.code() == Some(403));
+                        is_of_others = refusal.as_ref().is_none_or(|it| it.code() != Some(403));
                         refusal
                     }
                 }
@@ -507,7 +507,12 @@ impl CopyJob<'_> {
         // Not a swath server; it may accept `PUT`.
         let Some(option) = self.copy.option_of_trees() else {
             // Servers of others rarely check a digest that goes ahead, and are asked for theirs afterwards.
-            return self.put(PutFrom::File(from), to, address, !is_of_others, observer).await;
+            let announced = match self.copy.digest {
+                Some(digest) => Announced::Known(digest),
+                None if is_of_others => Announced::Nothing,
+                None => Announced::Computed,
+            };
+            return self.put(PutFrom::File(from), to, address, announced, observer).await;
         };
         // Without write permission `PUT` fails too.
         Err(match refusal.filter(|error| self.copy.dry_run && error.code() == Some(403)) {
@@ -522,11 +527,11 @@ impl CopyJob<'_> {
         from: PutFrom,
         to: Url,
         address: String,
-        announces: bool,
+        announced: Announced,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, JobError> {
         let (engine, control) = (&self.job.engine, self.job.control);
-        let request = PutRequest { from, to, announces };
+        let request = PutRequest { from, to, announced };
         loop {
             let stop = Stop::default();
             let putting = engine.put(&request, observer, &stop);

@@ -5,7 +5,7 @@
 
 use swath_source::{Forward, ForwardedFile, Trust, display_name, head};
 use swath_transfer::observe::Observer;
-use swath_transfer::{Filter, PutFrom};
+use swath_transfer::{Announced, Filter, PutFrom};
 use url::Url;
 
 use super::CopyJob;
@@ -117,5 +117,6 @@ async fn put(
         let (unfit, address) = (Unfit::Put, Some(address));
         return Err(CopyError::Option { option, unfit, address }.into());
     }
-    copy_job.put(PutFrom::Server(from.clone()), to, address, false, observer).await
+    let from = PutFrom::Server(from.clone());
+    copy_job.put(from, to, address, Announced::Nothing, observer).await
 }

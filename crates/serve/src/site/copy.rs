@@ -77,7 +77,11 @@ async fn order(site: &Site, head: &Head, rights: Rights) -> Result<CopyOrder, Re
         let name = name.strip_prefix(PASSED_ON).filter(|name| !name.is_empty())?;
         Some((name.to_owned(), value.to_owned()))
     });
-    let headers = headers.collect();
+    let mut headers: Vec<(String, String)> = headers.collect();
+    // What marks the packets of an experiment (SciTags) goes with those that this server sends.
+    if let Some(tag) = head.field("scitag").filter(|_| !is_pull) {
+        headers.push(("scitag".to_owned(), tag.to_owned()));
+    }
     Ok(CopyOrder { owner: rights.who, way, remote, headers, overwrites, digests })
 }
 

@@ -208,7 +208,7 @@ impl Taken {
         let computed: Vec<Digest> = self.hashers.iter().map(Hasher::finish).collect();
         if let Some(wrong) = self.wishes.digests.iter().find(|told| !computed.contains(told)) {
             let text = format!("what came has another {}", wrong.algorithm().name());
-            return Err(Response::text(400, text));
+            return Err(Response::text(412, text));
         }
         // Of two who saw the same file, one finds the other's.
         let _turn = turns.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

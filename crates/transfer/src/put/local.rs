@@ -9,7 +9,7 @@ use std::sync::Arc;
 use swath_model::digest::Digest;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Hashers, PARTS_AHEAD, Part, PutError, Reading};
+use super::{Announced, Hashers, PARTS_AHEAD, Part, PutError, Reading};
 use crate::engine::{Engine, Stop};
 
 /// An open file with its digests.
@@ -18,23 +18,30 @@ pub struct LocalReader {
     file: Arc<File>,
     state: State,
     digests: Vec<Digest>,
+    announced: Option<Digest>,
 }
 
 impl LocalReader {
-    /// Opens a file and computes its digests if it `announces` them before it is sent.
+    /// Opens a file and computes its digests if one is to go ahead.
     pub async fn open(
         engine: &Engine,
         path: &Path,
-        announces: bool,
+        announced: &Announced,
         stop: &Stop,
     ) -> Result<LocalReader, PutError> {
         let looked = {
             let (path, stop) = (path.to_owned(), stop.clone());
-            engine.disk.work(move || look(&path, announces, &stop)).await
+            let computes = matches!(announced, Announced::Computed);
+            engine.disk.work(move || look(&path, computes, &stop)).await
         };
         let failed = |source| PutError::Read { path: path.to_owned(), source };
         let (file, state, digests) = looked.and_then(|looked| looked).map_err(failed)?;
-        Ok(LocalReader { path: path.to_owned(), file: Arc::new(file), state, digests })
+        let announced = match announced {
+            Announced::Computed => digests.first().copied(),
+            Announced::Known(digest) => Some(*digest),
+            Announced::Nothing => None,
+        };
+        Ok(LocalReader { path: path.to_owned(), file: Arc::new(file), state, digests, announced })
     }
 
     /// Begins to read it.
@@ -42,7 +49,7 @@ impl LocalReader {
         let (tell, digests) = oneshot::channel();
         let known = self.digests.clone();
         let parts = read_ahead(self.path.clone(), Arc::clone(&self.file), self.state, known, tell);
-        let announced = self.digests.first().copied();
+        let announced = self.announced;
         Reading { size_bytes: self.state.size_bytes, announced, parts, digests }
     }
 }
@@ -65,8 +72,8 @@ impl State {
     }
 }
 
-/// Opens a file and computes its digests, if it `announces` them.
-fn look(path: &Path, announces: bool, stop: &Stop) -> io::Result<(File, State, Vec<Digest>)> {
+/// Opens a file, and `computes` its digests.
+fn look(path: &Path, computes: bool, stop: &Stop) -> io::Result<(File, State, Vec<Digest>)> {
     // Opening a pipe without a writer would wait for one.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
@@ -74,7 +81,7 @@ fn look(path: &Path, announces: bool, stop: &Stop) -> io::Result<(File, State, V
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
     }
     let state = State::of(&found);
-    if !announces {
+    if !computes {
         return Ok((file, state, Vec::new()));
     }
     let mut hashers = Hashers::new(&[]);

@@ -31,9 +31,19 @@ pub struct PutRequest {
     pub from: PutFrom,
     /// Its address on the server.
     pub to: Url,
-    /// A local file is read for its digest before it is sent: the server is known to check digests, or
-    /// nothing is known of it. Otherwise it is read once, and the server is asked for its digest at the end.
-    pub announces: bool,
+    /// The digest of a local file that goes ahead.
+    pub announced: Announced,
+}
+
+/// The digest of a local file that goes ahead of it.
+#[derive(Clone, Debug)]
+pub enum Announced {
+    /// The file is read for it before it is sent: servers of swath check it.
+    Computed,
+    /// It is known.
+    Known(Digest),
+    /// None: the file is read once, and the server is asked for its digest at the end.
+    Nothing,
 }
 
 /// Where the bytes of a sent file come from.
@@ -126,7 +136,7 @@ async fn send(
     let mut told = FileProgress::begin(observer, display_name(&request.to), from);
     let (file, limited_by) = match &request.from {
         PutFrom::File(path) => {
-            let reader = LocalReader::open(engine, path, request.announces, stop).await?;
+            let reader = LocalReader::open(engine, path, &request.announced, stop).await?;
             (Some(reader), LimitedBy::Receiver)
         }
         PutFrom::Server(_) => (None, LimitedBy::ThroughHere),

@@ -12,11 +12,14 @@ use tokio::net::TcpListener;
 
 const CONTENT: &[u8] = b"what the source has";
 
+/// What a server has, with the digests that it tells of it.
+type There = Option<(&'static [u8], &'static [Algorithm])>;
+
 /// A server that answers heads and COPY as it is told, and then closes.
 #[derive(Clone, Default)]
 struct Script {
-    /// What it has under `/to`, with the digests that it tells of it.
-    there: Option<(&'static [u8], &'static [Algorithm])>,
+    /// Under `/to`.
+    there: There,
     /// Answers to COPY, one after the other; the last one again and again.
     copies: Vec<&'static str>,
 }
@@ -72,7 +75,7 @@ impl Script {
 
 async fn copied(
     copies: &[&'static str],
-    there: Option<(&'static [u8], &'static [Algorithm])>,
+    there: There,
 ) -> (Result<Summary, RemoteCopyError>, Vec<String>) {
     let (url, asked) = Script { there, copies: copies.to_vec() }.serve().await;
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -84,10 +87,9 @@ async fn copied(
     (ended, asked)
 }
 
-const RIGHT: Option<(&[u8], &[Algorithm])> = Some((CONTENT, &[Algorithm::Adler32]));
-const SHORT: Option<(&[u8], &[Algorithm])> = Some((b"", &[]));
-const OTHER: Option<(&[u8], &[Algorithm])> =
-    Some((b"what nobody shall get", &[Algorithm::Adler32]));
+const RIGHT: There = Some((CONTENT, &[Algorithm::Adler32]));
+const SHORT: There = Some((b"", &[]));
+const OTHER: There = Some((b"what nobody shall get", &[Algorithm::Adler32]));
 const MARKED: &str = "HTTP/1.1 202 Accepted\r\n\r\nPerf Marker\nStripe Index: 0\n\
                       Stripe Bytes Transferred: 19\nTotal Stripe Count: 1\nEnd\nsuccess: Created\n";
 
@@ -119,7 +121,7 @@ async fn a_copy_has_succeeded_if_the_destination_tells_the_same() {
 async fn what_a_server_claims_is_not_believed() {
     use RemoteCopyError as Error;
     type Expected = fn(&RemoteCopyError) -> bool;
-    let cases: [(&str, Option<(&[u8], &[Algorithm])>, Expected); 8] = [
+    let cases: [(&str, There, Expected); 8] = [
         // A failure behind a success (XRootD).
         (
             "HTTP/1.1 201 Created\r\n\r\n5\nfailure: no route\n",
