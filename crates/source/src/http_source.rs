@@ -390,7 +390,7 @@ impl HttpSource {
     pub(crate) fn gives_up_digests(&self, error: &LaneError) -> bool {
         let mut state = self.lock();
         let is_first = state.facts.is_none() && !state.file_quirks.no_digests;
-        let gives_up = is_first && error.code() == Some(405);
+        let gives_up = is_first && matches!(error.code(), Some(405 | 500));
         state.file_quirks.no_digests |= gives_up;
         gives_up
     }

@@ -73,7 +73,7 @@ pub use identity::{Identity, Verdict};
 pub use journal::{HashState, Record};
 pub use open::{OpenError, Resumed, TargetSpec};
 pub use past_cache::{Direct, PastCache, Reads, Through, cached_bytes};
-pub use place::{Left, kept_bytes, look};
+pub use place::{Left, discard_left, kept_bytes, look};
 pub use stats::DiskStats;
 pub use sys::{prefer_huge_pages, read_ahead, sleeps, tells_no_sizes};
 pub use target::{ReadError, Target, WriteError};

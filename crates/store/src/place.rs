@@ -89,6 +89,27 @@ pub fn kept_bytes(path: &Path) -> u64 {
     look(path, None, true).ok().flatten().map_or(0, |left| left.durable.total_bytes())
 }
 
+/// Removes what an earlier run of the target at `path` left, unless another one writes there now. Blocks.
+///
+/// # Errors
+/// The system's, if one of the files could not be removed.
+pub fn discard_left(path: &Path) -> io::Result<()> {
+    let Ok(space) = sys::file_system(&folder_of(path)) else { return Ok(()) };
+    let Some(names) = Names::of(path, space.name_bytes_max) else { return Ok(()) };
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let (Ok(part), Ok(journal)) = (options.open(&names.part), options.open(&names.journal)) else {
+        return Ok(());
+    };
+    let read = recover::<State>(BufReader::with_capacity(1 << 16, &journal));
+    if !matches!(read, Ok(Recovery::Journal { .. })) || !sys::try_lock(&part)? {
+        return Ok(());
+    }
+    // The journal first: alone it would vouch for a missing part file.
+    std::fs::remove_file(&names.journal)?;
+    std::fs::remove_file(&names.part)
+}
+
 /// Checks that the final name is free or belongs to an ordinary file that may be replaced. Devices,
 /// pipes and sockets are more than their name, and a link may lead anywhere: none of them is ever
 /// replaced or followed.

@@ -27,6 +27,8 @@ pub struct RemoteCopyRequest {
     pub to: Url,
     /// A file of which the destination tells the size and a digest of the source stays as it is.
     pub keeps_same: bool,
+    /// A copy that no digest proves is an error.
+    pub requires_digest: bool,
     /// The token that the asked server shows the other one. It learns it.
     pub token: Option<Secret>,
 }
@@ -61,6 +63,9 @@ pub enum RemoteCopyError {
     /// The destination has other bytes than the source.
     #[error(transparent)]
     Differs(PutError),
+    /// No digest proves the copy.
+    #[error("no digest proves the copy: the two servers tell none that both know")]
+    Unproved,
     /// The user stopped it.
     #[error("stopped")]
     Stopped,
@@ -107,6 +112,9 @@ async fn carry_out(
         let told = FileProgress::begin(observer, display_name(to), display_name(from));
         return Ok(told.kept(size_bytes, by, own_digest()));
     }
+    if request.requires_digest && facts.digests.is_empty() {
+        return Err(RemoteCopyError::Unproved);
+    }
     let remote = begin(net, request, &facts).await.map_err(RemoteCopyError::Refused)?;
     let mut told = FileProgress::begin(observer, display_name(to), display_name(from));
     let strongest = facts.digests.iter().map(|digest| digest.algorithm()).max();
@@ -132,6 +140,9 @@ async fn carry_out(
     };
     if let (Err(error), None) = (outcome, by) {
         return Err(RemoteCopyError::Unknown(error));
+    }
+    if request.requires_digest && by.is_none() {
+        return Err(RemoteCopyError::Unproved);
     }
     told.sent_in_all(size_bytes);
     Ok(told.finished(by, own_digest(), LimitedBy::Between))

@@ -255,7 +255,10 @@ fn put(shown: &str, error: &PutError) -> Failure {
         PutError::Stopped => Exit::Interrupted,
         PutError::Server(error) if error.code().is_some_and(|code| code != 401) => Exit::Target,
         PutError::Server(_) | PutError::Source { .. } => Exit::Sources,
-        PutError::Differs { .. } | PutError::SourceDiffers { .. } => Exit::Mismatch,
+        PutError::Differs { .. } | PutError::SourceDiffers { .. } | PutError::Missing { .. } => {
+            Exit::Mismatch
+        }
+        PutError::Encoded { .. } | PutError::NoSize { .. } => Exit::Sources,
         // Other files of a list may be complete.
         _ => Exit::Some,
     };

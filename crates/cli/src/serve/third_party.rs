@@ -21,8 +21,9 @@ use swath_jobs::board::{
 };
 use swath_jobs::copy::{CopyError, CopyKind};
 use swath_jobs::{
-    Address, Compare, Control, CopySpec, Environment, GetFrom, GetSpec, GetTo, Header, JobError,
-    JobEvent, JobObserver, JobSpec, Jobs, Outcome, Preserve, Routes, SecretRef, Streams, Work,
+    Address, Compare, Control, CopySpec, Environment, FileCounts, GetFrom, GetSpec, GetTo, Header,
+    JobError, JobEvent, JobObserver, JobSpec, Jobs, Outcome, Preserve, Routes, SecretRef, Streams,
+    Work,
 };
 use swath_model::digest::{Digest, Hasher};
 use swath_serve::{
@@ -443,10 +444,16 @@ impl OneFile {
             }
             _ => {}
         });
-        match jobs.run(spec, &Streams::default(), &told, control).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(names.text(&words(error))),
+        let error = match jobs.run(spec, &Streams::default(), &told, control).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        if let CopyWay::Pull { folder, name } = &self.way {
+            // Nobody resumes such a copy.
+            let path = folder.path.join(name);
+            let _ = tokio::task::spawn_blocking(move || swath_store::discard_left(&path)).await;
         }
+        Err(names.text(&words(error)))
     }
 
     /// Checks that the file here has the digests that it must have.
@@ -642,6 +649,8 @@ fn received(outcome: Outcome) -> Option<Received> {
     match outcome {
         Outcome::Copied(copied) => Some(copied.received),
         Outcome::File(summary) => Some(of_file(*summary)),
+        // What a web server lists.
+        Outcome::Files(files) => Some(of_files(&files)),
         _ => None,
     }
 }
@@ -659,6 +668,11 @@ fn of_file(transfer: Summary) -> Received {
         is_whole: true,
         xattrs: Some(XattrLosses::default()),
     }
+}
+
+/// Each file has told of itself; only their number is known here.
+fn of_files(files: &FileCounts) -> Received {
+    Received { counts: [files.complete, 0, 0, 0], ..of_file(Summary::default()) }
 }
 
 /// Returns the error of a copy as its last line has it.

@@ -88,6 +88,7 @@ fn a_file_is_pulled_and_verified() {
     assert!(!home.exists("b/wrong"), "no wrong byte under a final name");
     copy(&b, "none", &[&format!("Source: {}", a.at("none"))]).is_failure("404");
     assert!(!home.exists("b/none"), "not even an empty file");
+    assert_eq!(home.names_in("b"), ["checked", "new", "other"], "nothing is left");
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn closing_the_connection_cancels_the_copy() {
     client.wait().unwrap();
     // All of it would take fifteen seconds.
     std::thread::sleep(Duration::from_secs(18));
-    assert!(!home.exists("b/x.h5"), "it has gone on");
+    assert_eq!(home.names_in("b"), Vec::<String>::new(), "it has gone on, or left something");
 }
 
 fn adler32(bytes: &[u8]) -> u32 {

@@ -35,6 +35,7 @@ pub struct ByOthers {
     observer: Arc<dyn JobObserver>,
     /// Files that are the same already stay.
     keeps_same: bool,
+    requires_digest: bool,
     known: Arc<Mutex<Known>>,
 }
 
@@ -63,6 +64,7 @@ impl ByOthers {
             control: copy_job.job.control.clone(),
             observer: Arc::clone(copy_job.job.observer),
             keeps_same: copy_job.copy.compare != Compare::Nothing,
+            requires_digest: copy_job.copy.require_digest,
             known: Arc::default(),
         }
     }
@@ -97,7 +99,8 @@ impl ByOthers {
                 self.observer.observe(JobEvent::Note(Note::TokenGiven { given_to, opens }));
             }
             let (from, to, keeps_same) = (from.clone(), to.clone(), self.keeps_same);
-            let request = RemoteCopyRequest { way, from, to, keeps_same, token };
+            let requires_digest = self.requires_digest;
+            let request = RemoteCopyRequest { way, from, to, keeps_same, requires_digest, token };
             let stop = Stop::default();
             let copying = self.engine.remote_copy(&request, observer, &stop);
             let why = match self.control.until_paused(&stop, copying).await {

@@ -264,8 +264,11 @@ impl Order<'_> {
             if copy_job.copy.detach {
                 return Ok(Ended::Begun);
             }
-            let (job, at) = (self.job.clone(), display_name(&self.server));
-            copy_job.job.observer.observe(JobEvent::Note(Note::Ordered { job, at }));
+            // A server started by ssh ends with this command.
+            if copy_job.pair.is_none() {
+                let (job, at) = (self.job.clone(), display_name(&self.server));
+                copy_job.job.observer.observe(JobEvent::Note(Note::Ordered { job, at }));
+            }
         }
         let mut lines = Lines::of(told, "the server");
         loop {

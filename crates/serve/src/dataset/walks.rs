@@ -239,6 +239,13 @@ impl Walks {
         Some(walk)
     }
 
+    /// Returns the name of the one file that this walk is of, if it is one.
+    pub fn file_of(&self, id: WalkId, path: &[u8]) -> Option<Vec<u8>> {
+        let known = lock(&self.known);
+        let walk = known.get(&id).filter(|walk| walk.path == path)?;
+        walk.single.as_ref().map(|single| single.path.clone())
+    }
+
     /// Whether somebody is sent something of a walk just now, or was asking within that time.
     pub fn are_used(&self, within: Duration) -> bool {
         let known = lock(&self.known);

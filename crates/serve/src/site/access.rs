@@ -77,6 +77,7 @@ impl Access {
     pub(crate) fn check(
         &self,
         head: &Head,
+        reads: &[u8],
         peer: SocketAddr,
         now: SystemTime,
     ) -> Result<Rights, Response> {
@@ -86,7 +87,7 @@ impl Access {
             None => self.check_shown(credentials, peer, now),
             Some(shown) => {
                 self.check_address(peer)?;
-                self.check_delegation(&shown, head, now)
+                self.check_delegation(&shown, head, reads, now)
             }
         }
     }
@@ -96,6 +97,7 @@ impl Access {
         &self,
         shown: &delegation::Shown,
         head: &Head,
+        reads: &[u8],
         now: SystemTime,
     ) -> Result<Rights, Response> {
         if self.asks_for_nothing() {
@@ -121,7 +123,7 @@ impl Access {
         if head.client_key.as_ref().map(Digest::as_bytes) != Some(&right.key[..]) {
             return Err(refused("this delegation was made for another server", true));
         }
-        if !matches!(head.method, Method::GET | Method::HEAD) || !right.covers(&head.target.path) {
+        if !matches!(head.method, Method::GET | Method::HEAD) || !right.covers(reads) {
             return Err(Response::text(403, "this delegation is not for that"));
         }
         Ok(Rights::to_everything(false, Who::of(token)))
@@ -233,7 +235,10 @@ mod tests {
     fn status(access: &Access, fields: &str, peer: &str) -> u16 {
         let peer = peer.parse().unwrap();
         let now = SystemTime::UNIX_EPOCH;
-        access.check(&request(fields), peer, now).map_or_else(|refusal| refusal.status, |_| 200)
+        let head = request(fields);
+        access
+            .check(&head, &head.target.path, peer, now)
+            .map_or_else(|refusal| refusal.status, |_| 200)
     }
 
     #[test]
@@ -245,7 +250,7 @@ mod tests {
         for (shown, may_write) in [("first", false), ("s3cret", true)] {
             let head = request(&format!("Authorization: Bearer {shown}\r\n"));
             let peer = "192.0.2.1:1".parse().unwrap();
-            let rights = access.check(&head, peer, SystemTime::UNIX_EPOCH).ok();
+            let rights = access.check(&head, &head.target.path, peer, SystemTime::UNIX_EPOCH).ok();
             assert_eq!(rights.map(|rights| rights.may_modify(b"x")), Some(may_write));
         }
         let basic = base64::engine::general_purpose::STANDARD.encode("anybody:s3cret");
@@ -292,7 +297,7 @@ mod tests {
             let mut head = head;
             head.client_key = key.copied();
             let peer = "192.0.2.1:1".parse().unwrap();
-            match access.check(&head, peer, at(now_s)) {
+            match access.check(&head, &head.target.path, peer, at(now_s)) {
                 Ok(rights) => 200 + u16::from(rights.may_write_somewhere()),
                 Err(refusal) => refusal.status,
             }

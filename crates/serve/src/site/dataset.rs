@@ -41,6 +41,24 @@ pub(super) async fn answer(site: &Site, head: &Head, client: Client, what: &str)
     }
 }
 
+/// Returns the path of what a request reads: of one file of the folder, if it is about that file alone.
+pub(super) fn read_path(site: &Site, head: &Head) -> Vec<u8> {
+    let folder = &head.target.path;
+    let parameter = |name| head.target.parameter(name);
+    let file = match (parameter("swath"), walk_of(head), parameter("file")) {
+        (Some("index"), None, Some(name)) if parameter("walk").is_none() => {
+            Some(name.as_bytes().to_vec())
+        }
+        (Some(_), Some(walk), _) => site.walks.file_of(walk, folder),
+        _ => None,
+    };
+    match file {
+        Some(name) if folder.is_empty() => name,
+        Some(name) => [folder, &name[..]].join(&b'/'),
+        None => folder.clone(),
+    }
+}
+
 fn walk_of(head: &Head) -> Option<WalkId> {
     head.target.parameter("walk").and_then(|id| id.parse().ok())
 }

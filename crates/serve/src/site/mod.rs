@@ -211,9 +211,22 @@ impl<'a> LogLine<'a> {
             true => swath_formats::relay::shown(self.target),
             false => self.target.to_owned(),
         };
+        let target = without_tokens(&target);
         let referer = self.referer.map(swath_formats::relay::shown);
         log.note(&LogLine { target: &target, referer: referer.as_deref(), ..*self });
     }
+}
+
+/// Returns a target without the tokens that grid tools and browsers put into queries.
+fn without_tokens(target: &str) -> String {
+    let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
+    let shown = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if TOKEN_PARAMETERS.iter().any(|own| own.eq_ignore_ascii_case(name)) => {
+            format!("{name}=…")
+        }
+        _ => pair.to_owned(),
+    });
+    format!("{path}?{}", shown.collect::<Vec<_>>().join("&"))
 }
 
 impl Site {
@@ -288,11 +301,12 @@ impl Site {
             return response;
         }
         self.access.ready(head).await;
-        let rights = match self.access.check(head, peer, SystemTime::now()) {
+        let reads = dataset::read_path(self, head);
+        let rights = match self.access.check(head, &reads, peer, SystemTime::now()) {
             Ok(rights) => rights,
             Err(refusal) => return refusal,
         };
-        if let Err(refusal) = rights.check_reading(head) {
+        if let Err(refusal) = rights.check_reading(head, &reads) {
             return refusal;
         }
         // A page of another site can show no token, and no certificate for its name.
@@ -517,6 +531,8 @@ const STRANGE: &str = "from this machine this server is asked for as localhost, 
                        a page of another site could lead its own name here ('swath serve --host NAME' \
                        permits one)";
 const FAILED: &str = "the answer could not be made";
+/// Parameters in which XRootD and OAuth (RFC 6750, section 2.3) take tokens.
+const TOKEN_PARAMETERS: [&str; 3] = ["authz", "access_token", "token"];
 
 /// When connections end, those with trees and others.
 fn last(may_go_on: bool) -> Life {

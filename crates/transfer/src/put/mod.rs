@@ -88,6 +88,14 @@ pub enum PutError {
         /// Its address there.
         address: String,
     },
+    /// The other server sends the file in another form.
+    #[error("{address}: the server insists on sending the file encoded as {coding}")]
+    Encoded {
+        /// Its address there.
+        address: String,
+        /// The form.
+        coding: String,
+    },
     /// The other server delivered other bytes than it tells the digest of.
     #[error("{address}: the bytes differ from the digest that the server tells")]
     SourceDiffers {
@@ -101,6 +109,12 @@ pub enum PutError {
         address: String,
         /// What differs.
         what: &'static str,
+    },
+    /// The server said that it has taken the file, and does not have it.
+    #[error("{address}: the server says that it took the file, and has no such file")]
+    Missing {
+        /// Its address there.
+        address: String,
     },
     /// The server refuses it, or cannot be reached.
     #[error(transparent)]
@@ -236,7 +250,7 @@ async fn send_once(
 /// digest; `None` if it tells no digest that is known here.
 ///
 /// # Errors
-/// [`PutError::Differs`].
+/// [`PutError::Differs`] or [`PutError::Missing`].
 pub(crate) async fn check(
     net: &Net,
     to: &Url,
@@ -244,7 +258,13 @@ pub(crate) async fn check(
     digests: &[Digest],
 ) -> Result<Option<Algorithm>, PutError> {
     // Whoever may write need not be allowed to read.
-    let Ok(facts) = head(net, to, Trust::Named).await else { return Ok(None) };
+    let facts = match head(net, to, Trust::Named).await {
+        Ok(facts) => facts,
+        Err(error) if matches!(error.code(), Some(404 | 410)) => {
+            return Err(PutError::Missing { address: display_name(to) });
+        }
+        Err(_) => return Ok(None),
+    };
     let differs = |what| PutError::Differs { address: display_name(to), what };
     if facts.size_bytes.is_some_and(|bytes| bytes != size_bytes) {
         return Err(differs("size"));

@@ -18,6 +18,13 @@ pub async fn read(engine: &Engine, from: &Url) -> Result<Reading, PutError> {
     let failed = |error| PutError::Source { address: address.clone(), error };
     let download = Download::begin(engine.net(), from, Trust::Named, "*/*").await;
     let download = download.map_err(failed)?;
+    let coding = download.field("content-encoding").filter(|coding| !is_identity(coding));
+    if let Some(coding) = coding {
+        return Err(PutError::Encoded {
+            address,
+            coding: coding.chars().take(CODING_CHARS).collect(),
+        });
+    }
     let size_bytes = download.field("content-length").and_then(|length| length.parse().ok());
     let Some(size_bytes) = size_bytes else {
         return Err(PutError::NoSize { address });
@@ -70,3 +77,10 @@ async fn pass_on(
     };
     let _ = give.send(last).await;
 }
+
+fn is_identity(coding: &str) -> bool {
+    matches!(coding.trim().to_ascii_lowercase().as_str(), "" | "identity")
+}
+
+/// Enough for every name of a coding.
+const CODING_CHARS: usize = 40;

@@ -80,8 +80,14 @@ async fn copied(
     let (url, asked) = Script { there, copies: copies.to_vec() }.serve().await;
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (from, to) = (url.join("from").unwrap(), url.join("to").unwrap());
-    let request =
-        RemoteCopyRequest { way: CopyWay::Pull, from, to, keeps_same: false, token: None };
+    let request = RemoteCopyRequest {
+        way: CopyWay::Pull,
+        from,
+        to,
+        keeps_same: false,
+        requires_digest: false,
+        token: None,
+    };
     let ended = engine.remote_copy(&request, &mut |_: &_| {}, &Stop::default()).await;
     let asked = asked.lock().unwrap().clone();
     (ended, asked)
@@ -121,7 +127,7 @@ async fn a_copy_has_succeeded_if_the_destination_tells_the_same() {
 async fn what_a_server_claims_is_not_believed() {
     use RemoteCopyError as Error;
     type Expected = fn(&RemoteCopyError) -> bool;
-    let cases: [(&str, There, Expected); 8] = [
+    let cases: [(&str, There, Expected); 9] = [
         // A failure behind a success (XRootD).
         (
             "HTTP/1.1 201 Created\r\n\r\n5\nfailure: no route\n",
@@ -136,6 +142,7 @@ async fn what_a_server_claims_is_not_believed() {
         ("HTTP/1.1 202 Accepted\r\n\r\n19\n", SHORT, |error| matches!(error, Error::Unknown(_))),
         // A lie.
         (MARKED, SHORT, |error| matches!(error, Error::Differs(_))),
+        (MARKED, None, |error| matches!(error, Error::Differs(_))),
         (MARKED, OTHER, |error| matches!(error, Error::Differs(_))),
         (
             "HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n",
@@ -161,8 +168,14 @@ async fn redirects_are_followed_and_missing_folders_are_made() {
     let (url, asked) = Script { there: None, copies: vec![conflict, MARKED] }.serve().await;
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (from, to) = (url.join("from").unwrap(), url.join("new/folder/to").unwrap());
-    let request =
-        RemoteCopyRequest { way: CopyWay::Pull, from, to, keeps_same: false, token: None };
+    let request = RemoteCopyRequest {
+        way: CopyWay::Pull,
+        from,
+        to,
+        keeps_same: false,
+        requires_digest: false,
+        token: None,
+    };
     let _ = engine.remote_copy(&request, &mut |_: &_| {}, &Stop::default()).await;
     let asked = asked.lock().unwrap().clone();
     let made = asked.iter().position(|head| head.starts_with("MKCOL /new/folder/ ")).unwrap();
