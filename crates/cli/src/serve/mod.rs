@@ -238,6 +238,11 @@ fn fetcher(args: &Serve, access: &Access, host: &str) -> Result<Option<Arc<Fetch
     if !args.third_party {
         return Ok(None);
     }
+    for path in &args.third_party_ca {
+        let unusable =
+            |error| Failure::input(format!("--third-party-ca {}: {error}", path.display()));
+        std::fs::File::open(path).map_err(unusable)?;
+    }
     let mut environment = Environment::default();
     let relay = args.third_party_relay.clone();
     // Rights to read sources belong to this server's key, which relays do not have.
