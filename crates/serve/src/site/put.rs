@@ -164,6 +164,8 @@ struct Taken {
     incoming: Incoming,
     hashers: Vec<Hasher>,
     wishes: Wishes,
+    /// What is still to be reserved.
+    late_bytes: u64,
     came_bytes: u64,
 }
 
@@ -179,18 +181,26 @@ fn begin(root: &Root, path: &[u8], wishes: Wishes) -> Result<Taken, Response> {
     };
     let incoming = incoming.map_err(|error| refusal(&error))?;
     wishes.allow(incoming.present().map_err(|error| refusal(&error))?.as_ref())?;
-    incoming.reserve(wishes.length.unwrap_or(0)).map_err(|error| refusal(&error))?;
+    let length = wishes.length.unwrap_or(0);
+    let late_bytes = if length > RESERVED_AT_ONCE { length } else { 0 };
+    let has_room = match late_bytes {
+        0 => incoming.reserve(length),
+        bytes => incoming.fits(bytes),
+    };
+    has_room.map_err(|error| refusal(&error))?;
     let mut hashers: Vec<Hasher> = Vec::new();
     for digest in &wishes.digests {
         if hashers.iter().all(|hasher| hasher.algorithm() != digest.algorithm()) {
             hashers.push(Hasher::new(digest.algorithm()));
         }
     }
-    Ok(Taken { incoming, hashers, wishes, came_bytes: 0 })
+    Ok(Taken { incoming, hashers, wishes, late_bytes, came_bytes: 0 })
 }
 
 impl Taken {
     fn write(&mut self, part: &[u8]) -> Result<(), Response> {
+        let late_bytes = std::mem::take(&mut self.late_bytes);
+        self.incoming.reserve(late_bytes).map_err(|error| refusal(&error))?;
         self.incoming.file().write_all(part).map_err(|error| refusal(&error))?;
         self.hashers.iter_mut().for_each(|hasher| hasher.update(part));
         let before = self.came_bytes;
@@ -273,6 +283,9 @@ pub(super) fn refusal(error: &io::Error) -> Response {
     }
 }
 
+/// More is reserved when the first bytes have come: in memory that takes a second for a few gigabytes, and
+/// XRootD sends nothing any more if it is told to go on later than that.
+const RESERVED_AT_ONCE: u64 = 256 << 20;
 /// Header fields with digests of the whole file, as all that a `PUT` brings is one.
 const DIGESTS: [&str; 5] =
     ["repr-digest", "content-digest", "digest", "content-md5", "oc-checksum"];

@@ -87,6 +87,17 @@ fn is_of_a_copy(name: &[u8]) -> bool {
 }
 
 impl Incoming {
+    /// Checks whether this many bytes fit, without reserving them.
+    ///
+    /// # Errors
+    /// `StorageFull` if not.
+    pub fn fits(&self, bytes: u64) -> io::Result<()> {
+        match crate::sys::free_bytes(&self.file) {
+            Ok(free_bytes) if bytes > free_bytes => Err(Errno::NOSPC.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Reserves this many bytes, if the file system can do that.
     ///
     /// # Errors
@@ -97,9 +108,7 @@ impl Incoming {
         }
         // A reservation that does not fit would take all free space until it fails, and others
         // would find the disk full meanwhile.
-        if crate::sys::free_bytes(&self.file).is_ok_and(|free_bytes| bytes > free_bytes) {
-            return Err(Errno::NOSPC.into());
-        }
+        self.fits(bytes)?;
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
             _ => Ok(()),
