@@ -159,6 +159,22 @@ async fn what_a_server_claims_is_not_believed() {
 }
 
 #[tokio::test]
+async fn what_is_the_same_stays() {
+    for (there, copies) in [(RIGHT, 0), (OTHER, 1), (SHORT, 1), (None, 1)] {
+        let (url, asked) = Script { there, copies: vec![MARKED] }.serve().await;
+        let engine = Engine::start(EngineOptions::default()).unwrap();
+        let (from, to) = (url.join("from").unwrap(), url.join("to").unwrap());
+        let (way, keeps_same, requires_digest) = (CopyWay::Pull, true, true);
+        let request = RemoteCopyRequest { way, from, to, keeps_same, requires_digest, token: None };
+        let ended = engine.remote_copy(&request, &mut |_: &_| {}, &Stop::default()).await;
+        assert_eq!(ended.is_ok(), copies == 0, "the script does not copy: {there:?}");
+        let asked = asked.lock().unwrap();
+        let asked = asked.iter().filter(|head| head.starts_with("COPY ")).count();
+        assert_eq!(asked, copies, "{there:?}");
+    }
+}
+
+#[tokio::test]
 async fn redirects_are_followed_and_missing_folders_are_made() {
     let redirect = "HTTP/1.1 307 Elsewhere\r\nLocation: /door/to\r\nContent-Length: 0\r\n\r\n";
     let (ended, asked) = copied(&[redirect, MARKED], RIGHT).await;
