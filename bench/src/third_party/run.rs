@@ -1,7 +1,7 @@
 //! One run: a fresh network, fresh servers, one client, one check.
 //!
-//! The clock runs from the start of the client to its end; the servers stand before. What arrived is
-//! compared with the original afterwards.
+//! Timed is the client, from its start to its end; the servers run before it. Afterwards the copy is compared
+//! with the original.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

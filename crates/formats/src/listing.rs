@@ -88,61 +88,22 @@ impl Listing {
     /// `None` if it is not such a list.
     pub fn of_bucket(list: &[u8], asked: &Url, prefix: &str) -> Option<Listing> {
         let mut building = Building::default();
-        let mut xml = quick_xml::Reader::from_reader(list);
-        let mut buffer = Vec::new();
-        let mut open: Vec<String> = Vec::new();
-        let mut text = String::new();
         let (mut key, mut size) = (None, None);
         let (mut is_truncated, mut token, mut marker, mut last) = (false, None, None, None);
-        loop {
-            buffer.clear();
-            match xml.read_event_into(&mut buffer).ok()? {
-                Event::Start(start) => {
-                    if open.is_empty() && start.local_name().as_ref() != "ListBucketResult" {
-                        return None;
-                    }
-                    if open.len() >= DEPTH_MAX {
-                        return None;
-                    }
-                    open.push(start.local_name().as_ref().to_owned());
-                    text.clear();
+        elements(list, "ListBucketResult", |within, name, text| match (within, name) {
+            ("Contents", "Key") => key = Some(text.to_owned()),
+            ("Contents", "Size") => size = text.trim().parse().ok(),
+            ("ListBucketResult", "Contents") => {
+                if let Some(key) = key.take() {
+                    building.add_key(prefix, &key, size.take());
+                    last = Some(key);
                 }
-                Event::Text(part) => text.push_str(&part.xml10_content()),
-                Event::CData(part) => text.push_str(&part.xml10_content()),
-                Event::GeneralRef(reference) => match reference.resolve_char_ref().ok()? {
-                    Some(char) => text.push(char),
-                    None => text.push_str(resolve_predefined_entity(&reference)?),
-                },
-                Event::End(_) => {
-                    let name = open.pop()?;
-                    let within = open.last().map(String::as_str);
-                    match (within, name.as_str()) {
-                        (Some("Contents"), "Key") => key = Some(text.clone()),
-                        (Some("Contents"), "Size") => size = text.trim().parse().ok(),
-                        (Some("ListBucketResult"), "Contents") => {
-                            if let Some(key) = key.take() {
-                                building.add_key(prefix, &key, size.take());
-                                last = Some(key);
-                            }
-                        }
-                        (Some("ListBucketResult"), "IsTruncated") => {
-                            is_truncated = text.trim() == "true";
-                        }
-                        (Some("ListBucketResult"), "NextContinuationToken") => {
-                            token = Some(text.clone());
-                        }
-                        (Some("ListBucketResult"), "NextMarker") => marker = Some(text.clone()),
-                        _ => {}
-                    }
-                    text.clear();
-                    if open.is_empty() {
-                        break;
-                    }
-                }
-                Event::DocType(_) | Event::Eof => return None,
-                _ => {}
             }
-        }
+            ("ListBucketResult", "IsTruncated") => is_truncated = text.trim() == "true",
+            ("ListBucketResult", "NextContinuationToken") => token = Some(text.to_owned()),
+            ("ListBucketResult", "NextMarker") => marker = Some(text.to_owned()),
+            _ => {}
+        })?;
         let mut listing = building.listing;
         if is_truncated {
             let second =
@@ -164,55 +125,58 @@ impl Listing {
     /// (RFC 4918, section 14.16). `None` if it is not such an answer.
     pub fn of_multistatus(answer: &[u8], folder: &Url) -> Option<Listing> {
         let mut building = Building::default();
-        let mut xml = quick_xml::Reader::from_reader(answer);
-        xml.config_mut().expand_empty_elements = true;
-        let mut buffer = Vec::new();
-        let mut open: Vec<String> = Vec::new();
-        let mut text = String::new();
         let (mut href, mut size_bytes, mut is_folder) = (None, None, false);
-        loop {
-            buffer.clear();
-            match xml.read_event_into(&mut buffer).ok()? {
-                Event::Start(start) => {
-                    let name = start.local_name().as_ref().to_owned();
-                    if open.len() >= DEPTH_MAX || open.is_empty() && name != "multistatus" {
-                        return None;
-                    }
-                    open.push(name);
-                    text.clear();
+        elements(answer, "multistatus", |within, name, text| match (within, name) {
+            ("response", "href") => href = Some(text.trim().to_owned()),
+            ("prop", "getcontentlength") => size_bytes = text.trim().parse().ok(),
+            ("resourcetype", "collection") => is_folder = true,
+            ("multistatus", "response") => {
+                let is_folder = std::mem::take(&mut is_folder);
+                let size_bytes = size_bytes.take().filter(|_| !is_folder);
+                if let Some(href) = href.take() {
+                    building.add_href(&href, folder, is_folder, size_bytes);
                 }
-                Event::Text(part) => text.push_str(&part.xml10_content()),
-                Event::CData(part) => text.push_str(&part.xml10_content()),
-                Event::GeneralRef(reference) => match reference.resolve_char_ref().ok()? {
-                    Some(char) => text.push(char),
-                    None => text.push_str(resolve_predefined_entity(&reference)?),
-                },
-                Event::End(_) => {
-                    let name = open.pop()?;
-                    let within = open.last().map(String::as_str);
-                    match (within, name.as_str()) {
-                        (Some("response"), "href") => href = Some(text.trim().to_owned()),
-                        (Some("prop"), "getcontentlength") => {
-                            size_bytes = text.trim().parse().ok();
-                        }
-                        (Some("resourcetype"), "collection") => is_folder = true,
-                        (Some("multistatus"), "response") => {
-                            let is_folder = std::mem::take(&mut is_folder);
-                            let size_bytes = size_bytes.take().filter(|_| !is_folder);
-                            if let Some(href) = href.take() {
-                                building.add_href(&href, folder, is_folder, size_bytes);
-                            }
-                        }
-                        _ => {}
-                    }
-                    text.clear();
-                    if open.is_empty() {
-                        return Some(building.listing);
-                    }
-                }
-                Event::DocType(_) | Event::Eof => return None,
-                _ => {}
             }
+            _ => {}
+        })?;
+        Some(building.listing)
+    }
+}
+
+/// Reads an XML document with this top element. `take` gets each element at its end: the name of the element
+/// around it, its own name (both without namespaces), and the text before its end. `None` if it is not such a
+/// document, or is nested deeper than any list.
+fn elements(document: &[u8], top: &str, mut take: impl FnMut(&str, &str, &str)) -> Option<()> {
+    let mut xml = quick_xml::Reader::from_reader(document);
+    xml.config_mut().expand_empty_elements = true;
+    let mut buffer = Vec::new();
+    let mut open: Vec<String> = Vec::new();
+    let mut text = String::new();
+    loop {
+        buffer.clear();
+        match xml.read_event_into(&mut buffer).ok()? {
+            Event::Start(start) => {
+                let name = start.local_name().as_ref().to_owned();
+                if open.len() >= DEPTH_MAX || open.is_empty() && name != top {
+                    return None;
+                }
+                open.push(name);
+                text.clear();
+            }
+            Event::Text(part) => text.push_str(&part.xml10_content()),
+            Event::CData(part) => text.push_str(&part.xml10_content()),
+            Event::GeneralRef(reference) => match reference.resolve_char_ref().ok()? {
+                Some(char) => text.push(char),
+                None => text.push_str(resolve_predefined_entity(&reference)?),
+            },
+            Event::End(_) => {
+                let name = open.pop()?;
+                let Some(within) = open.last() else { return Some(()) };
+                take(within, &name, &text);
+                text.clear();
+            }
+            Event::DocType(_) | Event::Eof => return None,
+            _ => {}
         }
     }
 }

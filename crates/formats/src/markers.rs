@@ -49,7 +49,7 @@ impl Markers {
         self.bytes.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Returns the outcome, once it was told. What follows it means nothing.
+    /// Returns the outcome, if its line has come. Later lines are ignored.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }

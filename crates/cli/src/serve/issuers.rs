@@ -40,7 +40,7 @@ struct IssuerFile {
     keys: Option<Box<RawValue>>,
 }
 
-/// An issuer as it was named.
+/// An issuer from the command line.
 struct Named {
     trusted: TrustedIssuer,
     /// Where its keys are, if that was said.

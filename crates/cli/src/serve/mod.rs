@@ -4,6 +4,7 @@ pub mod args;
 mod ephemeral;
 mod issuers;
 pub mod lifetime;
+mod listed;
 pub mod log;
 pub mod machine;
 mod receive;

@@ -21,9 +21,8 @@ use swath_jobs::board::{
 };
 use swath_jobs::copy::{CopyError, CopyKind};
 use swath_jobs::{
-    Address, Compare, Control, CopySpec, Environment, FileCounts, GetFrom, GetSpec, GetTo, Header,
-    JobError, JobEvent, JobObserver, JobSpec, Jobs, Outcome, Preserve, Routes, SecretRef, Streams,
-    Work,
+    Address, Compare, Control, CopySpec, Environment, GetFrom, GetSpec, GetTo, Header, JobError,
+    JobEvent, JobObserver, JobSpec, Jobs, Outcome, Preserve, Routes, SecretRef, Streams, Work,
 };
 use swath_model::digest::{Digest, Hasher};
 use swath_serve::{
@@ -42,6 +41,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use url::Url;
 
+use super::listed::ListedFiles;
 use super::machine;
 use super::told::ToldNames;
 use crate::exit::{self, chain, warn};
@@ -583,11 +583,12 @@ async fn run(jobs: Jobs, spec: JobSpec, seat: JobSeat, destination: Destination)
         names: names.clone(),
         began: Instant::now(),
         has_kept: AtomicBool::new(false),
+        listed: ListedFiles::default(),
     });
     let told: Arc<dyn JobObserver> = Arc::clone(&observer) as Arc<dyn JobObserver>;
     let ended = jobs.run(&spec, &Streams::default(), &told, &seat.control).await;
     let (state, line) = match ended {
-        Ok(outcome) => match received(outcome) {
+        Ok(outcome) => match received(outcome, &observer) {
             Some(received) => (KeptState::Done, Line::Received(Box::new(received))),
             None => {
                 let why = "the source is no folder of a swath server, and no file".to_owned();
@@ -606,6 +607,8 @@ struct Recorder {
     names: ToldNames,
     began: Instant,
     has_kept: AtomicBool,
+    /// The files of a web folder.
+    listed: ListedFiles,
 }
 
 impl JobObserver for Recorder {
@@ -621,6 +624,15 @@ impl JobObserver for Recorder {
                 let (text, is_warning) = notes::words(&note);
                 let at_s = self.began.elapsed().as_secs_f64();
                 (Keep::Last, Line::event(&Event::note(at_s, text, is_warning)))
+            }
+            JobEvent::File { event, .. } => {
+                self.listed.note(&event);
+                return;
+            }
+            JobEvent::FileFailed { name, error, .. } => {
+                let text = format!("{name}: {}", crate::failure::of_file(&error).1);
+                let at_s = self.began.elapsed().as_secs_f64();
+                (Keep::Last, Line::event(&Event::note(at_s, text, true)))
             }
             JobEvent::Planned { bytes, path, further_of } => {
                 let text = |path: Vec<u8>| String::from_utf8_lossy(&path).into_owned();
@@ -645,12 +657,15 @@ fn kept_as(event: &Event) -> Keep {
 }
 
 /// Returns the result of a copy as its last line has it.
-fn received(outcome: Outcome) -> Option<Received> {
+fn received(outcome: Outcome, recorder: &Recorder) -> Option<Received> {
     match outcome {
         Outcome::Copied(copied) => Some(copied.received),
         Outcome::File(summary) => Some(of_file(*summary)),
         // What a web server lists.
-        Outcome::Files(files) => Some(of_files(&files)),
+        Outcome::Files(files) => {
+            let summary = recorder.listed.summary(recorder.began.elapsed().as_secs_f64());
+            Some(Received { counts: [files.complete, 0, 0, 0], ..of_file(summary) })
+        }
         _ => None,
     }
 }
@@ -668,11 +683,6 @@ fn of_file(transfer: Summary) -> Received {
         is_whole: true,
         xattrs: Some(XattrLosses::default()),
     }
-}
-
-/// Each file has told of itself; only their number is known here.
-fn of_files(files: &FileCounts) -> Received {
-    Received { counts: [files.complete, 0, 0, 0], ..of_file(Summary::default()) }
 }
 
 /// Returns the error of a copy as its last line has it.
@@ -714,6 +724,13 @@ fn failed(error: JobError, names: &ToldNames) -> Failed {
             }
         },
         JobError::Stopped => plain(exit::Exit::Interrupted as u8, "cancelled"),
+        JobError::Files(files) if files.is_stopped => {
+            plain(exit::Exit::Interrupted as u8, "cancelled")
+        }
+        JobError::Files(files) => {
+            let text = format!("{} of the listed files were not copied", files.failed);
+            plain(exit::Exit::Some as u8, &text)
+        }
         error => {
             let failure = Failure::from(error);
             plain(failure.exit as u8, &failure.what)

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use swath_netlab::faulty::Content;
+
+use crate::support::nginx::Nginx;
 use crate::support::ssh::{machine, own_folder, running};
 use crate::support::trees::bytes;
 use crate::support::xrootd::Xrootd;
@@ -192,4 +195,27 @@ fn hosts_reached_by_ssh_copy_from_one_another() {
     has_dataset(&home, "b/three");
     home.run(command.iter().map(String::as_str).chain(["--detach"])).code_is(2).says(&["--detach"]);
     assert_eq!(running(&home), Vec::<String>::new(), "everything has ended");
+}
+
+/// It ended with an error after everything had been copied, and later without a word on what proves it.
+#[test]
+fn a_web_folder_is_fetched_by_the_destination() {
+    let files = [("x.h5", Content::random(1, 3_000_001)), ("sub/y", Content::random(2, 70_000))];
+    let served: Vec<(&str, &Content)> = files.iter().map(|(name, it)| (*name, it)).collect();
+    let Some(web) = Nginx::start(&served, &["autoindex on;"]) else { return };
+    let home = with_dataset();
+    let from = ["--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
+    let b = home.serve(&[&["b"][..], &from].concat());
+    let command = args(&[&b], &[web.url(0, ""), at(&b, "web/")]);
+    let copied = home.run(&command);
+    copied.code_is(0).says(&[
+        "2 files",
+        "3.07 MB",
+        "NOT VERIFIED: no digests of 2 files are known",
+    ]);
+    for (name, content) in &files {
+        home.holds(&format!("b/web/{name}"), content);
+    }
+    // Again: compared only by size and time.
+    home.run(&command).code_is(0).says(&["nothing to copy", "no digests of 2 files are known"]);
 }

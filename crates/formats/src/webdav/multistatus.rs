@@ -192,8 +192,7 @@ fn text(text: &str) -> String {
     escape(text.chars().map(allowed).collect::<String>()).into_owned()
 }
 
-/// The properties that are told to whoever asks for all; figures of the disk are not among them
-/// (RFC 4331, section 3).
+/// The answer to a request for all properties. The free space is sent only on request (RFC 4331, section 3).
 const USUAL: [Property; 8] = [
     Property::Type,
     Property::Length,

@@ -138,7 +138,8 @@ impl Room {
         Room { pace, bytes: pace.at_once_bytes, filled_at: Instant::now() }
     }
 
-    /// Returns whether a line has room, and takes it. What is larger than all room fits when that is empty.
+    /// Counts a line and returns true if the rate permits it now. A line larger than the whole allowance is
+    /// permitted when nothing of that is used.
     fn takes(&mut self, line: &str) -> bool {
         let now = Instant::now();
         let Pace { bytes_per_s, at_once_bytes, line_bytes } = self.pace;

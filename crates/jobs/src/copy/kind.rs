@@ -74,7 +74,7 @@ pub enum CopyKind {
         /// Whether a file may get the name `to`, if that is not a folder.
         is_alone: bool,
     },
-    /// From one machine to another one, of which one at least is reached by ssh.
+    /// Between two other machines, at least one of them reached by ssh.
     BetweenBySsh {
         /// The source; a folder's contents if it ends in `/`.
         from: Place,

@@ -1,5 +1,5 @@
-//! Copies between two other machines of which one at least is reached by ssh: a server is started there for
-//! this copy, and from then on it is a copy between servers.
+//! Copies between two other machines if at least one of them is reached by ssh. A server is started there;
+//! then it is a copy between servers.
 
 use swath_source::{HostPattern, ServerAccess};
 use url::Url;

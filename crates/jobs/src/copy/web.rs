@@ -57,7 +57,7 @@ pub async fn copy(
 pub struct Listed {
     /// Its address for the user.
     pub title: String,
-    /// Its files, as they are found; each is to go below the folder that was named.
+    /// Its files, as they are found, with paths below the destination folder.
     pub entries: mpsc::Receiver<ListEntry>,
     /// Ends the walk when it is dropped.
     pub walking: AbortOnDropHandle<()>,

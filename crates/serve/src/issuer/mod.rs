@@ -250,7 +250,7 @@ impl std::fmt::Debug for Issuers {
     }
 }
 
-/// Keys that are being fetched. Whoever waits for them waits no longer when this is dropped.
+/// A fetch of keys. Dropping it wakes the requests that wait for the keys.
 pub struct FetchingKeys {
     issuers: Issuers,
     issuer: String,

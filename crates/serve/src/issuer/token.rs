@@ -1,7 +1,7 @@
 //! A token of an issuer (JWT, RFC 7519): taking it apart, and what its claims are worth.
 //!
-//! Everything here is pure: the time and the names of this server are parameters. Nothing that is read
-//! here is believed before its signature has been checked.
+//! Everything here is pure: the time and the names of this server are parameters. No claim is
+//! used before the signature has been checked.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,12 +1,11 @@
 //! A document that is taken in while it comes: the index of a dataset.
 
-use tokio::time::timeout;
 use url::Url;
 
 use super::exchange::Exchange;
-use super::{Method, Opened, Request, open};
+use super::{Method, Opened, Request, open, refused};
 use crate::error::LaneError;
-use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
+use crate::http::head::Head;
 use crate::net::Net;
 use crate::shown::without_credentials;
 use crate::source::Trust;
@@ -59,13 +58,7 @@ impl Download {
         let Opened { mut exchange, head, target, .. } =
             opened.ok_or(LaneError::Timeout { after: limit })??;
         if head.status != 200 {
-            let why = timeout(WHY_WITHIN, exchange.body(EXPLANATION_BYTES_MAX)).await;
-            let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
-            return Err(target.explain(LaneError::status(
-                head.status,
-                explained(&head, &why),
-                crate::http::answer::retry_after(&head),
-            )));
+            return Err(refused(&mut exchange, &target, &head).await);
         }
         Ok(Download { exchange, head, final_url: without_credentials(&target.url) })
     }
@@ -88,6 +81,3 @@ impl Download {
         self.exchange.next_part().await
     }
 }
-
-/// Whoever refuses has so long to say why.
-const WHY_WITHIN: std::time::Duration = std::time::Duration::from_secs(3);

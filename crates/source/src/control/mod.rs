@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use swath_model::{Range, counted};
 use swath_transport::Transport;
+use tokio::time::timeout;
 use url::Url;
 
 pub use about::AboutRelay;
@@ -31,7 +32,7 @@ use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge};
-use crate::http::head::Head;
+use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
 use crate::net::{Conn, Net};
 use crate::redirect::{self, Visit};
 use crate::shown::without_credentials;
@@ -406,5 +407,18 @@ async fn open_once(
     Ok((exchange, opening, facts))
 }
 
+/// Returns the error of a refusal whose body has not been read.
+async fn refused(exchange: &mut Exchange, target: &Target, head: &Head) -> LaneError {
+    let why = timeout(WHY_WITHIN, exchange.body(EXPLANATION_BYTES_MAX)).await;
+    let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
+    target.explain(LaneError::status(
+        head.status,
+        explained(head, &why),
+        crate::http::answer::retry_after(head),
+    ))
+}
+
+/// Whoever refuses has so long to say why.
+const WHY_WITHIN: Duration = Duration::from_secs(3);
 /// More of the answer to a small request is not read.
 const POST_ANSWER_BYTES: usize = 64 << 10;

@@ -6,13 +6,12 @@ use std::time::Duration;
 use swath_formats::digest_header;
 use swath_formats::markers::{Markers, Outcome};
 use swath_model::digest::Digest;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use url::Url;
 
 use super::exchange::Exchange;
-use super::{Method, Opened, Request, ask, open};
+use super::{Method, Opened, Request, ask, open, refused};
 use crate::error::LaneError;
-use crate::http::head::{EXPLANATION_BYTES_MAX, explained};
 use crate::net::{Net, Secret};
 use crate::shown::without_credentials;
 use crate::source::Trust;
@@ -84,13 +83,7 @@ impl RemoteCopy {
         let Opened { mut exchange, head, target, .. } =
             opened.await.ok_or(LaneError::Timeout { after: BEGINS_WITHIN })??;
         if !(200..300).contains(&head.status) {
-            let why = timeout(WHY_WITHIN, exchange.body(EXPLANATION_BYTES_MAX)).await;
-            let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
-            return Err(target.explain(LaneError::status(
-                head.status,
-                explained(&head, &why),
-                crate::http::answer::retry_after(&head),
-            )));
+            return Err(refused(&mut exchange, &target, &head).await);
         }
         Ok(RemoteCopy { exchange, markers: Markers::default() })
     }
@@ -152,7 +145,5 @@ pub async fn make_folder(net: &Net, url: &Url) -> Result<bool, LaneError> {
 
 /// Some servers answer only when they have connected to the other one.
 const BEGINS_WITHIN: Duration = Duration::from_secs(120);
-/// Whoever refuses has so long to say why.
-const WHY_WITHIN: Duration = Duration::from_secs(3);
 /// Markers are due every 30 seconds at least.
 const SILENCE_MAX: Duration = Duration::from_secs(120);

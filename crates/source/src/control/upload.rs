@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use swath_formats::digest_header;
 use swath_model::digest::Digest;
-use tokio::time::timeout;
 use url::Url;
 
 use super::exchange::{Exchange, Opening};
+use super::refused;
 use crate::cookies::Cookies;
 use crate::error::LaneError;
-use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
 use crate::net::Net;
 use crate::redirect::{self, Visit};
 use crate::source::Trust;
@@ -136,20 +135,8 @@ fn request(target: &Target, length_bytes: u64, digest: Option<&Digest>, expects:
     out
 }
 
-async fn refused(exchange: &mut Exchange, target: &Target, head: &Head) -> LaneError {
-    let why = timeout(WHY_WITHIN, exchange.body(EXPLANATION_BYTES_MAX)).await;
-    let why = why.ok().and_then(Result::ok).unwrap_or_default().0;
-    target.explain(LaneError::status(
-        head.status,
-        explained(head, &why),
-        crate::http::answer::retry_after(head),
-    ))
-}
-
 const EARLY: &str = "it says that it has the file before all of it was sent";
 /// A server that says nothing for so long does not know how to wait. The same time as curl's.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
-/// Whoever refuses has so long to say why.
-const WHY_WITHIN: Duration = Duration::from_secs(3);
 /// A server's disk is at least so fast.
 const DURABLE_BYTES_PER_S: u64 = 8 << 20;

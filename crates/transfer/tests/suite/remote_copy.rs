@@ -73,24 +73,28 @@ impl Script {
     }
 }
 
-async fn copied(
+/// Copies `/from` to this path of such a server; returns the end, and the requests that came.
+async fn copied_to(
+    to: &str,
+    keeps_same: bool,
     copies: &[&'static str],
     there: There,
 ) -> (Result<Summary, RemoteCopyError>, Vec<String>) {
     let (url, asked) = Script { there, copies: copies.to_vec() }.serve().await;
     let engine = Engine::start(EngineOptions::default()).unwrap();
-    let (from, to) = (url.join("from").unwrap(), url.join("to").unwrap());
-    let request = RemoteCopyRequest {
-        way: CopyWay::Pull,
-        from,
-        to,
-        keeps_same: false,
-        requires_digest: false,
-        token: None,
-    };
+    let (from, to) = (url.join("from").unwrap(), url.join(to).unwrap());
+    let (way, requires_digest) = (CopyWay::Pull, false);
+    let request = RemoteCopyRequest { way, from, to, keeps_same, requires_digest, token: None };
     let ended = engine.remote_copy(&request, &mut |_: &_| {}, &Stop::default()).await;
     let asked = asked.lock().unwrap().clone();
     (ended, asked)
+}
+
+async fn copied(
+    copies: &[&'static str],
+    there: There,
+) -> (Result<Summary, RemoteCopyError>, Vec<String>) {
+    copied_to("to", false, copies, there).await
 }
 
 const RIGHT: There = Some((CONTENT, &[Algorithm::Adler32]));
@@ -161,14 +165,8 @@ async fn what_a_server_claims_is_not_believed() {
 #[tokio::test]
 async fn what_is_the_same_stays() {
     for (there, copies) in [(RIGHT, 0), (OTHER, 1), (SHORT, 1), (None, 1)] {
-        let (url, asked) = Script { there, copies: vec![MARKED] }.serve().await;
-        let engine = Engine::start(EngineOptions::default()).unwrap();
-        let (from, to) = (url.join("from").unwrap(), url.join("to").unwrap());
-        let (way, keeps_same, requires_digest) = (CopyWay::Pull, true, true);
-        let request = RemoteCopyRequest { way, from, to, keeps_same, requires_digest, token: None };
-        let ended = engine.remote_copy(&request, &mut |_: &_| {}, &Stop::default()).await;
+        let (ended, asked) = copied_to("to", true, &[MARKED], there).await;
         assert_eq!(ended.is_ok(), copies == 0, "the script does not copy: {there:?}");
-        let asked = asked.lock().unwrap();
         let asked = asked.iter().filter(|head| head.starts_with("COPY ")).count();
         assert_eq!(asked, copies, "{there:?}");
     }
@@ -181,19 +179,7 @@ async fn redirects_are_followed_and_missing_folders_are_made() {
     ended.unwrap();
     assert!(asked.iter().any(|head| head.starts_with("COPY /door/to ")), "{asked:?}");
     let conflict = "HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n";
-    let (url, asked) = Script { there: None, copies: vec![conflict, MARKED] }.serve().await;
-    let engine = Engine::start(EngineOptions::default()).unwrap();
-    let (from, to) = (url.join("from").unwrap(), url.join("new/folder/to").unwrap());
-    let request = RemoteCopyRequest {
-        way: CopyWay::Pull,
-        from,
-        to,
-        keeps_same: false,
-        requires_digest: false,
-        token: None,
-    };
-    let _ = engine.remote_copy(&request, &mut |_: &_| {}, &Stop::default()).await;
-    let asked = asked.lock().unwrap().clone();
+    let (_, asked) = copied_to("new/folder/to", false, &[conflict, MARKED], None).await;
     let made = asked.iter().position(|head| head.starts_with("MKCOL /new/folder/ ")).unwrap();
     let copies = asked.iter().filter(|head| head.starts_with("COPY ")).count();
     assert_eq!(copies, 2, "{asked:?}");
