@@ -64,12 +64,14 @@ pub(super) fn on_one_machine(row: &Row, tool: Tool, places: &Places) -> Result<O
     let mut outcome = run_client(row, &mut command, &namespace, places)?;
     drop((swaths, others));
     if outcome.run.failure.is_none() {
+        let has_failed = outcome.said.starts_with("failure");
         let copied =
             same_content(&places.served.join("ds").join(FILE), &output.join("copy").join(FILE));
         outcome.run.failure = match copied {
-            Ok(true) => None,
-            Ok(false) => Some("the file is wrong".to_owned()),
             // A failed COPY is an answer like any other, with the reason at its end.
+            _ if has_failed => Some(outcome.said.clone()),
+            Ok(true) => None,
+            Ok(false) => Some(format!("the file is wrong: {}", outcome.said)),
             Err(error) => Some(format!("no file: {error}: {}", outcome.said)),
         };
     }

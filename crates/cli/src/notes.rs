@@ -33,8 +33,9 @@ pub fn words(note: &Note) -> (String, bool) {
             let why = "no peers take part: this is no torrent with peers or trackers; the options for torrents have no effect";
             (why.to_owned(), true)
         }
-        Note::Ordered { job, at } => {
-            (format!("job {job}@{at} goes on there if this machine leaves"), false)
+        Note::Ordered { job, at, ran_already } => {
+            let already = if *ran_already { "carries out this copy already: it " } else { "" };
+            (format!("job {job}@{at} {already}goes on there if this machine leaves"), false)
         }
         Note::ThroughHere(why) => {
             let means = "the data goes through this machine, at most as fast as its links";

@@ -99,6 +99,11 @@ impl Shown {
         Some(Shown { right, mac, delegation })
     }
 
+    /// Returns the end of the right as the text says it, which may be forged.
+    pub fn until_s(&self) -> u64 {
+        self.delegation.until_s
+    }
+
     /// Returns the right, if it was made from this token.
     pub fn by(&self, token: &str) -> Option<&Delegation> {
         let is_long = token.len() >= TOKEN_BYTES_MIN;

@@ -327,6 +327,8 @@ pub enum Note {
         job: String,
         /// The address of its destination, without secrets.
         at: String,
+        /// It was begun by another order.
+        ran_already: bool,
     },
     /// The kernel could not start `io_uring` workers, so the disk was written with threads.
     DiskThreads,

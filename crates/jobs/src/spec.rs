@@ -311,6 +311,15 @@ pub struct CopySpec {
     /// Let the data of a copy between servers go through this machine.
     #[serde(default)]
     pub through_here: bool,
+    /// How long the destination of a copy between servers may read from the sources at a time, in seconds. This
+    /// is renewed while this machine follows the copy.
+    #[serde(default = "grant_s")]
+    pub grant_s: u64,
+}
+
+/// The destination may have to wait its turn, and large datasets take days.
+fn grant_s() -> u64 {
+    7 * 86_400
 }
 
 /// The machines of a cluster that run the same job.
@@ -382,6 +391,7 @@ impl CopySpec {
             digest: None,
             detach: false,
             through_here: false,
+            grant_s: grant_s(),
         }
     }
 

@@ -30,7 +30,7 @@ pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};
 pub use third_party::{
-    CopyOrder, CopyWay, Copying, FetchOrder, JobLines, Refused, ThirdParty, Unfinished,
+    CopyOrder, CopyWay, Copying, FetchOrder, JobLines, OrderedJob, Refused, ThirdParty, Unfinished,
 };
 pub use tls::{Identity, Tls, TlsError, random};
 pub use tokens::{Token, TokensError, new_token, read_tokens};

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ pub trait ThirdParty: Send + Sync {
     /// Returns what a client must know before it orders, as JSON.
     fn terms(&self) -> String;
 
-    /// Begins a job, or finds the one that this owner has ordered by the same name. Returns its lines.
-    fn order(&self, order: FetchOrder) -> Result<JobLines, Refused>;
+    /// Begins a job, or finds the one that this owner has ordered by the same name, or that is the same copy.
+    fn order(&self, order: FetchOrder) -> Result<OrderedJob, Refused>;
 
     /// Begins a copy of one file. Dropping what it returns cancels it.
     fn copy(&self, order: CopyOrder) -> Result<Copying, Refused>;
@@ -60,6 +61,14 @@ pub struct FetchOrder {
     pub wishes: Vec<(String, String)>,
     /// The body of the request.
     pub sources: Vec<u8>,
+}
+
+/// The job of an order.
+pub struct OrderedJob {
+    /// Its name.
+    pub id: String,
+    /// Its lines.
+    pub lines: JobLines,
 }
 
 /// A copy of one file that somebody orders by `COPY`.
@@ -98,6 +107,8 @@ pub enum CopyWay {
 pub struct Copying {
     /// Bytes that were transferred.
     pub bytes: watch::Receiver<u64>,
+    /// Returns the addresses at the other server that connections were made to.
+    pub remotes: Box<dyn Fn() -> Vec<SocketAddr> + Send>,
     /// How it ended: the error in words.
     pub end: oneshot::Receiver<Result<(), String>>,
     /// Cancels it when dropped.

@@ -209,6 +209,18 @@ impl KeptJobs {
         Ok(())
     }
 
+    /// Changes what is ordered of an open job, and forgets what was.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn change(&self, id: &str, order: &str) -> Result<(), KeepError> {
+        let connection = self.connection();
+        let change = "UPDATE jobs SET what = ?2 WHERE id = ?1 AND state = 'open'";
+        connection.execute(change, params![id, order])?;
+        forget_log(&connection);
+        Ok(())
+    }
+
     /// Notes that a job has ended, and forgets what was ordered: it may contain tokens.
     ///
     /// # Errors
@@ -219,8 +231,7 @@ impl KeptJobs {
             "UPDATE jobs SET state = ?2, ended_s = ?3, result = ?4, what = '' WHERE id = ?1",
             params![id, state.word(), now_s(), result],
         )?;
-        // The log beside the file would still hold the order. It is merged later if that fails.
-        let _ = connection.pragma_query(None, "wal_checkpoint(TRUNCATE)", |_| Ok(()));
+        forget_log(&connection);
         Ok(())
     }
 
@@ -250,6 +261,11 @@ impl KeptJobs {
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The log beside the file would still hold what was overwritten. It is merged later if this fails.
+fn forget_log(connection: &Connection) {
+    let _ = connection.pragma_query(None, "wal_checkpoint(TRUNCATE)", |_| Ok(()));
 }
 
 /// Reads a job; `None` if its state is one of a newer swath.

@@ -40,6 +40,8 @@ pub enum ServerJobState {
     Waiting,
     /// It runs.
     Running,
+    /// The rights to read its sources have ended.
+    NoToken,
     /// It has ended well.
     Done,
     /// It has failed.

@@ -1,6 +1,7 @@
 //! The command line of `swath cp`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::failure::Failure;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -11,6 +12,7 @@ use swath_transfer::{Filter, FilterError};
 
 use super::cluster::ClusterArgs;
 use crate::args::{Ssh, Transfer};
+use crate::units;
 
 /// Sources and destinations are UTF-8, like URLs and names on other machines.
 fn place() -> impl TypedValueParser<Value = String> {
@@ -74,6 +76,10 @@ pub struct Cp {
     /// Between servers: let the data go through this machine
     #[arg(long, conflicts_with = "detach")]
     pub through_here: bool,
+    /// Between servers: how long the destination may read from the sources at a time; renewed while this
+    /// command runs
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = units::time, value_hint = ValueHint::Other)]
+    pub grant_for: Duration,
     /// Options of every transfer
     #[command(flatten)]
     pub transfer: Transfer,
@@ -142,6 +148,7 @@ impl Cp {
             digest: None,
             detach: self.detach,
             through_here: self.through_here,
+            grant_s: self.grant_for.as_secs().max(1),
         }
     }
 

@@ -51,6 +51,7 @@ fn line(job: &ServerJob, is_json: bool) -> String {
     }
     let word = match state {
         ServerJobState::Waiting => "waiting",
+        ServerJobState::NoToken => "no-token",
         ServerJobState::Running => "running",
         ServerJobState::Done => "done",
         ServerJobState::Failed => "failed",
@@ -58,7 +59,7 @@ fn line(job: &ServerJob, is_json: bool) -> String {
     };
     let to = swath_model::path::visible(to);
     let ordered = i64::try_from(*ordered_s).ok().and_then(http_date::write_plain);
-    format!("{job}  {word:<9}  {}  {to}\n", ordered.unwrap_or_default())
+    format!("{job}  {word:<9}  {} UTC  {to}\n", ordered.unwrap_or_default())
 }
 
 fn reach(options: &crate::args::Net, at: &str) -> Result<(Net, Url), Failure> {

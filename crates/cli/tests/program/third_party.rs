@@ -243,6 +243,89 @@ fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
     home.run(["attach", "none"]).code_is(2).says(&["not of the form JOB@URL", "swath jobs"]);
 }
 
+/// The first word of each job that a server lists, and its state.
+fn states(home: &Home, b: &Served) -> Vec<(String, String)> {
+    let listed = home.run(["jobs", &at(b, ""), "--fingerprint", &fingerprint(b)]);
+    let words = |line: &str| {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap())
+    };
+    listed.code_is(0).out().lines().map(words).collect()
+}
+
+/// Without that it would wait for ever.
+#[test]
+fn rights_to_read_are_renewed_while_the_client_is_there() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "300k"]);
+    let began = Instant::now();
+    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
+    let copied = home.run(command.iter().map(String::as_str).chain(["--grant-for", "2s"]));
+    copied.code_is(0).says(&["verified by the checksum of every block"]);
+    assert!(began.elapsed() > Duration::from_secs(6), "too fast for this test");
+    home.has_dataset("b/copy");
+}
+
+#[test]
+fn a_copy_whose_rights_have_ended_waits_until_its_command_is_repeated() {
+    let home = with_dataset("a");
+    // More than what is asked for in the first second.
+    home.write("a/ds/large", bytes(5, 30_000_000));
+    let a = home.serve(&["a"]);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let rate = ["--limit-rate", "300k", "--third-party-jobs", "1"];
+    let b = destination(&home, &free, &rate);
+    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
+    let alone = ["--grant-for", "1s", "--detach"];
+    let job = home.run(command.iter().map(String::as_str).chain(alone));
+    let job = job.code_is(0).out().split('@').next().unwrap().to_owned();
+    let waits = [(job.clone(), "no-token".to_owned())];
+    until("its right ends", || {
+        let states = states(&home, &b);
+        assert!(states[0].1 != "done" && states[0].1 != "failed", "{states:?}");
+        states == waits
+    });
+    assert!(!home.exists("b/copy/x.h5"));
+    // Others have their turn.
+    let other = args(&[&a, &b], &[at(&a, "ds/sub/"), at(&b, "sub/")]);
+    home.run(&other).code_is(0);
+    b.signal(9);
+    b.wait();
+    let b = destination(&home, &free, &[]);
+    until("it waits again", || states(&home, &b).contains(&waits[0]));
+    let job_at = format!("{job}@{}", at(&b, ""));
+    let mut looking = home.swath(["attach", &job_at, "--fingerprint", &fingerprint(&b)]).start();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!looking.is_over());
+    home.run(&command).code_is(0).says(&[&job, "carries out this copy already"]);
+    home.has_dataset("b/copy");
+    assert!(home.read("b/copy/large") == bytes(5, 30_000_000));
+    looking.wait().code_is(0).says(&["waiting for a token", "repeat the command"]);
+}
+
+/// The second one was told that another process copies there.
+#[test]
+fn a_command_that_is_repeated_after_its_death_follows_the_same_copy() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "1M"]);
+    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
+    let first = home.swath(&command).start();
+    until("some data is there", || home.disk_bytes("b") > 300_000);
+    first.signal(9);
+    first.wait();
+    home.run(&command).code_is(0).says(&["carries out this copy already"]);
+    home.has_dataset("b/copy");
+    assert_eq!(states(&home, &b).len(), 1);
+    // One that has ended is another copy.
+    home.run(&command).code_is(0).says(&["4 files are the same"]);
+    // A copy of something else to the same place is not the same.
+    let other = args(&[&a, &b], &[at(&a, "ds/sub/"), at(&b, "copy/")]);
+    home.run(&other).code_is(0);
+    assert!(home.read("b/copy/y") == bytes(2, 70_000));
+}
+
 /// A kept copy went on in whatever the server served next, and removed what was there.
 #[test]
 fn a_kept_copy_goes_on_only_in_the_folder_where_it_began() {

@@ -75,6 +75,9 @@ fn a_file_is_pulled_and_verified() {
     let pulled = copy(&b, "new/x.h5", &[&from]);
     pulled.is_success();
     assert!(pulled.body.contains("Stripe Bytes Transferred: 3000001\n"), "{}", pulled.body);
+    let source = a.url.split('/').nth(2).unwrap();
+    let remote = format!("RemoteConnections: tcp:{source}\nEnd\n");
+    assert!(pulled.body.contains(&remote), "{}", pulled.body);
     assert!(home.read("b/new/x.h5") == bytes(1, 3_000_001));
     home.write("b/other", "another file");
     copy(&b, "other", &[&from, "Overwrite: F"]).is_refused(412, "a file of this name is there");

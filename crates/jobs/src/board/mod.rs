@@ -1,9 +1,9 @@
 //! Jobs that a server runs for others.
 //!
 //! A job belongs to whoever ordered it. It runs whether anybody looks or not, and is begun again after a
-//! restart of the server; only its owner sees it, follows it and cancels it. At most so many run at a
-//! time, and so many of one owner; the others wait. The board knows neither what a job does nor what its
-//! lines mean.
+//! restart of the server; only its owner sees it, follows it, changes its order and cancels it. At most so
+//! many run at a time, and so many of one owner; the others wait. The board knows neither what a job does nor
+//! what its order and its lines mean.
 
 mod record;
 
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use swath_state::{KeepError, KeptJob, KeptJobs, KeptState};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 pub use record::{Keep, Pace, Record, RecordReader};
@@ -67,12 +67,50 @@ pub struct BoardLines {
 }
 
 /// What a running job has of the board.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct JobSeat {
     /// What happens is recorded here.
     pub record: Record,
     /// The owner, or the end of the server, cancels it.
     pub control: Control,
+    job: Arc<OpenJob>,
+    order: watch::Receiver<Arc<str>>,
+    shared: Arc<Shared>,
+}
+
+impl JobSeat {
+    /// Returns what is to be done now.
+    pub fn order(&mut self) -> Arc<str> {
+        Arc::clone(&self.order.borrow_and_update())
+    }
+
+    /// Waits until something else is to be done.
+    pub async fn order_changed(&mut self) {
+        // `job` holds the sender, so this does not fail.
+        let _ = self.order.changed().await;
+    }
+
+    /// Gives its turn to others until something else is to be done. Returns whether it has a turn again,
+    /// rather than being cancelled.
+    pub async fn rest(&mut self) -> bool {
+        self.job.goes_to(Stage::Resting);
+        let control = self.control.clone();
+        let turn = async {
+            self.order_changed().await;
+            self.job.goes_to(Stage::Waiting);
+            self.shared.take_turn(&self.job.owner).await
+        };
+        let turn = tokio::select! {
+            biased;
+            () = control.cancelled() => None,
+            turn = turn => turn,
+        };
+        let has_turn = turn.is_some();
+        if let Some(turn) = turn {
+            self.job.goes_to(Stage::Running(turn));
+        }
+        has_turn
+    }
 }
 
 /// The end of a job.
@@ -89,8 +127,19 @@ pub struct JobEnd {
 pub struct ListedJob {
     /// The job; without what was ordered.
     pub kept: KeptJob,
-    /// Whether it runs; otherwise it waits or has ended.
-    pub is_running: bool,
+    /// What it does; `None` if it has ended.
+    pub activity: Option<Activity>,
+}
+
+/// What an open job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It waits for its turn.
+    Waiting,
+    /// It runs.
+    Running,
+    /// It [rests](JobSeat::rest) until its owner changes the order.
+    Resting,
 }
 
 /// A turn to work. Dropping it ends it.
@@ -131,9 +180,34 @@ struct Shared {
 
 struct OpenJob {
     owner: String,
-    seat: JobSeat,
-    is_running: AtomicBool,
+    place: String,
+    order: watch::Sender<Arc<str>>,
+    record: Record,
+    control: Control,
+    stage: Mutex<Stage>,
     is_cancelled: AtomicBool,
+}
+
+/// How far an open job is.
+enum Stage {
+    Waiting,
+    Running(Turn),
+    Resting,
+}
+
+impl OpenJob {
+    /// Ends a turn that it has.
+    fn goes_to(&self, stage: Stage) {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    }
+
+    fn activity(&self) -> Activity {
+        match &*self.stage.lock().unwrap_or_else(PoisonError::into_inner) {
+            Stage::Waiting => Activity::Waiting,
+            Stage::Running(Turn { .. }) => Activity::Running,
+            Stage::Resting => Activity::Resting,
+        }
+    }
 }
 
 impl Board {
@@ -191,7 +265,25 @@ impl Board {
             return Err(BoardError::TooMany(own));
         }
         self.shared.kept.add(&new.id, &new.owner, &new.place, &new.order)?;
-        Ok(self.run(&mut open, &new.id, &new.owner, new.lines, work))
+        Ok(self.run(&mut open, new, work))
+    }
+
+    /// Returns the owner's open jobs whose data goes to this place: their names and orders.
+    pub fn open_at(&self, owner: &str, place: &str) -> Vec<(String, Arc<str>)> {
+        let open = self.shared.open();
+        let at = open.iter().filter(|(_, job)| job.owner == owner && job.place == place);
+        at.map(|(id, job)| (id.clone(), Arc::clone(&job.order.borrow()))).collect()
+    }
+
+    /// Changes the order of an open job, whose work learns of it.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn change(&self, id: &str, order: &str) -> Result<(), KeepError> {
+        let Some(job) = self.shared.open().get(id).cloned() else { return Ok(()) };
+        self.shared.kept.change(id, order)?;
+        job.order.send_replace(order.into());
+        Ok(())
     }
 
     /// Waits for a turn to work for this owner without a job: for what ends with its client.
@@ -217,7 +309,8 @@ impl Board {
         lines: BoardLines,
         work: impl FnOnce(JobSeat) -> Work + Send + 'static,
     ) {
-        self.run(&mut self.shared.open(), &job.id, &job.owner, lines, work);
+        let KeptJob { id, owner, place, order, .. } = job.clone();
+        self.run(&mut self.shared.open(), NewJob { id, owner, place, order, lines }, work);
     }
 
     /// Ends a job that cannot be begun again.
@@ -236,7 +329,7 @@ impl Board {
     pub fn reader(&self, owner: &str, id: &str) -> Result<Option<RecordReader>, KeepError> {
         if let Some(job) = self.shared.open().get(id) {
             return match job.owner == owner {
-                true => Ok(Some(job.seat.record.reader())),
+                true => Ok(Some(job.record.reader())),
                 false => Err(KeepError::Taken),
             };
         }
@@ -255,7 +348,7 @@ impl Board {
         let open = self.shared.open();
         let Some(job) = open.get(id).filter(|job| job.owner == owner) else { return false };
         job.is_cancelled.store(true, Ordering::SeqCst);
-        job.seat.control.cancel();
+        job.control.cancel();
         true
     }
 
@@ -267,11 +360,9 @@ impl Board {
         let mut all = self.shared.kept.all()?;
         all.retain(|job| job.owner == owner);
         let open = self.shared.open();
-        let is_running =
-            |id: &str| open.get(id).is_some_and(|job| job.is_running.load(Ordering::SeqCst));
         let listed = all.into_iter().map(|kept| {
-            let (order, is_running) = (String::new(), is_running(&kept.id));
-            ListedJob { kept: KeptJob { order, ..kept }, is_running }
+            let activity = open.get(&kept.id).map(|job| job.activity());
+            ListedJob { kept: KeptJob { order: String::new(), ..kept }, activity }
         });
         Ok(listed.collect())
     }
@@ -280,7 +371,7 @@ impl Board {
     /// most.
     pub async fn stop(&self, patience: Duration) {
         self.shared.is_ending.store(true, Ordering::SeqCst);
-        self.shared.open().values().for_each(|job| job.seat.control.cancel());
+        self.shared.open().values().for_each(|job| job.control.cancel());
         let all = async {
             while !self.shared.open().is_empty() {
                 sleep(LOOK_EVERY).await;
@@ -292,23 +383,26 @@ impl Board {
     fn run(
         &self,
         open: &mut BTreeMap<String, Arc<OpenJob>>,
-        id: &str,
-        owner: &str,
-        lines: BoardLines,
+        new: NewJob,
         work: impl FnOnce(JobSeat) -> Work + Send + 'static,
     ) -> RecordReader {
-        let seat = JobSeat { record: Record::default(), control: Control::default() };
-        let reader = seat.record.reader();
+        let NewJob { id, owner, place, order, lines } = new;
         let job = Arc::new(OpenJob {
-            owner: owner.to_owned(),
-            seat,
-            is_running: AtomicBool::new(false),
+            owner,
+            place,
+            order: watch::Sender::new(order.into()),
+            record: Record::default(),
+            control: Control::default(),
+            stage: Mutex::new(Stage::Waiting),
             is_cancelled: AtomicBool::new(false),
         });
-        open.insert(id.to_owned(), Arc::clone(&job));
-        let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
+        let reader = job.record.reader();
+        open.insert(id.clone(), Arc::clone(&job));
+        let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            let end = shared.turn(&job, &lines, work).await;
+            let end = Shared::turn(&shared, &job, &lines, work).await;
+            // A panic must not keep the turn.
+            job.goes_to(Stage::Resting);
             shared.ended(&id, &job, end, lines).await;
         });
         reader
@@ -318,23 +412,29 @@ impl Board {
 impl Shared {
     /// Runs a job in its turn; `None` if it was cancelled before that, or if it panicked.
     async fn turn(
-        &self,
+        shared: &Arc<Shared>,
         job: &Arc<OpenJob>,
         lines: &BoardLines,
         work: impl FnOnce(JobSeat) -> Work + Send,
     ) -> Option<JobEnd> {
-        let of_owner = self.turns_of(&job.owner);
-        if of_owner.available_permits() == 0 || self.turns.available_permits() == 0 {
-            job.seat.record.add(Keep::Last, lines.waits.clone());
+        let of_owner = shared.turns_of(&job.owner);
+        if of_owner.available_permits() == 0 || shared.turns.available_permits() == 0 {
+            job.record.add(Keep::Last, lines.waits.clone());
         }
-        let _turn = tokio::select! {
+        let turn = tokio::select! {
             biased;
-            () = job.seat.control.cancelled() => None,
-            turn = self.take_turn(&job.owner) => turn,
+            () = job.control.cancelled() => None,
+            turn = shared.take_turn(&job.owner) => turn,
         }?;
-        job.is_running.store(true, Ordering::SeqCst);
-        // A panic must not keep the turn.
-        tokio::spawn(work(job.seat.clone())).await.ok()
+        job.goes_to(Stage::Running(turn));
+        let seat = JobSeat {
+            record: job.record.clone(),
+            control: job.control.clone(),
+            job: Arc::clone(job),
+            order: job.order.subscribe(),
+            shared: Arc::clone(shared),
+        };
+        tokio::spawn(work(seat)).await.ok()
     }
 
     /// Waits for a turn; `None` never, as long as nobody closes the semaphores.
@@ -373,7 +473,7 @@ impl Shared {
         }
         self.open().remove(id);
         // Whoever reads must find it ended.
-        job.seat.record.end(line);
+        job.record.end(line);
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OpenJob>>> {
@@ -459,8 +559,9 @@ mod tests {
         assert!(matches!(board.reader("bob", "a"), Err(KeepError::Taken)));
         assert!(!board.cancel("bob", "a") && board.reader("bob", "x").unwrap().is_none());
         let listed = board.list("ada").unwrap();
-        let states: Vec<_> = listed.iter().map(|it| (&*it.kept.id, it.is_running)).collect();
-        assert_eq!(states, [("a", true), ("b", false)]);
+        let states: Vec<_> = listed.iter().map(|it| (&*it.kept.id, it.activity)).collect();
+        let (runs, waits) = (Some(Activity::Running), Some(Activity::Waiting));
+        assert_eq!(states, [("a", runs), ("b", waits)]);
         assert!(board.cancel("ada", "a"));
         assert_eq!(rest(first).await, ["stopped"]);
         assert_eq!(rest(second).await, ["done"]);
@@ -492,6 +593,46 @@ mod tests {
         assert_eq!(rest(second.reader("ada", "a").unwrap().unwrap()).await, ["done"]);
         assert_eq!(rest(second.reader("ada", "b").unwrap().unwrap()).await, ["no such folder"]);
         assert!(second.unfinished().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_job_that_rests_lets_others_run_until_its_order_changes() {
+        let rests = |mut seat: JobSeat| -> Work {
+            Box::pin(async move {
+                let order = seat.order();
+                seat.record.add(Keep::Last, order);
+                let has_turn = seat.rest().await;
+                let line = format!("{has_turn}: {}", seat.order());
+                JobEnd { state: KeptState::Done, line }
+            })
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let board = board(folder.path());
+        let mut first = board.begin(new("a", "ada"), rests).unwrap();
+        assert_eq!(first.next().await.as_deref(), Some("order of a"));
+        // One at a time of this owner.
+        assert_eq!(
+            rest(board.begin(new("b", "ada"), short).unwrap()).await.last().unwrap(),
+            "done"
+        );
+        assert_eq!(board.list("ada").unwrap()[0].activity, Some(Activity::Resting));
+        assert_eq!(board.open_at("ada", "/"), [("a".to_owned(), "order of a".into())]);
+        assert!(board.open_at("bob", "/").is_empty() && board.open_at("ada", "/x").is_empty());
+        board.change("a", "another order").unwrap();
+        assert_eq!(rest(first).await, ["true: another order"]);
+        board.change("a", "too late").unwrap();
+        let third = board.begin(new("c", "ada"), rests).unwrap();
+        while board.list("ada").unwrap()[2].activity != Some(Activity::Resting) {
+            sleep(LOOK_EVERY).await;
+        }
+        assert!(board.cancel("ada", "c"));
+        assert_eq!(rest(third).await, ["order of c", "false: order of c"]);
+        // A changed order is the one that is begun again.
+        let fourth = board.begin(new("d", "ada"), long).unwrap();
+        board.change("d", "changed").unwrap();
+        board.stop(Duration::from_secs(10)).await;
+        rest(fourth).await;
+        assert_eq!(board.unfinished().unwrap()[0].order, "changed");
     }
 
     #[tokio::test]

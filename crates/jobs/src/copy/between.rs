@@ -12,6 +12,7 @@ use url::Url;
 use super::by_others::{self, Asked, ByOthers};
 use super::error::CopyError;
 use super::kind::{in_folder, name_there};
+use super::steer::Granting;
 use super::{CopyJob, mirror, steer, through, web};
 use crate::error::JobError;
 use crate::event::ThroughHere;
@@ -60,20 +61,23 @@ pub async fn copy(
     };
     let address = display_name(servers.to);
     let why = match terms {
-        Ok(terms) => match steer::sources(copy_job, servers, &terms) {
-            Ok(ordered) => {
-                let ended = Box::pin(steer::order(copy_job, servers, ordered, observer)).await;
-                match not_reached(copy_job, servers, &ended).await {
-                    Some(why) => why,
-                    None => return ended,
+        Ok(terms) => {
+            let granting = Granting::new(copy_job, servers, &terms);
+            match granting.sources() {
+                Ok(_) => {
+                    let ended = Box::pin(steer::order(copy_job, servers, granting, observer)).await;
+                    match not_reached(copy_job, servers, &ended).await {
+                        Some(why) => why,
+                        None => return ended,
+                    }
                 }
+                Err(error) if copy_job.copy.detach => return Err(error.into()),
+                Err(CopyError::NotDelegated { address, why }) => {
+                    ThroughHere::NotDelegated { address, why }
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) if copy_job.copy.detach => return Err(error.into()),
-            Err(CopyError::NotDelegated { address, why }) => {
-                ThroughHere::NotDelegated { address, why }
-            }
-            Err(error) => return Err(error.into()),
-        },
+        }
         Err(error) if copy_job.copy.detach || !is_not_offered(&error) => {
             return Err(CopyError::NoThirdParty { address, error: Box::new(error) }.into());
         }

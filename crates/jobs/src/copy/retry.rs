@@ -29,6 +29,8 @@ pub struct Retries<'a> {
     unanswered: u32,
     /// Consecutive attempts without progress.
     fruitless: u32,
+    /// A receiver has told of its start: ever, and on this connection.
+    has_started: [bool; 2],
     /// Bytes from before this copy, as the first receiver reported them …
     resumed_bytes: Option<u64>,
     /// … and bytes now.
@@ -54,6 +56,7 @@ impl<'a> Retries<'a> {
             broke_at: None,
             unanswered: 0,
             fruitless: 0,
+            has_started: [false; 2],
             resumed_bytes: None,
             done_bytes: 0,
             has_something: false,
@@ -105,6 +108,7 @@ impl<'a> Retries<'a> {
         self.first_began.get_or_insert(self.began);
         self.fruitless += 1;
         self.unanswered = 0;
+        self.has_started[1] = false;
         self.hears();
     }
 
@@ -135,7 +139,14 @@ impl<'a> Retries<'a> {
                 self.resumed_bytes.get_or_insert(*resumed_bytes);
                 is_first
             }
-            Event::Started { .. } => self.first_began == Some(self.began),
+            Event::Started { .. } => {
+                let [ever, here] = std::mem::replace(&mut self.has_started, [true; 2]);
+                if here {
+                    // It has begun again by itself.
+                    self.began = Instant::now();
+                }
+                !ever
+            }
             _ => true,
         };
         if is_first {

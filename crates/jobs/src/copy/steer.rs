@@ -1,8 +1,11 @@
 //! Copies between servers: this machine orders, the destination fetches, and lines tell how far it is.
 //!
 //! The job belongs to the destination. If the connection to it breaks, this side connects again and sends
-//! the same order, which then only shows the job that runs. Cancelling here cancels it there.
+//! the same order, which then only shows the job that runs. The rights to read the sources are limited in
+//! time: each order that is sent has new ones, and while this side is there, it sends the order again before
+//! they end. Cancelling here cancels it there.
 
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use swath_formats::delegation::Delegation;
@@ -12,7 +15,7 @@ use swath_transfer::Stop;
 use swath_transfer::observe::{Event, Observer};
 use swath_transfer::sending::Line;
 use swath_transfer::third_party::{ServerJob, ServerJobs, SourceAccess, Sources, Terms};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use url::Url;
 
 use super::CopyJob;
@@ -29,37 +32,84 @@ use crate::error::JobError;
 use crate::event::{JobEvent, Note};
 use crate::run::Outcome;
 
-/// An order with what opens its sources.
-pub struct Ordered {
+/// What a copy is ordered by: its sources, with what opens them.
+pub struct Granting<'a> {
+    net: &'a Net,
+    servers: Servers<'a>,
     job: String,
-    sources: Sources,
+    /// SHA-256 of the certificate by which the destination is known to the sources.
+    key: [u8; 32],
+    /// How long the rights to read last.
+    lasts: Duration,
+    limit_bytes_per_s: Option<u64>,
+    require_digest: bool,
 }
 
-/// Returns the sources with what the destination needs for them.
-///
-/// # Errors
-/// [`CopyError::NotDelegated`].
-pub fn sources(
-    copy_job: &CopyJob<'_>,
-    servers: Servers<'_>,
-    terms: &Terms,
-) -> Result<Ordered, CopyError> {
-    let (job, net) = (new_id(), copy_job.job.engine.net());
-    let both = servers.from.iter().zip(servers.from_there);
-    let sources = both.map(|(from, there)| access(net, from, there, terms, &job));
-    let sources = Sources {
-        sources: sources.collect::<Result<_, CopyError>>()?,
-        limit_bytes_per_s: copy_job.job.spec.network.limit_bytes_per_s,
-        require_digest: copy_job.copy.require_digest,
-    };
-    Ok(Ordered { job, sources })
+impl<'a> Granting<'a> {
+    /// Prepares an order, by what the destination needs.
+    pub fn new(copy_job: &'a CopyJob<'_>, servers: Servers<'a>, terms: &Terms) -> Granting<'a> {
+        Granting {
+            net: copy_job.job.engine.net(),
+            servers,
+            job: new_id(),
+            key: key_of(&terms.certificate),
+            lasts: Duration::from_secs(copy_job.copy.grant_s),
+            limit_bytes_per_s: copy_job.job.spec.network.limit_bytes_per_s,
+            require_digest: copy_job.copy.require_digest,
+        }
+    }
+
+    /// Returns the sources, with rights to read them that begin now.
+    ///
+    /// # Errors
+    /// [`CopyError::NotDelegated`].
+    pub fn sources(&self) -> Result<Sources, CopyError> {
+        let both = self.servers.from.iter().zip(self.servers.from_there);
+        Ok(Sources {
+            sources: both
+                .map(|(from, there)| self.access(from, there))
+                .collect::<Result<_, _>>()?,
+            limit_bytes_per_s: self.limit_bytes_per_s,
+            require_digest: self.require_digest,
+        })
+    }
+
+    /// Returns a source with what the destination needs for it.
+    fn access(&self, from: &Url, from_there: &Url) -> Result<SourceAccess, CopyError> {
+        let not = |why| CopyError::NotDelegated { address: display_name(from), why };
+        let own = self.net.access_to(from);
+        if own.has_other {
+            return Err(not(NotDelegated::Headers));
+        }
+        let token = match &own.token {
+            None => None,
+            Some(_) if from.scheme() != "https" => return Err(not(NotDelegated::Plain)),
+            Some(token) if is_issued(token) => return Err(not(NotDelegated::Issued)),
+            Some(token) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let delegation = Delegation {
+                    path: percent::decode(from.path()),
+                    until_s: (now + self.lasts).as_secs(),
+                    key: self.key,
+                    job: self.job.clone(),
+                };
+                let text = delegation.text(token.expose());
+                Some(text.map_err(|short| not(NotDelegated::Short(short)))?)
+            }
+        };
+        let mut url = from_there.clone();
+        // They fail only for addresses without a host.
+        let _ = (url.set_username(""), url.set_password(None));
+        let fingerprints = own.fingerprints.iter().map(|digest| digest.to_hex()).collect();
+        Ok(SourceAccess { url: url.to_string(), token, fingerprints })
+    }
 }
 
 /// Lets a server fetch from other servers, and waits for the end unless the copy is to go on alone.
 pub async fn order(
     copy_job: &CopyJob<'_>,
     servers: Servers<'_>,
-    ordered: Ordered,
+    granting: Granting<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, JobError> {
     let (net, to) = (copy_job.job.engine.net(), servers.to);
@@ -70,13 +120,14 @@ pub async fn order(
         _ => (to.clone(), None),
     };
     let wishes = upload::wishes(copy_job, single);
-    let query = format!("swath=fetch&job={}&{}", ordered.job, wishes.query());
+    let query = format!("swath=fetch&job={}&{}", granting.job, wishes.query());
     let order = Order {
         net,
         to: query_of(&folder, &query),
         server: to.clone(),
-        job: ordered.job,
-        ask: Ask::Order(serde_json::to_vec(&ordered.sources).unwrap_or_default()),
+        job: granting.job.clone(),
+        joined: OnceLock::new(),
+        ask: Ask::Order(granting),
         shown: display_name(to),
         from: servers.from.iter().map(display_name).collect(),
         is_dry: wishes.dry,
@@ -97,6 +148,7 @@ pub async fn attach(
         to: query_of(at, &format!("swath=job&job={job}")),
         server: at.clone(),
         job: job.to_owned(),
+        joined: OnceLock::new(),
         ask: Ask::Look,
         shown: display_name(at),
         from: Vec::new(),
@@ -132,7 +184,9 @@ struct Order<'a> {
     to: Url,
     server: Url,
     job: String,
-    ask: Ask,
+    /// The job that carries it out, if another order of the same copy came first.
+    joined: OnceLock<String>,
+    ask: Ask<'a>,
     /// The destination for the user.
     shown: String,
     /// The sources for the user; none if only the server knows them.
@@ -141,9 +195,9 @@ struct Order<'a> {
 }
 
 /// What is asked of the server.
-enum Ask {
-    /// To carry out a copy, with this body, unless it does already.
-    Order(Vec<u8>),
+enum Ask<'a> {
+    /// To carry out a copy, unless it does already.
+    Order(Granting<'a>),
     /// How a copy goes.
     Look,
 }
@@ -192,11 +246,11 @@ impl Order<'_> {
                 }
                 _ => CopyError::SendStopped { destination, has_something },
             },
-            Ended::Begun => return Ok(Outcome::Begun { job: self.job, at }),
+            Ended::Begun => return Ok(Outcome::Begun { job: self.job().to_owned(), at }),
             Ended::Stopped => {
                 if let Ask::Order(_) = self.ask {
                     // It would go on there.
-                    let cancelling = cancel(self.net, &self.job, &self.server);
+                    let cancelling = cancel(self.net, self.job(), &self.server);
                     let _ = timeout(CANCEL_WITHIN, cancelling).await;
                 }
                 match self.ask {
@@ -214,6 +268,34 @@ impl Order<'_> {
             }
         }
         .into())
+    }
+
+    fn job(&self) -> &str {
+        self.joined.get().unwrap_or(&self.job)
+    }
+
+    /// Sends the order with new rights; the server goes on with the job that it has.
+    async fn send(&self, granting: &Granting<'_>) -> Result<Download, LaneError> {
+        // It was possible when the copy began.
+        let sources = granting.sources().unwrap_or_default();
+        let body = serde_json::to_vec(&sources).unwrap_or_default();
+        Download::begin_by_post(self.net, &self.to, Trust::Named, LINES, &body).await
+    }
+
+    /// Renews the rights to read as long as somebody waits for it.
+    async fn keep_renewing(&self) {
+        let Ask::Order(granting) = &self.ask else { return std::future::pending().await };
+        let mut wait = granting.lasts / 2;
+        loop {
+            sleep(wait).await;
+            wait = match self.send(granting).await {
+                Ok(_) => granting.lasts / 2,
+                Err(error) => {
+                    tracing::info!(%error, "the rights to read the sources are not renewed yet");
+                    (granting.lasts / 16).max(RENEW_AGAIN)
+                }
+            };
+        }
     }
 
     /// Follows the job to its end, on one connection after another.
@@ -237,9 +319,7 @@ impl Order<'_> {
     ) -> Result<Ended, Interruption> {
         let asking = async {
             match &self.ask {
-                Ask::Order(body) => {
-                    Download::begin_by_post(self.net, &self.to, Trust::Named, LINES, body).await
-                }
+                Ask::Order(granting) => self.send(granting).await,
                 Ask::Look => Download::begin(self.net, &self.to, Trust::Named, LINES).await,
             }
         };
@@ -257,6 +337,9 @@ impl Order<'_> {
         };
         let is_first = !again.has_begun();
         again.begins();
+        if let Some(job) = told.field("swath-job").filter(|job| *job != self.job && is_name(job)) {
+            let _ = self.joined.set(job.to_owned());
+        }
         if let Ask::Order(_) = self.ask
             && !self.is_dry
             && is_first
@@ -266,16 +349,23 @@ impl Order<'_> {
             }
             // A server started by ssh ends with this command.
             if copy_job.pair.is_none() {
-                let (job, at) = (self.job.clone(), display_name(&self.server));
-                copy_job.job.observer.observe(JobEvent::Note(Note::Ordered { job, at }));
+                let (job, at) = (self.job().to_owned(), display_name(&self.server));
+                let ran_already = self.joined.get().is_some();
+                copy_job.job.observer.observe(JobEvent::Note(Note::Ordered {
+                    job,
+                    at,
+                    ran_already,
+                }));
             }
         }
         let mut lines = Lines::of(told, "the server");
+        let mut renewing = std::pin::pin!(self.keep_renewing());
         loop {
             let line = tokio::select! {
                 biased;
                 () = stop.wait() => return Ok(Ended::Stopped),
                 line = lines.next(again) => line,
+                () = &mut renewing => continue,
             };
             match line {
                 Ok(Line::Receiving(_) | Line::Dial(_)) => {}
@@ -317,42 +407,6 @@ fn not_swath(error: serde_json::Error) -> LaneError {
     LaneError::Protocol { reason: format!("not a swath server: {error}") }
 }
 
-/// Returns a source with what the destination needs for it.
-fn access(
-    net: &Net,
-    from: &Url,
-    from_there: &Url,
-    terms: &Terms,
-    id: &str,
-) -> Result<SourceAccess, CopyError> {
-    let not = |why| CopyError::NotDelegated { address: display_name(from), why };
-    let own = net.access_to(from);
-    if own.has_other {
-        return Err(not(NotDelegated::Headers));
-    }
-    let token = match &own.token {
-        None => None,
-        Some(_) if from.scheme() != "https" => return Err(not(NotDelegated::Plain)),
-        Some(token) if is_issued(token) => return Err(not(NotDelegated::Issued)),
-        Some(token) => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let delegation = Delegation {
-                path: percent::decode(from.path()),
-                until_s: (now + DELEGATED_FOR).as_secs(),
-                key: key_of(&terms.certificate),
-                job: id.to_owned(),
-            };
-            let text = delegation.text(token.expose());
-            Some(text.map_err(|short| not(NotDelegated::Short(short)))?)
-        }
-    };
-    let mut url = from_there.clone();
-    // They fail only for addresses without a host.
-    let _ = (url.set_username(""), url.set_password(None));
-    let fingerprints = own.fingerprints.iter().map(|digest| digest.to_hex()).collect();
-    Ok(SourceAccess { url: url.to_string(), token, fingerprints })
-}
-
 /// Returns the fingerprint of a certificate; zeros, which are of none, if the text is none.
 fn key_of(text: &str) -> [u8; 32] {
     let mut key = [0; 32];
@@ -366,14 +420,21 @@ fn key_of(text: &str) -> [u8; 32] {
     key
 }
 
+/// Whether a server may call a job so.
+fn is_name(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_part)
+}
+
 fn new_id() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
+const NAME_BYTES_MAX: usize = 64;
 /// More than the jobs that a server keeps.
 const LIST_BYTES_MAX: usize = 16 << 20;
 const TERMS_BYTES_MAX: usize = 64 << 10;
-/// The destination may have to wait its turn, and large datasets take days.
-const DELEGATED_FOR: Duration = Duration::from_secs(7 * 86_400);
+/// After a failure to renew rights.
+const RENEW_AGAIN: Duration = Duration::from_secs(1);
 /// Nobody waits longer for a server at the end.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);

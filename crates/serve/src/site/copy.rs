@@ -191,9 +191,15 @@ impl Markers {
     fn marker(&self) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let bytes = *self.copying.bytes.borrow();
+        let remotes: Vec<String> =
+            (self.copying.remotes)().iter().map(|remote| format!("tcp:{remote}")).collect();
+        let remotes = match remotes.is_empty() {
+            true => String::new(),
+            false => format!("RemoteConnections: {}\n", remotes.join(",")),
+        };
         format!(
             "Perf Marker\nTimestamp: {now}\nStripe Index: 0\nStripe Bytes Transferred: {bytes}\n\
-             Total Stripe Count: 1\nEnd\n"
+             Total Stripe Count: 1\n{remotes}End\n"
         )
     }
 }

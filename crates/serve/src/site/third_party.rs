@@ -100,7 +100,7 @@ async fn fetch(
     let third_party = Arc::clone(third_party);
     let begun = tokio::task::spawn_blocking(move || third_party.order(order)).await;
     match begun {
-        Ok(Ok(lines)) => answer(lines),
+        Ok(Ok(job)) => answer(job.lines).with(JOB_FIELD, job.id),
         Ok(Err(refused)) => refused.response(),
         Err(_) => Response::text(500, super::FAILED),
     }
@@ -116,3 +116,6 @@ impl Site {
         }
     }
 }
+
+/// Names the job of an order, which may be one that runs already.
+const JOB_FIELD: &str = "swath-job";

@@ -36,6 +36,8 @@ pub(crate) struct Conn {
     low_water: usize,
     /// It ended without the close that TLS asks for.
     cut: bool,
+    /// Something was written that has not left: TLS takes more than the socket.
+    holds_back: bool,
 }
 
 /// What carries requests and answers.
@@ -76,6 +78,7 @@ impl Conn {
             via: Via::from([]),
             low_water: 1,
             cut: false,
+            holds_back: false,
         }
     }
 
@@ -135,8 +138,13 @@ impl Conn {
         }
     }
 
-    /// Reads what is there into `space`; 0 is the end of the connection.
+    /// Reads what is there into `space`; 0 is the end of the connection. What was written leaves before:
+    /// an answer may wait for it.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.holds_back {
+            // After an error there may still be something to read.
+            self.holds_back = self.poll_flush(cx).is_pending();
+        }
         let mut space = ReadBuf::new(space);
         match ready!(self.stream()?.poll_read(cx, &mut space)) {
             // Many servers close without the farewell that TLS asks for; most bodies have lengths.
@@ -167,7 +175,7 @@ impl Conn {
     pub fn poll_write(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(self.stream()?.poll_write(cx, data))?;
         // What does not leave at once leaves with the next read or write.
-        let _ = self.poll_flush(cx)?;
+        self.holds_back = self.poll_flush(cx)?.is_pending();
         Poll::Ready(Ok(written))
     }
 
@@ -283,3 +291,84 @@ fn poll_discard(tcp: &TcpStream, cx: &mut Context<'_>, limit: usize) -> Poll<io:
 
 /// Discarding more than this at once would keep other tasks waiting.
 const DISCARD_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use url::Host;
+
+    use super::*;
+
+    /// Takes all that is written, as TLS does, and sends it when it is flushed and allowed to.
+    #[derive(Default)]
+    struct Held {
+        taken: Vec<u8>,
+        wire: Arc<Mutex<Wire>>,
+    }
+
+    #[derive(Default)]
+    struct Wire {
+        is_open: bool,
+        sent: Vec<u8>,
+    }
+
+    impl Transport for Held {
+        fn socket(&self) -> Option<&TcpStream> {
+            None
+        }
+    }
+
+    impl AsyncRead for Held {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Held {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            data: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.taken.extend_from_slice(data);
+            Poll::Ready(Ok(data.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let taken = std::mem::take(&mut self.taken);
+            let mut wire = self.wire.lock().unwrap();
+            if wire.is_open {
+                wire.sent.extend_from_slice(&taken);
+                return Poll::Ready(Ok(()));
+            }
+            drop(wire);
+            self.taken = taken;
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// The end of an upload stayed in the buffer of TLS, and both sides waited.
+    #[test]
+    fn what_was_written_leaves_while_an_answer_is_waited_for() {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let held = Held::default();
+        let wire = Arc::clone(&held.wire);
+        let origin = Origin { tls: true, host: Host::parse("a.example").unwrap(), port: 443 };
+        let peer = "192.0.2.1:443".parse().unwrap();
+        let mut conn = Conn::new(Box::new(held), origin, peer, Duration::ZERO);
+        assert!(matches!(conn.poll_write(&mut cx, b"the end"), Poll::Ready(Ok(7))));
+        assert!(conn.poll_read(&mut cx, &mut [0]).is_pending());
+        wire.lock().unwrap().is_open = true;
+        assert!(conn.poll_read(&mut cx, &mut [0]).is_pending());
+        assert_eq!(wire.lock().unwrap().sent, b"the end");
+    }
+}

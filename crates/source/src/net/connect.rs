@@ -102,6 +102,7 @@ impl Net {
             Some(proxy) => self.connect_proxy(proxy).await?,
             None => self.connect_tcp(origin, trust).await?,
         };
+        self.shared.options.remotes.add(peer);
         if let Some(told) = told {
             let _ = told.send(rtt);
         }

@@ -47,7 +47,7 @@ pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Dialled, IncomingSender};
 pub(crate) use http1::Http1Conn;
 pub use options::{
-    NetError, NetOptions, Reach, RelayAccess, UnknownServer, UnknownServers, check_header,
+    NetError, NetOptions, Reach, RelayAccess, Seen, UnknownServer, UnknownServers, check_header,
 };
 pub use proxy::{BadProxy, Proxies, ProxyError};
 pub use relays::CanEncrypt;

@@ -1,6 +1,6 @@
 //! What the user may choose about the network.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -59,6 +59,8 @@ pub struct NetOptions {
     pub servers: Vec<ServerAccess>,
     /// Collects the servers whose certificates nobody vouches for.
     pub unknown: UnknownServers,
+    /// Collects the addresses that connections were made to.
+    pub remotes: Seen<SocketAddr>,
 }
 
 /// Where connections may lead beside what is public: a block of addresses, on one port or all, for
@@ -96,10 +98,13 @@ pub struct RelayAccess {
     pub fingerprint: Option<Digest>,
 }
 
+/// What was seen, in the order of its first time. Clones share one list.
+#[derive(Debug)]
+pub struct Seen<T>(Arc<Mutex<Vec<T>>>);
+
 /// Servers that showed a certificate which no authority has signed and whose fingerprint was not
-/// given. Whoever talks to the user may offer to trust them. Clones share one list.
-#[derive(Clone, Debug, Default)]
-pub struct UnknownServers(Arc<Mutex<Vec<UnknownServer>>>);
+/// given. Whoever talks to the user may offer to trust them.
+pub type UnknownServers = Seen<UnknownServer>;
 
 /// One of these servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,22 +115,34 @@ pub struct UnknownServer {
     pub fingerprint: Digest,
 }
 
-impl UnknownServers {
-    /// Returns the servers seen so far.
-    pub fn all(&self) -> Vec<UnknownServer> {
+impl<T> Default for Seen<T> {
+    fn default() -> Seen<T> {
+        Seen(Arc::default())
+    }
+}
+
+impl<T> Clone for Seen<T> {
+    fn clone(&self) -> Seen<T> {
+        Seen(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Clone + PartialEq> Seen<T> {
+    /// Returns what was seen so far.
+    pub fn all(&self) -> Vec<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn add(&self, server: UnknownServer) {
+    pub(super) fn add(&self, one: T) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < UNKNOWN_MAX && !all.contains(&server) {
-            all.push(server);
+        if all.len() < SEEN_MAX && !all.contains(&one) {
+            all.push(one);
         }
     }
 }
 
-/// Nobody answers more questions than this.
-const UNKNOWN_MAX: usize = 64;
+/// Nobody answers more questions than this, or reads more addresses.
+const SEEN_MAX: usize = 64;
 
 impl Default for NetOptions {
     fn default() -> Self {
@@ -149,6 +166,7 @@ impl Default for NetOptions {
             relays: Vec::new(),
             servers: Vec::new(),
             unknown: UnknownServers::default(),
+            remotes: Seen::default(),
         }
     }
 }
