@@ -143,6 +143,16 @@ impl Listing {
     }
 }
 
+/// Reads a WebDAV server's answer to `PROPFIND` with depth 0: whether a folder is there. `None` if it is not
+/// such an answer.
+pub fn is_folder(answer: &[u8]) -> Option<bool> {
+    let mut is_folder = false;
+    elements(answer, "multistatus", |within, name, _| {
+        is_folder |= (within, name) == ("resourcetype", "collection");
+    })?;
+    Some(is_folder)
+}
+
 /// Reads an XML document with this top element. `take` gets each element at its end: the name of the element
 /// around it, its own name (both without namespaces), and the text before its end. `None` if it is not such a
 /// document, or is nested deeper than any list.
@@ -292,6 +302,20 @@ mod tests {
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn properties_tell_folders_from_files() {
+        let answer = |kind: &str| {
+            format!(
+                r#"<D:multistatus xmlns:D="DAV:" xmlns:lp1="DAV:"><D:response><D:href>/ds</D:href><D:propstat>
+                <D:prop><lp1:resourcetype>{kind}</lp1:resourcetype></D:prop>
+                </D:propstat></D:response></D:multistatus>"#
+            )
+        };
+        assert_eq!(is_folder(answer("<D:collection/>").as_bytes()), Some(true));
+        assert_eq!(is_folder(answer("").as_bytes()), Some(false));
+        assert_eq!(is_folder(b"<html><collection/></html>"), None);
     }
 
     fn paths(listing: &Listing) -> Vec<String> {

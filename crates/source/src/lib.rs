@@ -43,9 +43,9 @@ pub mod fuzzing {
 
 pub use control::{
     AboutRelay, CopyRequest, CopyTold, CopyWay, DepotError, DepotFetch, DepotLease, DepotStatus,
-    DepotWish, Document, DocumentVersion, Download, Fetched, Forward, ForwardedFile, Forwarding,
-    ProbeReport, RemoteCopy, Stored, Upload, fetch_part, fetch_small, fetch_small_if_changed,
-    folder_listing, head, make_folder, post, probe,
+    DepotWish, Depth, Document, DocumentVersion, Download, Fetched, Forward, ForwardedFile,
+    Forwarding, ProbeReport, RemoteCopy, Stored, Upload, fetch_part, fetch_small,
+    fetch_small_if_changed, head, head_without_digests, make_folder, post, probe, properties,
 };
 pub use error::{Class, LaneError, Presented, Refusal, RefusalContext, Said, TlsFault};
 pub use facts::{Facts, Oddity};

@@ -3,7 +3,7 @@
 //! A swath server receives a tree or a file as in an upload; what it asks for is passed on to the source.
 //! Other servers get single files by `PUT`.
 
-use swath_source::{Forward, ForwardedFile, Trust, display_name, head};
+use swath_source::{Forward, ForwardedFile, Trust, display_name, head_without_digests};
 use swath_transfer::observe::Observer;
 use swath_transfer::{Announced, Filter, PutFrom};
 use url::Url;
@@ -85,11 +85,12 @@ async fn first_of<'a>(
     copy_job: &CopyJob<'_>,
     servers: Servers<'a>,
 ) -> Result<(&'a Url, SourceKind), JobError> {
+    let net = copy_job.job.engine.net();
     let (mut first, mut failed) = (None, None);
     for url in servers.from {
         match kind_of(copy_job, url).await {
             kind @ (SourceKind::Tree(_) | SourceKind::TreeFile(..)) => return Ok((url, kind)),
-            kind => match head(copy_job.job.engine.net(), url, Trust::Named).await {
+            kind => match head_without_digests(net, url, Trust::Named).await {
                 Ok(_) => first = first.or(Some((url, kind))),
                 Err(error) => failed = failed.or(Some((url, error))),
             },

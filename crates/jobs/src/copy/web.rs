@@ -9,7 +9,8 @@ use swath_formats::listing::{self, Listing};
 use swath_formats::{http_date, percent};
 use swath_model::path::SafePath;
 use swath_source::{
-    Document, LaneError, Net, Trust, display_name, fetch_small, folder_listing, head,
+    Depth, Document, LaneError, Net, Trust, display_name, fetch_small, head, head_without_digests,
+    properties,
 };
 use swath_transfer::{Destination, Filter, Overwrite, Request, Verdict, Why};
 use tokio::sync::mpsc;
@@ -91,11 +92,16 @@ pub async fn list(
 }
 
 /// Whether an address with a page at the same address with a final `/` is that of a folder: it redirects
-/// there, or is none of a file (XRootD).
+/// there, or WebDAV says so.
 pub async fn is_folder(net: &Net, url: &Url) -> bool {
-    match head(net, url, Trust::Named).await {
-        Ok(facts) => facts.final_url.is_some_and(|led| led.path() == format!("{}/", url.path())),
-        Err(error) => error.code() == Some(409),
+    let led = head_without_digests(net, url, Trust::Named).await.map(|facts| facts.final_url);
+    match led {
+        Ok(Some(led)) if led.path() == format!("{}/", url.path()) => true,
+        _ => {
+            let limit = PROPERTIES_BYTES_MAX;
+            let answer = properties(net, url, Trust::Named, Depth::Itself, limit).await;
+            answer.is_ok_and(|answer| listing::is_folder(&answer.bytes) == Some(true))
+        }
     }
 }
 
@@ -155,7 +161,8 @@ async fn look(net: &Net, folder: &Url) -> Result<(ListingKind, Listing), Why> {
 
 /// Returns what a WebDAV server says of a folder.
 async fn dav(net: &Net, folder: &Url) -> Option<Listing> {
-    let answer = folder_listing(net, folder, Trust::Named, PAGE_BYTES_MAX).await.ok()?;
+    let answer = properties(net, folder, Trust::Named, Depth::Children, PAGE_BYTES_MAX);
+    let answer = answer.await.ok()?;
     Listing::of_multistatus(&answer.bytes, folder)
 }
 
@@ -240,7 +247,7 @@ impl Page {
     }
 
     async fn of_dav(net: &Net, url: &Url) -> Page {
-        match folder_listing(net, url, Trust::Named, PAGE_BYTES_MAX).await {
+        match properties(net, url, Trust::Named, Depth::Children, PAGE_BYTES_MAX).await {
             Ok(answer) => {
                 Listing::of_multistatus(&answer.bytes, url).map_or(Page::None, Page::Listing)
             }
@@ -466,6 +473,8 @@ impl Planned {
     }
 }
 
+/// Of one entry.
+const PROPERTIES_BYTES_MAX: usize = 64 << 10;
 const KINDS: &str = "text/html, application/xml;q=0.9, */*;q=0.1";
 /// Enough for a page of a hundred thousand files.
 const PAGE_BYTES_MAX: usize = 32 << 20;

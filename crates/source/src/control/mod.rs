@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use swath_model::{Range, counted};
 use swath_transport::Transport;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use url::Url;
 
 pub use about::AboutRelay;
@@ -72,17 +72,31 @@ pub async fn fetch_small(
     answered.document(limit_bytes)
 }
 
-/// Asks a WebDAV server what is in a folder.
+/// How far a WebDAV server is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// At the address itself.
+    Itself,
+    /// At what is in the folder, too.
+    Children,
+}
+
+/// Asks a WebDAV server what is at an address (`PROPFIND`).
 ///
 /// # Errors
 /// As [`fetch_small`]; an answer other than 207 among them.
-pub async fn folder_listing(
+pub async fn properties(
     net: &Net,
     url: &Url,
     trust: Trust,
+    depth: Depth,
     limit_bytes: usize,
 ) -> Result<Document, LaneError> {
-    let (method, extra) = (Method::Other("PROPFIND"), "Depth: 1\r\n");
+    let extra = match depth {
+        Depth::Itself => "Depth: 0\r\n",
+        Depth::Children => "Depth: 1\r\n",
+    };
+    let method = Method::Other("PROPFIND");
     let request = Request { method, range: None, accept: "*/*", extra, limit_bytes };
     let answered = ask(net, url, trust, &request).await?;
     answered.expect_status(&[207])?;
@@ -170,7 +184,8 @@ pub async fn fetch_part(
     Ok((Facts { size_bytes, ranges: true, ..facts }, answered.body))
 }
 
-/// What the server says about the file in answer to HEAD.
+/// What the server says about the file in answer to HEAD. Servers may have to compute a digest first, and some
+/// of XRootD's answers to that get lost: whoever is silent is asked once more, on another connection.
 ///
 /// # Errors
 /// Any [`LaneError`].
@@ -178,11 +193,23 @@ pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError
     let extra = net.digest_wishes();
     let request =
         Request { method: Method::Head, range: None, accept: "*/*", extra, limit_bytes: 0 };
-    let mut answered = ask(net, url, trust, &request).await?;
+    let mut answered = ask_twice(net, url, trust, &request).await?;
     // XRootD without checksums refuses the wish for one, and fails if it computes too many already.
     if matches!(answered.head.status, 405 | 500) && !extra.is_empty() {
         answered = ask(net, url, trust, &Request { extra: "", ..request }).await?;
     }
+    answered.expect_status(&[200])?;
+    Ok(answered.head_facts())
+}
+
+/// The same, without asking for digests.
+///
+/// # Errors
+/// Any [`LaneError`].
+pub async fn head_without_digests(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError> {
+    let request =
+        Request { method: Method::Head, range: None, accept: "*/*", extra: "", limit_bytes: 0 };
+    let answered = ask(net, url, trust, &request).await?;
     answered.expect_status(&[200])?;
     Ok(answered.head_facts())
 }
@@ -326,6 +353,31 @@ async fn ask(
     Ok(Answered { head, body, complete, target, redirects, conn, first_byte, facts })
 }
 
+/// Asks, and asks once more while there is no answer. The first answer counts.
+async fn ask_twice(
+    net: &Net,
+    url: &Url,
+    trust: Trust,
+    request: &Request<'_>,
+) -> Result<Answered, LaneError> {
+    let mut first = std::pin::pin!(ask(net, url, trust, request));
+    tokio::select! {
+        answered = &mut first => return answered,
+        () = sleep(AGAIN_AFTER) => {}
+    }
+    let mut second = std::pin::pin!(ask(net, url, trust, request));
+    tokio::select! {
+        answered = &mut first => match answered {
+            Ok(answered) => Ok(answered),
+            Err(_) => second.await,
+        },
+        answered = &mut second => match answered {
+            Ok(answered) => Ok(answered),
+            Err(_) => first.await,
+        },
+    }
+}
+
 /// A final answer whose body has not been read.
 struct Opened {
     exchange: Exchange,
@@ -418,6 +470,8 @@ async fn refused(exchange: &mut Exchange, target: &Target, head: &Head) -> LaneE
     ))
 }
 
+/// Whoever has not answered then is asked again.
+const AGAIN_AFTER: Duration = Duration::from_secs(3);
 /// Whoever refuses has so long to say why.
 const WHY_WITHIN: Duration = Duration::from_secs(3);
 /// More of the answer to a small request is not read.

@@ -13,6 +13,8 @@ use swath_source::{
     Class, DepotError, DocumentVersion, LaneError, Net, NetOptions, RelayAccess, Trust,
     fetch_small, fetch_small_if_changed, head, probe,
 };
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
 use url::Url;
 
 fn url(server: &Server, path: &str) -> Url {
@@ -93,6 +95,23 @@ async fn a_document_that_has_not_changed_is_not_sent_again() {
     let url = url(&server, "/m");
     let fetched = fetch_small_if_changed(net, &url, Trust::Named, "*/*", 50_000, &known).await;
     assert_eq!(fetched.unwrap_err().code(), Some(304));
+}
+
+/// XRootD 5 loses some of its answers with digests.
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_asked_once_more() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse(&format!("http://{}/f", listener.local_addr().unwrap())).unwrap();
+    let server = tokio::spawn(async move {
+        let (_silent, _) = listener.accept().await.unwrap();
+        let (mut second, _) = listener.accept().await.unwrap();
+        second.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n").await.unwrap();
+        // Until the test has ended.
+        std::future::pending::<()>().await;
+    });
+    let facts = head(&nets()[0], &url, Trust::Named).await.unwrap();
+    assert_eq!(facts.size_bytes, Some(7));
+    server.abort();
 }
 
 #[tokio::test]

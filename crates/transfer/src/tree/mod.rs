@@ -325,7 +325,7 @@ fn bytes_of(index: &Index, files: &[(u64, Lack)]) -> u64 {
 pub enum FolderKind {
     /// A folder of a swath server.
     Tree,
-    /// A web page, perhaps a listing.
+    /// A web page, perhaps a listing; or something of which no type is told (XRootD).
     Page,
     /// No folder.
     Nothing,
@@ -334,8 +334,9 @@ pub enum FolderKind {
 /// Returns the kind of answer at the address of a folder.
 pub(crate) async fn kind(engine: &Engine, folder: &Mirror) -> FolderKind {
     let is_page = |download: &Download| {
-        let kind = download.field("content-type").unwrap_or_default();
-        kind.starts_with("text/html") || kind.starts_with("application/xhtml+xml")
+        download.field("content-type").is_none_or(|kind| {
+            kind.starts_with("text/html") || kind.starts_with("application/xhtml+xml")
+        })
     };
     match index::ask(&engine.net, folder, &Wanted::default()).await {
         Ok(download) if index::is_index(&download) => FolderKind::Tree,
