@@ -202,7 +202,8 @@ pub enum LaneError {
     },
     /// An address that something from the network named, and that the user did not allow.
     #[error(
-        "refused to contact {address}: a foreign server pointed to an address inside this network"
+        "refused to contact {address}: it is not a public address, and neither the user of this machine \
+         named it nor does its owner permit it"
     )]
     RefusedAddress {
         /// The address.

@@ -170,6 +170,10 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
     };
     let swarm = Mutex::new(swarm);
     let leave = async {
+        if let Some(fetcher) = fetcher {
+            // Whoever watches a copy looks for it at the next server.
+            fetcher.stop().await;
+        }
         if let Some(swarm) = &mut *swarm.lock().await {
             // Other trackers may take longer.
             let _ = tokio::time::timeout(LEAVE_WITHIN, swarm.leave()).await;
@@ -179,9 +183,6 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
         let swarm = swarm.lock().await.take();
         if let Some(swarm) = swarm {
             swarm.end().await;
-        }
-        if let Some(fetcher) = fetcher {
-            fetcher.stop().await;
         }
         if let Some(receive) = receive {
             // All senders are gone.

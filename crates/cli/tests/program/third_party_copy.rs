@@ -119,6 +119,7 @@ fn what_must_not_be_is_refused() {
     let from = format!("Source: {}", a.at("x.h5"));
     let b = copying(&home, "b", &[]);
     copy(&b, "x", &[]).is_refused(400, "one of Source and Destination");
+    copy(&b, "x", &[&from, &from]).is_refused(400, "once");
     copy(&b, "x", &[&from, "Destination: https://c.example/"]).is_refused(400, "one of");
     copy(&b, "x/", &[&from]).is_refused(409, "a file needs a name");
     copy(&b, "x", &["Source: ftp://a.example/x"]).is_refused(400, "ftp");

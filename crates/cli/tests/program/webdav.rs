@@ -130,6 +130,8 @@ fn several_folders_and_large_ones_are_listed() {
         assert_eq!(ask(&home, &server, request, path, &[more]).0, 403, "{request} {path}");
     }
     assert_eq!(ask(&home, &server, "MKCOL", "two/", &[]).0, 405);
+    let twice = ["Destination: /one/file", "Destination: /one/other"];
+    assert_eq!(ask(&home, &server, "MOVE", "two/file", &twice).0, 400);
     assert_eq!(ask(&home, &server, "MOVE", "two/file", &["Destination: /one/file"]).0, 201);
     assert_eq!(home.read("one/file"), b"x");
 }

@@ -72,6 +72,15 @@ impl Record {
         self.push(Keep::Last, line.into(), true);
     }
 
+    /// Ends it without a last line: the job goes on elsewhere.
+    pub fn close(&self) {
+        let mut lines = self.lines();
+        lines.is_over = true;
+        let count = lines.count;
+        drop(lines);
+        self.shared.count.send_replace((count, true));
+    }
+
     /// Returns a reader of all lines that are kept, and of those that come.
     pub fn reader(&self) -> RecordReader {
         RecordReader {

@@ -45,6 +45,9 @@ async fn begin(third_party: &Arc<dyn ThirdParty>, order: CopyOrder) -> Response 
 }
 
 async fn order(site: &Site, head: &Head, rights: Rights) -> Result<CopyOrder, Response> {
+    if ["source", "destination"].iter().any(|name| head.fields(name).nth(1).is_some()) {
+        return Err(Response::text(400, "name one of Source and Destination, once"));
+    }
     let remote = |name| head.field(name).map(str::to_owned);
     let (is_pull, remote) = match (remote("source"), remote("destination")) {
         (Some(source), None) => (true, source),

@@ -72,6 +72,10 @@ pub(super) async fn respond(
     if head.field("if").is_some() {
         return Response::text(412, "nothing is locked here");
     }
+    let repeated = ["destination", "source", "overwrite", "depth"];
+    if let Some(name) = repeated.iter().find(|name| head.fields(name).nth(1).is_some()) {
+        return Response::text(400, format!("the field '{name}' is repeated"));
+    }
     let changed = match verb {
         Verb::Mkcol if !rights.may_make_folder(&head.target.path) => {
             Err(rights.refusal(Act::Create))
