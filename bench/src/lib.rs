@@ -13,6 +13,7 @@ pub mod disk_run;
 pub mod limits_run;
 pub mod machine;
 pub mod measure;
+pub mod options;
 pub mod oracle;
 pub mod picture;
 pub mod results;

@@ -3,18 +3,16 @@
 //! Runs scenarios × tools in rounds, prints a table, keeps every measurement as JSON and draws a
 //! picture. Needs root for the emulated network.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use swath_bench::data::make_file;
-use swath_bench::machine::{Machine, beside_us, versions};
+use swath_bench::options::StudyOptions;
 use swath_bench::oracle::{Share, fetch};
-use swath_bench::results::{ScenarioResult, Study, ToolResult};
+use swath_bench::results::{ScenarioResult, ToolResult};
 use swath_bench::scenario::{Scenario, scenarios};
 use swath_bench::star_run::{Places, does_not_apply, run_once};
-use swath_bench::study_files::{self, say, typed_command};
-use swath_bench::table::scenario_table;
+use swath_bench::study_files::say;
 use swath_bench::tool::Tool;
 
 /// One file from many mirrors: swath against its peers, in emulated networks.
@@ -29,11 +27,6 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Prints the table and draws the picture of earlier results again.
-    Plot {
-        /// Results as kept by an earlier run.
-        results: PathBuf,
-    },
     /// What the oracle runs as; ADDRESS PATH START END for each share.
     #[command(hide = true)]
     Oracle {
@@ -44,58 +37,29 @@ enum Task {
 
 #[derive(Debug, Args)]
 struct Options {
-    /// Scenarios; all of them unless named.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    scenarios: Vec<String>,
-    /// Tools; those that each scenario names unless given.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    tools: Vec<String>,
-    /// Number of rounds; each round runs every tool once.
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
+    /// Options of every study.
+    #[command(flatten)]
+    study: StudyOptions,
     /// Size of the file in MiB, in place of the scenario's.
     #[arg(long, value_name = "MIB")]
     size: Option<u64>,
     /// Decides losses and jumps.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The swath program; the one built beside this program unless given.
-    #[arg(long, env = "SWATH", value_name = "FILE")]
-    swath: Option<PathBuf>,
-    /// Where files are served from and written to: a folder in memory, so that disks are out of
-    /// the picture.
-    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
-    scratch: PathBuf,
-    /// Where the results go.
-    #[arg(long, default_value = "bench/results", value_name = "DIR")]
-    results: PathBuf,
-    /// Name of the results.
-    #[arg(long, default_value = "multisource", value_name = "NAME")]
-    name: String,
-    /// Lists scenarios and their tools, and ends.
-    #[arg(long)]
-    list: bool,
 }
 
 fn main() -> ExitCode {
     let program = Program::parse();
-    let result = match program.task {
-        Some(Task::Plot { results }) => study_files::plot(&results),
-        Some(Task::Oracle { shares }) => oracle(&shares),
-        None => measure(&program.options),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("multisource: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    let options = &program.options;
+    options.study.run("multisource", || match &program.task {
+        Some(Task::Oracle { shares }) => oracle(shares),
+        None => measure(options),
+    })
 }
 
 fn measure(options: &Options) -> Result<(), String> {
     let chosen = choose(options)?;
-    if options.list {
+    if options.study.list {
         for (scenario, tools) in &chosen {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
             println!("{:<13} {}\n{:<13} {}", scenario.name, scenario.title, "", names.join(", "));
@@ -104,32 +68,22 @@ fn measure(options: &Options) -> Result<(), String> {
     }
     let scratch = tempfile::Builder::new()
         .prefix("swath-bench-")
-        .tempdir_in(&options.scratch)
-        .map_err(|e| format!("cannot write to {}: {e}", options.scratch.display()))?;
+        .tempdir_in(&options.study.scratch)
+        .map_err(|e| format!("cannot write to {}: {e}", options.study.scratch.display()))?;
     let places = Places {
-        swath: options.swath.clone().unwrap_or_else(|| beside_us("swath")),
+        swath: options.study.swath(),
         served: scratch.path().join("served"),
         target: scratch.path().join("target"),
     };
     for folder in [&places.served, &places.target] {
         std::fs::create_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
-    let mut study = Study {
-        name: options.name.clone(),
-        machine: Machine::here(),
-        command: typed_command("bench/multisource"),
-        versions: versions(&places.swath),
-        scenarios: Vec::new(),
-    };
-    println!("{}\n", study.machine.line());
+    let mut study = options.study.begin("multisource");
     for (scenario, tools) in &chosen {
-        let result = measure_scenario(scenario, tools, options.runs, &places)?;
-        println!("{}", scenario_table(&result));
-        study.scenarios.push(result);
-        // After each scenario, so that an interrupted study keeps what it has.
-        study_files::keep(&study, &options.results)?;
+        let result = measure_scenario(scenario, tools, options.study.runs, &places)?;
+        options.study.add(&mut study, result)?;
     }
-    println!("results and picture: {}/{}.*", options.results.display(), study.name);
+    options.study.end(&study);
     Ok(())
 }
 
@@ -181,19 +135,10 @@ fn measure_scenario(
 fn choose(options: &Options) -> Result<Vec<(Scenario, Vec<Tool>)>, String> {
     let all = scenarios(options.seed);
     let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
-    for name in &options.scenarios {
-        if !known.contains(&name.as_str()) {
-            return Err(format!("no scenario '{name}'; there are {}", known.join(", ")));
-        }
-    }
-    let tools: Option<Vec<Tool>> = options.tools.iter().map(|name| Tool::named(name)).collect();
-    let tools = tools.ok_or_else(|| {
-        let names: Vec<&str> = Tool::ALL.iter().map(|tool| tool.name()).collect();
-        format!("unknown tool among '{}'; there are {}", options.tools.join(","), names.join(", "))
-    })?;
-    let is_chosen = |scenario: &Scenario| {
-        options.scenarios.is_empty() || options.scenarios.iter().any(|name| name == scenario.name)
-    };
+    options.study.check(&known, &Tool::ALL.map(|tool| tool.name()))?;
+    let tools: Vec<Tool> =
+        options.study.tools.iter().filter_map(|name| Tool::named(name)).collect();
+    let is_chosen = |scenario: &Scenario| options.study.has_scenario(scenario.name);
     let chosen = all.into_iter().filter(is_chosen).map(|mut scenario| {
         if let Some(size_mib) = options.size {
             scenario.size_bytes = size_mib << 20;

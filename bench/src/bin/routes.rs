@@ -3,13 +3,13 @@
 //! Runs scenarios × clients in rounds, prints a table with what is to be reached, keeps every
 //! measurement as JSON and draws a picture. Needs root for the emulated network.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 use swath_bench::data::make_file;
-use swath_bench::machine::{Machine, beside_us, versions};
-use swath_bench::results::{Run, ScenarioResult, Study, ToolResult};
+use swath_bench::options::StudyOptions;
+use swath_bench::results::{Run, ScenarioResult, ToolResult};
 use swath_bench::routes::cache::{self, Crowd};
 use swath_bench::routes::client::{Client, Memory};
 use swath_bench::routes::memory::known_rates;
@@ -17,70 +17,34 @@ use swath_bench::routes::proxy::{self, Between};
 use swath_bench::routes::run::{Outcome, Places, compare, run_once};
 use swath_bench::routes::scenario::{Scenario, scenarios};
 use swath_bench::serving::Identity;
-use swath_bench::study_files::{self, say, typed_command};
-use swath_bench::table::scenario_table;
+use swath_bench::study_files::say;
 use swath_netlab::wan::Namespace;
 
 /// What relays bring, over emulated sites, and what they cost.
 #[derive(Debug, Parser)]
 #[command(name = "routes", max_term_width = 100)]
 struct Options {
-    /// Scenarios; all of them unless named.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    scenarios: Vec<String>,
-    /// Clients; those that each scenario names unless given.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    tools: Vec<String>,
-    /// Number of rounds; each round runs every client once.
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
+    /// Options of every study.
+    #[command(flatten)]
+    study: StudyOptions,
     /// Size of the file in MB, in place of the scenario's.
     #[arg(long, value_name = "MB")]
     size: Option<u64>,
     /// Decides losses, with the number of the round.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The swath program; the one built beside this program unless given.
-    #[arg(long, env = "SWATH", value_name = "FILE")]
-    swath: Option<PathBuf>,
-    /// Where files are served from and written to: a folder in memory, so that disks are out of
-    /// the picture.
-    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
-    scratch: PathBuf,
-    /// Where the results go.
-    #[arg(long, default_value = "bench/results", value_name = "DIR")]
-    results: PathBuf,
-    /// Name of the results.
-    #[arg(long, default_value = "routes", value_name = "NAME")]
-    name: String,
-    /// Lists scenarios and their clients, and ends.
-    #[arg(long)]
-    list: bool,
-    /// Prints the table and draws the picture of earlier results again.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = match &options.plot {
-        Some(results) => study_files::plot(results),
-        None => measure(&options),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("routes: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    options.study.run("routes", || measure(&options))
 }
 
 fn measure(options: &Options) -> Result<(), String> {
     let scenarios = scenarios();
     let mut known: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
     known.extend([PROXY, CACHE]);
-    if options.list {
+    if options.study.list {
         for scenario in &scenarios {
             let title = format!("{}, {} MB", scenario.title, scenario.size_bytes / 1_000_000);
             list(scenario.name, &title, scenario.clients.iter().map(|c| c.name()));
@@ -89,22 +53,17 @@ fn measure(options: &Options) -> Result<(), String> {
         list(CACHE, CACHE_TITLE, Crowd::ALL.iter().map(|crowd| crowd.name()));
         return Ok(());
     }
-    if let Some(unknown) = options.scenarios.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(format!("no scenario '{unknown}'; there are {}", known.join(", ")));
-    }
     let mut tools: Vec<&str> = Client::ALL.iter().map(|client| client.name()).collect();
     tools.extend(Between::ALL.iter().map(|between| between.name()));
     tools.extend(Crowd::ALL.iter().map(|crowd| crowd.name()));
-    if let Some(unknown) = options.tools.iter().find(|name| !tools.contains(&name.as_str())) {
-        return Err(format!("no tool '{unknown}'; there are {}", tools.join(", ")));
-    }
+    options.study.check(&known, &tools)?;
     let scratch = tempfile::Builder::new()
         .prefix("swath-bench-")
-        .tempdir_in(&options.scratch)
-        .map_err(|e| format!("cannot write to {}: {e}", options.scratch.display()))?;
+        .tempdir_in(&options.study.scratch)
+        .map_err(|e| format!("cannot write to {}: {e}", options.study.scratch.display()))?;
     let folder = |name: &str| scratch.path().join(name);
     let places = Places {
-        swath: options.swath.clone().unwrap_or_else(|| beside_us("swath")),
+        swath: options.study.swath(),
         served: folder("served"),
         target: folder("target"),
         relays: folder("relays"),
@@ -114,29 +73,16 @@ fn measure(options: &Options) -> Result<(), String> {
     for folder in [&places.served, &places.target, &places.relays, &places.memory, &places.filled] {
         std::fs::create_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
-    let mut study = Study {
-        name: options.name.clone(),
-        machine: Machine::here(),
-        command: typed_command("bench/routes"),
-        versions: versions(&places.swath),
-        scenarios: Vec::new(),
-    };
-    println!("{}\n", study.machine.line());
-    for name in known {
-        if !options.scenarios.is_empty() && !options.scenarios.iter().any(|chosen| chosen == name) {
-            continue;
-        }
+    let mut study = options.study.begin("routes");
+    for name in known.into_iter().filter(|name| options.study.has_scenario(name)) {
         let result = match scenarios.iter().find(|scenario| scenario.name == name) {
             Some(scenario) => measure_scenario(scenario, options, &places)?,
             None if name == PROXY => measure_proxy(options, &places, scratch.path())?,
             None => measure_cache(options, &places)?,
         };
-        println!("{}", scenario_table(&result));
-        study.scenarios.push(result);
-        // After each scenario, so that an interrupted study keeps what it has.
-        study_files::keep(&study, &options.results)?;
+        options.study.add(&mut study, result)?;
     }
-    println!("results and picture: {}/{}.*", options.results.display(), study.name);
+    options.study.end(&study);
     Ok(())
 }
 
@@ -172,11 +118,9 @@ fn taking_part<T: Copy>(
             }
         }
     }
-    let is_asked =
-        |tool: &str| options.tools.is_empty() || options.tools.iter().any(|chosen| chosen == tool);
-    result.tools.retain(|tool| is_asked(&tool.name));
-    result.skipped.retain(|(tool, _)| is_asked(tool));
-    there.retain(|&tool| is_asked(name(tool)));
+    result.tools.retain(|tool| options.study.has_tool(&tool.name));
+    result.skipped.retain(|(tool, _)| options.study.has_tool(tool));
+    there.retain(|&tool| options.study.has_tool(name(tool)));
     (there, result)
 }
 
@@ -189,7 +133,7 @@ fn measure_scenario(
     if let Some(megabytes) = options.size {
         scenario.size_bytes = megabytes * 1_000_000;
     }
-    let all: Vec<Client> = match &options.tools[..] {
+    let all: Vec<Client> = match &options.study.tools[..] {
         [] => scenario.clients.to_vec(),
         names => names.iter().filter_map(|name| Client::named(name)).collect(),
     };
@@ -221,10 +165,15 @@ fn measure_scenario(
         say(&format!("{}: filling a memory", scenario.name));
         fill(&run(Client::Cold, 0)?, places)?;
     }
-    for round in 1..=options.runs {
+    for round in 1..=options.study.runs {
         let mut outcomes = Vec::new();
         for &client in &clients {
-            say(&format!("{} round {round}/{}: {}", scenario.name, options.runs, client.name()));
+            say(&format!(
+                "{} round {round}/{}: {}",
+                scenario.name,
+                options.study.runs,
+                client.name()
+            ));
             outcomes.push((client, run(client, round)?));
         }
         compare(&scenario, &mut outcomes);
@@ -271,10 +220,10 @@ fn measure_proxy(
     }
     let identity = Identity::make(&identity_folder).map_err(|e| format!("a certificate: {e}"))?;
     let namespace = Namespace::new("bench-proxy").map_err(|e| e.to_string())?;
-    for round in 1..=options.runs {
+    for round in 1..=options.study.runs {
         let mut runs: Vec<(Between, Run)> = Vec::new();
         for (&tool, kept) in between.iter().zip(&mut result.tools) {
-            say(&format!("{PROXY} round {round}/{}: {}", options.runs, tool.name()));
+            say(&format!("{PROXY} round {round}/{}: {}", options.study.runs, tool.name()));
             let ran = proxy::run_once(&namespace, tool, &places.swath, &data, &identity, &own);
             let (run, command) = ran.map_err(|e| format!("{PROXY}, {}: {e}", tool.name()))?;
             kept.command = command;
@@ -303,9 +252,9 @@ fn measure_cache(options: &Options, places: &Places) -> Result<ScenarioResult, S
         taking_part(&Crowd::ALL, options, Crowd::name, |crowd| crowd.relay().lacks(&places.swath));
     let size_bytes = options.size.unwrap_or(CACHE_MB) * 1_000_000;
     let data = make_file(&places.served, size_bytes).map_err(|e| format!("data: {e}"))?;
-    for round in 1..=options.runs {
+    for round in 1..=options.study.runs {
         for (&crowd, kept) in crowds.iter().zip(&mut result.tools) {
-            say(&format!("{CACHE} round {round}/{}: {}", options.runs, crowd.name()));
+            say(&format!("{CACHE} round {round}/{}: {}", options.study.runs, crowd.name()));
             let ran = cache::run_once(crowd, places, &data, options.seed + u64::from(round));
             let (run, command) = ran.map_err(|e| format!("{CACHE}, {}: {e}", crowd.name()))?;
             kept.command = command;

@@ -12,12 +12,11 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use swath_bench::crowd::{Crowd, visit};
 use swath_bench::data::make_file;
-use swath_bench::machine::{Machine, beside_us, versions};
-use swath_bench::results::{ScenarioResult, Study, ToolResult};
+use swath_bench::options::{StudyOptions, each_once};
+use swath_bench::results::{ScenarioResult, ToolResult};
 use swath_bench::serve_run::{CPU_TIMES, Places, Question, SMALL_FILE, ServeTool, run_once};
 use swath_bench::serving::Identity;
-use swath_bench::study_files::{self, say, typed_command};
-use swath_bench::table::scenario_table;
+use swath_bench::study_files::say;
 use swath_bench::tree_data::{Shape, make_tree};
 use swath_netlab::wan::Namespace;
 
@@ -27,15 +26,9 @@ use swath_netlab::wan::Namespace;
 struct Options {
     #[command(subcommand)]
     task: Option<Task>,
-    /// Scenarios; all of them unless named.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    scenarios: Vec<String>,
-    /// Tools; all that apply unless named. `dd` always runs: it is the yardstick of `copy`.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    tools: Vec<String>,
-    /// Number of rounds; each round runs every tool once.
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
+    /// Options of every study. `dd` always runs: it is the yardstick of `copy`.
+    #[command(flatten)]
+    study: StudyOptions,
     /// Size of the file of `copy` in MiB.
     #[arg(long, default_value_t = 4096, value_name = "MIB",
         value_parser = clap::value_parser!(u64).range(1..1 << 30))]
@@ -44,27 +37,9 @@ struct Options {
     #[arg(long, default_value_t = 1_000_000, value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..1 << 30))]
     files: u64,
-    /// The swath program; the one built beside this program unless given.
-    #[arg(long, env = "SWATH", value_name = "FILE")]
-    swath: Option<PathBuf>,
-    /// Where everything but the file of `copy` lies: a folder in memory.
-    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
-    scratch: PathBuf,
     /// A folder on the disk from which and to which `copy` copies.
     #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
     target: PathBuf,
-    /// Where the results go.
-    #[arg(long, default_value = "bench/results", value_name = "DIR")]
-    results: PathBuf,
-    /// Name of the results.
-    #[arg(long, default_value = "serve", value_name = "NAME")]
-    name: String,
-    /// Lists scenarios, and ends.
-    #[arg(long)]
-    list: bool,
-    /// Prints the table and draws the picture of earlier results again.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -87,8 +62,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = match (&options.task, &options.plot) {
-        (Some(Task::Crowd { address, large, bytes, ca }), _) => {
+    options.study.run("serve", || match &options.task {
+        Some(Task::Crowd { address, large, bytes, ca }) => {
             let crowd = Crowd {
                 address: address.clone(),
                 idle: IDLE,
@@ -97,65 +72,33 @@ fn main() -> ExitCode {
                 large: format!("/{large}"),
                 large_bytes: *bytes,
             };
-            let fared = visit(&crowd, ca.as_deref()).map_err(|e| e.to_string());
-            fared.and_then(|fared| {
-                println!("{}", serde_json::to_string(&fared).map_err(|e| e.to_string())?);
-                Ok(())
-            })
+            let fared = visit(&crowd, ca.as_deref()).map_err(|e| e.to_string())?;
+            println!("{}", serde_json::to_string(&fared).map_err(|e| e.to_string())?);
+            Ok(())
         }
-        (None, Some(results)) => study_files::plot(results),
-        (None, None) => measure(&options),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("serve: {message}");
-            ExitCode::FAILURE
-        }
-    }
+        None => measure(&options),
+    })
 }
 
 fn measure(options: &Options) -> Result<(), String> {
-    if options.list {
+    if options.study.list {
         for question in Question::ALL {
             println!("{:<8} {}", question.name(), title(question, options));
         }
         return Ok(());
     }
     let known: Vec<&str> = Question::ALL.iter().map(|question| question.name()).collect();
-    if let Some(unknown) = options.scenarios.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(format!("no scenario '{unknown}'; there are {}", known.join(", ")));
-    }
-    let mut tools: Vec<&str> = Vec::new();
-    for tool in Question::ALL.iter().flat_map(|question| question.tools()) {
-        if !tools.contains(&tool.name()) {
-            tools.push(tool.name());
+    let tools = Question::ALL.iter().flat_map(|question| question.tools());
+    options.study.check(&known, &each_once(tools.map(|tool| tool.name())))?;
+    raise_descriptor_limit().map_err(|e| format!("cannot open as many connections: {e}"))?;
+    let swath = options.study.swath();
+    let mut study = options.study.begin("serve");
+    for question in Question::ALL {
+        if options.study.has_scenario(question.name()) {
+            options.study.add(&mut study, measure_scenario(question, options, &swath)?)?;
         }
     }
-    if let Some(unknown) = options.tools.iter().find(|name| !tools.contains(&name.as_str())) {
-        return Err(format!("no tool '{unknown}'; there are {}", tools.join(", ")));
-    }
-    raise_descriptor_limit().map_err(|e| format!("cannot open as many connections: {e}"))?;
-    let swath = options.swath.clone().unwrap_or_else(|| beside_us("swath"));
-    let mut study = Study {
-        name: options.name.clone(),
-        machine: Machine::here(),
-        command: typed_command("bench/serve"),
-        versions: versions(&swath),
-        scenarios: Vec::new(),
-    };
-    println!("{}\n", study.machine.line());
-    let is_chosen = |question: &Question| {
-        let name = question.name();
-        options.scenarios.is_empty() || options.scenarios.iter().any(|chosen| chosen == name)
-    };
-    for question in Question::ALL.into_iter().filter(is_chosen) {
-        let result = measure_scenario(question, options, &swath)?;
-        println!("{}", scenario_table(&result));
-        study.scenarios.push(result);
-        study_files::keep(&study, &options.results)?;
-    }
-    println!("results and picture: {}/{}.*", options.results.display(), study.name);
+    options.study.end(&study);
     Ok(())
 }
 
@@ -168,7 +111,7 @@ fn measure_scenario(
         let made = tempfile::Builder::new().prefix("swath-bench-").tempdir_in(parent);
         made.map_err(|e| format!("cannot write to {}: {e}", parent.display()))
     };
-    let scratch = folder(&options.scratch)?;
+    let scratch = folder(&options.study.scratch)?;
     let disk = if question == Question::Copy { Some(folder(&options.target)?) } else { None };
     let data = disk.as_ref().unwrap_or(&scratch).path();
     let (root, target) = (data.join("served"), data.join("target"));
@@ -205,12 +148,8 @@ fn measure_scenario(
     if question == Question::Million {
         result.title += &format!(", made in {made_s:.0} s");
     }
-    let is_chosen = |tool: &ServeTool| {
-        let name = tool.name();
-        *tool == ServeTool::Dd
-            || options.tools.is_empty()
-            || options.tools.iter().any(|chosen| chosen == name)
-    };
+    let is_chosen =
+        |tool: &ServeTool| *tool == ServeTool::Dd || options.study.has_tool(tool.name());
     let mut taking_part = Vec::new();
     for tool in question.tools().iter().copied().filter(is_chosen) {
         let name = tool.name().to_owned();
@@ -223,9 +162,14 @@ fn measure_scenario(
         }
     }
     let namespace = Namespace::new("bench-serve").map_err(|e| e.to_string())?;
-    for round in 1..=options.runs {
+    for round in 1..=options.study.runs {
         for ((tool, programs), kept) in taking_part.iter().zip(&mut result.tools) {
-            say(&format!("{} round {round}/{}: {}", question.name(), options.runs, tool.name()));
+            say(&format!(
+                "{} round {round}/{}: {}",
+                question.name(),
+                options.study.runs,
+                tool.name()
+            ));
             let (run, command) = run_once(&namespace, question, *tool, programs, &places)
                 .map_err(|e| format!("{}, {}: {e}", question.name(), tool.name()))?;
             kept.command = command;

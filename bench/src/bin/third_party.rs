@@ -8,10 +8,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use swath_bench::machine::{Machine, beside_us, versions};
-use swath_bench::results::{ScenarioResult, Study, ToolResult};
-use swath_bench::study_files::{self, say, typed_command};
-use swath_bench::table::scenario_table;
+use swath_bench::options::{StudyOptions, each_once};
+use swath_bench::results::{ScenarioResult, ToolResult};
+use swath_bench::study_files::say;
 use swath_bench::third_party::{Outcome, Places, Row, Sizes, Tool, compare, rows, run_once};
 use swath_netlab::star::scratch_folder_in;
 
@@ -19,85 +18,40 @@ use swath_netlab::star::scratch_folder_in;
 #[derive(Debug, Parser)]
 #[command(name = "third-party", max_term_width = 100)]
 struct Options {
-    /// Rows; all of them unless named.
-    #[arg(long, alias = "scenarios", value_delimiter = ',', value_name = "NAME")]
-    row: Vec<String>,
-    /// Tools, as the table calls them; all that apply unless named.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    tools: Vec<String>,
-    /// Number of rounds; each round runs every tool once.
-    #[arg(long, alias = "runs", default_value_t = 5)]
-    rounds: u32,
+    /// Options of every study.
+    #[command(flatten)]
+    study: StudyOptions,
     /// Size of large files in place of the row's, for example 10GB or 512MiB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
     /// Number of files of the tree, in place of 50,000.
     #[arg(long, value_name = "N")]
     files: Option<u64>,
-    /// The swath program; the one built beside this program unless given.
-    #[arg(long, env = "SWATH", value_name = "FILE")]
-    swath: Option<PathBuf>,
-    /// Where the tree and the files of loopback lie and go: a folder in memory.
-    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
-    scratch: PathBuf,
     /// Where large files lie and go, twice their size: a folder on a disk.
     #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
     disk: PathBuf,
-    /// Where the results go.
-    #[arg(long, default_value = "bench/results", value_name = "DIR")]
-    results: PathBuf,
-    /// Name of the results.
-    #[arg(long, default_value = "third-party", value_name = "NAME")]
-    name: String,
-    /// Lists rows and their tools, and ends.
-    #[arg(long)]
-    list: bool,
-    /// Prints the table and draws the picture of earlier results again.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = match &options.plot {
-        Some(results) => study_files::plot(results),
-        None => measure(&options),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("third-party: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    options.study.run("third-party", || measure(&options))
 }
 
 fn measure(options: &Options) -> Result<(), String> {
     let chosen = choose(options)?;
-    if options.list {
+    if options.study.list {
         for row in &chosen {
             let names: Vec<&str> = row.tools.iter().map(|tool| tool.name()).collect();
             println!("{:<9} {}\n{:<9} {}", row.name, row.title, "", names.join(", "));
         }
         return Ok(());
     }
-    let swath = options.swath.clone().unwrap_or_else(|| beside_us("swath"));
-    let mut study = Study {
-        name: options.name.clone(),
-        machine: Machine::here(),
-        command: typed_command("bench/third-party"),
-        versions: versions(&swath),
-        scenarios: Vec::new(),
-    };
-    println!("{}\n", study.machine.line());
+    let swath = options.study.swath();
+    let mut study = options.study.begin("third-party");
     for row in &chosen {
-        let result = measure_row(row, options, &swath)?;
-        println!("{}", scenario_table(&result));
-        study.scenarios.push(result);
-        // After each row, so that an interrupted study keeps what it has.
-        study_files::keep(&study, &options.results)?;
+        options.study.add(&mut study, measure_row(row, options, &swath)?)?;
     }
-    println!("results and picture: {}/{}.*", options.results.display(), study.name);
+    options.study.end(&study);
     Ok(())
 }
 
@@ -106,7 +60,7 @@ fn measure_row(
     options: &Options,
     swath: &std::path::Path,
 ) -> Result<ScenarioResult, String> {
-    let parent = if row.is_in_memory { &options.scratch } else { &options.disk };
+    let parent = if row.is_in_memory { &options.study.scratch } else { &options.disk };
     let cannot = |error| format!("cannot write to {}: {error}", parent.display());
     let scratch = scratch_folder_in(parent).map_err(cannot)?;
     // Servers of others run as nobody.
@@ -132,9 +86,9 @@ fn measure_row(
     }
     say(&format!("{}: making the data", row.name));
     row.data.make(&places.served.join("ds")).map_err(cannot)?;
-    for round in 1..=options.rounds {
+    for round in 1..=options.study.runs {
         for (tool, outcomes) in &mut taking_part {
-            say(&format!("{} round {round}/{}: {}", row.name, options.rounds, tool.name()));
+            say(&format!("{} round {round}/{}: {}", row.name, options.study.runs, tool.name()));
             let outcome = run_once(row, *tool, &places)
                 .map_err(|e| format!("{}, {}: {e}", row.name, tool.name()))?;
             outcomes.push(outcome);
@@ -159,21 +113,11 @@ fn measure_row(
 fn choose(options: &Options) -> Result<Vec<Row>, String> {
     let mut all = rows(Sizes { bytes: options.bytes, files: options.files });
     let known: Vec<&str> = all.iter().map(|row| row.name).collect();
-    if let Some(name) = options.row.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(format!("no row '{name}'; there are {}", known.join(", ")));
-    }
     let tools = all.iter().flat_map(|row| &row.tools).map(|tool| tool.name());
-    let tools: std::collections::BTreeSet<&str> = tools.collect();
-    if let Some(name) = options.tools.iter().find(|name| !tools.contains(name.as_str())) {
-        let names: Vec<&str> = tools.into_iter().collect();
-        return Err(format!("no tool '{name}'; there are {}", names.join(", ")));
-    }
-    all.retain(|row| options.row.is_empty() || options.row.iter().any(|name| name == row.name));
+    options.study.check(&known, &each_once(tools))?;
+    all.retain(|row| options.study.has_scenario(row.name));
     for row in &mut all {
-        let is_chosen = |tool: &Tool| {
-            options.tools.is_empty() || options.tools.iter().any(|name| name == tool.name())
-        };
-        row.tools.retain(is_chosen);
+        row.tools.retain(|tool| options.study.has_tool(tool.name()));
     }
     Ok(all)
 }

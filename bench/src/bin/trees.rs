@@ -2,17 +2,15 @@
 //!
 //! Prints a table, keeps every measurement as JSON and draws a picture. Needs root for namespaces.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use swath_bench::data::make_file;
-use swath_bench::machine::{Machine, beside_us, versions};
-use swath_bench::results::{ScenarioResult, Study, ToolResult};
+use swath_bench::options::StudyOptions;
+use swath_bench::results::{ScenarioResult, ToolResult};
 use swath_bench::serving::Identity;
-use swath_bench::study_files::{self, say, typed_command};
-use swath_bench::table::scenario_table;
+use swath_bench::study_files::say;
 use swath_bench::tree_data::{Shape, make_tree};
 use swath_bench::tree_run::{Between, ONE_FILE, Places, TreeTool, run_once};
 use swath_netlab::star::{LinkSpec, StarSpec};
@@ -22,36 +20,12 @@ use swath_netlab::wan::Queue;
 #[derive(Debug, Parser)]
 #[command(name = "trees", max_term_width = 100)]
 struct Options {
-    /// Scenarios; all of them unless named.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    scenarios: Vec<String>,
-    /// Tools; all that apply unless named.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    tools: Vec<String>,
-    /// Number of rounds; each round runs every tool once.
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
+    /// Options of every study.
+    #[command(flatten)]
+    study: StudyOptions,
     /// The data sets of the comparative study at their full size, not at a tenth of it.
     #[arg(long)]
     full: bool,
-    /// The swath program; the one built beside this program unless given.
-    #[arg(long, env = "SWATH", value_name = "FILE")]
-    swath: Option<PathBuf>,
-    /// Where trees lie and go: a folder in memory, so that disks are out of the picture.
-    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
-    scratch: PathBuf,
-    /// Where the results go.
-    #[arg(long, default_value = "bench/results", value_name = "DIR")]
-    results: PathBuf,
-    /// Name of the results.
-    #[arg(long, default_value = "trees", value_name = "NAME")]
-    name: String,
-    /// Lists scenarios, and ends.
-    #[arg(long)]
-    list: bool,
-    /// Prints the table and draws the picture of earlier results again.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
 
 /// What is copied from where, by whom.
@@ -65,17 +39,7 @@ struct Scenario {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = match &options.plot {
-        Some(results) => study_files::plot(results),
-        None => measure(&options),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("trees: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    options.study.run("trees", || measure(&options))
 }
 
 /// All of them.
@@ -162,39 +126,20 @@ fn scenarios(full: bool) -> Vec<Scenario> {
 
 fn measure(options: &Options) -> Result<(), String> {
     let all = scenarios(options.full);
-    if options.list {
+    if options.study.list {
         for scenario in &all {
             println!("{:<12} {}", scenario.name, scenario.title);
         }
         return Ok(());
     }
     let known: Vec<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
-    if let Some(unknown) = options.scenarios.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(format!("no scenario '{unknown}'; there are {}", known.join(", ")));
+    options.study.check(&known, &TreeTool::ALL.map(TreeTool::name))?;
+    let swath = options.study.swath();
+    let mut study = options.study.begin("trees");
+    for scenario in all.iter().filter(|scenario| options.study.has_scenario(&scenario.name)) {
+        options.study.add(&mut study, measure_scenario(scenario, options, &swath)?)?;
     }
-    let tools: Vec<&str> = TreeTool::ALL.iter().map(|tool| tool.name()).collect();
-    if let Some(unknown) = options.tools.iter().find(|name| !tools.contains(&name.as_str())) {
-        return Err(format!("no tool '{unknown}'; there are {}", tools.join(", ")));
-    }
-    let swath = options.swath.clone().unwrap_or_else(|| beside_us("swath"));
-    let mut study = Study {
-        name: options.name.clone(),
-        machine: Machine::here(),
-        command: typed_command("bench/trees"),
-        versions: versions(&swath),
-        scenarios: Vec::new(),
-    };
-    println!("{}\n", study.machine.line());
-    let chosen = |scenario: &Scenario| {
-        options.scenarios.is_empty() || options.scenarios.contains(&scenario.name)
-    };
-    for scenario in all.iter().filter(|scenario| chosen(scenario)) {
-        let result = measure_scenario(scenario, options, &swath)?;
-        println!("{}", scenario_table(&result));
-        study.scenarios.push(result);
-        study_files::keep(&study, &options.results)?;
-    }
-    println!("results and picture: {}/{}.*", options.results.display(), study.name);
+    options.study.end(&study);
     Ok(())
 }
 
@@ -205,8 +150,8 @@ fn measure_scenario(
 ) -> Result<ScenarioResult, String> {
     let scratch = tempfile::Builder::new()
         .prefix("swath-bench-")
-        .tempdir_in(&options.scratch)
-        .map_err(|e| format!("cannot write to {}: {e}", options.scratch.display()))?;
+        .tempdir_in(&options.study.scratch)
+        .map_err(|e| format!("cannot write to {}: {e}", options.study.scratch.display()))?;
     let own = scratch.path().join("own");
     std::fs::create_dir(&own).map_err(|e| format!("{}: {e}", own.display()))?;
     let identity = Identity::make(&own).map_err(|e| format!("a certificate: {e}"))?;
@@ -222,9 +167,7 @@ fn measure_scenario(
     }
     say("making the tree");
     make_tree(&places.tree, scenario.shape).map_err(|e| format!("the tree: {e}"))?;
-    let is_chosen = |tool: &TreeTool| {
-        options.tools.is_empty() || options.tools.iter().any(|name| name == tool.name())
-    };
+    let is_chosen = |tool: &TreeTool| options.study.has_tool(tool.name());
     let tools: Vec<TreeTool> = scenario.tools.iter().copied().filter(is_chosen).collect();
     if tools.contains(&TreeTool::SwathOneFile) {
         let made = make_file(&places.one_file, scenario.shape.bytes());
@@ -253,9 +196,14 @@ fn measure_scenario(
             None => result.skipped.push((name, "not installed".to_owned())),
         }
     }
-    for round in 1..=options.runs {
+    for round in 1..=options.study.runs {
         for ((tool, program), kept) in taking_part.iter().zip(&mut result.tools) {
-            say(&format!("{} round {round}/{}: {}", scenario.name, options.runs, tool.name()));
+            say(&format!(
+                "{} round {round}/{}: {}",
+                scenario.name,
+                options.study.runs,
+                tool.name()
+            ));
             let (run, command) = run_once(&scenario.between, *tool, program, &places)
                 .map_err(|e| format!("{}, {}: {e}", scenario.name, tool.name()))?;
             kept.command = command;

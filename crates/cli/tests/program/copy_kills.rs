@@ -1,5 +1,5 @@
-//! `kill -9` on either side of a copy of many files, at random instants, in both directions: the same
-//! command completes it, and both trees are the same.
+//! `kill -9` on any side of a copy of many files, at random instants, in both directions and between
+//! servers: the same command completes it, and both trees are the same.
 //!
 //! `SWATH_TREE_KILLS=100` asks for that many kills in each direction in place of a few,
 //! `SWATH_TREE_FILES=20000` for so many files.
@@ -16,6 +16,8 @@ use crate::support::trees::{assert_same, bytes};
 enum Direction {
     Fetch,
     Send,
+    /// From one server to another.
+    Between,
 }
 
 /// A number that the user of this test may set.
@@ -43,32 +45,52 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn serve(&self, address: &str) -> Served {
+    fn source(&self, address: &str) -> Served {
+        self.home.serve_at(address, &["tree", "--plain", "--anonymous"])
+    }
+
+    fn destination(&self, address: &str) -> Served {
+        let args = ["there", "--plain", "--write", "--token-file", "tokens"];
+        let fetches = ["--third-party", "--third-party-from", "127.0.0.0/8"];
+        let more = if self.direction == Direction::Between { &fetches[..] } else { &[] };
+        self.home.serve_at(address, &[&args[..], more].concat())
+    }
+
+    /// All servers, the source first.
+    fn serve(&self) -> Vec<Served> {
+        let any = "127.0.0.1:0";
         match self.direction {
-            Direction::Fetch => self.home.serve_at(address, &["tree", "--plain", "--anonymous"]),
-            Direction::Send => {
-                let args = ["there", "--plain", "--write", "--token-file", "tokens"];
-                self.home.serve_at(address, &args)
-            }
+            Direction::Fetch => vec![self.source(any)],
+            Direction::Send => vec![self.destination(any)],
+            Direction::Between => vec![self.source(any), self.destination(any)],
         }
     }
 
-    fn command(&self, server: &Served) -> crate::support::Swath {
-        let there = format!("{}copy/", server.url);
-        let args = match self.direction {
-            Direction::Fetch => vec!["cp", "--quiet", &server.url, "there/copy"],
-            Direction::Send => {
-                vec!["cp", "--quiet", "tree/", &there, "--bearer-file", "token"]
+    fn serve_again(&self, server: usize, address: &str) -> Served {
+        match (self.direction, server) {
+            (Direction::Fetch, _) | (Direction::Between, 0) => self.source(address),
+            _ => self.destination(address),
+        }
+    }
+
+    fn command(&self, servers: &[Served]) -> crate::support::Swath {
+        let to = |server: &Served| server.url.replace("://", &format!("://x:{TOKEN}@")) + "copy/";
+        let (from, to) = match servers {
+            [source, destination] => (source.url.clone(), to(destination)),
+            [server] if self.direction == Direction::Fetch => {
+                (server.url.clone(), "there/copy".to_owned())
             }
+            [server] => ("tree/".to_owned(), to(server)),
+            _ => unreachable!("one server or two"),
         };
-        self.home.swath(args).limit(Duration::from_secs(120))
+        self.home.swath(["cp", "--quiet", &from, &to]).limit(Duration::from_secs(120))
     }
 
     /// How long it takes if nobody is killed.
     fn usual(&self) -> Duration {
-        let server = self.serve("127.0.0.1:0");
+        let servers = self.serve();
         let began = Instant::now();
-        self.command(&server).run().code_is(0);
+        self.command(&servers).run().code_is(0);
         began.elapsed()
     }
 
@@ -76,30 +98,32 @@ impl Copy<'_> {
     fn killed_at(&self, instant: Duration, random: &mut Random) -> bool {
         let _ = fs::remove_dir_all(self.home.path("there"));
         fs::create_dir(self.home.path("there")).unwrap();
-        let server = self.serve("127.0.0.1:0");
-        let address = server.address().to_string();
-        let running = self.command(&server).start();
+        let mut servers = self.serve();
+        let running = self.command(&servers).start();
         std::thread::sleep(instant);
-        let (ran, server) = if random.below(2) == 0 {
-            running.signal(libc::SIGKILL);
-            (running.wait(), server)
-        } else {
-            // Dropping it is `kill -9`.
-            drop(server);
-            let server = self.serve(&address);
-            if random.below(2) == 0 {
-                running.signal(libc::SIGKILL);
+        let mut came_in_time = !self.home.exists("there/copy");
+        match random.below(1 + servers.len() as u64) as usize {
+            0 => running.signal(libc::SIGKILL),
+            server => {
+                // Dropping it is `kill -9`.
+                let address = servers[server - 1].address().to_string();
+                drop(servers.remove(server - 1));
+                servers.insert(server - 1, self.serve_again(server - 1, &address));
+                if random.below(2) == 0 {
+                    running.signal(libc::SIGKILL);
+                }
             }
-            // Left alone it gets over it, or says that it goes on later.
-            (running.wait(), server)
-        };
+        }
+        // Left alone it gets over it, or says that it goes on later.
+        let ran = running.wait();
         if ran.code() != 0 {
-            self.command(&server).run().code_is(0);
+            self.command(&servers).run().code_is(0);
+            came_in_time = true;
         }
         assert_same(&self.home.path("tree"), &self.home.path("there/copy"));
         let left: Vec<_> = fs::read_dir(self.home.path("there")).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "nothing is left over: {left:?}");
-        ran.code() != 0
+        came_in_time
     }
 }
 
@@ -108,8 +132,7 @@ fn survives(direction: Direction) {
     let seed = wished("SWATH_SEED", 1);
     let home = Home::new();
     plant_many(&home, files);
-    home.write("tokens", "a-secret-of-the-test-0123456789abcdef write\n");
-    home.write("token", "a-secret-of-the-test-0123456789abcdef\n");
+    home.write("tokens", format!("{TOKEN} write\n"));
     fs::create_dir(home.path("there")).unwrap();
     let copy = Copy { home: &home, direction };
     let usual = copy.usual();
@@ -133,3 +156,10 @@ fn a_fetched_tree_survives_kills_of_either_side() {
 fn a_sent_tree_survives_kills_of_either_side() {
     survives(Direction::Send);
 }
+
+#[test]
+fn a_tree_copied_between_servers_survives_kills_of_all_sides() {
+    survives(Direction::Between);
+}
+
+const TOKEN: &str = "a-secret-of-the-test-0123456789abcdef";

@@ -326,6 +326,28 @@ fn a_command_that_is_repeated_after_its_death_follows_the_same_copy() {
     assert!(home.read("b/copy/y") == bytes(2, 70_000));
 }
 
+/// Nobody else knows where the source is.
+#[test]
+fn relays_of_the_destination_bring_what_only_they_reach() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    home.write("hosts", "127.0.0.1 localhost a.site.test\n");
+    let usual = ["relay", "--plain", "--clients", "127.0.0.0/8", "--listen", "127.0.0.1:0"];
+    let relay = home.swath(usual.iter().chain(&["--upstream", "a.site.test"]));
+    let Some(relay) = relay.with_hosts(&home.path("hosts")) else { return };
+    let relay = Served::of(relay, &["--token-file"]);
+    let from = at(&a, "ds/").replace("127.0.0.1", "a.site.test");
+    let alone = destination(&home, "127.0.0.1:0", &[]);
+    let cp = |b: &Served| home.run(args(&[&a, b], &[from.clone(), at(b, "copy/")]));
+    cp(&alone).code_is(7).says(&["a.site.test"]);
+    drop(alone);
+    let b = destination(&home, "127.0.0.1:0", &["--third-party-relay", &relay.named()]);
+    let copied = cp(&b);
+    copied.code_is(0).says(&["verified by the checksum of every block"]);
+    copied.never_says(&["through this machine"]);
+    home.has_dataset("b/copy");
+}
+
 /// A kept copy went on in whatever the server served next, and removed what was there.
 #[test]
 fn a_kept_copy_goes_on_only_in_the_folder_where_it_began() {

@@ -1,0 +1,131 @@
+//! What all studies take on their command lines, and what they do with it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::machine::{Machine, beside_us, versions};
+use crate::results::{ScenarioResult, Study};
+use crate::study_files::{self, typed_command};
+use crate::table::scenario_table;
+
+/// Options of every study.
+#[derive(Debug, Args)]
+pub struct StudyOptions {
+    /// Scenarios; all of them unless named.
+    #[arg(long, alias = "row", value_delimiter = ',', value_name = "NAME")]
+    pub scenarios: Vec<String>,
+    /// Tools, as the table calls them; all that apply unless named.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub tools: Vec<String>,
+    /// Number of rounds; each round runs every tool once.
+    #[arg(long, alias = "rounds", default_value_t = 5)]
+    pub runs: u32,
+    /// The swath program; the one built beside this program unless given.
+    #[arg(long, env = "SWATH", value_name = "FILE")]
+    pub swath: Option<PathBuf>,
+    /// Where files are served from and written to: a folder in memory, so that disks are out of
+    /// the picture.
+    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
+    pub scratch: PathBuf,
+    /// Where the results go.
+    #[arg(long, default_value = "bench/results", value_name = "DIR")]
+    pub results: PathBuf,
+    /// Name of the results; that of the study unless given.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Lists scenarios, and ends.
+    #[arg(long)]
+    pub list: bool,
+    /// Prints the table and draws the picture of earlier results again.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+impl StudyOptions {
+    /// Measures, or draws earlier results again; reports what fails.
+    pub fn run(&self, study: &str, measure: impl FnOnce() -> Result<(), String>) -> ExitCode {
+        let done = match &self.plot {
+            Some(results) => study_files::plot(results),
+            None => measure(),
+        };
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(message) => {
+                eprintln!("{study}: {message}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// Checks that what is named exists.
+    ///
+    /// # Errors
+    /// What does not, and what does.
+    pub fn check(&self, scenarios: &[&str], tools: &[&str]) -> Result<(), String> {
+        let unknown = |what, named: &[String], known: &[&str]| match named
+            .iter()
+            .find(|name| !known.contains(&name.as_str()))
+        {
+            Some(name) => Err(format!("no {what} '{name}'; there are {}", known.join(", "))),
+            None => Ok(()),
+        };
+        unknown("scenario", &self.scenarios, scenarios)?;
+        unknown("tool", &self.tools, tools)
+    }
+
+    /// Whether this scenario is to be measured.
+    pub fn has_scenario(&self, name: &str) -> bool {
+        self.scenarios.is_empty() || self.scenarios.iter().any(|chosen| chosen == name)
+    }
+
+    /// Whether this tool takes part.
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.tools.is_empty() || self.tools.iter().any(|chosen| chosen == name)
+    }
+
+    /// Returns the swath program.
+    pub fn swath(&self) -> PathBuf {
+        self.swath.clone().unwrap_or_else(|| beside_us("swath"))
+    }
+
+    /// Returns a study without results, and says on which machine it is made.
+    pub fn begin(&self, name: &str) -> Study {
+        let study = Study {
+            name: self.name.clone().unwrap_or_else(|| name.to_owned()),
+            machine: Machine::here(),
+            command: typed_command(&format!("bench/{name}")),
+            versions: versions(&self.swath()),
+            scenarios: Vec::new(),
+        };
+        println!("{}\n", study.machine.line());
+        study
+    }
+
+    /// Prints the result of a scenario, and keeps the study: one that is interrupted keeps what it has.
+    ///
+    /// # Errors
+    /// The file that cannot be written.
+    pub fn add(&self, study: &mut Study, result: ScenarioResult) -> Result<(), String> {
+        println!("{}", scenario_table(&result));
+        study.scenarios.push(result);
+        study_files::keep(study, &self.results)
+    }
+
+    /// Says where the results are.
+    pub fn end(&self, study: &Study) {
+        println!("results and picture: {}/{}.*", self.results.display(), study.name);
+    }
+}
+
+/// Returns each name once, in the order of its first time.
+pub fn each_once<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut each = Vec::new();
+    for name in names {
+        if !each.contains(&name) {
+            each.push(name);
+        }
+    }
+    each
+}
