@@ -34,8 +34,13 @@ pub fn words(note: &Note) -> (String, bool) {
             (why.to_owned(), true)
         }
         Note::Ordered { job, at, ran_already } => {
-            let already = if *ran_already { "carries out this copy already: it " } else { "" };
-            (format!("job {job}@{at} {already}goes on there if this machine leaves"), false)
+            let text = match ran_already {
+                false => "goes on there if this machine leaves",
+                true => {
+                    "carries out this copy already; Ctrl-C cancels it, 'swath attach' only shows it"
+                }
+            };
+            (format!("job {job}@{at} {text}"), false)
         }
         Note::ThroughHere(why) => {
             let means = "the data goes through this machine, at most as fast as its links";

@@ -302,6 +302,10 @@ pub struct CopySpec {
     /// Copy a tree of a swath server together with other machines.
     #[serde(default)]
     pub cluster: Option<ClusterSpec>,
+    /// Send a single file by `PUT`, also to a swath server: it replaces what is there, or is refused as the
+    /// headers ask.
+    #[serde(default)]
+    pub by_put: bool,
     /// A known digest of the single file that is sent.
     #[serde(default, with = "text::option")]
     pub digest: Option<Digest>,
@@ -388,6 +392,7 @@ impl CopySpec {
             keep_index: None,
             ssh: Ssh::default(),
             cluster: None,
+            by_put: false,
             digest: None,
             detach: false,
             through_here: false,

@@ -221,6 +221,17 @@ impl KeptJobs {
         Ok(())
     }
 
+    /// Forgets a job.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn forget(&self, id: &str) -> Result<(), KeepError> {
+        let connection = self.connection();
+        connection.execute("DELETE FROM jobs WHERE id = ?1", [id])?;
+        forget_log(&connection);
+        Ok(())
+    }
+
     /// Notes that a job has ended, and forgets what was ordered: it may contain tokens.
     ///
     /// # Errors

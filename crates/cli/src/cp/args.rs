@@ -145,6 +145,7 @@ impl Cp {
             keep_index: self.keep_index.clone(),
             ssh: self.ssh.spec(),
             cluster: self.cluster.spec(),
+            by_put: false,
             digest: None,
             detach: self.detach,
             through_here: self.through_here,

@@ -215,7 +215,7 @@ fn selected_files_come_from_seeders_of_others() {
     let magnet = format!("magnet:{}", home.torrent("v1", &[]));
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let torrent = home.path("pub/run7-v1.torrent");
-    let args = ["-M", "-p", &port, "-g", "config", "-w", web.to_str().unwrap(), "-v"];
+    let args = ["-M", "-p", &port, "-g", "config", "-w", web.to_str().unwrap()];
     let args = [&args[..], &[torrent.to_str().unwrap()]].concat();
     let (program, work) = ("transmission-cli", home.work());
     if let Some(_seeder) = Client::start(&work, "transmission", program, &args) {

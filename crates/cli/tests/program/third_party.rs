@@ -4,6 +4,9 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use swath_netlab::mesh::{Mesh, MeshLink, MeshSpec, SiteSpec};
+use swath_netlab::wan::Shape;
+
 use crate::support::serve::Served;
 use crate::support::trees::bytes;
 use crate::support::{Home, Ran};
@@ -326,27 +329,63 @@ fn a_command_that_is_repeated_after_its_death_follows_the_same_copy() {
     assert!(home.read("b/copy/y") == bytes(2, 70_000));
 }
 
-/// Nobody else knows where the source is.
-#[test]
-fn relays_of_the_destination_bring_what_only_they_reach() {
-    let home = with_dataset("a");
-    let a = home.serve(&["a"]);
-    home.write("hosts", "127.0.0.1 localhost a.site.test\n");
-    let usual = ["relay", "--plain", "--clients", "127.0.0.0/8", "--listen", "127.0.0.1:0"];
-    let relay = home.swath(usual.iter().chain(&["--upstream", "a.site.test"]));
-    let Some(relay) = relay.with_hosts(&home.path("hosts")) else { return };
-    let relay = Served::of(relay, &["--token-file"]);
-    let from = at(&a, "ds/").replace("127.0.0.1", "a.site.test");
-    let alone = destination(&home, "127.0.0.1:0", &[]);
-    let cp = |b: &Served| home.run(args(&[&a, b], &[from.clone(), at(b, "copy/")]));
-    cp(&alone).code_is(7).says(&["a.site.test"]);
-    drop(alone);
-    let b = destination(&home, "127.0.0.1:0", &["--third-party-relay", &relay.named()]);
-    let copied = cp(&b);
-    copied.code_is(0).says(&["verified by the checksum of every block"]);
-    copied.never_says(&["through this machine"]);
-    home.has_dataset("b/copy");
+/// Sites far from each other, of which a relay is near.
+fn sites() -> Option<Mesh> {
+    let shape = |mbit: u64| Shape::new(mbit * 1_000_000, Duration::from_millis(2));
+    let link = |near, far, mbit| MeshLink { near, far, down: shape(mbit), up: shape(mbit) };
+    let spec = MeshSpec {
+        sites: ["a", "b", "relay", "here"].map(SiteSpec::new).to_vec(),
+        links: vec![link(A, B, 4), link(A, RELAY, 200), link(RELAY, B, 200), link(HERE, B, 10)],
+        seed: 1,
+        has_offload: true,
+    };
+    match Mesh::start(spec) {
+        Ok(mesh) => Some(mesh),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
 }
+
+#[test]
+fn relays_of_the_destination_shorten_its_way() {
+    let home = Home::new();
+    home.write("a/ds/large", bytes(1, 12_000_000));
+    fs::create_dir(home.path("b")).unwrap();
+    let Some(mesh) = sites() else { return };
+    let at_site = |site: usize, args: &[&str]| {
+        let mut swath = home.swath(args);
+        mesh.site(site).confine(swath.command());
+        swath
+    };
+    let listen = |site: usize| format!("{}:8470", mesh.address(site));
+    let serve = |site: usize, args: &[&str]| {
+        let listen = listen(site);
+        let all = [&["serve", "--listen", &listen][..], args].concat();
+        Served::of(at_site(site, &all), args)
+    };
+    let all = "10.79.0.0/24";
+    let a = serve(A, &["a"]);
+    let (near, known) = (listen(RELAY), fingerprint(&a));
+    let usual = ["relay", "--plain", "--clients", all, "--upstream", all];
+    let relay = [&usual[..], &["--listen", &near, "--fingerprint", &known]].concat();
+    let relay = Served::of(at_site(RELAY, &relay), &["--token-file"]);
+    let more = ["--third-party-from", all, "--third-party-relay", &relay.named()];
+    let b = serve(B, &[&["b", "--write", "--third-party"][..], &more].concat());
+    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let copied = at_site(HERE, &command).run();
+    // The direct way alone would take 24 seconds.
+    copied.code_is(0).says(&[&format!("by {}", mesh.address(RELAY)), "verified by the checksum"]);
+    copied.never_says(&["through this machine"]);
+    assert!(home.read("b/copy/large") == bytes(1, 12_000_000));
+}
+
+const A: usize = 0;
+const B: usize = 1;
+const RELAY: usize = 2;
+const HERE: usize = 3;
 
 /// A kept copy went on in whatever the server served next, and removed what was there.
 #[test]

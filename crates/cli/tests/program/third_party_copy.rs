@@ -105,6 +105,15 @@ fn a_file_is_pushed_with_the_token_for_the_other_server() {
     let token = format!("TransferHeaderAuthorization: Bearer {}", c.token());
     copy(&b, "x.h5", &[&to, &token]).is_success();
     assert!(home.read("c/y.h5") == bytes(1, 3_000_001));
+    // Neither size and time nor anything else makes it keep what is there.
+    home.write("b/x.h5", bytes(2, 3_000_001));
+    let time = home.path("c/y.h5").metadata().unwrap().modified().unwrap();
+    let changed = std::fs::File::options().write(true).open(home.path("b/x.h5")).unwrap();
+    changed.set_modified(time).unwrap();
+    copy(&b, "x.h5", &[&to, &token, "Overwrite: F"]).is_failure("412");
+    assert!(home.read("c/y.h5") == bytes(1, 3_000_001));
+    copy(&b, "x.h5", &[&to, &token]).is_success();
+    assert!(home.read("c/y.h5") == bytes(2, 3_000_001));
     copy(&b, "x.h5", &[&to]).is_failure("401");
     copy(&b, "x.h5", &[&to, &token, "Digest: adler32=00000001"]).is_failure("another adler32");
     copy(&b, "none", &[&to, &token]).is_refused(404, "nothing");

@@ -130,6 +130,9 @@ fn several_folders_and_large_ones_are_listed() {
         assert_eq!(ask(&home, &server, request, path, &[more]).0, 403, "{request} {path}");
     }
     assert_eq!(ask(&home, &server, "MKCOL", "two/", &[]).0, 405);
+    home.write("two/sub/.swath-stage.swath.part", "");
+    let unfinished = ask(&home, &server, "MOVE", "two/sub", &["Destination: /two/moved"]);
+    assert_eq!(unfinished.0, 409, "a copy would go on at its new place");
     let twice = ["Destination: /one/file", "Destination: /one/other"];
     assert_eq!(ask(&home, &server, "MOVE", "two/file", &twice).0, 400);
     assert_eq!(ask(&home, &server, "MOVE", "two/file", &["Destination: /one/file"]).0, 201);

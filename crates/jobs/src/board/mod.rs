@@ -51,6 +51,8 @@ pub struct NewJob {
     pub place: String,
     /// What is to be done, for when the server is started again.
     pub order: String,
+    /// Nobody needs to know of it once it has ended.
+    pub is_forgotten: bool,
     /// Lines for its record that only whoever reads it understands.
     pub lines: BoardLines,
 }
@@ -90,20 +92,26 @@ impl JobSeat {
         let _ = self.order.changed().await;
     }
 
-    /// Gives its turn to others until something else is to be done. Returns whether it has a turn again,
-    /// rather than being cancelled.
+    /// Gives its turn to others until something else is to be done. Returns whether that came, rather than
+    /// the job being cancelled.
     pub async fn rest(&mut self) -> bool {
         self.job.goes_to(Stage::Resting);
         let control = self.control.clone();
-        let turn = async {
-            self.order_changed().await;
-            self.job.goes_to(Stage::Waiting);
-            self.shared.take_turn(&self.job.owner).await
+        let is_changed = tokio::select! {
+            biased;
+            () = control.cancelled() => false,
+            () = self.order_changed() => true,
         };
+        self.job.goes_to(Stage::Waiting);
+        is_changed
+    }
+
+    /// Waits for a turn again after it rested. Returns whether it has one, rather than being cancelled.
+    pub async fn take_turn(&mut self) -> bool {
         let turn = tokio::select! {
             biased;
-            () = control.cancelled() => None,
-            turn = turn => turn,
+            () = self.control.cancelled() => None,
+            turn = self.shared.turn_of(&self.job) => turn,
         };
         let has_turn = turn.is_some();
         if let Some(turn) = turn {
@@ -182,6 +190,9 @@ struct OpenJob {
     owner: String,
     place: String,
     order: watch::Sender<Arc<str>>,
+    /// The line of its record that says that it waits.
+    waits: String,
+    is_forgotten: bool,
     record: Record,
     control: Control,
     stage: Mutex<Stage>,
@@ -275,6 +286,11 @@ impl Board {
         at.map(|(id, job)| (id.clone(), Arc::clone(&job.order.borrow()))).collect()
     }
 
+    /// Whether there is an open job of this name, whosever it is.
+    pub fn is_open(&self, id: &str) -> bool {
+        self.shared.open().contains_key(id)
+    }
+
     /// Changes the order of an open job, whose work learns of it.
     ///
     /// # Errors
@@ -310,7 +326,8 @@ impl Board {
         work: impl FnOnce(JobSeat) -> Work + Send + 'static,
     ) {
         let KeptJob { id, owner, place, order, .. } = job.clone();
-        self.run(&mut self.shared.open(), NewJob { id, owner, place, order, lines }, work);
+        let new = NewJob { id, owner, place, order, is_forgotten: false, lines };
+        self.run(&mut self.shared.open(), new, work);
     }
 
     /// Ends a job that cannot be begun again.
@@ -386,11 +403,13 @@ impl Board {
         new: NewJob,
         work: impl FnOnce(JobSeat) -> Work + Send + 'static,
     ) -> RecordReader {
-        let NewJob { id, owner, place, order, lines } = new;
+        let NewJob { id, owner, place, order, is_forgotten, lines } = new;
         let job = Arc::new(OpenJob {
             owner,
             place,
             order: watch::Sender::new(order.into()),
+            waits: lines.waits.clone(),
+            is_forgotten,
             record: Record::default(),
             control: Control::default(),
             stage: Mutex::new(Stage::Waiting),
@@ -400,7 +419,7 @@ impl Board {
         open.insert(id.clone(), Arc::clone(&job));
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            let end = Shared::turn(&shared, &job, &lines, work).await;
+            let end = Shared::turn(&shared, &job, work).await;
             // A panic must not keep the turn.
             job.goes_to(Stage::Resting);
             shared.ended(&id, &job, end, lines).await;
@@ -414,17 +433,12 @@ impl Shared {
     async fn turn(
         shared: &Arc<Shared>,
         job: &Arc<OpenJob>,
-        lines: &BoardLines,
         work: impl FnOnce(JobSeat) -> Work + Send,
     ) -> Option<JobEnd> {
-        let of_owner = shared.turns_of(&job.owner);
-        if of_owner.available_permits() == 0 || shared.turns.available_permits() == 0 {
-            job.record.add(Keep::Last, lines.waits.clone());
-        }
         let turn = tokio::select! {
             biased;
             () = job.control.cancelled() => None,
-            turn = shared.take_turn(&job.owner) => turn,
+            turn = shared.turn_of(job) => turn,
         }?;
         job.goes_to(Stage::Running(turn));
         let seat = JobSeat {
@@ -435,6 +449,15 @@ impl Shared {
             shared: Arc::clone(shared),
         };
         tokio::spawn(work(seat)).await.ok()
+    }
+
+    /// Waits for the turn of a job, and records it if that takes a while.
+    async fn turn_of(&self, job: &OpenJob) -> Option<Turn> {
+        let of_owner = self.turns_of(&job.owner);
+        if of_owner.available_permits() == 0 || self.turns.available_permits() == 0 {
+            job.record.add(Keep::Last, job.waits.as_str());
+        }
+        self.take_turn(&job.owner).await
     }
 
     /// Waits for a turn; `None` never, as long as nobody closes the semaphores.
@@ -464,7 +487,11 @@ impl Shared {
             None => (KeptState::Failed, lines.broke),
         };
         // A full disk may get room again. A job whose end is not kept would be begun again.
-        while !was_stopped && let Err(error) = self.kept.end(id, state, &line) {
+        let keep = || match job.is_forgotten {
+            true => self.kept.forget(id),
+            false => self.kept.end(id, state, &line),
+        };
+        while !was_stopped && let Err(error) = keep() {
             tracing::warn!(%error, id, "the end of a job cannot be kept yet");
             if self.is_ending.load(Ordering::SeqCst) {
                 break;
@@ -516,6 +543,7 @@ mod tests {
             owner: text(owner),
             place: text("/"),
             order: format!("order of {id}"),
+            is_forgotten: false,
             lines: lines(),
         }
     }
@@ -604,7 +632,7 @@ mod tests {
             Box::pin(async move {
                 let order = seat.order();
                 seat.record.add(Keep::Last, order);
-                let has_turn = seat.rest().await;
+                let has_turn = seat.rest().await && seat.take_turn().await;
                 let line = format!("{has_turn}: {}", seat.order());
                 JobEnd { state: KeptState::Done, line }
             })
@@ -630,6 +658,10 @@ mod tests {
         }
         assert!(board.cancel("ada", "c"));
         assert_eq!(rest(third).await, ["order of c", "false: order of c"]);
+        // Of some nobody knows afterwards.
+        let passing = NewJob { is_forgotten: true, ..new("e", "ada") };
+        assert_eq!(rest(board.begin(passing, short).unwrap()).await, ["done"]);
+        assert!(board.reader("ada", "e").unwrap().is_none());
         // A changed order is the one that is begun again.
         let fourth = board.begin(new("d", "ada"), long).unwrap();
         board.change("d", "changed").unwrap();

@@ -479,7 +479,7 @@ impl CopyJob<'_> {
         }
     }
 
-    /// Sends a single file: as a dataset of one entry to a swath server, else by `PUT`.
+    /// Sends a single file: as a dataset of one entry to a swath server, else, or if wished, by `PUT`.
     async fn send_file(
         &self,
         from: PathBuf,
@@ -488,8 +488,9 @@ impl CopyJob<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, JobError> {
         self.started(true);
-        let mut is_of_others = false;
+        let mut is_of_others = self.copy.by_put;
         let refusal = match in_folder(&to) {
+            _ if self.copy.by_put => None,
             None => None,
             Some((folder, name)) => {
                 let (from, single) = (Content::Here(from.clone()), Some(name));

@@ -345,7 +345,8 @@ impl Order<'_> {
             && is_first
         {
             if copy_job.copy.detach {
-                return Ok(Ended::Begun);
+                let lines = Lines::of(told, "the server");
+                return Ok(until_begun(lines, again, stop).await);
             }
             // A server started by ssh ends with this command.
             if copy_job.pair.is_none() {
@@ -389,6 +390,30 @@ impl Order<'_> {
                 Err(NoLine::Invalid(text)) => return Ok(Ended::Broken(text.into())),
             }
         }
+    }
+}
+
+/// Waits until a copy is known to run or to wait there, or has failed at once.
+async fn until_begun(mut lines: Lines, again: &mut Retries<'_>, stop: &Stop) -> Ended {
+    let begins = async {
+        loop {
+            match lines.next(again).await {
+                Ok(Line::Failed(failed)) => return Ended::Said(Box::new(Line::Failed(failed))),
+                Ok(Line::Event(event)) => {
+                    if let Event::Opened { .. } | Event::Note { .. } = *event {
+                        return Ended::Begun;
+                    }
+                }
+                // It is there, whatever becomes of this connection.
+                Ok(Line::Received(_)) | Err(_) => return Ended::Begun,
+                Ok(_) => {}
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.wait() => Ended::Stopped,
+        begun = timeout(BEGINS_WITHIN, begins) => begun.unwrap_or(Ended::Begun),
     }
 }
 
@@ -436,5 +461,7 @@ const LIST_BYTES_MAX: usize = 16 << 20;
 const TERMS_BYTES_MAX: usize = 64 << 10;
 /// After a failure to renew rights.
 const RENEW_AGAIN: Duration = Duration::from_secs(1);
+/// Nobody who lets it run alone waits longer to see it begin.
+const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 /// Nobody waits longer for a server at the end.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);

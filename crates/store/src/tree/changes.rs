@@ -70,13 +70,15 @@ impl Root {
     /// is there has another kind; `DirectoryNotEmpty`; `NotADirectory` without the folder above the
     /// new path; `CrossesDevices` for another file system; `InvalidInput` for a path that names
     /// nothing or that swath reserves, both being the same, or a folder that would lie in itself;
-    /// `FilesystemLoop` for a link, on the way or as the source. Nothing has changed then.
+    /// `FilesystemLoop` for a link, on the way or as the source; `ResourceBusy` for a folder that holds
+    /// something of an unfinished copy; `Interrupted` if `stop` says so first. Nothing has changed then.
     pub fn rename(
         &self,
         path: &[u8],
         to: &Root,
         to_path: &[u8],
         only_new: bool,
+        stop: &dyn Fn() -> bool,
     ) -> io::Result<bool> {
         let ((above, name), (to_above, to_name)) = (changeable(path)?, changeable(to_path)?);
         let folder = self.folder(above, Links::Refuse)?;
@@ -86,6 +88,13 @@ impl Root {
             FileType::RegularFile | FileType::Directory => {}
             FileType::Symlink => return Err(Errno::LOOP.into()),
             _ => return Err(Errno::NOENT.into()),
+        }
+        if kind == FileType::Directory {
+            // A running copy would go on at its new place, and be told of at the old one.
+            let opened = open_below(folder.as_fd(), name, FOLDER, Links::Refuse)?;
+            if any_below(opened.as_fd(), &|name| !may_be_received(name), stop)? {
+                return Err(Errno::BUSY.into());
+            }
         }
         let to_folder = match to.folder(to_above, Links::Refuse) {
             Err(Errno::NOENT) => return Err(Errno::NOTDIR.into()),
@@ -237,15 +246,17 @@ mod tests {
             fs::write(&stage, "").unwrap();
             let error = root.remove(b"sub", GO_ON).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{stage:?}");
+            let error = root.rename(b"sub", &root, b"new", true, GO_ON).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{stage:?}");
             assert_eq!(text(dir.path(), "sub/file"), "root/sub/file");
             fs::remove_file(stage).unwrap();
         }
         fs::write(dir.path().join("root/a.swath.part"), "").unwrap();
         for change in [
             root.remove(b"a.swath.part", GO_ON),
-            root.rename(b"a.swath.part", &root, b"b", false).map(drop),
-            root.rename(b"other", &root, b"a.swath.part", false).map(drop),
-            root.rename(b"other", &root, b".swath-stage.swath.part/b", false).map(drop),
+            root.rename(b"a.swath.part", &root, b"b", false, GO_ON).map(drop),
+            root.rename(b"other", &root, b"a.swath.part", false, GO_ON).map(drop),
+            root.rename(b"other", &root, b".swath-stage.swath.part/b", false, GO_ON).map(drop),
         ] {
             assert_eq!(change.unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
@@ -255,19 +266,19 @@ mod tests {
     #[test]
     fn files_and_folders_get_other_names() {
         let (dir, root) = tree();
-        assert!(!root.rename(b"sub/file", &root, b"new", true).unwrap());
-        assert!(root.rename(b"new", &root, b"other", false).unwrap());
+        assert!(!root.rename(b"sub/file", &root, b"new", true, GO_ON).unwrap());
+        assert!(root.rename(b"new", &root, b"other", false, GO_ON).unwrap());
         assert_eq!(text(dir.path(), "other"), "root/sub/file");
         root.make_folder(b"empty").unwrap();
-        assert!(root.rename(b"sub", &root, b"empty", false).unwrap());
+        assert!(root.rename(b"sub", &root, b"empty", false, GO_ON).unwrap());
         assert!(dir.path().join("root/empty/out").is_symlink());
         fs::hard_link(dir.path().join("root/other"), dir.path().join("root/twin")).unwrap();
-        assert!(root.rename(b"twin", &root, b"other", false).unwrap());
+        assert!(root.rename(b"twin", &root, b"other", false, GO_ON).unwrap());
         assert!(!dir.path().join("root/twin").exists());
         assert_eq!(dir.path().join("root/other").metadata().unwrap().nlink(), 1);
         let second = tempfile::tempdir_in(dir.path()).unwrap();
         let second = Root::open(second.path()).unwrap();
-        assert!(!root.rename(b"other", &second, b"other", true).unwrap());
+        assert!(!root.rename(b"other", &second, b"other", true, GO_ON).unwrap());
     }
 
     #[test]
@@ -290,13 +301,16 @@ mod tests {
             ("other", "", false, io::ErrorKind::InvalidInput),
             ("other", "..", false, io::ErrorKind::InvalidInput),
         ] {
-            let renamed = root.rename(from.as_bytes(), &root, to.as_bytes(), only_new);
+            let renamed = root.rename(from.as_bytes(), &root, to.as_bytes(), only_new, GO_ON);
             assert_eq!(renamed.unwrap_err().kind(), kind, "{from} {to}");
         }
         for (from, to) in
             [("out", "a"), ("out/kept", "a"), ("other", "out/a"), ("other", "../outside/a")]
         {
-            assert!(root.rename(from.as_bytes(), &root, to.as_bytes(), false).is_err(), "{from}");
+            assert!(
+                root.rename(from.as_bytes(), &root, to.as_bytes(), false, GO_ON).is_err(),
+                "{from}"
+            );
         }
         assert_eq!(text(dir.path(), "other"), "root/other");
         assert_eq!(fs::read_dir(dir.path().join("outside")).unwrap().count(), 1);

@@ -216,6 +216,7 @@ impl ThirdParty for Fetcher {
             owner: owner.to_string(),
             place: format!("/{}", percent::encode(&path)),
             order: text,
+            is_forgotten: order.is_dry(),
             lines: run::lines(),
         };
         let _ordering = self.ordering.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,6 +225,9 @@ impl ThirdParty for Fetcher {
             error => Refused::Failed(chain(&error)),
         };
         let joined = self.joined(&new, &order).map_err(kept)?;
+        if joined.is_none() && self.board.is_open(&new.id) {
+            return Err(Refused::Taken);
+        }
         let new = NewJob { id: joined.unwrap_or(new.id), ..new };
         let id = new.id.clone();
         let _runtime = self.runtime.enter();

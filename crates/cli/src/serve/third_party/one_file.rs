@@ -81,7 +81,7 @@ impl OneFile {
                 let from = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
                 let digest = self.digests.iter().max().copied();
                 let kind = CopyKind::SendFile { from, to: address };
-                Work::Copy(CopySpec { digest, ..CopySpec::new(kind) })
+                Work::Copy(CopySpec { by_put: true, digest, ..CopySpec::new(kind) })
             }
         };
         let mut spec = JobSpec::new(work);

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use swath_formats::delegation::Shown;
 use swath_jobs::copy::CopyKind;
 use swath_jobs::{Address, Compare, CopySpec, JobSpec, Preserve, Work};
+use swath_model::digest::Digest;
+use swath_model::path::visible;
 use swath_serve::Destination;
 use swath_source::{HostPattern, Secret, ServerAccess};
 use swath_transfer::sending::Wishes;
@@ -52,6 +54,11 @@ impl KeptOrder {
         }
     }
 
+    /// Returns whether nothing is to be changed.
+    pub fn is_dry(&self) -> bool {
+        Wishes::of(&self.wishes).dry
+    }
+
     /// Returns whether a right to read a source has ended, or almost.
     pub fn has_ended(&self) -> bool {
         self.left().is_some_and(|left| left <= CLOCKS_DIFFER)
@@ -95,10 +102,7 @@ impl KeptOrder {
                 || ServerAccess { is_for_this_run: true, ..ServerAccess::to(pattern.clone()) };
             let token = source.token.as_deref().map(Secret::new);
             servers.push(ServerAccess { token, ..access() });
-            let trusted = source
-                .fingerprints
-                .iter()
-                .filter_map(|digits| format!("sha-256:{digits}").parse().ok());
+            let trusted = source.fingerprints.iter().filter_map(|digits| fingerprint(digits));
             servers.extend(
                 trusted.map(|digest| ServerAccess { fingerprint: Some(digest), ..access() }),
             );
@@ -107,8 +111,20 @@ impl KeptOrder {
     }
 }
 
-/// Checks the addresses of an order.
+/// Reads the SHA-256 of a certificate.
+fn fingerprint(digits: &str) -> Option<Digest> {
+    format!("sha-256:{digits}").parse().ok()
+}
+
+/// Checks the addresses of an order, and what else can be checked at once.
 fn checked(sources: &Sources) -> Result<Vec<Url>, String> {
+    if sources.limit_bytes_per_s == Some(0) {
+        return Err("the limit must be more than zero".to_owned());
+    }
+    let mut fingerprints = sources.sources.iter().flat_map(|source| &source.fingerprints);
+    if let Some(wrong) = fingerprints.find(|digits| fingerprint(digits).is_none()) {
+        return Err(format!("'{}' is no fingerprint", visible(wrong)));
+    }
     let all = sources.sources.iter().map(|SourceAccess { url, token, .. }| {
         let parsed = swath_jobs::parse_url(url).map_err(|error| error.to_string())?;
         match token.is_some() && parsed.scheme() != "https" {

@@ -58,15 +58,18 @@ impl FetchJob {
                 Ran::Ended(end) => return end,
                 Ran::OrderChanged => {}
                 Ran::NoToken(end) => {
-                    seat.record
-                        .add(Keep::Last, Line::event(&Event::note(0.0, NO_TOKEN.to_owned(), true)));
-                    match timeout(REST_MAX, seat.rest()).await {
-                        Ok(true) => {}
-                        Ok(false) => {
-                            let line = lines().cancelled;
-                            return JobEnd { state: KeptState::Failed, line };
-                        }
-                        Err(_) => return end,
+                    let record = seat.record.clone();
+                    let tell = |text: &str, is_warning| {
+                        let note = Event::note(0.0, text.to_owned(), is_warning);
+                        record.add(TOKEN_NOTE, Line::event(&note));
+                    };
+                    tell(NO_TOKEN, true);
+                    let Ok(is_renewed) = timeout(REST_MAX, seat.rest()).await else { return end };
+                    if is_renewed {
+                        tell("the right to read the sources was renewed", false);
+                    }
+                    if !is_renewed || !seat.take_turn().await {
+                        return JobEnd { state: KeptState::Failed, line: lines().cancelled };
                     }
                 }
             }
@@ -333,6 +336,8 @@ pub fn failed_with(why: &str) -> JobEnd {
 const NO_RIGHT: &str = "the token that ordered it does not permit writing any more";
 const NO_TOKEN: &str = "waiting for a token: the right to read the sources has ended; to go on, repeat the \
                         command that began the copy";
+/// Who comes late reads only the newest.
+const TOKEN_NOTE: Keep = Keep::Newest(u64::MAX);
 /// A copy without a token is given up then.
 const REST_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// Whether the owner of a copy may still write is looked at so often.

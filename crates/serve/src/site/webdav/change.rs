@@ -118,7 +118,7 @@ pub(super) async fn to(
             return whole.copy(&turns, &stop);
         }
         let _turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
-        match root.rename(&path, &to_root, &to_path, only_new) {
+        match root.rename(&path, &to_root, &to_path, only_new, &stop) {
             Ok(is_replaced) => Ok(Response::empty(if is_replaced { 204 } else { 201 })),
             Err(error) if only_new && error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(Response::text(412, IS_THERE))
