@@ -108,11 +108,7 @@ impl JobSeat {
 
     /// Waits for a turn again after it rested. Returns whether it has one, rather than being cancelled.
     pub async fn take_turn(&mut self) -> bool {
-        let turn = tokio::select! {
-            biased;
-            () = self.control.cancelled() => None,
-            turn = self.shared.turn_of(&self.job) => turn,
-        };
+        let turn = self.shared.turn_of(&self.job).await;
         let has_turn = turn.is_some();
         if let Some(turn) = turn {
             self.job.goes_to(Stage::Running(turn));
@@ -435,11 +431,7 @@ impl Shared {
         job: &Arc<OpenJob>,
         work: impl FnOnce(JobSeat) -> Work + Send,
     ) -> Option<JobEnd> {
-        let turn = tokio::select! {
-            biased;
-            () = job.control.cancelled() => None,
-            turn = shared.turn_of(job) => turn,
-        }?;
+        let turn = shared.turn_of(job).await?;
         job.goes_to(Stage::Running(turn));
         let seat = JobSeat {
             record: job.record.clone(),
@@ -451,13 +443,17 @@ impl Shared {
         tokio::spawn(work(seat)).await.ok()
     }
 
-    /// Waits for the turn of a job, and records it if that takes a while.
+    /// Waits for the turn of a job, and records it if that takes a while; `None` if the job is cancelled.
     async fn turn_of(&self, job: &OpenJob) -> Option<Turn> {
         let of_owner = self.turns_of(&job.owner);
         if of_owner.available_permits() == 0 || self.turns.available_permits() == 0 {
             job.record.add(Keep::Last, job.waits.as_str());
         }
-        self.take_turn(&job.owner).await
+        tokio::select! {
+            biased;
+            () = job.control.cancelled() => None,
+            turn = self.take_turn(&job.owner) => turn,
+        }
     }
 
     /// Waits for a turn; `None` never, as long as nobody closes the semaphores.
