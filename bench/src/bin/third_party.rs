@@ -87,7 +87,10 @@ fn measure_row(
     say(&format!("{}: making the data", row.name));
     row.data.make(&places.served.join("ds")).map_err(cannot)?;
     for round in 1..=options.study.runs {
-        for (tool, outcomes) in &mut taking_part {
+        // What a tool leaves to the disk must not always meet the same next one.
+        for at in 0..taking_part.len() {
+            let turn = (at + round as usize) % taking_part.len();
+            let (tool, outcomes) = &mut taking_part[turn];
             say(&format!("{} round {round}/{}: {}", row.name, options.study.runs, tool.name()));
             let outcome = run_once(row, *tool, &places)
                 .map_err(|e| format!("{}, {}: {e}", row.name, tool.name()))?;
