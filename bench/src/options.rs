@@ -59,10 +59,10 @@ impl StudyOptions {
         }
     }
 
-    /// Checks that what is named exists.
+    /// Checks the names of scenarios and tools that the user chose.
     ///
     /// # Errors
-    /// What does not, and what does.
+    /// The first unknown name, and all known ones.
     pub fn check(&self, scenarios: &[&str], tools: &[&str]) -> Result<(), String> {
         let unknown = |what, named: &[String], known: &[&str]| match named
             .iter()

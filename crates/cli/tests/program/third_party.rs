@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use swath_netlab::mesh::{Mesh, MeshLink, MeshSpec, SiteSpec};
-use swath_netlab::wan::Shape;
+use swath_netlab::wan::{LabError, Shape};
 
 use crate::support::serve::Served;
 use crate::support::trees::bytes;
@@ -307,7 +309,7 @@ fn a_copy_whose_rights_have_ended_waits_until_its_command_is_repeated() {
     looking.wait().code_is(0).says(&["waiting for a token", "repeat the command"]);
 }
 
-/// The second one was told that another process copies there.
+/// The repeated command failed: "another process is copying" to the same folder.
 #[test]
 fn a_command_that_is_repeated_after_its_death_follows_the_same_copy() {
     let home = with_dataset("a");
@@ -329,7 +331,54 @@ fn a_command_that_is_repeated_after_its_death_follows_the_same_copy() {
     assert!(home.read("b/copy/y") == bytes(2, 70_000));
 }
 
-/// Sites far from each other, of which a relay is near.
+#[test]
+fn a_copy_that_is_let_alone_and_fails_at_once_says_so() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a"]);
+    let b = destination(&home, "127.0.0.1:0", &[]);
+    let cp = |from: &str, more: &str| {
+        let command = args(&[&a, &b], &[at(&a, from), at(&b, "copy/")]);
+        home.run(command.iter().map(String::as_str).chain([more]))
+    };
+    cp("none/", "--detach").code_is(7).says(&["404"]);
+    assert_eq!(states(&home, &b).len(), 1);
+    // A dry run is no copy that anybody would look for.
+    cp("ds/", "--dry-run").code_is(0);
+    assert_eq!(states(&home, &b).len(), 1);
+}
+
+#[test]
+fn orders_that_cannot_be_meant_are_refused() {
+    let home = with_dataset("a");
+    let a = home.serve(&["a", "--anonymous"]);
+    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "300k"]);
+    let order = |job: &str, path: &str, sources: &str| {
+        let mut curl = Command::new("curl");
+        let token = format!("Authorization: Bearer {}", b.token());
+        let url = format!("{}{path}?swath=fetch&job={job}", b.url);
+        curl.args(["-sk", "-m", "2", "-H", &token, "-d", sources, "-w", "%{http_code}", &url]);
+        let ran = curl.output().expect("curl runs");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let source = format!("{}ds/", a.url);
+    let of = |more: &str| format!(r#"{{"sources":[{{"url":"{source}"{more}}}]}}"#);
+    // It would lift the limit of the server.
+    let unlimited = of("").replace("}]}", "}],\"limit_bytes_per_s\":0}");
+    let text = order("j1", "copy/", &unlimited);
+    assert!(text.contains("more than zero") && text.ends_with("400"), "{text}");
+    let text = order("j1", "copy/", &of(r#","fingerprints":["zz"]"#));
+    assert!(text.contains("'zz' is not the SHA-256") && text.ends_with("400"), "{text}");
+    let print = fingerprint(&a).replace("sha-256:", "");
+    let good = of(&format!(r#","fingerprints":["{print}"]"#));
+    let lines = order("j1", "copy/", &good);
+    assert!(lines.contains("opened"), "it runs on when curl gives up: {lines}");
+    // The name is that of another copy.
+    let text = order("j1", "other/", &good);
+    assert!(text.contains("another job") && text.ends_with("409"), "{text}");
+    assert_eq!(states(&home, &b), [("j1".to_owned(), "running".to_owned())]);
+}
+
+/// Two sites with a slow link between them, and a relay with fast links to both. `None` without root.
 fn sites() -> Option<Mesh> {
     let shape = |mbit: u64| Shape::new(mbit * 1_000_000, Duration::from_millis(2));
     let link = |near, far, mbit| MeshLink { near, far, down: shape(mbit), up: shape(mbit) };
@@ -341,10 +390,15 @@ fn sites() -> Option<Mesh> {
     };
     match Mesh::start(spec) {
         Ok(mesh) => Some(mesh),
-        Err(error) => {
+        Err(LabError::NeedsRoot) => {
+            println!("skipped: needs root");
+            None
+        }
+        Err(error) if !Path::new("/dev/net/tun").exists() => {
             println!("skipped: {error}");
             None
         }
+        Err(error) => panic!("{error}"),
     }
 }
 

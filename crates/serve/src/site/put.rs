@@ -283,8 +283,8 @@ pub(super) fn refusal(error: &io::Error) -> Response {
     }
 }
 
-/// More is reserved when the first bytes have come: in memory that takes a second for a few gigabytes, and
-/// XRootD sends nothing any more if it is told to go on later than that.
+/// Room for larger files is reserved only when their first bytes have come. In memory it takes a second for a
+/// few gigabytes, and XRootD 5 sends nothing if `100 Continue` comes later than that.
 const RESERVED_AT_ONCE: u64 = 256 << 20;
 /// Header fields with digests of the whole file, as all that a `PUT` brings is one.
 const DIGESTS: [&str; 5] =

@@ -99,7 +99,8 @@ impl Rights {
         Response::text(403, text).with("www-authenticate", challenge)
     }
 
-    /// Refuses a request that reads what may not be read: what is at this path. What writes is asked where it is done.
+    /// Refuses a request to read this path without the right to read it. Rights to write are checked where
+    /// something is written.
     pub(super) fn check_reading(&self, head: &Head, path: &[u8]) -> Result<(), Response> {
         let is_permitted = match (&head.method, head.target.parameter("swath")) {
             // About its own jobs, and connections of its own uploads.

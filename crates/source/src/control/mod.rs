@@ -191,12 +191,10 @@ pub async fn fetch_part(
 /// Any [`LaneError`].
 pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError> {
     let extra = net.digest_wishes();
-    let request =
-        Request { method: Method::Head, range: None, accept: "*/*", extra, limit_bytes: 0 };
-    let mut answered = ask_twice(net, url, trust, &request).await?;
+    let mut answered = ask_twice(net, url, trust, &Request::head(extra)).await?;
     // XRootD without checksums refuses the wish for one, and fails if it computes too many already.
     if matches!(answered.head.status, 405 | 500) && !extra.is_empty() {
-        answered = ask(net, url, trust, &Request { extra: "", ..request }).await?;
+        answered = ask(net, url, trust, &Request::head("")).await?;
     }
     answered.expect_status(&[200])?;
     Ok(answered.head_facts())
@@ -207,9 +205,7 @@ pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError
 /// # Errors
 /// Any [`LaneError`].
 pub async fn head_without_digests(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError> {
-    let request =
-        Request { method: Method::Head, range: None, accept: "*/*", extra: "", limit_bytes: 0 };
-    let answered = ask(net, url, trust, &request).await?;
+    let answered = ask(net, url, trust, &Request::head("")).await?;
     answered.expect_status(&[200])?;
     Ok(answered.head_facts())
 }
@@ -272,6 +268,13 @@ impl Request<'_> {
             }
         }
         out
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Asks for a head alone, with further header lines.
+    fn head(extra: &'a str) -> Request<'a> {
+        Request { method: Method::Head, range: None, accept: "*/*", extra, limit_bytes: 0 }
     }
 }
 

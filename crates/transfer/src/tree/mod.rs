@@ -325,7 +325,7 @@ fn bytes_of(index: &Index, files: &[(u64, Lack)]) -> u64 {
 pub enum FolderKind {
     /// A folder of a swath server.
     Tree,
-    /// A web page, perhaps a listing; or something of which no type is told (XRootD).
+    /// A web page, perhaps a listing, or an answer without `Content-Type` (XRootD).
     Page,
     /// No folder.
     Nothing,

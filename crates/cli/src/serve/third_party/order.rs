@@ -46,7 +46,8 @@ impl KeptOrder {
         bare(self) == bare(other)
     }
 
-    /// Returns whether another order opens the sources for notably longer.
+    /// Returns whether another order opens the sources for notably longer. An order that is sent again after a
+    /// short break does not: taking it over stops the copy for a moment.
     pub fn is_renewed_by(&self, other: &KeptOrder) -> bool {
         match (self.left(), other.left()) {
             (Some(own), Some(new)) => own < new * 3 / 4,
@@ -72,12 +73,38 @@ impl KeptOrder {
         Some(Duration::from_secs(ends).saturating_sub(now))
     }
 
-    /// Returns the addresses of the sources.
+    /// Returns the addresses of the sources, if nothing is wrong with the order.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong.
     pub fn urls(&self) -> Result<Vec<Url>, String> {
-        checked(&self.sources)
+        let sources = &self.sources;
+        if sources.limit_bytes_per_s == Some(0) {
+            return Err("the limit must be more than zero".to_owned());
+        }
+        let mut fingerprints = sources.sources.iter().flat_map(|source| &source.fingerprints);
+        if let Some(wrong) = fingerprints.find(|digits| fingerprint(digits).is_none()) {
+            return Err(format!(
+                "'{}' is not the SHA-256 of a certificate in hexadecimal digits",
+                visible(wrong)
+            ));
+        }
+        let all = sources.sources.iter().map(|SourceAccess { url, token, .. }| {
+            let parsed = swath_jobs::parse_url(url).map_err(|error| error.to_string())?;
+            match token.is_some() && parsed.scheme() != "https" {
+                true => Err("a token is not sent without encryption".to_owned()),
+                false => Ok(parsed),
+            }
+        });
+        let all: Vec<Url> = all.collect::<Result<_, _>>()?;
+        let folders = all.iter().filter(|url| url.path().ends_with('/')).count();
+        match (all.len(), folders) {
+            (0, _) => Err("an order needs a source".to_owned()),
+            (1, 0) => Ok(all),
+            (count, folders) if count == folders => Ok(all),
+            _ => Err("several sources must be replicas of one folder, whose addresses end in '/'"
+                .to_owned()),
+        }
     }
 
     /// Returns the order as a job of this machine.
@@ -85,10 +112,46 @@ impl KeptOrder {
     /// # Errors
     /// What is wrong with it.
     pub fn spec(&self, rules: &FetchRules, destination: &Destination) -> Result<JobSpec, String> {
-        let limits = [rules.limit_bytes_per_s, self.sources.limit_bytes_per_s];
-        let limit = limits.into_iter().flatten().min();
-        let wishes = Wishes::of(&self.wishes);
-        Ok(spec(rules, limit, &self.sources, &wishes, &self.urls()?, destination))
+        let (sources, wishes, urls) = (&self.sources, Wishes::of(&self.wishes), self.urls()?);
+        let from: Vec<Address> = urls.iter().map(|url| Address::new(url.as_str())).collect();
+        let to = destination.path.clone();
+        let kind = match &urls[..] {
+            [url] if !url.path().ends_with('/') => {
+                let (to, is_alone) = match &wishes.single {
+                    Some(name) => (to.join(name), true),
+                    // What is not there yet is a folder, too.
+                    None => (PathBuf::from(format!("{}/", to.display())), false),
+                };
+                CopyKind::FetchNamed { from: from[0].clone(), to, is_alone }
+            }
+            _ => CopyKind::Fetch { from, to },
+        };
+        let swath_transfer::Preserve { mode, times, links, xattrs } = wishes.preserve;
+        let copy = CopySpec {
+            include: wishes.include.clone(),
+            exclude: wishes.exclude.clone(),
+            compare: match wishes.compare {
+                swath_transfer::Compare::SizeAndTime => Compare::SizeAndTime,
+                swath_transfer::Compare::Content => Compare::Content,
+                swath_transfer::Compare::Nothing => Compare::Nothing,
+            },
+            preserve: Preserve { mode, times, links, xattrs },
+            delete: wishes.delete,
+            allow_empty: wishes.allow_empty,
+            resume: wishes.resume,
+            require_digest: sources.require_digest,
+            dry_run: wishes.dry,
+            ..CopySpec::new(kind)
+        };
+        let mut spec = JobSpec::new(Work::Copy(copy));
+        if let Some(patience_s) = wishes.patience_s {
+            spec.network.timeout_ms = (patience_s * 1e3) as u64;
+        }
+        let limits = [rules.limit_bytes_per_s, sources.limit_bytes_per_s];
+        spec.network.limit_bytes_per_s = limits.into_iter().flatten().min();
+        spec.disk.io = rules.io;
+        spec.routes = rules.routes.clone();
+        Ok(spec)
     }
 
     /// Returns what opens the sources.
@@ -116,83 +179,5 @@ fn fingerprint(digits: &str) -> Option<Digest> {
     format!("sha-256:{digits}").parse().ok()
 }
 
-/// Checks the addresses of an order, and what else can be checked at once.
-fn checked(sources: &Sources) -> Result<Vec<Url>, String> {
-    if sources.limit_bytes_per_s == Some(0) {
-        return Err("the limit must be more than zero".to_owned());
-    }
-    let mut fingerprints = sources.sources.iter().flat_map(|source| &source.fingerprints);
-    if let Some(wrong) = fingerprints.find(|digits| fingerprint(digits).is_none()) {
-        return Err(format!("'{}' is no fingerprint", visible(wrong)));
-    }
-    let all = sources.sources.iter().map(|SourceAccess { url, token, .. }| {
-        let parsed = swath_jobs::parse_url(url).map_err(|error| error.to_string())?;
-        match token.is_some() && parsed.scheme() != "https" {
-            true => Err("a token is not sent without encryption".to_owned()),
-            false => Ok(parsed),
-        }
-    });
-    let all: Vec<Url> = all.collect::<Result<_, _>>()?;
-    let folders = all.iter().filter(|url| url.path().ends_with('/')).count();
-    match (all.len(), folders) {
-        (0, _) => Err("an order needs a source".to_owned()),
-        (1, 0) => Ok(all),
-        (count, folders) if count == folders => Ok(all),
-        _ => {
-            Err("several sources must be replicas of one folder, whose addresses end in '/'"
-                .to_owned())
-        }
-    }
-}
-
-/// Returns the order as a job of this machine.
-fn spec(
-    rules: &FetchRules,
-    limit_bytes_per_s: Option<u64>,
-    sources: &Sources,
-    wishes: &Wishes,
-    urls: &[Url],
-    destination: &Destination,
-) -> JobSpec {
-    let from: Vec<Address> = urls.iter().map(|url| Address::new(url.as_str())).collect();
-    let to = destination.path.clone();
-    let kind = match urls {
-        [url] if !url.path().ends_with('/') => {
-            let (to, is_alone) = match &wishes.single {
-                Some(name) => (to.join(name), true),
-                // What is not there yet is a folder, too.
-                None => (PathBuf::from(format!("{}/", to.display())), false),
-            };
-            CopyKind::FetchNamed { from: from[0].clone(), to, is_alone }
-        }
-        _ => CopyKind::Fetch { from, to },
-    };
-    let swath_transfer::Preserve { mode, times, links, xattrs } = wishes.preserve;
-    let copy = CopySpec {
-        include: wishes.include.clone(),
-        exclude: wishes.exclude.clone(),
-        compare: match wishes.compare {
-            swath_transfer::Compare::SizeAndTime => Compare::SizeAndTime,
-            swath_transfer::Compare::Content => Compare::Content,
-            swath_transfer::Compare::Nothing => Compare::Nothing,
-        },
-        preserve: Preserve { mode, times, links, xattrs },
-        delete: wishes.delete,
-        allow_empty: wishes.allow_empty,
-        resume: wishes.resume,
-        require_digest: sources.require_digest,
-        dry_run: wishes.dry,
-        ..CopySpec::new(kind)
-    };
-    let mut spec = JobSpec::new(Work::Copy(copy));
-    if let Some(patience_s) = wishes.patience_s {
-        spec.network.timeout_ms = (patience_s * 1e3) as u64;
-    }
-    spec.network.limit_bytes_per_s = limit_bytes_per_s;
-    spec.disk.io = rules.io;
-    spec.routes = rules.routes.clone();
-    spec
-}
-
-/// The clocks of two servers may differ by so much.
+/// The clocks of two servers may differ by so much; then one of them refuses what the other takes for valid.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
