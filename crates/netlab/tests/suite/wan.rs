@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use swath_netlab::star::{Lab, LinkSpec, ServerKind, StarSpec, WebServer};
 use swath_netlab::wan::{Change, LabError, Schedule, Step, Target};
 
+/// How long is waited for what comes at once on a machine that has nothing else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Builds the star, or says why this test does not run.
 fn lab(spec: &StarSpec) -> Option<Lab> {
     match Lab::star(spec) {
@@ -40,24 +43,33 @@ fn serve_bytes(lab: &Lab, link: usize, size_bytes: usize) {
 }
 
 /// Connects from the client's namespace; also answers how long that took.
-fn connect(lab: &Lab, link: usize) -> (TcpStream, Duration) {
+fn connect(lab: &Lab, link: usize, limit: Duration) -> Result<(TcpStream, Duration), LabError> {
     let address = SocketAddr::from((lab.server_address(link), 9));
-    lab.client()
-        .run(|| {
-            let start = Instant::now();
-            let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10));
-            let stream =
-                stream.map_err(|cause| LabError::System { doing: "connect".to_owned(), cause })?;
-            Ok((stream, start.elapsed()))
-        })
-        .unwrap()
+    lab.client().run(|| {
+        let start = Instant::now();
+        let stream = TcpStream::connect_timeout(&address, limit);
+        let stream =
+            stream.map_err(|cause| LabError::System { doing: "connect".to_owned(), cause })?;
+        Ok((stream, start.elapsed()))
+    })
+}
+
+/// Connects until that is, or is not, possible.
+fn until_connects(lab: &Lab, link: usize, wanted: bool) {
+    let begin = Instant::now();
+    while connect(lab, link, Duration::from_secs(1)).is_ok() != wanted {
+        assert!(begin.elapsed() < PATIENCE, "link {link} was to connect: {wanted}");
+    }
 }
 
 #[test]
 fn a_link_has_its_rate_and_its_round_trip() {
     let Some(lab) = lab(&StarSpec::new(vec![LinkSpec::new(40, 30)])) else { return };
     serve_bytes(&lab, 0, 2_000_000);
-    let (mut stream, round_trip) = connect(&lab, 0);
+    // No handshake is faster than the link; on a busy machine some are slower.
+    let trips = (0..20).map(|_| connect(&lab, 0, PATIENCE).unwrap().1);
+    let round_trip = trips.min().unwrap();
+    let (mut stream, _) = connect(&lab, 0, PATIENCE).unwrap();
     assert!(round_trip >= Duration::from_millis(60), "{round_trip:?}");
     assert!(round_trip < Duration::from_millis(200), "{round_trip:?}");
     let start = Instant::now();
@@ -67,7 +79,7 @@ fn a_link_has_its_rate_and_its_round_trip() {
     let elapsed = start.elapsed();
     assert_eq!(body.len(), 2_000_000);
     assert!(elapsed >= Duration::from_millis(400), "{elapsed:?}");
-    assert!(elapsed < Duration::from_secs(3), "{elapsed:?}");
+    assert!(elapsed < PATIENCE, "{elapsed:?}");
     let counters = lab.counters()[0];
     assert!(counters.down.bytes > 2_000_000 && counters.up.packets > 0);
     assert_eq!(counters.down.lost, 0);
@@ -78,19 +90,18 @@ fn a_schedule_silences_a_link_and_brings_it_back() {
     let Some(lab) = lab(&StarSpec::new(vec![LinkSpec::new(100, 5); 2])) else { return };
     serve_bytes(&lab, 0, 1000);
     serve_bytes(&lab, 1, 1000);
-    let step = |at_ms, silent| Step {
-        at: Duration::from_millis(at_ms),
-        target: Target::both(0),
-        change: Change::Silent(silent),
+    let silence = |silent| {
+        let (at, change) = (Duration::from_millis(50), Change::Silent(silent));
+        lab.play(&Schedule::new(vec![Step { at, target: Target::both(0), change }]));
     };
-    lab.play(&Schedule::new(vec![step(0, true), step(1500, false)]));
-    std::thread::sleep(Duration::from_millis(100));
-    let (_other, quick) = connect(&lab, 1);
-    // The first SYN is lost in the silence; TCP tries again after 1 s and after 3 s.
-    let (_stream, slow) = connect(&lab, 0);
-    assert!(quick < Duration::from_millis(900), "{quick:?}");
-    assert!(slow > Duration::from_millis(900), "{slow:?}");
-    assert!(lab.counters()[0].up.dropped >= 1);
+    silence(true);
+    until_connects(&lab, 0, false);
+    // The other link goes on.
+    connect(&lab, 1, PATIENCE).unwrap();
+    let counters = lab.counters()[0];
+    assert!(counters.up.dropped + counters.down.dropped >= 1, "{counters:?}");
+    silence(false);
+    until_connects(&lab, 0, true);
 }
 
 #[test]
