@@ -10,6 +10,7 @@ pub mod check;
 pub mod crowd;
 pub mod data;
 pub mod disk_run;
+pub mod forecast;
 pub mod limits_run;
 pub mod machine;
 pub mod measure;

@@ -16,6 +16,7 @@ use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 use crate::config::command::ConfigCommand;
 use crate::cp::args::Cp;
 use crate::follow::args::Follow;
+use crate::history::args::History;
 use crate::keys::Keys;
 use crate::list::args::{Du, Ls};
 use crate::publish::args::Publish;
@@ -83,6 +84,8 @@ pub enum Command {
     Probe(Probe),
     /// Show the remembered network and the widest route through it
     Routes(Box<Routes>),
+    /// Show past transfers, how long they took and what was predicted
+    History(Box<History>),
     /// Check a file against digests, or a folder against its index or torrent
     Verify(Verify),
     /// Show or check the configuration file and the SWATH_ variables
@@ -512,7 +515,7 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 32] = [
+const COMMANDS: [&str; 35] = [
     "get",
     "follow",
     "cp",
@@ -538,6 +541,9 @@ const COMMANDS: [&str; 32] = [
     "routes",
     "routes-probe",
     "routes-forget",
+    "history",
+    "history-import",
+    "history-forget",
     "verify",
     "config",
     "config-show",

@@ -12,6 +12,7 @@ mod follow;
 mod generate;
 mod get;
 mod hints;
+mod history;
 mod identity;
 mod keys;
 mod link;
@@ -175,6 +176,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
             link::take_apart(&mut probe.sources, &mut probe.net)?;
             with_runtime(|| probe::run(probe))
         }
+        Command::History(args) => history::run(&args),
         Command::Routes(mut routes) => match routes.command.take() {
             Some(RoutesCommand::Probe(probe)) => with_runtime(|| routes::probe::run(*probe)),
             command => routes::run(Routes { command, ..*routes })?,

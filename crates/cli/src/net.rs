@@ -12,7 +12,7 @@ use crate::args::{Net, TokenFrom};
 use crate::config::{Config, HostSection};
 use crate::exit::warn;
 use crate::failure::Failure;
-use crate::trust;
+use crate::{remember, trust};
 
 pub use swath_jobs::{parse_url, shown_text};
 
@@ -76,7 +76,7 @@ pub fn environment(net: &Net) -> Result<(Environment, Network), Failure> {
 pub fn around(environment: Environment) -> Environment {
     let program = std::env::current_exe().unwrap_or_default();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).unwrap_or_default();
-    Environment { program, runtime, ..environment }
+    Environment { program, runtime, history: remember::history(), ..environment }
 }
 
 /// Returns the access to single servers: from links, the configuration file and the trusted servers.

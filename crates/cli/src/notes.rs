@@ -29,6 +29,9 @@ pub fn words(note: &Note) -> (String, bool) {
             });
             (format!("{waits}{}", why.unwrap_or_default()), false)
         }
+        Note::NoHistory(error) => {
+            (format!("no history of transfers, and no forecast: {}", chain(error)), true)
+        }
         Note::NoTorrent => {
             let why = "no peers take part: this is no torrent with peers or trackers; the options for torrents have no effect";
             (why.to_owned(), true)

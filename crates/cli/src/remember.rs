@@ -1,7 +1,7 @@
 //! The state file: what swath remembers between runs.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use swath_state::{Location, State, Warning};
 
@@ -10,6 +10,14 @@ use crate::exit::warn;
 /// Returns the path of the state file, if there is one.
 pub fn place() -> Location {
     swath_state::locate(|name| std::env::var_os(name))
+}
+
+/// Returns the path of the history of transfers, if there is one: beside the state file.
+pub fn history() -> Option<PathBuf> {
+    match place() {
+        Location::At(state) => Some(state.with_file_name("history.db")),
+        Location::Off | Location::Homeless => None,
+    }
 }
 
 /// Opens the state read-only; returns it and whether it could be read, unlike a file that is locked, of

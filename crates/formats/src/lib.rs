@@ -38,6 +38,7 @@ pub mod scope;
 mod text;
 pub mod torrent;
 pub mod tracker;
+pub mod transfer_log;
 pub mod webdav;
 
 pub use content_range::ContentRange;

@@ -26,6 +26,8 @@ pub struct Environment {
     pub secrets: BTreeMap<String, Secret>,
     /// The remembered network; without it nothing is remembered.
     pub state: Option<State>,
+    /// The file of the history of transfers; without it there is none, and no forecast.
+    pub history: Option<PathBuf>,
     /// The swath program, for copying it to remote hosts.
     pub program: PathBuf,
     /// A private folder of this user for sockets; if empty, one below `/tmp`.

@@ -9,6 +9,7 @@ use swath_formats::mirror_url::MirrorUrlError;
 use swath_model::digest::Algorithm;
 use swath_source::LaneError;
 use swath_source::peer::PeerError;
+use swath_state::KeepError;
 use swath_swarm::{AnnounceError, SwarmsError};
 use swath_transfer::observe::Event;
 
@@ -117,6 +118,8 @@ impl ThroughHere {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Note {
+    /// The history of transfers cannot be used; there is no forecast.
+    NoHistory(KeepError),
     /// A Metalink is slow.
     WaitingForMetalink(String),
     /// The source is a Metalink.

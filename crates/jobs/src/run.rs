@@ -13,6 +13,7 @@ use crate::environment::{Environment, Streams};
 use crate::error::{FileCounts, JobError};
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::handle::JobHandle;
+use crate::history::Historian;
 use crate::options::Network;
 use crate::secret::{SecretError, SecretRef};
 use crate::spec::{GetSpec, GetTo, JobSpec, Ssh, Work};
@@ -114,6 +115,10 @@ impl Jobs {
         observer: &Arc<dyn JobObserver>,
         control: &Control,
     ) -> Result<Outcome, JobError> {
+        let watched = self.environment.history.clone().map(|history| -> Arc<dyn JobObserver> {
+            Arc::new(Historian::new(history, spec, Arc::clone(observer)))
+        });
+        let observer = watched.as_ref().unwrap_or(observer);
         let context = JobContext { spec, streams, observer, control };
         match &spec.work {
             Work::Get(get) => Box::pin(self.get(context, get)).await,

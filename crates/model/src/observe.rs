@@ -40,6 +40,14 @@ pub enum Event {
         /// How the result will be proved, for users (`sha-256`, `1024 pieces of 1 MiB`, …).
         verification: String,
     },
+    /// How long the whole transfer will take, by earlier ones between the same places.
+    Forecast {
+        /// Seconds since the transfer began.
+        at_s: f64,
+        /// Its duration.
+        #[serde(flatten)]
+        takes: Eta,
+    },
     /// The state of a source changed.
     Source {
         /// Seconds since the transfer began.
@@ -209,6 +217,9 @@ pub struct Snapshot {
     pub phase: Phase,
     /// Size of the file, if known.
     pub size_bytes: Option<u64>,
+    /// Number of files to transfer, as far as known; 0 while unknown.
+    #[serde(default)]
+    pub files: u64,
     /// Bytes here so far, including those of earlier runs.
     pub done_bytes: u64,
     /// Bytes among them from an earlier run.
@@ -223,8 +234,8 @@ pub struct Snapshot {
     pub sources: Vec<SourceSnapshot>,
 }
 
-/// A forecast of the time left with its uncertainty.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// A forecast of the time left, or of a whole duration, with its uncertainty.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Eta {
     /// Most likely, in seconds.
     pub likely_s: f64,
@@ -353,6 +364,9 @@ pub struct Summary {
     pub digest: Option<Digest>,
     /// Per source.
     pub sources: Vec<SourceSummary>,
+    /// What was forecast for `elapsed_s` when the transfer began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Eta>,
     /// Whether the data was sent from here to another place.
     #[serde(skip)]
     pub sent: bool,

@@ -121,6 +121,7 @@ pub fn play(scenario: &Scenario) -> Vec<Event> {
             at_s,
             phase: if rate == 0.0 { Phase::Probing } else { Phase::Fetching },
             size_bytes: Some(scenario.size),
+            files: 1,
             done_bytes: done as u64,
             resumed_bytes: scenario.resumed,
             verified_bytes: (done * 0.97) as u64,

@@ -4,10 +4,10 @@ use swath_model::{LaneId, Range, RangeSet};
 
 use crate::config::Config;
 use crate::coverage::{cut, unit_at};
-use crate::forecast::Forecast;
 use crate::hedge::Hedges;
 use crate::lane::{Lane, LaneState};
 use crate::ledger::Ledger;
+use crate::outlook::Outlook;
 use crate::picker::{self, Picker};
 use crate::policy::{self, Policy};
 use crate::source::Source;
@@ -41,7 +41,7 @@ impl Feeder {
         &mut self,
         id: LaneId,
         ledger: &mut Ledger,
-        forecast: &Forecast,
+        outlook: &Outlook,
         hedges: &mut Hedges,
     ) {
         if ledger.coverage.size_bytes.is_none() {
@@ -53,12 +53,12 @@ impl Feeder {
             let Some((lane, source)) = takes_more(id, ledger) else { return };
             if lane.pipe.streams {
                 if lane.pipe.queue.len() <= 1 {
-                    feed_stream(id, ledger, forecast);
+                    feed_stream(id, ledger, outlook);
                 }
                 return;
             }
             let view = lane_view(lane, source, ledger);
-            let whole = whole_view(ledger, forecast);
+            let whole = whole_view(ledger, outlook);
             let Some(bytes) = self.policy.next(&view, &whole) else { return };
             let (coverage, config) = (&ledger.coverage, &ledger.config);
             let chances = coverage.chances(config);
@@ -125,15 +125,15 @@ fn lane_view(lane: &Lane, source: &Source, ledger: &Ledger) -> LaneView {
     }
 }
 
-fn whole_view(ledger: &Ledger, forecast: &Forecast) -> WholeView {
+fn whole_view(ledger: &Ledger, outlook: &Outlook) -> WholeView {
     let Ledger { coverage, config, .. } = ledger;
     WholeView {
         size_bytes: coverage.size_bytes.unwrap_or(0),
         undelivered_bytes: coverage.undelivered.total_bytes(),
         open_bytes: coverage.open.total_bytes(),
-        rate_bytes_per_s: forecast.rate,
-        time_left_s: forecast.horizon_s(config, ledger.now).unwrap_or(f64::INFINITY),
-        sources: forecast.usable_sources.min(config.max_sources),
+        rate_bytes_per_s: outlook.rate,
+        time_left_s: outlook.horizon_s(config, ledger.now).unwrap_or(f64::INFINITY),
+        sources: outlook.usable_sources.min(config.max_sources),
         in_order: config.window_bytes.is_some(),
         grid_bytes: config.grid_bytes.max(1),
     }
@@ -142,7 +142,7 @@ fn whole_view(ledger: &Ledger, forecast: &Forecast) -> WholeView {
 /// Feeds a source that sends only the whole file. Only what lies ahead of its answer's position is
 /// useful: it gets its whole share in one piece, and nothing that others bring sooner than it could
 /// skip up to it.
-fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
+fn feed_stream(id: LaneId, ledger: &mut Ledger, outlook: &Outlook) {
     let Some(lane) = ledger.lanes.get(id) else { return };
     let able = |lane: &Lane| {
         lane.state != LaneState::Closing && !lane.silent && !lane.duty.parked && !lane.pipe.streams
@@ -151,7 +151,7 @@ fn feed_stream(id: LaneId, ledger: &mut Ledger, forecast: &Forecast) {
     let (source, rate, idle) = (lane.source, lane.speed.rate, lane.is_idle());
     // Start behind its last request, or where its answer stands.
     let at = lane.pipe.queue.back().map_or(lane.pipe.stream_at(), |slot| slot.asked_end);
-    let whole = whole_view(ledger, forecast);
+    let whole = whole_view(ledger, outlook);
     let share = match rate {
         _ if !others => u64::MAX,
         Some(rate) if whole.time_left_s.is_finite() => (rate * whole.time_left_s) as u64,

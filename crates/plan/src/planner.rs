@@ -7,10 +7,10 @@ use crate::connections::{self, lanes_max};
 use crate::event::{Action, Event};
 use crate::failure;
 use crate::feeder::{Feeder, feed_anyhow};
-use crate::forecast::Forecast;
 use crate::hedge::Hedges;
 use crate::lane::Lane;
 use crate::ledger::Ledger;
+use crate::outlook::Outlook;
 use crate::paced;
 use crate::rebalance;
 use crate::silence;
@@ -21,7 +21,7 @@ use crate::view::SourceView;
 pub struct Planner {
     pub(crate) ledger: Ledger,
     feeder: Feeder,
-    forecast: Forecast,
+    outlook: Outlook,
     hedges: Hedges,
     next_tick: Time,
     /// Ticks in a row at which no lane worked although there was work.
@@ -36,7 +36,7 @@ impl Planner {
         Self {
             ledger: Ledger::new(config, feeder.policy.capabilities()),
             feeder,
-            forecast: Forecast::default(),
+            outlook: Outlook::default(),
             hedges: Hedges::default(),
             next_tick: Time::ZERO,
             ticks_at_rest: 0,
@@ -187,7 +187,7 @@ impl Planner {
             self.tick();
         }
         while let Some(lane) = self.ledger.lanes.next_hungry() {
-            self.feeder.feed(lane, &mut self.ledger, &self.forecast, &mut self.hedges);
+            self.feeder.feed(lane, &mut self.ledger, &self.outlook, &mut self.hedges);
             if !self.ledger.actions.is_empty() {
                 break;
             }
@@ -211,7 +211,7 @@ impl Planner {
 
     /// Returns the seconds until the end at the present rates, `None` while unknown.
     pub fn time_left_s(&self, now: Time) -> Option<f64> {
-        self.forecast.time_left_s(now)
+        self.outlook.time_left_s(now)
     }
 
     /// Returns how many bytes were requested a second time so far to shorten the end.
@@ -296,24 +296,24 @@ impl Planner {
         let ledger = &mut self.ledger;
         let now = ledger.now;
         self.next_tick = now.plus_secs(TICK_S);
-        self.forecast.rate = connections::refresh_rates(ledger);
-        self.forecast.usable_sources = ledger.sources.promising();
+        self.outlook.rate = connections::refresh_rates(ledger);
+        self.outlook.usable_sources = ledger.sources.promising();
         paced::follow(ledger);
         silence::watch(ledger);
         connections::close_dropped(ledger);
         if now.secs_since(ledger.heard_at) > HASTE_AFTER_S {
             ledger.sources.make_haste();
         }
-        self.forecast.look(ledger);
+        self.outlook.look(ledger);
         if ledger.capabilities.rebalances && ledger.coverage.size_bytes.is_some() {
-            let left_s = self.forecast.horizon_s(&ledger.config, now);
+            let left_s = self.outlook.horizon_s(&ledger.config, now);
             if let Some(left_s) = left_s {
                 rebalance::rebalance(ledger, left_s);
             }
             rebalance::stop_drains(ledger);
             self.hedges.hedge(ledger, left_s.unwrap_or(f64::INFINITY));
         }
-        let time_left_s = self.forecast.time_left_s(now);
+        let time_left_s = self.outlook.time_left_s(now);
         connections::tune(ledger, time_left_s);
         connections::open(ledger, time_left_s);
         self.unstick();

@@ -218,7 +218,10 @@ impl List {
             Event::Metalink { .. } => {
                 self.active.remove(&file);
             }
-            Event::Source { .. } | Event::Routes { .. } | Event::Unverified { .. } => {}
+            Event::Forecast { .. }
+            | Event::Source { .. }
+            | Event::Routes { .. }
+            | Event::Unverified { .. } => {}
         }
         if now_s - self.sampled_s >= SAMPLE_S {
             self.sample(now_s);

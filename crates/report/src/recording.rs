@@ -145,6 +145,8 @@ impl Recording {
                 let kind = if *warning { MomentKind::Warning } else { MomentKind::Note };
                 self.add_moment(*at_s, kind, text);
             }
+            // The summary has it.
+            Event::Forecast { .. } => {}
             Event::Routes { at_s, sources } => {
                 self.hear(*at_s);
                 let sources = sources.iter().take(SOURCES_MAX).copied().collect();

@@ -1,21 +1,19 @@
 //! Jobs that a server keeps: what was ordered, how far it is, and how it ended.
 //!
-//! Their own SQLite file, beside the one with what is remembered of the network: that one may be thrown
-//! away when it is damaged, and nothing waits for it. An order may contain delegated tokens, so the file
-//! is its owner's alone. Every change is one transaction, which is on the disk when the call returns.
+//! Their own SQLite file. An order may contain delegated tokens, so the file is its owner's alone. Every
+//! change is one transaction, which is on the disk when the call returns.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::clock::Wall;
+use crate::own_file::{KeepError, Schema};
 
 /// The kept jobs of one server.
 #[derive(Debug)]
@@ -59,42 +57,6 @@ pub enum KeptState {
     Cancelled,
 }
 
-/// Why jobs cannot be kept.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum KeepError {
-    /// The file cannot be made or opened.
-    #[error("cannot open {}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        #[source]
-        error: io::Error,
-    },
-    /// The file is another program's, or a newer swath's.
-    #[error("{} is not a file of jobs that this swath can read", .0.display())]
-    Foreign(PathBuf),
-    /// Another server has it open.
-    #[error("another server keeps its jobs in {}", .0.display())]
-    InUse(PathBuf),
-    /// The file is damaged, or cannot be used.
-    #[error("cannot use {}; to go on without the jobs in it, move it away", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// The database's error.
-        #[source]
-        error: rusqlite::Error,
-    },
-    /// The database refuses.
-    #[error("the server's state folder cannot keep the job")]
-    Database(#[from] rusqlite::Error),
-    /// Another job has this name.
-    #[error("there is another job of this name")]
-    Taken,
-}
-
 impl KeptState {
     /// Returns the word for it in the file and in lists.
     pub fn word(self) -> &'static str {
@@ -119,15 +81,7 @@ impl KeptJobs {
     /// [`KeepError`].
     pub fn open(path: &Path) -> Result<KeptJobs, KeepError> {
         let failed = |error| KeepError::Open { path: path.to_owned(), error };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        }
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed(error));
-            }
-            _ => {}
-        }
+        Schema::make(path)?;
         // Not the database itself: closing it would end the locks of SQLite.
         let lock = path.with_extension("lock");
         let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(lock);
@@ -137,13 +91,7 @@ impl KeptJobs {
             Err(Errno::WOULDBLOCK) => return Err(KeepError::InUse(path.to_owned())),
             Err(error) => return Err(failed(error.into())),
         }
-        match KeptJobs::connect(path) {
-            Ok(Some(connection)) => {
-                Ok(KeptJobs { connection: Mutex::new(connection), _lock: Some(lock) })
-            }
-            Ok(None) => Err(KeepError::Foreign(path.to_owned())),
-            Err(error) => Err(KeepError::Unusable { path: path.to_owned(), error }),
-        }
+        Ok(KeptJobs { connection: Mutex::new(SCHEMA.open(path)?), _lock: Some(lock) })
     }
 
     /// Returns a database that is forgotten when it is dropped.
@@ -151,37 +99,8 @@ impl KeptJobs {
     /// # Errors
     /// [`KeepError`].
     pub fn in_memory() -> Result<KeptJobs, KeepError> {
-        let path = Path::new(":memory:");
-        match KeptJobs::connect(path) {
-            Ok(Some(connection)) => {
-                Ok(KeptJobs { connection: Mutex::new(connection), _lock: None })
-            }
-            Ok(None) => Err(KeepError::Foreign(path.to_owned())),
-            Err(error) => Err(KeepError::Unusable { path: path.to_owned(), error }),
-        }
-    }
-
-    /// Opens the database; `None` if it is another program's, or a newer swath's.
-    fn connect(path: &Path) -> rusqlite::Result<Option<Connection>> {
-        let mut connection = Connection::open(path)?;
-        connection.busy_timeout(BUSY_WAIT)?;
-        connection.pragma_update(None, "trusted_schema", false)?;
-        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-        connection.pragma_update(None, "synchronous", "full")?;
-        connection.pragma_update(None, "secure_delete", true)?;
-        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mark = |name| change.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        match (mark("application_id")?, mark("user_version")?) {
-            (0, 0) => {
-                change.execute_batch(TABLES)?;
-                change.pragma_update(None, "application_id", APPLICATION)?;
-                change.pragma_update(None, "user_version", VERSION)?;
-            }
-            (APPLICATION, 1..=VERSION) => {}
-            _ => return Ok(None),
-        }
-        change.commit()?;
-        Ok(Some(connection))
+        let connection = SCHEMA.open(Path::new(":memory:"))?;
+        Ok(KeptJobs { connection: Mutex::new(connection), _lock: None })
     }
 
     /// Adds a job. Jobs that ended long ago, and the oldest of too many that have ended, are forgotten.
@@ -301,7 +220,11 @@ fn now_s() -> i64 {
 }
 
 /// Times are seconds since 1970 in UTC.
-const TABLES: &str = "
+const SCHEMA: Schema = Schema {
+    // "swjb"
+    application: 0x7377_6a62,
+    version: 1,
+    tables: "
 CREATE TABLE jobs (
   id TEXT NOT NULL PRIMARY KEY,
   owner TEXT NOT NULL,
@@ -311,13 +234,11 @@ CREATE TABLE jobs (
   ordered_s INTEGER NOT NULL,
   ended_s INTEGER,
   result TEXT
-) STRICT, WITHOUT ROWID;";
+) STRICT, WITHOUT ROWID;",
+    sync: "full",
+    journal: "wal",
+};
 const JOB: &str = "id, owner, place, what, state, ordered_s, ended_s, result";
-/// "swjb"; `file` shows it.
-const APPLICATION: i64 = 0x7377_6a62;
-const VERSION: i64 = 1;
-/// Another process of this server, which is about to end.
-const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// Ended jobs are kept for thirty days, …
 const KEPT_S: i64 = 30 * 86_400;
 /// … and no more than so many.

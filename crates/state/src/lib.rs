@@ -11,24 +11,31 @@
 //! - `database`: the file, and `aside`: what becomes of a damaged one;
 //! - `keeper`: the thread; `location`: where the file lies.
 //!
-//! `jobs` is a file of its own: the jobs that a server keeps.
+//! Files of their own, by `own_file`: `jobs`, those that a server keeps; `history`, the transfers that
+//! forecasts are made from.
 
 mod aside;
 mod clock;
 mod database;
 mod edge;
+mod history;
 mod jobs;
 mod keeper;
 mod location;
 mod memory;
+mod own_file;
 mod relay;
 mod state;
 mod warning;
 
 pub use edge::{By, EdgeReading, Grade, HERE, KnownEdge, Measured};
-pub use jobs::{KeepError, KeptJob, KeptJobs, KeptState};
+pub use history::{
+    Ended, Figures, History, Imported, PastTransfer, Range, TRANSFERS_MAX, Transfer,
+};
+pub use jobs::{KeptJob, KeptJobs, KeptState};
 pub use location::{Location, locate};
 pub use memory::NewsCursor;
+pub use own_file::KeepError;
 pub use relay::{KnownRelay, RelayNote};
 pub use state::{Forget, ForgetError, Forgotten, State};
 pub use warning::Warning;

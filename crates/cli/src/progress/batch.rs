@@ -369,6 +369,7 @@ impl Tally {
             }
             Event::Unverified { .. } => self.unverified += 1,
             Event::Opened { .. }
+            | Event::Forecast { .. }
             | Event::Source { .. }
             | Event::Swath(_)
             | Event::Routes { .. }

@@ -1,6 +1,6 @@
 //! The summary of a transfer.
 
-use swath_transfer::observe::{SameBy, SourceState, SourceSummary, Summary, Verified};
+use swath_transfer::observe::{Eta, SameBy, SourceState, SourceSummary, Summary, Verified};
 
 use super::frame::{name_of, rtt};
 use super::look::{Look, Tone};
@@ -8,6 +8,8 @@ use super::{text, units};
 
 /// Most sources in the table.
 const ROWS_MAX: usize = 40;
+/// Forecasts of shorter transfers are of no use to people.
+pub(super) const FORECAST_FROM_S: f64 = 5.0;
 
 /// Returns the summary of a finished transfer; it ends with a line break.
 pub fn summary(end: &Summary, look: Look) -> String {
@@ -86,6 +88,12 @@ fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> Strin
         out.push_str(&format!("{}\n", parts.join(", ")));
     }
     out.push_str(&table(&end.sources, remarks, look));
+    if let Some(takes) =
+        end.forecast.filter(|takes| takes.likely_s.max(end.elapsed_s) >= FORECAST_FROM_S)
+    {
+        let took = units::duration(end.elapsed_s);
+        out.push_str(&format!("predicted {}, took {took}\n", predicted(&takes)));
+    }
     if look.details {
         let wasted = format!("wasted {}{}", units::bytes(end.wasted_bytes), wasted_part(end));
         let efficiency = end
@@ -98,6 +106,12 @@ fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> Strin
         out.push_str(&format!("limited by {}\n", text::safe(&look.plain_words(&by), look)));
     }
     out
+}
+
+/// Returns a forecast of a whole duration: `46 min (41 min to 55 min)`.
+pub(super) fn predicted(takes: &Eta) -> String {
+    let [likely, low, high] = [takes.likely_s, takes.low_s, takes.high_s].map(units::duration);
+    format!("{likely} ({low} to {high})")
 }
 
 fn wasted_part(end: &Summary) -> String {

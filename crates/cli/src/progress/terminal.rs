@@ -115,7 +115,10 @@ impl Observer for Terminal {
             }
             // The summary reports it.
             Event::Unverified { .. } => {}
-            Event::Opened { .. } | Event::Swath(_) | Event::Routes { .. } => {}
+            Event::Opened { .. }
+            | Event::Forecast { .. }
+            | Event::Swath(_)
+            | Event::Routes { .. } => {}
         }
     }
 }

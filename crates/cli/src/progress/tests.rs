@@ -51,6 +51,7 @@ fn snapshot() -> Snapshot {
         at_s: 3.0,
         phase: Phase::Fetching,
         size_bytes: Some(1_050_000_000),
+        files: 1,
         done_bytes: 640_000_000,
         resumed_bytes: 0,
         verified_bytes: 630_000_000,
@@ -255,6 +256,7 @@ fn end() -> Summary {
     };
     Summary {
         sent: false,
+        forecast: None,
         path: "/data/big-file.h5".to_owned(),
         size_bytes: 1_050_000_000,
         fetched_bytes: 640_000_000,

@@ -13,6 +13,9 @@ mod past;
 pub mod probe;
 mod table;
 
+pub use map::named;
+pub use table::ago;
+
 use crate::failure::Failure;
 use swath_model::path::visible;
 use swath_state::{HERE, KnownEdge, KnownRelay, Location};

@@ -211,6 +211,7 @@ const HOUSE: &[(&str, &[&str])] = &[
         "swath-jobs",
         &[
             "swath-model",
+            "swath-plan",
             "swath-formats",
             "swath-store",
             "swath-state",

@@ -249,6 +249,7 @@ fn later(event: &mut Event, by_s: f64) {
         Event::Source { at_s, .. }
         | Event::Note { at_s, .. }
         | Event::Metalink { at_s, .. }
+        | Event::Forecast { at_s, .. }
         | Event::Routes { at_s, .. }
         | Event::Present { at_s, .. }
         | Event::Unverified { at_s, .. }

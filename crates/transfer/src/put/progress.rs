@@ -112,6 +112,7 @@ impl FileProgress<'_> {
             at_s,
             phase: self.phase,
             size_bytes: self.size_bytes,
+            files: 1,
             done_bytes: self.sent_bytes,
             resumed_bytes: 0,
             verified_bytes: 0,
@@ -133,6 +134,7 @@ impl FileProgress<'_> {
             proved: true,
             digest,
             sent: true,
+            forecast: None,
             ..Summary::of_nothing(self.to)
         };
         self.observer.observe(&Event::Finished(summary.clone()));
@@ -178,6 +180,7 @@ impl FileProgress<'_> {
             digest,
             sources: vec![source],
             sent: true,
+            forecast: None,
             ..Summary::of_nothing(self.to)
         };
         self.observer.observe(&Event::Finished(summary.clone()));

@@ -512,6 +512,7 @@ impl<'a> Round<'a> {
             at_s,
             phase: Phase::Staging,
             size_bytes: Some(wanted_bytes),
+            files: 1,
             done_bytes,
             resumed_bytes: 0,
             verified_bytes: 0,

@@ -83,6 +83,12 @@ impl Dataset {
         self.tree().is_none_or(|tree| tree.is_complete)
     }
 
+    /// Returns the number of files, as far as known.
+    pub fn files(&self) -> u64 {
+        let of = |tree: &Tree| tree.pass.index.read().map_or(0, |index| index.counts().files);
+        self.tree().map_or(1, of)
+    }
+
     /// Waits for news of a tree; for ever if there will be none.
     pub async fn news(&mut self) -> TreeNews {
         match self {

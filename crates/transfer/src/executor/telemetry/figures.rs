@@ -188,6 +188,7 @@ impl Run<'_> {
             at_s: now.as_secs_f64(),
             phase: self.phase,
             size_bytes: self.coverage.size_bytes.map(|bytes| self.told(bytes)),
+            files: self.dataset.files(),
             done_bytes: self.told(self.coverage.have.total_bytes()),
             resumed_bytes: self.told(self.coverage.resumed_bytes),
             verified_bytes: self.told(
@@ -318,6 +319,7 @@ impl Run<'_> {
         let limited_by = Measured { efficiency, sources: self.used(), ..measured }.judge();
         Summary {
             sent: false,
+            forecast: None,
             path: self.telemetry.name.clone(),
             size_bytes: self
                 .told(self.coverage.size_bytes.unwrap_or_else(|| self.coverage.have.total_bytes())),

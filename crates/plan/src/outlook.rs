@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 
 /// The outlook at the last tick.
 #[derive(Default)]
-pub(crate) struct Forecast {
+pub(crate) struct Outlook {
     /// When everything would end at the present rates; `None` while unknown.
     end_at: Option<Time>,
     /// Sum of the rates of lanes that bring something, in bytes per second.
@@ -19,7 +19,7 @@ pub(crate) struct Forecast {
     pub usable_sources: usize,
 }
 
-impl Forecast {
+impl Outlook {
     /// Computes when everything would end if each lane kept its rate and all ended together: the
     /// `T` for which `Σ rate_i · (T − idle_i)` is what is left to fetch. `idle_i` is the round trip
     /// that an idle lane loses first, plus what a loss may cost it last.

@@ -1,0 +1,79 @@
+//! `bench/forecast`: how well forecasts come true.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use flate2::bufread::MultiGzDecoder;
+use swath_bench::forecast::{Scores, replay};
+use swath_formats::transfer_log::{LoggedTransfer, TransferLog};
+
+/// Forecasts each transfer of a log before it begins, from those that had ended by then.
+#[derive(Debug, Parser)]
+#[command(name = "forecast", max_term_width = 100)]
+struct Options {
+    /// A log as CSV, also compressed with gzip; without one, the logs and networks of this bench.
+    #[arg(value_name = "LOG")]
+    log: Option<PathBuf>,
+    /// An earlier log, from which only is learned.
+    #[arg(long, value_name = "LOG", requires = "log")]
+    learn_first: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("forecast: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/hpss_transfers.csv.gz");
+    let log = options.log.as_deref().unwrap_or(&ours);
+    let mut transfers = Vec::new();
+    if let Some(earlier) = &options.learn_first {
+        transfers.extend(read(earlier)?);
+    }
+    let learned = transfers.len();
+    transfers.extend(read(log)?);
+    let skipped = match options.learn_first {
+        Some(_) => learned,
+        None => transfers.len() * 7 / 10,
+    };
+    let outcomes = replay(&transfers);
+    println!("{}", Scores::of(&outcomes[skipped..]).line());
+    Ok(())
+}
+
+/// Reads a log in the order of begins; says how many lines it cannot use, and why the first of them.
+fn read(path: &Path) -> Result<Vec<LoggedTransfer>, String> {
+    let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let file = BufReader::new(File::open(path).map_err(|error| fault(&error))?);
+    let input: Box<dyn Read> = match path.extension().is_some_and(|extension| extension == "gz") {
+        true => Box::new(MultiGzDecoder::new(file)),
+        false => Box::new(file),
+    };
+    let (mut transfers, mut unusable, mut first) = (Vec::new(), 0, None);
+    for transfer in TransferLog::new(input).map_err(|error| fault(&error))? {
+        match transfer {
+            Ok(transfer) => transfers.push(transfer),
+            Err(error) if error.problem.is_final() => return Err(fault(&error)),
+            Err(error) => {
+                unusable += 1;
+                first.get_or_insert(error);
+            }
+        }
+    }
+    println!("{}: {} transfers", path.display(), transfers.len());
+    if let Some(first) = first {
+        println!("{unusable} lines are left out; {first}");
+    }
+    transfers.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
+    Ok(transfers)
+}

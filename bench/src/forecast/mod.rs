@@ -1,0 +1,8 @@
+//! How well forecasts come true: each is made before its transfer begins, from what had ended by
+//! then, so nothing can flatter it.
+
+mod replay;
+mod scores;
+
+pub use replay::{Outcome, replay};
+pub use scores::Scores;

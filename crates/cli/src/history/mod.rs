@@ -1,0 +1,263 @@
+//! `swath history`: shows past transfers and what was predicted for them, imports logs, forgets.
+
+pub mod args;
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use swath_jobs::{ImportError, ImportedLog, import_log};
+use swath_model::path::visible;
+use swath_state::{Ended, KeepError, PastTransfer, Transfer};
+
+use crate::exit::{Exit, chain, fail, warn};
+use crate::progress::units;
+use crate::routes::{ago, named};
+use crate::{remember, say};
+use args::{Forget, History, HistoryCommand, Import};
+
+/// Runs the command.
+pub fn run(args: &History) -> Exit {
+    let Some(path) = remember::history() else {
+        return say::out(
+            b"no history: SWATH_STATE is off, or there is no home folder\n",
+            Exit::Done,
+        );
+    };
+    match &args.command {
+        Some(HistoryCommand::Import(import)) => run_import(path, import),
+        Some(HistoryCommand::Forget(forget)) => run_forget(path, forget),
+        None => show(path, args),
+    }
+}
+
+fn show(path: PathBuf, args: &History) -> Exit {
+    let all = match read(path) {
+        Ok(all) => all,
+        Err(error) => return fail(Exit::Input, &chain(&error)),
+    };
+    let site = args.site.as_deref().map(named);
+    let is_wanted = |past: &&PastTransfer| {
+        site.as_ref().is_none_or(|site| {
+            let Transfer { from, to, .. } = &past.transfer;
+            from.split(' ').chain([to.as_str()]).any(|name| is_site(name, site))
+        })
+    };
+    let wanted: Vec<&PastTransfer> = all.iter().filter(is_wanted).collect();
+    let text = match (args.json, args.csv) {
+        (true, _) => wanted.iter().map(|past| Line::of(past).json()).collect(),
+        (_, true) => csv(&wanted),
+        _ => table(&wanted[wanted.len().saturating_sub(args.last)..], &wanted),
+    };
+    say::out(text.as_bytes(), Exit::Done)
+}
+
+/// Reads the history; looking makes no file.
+fn read(path: PathBuf) -> Result<Vec<PastTransfer>, KeepError> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    swath_state::History::open(&path)?.all()
+}
+
+/// Whether `name`, a host with a port, is what somebody calls `site`.
+fn is_site(name: &str, site: &str) -> bool {
+    name == site || name.rsplit_once(':').is_some_and(|(host, _)| host == site)
+}
+
+fn run_import(history: PathBuf, args: &Import) -> Exit {
+    for file in &args.files {
+        let name = visible(&file.display().to_string());
+        let ImportedLog { imported, unusable, first_unusable } = match import_log(&history, file) {
+            Ok(imported) => imported,
+            Err(error) => {
+                let exit = match &error {
+                    ImportError::Keep(_) => Exit::Target,
+                    _ => Exit::Input,
+                };
+                return fail(exit, &format!("{name}: {}", chain(&error)));
+            }
+        };
+        let mut line = format!("{name}: {}", units::counted(imported.added, "transfer"));
+        line.push_str(" imported");
+        if imported.known > 0 {
+            line.push_str(&format!(", {} known already", units::count(imported.known)));
+        }
+        say::out(format!("{line}\n").as_bytes(), Exit::Done);
+        if let Some(first) = first_unusable {
+            let lines = units::counted(unusable, "line");
+            warn(&format!("{name}: {lines} left out; the first: {first}"));
+        }
+    }
+    Exit::Done
+}
+
+fn run_forget(path: PathBuf, args: &Forget) -> Exit {
+    let nothing = || say::out(b"nothing is remembered\n", Exit::Done);
+    if !path.exists() {
+        return nothing();
+    }
+    let sites: Vec<String> = args.sites.iter().map(|text| named(text)).collect();
+    let sites = (!sites.is_empty()).then_some(sites.as_slice());
+    match swath_state::History::open(&path).and_then(|history| history.forget(sites)) {
+        Ok(0) => nothing(),
+        Ok(gone) => {
+            let line = format!("{} forgotten\n", units::counted(gone, "transfer"));
+            say::out(line.as_bytes(), Exit::Done)
+        }
+        Err(error) => fail(Exit::Target, &format!("nothing was forgotten: {}", chain(&error))),
+    }
+}
+
+/// A line for each transfer, and how good the forecasts of all of them were.
+fn table(shown: &[&PastTransfer], all: &[&PastTransfer]) -> String {
+    if all.is_empty() {
+        return "no transfers are remembered\n".to_owned();
+    }
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let dash = || "-".to_owned();
+    let head = ["BEGUN", "", "FROM", "TO", "SIZE", "FILES", "TOOK", "PREDICTED", "ERROR"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for past in shown {
+        let transfer = &past.transfer;
+        let took = match &past.ended {
+            None => "running".to_owned(),
+            Some(ended) if !ended.is_complete => "failed".to_owned(),
+            Some(ended) => units::duration(ended.took_s),
+        };
+        let predicted = transfer.forecast.map(|range| {
+            let [low, high] = [range.low_s, range.high_s].map(units::duration);
+            format!("{} ({low} to {high})", units::duration(range.likely_s))
+        });
+        rows.push(vec![
+            ago((now_s - transfer.begun_s).max(0.0)),
+            transfer.kind.clone(),
+            name_of(&transfer.from),
+            name_of(&transfer.to),
+            units::bytes(transfer.bytes),
+            units::count(transfer.files),
+            took,
+            predicted.unwrap_or_else(dash),
+            error_of(past).map_or_else(dash, |error| match (100.0 * error).round() {
+                0.0 => "0 %".to_owned(),
+                percent => format!("{percent:+.0} %"),
+            }),
+        ]);
+    }
+    let mut text: String =
+        say::columns(&rows, &[4, 5, 6, 8]).iter().map(|line| format!("{line}\n")).collect();
+    if all.len() > shown.len() {
+        let earlier = all.len() - shown.len();
+        text.push_str(&format!("and {} before; see --last\n", units::count(earlier as u64)));
+    }
+    text.push_str(&scores(all));
+    text
+}
+
+/// Sites as shown: at most two of many mirrors.
+fn name_of(sites: &str) -> String {
+    let names: Vec<&str> = sites.split(' ').collect();
+    match names.as_slice() {
+        [""] => "-".to_owned(),
+        [first, second, rest @ ..] if !rest.is_empty() => {
+            format!("{} {} and {} more", visible(first), visible(second), rest.len())
+        }
+        _ => visible(sites),
+    }
+}
+
+/// How far off the forecast of a complete transfer was, as a part of what it took.
+fn error_of(past: &PastTransfer) -> Option<f64> {
+    let ended = past.ended.as_ref().filter(|ended| ended.is_complete)?;
+    Some(past.transfer.forecast?.likely_s / ended.took_s - 1.0)
+}
+
+fn scores(all: &[&PastTransfer]) -> String {
+    let mut errors: Vec<f64> = all.iter().filter_map(|past| error_of(past)).map(f64::abs).collect();
+    if errors.is_empty() {
+        return String::new();
+    }
+    errors.sort_by(f64::total_cmp);
+    let median = 100.0 * errors[errors.len() / 2];
+    let is_inside = |past: &&&PastTransfer| match (&past.ended, past.transfer.forecast) {
+        (Some(Ended { took_s, is_complete: true, .. }), Some(range)) => {
+            (range.low_s..=range.high_s).contains(took_s)
+        }
+        _ => false,
+    };
+    let inside = 100.0 * all.iter().filter(is_inside).count() as f64 / errors.len() as f64;
+    let count = units::counted(errors.len() as u64, "forecast");
+    format!("{count}: median error {median:.0} %, {inside:.0} % took as long as the range says\n")
+}
+
+/// A transfer for programs. Members are only added.
+#[derive(Serialize)]
+struct Line<'a> {
+    start: f64,
+    duration: Option<f64>,
+    bytes: u64,
+    files: u64,
+    from: &'a str,
+    to: &'a str,
+    kind: &'a str,
+    complete: Option<bool>,
+    moved_bytes: Option<u64>,
+    predicted_s: Option<f64>,
+    predicted_low_s: Option<f64>,
+    predicted_high_s: Option<f64>,
+    start_up_s: Option<f64>,
+    tail_s: Option<f64>,
+    rtt_s: Option<f64>,
+    lanes: Option<u32>,
+    sources: Option<u32>,
+    routed: Option<u32>,
+    beside: u32,
+    beside_bytes: u64,
+    imported: bool,
+}
+
+impl<'a> Line<'a> {
+    fn of(past: &'a PastTransfer) -> Line<'a> {
+        let (transfer, ended) = (&past.transfer, past.ended.as_ref());
+        let forecast = transfer.forecast;
+        let figures = ended.map(|ended| &ended.figures);
+        Line {
+            start: transfer.begun_s,
+            duration: ended.map(|ended| ended.took_s),
+            bytes: transfer.bytes,
+            files: transfer.files,
+            from: &transfer.from,
+            to: &transfer.to,
+            kind: &transfer.kind,
+            complete: ended.map(|ended| ended.is_complete),
+            moved_bytes: ended.map(|ended| ended.bytes),
+            predicted_s: forecast.map(|range| range.likely_s),
+            predicted_low_s: forecast.map(|range| range.low_s),
+            predicted_high_s: forecast.map(|range| range.high_s),
+            start_up_s: figures.and_then(|it| it.start_up_s),
+            tail_s: figures.and_then(|it| it.tail_s),
+            rtt_s: figures.and_then(|it| it.rtt_s),
+            lanes: figures.and_then(|it| it.lanes),
+            sources: figures.and_then(|it| it.sources),
+            routed: figures.and_then(|it| it.routed),
+            beside: past.beside,
+            beside_bytes: past.beside_bytes,
+            imported: past.is_imported,
+        }
+    }
+
+    fn json(&self) -> String {
+        serde_json::to_string(self).map(|line| format!("{line}\n")).unwrap_or_default()
+    }
+}
+
+/// All transfers as CSV, which can be imported again.
+fn csv(all: &[&PastTransfer]) -> String {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    for past in all {
+        // Nothing fails that is written to memory.
+        let _ = out.serialize(Line::of(past));
+    }
+    let bytes = out.into_inner().unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

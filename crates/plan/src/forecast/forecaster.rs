@@ -1,0 +1,273 @@
+//! Forecasts of transfers, from those that have ended.
+//!
+//! Three models make each forecast, and the one that has lately been closest between the same places
+//! is believed: the cost of the parts; the same, corrected by how the last transfers differed from
+//! it; and a forest, which knows what runs, what has begun and what similar transfers took. Nothing
+//! is learned from a transfer before it has ended.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::cost::Costs;
+use super::forest::{Forest, Growth};
+use super::interval::{Guess, Interval};
+use super::past::{COLUMNS, Features, Past, Planned};
+
+/// How long a transfer will take, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forecast {
+    /// It takes less in one of ten cases.
+    pub low_s: f64,
+    /// As often more as less.
+    pub likely_s: f64,
+    /// It takes more in one of ten cases.
+    pub high_s: f64,
+    /// What was believed.
+    pub by: Model,
+    /// Transfers between the same places that have ended; without any it is a guess.
+    pub outcomes: u32,
+}
+
+/// What makes forecasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// A start-up, a time for each byte and a time for each file.
+    Cost,
+    /// The same, as much off as the last transfers were.
+    Recent,
+    /// Boosted trees.
+    Forest,
+}
+
+/// Learns from transfers, and makes forecasts of others.
+///
+/// Transfers are told in the order of time: [`begin`](Self::begin) when they begin,
+/// [`end`](Self::end) when they end.
+#[derive(Clone, Debug, Default)]
+pub struct Forecaster {
+    past: Past,
+    costs: BTreeMap<(u32, u32), Costs>,
+    /// By pair, for kinds that are new there.
+    pair_costs: BTreeMap<u32, Costs>,
+    /// By pair, how far off each model was lately.
+    errors: BTreeMap<u32, Errors>,
+    all_errors: Errors,
+    intervals: [Interval; MODELS],
+    begun: BTreeMap<u64, Begun>,
+    rows: VecDeque<(Features, f64)>,
+    /// Rows since the forests were grown.
+    new_rows: usize,
+    forests: Option<Forests>,
+}
+
+impl Forecaster {
+    /// Returns a forecast for a transfer that would begin now.
+    pub fn forecast(&self, planned: &Planned) -> Forecast {
+        self.look(planned).forecast
+    }
+
+    /// A transfer begins; the caller names it by a number that no other one that runs has.
+    pub fn begin(&mut self, id: u64, planned: &Planned) -> Forecast {
+        let begun = self.look(planned);
+        let forecast = begun.forecast;
+        self.past.begin(id, planned);
+        if self.begun.len() == BEGUN_MAX {
+            self.begun.pop_first();
+        }
+        self.begun.insert(id, begun);
+        forecast
+    }
+
+    /// A transfer has taken `took_s` seconds, or has failed.
+    pub fn end(&mut self, id: u64, took_s: Option<f64>) {
+        let Some(begun) = self.begun.remove(&id) else { return };
+        let took_s = took_s.filter(|took_s| took_s.is_finite() && *took_s > 0.0);
+        let planned = &begun.planned;
+        self.past.end(id, planned, took_s);
+        let Some(took_s) = took_s else { return };
+        let took = took_s.ln();
+        let errors = self.errors.entry(planned.pair).or_default();
+        for (model, guess) in begun.guesses.iter().enumerate() {
+            let Some(guess) = guess else { continue };
+            let error = took - guess.likely;
+            errors.learn(model, error);
+            self.all_errors.learn(model, error);
+            self.intervals[model].learn(guess, begun.ranges[model], took);
+        }
+        let group = self.costs.entry((planned.pair, planned.kind)).or_default();
+        let pair = self.pair_costs.entry(planned.pair).or_default();
+        for costs in [group, pair] {
+            costs.learn(planned.bytes, planned.files, took_s, planned.believed);
+        }
+        if self.rows.len() == ROWS_MAX {
+            self.rows.pop_front();
+        }
+        self.rows.push_back((begun.features, took));
+        self.new_rows += 1;
+    }
+
+    /// Whether so much is new that [`learn`](Self::learn) pays.
+    pub fn is_due(&self) -> bool {
+        self.rows.len() >= ROWS_MIN && self.new_rows * GROWTH >= self.rows.len()
+    }
+
+    /// Grows new forests from all that have ended: half a second for ten thousand transfers.
+    pub fn learn(&mut self) {
+        self.forests = Forests::grow(&self.rows);
+        self.new_rows = 0;
+    }
+
+    /// Makes the guesses of all models.
+    fn look(&self, planned: &Planned) -> Begun {
+        let group = self.costs.get(&(planned.pair, planned.kind));
+        let costs = group.or_else(|| self.pair_costs.get(&planned.pair)).and_then(Costs::get);
+        let cost_s = costs.unwrap_or(planned.believed).seconds(planned.bytes, planned.files);
+        let cost_s = cost_s.max(SECONDS_MIN);
+        let features = self.past.features(planned, cost_s);
+        let own = self.errors.get(&planned.pair).filter(|errors| errors.outcomes >= OUTCOMES_MIN);
+        let errors = own.unwrap_or(&self.all_errors);
+        let around = |likely: f64, model: Model| {
+            let spread = errors.spread(model as usize);
+            Guess { likely, down: spread, up: spread }
+        };
+        let cost = around(cost_s.ln(), Model::Cost);
+        let recent = own.map(|own| around(cost.likely + own.last_median(), Model::Recent));
+        let forest = self.forests.as_ref().map(|forests| forests.guess(&features));
+        let guesses = [Some(cost), recent, forest];
+        let ranges = std::array::from_fn(|model| {
+            guesses[model].as_ref().map_or((0.0, 0.0), |guess| self.intervals[model].around(guess))
+        });
+        let models = [Model::Cost, Model::Recent, Model::Forest].into_iter();
+        let best = models
+            .filter(|&model| guesses[model as usize].is_some())
+            .min_by(|&a, &b| errors.mean(a as usize).total_cmp(&errors.mean(b as usize)))
+            .unwrap_or(Model::Cost);
+        let (low, high) = ranges[best as usize];
+        let forecast = Forecast {
+            low_s: low.exp(),
+            likely_s: guesses[best as usize].unwrap_or(cost).likely.exp(),
+            high_s: high.exp(),
+            by: best,
+            outcomes: self.errors.get(&planned.pair).map_or(0, |errors| errors.outcomes),
+        };
+        Begun { planned: planned.clone(), features, guesses, ranges, forecast }
+    }
+}
+
+/// A transfer that has begun, and what was thought of it.
+#[derive(Clone, Debug)]
+struct Begun {
+    planned: Planned,
+    features: Features,
+    guesses: [Option<Guess>; MODELS],
+    ranges: [(f64, f64); MODELS],
+    forecast: Forecast,
+}
+
+/// How far off the models were, as natural logarithms of ratios.
+#[derive(Clone, Debug, Default)]
+struct Errors {
+    outcomes: u32,
+    /// Means over the last outcomes, and how much weight they have.
+    means: [(f64, f64); MODELS],
+    /// The last errors of the cost, the newest last.
+    last: [f64; LAST],
+}
+
+impl Errors {
+    fn learn(&mut self, model: usize, error: f64) {
+        let (mean, weight) = &mut self.means[model];
+        *weight = *weight * KEPT + 1.0;
+        *mean += (error.abs() - *mean) / *weight;
+        if model == Model::Cost as usize {
+            self.outcomes = self.outcomes.saturating_add(1);
+            self.last.rotate_left(1);
+            self.last[LAST - 1] = error;
+        }
+    }
+
+    /// The mean error of a model; a new one has yet to prove itself.
+    fn mean(&self, model: usize) -> f64 {
+        let (mean, weight) = self.means[model];
+        if weight > 0.0 { mean } else { f64::INFINITY }
+    }
+
+    fn spread(&self, model: usize) -> f64 {
+        let mean = self.mean(model);
+        if mean.is_finite() { mean.max(SPREAD_MIN) } else { SPREAD }
+    }
+
+    fn last_median(&self) -> f64 {
+        let mut last = self.last;
+        last.sort_by(f64::total_cmp);
+        last[LAST / 2]
+    }
+}
+
+/// Forests for the middle and for the two ends of the interval.
+#[derive(Clone, Debug)]
+struct Forests {
+    low: Forest<COLUMNS>,
+    likely: Forest<COLUMNS>,
+    high: Forest<COLUMNS>,
+}
+
+impl Forests {
+    fn grow(rows: &VecDeque<(Features, f64)>) -> Option<Self> {
+        if rows.len() < ROWS_MIN {
+            return None;
+        }
+        let (features, targets): (Vec<Features>, Vec<f64>) = rows.iter().copied().unzip();
+        let growth = Growth {
+            trees: 150,
+            leaves: 31,
+            rate: 0.1,
+            leaf_rows: (rows.len() / 50).clamp(5, 20),
+            rows_part: 0.5,
+            columns_part: 0.5,
+            seed: 1,
+        };
+        let grow = |quantile| Forest::grow(&features, &targets, quantile, &growth);
+        Some(Forests { low: grow(0.1), likely: grow(0.5), high: grow(0.9) })
+    }
+
+    fn guess(&self, features: &Features) -> Guess {
+        let likely = self.likely.answer(features);
+        let down = (likely - self.low.answer(features)).max(SPREAD_MIN);
+        let up = (self.high.answer(features) - likely).max(SPREAD_MIN);
+        Guess { likely, down, up }
+    }
+}
+
+/// Number of models.
+const MODELS: usize = 3;
+
+/// A model of a pair is judged after so many outcomes.
+const OUTCOMES_MIN: u32 = 3;
+
+/// The last errors that correct the cost: a link that was upgraded is believed after three
+/// transfers.
+const LAST: usize = 3;
+
+/// How much of its weight an error keeps with each newer one.
+const KEPT: f64 = 0.9;
+
+/// How far off forecasts are assumed to be before anything is known: by half, or twice as long.
+const SPREAD: f64 = 0.5;
+
+/// No forecast is believed to be better than this.
+const SPREAD_MIN: f64 = 0.02;
+
+/// No transfer is thought to take less.
+const SECONDS_MIN: f64 = 1e-3;
+
+/// A forest needs so many transfers; with fewer it learns them by heart.
+const ROWS_MIN: usize = 200;
+
+/// Transfers that forests are grown from: the newest ones.
+const ROWS_MAX: usize = 60_000;
+
+/// Forests are grown anew when one transfer in so many is new.
+const GROWTH: usize = 20;
+
+/// Most transfers that run.
+const BEGUN_MAX: usize = 100_000;

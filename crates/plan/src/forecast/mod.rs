@@ -1,0 +1,22 @@
+//! Forecasts: how long a transfer will take, before it begins.
+//!
+//! [`Forecaster`] is told of transfers when they begin and when they end, and answers for the next
+//! one. How it works and how well is described in `docs/forecasts.md`.
+//!
+//! - `past`: what is known when a transfer begins;
+//! - `cost`: what its parts cost, by `least_squares`; `forest`: what else matters;
+//! - `interval`: how far off it may be;
+//! - `forecaster`: which of them is believed;
+//! - `study`: the regressions of a published study, to be compared with.
+
+mod cost;
+mod forecaster;
+mod forest;
+mod interval;
+mod least_squares;
+mod past;
+pub mod study;
+
+pub use cost::Cost;
+pub use forecaster::{Forecast, Forecaster, Model};
+pub use past::{Planned, TRAITS};

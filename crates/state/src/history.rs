@@ -1,0 +1,529 @@
+//! Transfers that have ended, and those that run: what forecasts are made from.
+//!
+//! Their own SQLite file, of which nobody else may know: it tells whom one talks to. A transfer is
+//! noted when it begins, so others know that it runs, and once more when it ends. The last
+//! [`TRANSFERS_MAX`] are kept.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, Row, TransactionBehavior, params};
+
+use crate::clock::Wall;
+use crate::edge::is_site;
+use crate::location::Journal;
+use crate::own_file::{KeepError, Schema};
+
+/// The history of a user's transfers.
+#[derive(Debug)]
+pub struct History {
+    connection: Mutex<Connection>,
+}
+
+/// What is known of a transfer before it begins.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transfer {
+    /// When it began, in seconds since 1970.
+    pub begun_s: f64,
+    /// Which kind: `get`, `cp`, or a word of whoever kept an imported log.
+    pub kind: String,
+    /// The sites that send, `host:port`, in order, with blanks between them.
+    pub from: String,
+    /// The site that receives.
+    pub to: String,
+    /// Bytes to transfer.
+    pub bytes: u64,
+    /// Files to transfer.
+    pub files: u64,
+    /// What was forecast.
+    pub forecast: Option<Range>,
+}
+
+/// A forecast, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// It takes less in one of ten cases.
+    pub low_s: f64,
+    /// As often more as less.
+    pub likely_s: f64,
+    /// It takes more in one of ten cases.
+    pub high_s: f64,
+}
+
+/// What became of a transfer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ended {
+    /// How long it took, in seconds.
+    pub took_s: f64,
+    /// Whether all was transferred.
+    pub is_complete: bool,
+    /// Bytes that were transferred.
+    pub bytes: u64,
+    /// What was measured.
+    pub figures: Figures,
+}
+
+/// What was measured of a transfer, as far as it could be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Seconds until the first byte came.
+    pub start_up_s: Option<f64>,
+    /// Seconds after the last byte.
+    pub tail_s: Option<f64>,
+    /// The round trip to the source that delivered most, in seconds.
+    pub rtt_s: Option<f64>,
+    /// Lanes, of all sources together.
+    pub lanes: Option<u32>,
+    /// Sources that delivered.
+    pub sources: Option<u32>,
+    /// Sources among them that were reached by relays.
+    pub routed: Option<u32>,
+    /// What limited it, as JSON.
+    pub limited_by: Option<String>,
+}
+
+/// A transfer of the history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastTransfer {
+    /// What was known before.
+    pub transfer: Transfer,
+    /// What became of it; `None` if it runs.
+    pub ended: Option<Ended>,
+    /// Transfers that ran when it began …
+    pub beside: u32,
+    /// … and their bytes.
+    pub beside_bytes: u64,
+    /// Whether it was imported.
+    pub is_imported: bool,
+}
+
+/// What became of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Transfers that are new.
+    pub added: u64,
+    /// Those that were known already.
+    pub known: u64,
+}
+
+impl History {
+    /// Opens the file, or makes it and its folder.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn open(path: &Path) -> Result<History, KeepError> {
+        Schema::make(path)?;
+        let journal = match Journal::suits(path) {
+            Journal::Ahead => "wal",
+            Journal::Rollback => "delete",
+        };
+        let schema = Schema { journal, ..SCHEMA };
+        Ok(History { connection: Mutex::new(schema.open(path)?) })
+    }
+
+    /// Notes that a transfer begins; returns its number.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn begin(&self, transfer: &Transfer) -> Result<i64, KeepError> {
+        let mut connection = self.connection();
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        give_up_lost(&change)?;
+        let (beside, beside_bytes): (i64, i64) = change.query_row(
+            "SELECT count(*), coalesce(sum(bytes), 0) FROM transfers WHERE took_s IS NULL",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        insert(&change, transfer, (beside, beside_bytes), Some(&own_process()))?;
+        let id = change.last_insert_rowid();
+        prune(&change)?;
+        change.commit()?;
+        Ok(id)
+    }
+
+    /// Notes that a transfer has ended.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn end(&self, id: i64, ended: &Ended) -> Result<(), KeepError> {
+        end(&self.connection(), id, ended)?;
+        Ok(())
+    }
+
+    /// Returns all transfers, in the order of their begins.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn all(&self) -> Result<Vec<PastTransfer>, KeepError> {
+        let connection = self.connection();
+        let query = format!("SELECT {TRANSFER} FROM transfers ORDER BY begun_s, id");
+        let mut query = connection.prepare(&query)?;
+        let all = query.query_map([], transfer_of)?;
+        Ok(all.collect::<Result<_, _>>()?)
+    }
+
+    /// Adds the transfers of a log, the last [`TRANSFERS_MAX`] of them; those that are known already are
+    /// left as they are.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`], or that of the log; nothing is added then.
+    pub fn import<E: From<KeepError>>(
+        &self,
+        log: impl IntoIterator<Item = Result<(Transfer, Ended), E>>,
+    ) -> Result<Imported, E> {
+        let mut connection = self.connection();
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let change = change.map_err(KeepError::from)?;
+        let mut imported = Imported::default();
+        for (at, logged) in log.into_iter().enumerate() {
+            let (transfer, ended) = logged?;
+            match add(&change, &transfer, &ended).map_err(KeepError::from)? {
+                true => imported.added += 1,
+                false => imported.known += 1,
+            }
+            // A log of any length must not fill the disk.
+            if at % TRANSFERS_MAX == TRANSFERS_MAX - 1 {
+                prune(&change).map_err(KeepError::from)?;
+            }
+        }
+        prune(&change).and_then(|()| change.commit()).map_err(KeepError::from)?;
+        Ok(imported)
+    }
+
+    /// Forgets the transfers from and to these sites, named with their port or without, or all; returns
+    /// how many that were.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn forget(&self, sites: Option<&[String]>) -> Result<u64, KeepError> {
+        let mut connection = self.connection();
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut gone = 0;
+        match sites {
+            None => gone = change.execute("DELETE FROM transfers", [])?,
+            Some(sites) => {
+                for (from, to) in places(&change)? {
+                    let is_meant = |place: &str| {
+                        place.split(' ').any(|name| sites.iter().any(|site| is_site(name, site)))
+                    };
+                    if is_meant(&from) || is_meant(&to) {
+                        gone += change.execute(
+                            "DELETE FROM transfers WHERE source = ?1 AND destination = ?2",
+                            params![from, to],
+                        )?;
+                    }
+                }
+            }
+        }
+        change.commit()?;
+        Ok(gone as u64)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds a transfer that has ended; whether it was not known.
+fn add(change: &Connection, transfer: &Transfer, ended: &Ended) -> rusqlite::Result<bool> {
+    let Transfer { begun_s, from, to, .. } = transfer;
+    let is_known: bool = change.query_row(
+        "SELECT EXISTS (SELECT 1 FROM transfers WHERE begun_s = ?1 AND bytes = ?2
+           AND took_s = ?3 AND source = ?4 AND destination = ?5)",
+        params![begun_s, signed(transfer.bytes), ended.took_s, from, to],
+        |row| row.get(0),
+    )?;
+    if !is_known {
+        insert(change, transfer, (0, 0), None)?;
+        end(change, change.last_insert_rowid(), ended)?;
+    }
+    Ok(!is_known)
+}
+
+fn insert(
+    change: &Connection,
+    transfer: &Transfer,
+    (beside, beside_bytes): (i64, i64),
+    process: Option<&str>,
+) -> rusqlite::Result<()> {
+    let forecast = transfer.forecast;
+    change.execute(
+        "INSERT INTO transfers (begun_s, kind, source, destination, bytes, files, low_s, likely_s,
+           high_s, beside, beside_bytes, process)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        params![
+            transfer.begun_s,
+            transfer.kind,
+            transfer.from,
+            transfer.to,
+            signed(transfer.bytes),
+            signed(transfer.files),
+            forecast.map(|range| range.low_s),
+            forecast.map(|range| range.likely_s),
+            forecast.map(|range| range.high_s),
+            beside,
+            beside_bytes,
+            process,
+        ],
+    )?;
+    Ok(())
+}
+
+fn end(change: &Connection, id: i64, ended: &Ended) -> rusqlite::Result<()> {
+    let figures = &ended.figures;
+    change.execute(
+        "UPDATE transfers SET took_s = ?2, is_complete = ?3, moved_bytes = ?4, start_up_s = ?5,
+           tail_s = ?6, rtt_s = ?7, lanes = ?8, sources = ?9, routed = ?10, limited_by = ?11
+         WHERE id = ?1",
+        params![
+            id,
+            ended.took_s,
+            ended.is_complete,
+            signed(ended.bytes),
+            figures.start_up_s,
+            figures.tail_s,
+            figures.rtt_s,
+            figures.lanes,
+            figures.sources,
+            figures.routed,
+            figures.limited_by,
+        ],
+    )?;
+    Ok(())
+}
+
+/// Ends those whose process has ended without saying so: it was killed.
+fn give_up_lost(change: &Connection) -> rusqlite::Result<()> {
+    let mut open =
+        change.prepare("SELECT id, process, begun_s FROM transfers WHERE took_s IS NULL")?;
+    let open = open.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let open: Vec<(i64, Option<String>, f64)> = open.collect::<Result<_, _>>()?;
+    let now_s = Wall::now().0 as f64 / 1e3;
+    for (id, process, begun_s) in open {
+        if !process.is_some_and(|process| may_live(&process)) || now_s - begun_s > RUNNING_S_MAX {
+            change.execute("DELETE FROM transfers WHERE id = ?1", [id])?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of this process, and the machine that it runs on: machines may share a home.
+fn own_process() -> String {
+    let name = rustix::system::uname();
+    format!("{}@{}", std::process::id(), name.nodename().to_string_lossy())
+}
+
+/// Whether this process may still run: only this machine's are known.
+fn may_live(process: &str) -> bool {
+    let parts =
+        |process: &str| process.split_once('@').map(|(id, on)| (id.to_owned(), on.to_owned()));
+    match (parts(process), parts(&own_process())) {
+        (Some((id, on)), Some((_, here))) if on == here => Path::new("/proc").join(id).exists(),
+        (process, _) => process.is_some(),
+    }
+}
+
+fn prune(change: &Connection) -> rusqlite::Result<()> {
+    change.execute(
+        "DELETE FROM transfers WHERE id IN (
+           SELECT id FROM transfers ORDER BY begun_s DESC, id DESC LIMIT -1 OFFSET ?1)",
+        [TRANSFERS_MAX as i64],
+    )?;
+    Ok(())
+}
+
+fn places(change: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut all = change.prepare("SELECT DISTINCT source, destination FROM transfers")?;
+    all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+fn transfer_of(row: &Row<'_>) -> rusqlite::Result<PastTransfer> {
+    let count = |at: usize| row.get(at).map(|count: i64| u64::try_from(count).unwrap_or(0));
+    let range: [Option<f64>; 3] = [row.get(6)?, row.get(7)?, row.get(8)?];
+    let forecast = match range {
+        [Some(low_s), Some(likely_s), Some(high_s)] => Some(Range { low_s, likely_s, high_s }),
+        _ => None,
+    };
+    let ended = match row.get::<_, Option<f64>>(9)? {
+        Some(took_s) => Some(Ended {
+            took_s,
+            is_complete: row.get::<_, Option<bool>>(10)?.unwrap_or(false),
+            bytes: row.get::<_, Option<i64>>(11)?.and_then(|it| it.try_into().ok()).unwrap_or(0),
+            figures: Figures {
+                start_up_s: row.get(12)?,
+                tail_s: row.get(13)?,
+                rtt_s: row.get(14)?,
+                lanes: row.get(15)?,
+                sources: row.get(16)?,
+                routed: row.get(17)?,
+                limited_by: row.get(18)?,
+            },
+        }),
+        None => None,
+    };
+    Ok(PastTransfer {
+        transfer: Transfer {
+            begun_s: row.get(0)?,
+            kind: row.get(1)?,
+            from: row.get(2)?,
+            to: row.get(3)?,
+            bytes: count(4)?,
+            files: count(5)?,
+            forecast,
+        },
+        ended,
+        beside: u32::try_from(count(19)?).unwrap_or(u32::MAX),
+        beside_bytes: count(20)?,
+        is_imported: row.get::<_, Option<String>>(21)?.is_none(),
+    })
+}
+
+/// SQLite has no larger numbers.
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Most transfers that are kept: about 10 MB.
+pub const TRANSFERS_MAX: usize = 50_000;
+
+/// A transfer that has run for a week is not looked upon as running.
+const RUNNING_S_MAX: f64 = 7.0 * 86_400.0;
+
+/// Seconds are real numbers; `process` is that which transfers, and none for imported ones.
+const SCHEMA: Schema = Schema {
+    // "swhi"
+    application: 0x7377_6869,
+    version: 1,
+    tables: "
+CREATE TABLE transfers (
+  id INTEGER PRIMARY KEY,
+  begun_s REAL NOT NULL,
+  kind TEXT NOT NULL,
+  source TEXT NOT NULL,
+  destination TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  files INTEGER NOT NULL,
+  low_s REAL,
+  likely_s REAL,
+  high_s REAL,
+  took_s REAL,
+  is_complete INTEGER,
+  moved_bytes INTEGER,
+  start_up_s REAL,
+  tail_s REAL,
+  rtt_s REAL,
+  lanes INTEGER,
+  sources INTEGER,
+  routed INTEGER,
+  limited_by TEXT,
+  beside INTEGER NOT NULL,
+  beside_bytes INTEGER NOT NULL,
+  process TEXT
+) STRICT;
+CREATE INDEX transfers_by_begin ON transfers (begun_s);",
+    // The end of a machine may cost the last transfer.
+    sync: "normal",
+    journal: "wal",
+};
+const TRANSFER: &str = "begun_s, kind, source, destination, bytes, files, low_s, likely_s, high_s, \
+                        took_s, is_complete, moved_bytes, start_up_s, tail_s, rtt_s, lanes, sources, \
+                        routed, limited_by, beside, beside_bytes, process";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn transfer(begun_s: f64, from: &str) -> Transfer {
+        Transfer {
+            begun_s,
+            kind: "get".to_owned(),
+            from: from.to_owned(),
+            to: "here".to_owned(),
+            bytes: 1000,
+            files: 1,
+            forecast: Some(Range { low_s: 1.0, likely_s: 2.0, high_s: 3.0 }),
+        }
+    }
+
+    fn ended(took_s: f64) -> Ended {
+        let figures = Figures { rtt_s: Some(0.1), lanes: Some(4), ..Figures::default() };
+        Ended { took_s, is_complete: true, bytes: 1000, figures }
+    }
+
+    fn told(begun_s: f64, from: &str) -> Result<(Transfer, Ended), KeepError> {
+        Ok((transfer(begun_s, from), ended(1.0)))
+    }
+
+    #[test]
+    fn a_transfer_is_kept_with_what_was_thought_and_what_came() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/history.db");
+        let history = History::open(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let now_s = Wall::now().0 as f64 / 1e3;
+        let first = history.begin(&transfer(now_s, "a:80")).unwrap();
+        let second = History::open(&path).unwrap();
+        second.begin(&transfer(now_s + 1.0, "b:80")).unwrap();
+        history.end(first, &ended(2.5)).unwrap();
+        let all = second.all().unwrap();
+        assert_eq!(all[0].transfer, transfer(now_s, "a:80"));
+        assert_eq!(all[0].ended, Some(ended(2.5)));
+        assert_eq!((all[0].beside, all[1].beside, all[1].beside_bytes), (0, 1, 1000));
+        assert_eq!((all[1].ended.as_ref(), all[1].is_imported), (None, false));
+    }
+
+    #[test]
+    fn what_was_killed_does_not_run_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::open(&folder.path().join("history.db")).unwrap();
+        let now_s = Wall::now().0 as f64 / 1e3;
+        history.begin(&transfer(now_s, "a")).unwrap();
+        // No process has this number: Linux has at most 2²² of them.
+        history.connection().execute(
+            "UPDATE transfers SET process = '1073741824' || substr(process, instr(process, '@'))",
+            [],
+        ).unwrap();
+        history.begin(&transfer(now_s + 1.0, "b")).unwrap();
+        let all = history.all().unwrap();
+        assert_eq!((all.len(), all[0].beside), (1, 0));
+    }
+
+    #[test]
+    fn a_log_is_imported_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::open(&folder.path().join("history.db")).unwrap();
+        let log = || (0..10).map(|i| told(1e9 + f64::from(i), "a"));
+        assert_eq!(history.import(log()).unwrap(), Imported { added: 10, known: 0 });
+        let longer = log().chain([told(2e9, "a")]);
+        assert_eq!(history.import(longer).unwrap(), Imported { added: 1, known: 10 });
+        let broken = [told(3e9, "a"), Err(KeepError::Taken)];
+        assert!(history.import(broken).is_err(), "all or nothing");
+        let all = history.all().unwrap();
+        assert!(all.len() == 11 && all.iter().all(|transfer| transfer.is_imported));
+    }
+
+    #[test]
+    fn the_newest_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::open(&folder.path().join("history.db")).unwrap();
+        let count = TRANSFERS_MAX + 10;
+        let log = (0..count).map(|i| told(1e9 + i as f64, "a"));
+        history.import(log).unwrap();
+        let all = history.all().unwrap();
+        assert_eq!((all.len(), all[0].transfer.begun_s), (TRANSFERS_MAX, 1e9 + 10.0));
+    }
+
+    #[test]
+    fn sites_are_forgotten_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::open(&folder.path().join("history.db")).unwrap();
+        let froms = ["a:80", "a:80 b:443", "c:80"];
+        history.import(froms.iter().map(|from| told(1e9, from))).unwrap();
+        assert_eq!(history.forget(Some(&["b".to_owned()])).unwrap(), 1);
+        assert_eq!(history.forget(Some(&["a:81".to_owned()])).unwrap(), 0);
+        assert_eq!(history.forget(Some(&["here".to_owned()])).unwrap(), 2);
+        assert_eq!(history.forget(None).unwrap(), 0);
+    }
+}
