@@ -1,0 +1,136 @@
+//! The history of transfers: what is remembered, forecast, imported and forgotten.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use swath_netlab::faulty::{Behaviour, Content};
+
+use crate::net_events::fit;
+use crate::support::net::{server, url};
+use crate::support::{Home, Ran};
+
+/// The transfers that the history has.
+fn history(home: &Home) -> Vec<Value> {
+    let ran = home.run(["history", "--json"]);
+    let lines = ran.code_is(0).out();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The first event of this name.
+fn event(ran: &Ran, name: &str) -> Option<Value> {
+    let lines = ran.out();
+    let mut events = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.find(|event| event["event"] == name)
+}
+
+/// What it prints, on either stream, has all of this.
+#[track_caller]
+fn shows(ran: &Ran, words: &[&str]) {
+    let text = ran.all();
+    words.iter().for_each(|word| assert!(text.contains(word), "{word:?} is missing:\n{ran}"));
+}
+
+#[test]
+fn the_second_transfer_is_forecast_by_the_first() {
+    let content = Content::random(7, 3_000_000);
+    let slow = server(&content, Behaviour::rate(2_000_000));
+    let home = Home::new();
+    for (name, has_forecast) in [("first", false), ("second", true)] {
+        let ran = home.run(["get", "--json", &url(&slow), "-o", name]);
+        fit(ran.code_is(0));
+        let finished = event(&ran, "finished").unwrap();
+        assert_eq!(event(&ran, "forecast").is_some(), has_forecast, "{ran}");
+        assert_eq!(finished["forecast"].is_object(), has_forecast, "{ran}");
+    }
+    let all = history(&home);
+    assert_eq!(all.len(), 2);
+    let site = slow.address().to_string();
+    for transfer in &all {
+        assert_eq!(
+            (&transfer["from"], &transfer["to"]),
+            (&Value::from(site.clone()), &"here".into())
+        );
+        assert_eq!((&transfer["complete"], &transfer["bytes"]), (&true.into(), &3_000_000.into()));
+        assert!(transfer["duration"].as_f64().unwrap() > 1.0, "{transfer}");
+    }
+    // How far off it is depends on how busy this machine is; its order does not.
+    let [low, likely, high] = ["predicted_low_s", "predicted_s", "predicted_high_s"]
+        .map(|name| all[1][name].as_f64().unwrap());
+    assert!(0.0 < low && low < likely && likely < high, "{low} {likely} {high}");
+    assert!(all[0]["predicted_s"].is_null());
+    shows(home.run(["history"]).code_is(0), &[&site, "3.00 MB", "1 forecast: "]);
+    shows(home.run(["history", "other.example"]).code_is(0), &["no transfers are remembered"]);
+    shows(home.run(["history", "forget", &site]).code_is(0), &["2 transfers forgotten"]);
+    assert_eq!(history(&home).len(), 0);
+}
+
+#[test]
+fn what_fails_and_what_is_off_is_not_learned_from() {
+    let content = Content::random(7, 3_000_000);
+    let cut = server(&content, Behaviour::rate(500_000));
+    let home = Home::new();
+    let off = home.swath(["get", &url(&cut), "-o", "off"]).env("SWATH_STATE", "off").run();
+    off.code_is(0);
+    shows(home.run(["history"]).code_is(0), &["no transfers are remembered"]);
+    let running = home.swath(["get", &url(&cut), "-o", "killed"]).start();
+    let began = Instant::now();
+    while !history(&home).iter().any(|transfer| transfer["duration"].is_null()) {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing runs");
+    }
+    running.signal(libc::SIGKILL);
+    running.wait();
+    // The next one finds that it does not run any more.
+    home.run(["get", &url(&cut), "-o", "whole"]).code_is(0);
+    let all = history(&home);
+    assert_eq!((all.len(), &all[0]["beside"]), (1, &0.into()), "{all:?}");
+}
+
+#[test]
+fn a_log_is_imported_and_read_again() {
+    let home = Home::new();
+    home.write(
+        "log.csv",
+        "from,start,bytes,duration\na.example,1000000000,5000000,2.5\nb.example,1000000100,7,0\n\
+         c.example,1000000200,9,1e3\n",
+    );
+    let ran = home.run(["history", "import", "log.csv"]);
+    shows(
+        ran.code_is(0),
+        &["log.csv: 2 transfers imported", "1 line left out", "line 3: took no time"],
+    );
+    let again = home.run(["history", "import", "log.csv"]);
+    shows(again.code_is(0), &["0 transfers imported, 2 known already"]);
+    let csv = home.run(["history", "--csv"]);
+    home.write("again.csv", csv.code_is(0).out());
+    let again = home.run(["history", "import", "again.csv"]);
+    shows(again.code_is(0), &["0 transfers imported, 2 known already"]);
+    for (name, text, words) in [
+        ("empty.csv", "", "no column for the begin"),
+        ("columns.csv", "when,bytes,duration\n1,2,3\n", "no column for the begin"),
+        ("twice.csv", "start,bytes,size,duration\n1,2,2,3\n", "'bytes' and 'size' mean the same"),
+        ("rubbish.gz", "no gzip", "cannot be read"),
+    ] {
+        home.write(name, text);
+        shows(home.run(["history", "import", name]).code_is(6), &[name, words]);
+    }
+    shows(home.run(["history", "import", "missing.csv"]).code_is(6), &["missing.csv"]);
+    assert_eq!(history(&home).len(), 2);
+    shows(home.run(["history", "forget"]).code_is(0), &["2 transfers forgotten"]);
+    shows(home.run(["history", "forget"]).code_is(0), &["nothing is remembered"]);
+}
+
+#[test]
+fn another_programs_file_is_left_alone() {
+    let home = Home::new();
+    home.write("here.db", "not a database, but long enough to be looked at; ".repeat(100));
+    let state = home.path("state.db");
+    std::fs::copy(home.path("here.db"), home.path("history.db")).unwrap();
+    let before = home.read("history.db");
+    let shown = home.swath(["history"]).env("SWATH_STATE", &state).run();
+    shows(shown.code_is(6), &["history.db"]);
+    let content = Content::random(7, 300_000);
+    let slow = server(&content, Behaviour::rate(1_000_000));
+    let ran = home.swath(["get", &url(&slow), "-o", "whole"]).env("SWATH_STATE", &state).run();
+    shows(ran.code_is(0), &["no history of transfers, and no forecast"]);
+    assert_eq!(home.read("history.db"), before);
+}
