@@ -49,6 +49,7 @@ bench: ## Run the benchmarks of docs/benchmarks.md (root; about four hours)
 	bench/swarm
 	bench/share
 	bench/third-party
+	bench/forecast
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 	$(CARGO) run --release --locked -q -p swath-swarm --example swarm_bench
 

@@ -40,7 +40,7 @@ impl Home {
     /// A fetch that runs.
     fn getting(&self, torrent: &str, to: &str, more: &[&str]) -> Running {
         let args = ["get", torrent, "-d", to];
-        self.swath(args.iter().chain(more)).limit(Duration::from_secs(60)).start()
+        self.swath(args.iter().chain(more)).limit(Duration::from_secs(180)).start()
     }
 }
 

@@ -157,7 +157,7 @@ fn a_damaged_memory_is_set_aside_and_the_transfer_begins_another() {
         // And what SQLite had beside it, if anything.
         let mut names = far.home.names_in(name);
         names.retain(|name| !name.starts_with(aside.file_name().unwrap().to_str().unwrap()));
-        assert_eq!(names, ["state.db"]);
+        assert_eq!(names, ["history.db", "state.db"]);
         assert!(knows(&far.remembered(&memory), &far.origin), "the new one is used");
     }
 }
@@ -177,7 +177,7 @@ fn a_memory_of_a_newer_version_stays_as_it_is_while_files_are_fetched() {
     far.goes_on(&memory, &words);
     let after = (fs::read(&memory).unwrap(), memory.metadata().unwrap().modified().unwrap());
     assert!(before == after, "it was changed");
-    assert_eq!(far.home.names_in("kept"), ["state.db"]);
+    assert_eq!(far.home.names_in("kept"), ["history.db", "state.db"]);
 }
 
 #[test]

@@ -73,7 +73,8 @@ impl Addresses {
         let Some(known) = self.0.get_mut(&address) else { return };
         known.failures += 1;
         known.is_busy = false;
-        known.not_before = now + RETRY.saturating_mul(1 << known.failures.min(DOUBLINGS_MAX));
+        let most = if known.trust == Trust::Named { DOUBLINGS_NAMED } else { DOUBLINGS_MAX };
+        known.not_before = now + RETRY.saturating_mul(1 << known.failures.min(most));
         if known.failures >= FAILURES_MAX && known.may_go() {
             self.0.remove(&address);
         }
@@ -102,6 +103,8 @@ const ADDRESSES_MAX: usize = 2_000;
 const RETRY: Duration = Duration::from_secs(2);
 /// It doubles so often, to eight minutes.
 const DOUBLINGS_MAX: u32 = 8;
+/// Whoever names a peer waits for it, while it starts or looks through its data: eight seconds.
+const DOUBLINGS_NAMED: u32 = 2;
 /// The tracker names a peer again that comes back.
 const FAILURES_MAX: u32 = 6;
 
