@@ -47,7 +47,13 @@ fn run(options: &Options) -> Result<(), String> {
         None => transfers.len() * 7 / 10,
     };
     let outcomes = replay(&transfers);
-    println!("{}", Scores::of(&outcomes[skipped..]).line());
+    let scores = Scores::of(&outcomes[skipped..]);
+    println!(
+        "{} forecasts; median ratio of upper to lower end {:.2}",
+        outcomes.len() - skipped,
+        scores.width
+    );
+    println!("{}", scores.line());
     Ok(())
 }
 
