@@ -4,5 +4,5 @@
 mod replay;
 mod scores;
 
-pub use replay::{Outcome, replay};
+pub use replay::{Compared, replay};
 pub use scores::Scores;

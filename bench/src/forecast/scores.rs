@@ -1,6 +1,6 @@
 //! How far off forecasts were.
 
-use super::Outcome;
+use super::Compared;
 
 /// Errors of forecasts, as parts of what the transfers took.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +18,11 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Returns the scores of outcomes; NaN if there are none.
-    pub fn of(outcomes: &[Outcome]) -> Scores {
-        let error = |one: &Outcome| (one.forecast.likely_s / one.took_s - 1.0).abs();
+    /// Returns the scores; NaN if there are none.
+    pub fn of(outcomes: &[Compared]) -> Scores {
+        let error = |one: &Compared| (one.forecast.likely_s / one.took_s - 1.0).abs();
         let mut errors: Vec<f64> = outcomes.iter().map(error).collect();
-        let width = |one: &Outcome| one.forecast.high_s / one.forecast.low_s;
+        let width = |one: &Compared| one.forecast.high_s / one.forecast.low_s;
         let mut widths: Vec<f64> = outcomes.iter().map(width).collect();
         errors.sort_by(f64::total_cmp);
         widths.sort_by(f64::total_cmp);
@@ -31,7 +31,7 @@ impl Scores {
             sorted.get(at).copied().unwrap_or(f64::NAN)
         };
         let is_covered =
-            |one: &&Outcome| (one.forecast.low_s..=one.forecast.high_s).contains(&one.took_s);
+            |one: &&Compared| (one.forecast.low_s..=one.forecast.high_s).contains(&one.took_s);
         let count = outcomes.len() as f64;
         Scores {
             median: at(&errors, 0.5),

@@ -1,8 +1,7 @@
 //! The cost of a transfer, as its parts: a start-up, a time for each byte and a time for each file.
 //!
-//! Fitted to what transfers between the same places took, the newest ones counting most, by
-//! weighted least squares of the relative error. What they do not decide is taken from what was
-//! believed before.
+//! Fitted to the durations of transfers between the same places, by least squares of the relative
+//! error; newer transfers have more weight. A prior decides what these transfers leave open.
 
 use std::collections::VecDeque;
 
@@ -42,13 +41,13 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// Learns what a transfer took; `believed` is what would be thought without any.
-    pub(super) fn learn(&mut self, bytes: f64, files: f64, took_s: f64, believed: Cost) {
+    /// Adds the duration of a transfer; `prior` is the cost that is assumed without any.
+    pub(super) fn learn(&mut self, bytes: f64, files: f64, took_s: f64, prior: Cost) {
         if self.outcomes.len() == OUTCOMES {
             self.outcomes.pop_front();
         }
         self.outcomes.push_back((bytes, files, took_s));
-        self.fitted = self.fit(believed);
+        self.fitted = self.fit(prior);
     }
 
     /// Returns what transfers cost; `None` before the first one.
@@ -56,10 +55,10 @@ impl Costs {
         self.fitted
     }
 
-    fn fit(&self, believed: Cost) -> Option<Cost> {
-        // Unknowns count in units of what was believed, so one ridge fits all of them.
-        let unit = [believed.start_s, believed.byte_s, believed.file_s].map(|x| x.max(UNIT_MIN));
-        let anchor = [believed.start_s, believed.byte_s, believed.file_s];
+    fn fit(&self, prior: Cost) -> Option<Cost> {
+        // Each unknown is measured in units of its prior, so they share one ridge parameter.
+        let unit = [prior.start_s, prior.byte_s, prior.file_s].map(|x| x.max(UNIT_MIN));
+        let anchor = [prior.start_s, prior.byte_s, prior.file_s];
         let anchor = std::array::from_fn(|k| anchor[k] / unit[k]);
         let aged = self.outcomes.iter().rev().enumerate();
         let rows: Vec<([f64; 3], f64, f64)> = aged
@@ -89,7 +88,7 @@ const OUTCOMES: usize = 64;
 /// How much of its weight an outcome keeps with each newer one.
 const KEPT: f64 = 0.9;
 
-/// What is believed beforehand counts like this part of a transfer that is off by as much.
+/// The ridge parameter: the weight of the prior, where a transfer has a weight of 1.
 const RIDGE: f64 = 1e-4;
 
 /// Relative errors above this count less.
@@ -98,7 +97,7 @@ const TOLERATED: f64 = 0.1;
 /// Rounds of weighting; two more change nothing that can be seen.
 const ROUNDS: usize = 3;
 
-/// Nothing is believed to cost less.
+/// The smallest unit, so that nothing is divided by zero.
 const UNIT_MIN: f64 = 1e-12;
 
 #[cfg(test)]
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_got_faster_is_believed() {
+    fn a_link_that_got_faster_is_followed() {
         let mut costs = Costs::default();
         for i in 0..40 {
             let took_s = if i < 34 { 100.0 } else { 10.0 };

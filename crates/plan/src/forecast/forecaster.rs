@@ -1,9 +1,12 @@
 //! Forecasts of transfers, from those that have ended.
 //!
-//! Three models make each forecast, and the one that has lately been closest between the same places
-//! is believed: the cost of the parts; the same, corrected by how the last transfers differed from
-//! it; and a forest, which knows what runs, what has begun and what similar transfers took. Nothing
-//! is learned from a transfer before it has ended.
+//! Three models forecast each transfer. The one whose errors between the same places were lately the
+//! smallest is used:
+//! - the cost of the parts of a transfer;
+//! - the same, corrected by the errors of the last three transfers;
+//! - a forest of trees, which sees what runs, what has just begun and what similar transfers took.
+//!
+//! Nothing is learned from a transfer before it has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +24,7 @@ pub struct Forecast {
     pub likely_s: f64,
     /// It takes more in one of ten cases.
     pub high_s: f64,
-    /// What was believed.
+    /// The model that was used.
     pub by: Model,
     /// Transfers between the same places that have ended; without any it is a guess.
     pub outcomes: u32,
@@ -40,8 +43,8 @@ pub enum Model {
 
 /// Learns from transfers, and makes forecasts of others.
 ///
-/// Transfers are told in the order of time: [`begin`](Self::begin) when they begin,
-/// [`end`](Self::end) when they end.
+/// Call [`begin`](Self::begin) when a transfer begins and [`end`](Self::end) when it ends, in the
+/// order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Forecaster {
     past: Past,
@@ -96,7 +99,7 @@ impl Forecaster {
         let group = self.costs.entry((planned.pair, planned.kind)).or_default();
         let pair = self.pair_costs.entry(planned.pair).or_default();
         for costs in [group, pair] {
-            costs.learn(planned.bytes, planned.files, took_s, planned.believed);
+            costs.learn(planned.bytes, planned.files, took_s, planned.prior);
         }
         if self.rows.len() == ROWS_MAX {
             self.rows.pop_front();
@@ -120,7 +123,7 @@ impl Forecaster {
     fn look(&self, planned: &Planned) -> Begun {
         let group = self.costs.get(&(planned.pair, planned.kind));
         let costs = group.or_else(|| self.pair_costs.get(&planned.pair)).and_then(Costs::get);
-        let cost_s = costs.unwrap_or(planned.believed).seconds(planned.bytes, planned.files);
+        let cost_s = costs.unwrap_or(planned.prior).seconds(planned.bytes, planned.files);
         let cost_s = cost_s.max(SECONDS_MIN);
         let features = self.past.features(planned, cost_s);
         let own = self.errors.get(&planned.pair).filter(|errors| errors.outcomes >= OUTCOMES_MIN);
@@ -244,8 +247,7 @@ const MODELS: usize = 3;
 /// A model of a pair is judged after so many outcomes.
 const OUTCOMES_MIN: u32 = 3;
 
-/// The last errors that correct the cost: a link that was upgraded is believed after three
-/// transfers.
+/// So many of the last errors correct the cost; their median follows an upgraded link after two.
 const LAST: usize = 3;
 
 /// How much of its weight an error keeps with each newer one.
@@ -254,7 +256,7 @@ const KEPT: f64 = 0.9;
 /// How far off forecasts are assumed to be before anything is known: by half, or twice as long.
 const SPREAD: f64 = 0.5;
 
-/// No forecast is believed to be better than this.
+/// The smallest spread, as a natural logarithm: two percent.
 const SPREAD_MIN: f64 = 0.02;
 
 /// No transfer is thought to take less.

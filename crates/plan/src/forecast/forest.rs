@@ -1,5 +1,5 @@
-//! Gradient-boosted regression trees: many small trees, each of which corrects the sum of those
-//! before it (Friedman, "Greedy function approximation: a gradient boosting machine", 2001).
+//! Gradient-boosted regression trees: many small trees, each of which corrects the sum of the earlier
+//! ones (Friedman, "Greedy function approximation: a gradient boosting machine", 2001).
 //!
 //! The loss is the absolute one, or its tilted form for a quantile other than one half, so a few
 //! transfers that took a hundred times longer than usual do not bend the others. Columns are sorted

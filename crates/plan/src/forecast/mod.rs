@@ -6,7 +6,7 @@
 //! - `past`: what is known when a transfer begins;
 //! - `cost`: what its parts cost, by `least_squares`; `forest`: what else matters;
 //! - `interval`: how far off it may be;
-//! - `forecaster`: which of them is believed;
+//! - `forecaster`: which of them is used; `replay`: telling it of the past;
 //! - `study`: the regressions of a published study, to be compared with.
 
 mod cost;
@@ -15,8 +15,10 @@ mod forest;
 mod interval;
 mod least_squares;
 mod past;
+mod replay;
 pub mod study;
 
 pub use cost::Cost;
 pub use forecaster::{Forecast, Forecaster, Model};
 pub use past::{Planned, TRAITS};
+pub use replay::{Numbers, Outcome, Replay};

@@ -18,8 +18,8 @@ pub struct Planned {
     pub pair: u32,
     /// Which kind of transfer, numbered like the pairs.
     pub kind: u32,
-    /// What it would be thought to cost if nothing were known of transfers between these places.
-    pub believed: Cost,
+    /// The cost to assume if no transfer between these places has ended yet.
+    pub prior: Cost,
     /// Whatever else is known, each place with one meaning; NaN where nothing is.
     pub traits: [f32; TRAITS],
 }
