@@ -90,8 +90,8 @@ impl Key {
     }
 }
 
-/// Whether `name`, the authority of a site, is what somebody calls `wanted`.
-pub(crate) fn is_site(name: &str, wanted: &str) -> bool {
+/// Returns whether `name`, the authority of a site, is what somebody calls `wanted`.
+pub fn is_site(name: &str, wanted: &str) -> bool {
     let host = |name: &str| match name.rsplit_once(':') {
         // The colons of an IPv6 address stand in brackets.
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host.to_owned(),

@@ -28,7 +28,7 @@ mod relay;
 mod state;
 mod warning;
 
-pub use edge::{By, EdgeReading, Grade, HERE, KnownEdge, Measured};
+pub use edge::{By, EdgeReading, Grade, HERE, KnownEdge, Measured, is_site};
 pub use history::{
     Ended, Figures, History, Imported, PastTransfer, Range, TRANSFERS_MAX, Transfer,
 };

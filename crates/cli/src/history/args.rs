@@ -20,7 +20,7 @@ pub struct History {
     /// Print all as JSON, one object per line
     #[arg(long)]
     pub json: bool,
-    /// Print all as CSV
+    /// Print the complete ones as CSV, for 'swath history import'
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
 }

@@ -8,9 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use swath_jobs::{ImportError, ImportedLog, import_log};
 use swath_model::path::visible;
-use swath_state::{Ended, KeepError, PastTransfer, Transfer};
+use swath_state::{Ended, KeepError, PastTransfer, Range, Transfer, is_site};
+use swath_transfer::observe::Eta;
 
 use crate::exit::{Exit, chain, fail, warn};
+use crate::progress::summary::predicted;
 use crate::progress::units;
 use crate::routes::{ago, named};
 use crate::{remember, say};
@@ -58,11 +60,6 @@ fn read(path: PathBuf) -> Result<Vec<PastTransfer>, KeepError> {
         return Ok(Vec::new());
     }
     swath_state::History::open(&path)?.all()
-}
-
-/// Whether `name`, a host with a port, is what somebody calls `site`.
-fn is_site(name: &str, site: &str) -> bool {
-    name == site || name.rsplit_once(':').is_some_and(|(host, _)| host == site)
 }
 
 fn run_import(history: PathBuf, args: &Import) -> Exit {
@@ -125,10 +122,9 @@ fn table(shown: &[&PastTransfer], all: &[&PastTransfer]) -> String {
             Some(ended) if !ended.is_complete => "failed".to_owned(),
             Some(ended) => units::duration(ended.took_s),
         };
-        let predicted = transfer.forecast.map(|range| {
-            let [low, high] = [range.low_s, range.high_s].map(units::duration);
-            format!("{} ({low} to {high})", units::duration(range.likely_s))
-        });
+        let predicted = transfer
+            .forecast
+            .map(|Range { low_s, likely_s, high_s }| predicted(&Eta { low_s, likely_s, high_s }));
         rows.push(vec![
             ago((now_s - transfer.begun_s).max(0.0)),
             transfer.kind.clone(),
@@ -251,10 +247,11 @@ impl<'a> Line<'a> {
     }
 }
 
-/// All transfers as CSV, which can be imported again.
+/// The complete transfers as CSV, which can be imported again.
 fn csv(all: &[&PastTransfer]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
-    for past in all {
+    let is_complete = |past: &&&PastTransfer| past.ended.as_ref().is_some_and(|it| it.is_complete);
+    for past in all.iter().filter(is_complete) {
         // Nothing fails that is written to memory.
         let _ = out.serialize(Line::of(past));
     }

@@ -16,7 +16,7 @@ pub mod look;
 mod plain;
 mod quiet;
 mod screen;
-mod summary;
+pub mod summary;
 mod terminal;
 #[cfg(test)]
 mod tests;

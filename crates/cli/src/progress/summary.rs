@@ -109,7 +109,7 @@ fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> Strin
 }
 
 /// Returns a forecast of a whole duration: `46 min (41 min to 55 min)`.
-pub(super) fn predicted(takes: &Eta) -> String {
+pub fn predicted(takes: &Eta) -> String {
     let [likely, low, high] = [takes.likely_s, takes.low_s, takes.high_s].map(units::duration);
     format!("{likely} ({low} to {high})")
 }

@@ -83,6 +83,17 @@ fn what_fails_and_what_is_off_is_not_learned_from() {
     home.run(["get", &url(&cut), "-o", "whole"]).code_is(0);
     let all = history(&home);
     assert_eq!((all.len(), &all[0]["beside"]), (1, &0.into()), "{all:?}");
+    // What is stopped is shown, but not passed on as a duration.
+    let stopped = home.swath(["get", &url(&cut), "-o", "stopped"]).start();
+    let began = Instant::now();
+    while !history(&home).iter().any(|transfer| transfer["duration"].is_null()) {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing runs");
+    }
+    stopped.signal(libc::SIGINT);
+    stopped.wait();
+    let all = history(&home);
+    assert_eq!((all.len(), &all[1]["complete"]), (2, &false.into()), "{all:?}");
+    assert_eq!(home.run(["history", "--csv"]).code_is(0).out().lines().count(), 2);
 }
 
 #[test]
