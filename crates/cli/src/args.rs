@@ -16,6 +16,7 @@ use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 use crate::config::command::ConfigCommand;
 use crate::cp::args::Cp;
 use crate::follow::args::Follow;
+use crate::forecast::args::Forecast;
 use crate::history::args::History;
 use crate::keys::Keys;
 use crate::list::args::{Du, Ls};
@@ -84,6 +85,8 @@ pub enum Command {
     Probe(Probe),
     /// Show the remembered network and the widest route through it
     Routes(Box<Routes>),
+    /// Predict how long a get or cp takes, before anything moves
+    Forecast(Forecast),
     /// Show past transfers, how long they took and what was predicted
     History(Box<History>),
     /// Check a file against digests, or a folder against its index or torrent
@@ -151,6 +154,9 @@ pub struct Get {
     /// Replace existing files
     #[arg(long)]
     pub overwrite: bool,
+    /// Say so if it may not end within this time, and what would help
+    #[arg(long, value_name = "TIME", value_parser = units::time, value_hint = ValueHint::Other)]
+    pub deadline: Option<Duration>,
     /// Options of every transfer
     #[command(flatten)]
     pub transfer: Transfer,

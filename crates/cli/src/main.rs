@@ -9,6 +9,7 @@ mod engine;
 mod exit;
 mod failure;
 mod follow;
+mod forecast;
 mod generate;
 mod get;
 mod hints;
@@ -55,6 +56,7 @@ use args::{Cli, Command};
 use config::settings::{self, Applying};
 use exit::Exit;
 use failure::Failure;
+use forecast::args::ForecastCommand;
 use routes::args::{Routes, RoutesCommand};
 use server_jobs::args::job_at;
 use swath_transfer::{Pin, Topology};
@@ -175,6 +177,15 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Probe(mut probe) => {
             link::take_apart(&mut probe.sources, &mut probe.net)?;
             with_runtime(|| probe::run(probe))
+        }
+        Command::Forecast(mut forecast) => {
+            let (sources, net) = match &mut forecast.command {
+                ForecastCommand::Get(it) => (&mut it.get.sources, &mut it.get.transfer.net),
+                ForecastCommand::Cp(it) => (&mut it.cp.places, &mut it.cp.transfer.net),
+            };
+            link::take_apart(&mut *sources, net)?;
+            let prompt = TrustPrompt::of(&*sources, net, false);
+            prompt.settle(with_runtime(|| forecast::run(forecast)))
         }
         Command::History(args) => history::run(&args),
         Command::Routes(mut routes) => match routes.command.take() {

@@ -1,10 +1,41 @@
 //! Notes of a job, in words.
 
-use swath_jobs::{ListWarning, NotShared, Note, ThroughHere};
+use swath_jobs::{Deadline, Help, ListWarning, NotShared, Note, ThroughHere};
 use swath_source::peer::PeerError;
 
 use crate::exit::chain;
+use crate::progress::summary::predicted;
 use crate::progress::units;
+
+/// Returns the words for a deadline that may be missed.
+pub fn deadline(deadline: &Deadline) -> String {
+    let within = units::duration(deadline.within_s);
+    let is_met = match deadline.chance {
+        chance if chance < 0.1 => "will hardly be met",
+        chance if chance < 0.5 => "is more likely missed than met",
+        _ => "may be missed",
+    };
+    let takes = predicted(&deadline.takes);
+    let mut text = format!("the deadline of {within} {is_met}: it takes {takes}");
+    let help: Vec<String> = deadline.help.iter().map(helps).collect();
+    if !help.is_empty() {
+        text.push_str(&format!("; it would help: {}", help.join("; ")));
+    }
+    text
+}
+
+fn helps(help: &Help) -> String {
+    match help {
+        Help::NoLimit => "a higher --limit-rate".to_owned(),
+        Help::MoreSources => "more replicas".to_owned(),
+        Help::Relay => "a relay on the way (--relay)".to_owned(),
+        Help::Later { at_s, takes_s } => {
+            let at = jiff::Timestamp::from_second(*at_s as i64).unwrap_or_default();
+            let at = at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M");
+            format!("to begin at {at}, when it takes {}", units::duration(*takes_s))
+        }
+    }
+}
 
 /// Returns the text of a note, and whether it is a warning.
 pub fn words(note: &Note) -> (String, bool) {
@@ -29,6 +60,7 @@ pub fn words(note: &Note) -> (String, bool) {
             });
             (format!("{waits}{}", why.unwrap_or_default()), false)
         }
+        Note::Deadline(late) => (deadline(late), true),
         Note::NoHistory(error) => {
             (format!("no history of transfers, and no forecast: {}", chain(error)), true)
         }

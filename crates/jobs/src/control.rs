@@ -61,6 +61,11 @@ impl Control {
         self.stop.is_set()
     }
 
+    /// Returns what is set when the job is cancelled.
+    pub(crate) fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
     /// Waits until the job is cancelled.
     pub async fn cancelled(&self) {
         self.stop.wait().await;

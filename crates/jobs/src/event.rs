@@ -15,6 +15,7 @@ use swath_transfer::observe::Event;
 
 use crate::copy::NotDelegated;
 use crate::error::{FileError, JobError, MetalinkError, NotShared};
+use crate::history::Deadline;
 
 /// An event of a job.
 #[derive(Debug)]
@@ -120,6 +121,8 @@ impl ThroughHere {
 pub enum Note {
     /// The history of transfers cannot be used; there is no forecast.
     NoHistory(KeepError),
+    /// The transfer may end too late.
+    Deadline(Deadline),
     /// A Metalink is slow.
     WaitingForMetalink(String),
     /// The source is a Metalink.

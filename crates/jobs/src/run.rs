@@ -23,7 +23,7 @@ use crate::{copy, get};
 /// Runs jobs in one environment; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Jobs {
-    environment: Arc<Environment>,
+    pub(crate) environment: Arc<Environment>,
 }
 
 /// The result of a successful job.
@@ -93,6 +93,24 @@ pub(crate) struct EngineNeeds {
     pub servers: Vec<ServerAccess>,
 }
 
+impl EngineNeeds {
+    /// Returns those of a job that fetches.
+    pub fn of_get(spec: &JobSpec, get: &GetSpec) -> EngineNeeds {
+        let plan = &spec.plan;
+        let connections =
+            [plan.connections, plan.connections_in_all, get.files_at_once.map(u32::from)];
+        EngineNeeds {
+            connections_per_host: connections.into_iter().flatten().max(),
+            metalinks: get.discover,
+            wants_blake3_first: get.cluster_token.is_some(),
+            is_ordered: get.to == GetTo::Stream,
+            has_routes: true,
+            own_server: None,
+            servers: Vec::new(),
+        }
+    }
+}
+
 impl Jobs {
     /// Returns a runner of jobs in this environment.
     pub fn new(environment: Environment) -> Jobs {
@@ -128,21 +146,9 @@ impl Jobs {
 
     async fn get(&self, context: JobContext<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
         get::one_value_each(&get.digests)?;
-        let plan = &context.spec.plan;
-        let connections =
-            [plan.connections, plan.connections_in_all, get.files_at_once.map(u32::from)];
-        let needs = EngineNeeds {
-            connections_per_host: connections.into_iter().flatten().max(),
-            metalinks: get.discover,
-            wants_blake3_first: get.cluster_token.is_some(),
-            is_ordered: get.to == GetTo::Stream,
-            has_routes: true,
-            own_server: None,
-            servers: Vec::new(),
-        };
         let token = get.cluster_token.as_ref();
         let token = token.map(|token| self.secret(token)).transpose()?;
-        let engine = self.engine(context.spec, needs)?;
+        let engine = self.engine(context.spec, EngineNeeds::of_get(context.spec, get))?;
         let io_began_as = engine.io_name();
         let job = context.with(engine);
         let ended = get::run(&job, get, token).await;

@@ -37,6 +37,9 @@ pub struct JobSpec {
     /// Planning.
     #[serde(default)]
     pub plan: Plan,
+    /// When it should have ended, in seconds after its begin; a note tells if that is unlikely.
+    #[serde(default)]
+    pub deadline_s: Option<u64>,
 }
 
 impl JobSpec {
@@ -48,6 +51,7 @@ impl JobSpec {
             routes: Routes::default(),
             disk: Disk::default(),
             plan: Plan::default(),
+            deadline_s: None,
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Transfer {
     pub bytes: u64,
     /// Files to transfer.
     pub files: u64,
+    /// The rate that the user allowed.
+    pub limit_bytes_per_s: Option<u64>,
     /// What was forecast.
     pub forecast: Option<Range>,
 }
@@ -249,8 +251,8 @@ fn insert(
     let forecast = transfer.forecast;
     change.execute(
         "INSERT INTO transfers (begun_s, kind, source, destination, bytes, files, low_s, likely_s,
-           high_s, beside, beside_bytes, process)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+           high_s, beside, beside_bytes, process, limit_bytes_per_s)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         params![
             transfer.begun_s,
             transfer.kind,
@@ -264,6 +266,7 @@ fn insert(
             beside,
             beside_bytes,
             process,
+            transfer.limit_bytes_per_s.map(signed),
         ],
     )?;
     Ok(())
@@ -369,6 +372,7 @@ fn transfer_of(row: &Row<'_>) -> rusqlite::Result<PastTransfer> {
             to: row.get(3)?,
             bytes: count(4)?,
             files: count(5)?,
+            limit_bytes_per_s: row.get::<_, Option<i64>>(22)?.and_then(|it| it.try_into().ok()),
             forecast,
         },
         ended,
@@ -393,8 +397,8 @@ const RUNNING_S_MAX: f64 = 7.0 * 86_400.0;
 const SCHEMA: Schema = Schema {
     // "swhi"
     application: 0x7377_6869,
-    version: 1,
-    tables: "
+    versions: &[
+        "
 CREATE TABLE transfers (
   id INTEGER PRIMARY KEY,
   begun_s REAL NOT NULL,
@@ -421,13 +425,15 @@ CREATE TABLE transfers (
   process TEXT
 ) STRICT;
 CREATE INDEX transfers_by_begin ON transfers (begun_s);",
+        "ALTER TABLE transfers ADD COLUMN limit_bytes_per_s INTEGER;",
+    ],
     // The end of a machine may cost the last transfer.
     sync: "normal",
     journal: "wal",
 };
 const TRANSFER: &str = "begun_s, kind, source, destination, bytes, files, low_s, likely_s, high_s, \
                         took_s, is_complete, moved_bytes, start_up_s, tail_s, rtt_s, lanes, sources, \
-                        routed, limited_by, beside, beside_bytes, process";
+                        routed, limited_by, beside, beside_bytes, process, limit_bytes_per_s";
 
 #[cfg(test)]
 mod tests {
@@ -443,6 +449,7 @@ mod tests {
             to: "here".to_owned(),
             bytes: 1000,
             files: 1,
+            limit_bytes_per_s: Some(5),
             forecast: Some(Range { low_s: 1.0, likely_s: 2.0, high_s: 3.0 }),
         }
     }
@@ -472,6 +479,20 @@ mod tests {
         assert_eq!(all[0].ended, Some(ended(2.5)));
         assert_eq!((all[0].beside, all[1].beside, all[1].beside_bytes), (0, 1, 1000));
         assert_eq!((all[1].ended.as_ref(), all[1].is_imported), (None, false));
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        Schema::make(&path).unwrap();
+        let first = Schema { versions: &SCHEMA.versions[..1], ..SCHEMA };
+        drop(first.open(&path).unwrap());
+        let history = History::open(&path).unwrap();
+        history.begin(&transfer(1e9, "a")).unwrap();
+        drop(history);
+        assert_eq!(History::open(&path).unwrap().all().unwrap()[0].transfer, transfer(1e9, "a"));
+        assert!(matches!(first.open(&path), Err(KeepError::Foreign(_))), "a newer swath's");
     }
 
     #[test]

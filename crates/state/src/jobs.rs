@@ -223,8 +223,7 @@ fn now_s() -> i64 {
 const SCHEMA: Schema = Schema {
     // "swjb"
     application: 0x7377_6a62,
-    version: 1,
-    tables: "
+    versions: &["
 CREATE TABLE jobs (
   id TEXT NOT NULL PRIMARY KEY,
   owner TEXT NOT NULL,
@@ -234,7 +233,7 @@ CREATE TABLE jobs (
   ordered_s INTEGER NOT NULL,
   ended_s INTEGER,
   result TEXT
-) STRICT, WITHOUT ROWID;",
+) STRICT, WITHOUT ROWID;"],
     sync: "full",
     journal: "wal",
 };

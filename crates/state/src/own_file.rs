@@ -49,10 +49,8 @@ pub enum KeepError {
 pub(crate) struct Schema {
     /// What `file` shows; no other program's files have it.
     pub(crate) application: i64,
-    /// The version of the tables.
-    pub(crate) version: i64,
-    /// Makes the tables.
-    pub(crate) tables: &'static str,
+    /// What makes the tables of the first version, and then those of each later one from the one before.
+    pub(crate) versions: &'static [&'static str],
     /// `synchronous`, in SQLite's words.
     pub(crate) sync: &'static str,
     /// `journal_mode`, in SQLite's words.
@@ -92,12 +90,17 @@ impl Schema {
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mark = |name| change.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let (application, version) = (mark("application_id")?, mark("user_version")?);
-        if (application, version) == (0, 0) {
-            change.execute_batch(self.tables)?;
-            change.pragma_update(None, "application_id", self.application)?;
-            change.pragma_update(None, "user_version", self.version)?;
-        } else if application != self.application || !(1..=self.version).contains(&version) {
+        let is_ours = (application, version) == (0, 0) || application == self.application;
+        let known = usize::try_from(version).ok().filter(|_| is_ours);
+        let Some(newer) = known.and_then(|known| self.versions.get(known..)) else {
             return Ok(None);
+        };
+        for tables in newer {
+            change.execute_batch(tables)?;
+        }
+        if !newer.is_empty() {
+            change.pragma_update(None, "application_id", self.application)?;
+            change.pragma_update(None, "user_version", self.versions.len() as i64)?;
         }
         change.commit()?;
         Ok(Some(connection))

@@ -170,6 +170,26 @@ impl Request {
         Self::to(Destination::Files { folder: folder.into(), files: files.into() })
     }
 
+    /// Requests a part of the same file from the same replicas, only to learn its size and how fast it
+    /// comes; it costs hardly more than the bytes of `range`.
+    pub fn sample_of(&self, range: Range) -> Self {
+        let mut request = Self::to(Destination::Nowhere { range });
+        request.mirrors.clone_from(&self.mirrors);
+        request.sources.clone_from(&self.sources);
+        request.plan.clone_from(&self.plan);
+        request.metalinks = self.metalinks;
+        request.stall_s = self.stall_s;
+        request.costs_no_more()
+    }
+
+    /// Fetches nothing twice, and little before the size is known.
+    pub(crate) fn costs_no_more(mut self) -> Self {
+        (self.discover, self.refuses_folders) = (false, true);
+        self.plan.initial_chunk_bytes = self.plan.grid_bytes;
+        (self.plan.waste_fraction, self.plan.waste_limit_bytes) = (0.0, 0);
+        self
+    }
+
     pub(crate) fn to(destination: Destination) -> Self {
         Self {
             mirrors: Vec::new(),

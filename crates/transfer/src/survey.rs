@@ -15,9 +15,10 @@ use url::Url;
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
-use crate::observe::{Event, SourceState, Summary};
+use crate::observe::SourceState;
 use crate::request::{Destination, Mirror, Request};
 use crate::routes::{Learnt, RouteChoice, Routes};
+use crate::sample::Sample;
 
 /// What to measure, and what that may cost.
 #[derive(Clone, Debug)]
@@ -232,12 +233,12 @@ impl Engine {
                 break;
             }
             let lasts = lasts.min(budget.until.saturating_duration_since(Instant::now()));
-            self.sample(url, choice.clone(), share, lasts, budget, stop, of).await;
+            self.measure_way(url, choice.clone(), share, lasts, budget, stop, of).await;
         }
         let lasts = budget.until.saturating_duration_since(Instant::now());
         let is_worth_it = alone.len() > 1 && of.bytes() > 0 && !lasts.is_zero();
         if is_worth_it && budget.bytes > 0 && !stop.is_set() {
-            self.sample(url, RouteChoice::Multi, budget.bytes, lasts, budget, stop, of).await;
+            self.measure_way(url, RouteChoice::Multi, budget.bytes, lasts, budget, stop, of).await;
         }
         if of.bytes() > 0 {
             of.error = None;
@@ -246,7 +247,7 @@ impl Engine {
 
     /// Fetches by these routes until `bytes` have come or the time `lasts` is over.
     #[expect(clippy::too_many_arguments, reason = "each is a separate limit or result")]
-    async fn sample(
+    async fn measure_way(
         &self,
         url: &Url,
         choice: RouteChoice,
@@ -265,32 +266,9 @@ impl Engine {
         let mut request = Request::to(Destination::Nowhere { range });
         request.mirrors =
             vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named, holds: None }];
-        (request.discover, request.refuses_folders) = (false, true);
-        // Nothing twice, and little before the size is known: the cost must not exceed the allowed
-        // bytes.
-        request.plan.initial_chunk_bytes = request.plan.grid_bytes;
-        (request.plan.waste_fraction, request.plan.waste_limit_bytes) = (0.0, 0);
-        let mut last: Option<Summary> = None;
-        let mut observer = |event: &Event| {
-            if let Event::Finished(summary) | Event::Failed { summary, .. } = event {
-                last = Some(summary.clone());
-            }
-        };
-        let (over, began) = (Stop::default(), Instant::now());
-        let time_is_over = async {
-            tokio::select! {
-                () = tokio::time::sleep(lasts) => {}
-                () = stop.wait() => {}
-            }
-            over.set();
-            std::future::pending::<()>().await;
-        };
-        let result = tokio::select! {
-            result = engine.get_observed(request, &mut observer, &over) => result,
-            () = time_is_over => return,
-        };
-        let elapsed = began.elapsed();
-        let Some(summary) = last else { return };
+        let request = request.costs_no_more();
+        let Sample { result, summary, elapsed, .. } = engine.sample(request, lasts, stop).await;
+        let Some(summary) = summary else { return };
         let came = summary.fetched_bytes;
         budget.bytes = budget.bytes.saturating_sub(came + summary.wasted_bytes);
         if came > 0 {

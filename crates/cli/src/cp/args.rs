@@ -80,6 +80,9 @@ pub struct Cp {
     /// command runs
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = units::time, value_hint = ValueHint::Other)]
     pub grant_for: Duration,
+    /// Say so if it may not end within this time, and what would help
+    #[arg(long, value_name = "TIME", value_parser = units::time, value_hint = ValueHint::Other)]
+    pub deadline: Option<Duration>,
     /// Options of every transfer
     #[command(flatten)]
     pub transfer: Transfer,

@@ -84,13 +84,7 @@ async fn carry_out(cp: Cp, copies: Copies) -> Exit {
     for copy in copies {
         let ended = match copy {
             Ok(copy) => {
-                let spec = JobSpec {
-                    work: Work::Copy(copy),
-                    network: network.clone(),
-                    routes: routes.clone(),
-                    disk: cp.transfer.disk(),
-                    plan: cp.transfer.plan.spec(None),
-                };
+                let spec = spec_of(&cp, copy, &network, &routes);
                 Box::pin(one(&cp, &jobs, &spec, &progress, &stop)).await
             }
             Err(MissingSource { why, to }) => refused(&cp, &to, &Failure::input(why.to_string())),
@@ -103,6 +97,28 @@ async fn carry_out(cp: Cp, copies: Copies) -> Exit {
         }
     }
     exit
+}
+
+/// Returns the jobs of a command, and what runs them.
+pub fn specs(cp: &Cp) -> Result<(Jobs, Vec<JobSpec>), Failure> {
+    let copies = copies(cp)?;
+    let (jobs, network, routes) = ready(cp, &copies)?;
+    let specs = copies.into_iter().map(|copy| match copy {
+        Ok(copy) => Ok(spec_of(cp, copy, &network, &routes)),
+        Err(MissingSource { why, .. }) => Err(Failure::input(why.to_string())),
+    });
+    Ok((jobs, specs.collect::<Result<_, _>>()?))
+}
+
+fn spec_of(cp: &Cp, copy: CopySpec, network: &Network, routes: &Routes) -> JobSpec {
+    JobSpec {
+        work: Work::Copy(copy),
+        network: network.clone(),
+        routes: routes.clone(),
+        disk: cp.transfer.disk(),
+        plan: cp.transfer.plan.spec(None),
+        deadline_s: cp.deadline.map(|deadline| deadline.as_secs()),
+    }
 }
 
 /// Prints why nothing was copied.

@@ -1,7 +1,7 @@
 //! `swath get`: turns the command line into a job, and prints the result.
 
 mod swarm;
-mod words;
+pub mod words;
 
 pub use swarm::{SwarmArgs, tracker};
 
@@ -105,7 +105,7 @@ fn is_standard(path: &Path) -> bool {
 }
 
 /// Returns the job and its environment.
-fn spec(get: &Get) -> Result<(JobSpec, Environment), Failure> {
+pub fn spec(get: &Get) -> Result<(JobSpec, Environment), Failure> {
     let (mut environment, network) = crate::net::environment(&get.transfer.net)?;
     let routes = get.transfer.routes.spec(&mut environment)?;
     let mut job = of(get, network, routes)?;
@@ -146,6 +146,7 @@ fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
         routes,
         disk: get.transfer.disk(),
         plan: get.transfer.plan.spec(get.compat.split),
+        deadline_s: get.deadline.map(|deadline| deadline.as_secs()),
     })
 }
 

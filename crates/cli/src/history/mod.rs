@@ -151,7 +151,7 @@ fn table(shown: &[&PastTransfer], all: &[&PastTransfer]) -> String {
 }
 
 /// Sites as shown: at most two of many mirrors.
-fn name_of(sites: &str) -> String {
+pub fn name_of(sites: &str) -> String {
     let names: Vec<&str> = sites.split(' ').collect();
     match names.as_slice() {
         [""] => "-".to_owned(),

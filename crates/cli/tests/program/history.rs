@@ -23,13 +23,6 @@ fn event(ran: &Ran, name: &str) -> Option<Value> {
     events.find(|event| event["event"] == name)
 }
 
-/// What it prints, on either stream, has all of this.
-#[track_caller]
-fn shows(ran: &Ran, words: &[&str]) {
-    let text = ran.all();
-    words.iter().for_each(|word| assert!(text.contains(word), "{word:?} is missing:\n{ran}"));
-}
-
 #[test]
 fn the_second_transfer_is_forecast_by_the_first() {
     let content = Content::random(7, 3_000_000);
@@ -58,9 +51,9 @@ fn the_second_transfer_is_forecast_by_the_first() {
         .map(|name| all[1][name].as_f64().unwrap());
     assert!(0.0 < low && low < likely && likely < high, "{low} {likely} {high}");
     assert!(all[0]["predicted_s"].is_null());
-    shows(home.run(["history"]).code_is(0), &[&site, "3.00 MB", "1 forecast: "]);
-    shows(home.run(["history", "other.example"]).code_is(0), &["no transfers are remembered"]);
-    shows(home.run(["history", "forget", &site]).code_is(0), &["2 transfers forgotten"]);
+    home.run(["history"]).code_is(0).shows(&[&site, "3.00 MB", "1 forecast: "]);
+    home.run(["history", "other.example"]).code_is(0).shows(&["no transfers are remembered"]);
+    home.run(["history", "forget", &site]).code_is(0).shows(&["2 transfers forgotten"]);
     assert_eq!(history(&home).len(), 0);
 }
 
@@ -71,7 +64,7 @@ fn what_fails_and_what_is_off_is_not_learned_from() {
     let home = Home::new();
     let off = home.swath(["get", &url(&cut), "-o", "off"]).env("SWATH_STATE", "off").run();
     off.code_is(0);
-    shows(home.run(["history"]).code_is(0), &["no transfers are remembered"]);
+    home.run(["history"]).code_is(0).shows(&["no transfers are remembered"]);
     let running = home.swath(["get", &url(&cut), "-o", "killed"]).start();
     let began = Instant::now();
     while !history(&home).iter().any(|transfer| transfer["duration"].is_null()) {
@@ -105,16 +98,17 @@ fn a_log_is_imported_and_read_again() {
          c.example,1000000200,9,1e3\n",
     );
     let ran = home.run(["history", "import", "log.csv"]);
-    shows(
-        ran.code_is(0),
-        &["log.csv: 2 transfers imported", "1 line left out", "line 3: took no time"],
-    );
+    ran.code_is(0).shows(&[
+        "log.csv: 2 transfers imported",
+        "1 line left out",
+        "line 3: took no time",
+    ]);
     let again = home.run(["history", "import", "log.csv"]);
-    shows(again.code_is(0), &["0 transfers imported, 2 known already"]);
+    again.code_is(0).shows(&["0 transfers imported, 2 known already"]);
     let csv = home.run(["history", "--csv"]);
     home.write("again.csv", csv.code_is(0).out());
     let again = home.run(["history", "import", "again.csv"]);
-    shows(again.code_is(0), &["0 transfers imported, 2 known already"]);
+    again.code_is(0).shows(&["0 transfers imported, 2 known already"]);
     for (name, text, words) in [
         ("empty.csv", "", "no column for the begin"),
         ("columns.csv", "when,bytes,duration\n1,2,3\n", "no column for the begin"),
@@ -122,12 +116,12 @@ fn a_log_is_imported_and_read_again() {
         ("rubbish.gz", "no gzip", "cannot be read"),
     ] {
         home.write(name, text);
-        shows(home.run(["history", "import", name]).code_is(6), &[name, words]);
+        home.run(["history", "import", name]).code_is(6).shows(&[name, words]);
     }
-    shows(home.run(["history", "import", "missing.csv"]).code_is(6), &["missing.csv"]);
+    home.run(["history", "import", "missing.csv"]).code_is(6).shows(&["missing.csv"]);
     assert_eq!(history(&home).len(), 2);
-    shows(home.run(["history", "forget"]).code_is(0), &["2 transfers forgotten"]);
-    shows(home.run(["history", "forget"]).code_is(0), &["nothing is remembered"]);
+    home.run(["history", "forget"]).code_is(0).shows(&["2 transfers forgotten"]);
+    home.run(["history", "forget"]).code_is(0).shows(&["nothing is remembered"]);
 }
 
 #[test]
@@ -138,10 +132,10 @@ fn another_programs_file_is_left_alone() {
     std::fs::copy(home.path("here.db"), home.path("history.db")).unwrap();
     let before = home.read("history.db");
     let shown = home.swath(["history"]).env("SWATH_STATE", &state).run();
-    shows(shown.code_is(6), &["history.db"]);
+    shown.code_is(6).shows(&["history.db"]);
     let content = Content::random(7, 300_000);
     let slow = server(&content, Behaviour::rate(1_000_000));
     let ran = home.swath(["get", &url(&slow), "-o", "whole"]).env("SWATH_STATE", &state).run();
-    shows(ran.code_is(0), &["no history of transfers, and no forecast"]);
+    ran.code_is(0).shows(&["no history of transfers, and no forecast"]);
     assert_eq!(home.read("history.db"), before);
 }

@@ -35,6 +35,7 @@ mod disk_target;
 mod disk_verify;
 mod disk_verify_tree;
 mod follow;
+mod forecast;
 mod history;
 mod issuer;
 mod list;

@@ -469,6 +469,7 @@ impl FollowSpec {
             routes: self.routes.clone(),
             disk: self.disk.clone(),
             plan: self.plan.clone(),
+            deadline_s: None,
         }
     }
 }

@@ -11,6 +11,7 @@ mod names;
 mod one;
 mod reuse;
 mod share;
+pub mod size;
 mod swarm;
 pub mod template;
 pub mod torrent;
@@ -37,6 +38,8 @@ pub struct GetJob<'a> {
     cluster_token: Option<Secret>,
     /// Digests of a single file, from the specification and from checksum files.
     digests: Vec<Digest>,
+    /// Whether it only asks what there is to fetch, and joins no swarm.
+    only_asks: bool,
 }
 
 impl GetJob<'_> {
@@ -51,7 +54,8 @@ pub async fn run(
     get: &GetSpec,
     cluster_token: Option<Secret>,
 ) -> Result<Outcome, JobError> {
-    let mut get_job = GetJob { job, get, cluster_token, digests: get.digests.clone() };
+    let mut get_job =
+        GetJob { job, get, cluster_token, digests: get.digests.clone(), only_asks: false };
     // Servers and pipes may block.
     let inputs = tokio::select! {
         biased;
@@ -74,7 +78,7 @@ pub async fn run_torrent(
     metainfo: Metainfo,
     trust: Trust,
 ) -> Result<Outcome, JobError> {
-    let get_job = GetJob { job, get, cluster_token: None, digests: Vec::new() };
+    let get_job = GetJob { job, get, cluster_token: None, digests: Vec::new(), only_asks: false };
     let inputs = tokio::select! {
         biased;
         () = job.control.cancelled() => return Err(JobError::Stopped),

@@ -71,7 +71,7 @@ pub async fn run(get_job: &GetJob<'_>, mut request: Request) -> Result<Outcome, 
 }
 
 /// Returns what to fetch with a Metalink that a server sent or named, or without it if it is unusable.
-async fn with_metalink(
+pub async fn with_metalink(
     get_job: &GetJob<'_>,
     mirrors: Vec<Mirror>,
     url: &Url,

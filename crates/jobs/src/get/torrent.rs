@@ -89,10 +89,14 @@ pub async fn inputs(
         mirrors.iter().partition(|url| metainfo.info.has_segments() && folder_of(url).is_some());
     let mut request = Box::new(request(get_job, &metainfo, &mirrors, trust)?);
     in_segments(&metainfo, &request.destination)?;
-    let swarm = InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?;
+    let swarm = match get_job.only_asks {
+        true => None,
+        false => InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?,
+    };
     let is_empty = metainfo.piece_map().content_bytes() == 0;
     let is_there = place_of(&request.destination).is_some_and(Path::exists);
-    if swarm.is_none() && mirrors_count == 0 && old.is_none() && !is_empty && !is_there {
+    let is_lost = swarm.is_none() && !get_job.only_asks;
+    if is_lost && mirrors_count == 0 && old.is_none() && !is_empty && !is_there {
         return Err(TorrentError::NoSources.into());
     }
     if is_empty {

@@ -27,6 +27,10 @@ impl Forecasts {
             }
             let planned = forecasts.planned(&past.transfer, past.beside, past.beside_bytes);
             let outcome = match &past.ended {
+                // A transfer that was slowed down on purpose does not tell what is possible.
+                Some(ended) if is_held_back(&past.transfer, ended.took_s) => {
+                    Outcome::Failed { after_s: ended.took_s }
+                }
                 Some(ended) if ended.is_complete => Outcome::Took { seconds: ended.took_s },
                 Some(ended) => Outcome::Failed { after_s: ended.took_s },
                 None => {
@@ -47,7 +51,11 @@ impl Forecasts {
     pub fn forecast(&mut self, transfer: &Transfer, prior: Cost) -> Forecast {
         let (beside, beside_bytes) = self.beside;
         let planned = Planned { prior, ..self.planned(transfer, beside, beside_bytes) };
-        self.replay.forecaster().forecast(&planned)
+        let forecast = self.replay.forecaster().forecast(&planned);
+        let least_s = least_s(transfer).unwrap_or(0.0);
+        let [low_s, likely_s, high_s] = [forecast.low_s, forecast.likely_s, forecast.high_s]
+            .map(|takes_s| takes_s.max(least_s));
+        Forecast { low_s, likely_s, high_s, ..forecast }
     }
 
     fn planned(&mut self, transfer: &Transfer, beside: u32, beside_bytes: u64) -> Planned {
@@ -55,6 +63,7 @@ impl Forecasts {
         traits[0] = beside as f32;
         traits[1] = (beside_bytes as f32).ln_1p();
         // The day of the week; 0 is Thursday, with which 1970 began.
+        traits[3] = transfer.from.split(' ').count() as f32;
         traits[2] = ((transfer.begun_s / 86_400.0).floor() as i64).rem_euclid(7) as f32;
         Planned {
             at_s: transfer.begun_s,
@@ -67,6 +76,19 @@ impl Forecasts {
         }
     }
 }
+
+/// Returns how long a transfer takes at least, at the rate that the user allows.
+fn least_s(transfer: &Transfer) -> Option<f64> {
+    transfer.limit_bytes_per_s.map(|limit| transfer.bytes as f64 / limit.max(1) as f64)
+}
+
+/// Whether a transfer was about as fast as the user allowed.
+fn is_held_back(transfer: &Transfer, took_s: f64) -> bool {
+    least_s(transfer).is_some_and(|least_s| took_s < HELD_BACK * least_s)
+}
+
+/// Without the limit it might have taken less, if it took no more than so many times the least.
+const HELD_BACK: f64 = 1.25;
 
 /// The newest transfers, from which forecasts are learned: so many take half a second.
 const LEARNED_MAX: usize = 5_000;

@@ -69,6 +69,6 @@ pub fn import_log(history: &Path, log: &Path) -> Result<ImportedLog, ImportError
 
 fn told(logged: LoggedTransfer) -> (Transfer, Ended) {
     let LoggedTransfer { start_s: begun_s, took_s, bytes, files, from, to, kind, .. } = logged;
-    let transfer = Transfer { begun_s, kind, from, to, bytes, files, forecast: None };
+    let transfer = Transfer { begun_s, kind, from, to, bytes, files, ..Transfer::default() };
     (transfer, Ended { took_s, is_complete: true, bytes, figures: Figures::default() })
 }

@@ -9,8 +9,10 @@ use swath_plan::forecast::{Cost, Forecast};
 use swath_state::{Ended, History, KeepError, Range, Transfer};
 use swath_transfer::observe::{Eta, Event};
 
+use super::deadline::{Deadline, later};
 use super::forecasts::Forecasts;
 use crate::event::{JobEvent, JobObserver, Note};
+use crate::spec::JobSpec;
 
 /// Tells the thread what happens; waits a moment for it when dropped.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ enum Told {
 
 impl Keeper {
     /// Starts the thread. It opens the file when a transfer begins, and tells `observer` the forecast.
-    pub(super) fn new(path: PathBuf, observer: Arc<dyn JobObserver>) -> Keeper {
+    pub(super) fn new(path: PathBuf, spec: Arc<JobSpec>, observer: Arc<dyn JobObserver>) -> Keeper {
         let (told, tells) = channel();
         let forecast = Arc::new(OnceLock::new());
         let found = Arc::clone(&forecast);
@@ -37,7 +39,7 @@ impl Keeper {
         std::thread::spawn(move || {
             // It is dropped at the end.
             let _ends: Sender<()> = ends;
-            if let Err(error) = keep(&path, &tells, &*observer, &found) {
+            if let Err(error) = keep(&path, &spec, &tells, &*observer, &found) {
                 observer.observe(JobEvent::Note(Note::NoHistory(error)));
             }
         });
@@ -77,6 +79,7 @@ impl Drop for Keeper {
 
 fn keep(
     path: &Path,
+    spec: &JobSpec,
     tells: &Receiver<Told>,
     observer: &dyn JobObserver,
     found: &OnceLock<Eta>,
@@ -91,11 +94,15 @@ fn keep(
                 let Forecast { low_s, likely_s, high_s, .. } = forecast;
                 // Without earlier transfers it is a guess.
                 let range = (forecast.outcomes > 0).then_some(Range { low_s, likely_s, high_s });
-                let id = history.begin(&Transfer { forecast: range, ..transfer })?;
+                let id = history.begin(&Transfer { forecast: range, ..transfer.clone() })?;
                 if range.is_some() {
                     let takes = Eta { low_s, likely_s, high_s };
                     let _ = found.set(takes);
                     observer.observe(JobEvent::Transfer(Event::Forecast { at_s, takes }));
+                    let later = || later(&mut forecasts, &transfer, &forecast);
+                    if let Some(deadline) = Deadline::of(spec, takes, later) {
+                        observer.observe(JobEvent::Note(Note::Deadline(deadline)));
+                    }
                 }
                 open = Some((history, id));
             }

@@ -2,10 +2,12 @@
 //!
 //! - `watch`: what the events of a transfer say of it, pure;
 //! - `keeper`: a thread that reads and writes the history, so that nothing waits for the disk;
+//! - `deadline`: whether a transfer ends in time;
 //! - `forecasts`: what is learned from the history;
 //! - `import`: logs of other programs;
 //! - `sites`: between which places a job transfers.
 
+mod deadline;
 mod forecasts;
 mod import;
 mod keeper;
@@ -13,24 +15,30 @@ mod sites;
 mod watch;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use keeper::Keeper;
-use sites::Sites;
 use swath_state::Transfer;
 use swath_transfer::observe::{Eta, Event, Phase};
 use watch::{Sight, Watch};
 
+pub(crate) use deadline::later;
+pub use deadline::{Deadline, Help};
 pub use forecasts::Forecasts;
 pub use import::{ImportError, ImportedLog, import_log, open_log};
+pub(crate) use sites::Sites;
 
-use crate::event::{JobEvent, JobObserver};
+use crate::event::{JobEvent, JobObserver, Note};
 use crate::spec::JobSpec;
 
 /// Passes on the events of a job, keeps its transfer in the history, and adds a forecast.
 pub(crate) struct Historian {
     observer: Arc<dyn JobObserver>,
     sites: Sites,
+    spec: Arc<JobSpec>,
+    /// Whether it was told that the deadline may be missed, or will be met.
+    has_judged: AtomicBool,
     watch: Mutex<Watch>,
     keeper: Keeper,
 }
@@ -42,9 +50,11 @@ impl Historian {
         spec: &JobSpec,
         observer: Arc<dyn JobObserver>,
     ) -> Historian {
-        let keeper = Keeper::new(history, Arc::clone(&observer));
-        let (sites, watch) = (Sites::of(spec), Mutex::new(Watch::default()));
-        Historian { observer, sites, watch, keeper }
+        let spec = Arc::new(spec.clone());
+        let keeper = Keeper::new(history, Arc::clone(&spec), Arc::clone(&observer));
+        let (sites, watch) = (Sites::of(&spec), Mutex::new(Watch::default()));
+        let has_judged = AtomicBool::new(spec.deadline_s.is_none());
+        Historian { observer, sites, spec, has_judged, watch, keeper }
     }
 }
 
@@ -56,7 +66,16 @@ impl JobObserver for Historian {
                 Some(Sight::Begins { at_s, sources, bytes, files }) => {
                     let from = self.sites.from(&sources);
                     let (kind, to) = (self.sites.kind.to_owned(), self.sites.to.clone());
-                    let transfer = Transfer { kind, from, to, bytes, files, ..Transfer::default() };
+                    let limit_bytes_per_s = self.spec.network.limit_bytes_per_s;
+                    let transfer = Transfer {
+                        kind,
+                        from,
+                        to,
+                        bytes,
+                        files,
+                        limit_bytes_per_s,
+                        ..Transfer::default()
+                    };
                     self.keeper.begin(at_s, transfer);
                 }
                 Some(Sight::Ends(ended)) => self.keeper.end(ended),
@@ -66,9 +85,34 @@ impl JobObserver for Historian {
         if let (Some(takes), JobEvent::Transfer(event)) = (self.keeper.forecast(), &mut event) {
             add_forecast(takes, event);
         }
+        let late = self.late(&event);
         self.observer.observe(event);
+        if let Some(deadline) = late {
+            self.observer.observe(JobEvent::Note(Note::Deadline(deadline)));
+        }
     }
 }
+
+impl Historian {
+    /// Judges the deadline of a transfer without forecast by what is measured after a while.
+    fn late(&self, event: &JobEvent) -> Option<Deadline> {
+        let JobEvent::Transfer(Event::Progress(now)) = event else { return None };
+        if now.at_s < MEASURED_S || self.has_judged.load(Ordering::Relaxed) {
+            return None;
+        }
+        let Eta { low_s, likely_s, high_s } = now.eta?;
+        self.has_judged.store(true, Ordering::Relaxed);
+        if self.keeper.forecast().is_some() {
+            return None;
+        }
+        let whole = |left_s: f64| now.at_s + left_s;
+        let takes = Eta { low_s: whole(low_s), likely_s: whole(likely_s), high_s: whole(high_s) };
+        Deadline::of(&self.spec, takes, || None)
+    }
+}
+
+/// What is measured after so many seconds is believed.
+const MEASURED_S: f64 = 5.0;
 
 /// Adds what was forecast to what says how long the transfer takes.
 fn add_forecast(takes: Eta, event: &mut Event) {

@@ -8,18 +8,18 @@ use crate::spec::{JobSpec, Work};
 
 /// The places of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sites {
+pub(crate) struct Sites {
     /// What it is called on the command line.
-    pub(super) kind: &'static str,
+    pub(crate) kind: &'static str,
     /// Where the data comes from, if that is known before.
     from: Option<String>,
     /// Where it goes.
-    pub(super) to: String,
+    pub(crate) to: String,
 }
 
 impl Sites {
     /// Returns the places of a job.
-    pub(super) fn of(spec: &JobSpec) -> Sites {
+    pub(crate) fn of(spec: &JobSpec) -> Sites {
         let here = || HERE.to_owned();
         let Work::Copy(copy) = &spec.work else {
             return Sites { kind: "get", from: None, to: here() };
@@ -39,7 +39,7 @@ impl Sites {
     }
 
     /// Returns where the data comes from; `sources` are the addresses that the transfer names.
-    pub(super) fn from(&self, sources: &[String]) -> String {
+    pub(crate) fn from(&self, sources: &[String]) -> String {
         match &self.from {
             Some(from) => from.clone(),
             None => joined(&sources.iter().map(Address::new).collect::<Vec<_>>()),

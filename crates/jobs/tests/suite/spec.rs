@@ -108,7 +108,8 @@ const WHOLE: &str = r#"{
     "initial_chunk_bytes": 1,
     "large_chunk_bytes": 2,
     "chunk_bytes": 3
-  }
+  },
+  "deadline_s": 7200
 }"#;
 
 fn whole() -> JobSpec {
@@ -173,6 +174,7 @@ fn whole() -> JobSpec {
             chunk_bytes: 3,
             ..Plan::default()
         },
+        deadline_s: Some(7200),
     }
 }
 

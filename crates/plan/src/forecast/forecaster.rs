@@ -1,7 +1,8 @@
 //! Forecasts of transfers, from those that have ended.
 //!
-//! Three models forecast each transfer. The one whose errors between the same places were lately the
-//! smallest is used:
+//! Before a transfer between the same places has ended, its prior is all there is. Then three models
+//! forecast each transfer, and the one whose errors between the same places were lately the smallest is
+//! used:
 //! - the cost of the parts of a transfer;
 //! - the same, corrected by the errors of the last three transfers;
 //! - a forest of trees, which sees what runs, what has just begun and what similar transfers took.
@@ -30,9 +31,29 @@ pub struct Forecast {
     pub outcomes: u32,
 }
 
+/// The part of cases in which something takes at most `within_s`, from what it takes in one, five and
+/// nine of ten cases (in seconds, ascending).
+pub fn chance(within_s: f64, [low_s, likely_s, high_s]: [f64; 3]) -> f64 {
+    let [at, low, likely, high] =
+        [within_s, low_s, likely_s, high_s].map(|seconds| seconds.max(SECONDS_MIN).ln());
+    let part = |from: f64, to: f64| if to > from { (at - from) / (to - from) } else { 1.0 };
+    if at < low {
+        // As if it became ten times less likely with each such distance again.
+        0.1 * 10_f64.powf(-(low - at) / (likely - low).max(SPREAD_MIN))
+    } else if at < likely {
+        0.1 + 0.4 * part(low, likely)
+    } else if at < high {
+        0.5 + 0.4 * part(likely, high)
+    } else {
+        1.0 - 0.1 * 10_f64.powf(-(at - high) / (high - likely).max(SPREAD_MIN))
+    }
+}
+
 /// What makes forecasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
+    /// The cost that the caller assumes.
+    Prior,
     /// A start-up, a time for each byte and a time for each file.
     Cost,
     /// The same, as much off as the last transfers were.
@@ -89,6 +110,7 @@ impl Forecaster {
         let Some(took_s) = took_s else { return };
         let took = took_s.ln();
         let errors = self.errors.entry(planned.pair).or_default();
+        errors.outcomes = errors.outcomes.saturating_add(1);
         for (model, guess) in begun.guesses.iter().enumerate() {
             let Some(guess) = guess else { continue };
             let error = took - guess.likely;
@@ -123,31 +145,35 @@ impl Forecaster {
     fn look(&self, planned: &Planned) -> Begun {
         let group = self.costs.get(&(planned.pair, planned.kind));
         let costs = group.or_else(|| self.pair_costs.get(&planned.pair)).and_then(Costs::get);
+        let is_first = costs.is_none();
         let cost_s = costs.unwrap_or(planned.prior).seconds(planned.bytes, planned.files);
         let cost_s = cost_s.max(SECONDS_MIN);
         let features = self.past.features(planned, cost_s);
-        let own = self.errors.get(&planned.pair).filter(|errors| errors.outcomes >= OUTCOMES_MIN);
-        let errors = own.unwrap_or(&self.all_errors);
+        let own = self.errors.get(&planned.pair);
         let around = |likely: f64, model: Model| {
-            let spread = errors.spread(model as usize);
+            let usual = self.all_errors.spread(model as usize, SPREAD);
+            let spread = own.map_or(usual, |own| own.spread(model as usize, usual));
             Guess { likely, down: spread, up: spread }
         };
-        let cost = around(cost_s.ln(), Model::Cost);
-        let recent = own.map(|own| around(cost.likely + own.last_median(), Model::Recent));
+        let own = own.filter(|errors| errors.outcomes >= OUTCOMES_MIN);
+        let errors = own.unwrap_or(&self.all_errors);
+        let prior = is_first.then(|| around(cost_s.ln(), Model::Prior));
+        let cost = (!is_first).then(|| around(cost_s.ln(), Model::Cost));
+        let recent = own.map(|own| around(cost_s.ln() + own.last_median(), Model::Recent));
         let forest = self.forests.as_ref().map(|forests| forests.guess(&features));
-        let guesses = [Some(cost), recent, forest];
+        let guesses = [prior, cost, recent, forest];
         let ranges = std::array::from_fn(|model| {
             guesses[model].as_ref().map_or((0.0, 0.0), |guess| self.intervals[model].around(guess))
         });
-        let models = [Model::Cost, Model::Recent, Model::Forest].into_iter();
+        let models = [Model::Prior, Model::Cost, Model::Recent, Model::Forest].into_iter();
         let best = models
             .filter(|&model| guesses[model as usize].is_some())
             .min_by(|&a, &b| errors.mean(a as usize).total_cmp(&errors.mean(b as usize)))
-            .unwrap_or(Model::Cost);
+            .unwrap_or(Model::Prior);
         let (low, high) = ranges[best as usize];
         let forecast = Forecast {
             low_s: low.exp(),
-            likely_s: guesses[best as usize].unwrap_or(cost).likely.exp(),
+            likely_s: guesses[best as usize].map_or(cost_s, |guess| guess.likely.exp()),
             high_s: high.exp(),
             by: best,
             outcomes: self.errors.get(&planned.pair).map_or(0, |errors| errors.outcomes),
@@ -182,7 +208,6 @@ impl Errors {
         *weight = *weight * KEPT + 1.0;
         *mean += (error.abs() - *mean) / *weight;
         if model == Model::Cost as usize {
-            self.outcomes = self.outcomes.saturating_add(1);
             self.last.rotate_left(1);
             self.last[LAST - 1] = error;
         }
@@ -194,9 +219,10 @@ impl Errors {
         if weight > 0.0 { mean } else { f64::INFINITY }
     }
 
-    fn spread(&self, model: usize) -> f64 {
-        let mean = self.mean(model);
-        if mean.is_finite() { mean.max(SPREAD_MIN) } else { SPREAD }
+    /// The mean error, mixed with the `usual` one, which counts as much as one outcome.
+    fn spread(&self, model: usize, usual: f64) -> f64 {
+        let (mean, weight) = self.means[model];
+        ((mean * weight + usual) / (weight + 1.0)).max(SPREAD_MIN)
     }
 
     fn last_median(&self) -> f64 {
@@ -242,7 +268,7 @@ impl Forests {
 }
 
 /// Number of models.
-const MODELS: usize = 3;
+const MODELS: usize = 4;
 
 /// A model of a pair is judged after so many outcomes.
 const OUTCOMES_MIN: u32 = 3;
@@ -273,3 +299,82 @@ const GROWTH: usize = 20;
 
 /// Most transfers that run.
 const BEGUN_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forecast::{Cost, TRAITS};
+
+    /// Transfers of 10 GB between two places, one an hour.
+    #[derive(Default)]
+    struct Link {
+        forecaster: Forecaster,
+        count: u64,
+    }
+
+    impl Link {
+        fn next(&mut self, took_s: f64) -> Forecast {
+            let planned = Planned {
+                at_s: 3600.0 * self.count as f64,
+                bytes: 1e10,
+                files: 1.0,
+                pair: 0,
+                kind: 0,
+                prior: Cost::default(),
+                traits: [f32::NAN; TRAITS],
+            };
+            let forecast = self.forecaster.begin(self.count, &planned);
+            self.forecaster.end(self.count, Some(took_s));
+            self.count += 1;
+            forecast
+        }
+    }
+
+    #[test]
+    fn a_wrong_guess_before_the_first_transfer_is_forgotten() {
+        let mut link = Link::default();
+        let first = link.next(20.0);
+        assert_eq!((first.by, first.outcomes), (Model::Prior, 0));
+        assert!(first.likely_s > 500.0, "{first:?}");
+        let second = link.next(20.0);
+        assert_eq!(second.outcomes, 1);
+        assert!((17.0..25.0).contains(&second.likely_s), "{second:?}");
+        assert!(second.low_s > 6.0 && second.high_s < 60.0, "{second:?}");
+    }
+
+    #[test]
+    fn ranges_become_narrow_where_nothing_changes() {
+        let mut link = Link::default();
+        for i in 0..30 {
+            link.next(100.0 + f64::from(i % 3));
+        }
+        let forecast = link.next(100.0);
+        assert!(forecast.low_s > 80.0 && forecast.high_s < 125.0, "{forecast:?}");
+    }
+
+    #[test]
+    fn a_link_ten_times_as_fast_is_believed_after_three_transfers() {
+        let mut link = Link::default();
+        for _ in 0..40 {
+            link.next(100.0);
+        }
+        for _ in 0..3 {
+            link.next(10.0);
+        }
+        let forecast = link.next(10.0);
+        assert!((8.0..14.0).contains(&forecast.likely_s), "{forecast:?}");
+    }
+
+    #[test]
+    fn chances_grow_with_time() {
+        let takes = [40.0, 46.0, 55.0];
+        let chances = [20.0, 40.0, 43.0, 46.0, 50.0, 55.0, 80.0].map(|at| chance(at, takes));
+        assert!(chances.is_sorted(), "{chances:?}");
+        assert!(chances[0] < 0.01 && chances[6] > 0.98, "{chances:?}");
+        for (at, wanted) in [(1, 0.1), (3, 0.5), (5, 0.9)] {
+            assert!((chances[at] - wanted).abs() < 1e-9, "{chances:?}");
+        }
+        assert_eq!([9.9, 10.0].map(|at| chance(at, [10.0; 3]) > 0.5), [false, true]);
+        assert!(chance(5.0, [0.0, 0.0, 0.0]) > 0.9 && !chance(f64::MAX, takes).is_nan());
+    }
+}

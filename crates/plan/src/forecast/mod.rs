@@ -19,6 +19,6 @@ mod replay;
 pub mod study;
 
 pub use cost::Cost;
-pub use forecaster::{Forecast, Forecaster, Model};
+pub use forecaster::{Forecast, Forecaster, Model, chance};
 pub use past::{Planned, TRAITS};
 pub use replay::{Numbers, Outcome, Replay};

@@ -451,6 +451,16 @@ impl Ran {
         self
     }
 
+    /// Everything printed, on either stream, has all of this.
+    #[track_caller]
+    pub fn shows(&self, words: &[&str]) -> &Ran {
+        let text = self.all();
+        for word in words {
+            assert!(text.contains(word), "{word:?} is missing:\n{self}");
+        }
+        self
+    }
+
     /// Nothing printed may hold any of these.
     #[track_caller]
     pub fn never_says(&self, words: &[&str]) -> &Ran {
