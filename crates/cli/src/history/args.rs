@@ -38,7 +38,7 @@ pub enum HistoryCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = IMPORT_EXAMPLES)]
 pub struct Import {
-    /// Logs as CSV, also compressed with gzip (NAME.gz)
+    /// Logs as CSV or JSON, also compressed with gzip (NAME.gz)
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
 }
@@ -67,7 +67,8 @@ Exit codes:
 
 /// Shown below the help of `swath history import`.
 const IMPORT_EXAMPLES: &str = "\
-The first line of a log names its columns. Needed are the begin, the duration or the end, and the size:
+JSON is read as 'globus task list --format json', FTS and 'swath history --json' print it. The first
+line of a CSV file names its columns. Needed are the begin, the duration or the end, and the size:
   begin      start, start_s, start_time, begin (seconds since 1970), start_ms
   end        end, end_s, end_time, end_ms
   duration   duration, duration_s, elapsed_s, took_s, elap, elapsed_ms, duration_ms
@@ -77,6 +78,7 @@ The first line of a log names its columns. Needed are the begin, the duration or
 Examples:
   swath history import transfers.csv
   swath history import 2024.csv.gz 2025.csv.gz
+  globus task list --limit 1000 --format json > tasks.json && swath history import tasks.json
 
 Exit codes:
   0 imported, except lines that cannot be used     5 cannot change the history

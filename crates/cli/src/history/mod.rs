@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use swath_formats::transfer_log::LogPlace;
 use swath_jobs::{ImportError, ImportedLog, import_log};
 use swath_model::path::visible;
 use swath_state::{Ended, KeepError, PastTransfer, Range, Transfer, is_site};
@@ -82,7 +83,11 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
         }
         say::out(format!("{line}\n").as_bytes(), Exit::Done);
         if let Some(first) = first_unusable {
-            let lines = units::counted(unusable, "line");
+            let what = match first.place {
+                LogPlace::Line(_) => "line",
+                LogPlace::Record(_) => "record",
+            };
+            let lines = units::counted(unusable, what);
             warn(&format!("{name}: {lines} left out; the first: {first}"));
         }
     }

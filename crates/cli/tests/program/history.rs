@@ -90,6 +90,26 @@ fn what_fails_and_what_is_off_is_not_learned_from() {
 }
 
 #[test]
+fn logs_of_transfer_services_are_imported() {
+    let home = Home::new();
+    let tasks = r#"{"DATA_TYPE": "task_list", "DATA": [
+        {"status": "SUCCEEDED", "request_time": "2025-03-01T10:00:00+00:00",
+         "completion_time": "2025-03-01T10:02:30+00:00", "bytes_transferred": 5000000,
+         "files_transferred": 6, "source_endpoint_display_name": "Lab A",
+         "destination_endpoint_display_name": "Lab B"},
+        {"status": "FAILED", "request_time": "2025-03-01T11:00:00+00:00", "bytes_transferred": 7}]}"#;
+    home.write("GLOBUS.json", tasks);
+    let ran = home.run(["history", "import", "GLOBUS.json"]);
+    ran.code_is(0).shows(&["1 transfer imported", "1 record left out", "record 2: not complete"]);
+    let all = history(&home);
+    assert_eq!((&all[0]["from"], &all[0]["duration"]), (&"Lab A".into(), &150.0.into()));
+    home.write("cut.json", &tasks[..tasks.len() - 9]);
+    home.run(["history", "forget"]).code_is(0);
+    home.run(["history", "import", "cut.json"]).code_is(6).shows(&["is not JSON"]);
+    assert_eq!(history(&home).len(), 0);
+}
+
+#[test]
 fn a_log_is_imported_and_read_again() {
     let home = Home::new();
     home.write(

@@ -1,11 +1,14 @@
 //! Learning from logs that other programs kept.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 
 use flate2::bufread::MultiGzDecoder;
-use swath_formats::transfer_log::{LogError, LoggedTransfer, TransferLog};
+use swath_formats::transfer_log::{
+    LogError, LogPlace, LogProblem, LoggedTransfer, TransferLog, is_json, read_json,
+};
 use swath_state::{Ended, Figures, History, Imported, KeepError, Transfer};
 
 /// What became of a log.
@@ -13,7 +16,7 @@ use swath_state::{Ended, Figures, History, Imported, KeepError, Transfer};
 pub struct ImportedLog {
     /// Its transfers.
     pub imported: Imported,
-    /// Lines that cannot be used, …
+    /// Lines or records that cannot be used, …
     pub unusable: u64,
     /// … and the first of them.
     pub first_unusable: Option<LogError>,
@@ -38,21 +41,38 @@ pub enum ImportError {
 ///
 /// # Errors
 /// As [`File::open`].
-pub fn open_log(path: &Path) -> io::Result<Box<dyn Read>> {
+pub fn open_log(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     let file = BufReader::new(File::open(path)?);
     Ok(match path.extension().is_some_and(|extension| extension == "gz") {
-        true => Box::new(MultiGzDecoder::new(file)),
+        true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
         false => Box::new(file),
     })
 }
 
-/// Adds the transfers of a log to a history.
+/// Adds the transfers of a log, as a table or as JSON, to a history.
 ///
 /// # Errors
 /// [`ImportError`]; nothing is added then.
 pub fn import_log(history: &Path, log: &Path) -> Result<ImportedLog, ImportError> {
-    let log = TransferLog::new(open_log(log).map_err(ImportError::Open)?);
-    let log = log.map_err(ImportError::Log)?;
+    let mut input = open_log(log).map_err(ImportError::Open)?;
+    let is_json = is_json(&mut input).map_err(|error| {
+        let (place, problem) = (LogPlace::Line(1), LogProblem::Read(error));
+        ImportError::Log(LogError { place, problem })
+    });
+    if !is_json? {
+        return import(history, TransferLog::new(input).map_err(ImportError::Log)?);
+    }
+    std::thread::scope(|scope| {
+        let (tell, told) = sync_channel(READ_AHEAD);
+        scope.spawn(move || read_json(input, &mut |transfer| tell.send(transfer).is_ok()));
+        import(history, told.into_iter())
+    })
+}
+
+fn import(
+    history: &Path,
+    log: impl Iterator<Item = Result<LoggedTransfer, LogError>>,
+) -> Result<ImportedLog, ImportError> {
     let (mut unusable, mut first_unusable) = (0, None);
     let transfers = log.filter_map(|transfer| match transfer {
         Ok(transfer) => Some(Ok(told(transfer))),
@@ -66,6 +86,9 @@ pub fn import_log(history: &Path, log: &Path) -> Result<ImportedLog, ImportError
     let imported = History::open(history)?.import(transfers)?;
     Ok(ImportedLog { imported, unusable, first_unusable })
 }
+
+/// Transfers that are read ahead.
+const READ_AHEAD: usize = 64;
 
 fn told(logged: LoggedTransfer) -> (Transfer, Ended) {
     let LoggedTransfer { start_s: begun_s, took_s, bytes, files, from, to, kind, .. } = logged;

@@ -1,38 +1,15 @@
-//! Logs of transfers that other programs keep, as CSV: what was transferred, when, and how long it
-//! took.
+//! Logs as CSV.
 //!
 //! The first line names the columns. Their names decide what they mean and in which unit they are;
-//! see [`COLUMNS`]. Numbers of other columns are kept as further facts. A line that cannot be used
-//! is reported with its number, and the next one is read. Memory does not grow with the log.
+//! see [`COLUMNS`]. Numbers of other columns are kept as further facts.
 
-use std::cell::Cell;
 use std::io::{self, Read};
-use std::rc::Rc;
 
+use super::{
+    COUNT_MAX, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, NAME_CHARS_MAX,
+    SHOWN_CHARS, TIME_MAX_S,
+};
 use crate::text::shown;
-
-/// A transfer of a log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoggedTransfer {
-    /// Its line, from 1.
-    pub line: u64,
-    /// When it began, in seconds since 1970.
-    pub start_s: f64,
-    /// How long it took, in seconds; positive.
-    pub took_s: f64,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Its files; 1 if the log does not say.
-    pub files: u64,
-    /// Where the bytes came from; empty if the log does not say.
-    pub from: String,
-    /// Where they went; empty if the log does not say.
-    pub to: String,
-    /// Which kind of transfer; empty if the log does not say.
-    pub kind: String,
-    /// The numbers of other columns, in their order; NaN where there is none.
-    pub facts: [f32; FACTS],
-}
 
 /// How many other columns are kept.
 pub const FACTS: usize = 8;
@@ -93,92 +70,10 @@ pub enum Meaning {
     Kind,
 }
 
-/// A line of a log that cannot be used, or a log that cannot.
-#[derive(Debug, thiserror::Error)]
-#[error("line {line}: {problem}")]
-pub struct LogError {
-    /// The line, from 1.
-    pub line: u64,
-    /// Why.
-    pub problem: LogProblem,
-}
-
-/// Why a line cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum LogProblem {
-    /// It cannot be read; nothing after it is.
-    #[error("cannot be read: {0}")]
-    Read(io::Error),
-    /// It is too long; nothing after it is read.
-    #[error("longer than {LINE_BYTES_MAX} bytes")]
-    TooLong,
-    /// It is not UTF-8.
-    #[error("not UTF-8")]
-    NotUtf8,
-    /// The first line names no such column.
-    #[error("no column for {what}; one of these is needed: {}", .names.join(", "))]
-    Missing {
-        /// What is missing.
-        what: &'static str,
-        /// The names that columns for it have.
-        names: Vec<&'static str>,
-    },
-    /// The first line names two columns that mean the same.
-    #[error("columns '{first}' and '{second}' mean the same")]
-    Twice {
-        /// The name of the first.
-        first: String,
-        /// The name of the second.
-        second: String,
-    },
-    /// More or fewer fields than columns.
-    #[error("{fields} fields, but {columns} columns")]
-    Fields {
-        /// How many it has.
-        fields: usize,
-        /// How many it should have.
-        columns: usize,
-    },
-    /// A field is no number.
-    #[error("{column}: {text:?} is not a number")]
-    NotANumber {
-        /// The name of the column.
-        column: String,
-        /// The field, shortened.
-        text: String,
-    },
-    /// A time in another unit, or none.
-    #[error("{column}: {text:?} is no time between 1970 and 2100 in this column's unit")]
-    NotATime {
-        /// The name of the column.
-        column: String,
-        /// The field, shortened.
-        text: String,
-    },
-    /// A number of bytes or files that cannot be.
-    #[error("{column}: {text:?} is no possible number")]
-    Impossible {
-        /// The name of the column.
-        column: String,
-        /// The field, shortened.
-        text: String,
-    },
-    /// It took no time, or less.
-    #[error("took no time")]
-    NoTime,
-}
-
-impl LogProblem {
-    /// Whether nothing after it is read.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Self::Read(_) | Self::TooLong | Self::Missing { .. } | Self::Twice { .. })
-    }
-}
-
 /// An iterator over the transfers of a log.
 pub struct TransferLog<R> {
     csv: csv::Reader<Metered<R>>,
-    left: Rc<Cell<u64>>,
+    left: Left,
     record: csv::ByteRecord,
     columns: Columns,
     has_ended: bool,
@@ -190,12 +85,11 @@ impl<R: Read> TransferLog<R> {
     /// # Errors
     /// What is wrong with it.
     pub fn new(input: R) -> Result<Self, LogError> {
-        let left = Rc::new(Cell::new(LINE_BYTES_MAX));
-        let metered = Metered { input, left: Rc::clone(&left) };
+        let (metered, left) = Metered::new(input);
         let mut csv =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(metered);
         let mut record = csv::ByteRecord::new();
-        let at = |problem| LogError { line: 1, problem };
+        let at = |problem| LogError { place: LogPlace::Line(1), problem };
         csv.read_byte_record(&mut record).map_err(|error| at(read_problem(error)))?;
         let columns = Columns::new(&record).map_err(at)?;
         Ok(TransferLog { csv, left, record, columns, has_ended: false })
@@ -208,12 +102,11 @@ impl<R: Read> TransferLog<R> {
 
     fn read(&mut self) -> Result<Option<LoggedTransfer>, LogProblem> {
         // The reader reads ahead by less than this.
-        self.left.set(LINE_BYTES_MAX);
+        self.left.renew();
         if !self.csv.read_byte_record(&mut self.record).map_err(read_problem)? {
             return Ok(None);
         }
-        let line = self.record.position().map_or(0, csv::Position::line);
-        self.columns.transfer(&self.record, line).map(Some)
+        self.columns.transfer(&self.record).map(Some)
     }
 }
 
@@ -230,7 +123,7 @@ impl<R: Read> Iterator for TransferLog<R> {
             Err(problem) => problem.is_final(),
         };
         let line = self.record.position().map_or(0, csv::Position::line);
-        read.map_err(|problem| LogError { line, problem }).transpose()
+        read.map_err(|problem| LogError { place: LogPlace::Line(line), problem }).transpose()
     }
 }
 
@@ -282,7 +175,7 @@ impl Columns {
         self.known.iter().find(|(known, ..)| *known == meaning).map(|&(_, at, unit)| (at, unit))
     }
 
-    fn transfer(&self, record: &csv::ByteRecord, line: u64) -> Result<LoggedTransfer, LogProblem> {
+    fn transfer(&self, record: &csv::ByteRecord) -> Result<LoggedTransfer, LogProblem> {
         if record.len() != self.names.len() {
             let (fields, columns) = (record.len(), self.names.len());
             return Err(LogProblem::Fields { fields, columns });
@@ -325,7 +218,6 @@ impl Columns {
             *fact = field(at)?.parse().unwrap_or(f32::NAN);
         }
         Ok(LoggedTransfer {
-            line,
             start_s,
             took_s,
             bytes: self.find(Meaning::Bytes).map_or(Ok(0), count)?,
@@ -349,38 +241,6 @@ fn read_problem(error: csv::Error) -> LogProblem {
     }
 }
 
-/// Fails when more is read than is left of a line, so that a line without an end cannot fill memory.
-struct Metered<R> {
-    input: R,
-    left: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for Metered<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left.get() == 0 {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let bytes = self.input.read(buffer)?;
-        self.left.set(self.left.get().saturating_sub(bytes as u64));
-        Ok(bytes)
-    }
-}
-
-/// Longest line.
-const LINE_BYTES_MAX: u64 = 64 << 10;
-
-/// Longer names of places are cut.
-const NAME_CHARS_MAX: usize = 256;
-
-/// The year 2100.
-const TIME_MAX_S: f64 = 4_102_444_800.0;
-
-/// More bytes or files than exist.
-const COUNT_MAX: f64 = 1e18;
-
-/// Most characters of a field in a message.
-const SHOWN_CHARS: usize = 40;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,7 +259,7 @@ mod tests {
         let log =
             read("instr,ftype,start,fsz,elap,ttype,fsid\ncxi,0,1541201803,595278480,1500,-1,12\n");
         let transfer = log[0].as_ref().unwrap();
-        assert_eq!((transfer.line, transfer.start_s, transfer.took_s), (2, 1_541_201_803.0, 1.5));
+        assert_eq!((transfer.start_s, transfer.took_s), (1_541_201_803.0, 1.5));
         assert_eq!((transfer.bytes, transfer.files), (595_278_480, 1));
         assert_eq!((transfer.from.as_str(), transfer.kind.as_str()), ("cxi", "0"));
         assert_eq!(transfer.facts[..2], [-1.0, 12.0]);
@@ -427,8 +287,8 @@ mod tests {
                 "line 4: bytes: \"-2\" is no possible number",
                 "line 5: start: \"x\" is not a number",
                 "line 6: 2 fields, but 3 columns",
-                "line 7: start: \"1541201381000\" is no time between 1970 and 2100 in this \
-                 column's unit",
+                "line 7: start: \"1541201381000\" is no time between 1970 and 2100, or in \
+                 another unit",
                 "line 8: bytes: \"1e30\" is no possible number",
                 "line 9: took no time",
                 "line 10: duration: \"nan\" is not a number",

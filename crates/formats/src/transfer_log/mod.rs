@@ -1,0 +1,206 @@
+//! Logs of transfers that other programs keep: what was transferred, when, and how long it took.
+//!
+//! - `table`: CSV whose first line names the columns;
+//! - `json`: the tasks of Globus, the files of FTS, and swath's own history.
+//!
+//! What cannot be used is reported with its place, and the next one is read. Memory does not grow with
+//! the log.
+
+mod json;
+mod table;
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, Read};
+use std::rc::Rc;
+
+pub use json::{is_json, read_json};
+pub use table::{COLUMNS, FACTS, Meaning, TransferLog};
+
+/// A transfer of a log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedTransfer {
+    /// When it began, in seconds since 1970.
+    pub start_s: f64,
+    /// How long it took, in seconds; positive.
+    pub took_s: f64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its files; 1 if the log does not say.
+    pub files: u64,
+    /// Where the bytes came from; empty if the log does not say.
+    pub from: String,
+    /// Where they went; empty if the log does not say.
+    pub to: String,
+    /// Which kind of transfer; empty if the log does not say.
+    pub kind: String,
+    /// The numbers of other columns, in their order; NaN where there is none.
+    pub facts: [f32; FACTS],
+}
+
+/// A line of a log that cannot be used, or a log that cannot.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct LogError {
+    /// Where it is.
+    pub place: LogPlace,
+    /// Why.
+    pub problem: LogProblem,
+}
+
+/// A place in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogPlace {
+    /// A line of a table, from 1.
+    Line(u64),
+    /// A record in JSON, from 1.
+    Record(u64),
+}
+
+impl fmt::Display for LogPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogPlace::Line(line) => write!(f, "line {line}"),
+            LogPlace::Record(record) => write!(f, "record {record}"),
+        }
+    }
+}
+
+/// Why a line or a record cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogProblem {
+    /// It cannot be read; nothing after it is.
+    #[error("cannot be read: {0}")]
+    Read(io::Error),
+    /// It is too long; nothing after it is read.
+    #[error("longer than {PIECE_BYTES_MAX} bytes")]
+    TooLong,
+    /// It is not JSON; nothing after it is read.
+    #[error("is not JSON: {0}")]
+    NotJson(serde_json::Error),
+    /// A record does not say this.
+    #[error("does not say {0}")]
+    Lacks(&'static str),
+    /// It is not complete.
+    #[error("not complete: {0:?}")]
+    NotComplete(String),
+    /// It is not UTF-8.
+    #[error("not UTF-8")]
+    NotUtf8,
+    /// The first line names no such column.
+    #[error("no column for {what}; one of these is needed: {}", .names.join(", "))]
+    Missing {
+        /// What is missing.
+        what: &'static str,
+        /// The names that columns for it have.
+        names: Vec<&'static str>,
+    },
+    /// The first line names two columns that mean the same.
+    #[error("columns '{first}' and '{second}' mean the same")]
+    Twice {
+        /// The name of the first.
+        first: String,
+        /// The name of the second.
+        second: String,
+    },
+    /// More or fewer fields than columns.
+    #[error("{fields} fields, but {columns} columns")]
+    Fields {
+        /// How many it has.
+        fields: usize,
+        /// How many it should have.
+        columns: usize,
+    },
+    /// A field is no number.
+    #[error("{column}: {text:?} is not a number")]
+    NotANumber {
+        /// The name of the column.
+        column: String,
+        /// The field, shortened.
+        text: String,
+    },
+    /// A time in another unit, or none.
+    #[error("{column}: {text:?} is no time between 1970 and 2100, or in another unit")]
+    NotATime {
+        /// The name of the column.
+        column: String,
+        /// The field, shortened.
+        text: String,
+    },
+    /// A number of bytes or files that cannot be.
+    #[error("{column}: {text:?} is no possible number")]
+    Impossible {
+        /// The name of the column.
+        column: String,
+        /// The field, shortened.
+        text: String,
+    },
+    /// It took no time, or less.
+    #[error("took no time")]
+    NoTime,
+}
+
+impl LogProblem {
+    /// Whether nothing after it is read.
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::Read(_)
+                | Self::TooLong
+                | Self::NotJson(_)
+                | Self::Missing { .. }
+                | Self::Twice { .. }
+        )
+    }
+}
+
+/// Fails when more is read than is left of a line or a record, so that one without an end cannot fill
+/// memory.
+struct Metered<R> {
+    input: R,
+    left: Left,
+}
+
+/// How much may be read before the next one begins.
+#[derive(Clone)]
+struct Left(Rc<Cell<u64>>);
+
+impl Left {
+    fn renew(&self) {
+        self.0.set(PIECE_BYTES_MAX);
+    }
+}
+
+impl<R: Read> Metered<R> {
+    fn new(input: R) -> (Self, Left) {
+        let left = Left(Rc::new(Cell::new(PIECE_BYTES_MAX)));
+        (Metered { input, left: left.clone() }, left)
+    }
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Left(left) = &self.left;
+        if left.get() == 0 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let bytes = self.input.read(buffer)?;
+        left.set(left.get().saturating_sub(bytes as u64));
+        Ok(bytes)
+    }
+}
+
+/// Longest line or record.
+const PIECE_BYTES_MAX: u64 = 64 << 10;
+
+/// Longer names of places are cut.
+const NAME_CHARS_MAX: usize = 256;
+
+/// The year 2100.
+const TIME_MAX_S: f64 = 4_102_444_800.0;
+
+/// More bytes or files than exist.
+const COUNT_MAX: f64 = 1e18;
+
+/// Most characters of a field in a message.
+const SHOWN_CHARS: usize = 40;
