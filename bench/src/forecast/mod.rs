@@ -3,6 +3,7 @@
 
 mod replay;
 mod scores;
+pub mod world;
 
 pub use replay::{Compared, replay};
 pub use scores::Scores;
