@@ -7,19 +7,27 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use flate2::bufread::MultiGzDecoder;
-use swath_bench::forecast::{Scores, replay};
+use swath_bench::forecast::world::{Setting, World};
+use swath_bench::forecast::{Scores, replay, simulate};
 use swath_formats::transfer_log::{LoggedTransfer, TransferLog};
 
-/// Forecasts each transfer of a log before it begins, from those that had ended by then.
+/// Forecasts each transfer before it begins, from those that had ended by then: of a log, or of the
+/// log of this bench and then of simulated transfers.
 #[derive(Debug, Parser)]
 #[command(name = "forecast", max_term_width = 100)]
 struct Options {
-    /// A log as CSV, also compressed with gzip; without one, the logs and networks of this bench.
+    /// A log as CSV, also compressed with gzip; without one, the log and the worlds of this bench.
     #[arg(value_name = "LOG")]
     log: Option<PathBuf>,
     /// An earlier log, from which only is learned.
     #[arg(long, value_name = "LOG", requires = "log")]
     learn_first: Option<PathBuf>,
+    /// Simulated transfers of each kind of background traffic [2000].
+    #[arg(long, value_name = "N", default_value_t = 2000, hide_default_value = true)]
+    transfers: usize,
+    /// What decides the simulated transfers [1].
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
+    seed: u64,
 }
 
 fn main() -> ExitCode {
@@ -54,6 +62,15 @@ fn run(options: &Options) -> Result<(), String> {
         scores.width
     );
     println!("{}", scores.line());
+    if options.log.is_some() {
+        return Ok(());
+    }
+    for (name, setting) in [("steady", Setting::Steady), ("changing", Setting::Changing)] {
+        let &Options { transfers, seed, .. } = options;
+        println!("\n{transfers} transfers in virtual time, {name} background, seed {seed}");
+        let lines = simulate(&World::of(setting, seed, transfers))?;
+        lines.iter().for_each(|line| println!("{line}"));
+    }
     Ok(())
 }
 

@@ -3,7 +3,9 @@
 
 mod replay;
 mod scores;
+mod simulated;
 pub mod world;
 
 pub use replay::{Compared, replay};
 pub use scores::Scores;
+pub use simulated::{logged, simulate};

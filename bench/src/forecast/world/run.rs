@@ -16,7 +16,7 @@ use url::Url;
 use super::background::Background;
 use super::link::{Link, Offer};
 use super::plans::{Plan, World};
-use super::remote::{Remote, Traits};
+use super::remote::{Remote, Traits, ready_s};
 
 /// What became of a transfer.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct Simulated {
     pub plan: Plan,
     /// How long it took, in seconds.
     pub took_s: f64,
+    /// How much of that passes before the first byte can come.
+    pub ready_s: f64,
     /// What it said of its progress when so much had come: see [`MARKS`].
     pub marks: [Option<Mark>; MARKS.len()],
     /// What its links offered when it began and when it had ended.
@@ -58,7 +60,7 @@ pub const MARKS: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
 pub fn run(world: &World) -> Result<Vec<Simulated>, String> {
     fastrand::seed(world.seed);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().start_paused(true).build();
+    let runtime = runtime.enable_time().start_paused(true).build();
     runtime.map_err(|error| format!("cannot start a runtime: {error}"))?.block_on(all(world))
 }
 
@@ -102,9 +104,10 @@ async fn all(world: &World) -> Result<Vec<Simulated>, String> {
     }
     let world_s = began.elapsed().as_secs_f64();
     let mut done: Vec<Simulated> = done.into_iter().flatten().collect();
-    for simulated in &mut done {
-        let all = sum(simulated.plan.from.iter().map(|&at| &*links[at]));
-        simulated.mean_offer_bytes_per_s = all.bytes / world_s;
+    for Simulated { plan, ready_s, mean_offer_bytes_per_s, .. } in &mut done {
+        *mean_offer_bytes_per_s = sum(plan.from.iter().map(|&at| &*links[at])).bytes / world_s;
+        let nearest = plan.from.iter().map(|&at| world.rtt_s(at, plan.to)).fold(1.0, f64::min);
+        *ready_s = self::ready_s(plan.start_s, nearest);
     }
     Ok(done)
 }
@@ -147,7 +150,7 @@ async fn one(
     ended.map_err(|error| error.to_string())?;
     let took_s = began.elapsed().as_secs_f64();
     let offers = [at_begin, offer()];
-    Ok(Simulated { plan, took_s, marks, offers, mean_offer_bytes_per_s: f64::NAN })
+    Ok(Simulated { plan, took_s, ready_s: 0.0, marks, offers, mean_offer_bytes_per_s: 0.0 })
 }
 
 /// Returns what several links offer together.
