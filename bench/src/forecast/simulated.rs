@@ -1,20 +1,30 @@
 //! How well forecasts of simulated transfers come true: before they begin, while they run, and what
 //! could be known at all.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
 use swath_formats::transfer_log::{FACTS, LoggedTransfer};
 use swath_model::observe::Eta;
 
+use super::progress::{self, Mark, Marks, PARTS};
 use super::replay::{Compared, replay};
 use super::scores::Scores;
-use super::world::{MARKS, Simulated, World, run};
+use super::world::{Simulated, World, run};
 
 /// Lets the transfers of a world happen, and returns what is to be said of their forecasts, one line
-/// for each thing.
+/// for each thing. Keeps them in this folder, if there is one: as a log, and what they said while they
+/// ran.
 ///
 /// # Errors
-/// As [`run`].
-pub fn simulate(world: &World) -> Result<Vec<String>, String> {
+/// As [`run`], or the file that cannot be written.
+pub fn simulate(world: &World, keep: Option<&Path>) -> Result<Vec<String>, String> {
     let done = run(world)?;
+    if let Some(folder) = keep {
+        let fault = |error: io::Error| format!("{}: {error}", folder.display());
+        write(world, &done, folder).map_err(fault)?;
+    }
     let judged = done.len() * LEARNED_TENTHS / 10..;
     let before = replay(&logged(world, &done));
     let scores = Scores::of(&before[judged.clone()]);
@@ -23,12 +33,8 @@ pub fn simulate(world: &World) -> Result<Vec<String>, String> {
         format!("  median ratio of upper to lower end {:.2}", scores.width),
     ];
     let judged = &done[judged];
-    for (number, part) in MARKS.into_iter().enumerate().skip(1) {
-        let while_running: Vec<Compared> =
-            judged.iter().filter_map(|one| by_its_own(one, number)).collect();
-        let line = Scores::of(&while_running).line();
-        lines.push(format!("after {:.0} % of the bytes: {line}", part * 100.0));
-    }
+    let marked: Vec<(Marks, f64)> = judged.iter().map(|one| (one.marks, one.took_s)).collect();
+    lines.extend(progress::lines(&marked));
     lines.push("Whoever knows all but the background to come, and takes it for".to_owned());
     for (name, mark) in [("before the begin", None), ("after 10 % of the bytes", Some(1))] {
         for (taken, weight) in [("its mean", 0.0), ("the present one", 1.0), ("half of each", 0.5)]
@@ -39,6 +45,32 @@ pub fn simulate(world: &World) -> Result<Vec<String>, String> {
         }
     }
     Ok(lines)
+}
+
+/// Writes `SETTING.csv`, a log, and `SETTING-progress.csv`, a line for each mark of each transfer.
+fn write(world: &World, done: &[Simulated], folder: &Path) -> io::Result<()> {
+    let name = format!("{:?}", world.setting).to_lowercase();
+    let mut log = BufWriter::new(File::create(folder.join(format!("{name}.csv")))?);
+    writeln!(log, "start,took_s,bytes,files,from,to,kind,beside,beside_bytes,weekday")?;
+    for one in logged(world, done) {
+        let LoggedTransfer { start_s, took_s, bytes, files, from, to, kind, facts, .. } = one;
+        let [beside, beside_bytes, weekday, ..] = facts;
+        write!(log, "{start_s},{took_s},{bytes},{files},{from},{to},{kind},")?;
+        writeln!(log, "{beside},{beside_bytes},{weekday}")?;
+    }
+    log.flush()?;
+    let progress = folder.join(format!("{name}-progress.csv"));
+    let mut progress = BufWriter::new(File::create(progress)?);
+    writeln!(progress, "transfer,part,at_s,done_bytes,rate_bytes_per_s,low_s,likely_s,high_s")?;
+    for (number, one) in done.iter().enumerate() {
+        for (mark, part) in one.marks.iter().zip(PARTS) {
+            let Some(Mark { at_s, done_bytes, rate_bytes_per_s, eta }) = mark else { continue };
+            let Eta { low_s, likely_s, high_s } = eta;
+            write!(progress, "{number},{part},{at_s},{done_bytes},{rate_bytes_per_s},")?;
+            writeln!(progress, "{low_s},{likely_s},{high_s}")?;
+        }
+    }
+    progress.flush()
 }
 
 /// Returns the transfers as a log has them. Its facts are those of the history that the program keeps:
@@ -67,14 +99,6 @@ pub fn logged(world: &World, done: &[Simulated]) -> Vec<LoggedTransfer> {
     each.collect()
 }
 
-/// Returns what a transfer itself forecast at a mark.
-fn by_its_own(one: &Simulated, mark: usize) -> Option<Compared> {
-    let mark = one.marks[mark]?;
-    let [low_s, likely_s, high_s] =
-        [mark.eta.low_s, mark.eta.likely_s, mark.eta.high_s].map(|left_s| mark.at_s + left_s);
-    Some(Compared { takes: Eta { low_s, likely_s, high_s }, took_s: one.took_s })
-}
-
 /// Returns the forecast of an oracle. It knows how much the transfer gets of whatever its links offer,
 /// and takes what they will offer for a (geometric) mean of what they offer now, with this weight, and
 /// what they offer on average. Without a mark it does so at the begin.
@@ -82,7 +106,7 @@ fn by_oracle(one: &Simulated, mark: Option<usize>, weight: f64) -> Option<Compar
     let [begin, end] = one.offers;
     let (at_s, offer) = match mark {
         None => (one.ready_s, begin),
-        Some(mark) => one.marks[mark].map(|mark| (mark.at_s, mark.offer))?,
+        Some(mark) => (one.marks[mark]?.at_s, one.mark_offers[mark]?),
     };
     let seen_s = if mark.is_none() { one.took_s } else { one.took_s - at_s };
     let left_s = one.took_s - at_s;

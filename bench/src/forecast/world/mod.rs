@@ -18,4 +18,4 @@ mod run;
 pub use background::{Background, Setting, Step};
 pub use link::{Link, Offer};
 pub use plans::{Kind, Plan, Site, World};
-pub use run::{MARKS, Mark, Simulated, run};
+pub use run::{Simulated, run};

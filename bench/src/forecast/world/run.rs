@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use swath_source::LocalSource;
 use swath_store::simulated::Faults;
-use swath_transfer::observe::{Eta, Event, Phase};
+use swath_transfer::observe::Event;
 use swath_transfer::{Destination, Engine, EngineOptions, Range, Request, Stop};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -17,6 +17,7 @@ use super::background::Background;
 use super::link::{Link, Offer};
 use super::plans::{Plan, World};
 use super::remote::{Remote, Traits, ready_s};
+use crate::forecast::progress::{Marks, PARTS, look};
 
 /// What became of a transfer.
 #[derive(Clone, Debug)]
@@ -27,31 +28,15 @@ pub struct Simulated {
     pub took_s: f64,
     /// How much of that passes before the first byte can come.
     pub ready_s: f64,
-    /// What it said of its progress when so much had come: see [`MARKS`].
-    pub marks: [Option<Mark>; MARKS.len()],
+    /// What it said of its progress.
+    pub marks: Marks,
+    /// What its links offered when it said that.
+    pub mark_offers: [Option<Offer>; PARTS.len()],
     /// What its links offered when it began and when it had ended.
     pub offers: [Offer; 2],
     /// What they offer on average over the whole time of the world, in bytes per second.
     pub mean_offer_bytes_per_s: f64,
 }
-
-/// What a transfer said of its progress.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    /// Seconds since its begin.
-    pub at_s: f64,
-    /// Bytes that had come.
-    pub done_bytes: u64,
-    /// Its rate.
-    pub rate_bytes_per_s: f64,
-    /// The time left.
-    pub eta: Eta,
-    /// What its links offered.
-    pub offer: Offer,
-}
-
-/// A mark is the first estimate after these parts of a transfer.
-pub const MARKS: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
 
 /// Lets the transfers of a world happen, and returns them in the order of their begins.
 ///
@@ -129,19 +114,12 @@ async fn one(
         let url = Url::parse(&format!("simulated://{name}/")).map_err(|error| error.to_string())?;
         request = request.source(LocalSource::new(url, Arc::new(remote)));
     }
-    let mut marks = [None; MARKS.len()];
+    let (mut marks, mut mark_offers) = (Marks::default(), [None; PARTS.len()]);
     let mut observer = |event: &Event| {
-        let Event::Progress(now) = event else { return };
-        let Some(eta) = now.eta.filter(|_| now.phase == Phase::Fetching) else { return };
-        for (mark, part) in marks.iter_mut().zip(MARKS) {
-            if mark.is_none() && now.done_bytes as f64 >= part * plan.bytes as f64 {
-                *mark = Some(Mark {
-                    at_s: now.at_s,
-                    done_bytes: now.done_bytes,
-                    rate_bytes_per_s: now.rate_bytes_per_s,
-                    eta,
-                    offer: offer(),
-                });
+        look(&mut marks, event);
+        for (mark, at_mark) in marks.iter().zip(&mut mark_offers) {
+            if mark.is_some() && at_mark.is_none() {
+                *at_mark = Some(offer());
             }
         }
     };
@@ -150,7 +128,8 @@ async fn one(
     ended.map_err(|error| error.to_string())?;
     let took_s = began.elapsed().as_secs_f64();
     let offers = [at_begin, offer()];
-    Ok(Simulated { plan, took_s, ready_s: 0.0, marks, offers, mean_offer_bytes_per_s: 0.0 })
+    let (ready_s, mean_offer_bytes_per_s) = (0.0, 0.0);
+    Ok(Simulated { plan, took_s, ready_s, marks, mark_offers, offers, mean_offer_bytes_per_s })
 }
 
 /// Returns what several links offer together.
