@@ -8,7 +8,7 @@ use std::path::Path;
 use swath_formats::transfer_log::{FACTS, LoggedTransfer};
 use swath_model::observe::Eta;
 
-use super::progress::{self, Mark, Marks, PARTS};
+use super::progress::{self, Mark, PARTS};
 use super::replay::{Compared, replay};
 use super::scores::Scores;
 use super::world::{Simulated, World, run};
@@ -25,26 +25,44 @@ pub fn simulate(world: &World, keep: Option<&Path>) -> Result<Vec<String>, Strin
         let fault = |error: io::Error| format!("{}: {error}", folder.display());
         write(world, &done, folder).map_err(fault)?;
     }
-    let judged = done.len() * LEARNED_TENTHS / 10..;
+    let learned = done.len() * LEARNED_TENTHS / 10;
     let before = replay(&logged(world, &done));
-    let scores = Scores::of(&before[judged.clone()]);
+    let scores = Scores::of(&before[learned..]);
     let mut lines = vec![
         format!("before the begin: {}", scores.line()),
         format!("  median ratio of upper to lower end {:.2}", scores.width),
     ];
-    let judged = &done[judged];
-    let marked: Vec<(Marks, f64)> = judged.iter().map(|one| (one.marks, one.took_s)).collect();
-    lines.extend(progress::lines(&marked));
-    lines.push("Whoever knows all but the background to come, and takes it for".to_owned());
-    for (name, mark) in [("before the begin", None), ("after 10 % of the bytes", Some(1))] {
-        for (taken, weight) in [("its mean", 0.0), ("the present one", 1.0), ("half of each", 0.5)]
-        {
-            let all: Vec<Compared> =
-                judged.iter().filter_map(|one| by_oracle(one, mark, weight)).collect();
-            lines.push(format!("  {taken}, {name}: {}", Scores::of(&all).errors()));
+    let alone: Vec<bool> = done.iter().map(|one| is_alone(one, &done)).collect();
+    let judged = || (learned..done.len()).filter(|&at| alone[at]);
+    let before: Vec<Compared> = judged().map(|at| before[at]).collect();
+    let marked = |at: usize| (done[at].marks, done[at].took_s);
+    lines.extend(progress::lines(&(learned..done.len()).map(marked).collect::<Vec<_>>()));
+    let count = before.len();
+    lines.push(format!("{count} transfers that shared no link with another of these"));
+    lines.push(format!("  before the begin: {}", Scores::of(&before).line()));
+    let while_running = progress::lines(&judged().map(marked).collect::<Vec<_>>());
+    lines.extend(while_running.iter().map(|line| format!("  {line}")));
+    lines
+        .push("an oracle that knows everything but the background to come, and expects".to_owned());
+    for (when, mark) in [("before the begin", None), ("after 10 % of the bytes", Some(1))] {
+        for (expected, weight) in [("its mean", 0.0), ("no change", 1.0), ("half of each", 0.5)] {
+            let oracle = |one: &Simulated| by_oracle(one, mark, weight);
+            let all: Vec<Compared> = done[learned..].iter().filter_map(oracle).collect();
+            lines.push(format!("  {expected}, {when}: {}", Scores::of(&all).errors()));
         }
     }
     Ok(lines)
+}
+
+/// Whether a transfer shared no link with another one.
+fn is_alone(one: &Simulated, all: &[Simulated]) -> bool {
+    let end_s = |one: &Simulated| one.plan.at_s + one.took_s;
+    all.iter().all(|other| {
+        std::ptr::eq(one, other)
+            || other.plan.at_s >= end_s(one)
+            || end_s(other) <= one.plan.at_s
+            || other.plan.from.iter().all(|site| !one.plan.from.contains(site))
+    })
 }
 
 /// Writes `SETTING.csv`, a log, and `SETTING-progress.csv`, a line for each mark of each transfer.
@@ -120,3 +138,36 @@ fn by_oracle(one: &Simulated, mark: Option<usize>, weight: f64) -> Option<Compar
 
 /// From so many of ten transfers only is learned.
 const LEARNED_TENTHS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forecast::world::Setting;
+
+    #[test]
+    fn a_world_becomes_a_log_and_lines() {
+        let world = World::of(Setting::Steady, 7, 12);
+        let done = run(&world).unwrap();
+        let log = logged(&world, &done);
+        for (one, logged) in done.iter().zip(&log) {
+            assert_eq!((logged.bytes, logged.took_s), (one.plan.bytes, one.took_s));
+            // With the traffic of others known, nothing but noise is left.
+            let oracle = by_oracle(one, None, 0.0).unwrap();
+            let ratio = oracle.takes.likely_s / one.took_s;
+            assert!((0.8..1.25).contains(&ratio), "{ratio}: {one:?}");
+        }
+        let beside = log.iter().filter(|one| one.facts[0] > 0.0).count();
+        let shared = done.iter().filter(|one| !is_alone(one, &done)).count();
+        assert!(beside < 12 && shared < 12 && shared != 1, "{beside} {shared}");
+        let folder = tempfile::tempdir().unwrap();
+        let lines = simulate(&world, Some(folder.path())).unwrap();
+        assert!(lines[0].starts_with("before the begin: median error"), "{lines:?}");
+        let kept = std::fs::read(folder.path().join("steady.csv")).unwrap();
+        let kept = swath_formats::transfer_log::TransferLog::new(kept.as_slice()).unwrap();
+        for (kept, logged) in kept.zip(&log) {
+            let kept = kept.unwrap();
+            assert_eq!((&kept.from, kept.took_s), (&logged.from, logged.took_s));
+            assert_eq!(kept.facts[..3], logged.facts[..3]);
+        }
+    }
+}
