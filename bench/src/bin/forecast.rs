@@ -7,19 +7,40 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use flate2::bufread::MultiGzDecoder;
-use swath_bench::forecast::{Scores, replay};
+use swath_bench::forecast::world::{Setting, World};
+use swath_bench::forecast::{Scores, emulate, replay, simulate};
+use swath_bench::machine::beside_us;
 use swath_formats::transfer_log::{LoggedTransfer, TransferLog};
 
-/// Forecasts each transfer of a log before it begins, from those that had ended by then.
+/// Forecasts each transfer before it begins, from those that had ended by then: of a log, or of the
+/// log of this bench and then of simulated transfers.
 #[derive(Debug, Parser)]
 #[command(name = "forecast", max_term_width = 100)]
 struct Options {
-    /// A log as CSV, also compressed with gzip; without one, the logs and networks of this bench.
+    /// A log as CSV, also compressed with gzip; without one, the log and the worlds of this bench.
     #[arg(value_name = "LOG")]
     log: Option<PathBuf>,
     /// An earlier log, from which only is learned.
     #[arg(long, value_name = "LOG", requires = "log")]
     learn_first: Option<PathBuf>,
+    /// Simulated transfers of each kind of background traffic [2000].
+    #[arg(long, value_name = "N", default_value_t = 2000, hide_default_value = true)]
+    transfers: usize,
+    /// What decides the simulated transfers [1].
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
+    seed: u64,
+    /// Keep the simulated transfers in this folder, as logs.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Also let the program fetch files in emulated networks (root; a quarter of an hour).
+    #[arg(long, conflicts_with = "log")]
+    emulated: bool,
+    /// The swath program; the one built beside this program unless given.
+    #[arg(long, env = "SWATH", value_name = "FILE")]
+    swath: Option<PathBuf>,
+    /// Where files are served from and written to, meanwhile.
+    #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
+    scratch: PathBuf,
 }
 
 fn main() -> ExitCode {
@@ -54,6 +75,21 @@ fn run(options: &Options) -> Result<(), String> {
         scores.width
     );
     println!("{}", scores.line());
+    if options.log.is_some() {
+        return Ok(());
+    }
+    for (name, setting) in [("steady", Setting::Steady), ("changing", Setting::Changing)] {
+        let &Options { transfers, seed, .. } = options;
+        println!("\n{transfers} transfers in virtual time, {name} background, seed {seed}");
+        let lines = simulate(&World::of(setting, seed, transfers), options.keep.as_deref())?;
+        lines.iter().for_each(|line| println!("{line}"));
+    }
+    if options.emulated {
+        let swath = options.swath.clone().unwrap_or_else(|| beside_us("swath"));
+        println!("\n{EMULATED} transfers in emulated networks, changing background");
+        let lines = emulate(&swath, &options.scratch, EMULATED, options.seed)?;
+        lines.iter().for_each(|line| println!("{line}"));
+    }
     Ok(())
 }
 
@@ -83,3 +119,6 @@ fn read(path: &Path) -> Result<Vec<LoggedTransfer>, String> {
     transfers.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
     Ok(transfers)
 }
+
+/// Transfers in emulated networks.
+const EMULATED: usize = 140;

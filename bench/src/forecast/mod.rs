@@ -1,8 +1,14 @@
 //! How well forecasts come true: each is made before its transfer begins, from what had ended by
 //! then, so nothing can flatter it.
 
+mod emulated;
+pub mod progress;
 mod replay;
 mod scores;
+mod simulated;
+pub mod world;
 
+pub use emulated::emulate;
 pub use replay::{Compared, replay};
 pub use scores::Scores;
+pub use simulated::{logged, simulate};

@@ -1,13 +1,14 @@
 //! The transfers of a log happen once more, one after the other.
 
 use swath_formats::transfer_log::LoggedTransfer;
+use swath_model::observe::Eta;
 use swath_plan::forecast::{Cost, Forecast, Numbers, Outcome, Planned, Replay};
 
-/// What was forecast for a transfer before it began, and how long it took.
+/// What was forecast for a transfer, and how long it took.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
-    /// The forecast.
-    pub forecast: Forecast,
+    /// The forecast of its whole duration.
+    pub takes: Eta,
     /// How long it took, in seconds.
     pub took_s: f64,
 }
@@ -32,8 +33,9 @@ pub fn replay(transfers: &[LoggedTransfer]) -> Vec<Compared> {
             prior: Cost::default(),
             traits: transfer.facts,
         };
-        let forecast = replay.begin(&planned, Outcome::Took { seconds: took_s });
-        Compared { forecast, took_s }
+        let Forecast { low_s, likely_s, high_s, .. } =
+            replay.begin(&planned, Outcome::Took { seconds: took_s });
+        Compared { takes: Eta { low_s, likely_s, high_s }, took_s }
     });
     each.collect()
 }

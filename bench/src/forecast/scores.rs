@@ -20,9 +20,9 @@ pub struct Scores {
 impl Scores {
     /// Returns the scores; NaN if there are none.
     pub fn of(outcomes: &[Compared]) -> Scores {
-        let error = |one: &Compared| (one.forecast.likely_s / one.took_s - 1.0).abs();
+        let error = |one: &Compared| (one.takes.likely_s / one.took_s - 1.0).abs();
         let mut errors: Vec<f64> = outcomes.iter().map(error).collect();
-        let width = |one: &Compared| one.forecast.high_s / one.forecast.low_s;
+        let width = |one: &Compared| one.takes.high_s / one.takes.low_s;
         let mut widths: Vec<f64> = outcomes.iter().map(width).collect();
         errors.sort_by(f64::total_cmp);
         widths.sort_by(f64::total_cmp);
@@ -31,7 +31,7 @@ impl Scores {
             sorted.get(at).copied().unwrap_or(f64::NAN)
         };
         let is_covered =
-            |one: &&Compared| (one.forecast.low_s..=one.forecast.high_s).contains(&one.took_s);
+            |one: &&Compared| (one.takes.low_s..=one.takes.high_s).contains(&one.took_s);
         let count = outcomes.len() as f64;
         Scores {
             median: at(&errors, 0.5),
@@ -44,10 +44,12 @@ impl Scores {
 
     /// Returns them as the line that other programs read.
     pub fn line(&self) -> String {
-        let [median, mean, p90, coverage] =
-            [self.median, self.mean, self.p90, self.coverage].map(|part| part * 100.0);
-        format!(
-            "median error {median:.1} %, MAPE {mean:.1} %, p90 {p90:.1} %, coverage {coverage:.1} %"
-        )
+        format!("{}, coverage {:.1} %", self.errors(), self.coverage * 100.0)
+    }
+
+    /// Returns the same of forecasts without intervals.
+    pub fn errors(&self) -> String {
+        let [median, mean, p90] = [self.median, self.mean, self.p90].map(|part| part * 100.0);
+        format!("median error {median:.1} %, MAPE {mean:.1} %, p90 {p90:.1} %")
     }
 }

@@ -37,6 +37,11 @@ pub trait ReadAt: fmt::Debug + Send + Sync + 'static {
     /// [`LaneError`] if it is not there (any more).
     fn facts(&self) -> impl Future<Output = Result<Facts, LaneError>> + Send;
 
+    /// Returns the most bytes of one read: orders to a lane are heard between reads.
+    fn part_bytes(&self) -> u64 {
+        PART_BYTES
+    }
+
     /// Reads into `space`, which is not empty, from `offset` on, and returns how many bytes that were.
     /// `offset` lies below the size that it has told.
     ///
@@ -115,3 +120,5 @@ impl<R: ReadAt> Source for LocalSource<R> {
 
 /// There is nothing between: a round trip that the planner can reckon with.
 const NO_DISTANCE: Duration = Duration::from_micros(50);
+/// Read at a time, so that orders are heard meanwhile.
+const PART_BYTES: u64 = 256 << 10;

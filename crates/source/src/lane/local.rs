@@ -192,7 +192,7 @@ impl<R: ReadAt> LocalLane<R> {
                 return End::Done;
             }
             let position = ask.position;
-            let space = self.out.room(ask, PART_BYTES);
+            let space = self.out.room(ask, from.part_bytes());
             // Orders are heard while nothing comes; what was being read then is read again.
             let read = tokio::select! {
                 biased;
@@ -316,6 +316,3 @@ fn ended_by(error: LaneError) -> End {
 fn version(facts: &Facts) -> String {
     facts.etag.clone().or_else(|| facts.last_modified.clone()).unwrap_or_default()
 }
-
-/// Read at a time, so that orders are heard meanwhile.
-const PART_BYTES: u64 = 256 << 10;
