@@ -168,10 +168,10 @@ impl Usual {
     fn new(random: &mut fastrand::Rng) -> Usual {
         let kind = [Kind::File, Kind::Large, Kind::Small][random.usize(..3)];
         let (bytes, files) = match kind {
-            Kind::File => (log_uniform(random, 2e9, 60e9), 1.0),
-            Kind::Large => (log_uniform(random, 6e9, 80e9), 100.0),
+            Kind::File => (log_uniform(random, 1e9, 40e9), 1.0),
+            Kind::Large => (log_uniform(random, 4e9, 50e9), 100.0),
             Kind::Small => {
-                let files = log_uniform(random, 4e3, 8e4);
+                let files = log_uniform(random, 3e3, 6e4);
                 (files * log_uniform(random, 50e3, 1e6), files)
             }
         };

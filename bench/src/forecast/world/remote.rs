@@ -147,5 +147,6 @@ impl Drop for Turn<'_> {
 const ROUND_TRIPS: u32 = 3;
 /// What one connection has under way at most.
 const WINDOW_BYTES: f64 = 16e6;
-/// How long a lane waits until it looks what has come: two turns of the planner.
-const TURN: Duration = Duration::from_millis(40);
+/// How long a lane waits until it looks what has come: a turn of the planner. With two of them, what
+/// the planner takes for the rate would be too low by a twentieth.
+const TURN: Duration = Duration::from_millis(20);
