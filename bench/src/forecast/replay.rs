@@ -16,7 +16,8 @@ pub struct Compared {
 /// Forecasts each transfer at its begin, from those that had ended by then. The transfers are in the
 /// order of their begins, and so are the results.
 pub fn replay(transfers: &[LoggedTransfer]) -> Vec<Compared> {
-    let (mut pairs, mut kinds) = (Numbers::default(), Numbers::default());
+    let (mut pairs, mut kinds, mut places) =
+        (Numbers::default(), Numbers::default(), Numbers::default());
     let mut replay = Replay::default();
     let each = transfers.iter().map(|transfer| {
         let &LoggedTransfer { start_s: at_s, took_s, .. } = transfer;
@@ -30,6 +31,8 @@ pub fn replay(transfers: &[LoggedTransfer]) -> Vec<Compared> {
             files: transfer.files as f64,
             pair: pairs.of((&transfer.from, &transfer.to)),
             kind: kinds.of(&transfer.kind),
+            from: transfer.from.split(' ').map(|place| places.of(place)).collect(),
+            to: (!transfer.to.is_empty()).then(|| places.of(&transfer.to)),
             prior: Cost::default(),
             traits: transfer.facts,
         };

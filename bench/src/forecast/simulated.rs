@@ -103,7 +103,6 @@ pub fn logged(world: &World, done: &[Simulated]) -> Vec<LoggedTransfer> {
         facts[1] = (beside.iter().sum::<u64>() as f32).ln_1p();
         facts[2] = ((plan.at_s / 86_400.0) as u64 % 7) as f32;
         LoggedTransfer {
-            line: number as u64 + 1,
             start_s: plan.at_s,
             took_s: *took_s,
             bytes: plan.bytes,

@@ -9,6 +9,7 @@ pub struct Forecasts {
     replay: Replay,
     pairs: Numbers<(String, String)>,
     kinds: Numbers<String>,
+    places: Numbers<String>,
     /// Transfers that run now, and their bytes.
     beside: (u32, u64),
 }
@@ -71,6 +72,8 @@ impl Forecasts {
             files: transfer.files as f64,
             pair: self.pairs.of((transfer.from.clone(), transfer.to.clone())),
             kind: self.kinds.of(transfer.kind.clone()),
+            from: transfer.from.split(' ').map(|place| self.places.of(place.to_owned())).collect(),
+            to: Some(self.places.of(transfer.to.clone())),
             prior: Cost::default(),
             traits,
         }

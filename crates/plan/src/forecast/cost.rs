@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::beside::Beside;
 use super::least_squares::solve_nonnegative;
 
 /// What a transfer costs. Nothing is negative.
@@ -32,61 +33,132 @@ impl Default for Cost {
     }
 }
 
+/// What a transfer costs while others run beside it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shared {
+    pub(super) cost: Cost,
+    sharing: Sharing,
+}
+
+/// Which bytes of others cost as much as a transfer's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// Those that the same places send: their links are what limits it.
+    From,
+    /// Those that the same place receives, too.
+    Both,
+    /// None: something else limits it.
+    None,
+}
+
+impl Sharing {
+    fn bytes(self, bytes: f64, beside: &Beside) -> f64 {
+        match self {
+            Sharing::From => bytes + beside.from_bytes,
+            // Those of the same pair are among both.
+            Sharing::Both => bytes + beside.from_bytes.max(beside.to_bytes),
+            Sharing::None => bytes,
+        }
+    }
+}
+
+impl Shared {
+    /// Returns how long a transfer takes beside others, in seconds.
+    pub(super) fn seconds(&self, bytes: f64, files: f64, beside: &Beside) -> f64 {
+        self.cost.seconds(self.sharing.bytes(bytes, beside), files)
+    }
+}
+
+impl From<Cost> for Shared {
+    fn from(cost: Cost) -> Self {
+        Shared { cost, sharing: Sharing::From }
+    }
+}
+
 /// What transfers between the same places took.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Costs {
-    /// Bytes, files and seconds of the newest ones, the newest last.
-    outcomes: VecDeque<(f64, f64, f64)>,
-    fitted: Option<Cost>,
+    /// The newest ones, the newest last.
+    outcomes: VecDeque<Outcome>,
+    fitted: Option<Shared>,
+}
+
+/// What a transfer took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) bytes: f64,
+    pub(super) files: f64,
+    pub(super) beside: Beside,
+    pub(super) took_s: f64,
 }
 
 impl Costs {
     /// Adds the duration of a transfer; `prior` is the cost that is assumed without any.
-    pub(super) fn learn(&mut self, bytes: f64, files: f64, took_s: f64, prior: Cost) {
+    pub(super) fn learn(&mut self, outcome: Outcome, prior: Cost) {
         if self.outcomes.len() == OUTCOMES {
             self.outcomes.pop_front();
         }
-        self.outcomes.push_back((bytes, files, took_s));
+        self.outcomes.push_back(outcome);
         self.fitted = self.fit(prior);
     }
 
     /// Returns what transfers cost; `None` before the first one.
-    pub(super) fn get(&self) -> Option<Cost> {
+    pub(super) fn get(&self) -> Option<Shared> {
         self.fitted
     }
 
-    fn fit(&self, prior: Cost) -> Option<Cost> {
+    fn fit(&self, prior: Cost) -> Option<Shared> {
+        let (mut best, mut least) = (None, f64::INFINITY);
+        for sharing in [Sharing::From, Sharing::Both, Sharing::None] {
+            let Some((cost, errors)) = self.fit_to(prior, sharing) else { continue };
+            if errors < least {
+                (best, least) = (Some(Shared { cost, sharing }), errors * CLEARLY_LESS);
+            }
+        }
+        best
+    }
+
+    /// Returns the cost for this way of sharing, and the mean error that remains.
+    fn fit_to(&self, prior: Cost, sharing: Sharing) -> Option<(Cost, f64)> {
         // Each unknown is measured in units of its prior, so they share one ridge parameter.
         let unit = [prior.start_s, prior.byte_s, prior.file_s].map(|x| x.max(UNIT_MIN));
         let anchor = [prior.start_s, prior.byte_s, prior.file_s];
         let anchor = std::array::from_fn(|k| anchor[k] / unit[k]);
         let aged = self.outcomes.iter().rev().enumerate();
         let rows: Vec<([f64; 3], f64, f64)> = aged
-            .map(|(age, &(bytes, files, took_s))| {
-                let row = [unit[0], bytes * unit[1], files * unit[2]].map(|part| part / took_s);
+            .map(|(age, outcome)| {
+                let Outcome { bytes, files, beside, took_s } = *outcome;
+                let parts = [1.0, sharing.bytes(bytes, &beside), files];
+                let row = std::array::from_fn(|k| parts[k] * unit[k] / took_s);
                 (row, 1.0, KEPT.powi(age as i32))
             })
             .collect();
         let fit = |rows| solve_nonnegative(rows, &[RIDGE; 3], &anchor);
         let mut found = fit(rows.clone())?;
+        let off = |row: &[f64; 3], target: f64, found: &[f64; 3]| {
+            (row.iter().zip(found).map(|(a, b)| a * b).sum::<f64>() - target).abs()
+        };
         // Transfers that were disturbed count less: Huber's weights.
         for _ in 0..ROUNDS {
             let weighted = rows.iter().map(|&(row, target, weight)| {
-                let cost: f64 = row.iter().zip(&found).map(|(a, b)| a * b).sum();
-                (row, target, weight * TOLERATED / (cost - target).abs().max(TOLERATED))
+                (row, target, weight * TOLERATED / off(&row, target, &found).max(TOLERATED))
             });
             found = fit(weighted.collect())?;
         }
+        let errors = rows.iter().map(|(row, target, weight)| weight * off(row, *target, &found));
         let [start_s, byte_s, file_s] = std::array::from_fn(|k| found[k] * unit[k]);
-        Some(Cost { start_s, byte_s, file_s })
+        Some((Cost { start_s, byte_s, file_s }, errors.sum()))
     }
 }
+
+/// Another way of sharing is believed in if it leaves less than this part of the error.
+const CLEARLY_LESS: f64 = 0.9;
 
 /// Outcomes that are kept.
 const OUTCOMES: usize = 64;
 
 /// How much of its weight an outcome keeps with each newer one.
-const KEPT: f64 = 0.9;
+const KEPT: f64 = 0.95;
 
 /// The ridge parameter: the weight of the prior, where a transfer has a weight of 1.
 const RIDGE: f64 = 1e-4;
@@ -113,9 +185,10 @@ mod tests {
             let [bytes, files] = [(6.0, 10.0), (0.0, 4.0)]
                 .map(|(low, high)| 10_f64.powf(low + (high - low) * random.f64()).floor());
             let took_s = disturb(i, TRUE.seconds(bytes, files));
-            costs.learn(bytes, files, took_s, Cost::default());
+            let beside = Beside::default();
+            costs.learn(Outcome { bytes, files, beside, took_s }, Cost::default());
         }
-        costs.get().unwrap()
+        costs.get().unwrap().cost
     }
 
     #[test]
@@ -130,8 +203,10 @@ mod tests {
     #[test]
     fn one_transfer_corrects_the_rate() {
         let mut costs = Costs::default();
-        costs.learn(1e10, 1.0, 10.0, Cost::default());
-        let again = costs.get().unwrap().seconds(1e10, 1.0);
+        let beside = Beside::default();
+        let outcome = Outcome { bytes: 1e10, files: 1.0, beside, took_s: 10.0 };
+        costs.learn(outcome, Cost::default());
+        let again = costs.get().unwrap().cost.seconds(1e10, 1.0);
         assert!((9.0..11.5).contains(&again), "{again}");
     }
 
@@ -147,8 +222,9 @@ mod tests {
         let mut costs = Costs::default();
         for i in 0..40 {
             let took_s = if i < 34 { 100.0 } else { 10.0 };
-            costs.learn(1e10, 1.0, took_s, Cost::default());
+            let beside = Beside::default();
+            costs.learn(Outcome { bytes: 1e10, files: 1.0, beside, took_s }, Cost::default());
         }
-        assert!(costs.get().unwrap().seconds(1e10, 1.0) < 60.0);
+        assert!(costs.get().unwrap().cost.seconds(1e10, 1.0) < 60.0);
     }
 }

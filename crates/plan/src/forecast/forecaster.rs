@@ -1,17 +1,20 @@
 //! Forecasts of transfers, from those that have ended.
 //!
-//! Before a transfer between the same places has ended, its prior is all there is. Then three models
-//! forecast each transfer, and the one whose errors between the same places were lately the smallest is
-//! used:
-//! - the cost of the parts of a transfer;
+//! Before a transfer between the same places has ended, its prior is all there is. Then several models
+//! forecast each transfer, and their mean is used, in which each has the more weight the smaller its
+//! errors between the same places were lately:
+//! - the cost of the parts of a transfer, and of what runs beside it;
 //! - the same, corrected by the errors of the last three transfers;
+//! - the same, corrected by the errors of the places that send, lately and at this time of day;
 //! - a forest of trees, which sees what runs, what has just begun and what similar transfers took.
 //!
 //! Nothing is learned from a transfer before it has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::cost::Costs;
+use super::beside::{Beside, Running};
+use super::cost::{Costs, Outcome, Shared};
+use super::drift::{Drift, Spans};
 use super::forest::{Forest, Growth};
 use super::interval::{Guess, Interval};
 use super::past::{COLUMNS, Features, Past, Planned};
@@ -25,7 +28,7 @@ pub struct Forecast {
     pub likely_s: f64,
     /// It takes more in one of ten cases.
     pub high_s: f64,
-    /// The model that was used.
+    /// The model that had the most weight.
     pub by: Model,
     /// Transfers between the same places that have ended; without any it is a guess.
     pub outcomes: u32,
@@ -58,6 +61,8 @@ pub enum Model {
     Cost,
     /// The same, as much off as the last transfers were.
     Recent,
+    /// The same, as much off as is to be expected now.
+    Drift,
     /// Boosted trees.
     Forest,
 }
@@ -69,13 +74,18 @@ pub enum Model {
 #[derive(Clone, Debug, Default)]
 pub struct Forecaster {
     past: Past,
+    running: Running,
     costs: BTreeMap<(u32, u32), Costs>,
     /// By pair, for kinds that are new there.
     pair_costs: BTreeMap<u32, Costs>,
+    /// By the places that send, for receivers that are new.
+    from_costs: BTreeMap<Vec<u32>, Costs>,
+    drift: Drift,
     /// By pair, how far off each model was lately.
     errors: BTreeMap<u32, Errors>,
     all_errors: Errors,
-    intervals: [Interval; MODELS],
+    /// Before the first transfer between two places, and after it.
+    intervals: [Interval; 2],
     begun: BTreeMap<u64, Begun>,
     rows: VecDeque<(Features, f64)>,
     /// Rows since the forests were grown.
@@ -94,6 +104,7 @@ impl Forecaster {
         let begun = self.look(planned);
         let forecast = begun.forecast;
         self.past.begin(id, planned);
+        self.running.begin(id, planned, forecast.likely_s);
         if self.begun.len() == BEGUN_MAX {
             self.begun.pop_first();
         }
@@ -107,6 +118,7 @@ impl Forecaster {
         let took_s = took_s.filter(|took_s| took_s.is_finite() && *took_s > 0.0);
         let planned = &begun.planned;
         self.past.end(id, planned, took_s);
+        let beside = self.running.end(id, took_s);
         let Some(took_s) = took_s else { return };
         let took = took_s.ln();
         let errors = self.errors.entry(planned.pair).or_default();
@@ -116,12 +128,21 @@ impl Forecaster {
             let error = took - guess.likely;
             errors.learn(model, error);
             self.all_errors.learn(model, error);
-            self.intervals[model].learn(guess, begun.ranges[model], took);
+        }
+        self.intervals[usize::from(begun.is_known)].learn(&begun.guess, begun.range, took);
+        let cost_ln = |beside: &Beside| {
+            begun.shared.seconds(planned.bytes, planned.files, beside).max(SECONDS_MIN).ln()
+        };
+        if begun.is_known {
+            let (error, missed) = (took - cost_ln(&beside), took - cost_ln(&begun.beside));
+            self.drift.learn(planned, &begun.spans, error, missed);
         }
         let group = self.costs.entry((planned.pair, planned.kind)).or_default();
         let pair = self.pair_costs.entry(planned.pair).or_default();
-        for costs in [group, pair] {
-            costs.learn(planned.bytes, planned.files, took_s, planned.prior);
+        let from = self.from_costs.entry(planned.from.clone()).or_default();
+        let outcome = Outcome { bytes: planned.bytes, files: planned.files, beside, took_s };
+        for costs in [group, pair, from] {
+            costs.learn(outcome, planned.prior);
         }
         if self.rows.len() == ROWS_MAX {
             self.rows.pop_front();
@@ -146,9 +167,17 @@ impl Forecaster {
         let group = self.costs.get(&(planned.pair, planned.kind));
         let costs = group.or_else(|| self.pair_costs.get(&planned.pair)).and_then(Costs::get);
         let is_first = costs.is_none();
-        let cost_s = costs.unwrap_or(planned.prior).seconds(planned.bytes, planned.files);
-        let cost_s = cost_s.max(SECONDS_MIN);
-        let features = self.past.features(planned, cost_s);
+        let costs = costs.or_else(|| self.from_costs.get(&planned.from).and_then(Costs::get));
+        let shared = costs.unwrap_or(planned.prior.into());
+        let beside = self.running.ahead(planned);
+        let seconds =
+            |beside| shared.seconds(planned.bytes, planned.files, beside).max(SECONDS_MIN);
+        let cost_s = seconds(&beside);
+        let spans = self.drift.spans(planned);
+        let drift = self.drift.expected(&spans);
+        let alone_s = seconds(&Beside::default());
+        let own_features = [alone_s.ln(), (cost_s / alone_s).ln(), drift];
+        let features = self.past.features(planned, own_features);
         let own = self.errors.get(&planned.pair);
         let around = |likely: f64, model: Model| {
             let usual = self.all_errors.spread(model as usize, SPREAD);
@@ -160,35 +189,83 @@ impl Forecaster {
         let prior = is_first.then(|| around(cost_s.ln(), Model::Prior));
         let cost = (!is_first).then(|| around(cost_s.ln(), Model::Cost));
         let recent = own.map(|own| around(cost_s.ln() + own.last_median(), Model::Recent));
+        let drift = (!is_first).then(|| around(cost_s.ln() + drift, Model::Drift));
         let forest = self.forests.as_ref().map(|forests| forests.guess(&features));
-        let guesses = [prior, cost, recent, forest];
-        let ranges = std::array::from_fn(|model| {
-            guesses[model].as_ref().map_or((0.0, 0.0), |guess| self.intervals[model].around(guess))
-        });
-        let models = [Model::Prior, Model::Cost, Model::Recent, Model::Forest].into_iter();
-        let best = models
-            .filter(|&model| guesses[model as usize].is_some())
-            .min_by(|&a, &b| errors.mean(a as usize).total_cmp(&errors.mean(b as usize)))
-            .unwrap_or(Model::Prior);
-        let (low, high) = ranges[best as usize];
+        let guesses = [prior, cost, recent, drift, forest];
+        let best = best(&guesses, errors);
+        let guess = match best {
+            Model::Prior => prior,
+            _ => mixed(&guesses, errors),
+        };
+        let guess = guess.unwrap_or_else(|| around(cost_s.ln(), best));
+        let is_known = best != Model::Prior;
+        let range = self.intervals[usize::from(is_known)].around(&guess);
+        let (low, high) = range;
         let forecast = Forecast {
             low_s: low.exp(),
-            likely_s: guesses[best as usize].map_or(cost_s, |guess| guess.likely.exp()),
+            likely_s: guess.likely.exp(),
             high_s: high.exp(),
             by: best,
             outcomes: self.errors.get(&planned.pair).map_or(0, |errors| errors.outcomes),
         };
-        Begun { planned: planned.clone(), features, guesses, ranges, forecast }
+        let planned = planned.clone();
+        Begun {
+            planned,
+            shared,
+            beside,
+            spans,
+            features,
+            guesses,
+            guess,
+            is_known,
+            range,
+            forecast,
+        }
     }
+}
+
+/// Returns the model with the smallest error.
+fn best(guesses: &[Option<Guess>; MODELS], errors: &Errors) -> Model {
+    let models = [Model::Prior, Model::Cost, Model::Recent, Model::Drift, Model::Forest];
+    let known = models.into_iter().filter(|&model| guesses[model as usize].is_some());
+    let mean = |model: Model| errors.mean(model as usize);
+    known.min_by(|&a, &b| mean(a).total_cmp(&mean(b))).unwrap_or(Model::Prior)
+}
+
+/// Returns the mean of all guesses; each has the more weight the smaller its errors were.
+fn mixed(guesses: &[Option<Guess>; MODELS], errors: &Errors) -> Option<Guess> {
+    let (mut sum, mut weights) = (Guess { likely: 0.0, down: 0.0, up: 0.0 }, 0.0);
+    for (model, guess) in guesses.iter().enumerate().skip(1) {
+        let Some(guess) = guess else { continue };
+        let weight = errors.mean(model).max(SPREAD_MIN).powi(-SHARPNESS);
+        sum.likely += weight * guess.likely;
+        sum.down += weight * guess.down;
+        sum.up += weight * guess.up;
+        weights += weight;
+    }
+    let part = |sum: f64| sum / weights;
+    (weights > 0.0).then(|| Guess {
+        likely: part(sum.likely),
+        down: part(sum.down),
+        up: part(sum.up),
+    })
 }
 
 /// A transfer that has begun, and what was thought of it.
 #[derive(Clone, Debug)]
 struct Begun {
     planned: Planned,
+    shared: Shared,
+    /// What ran beside it then.
+    beside: Beside,
+    spans: Spans,
     features: Features,
     guesses: [Option<Guess>; MODELS],
-    ranges: [(f64, f64); MODELS],
+    /// The one that was used, …
+    guess: Guess,
+    /// … whether it knew any earlier transfer, and its range.
+    is_known: bool,
+    range: (f64, f64),
     forecast: Forecast,
 }
 
@@ -267,8 +344,11 @@ impl Forests {
     }
 }
 
+/// A model with twice the error has half the weight, so many times over.
+const SHARPNESS: i32 = 4;
+
 /// Number of models.
-const MODELS: usize = 4;
+const MODELS: usize = 5;
 
 /// A model of a pair is judged after so many outcomes.
 const OUTCOMES_MIN: u32 = 3;
@@ -277,7 +357,7 @@ const OUTCOMES_MIN: u32 = 3;
 const LAST: usize = 3;
 
 /// How much of its weight an error keeps with each newer one.
-const KEPT: f64 = 0.9;
+const KEPT: f64 = 0.97;
 
 /// How far off forecasts are assumed to be before anything is known: by half, or twice as long.
 const SPREAD: f64 = 0.5;
@@ -320,6 +400,8 @@ mod tests {
                 files: 1.0,
                 pair: 0,
                 kind: 0,
+                from: vec![0],
+                to: Some(1),
                 prior: Cost::default(),
                 traits: [f32::NAN; TRAITS],
             };

@@ -4,12 +4,15 @@
 //! one. How it works and how well is described in `docs/forecasts.md`.
 //!
 //! - `past`: what is known when a transfer begins;
-//! - `cost`: what its parts cost, by `least_squares`; `forest`: what else matters;
+//! - `cost`: what its parts cost, by `least_squares`; `beside`: what runs at the same time; `drift`:
+//!   how costs change; `forest`: what else matters;
 //! - `interval`: how far off it may be;
 //! - `forecaster`: which of them is used; `replay`: telling it of the past;
 //! - `study`: the regressions of a published study, to be compared with.
 
+mod beside;
 mod cost;
+mod drift;
 mod forecaster;
 mod forest;
 mod interval;

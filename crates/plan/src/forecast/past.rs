@@ -18,6 +18,10 @@ pub struct Planned {
     pub pair: u32,
     /// Which kind of transfer, numbered like the pairs.
     pub kind: u32,
+    /// The places that send, numbered like the pairs.
+    pub from: Vec<u32>,
+    /// The place that receives, numbered like those that send, if it is known.
+    pub to: Option<u32>,
     /// The cost to assume if no transfer between these places has ended yet.
     pub prior: Cost,
     /// Whatever else is known, each place with one meaning; NaN where nothing is.
@@ -38,7 +42,7 @@ pub const TRAITS: usize = 8;
 pub(super) type Features = [f32; COLUMNS];
 
 /// Number of [`Features`].
-pub(super) const COLUMNS: usize = 27 + TRAITS;
+pub(super) const COLUMNS: usize = 29 + TRAITS;
 
 /// Those that run and those that have ended, as far as they matter for the next one.
 #[derive(Clone, Debug, Default)]
@@ -80,8 +84,9 @@ impl Past {
         [group, self.pairs.entry(planned.pair).or_default(), &mut self.all]
     }
 
-    /// Returns what is known of a transfer that begins now; `cost_s` is what its parts cost.
-    pub(super) fn features(&self, planned: &Planned, cost_s: f64) -> Features {
+    /// Returns what is known of a transfer that begins now; `own` is the logarithm of what its parts
+    /// cost, of how much more that is because of what runs beside it, and how far off costs are now.
+    pub(super) fn features(&self, planned: &Planned, own: [f64; 3]) -> Features {
         let none = Recent::default();
         let now = planned.at_s;
         let group = self.groups.get(&planned.group()).unwrap_or(&none);
@@ -106,7 +111,9 @@ impl Past {
             planned.pair.into(),
             planned.kind.into(),
             (now / 3600.0) % 24.0,
-            cost_s.ln(),
+            own[0],
+            own[1],
+            own[2],
             // What runs.
             f64::from(count),
             bytes.ln_1p(),
