@@ -1,8 +1,9 @@
-//! The servers of a copy: `swath serve` and GridFTP's. Each is started in a namespace, waited for
-//! until it listens, and killed with all of its group when dropped.
+//! Servers of copies between namespaces: `swath serve`, GridFTP's, rsync's daemon. Each is started in
+//! a namespace, waited for until it listens, and killed with all of its group when dropped.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -103,6 +104,37 @@ pub fn gridftp(namespace: &Namespace, address: &str, own: &Path) -> Result<Runni
     Ok(running)
 }
 
+/// Starts rsync's daemon for a folder, as the module `tree`.
+pub fn rsync(namespace: &Namespace, folder: &Path, own: &Path) -> Result<Running, LabError> {
+    let configuration = own.join("rsyncd.conf");
+    fs::write(&configuration, rsync_configuration(folder)).map_err(system("configure rsync"))?;
+    let mut command = Command::new("rsync");
+    command.args(["--daemon", "--no-detach", "--port", RSYNC_PORT, "--config"]).arg(configuration);
+    let running = start(command, namespace, own, Stdio::null())?;
+    wait_for(namespace, RSYNC_PORT).map_err(|_| failed("rsync", own))?;
+    Ok(running)
+}
+
+/// Returns what makes rsync a daemon for a folder, as the module `tree`.
+pub fn rsync_configuration(folder: &Path) -> String {
+    format!("use chroot = no\nuid = 0\ngid = 0\n[tree]\npath = {}\n", folder.display())
+}
+
+/// Kills every process in a namespace: what servers started in sessions of their own, for example.
+pub fn kill_all_in(namespace: &Namespace) {
+    let inside = |process: libc::pid_t| {
+        let of_process = fs::metadata(format!("/proc/{process}/ns/net"));
+        let own = fs::metadata(namespace.path());
+        matches!((of_process, own), (Ok(one), Ok(other)) if one.ino() == other.ino())
+    };
+    let Ok(entries) = fs::read_dir("/proc") else { return };
+    let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for process in processes.filter(|&process| inside(process)) {
+        // SAFETY: kill takes two integers; a process in a namespace of ours was started by us.
+        unsafe { libc::kill(process, libc::SIGKILL) };
+    }
+}
+
 /// Returns a program that nobody runs, and that ends with us.
 pub fn as_nobody(program: &str) -> Command {
     let mut command = Command::new("setpriv");
@@ -133,6 +165,8 @@ pub fn system(doing: &str) -> impl FnOnce(io::Error) -> LabError {
 
 /// GridFTP's control connections.
 pub const GRIDFTP_PORT: &str = "2811";
+/// Where rsync's daemon listens.
+pub const RSYNC_PORT: &str = "873";
 const SAID: &str = "said";
 /// The user of Debian, by number: `setpriv` then needs no names.
 const NOBODY: &str = "65534";

@@ -1,0 +1,176 @@
+//! One run of one tool: a fresh network, a fresh server, one client, one check.
+//!
+//! Timed is the client, from its start to its end; the server runs before it. Afterwards every file is
+//! compared with the original.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use swath_netlab::star::Lab;
+use swath_netlab::wan::{LabError, Namespace, Schedule};
+
+use super::{Cell, Tool, Way, ssh};
+use crate::check::empty;
+use crate::server::{
+    GRIDFTP_PORT, Running, Swath, failed, gridftp, kill_all_in, rsync, start, system, to_nobody,
+};
+use crate::third_party::{self, Outcome, Places, run_client, swath_copy};
+use crate::tree_data::difference;
+use crate::tree_run::wait_for;
+use crate::xrootd::xrootd;
+
+/// Copies the data of a cell once with a tool, for `limit` at most. The data is in the folder `ds` of
+/// what is served.
+///
+/// # Errors
+/// When the laboratory does not work; a tool that fails is a run with a failure.
+pub fn copy_once(
+    cell: &Cell,
+    tool: Tool,
+    limit: Duration,
+    places: &Places,
+) -> Result<Outcome, LabError> {
+    match (&cell.way, tool) {
+        (Way::ThirdParty(row), Tool::ThirdParty(tool)) => {
+            third_party::run_once(row, tool, limit, places)
+        }
+        _ => fetch_once(cell, tool, limit, places),
+    }
+}
+
+fn fetch_once(
+    cell: &Cell,
+    tool: Tool,
+    limit: Duration,
+    places: &Places,
+) -> Result<Outcome, LabError> {
+    empty(&places.target).map_err(system("empty the target folder"))?;
+    let lab = Lab::star(&cell.star())?;
+    lab.play(&Schedule::default());
+    let server = &lab.servers()[0];
+    let address = lab.server_address(0).to_string();
+    let own = places.own("server")?;
+    let output = places.target.join(OUTPUT);
+    let source = places.served.join(SOURCE);
+    let (serving, mut command) = match tool {
+        Tool::Swath => {
+            let listen = format!("{address}:{SWATH_PORT}");
+            let swath = Swath::start(&places.swath, server, &listen, &places.served, &own, &[])?;
+            let sources = [swath];
+            let to = format!("{}/", output.display());
+            let command = swath_copy(&places.swath, &sources, &to, &[&sources[0]]);
+            (Serving::Swath(sources), command)
+        }
+        _ => {
+            if tool == Tool::Xrdcp {
+                places.own(OUTPUT)?;
+            }
+            let running = serve(tool, server, &address, places, &own)?;
+            (Serving::Other(running), client(tool, &address, &source, &output, &own))
+        }
+    };
+    let outcome = run_client(&mut command, limit, lab.client(), places);
+    drop(serving);
+    kill_all_in(server);
+    kill_all_in(lab.client());
+    let mut outcome = outcome?;
+    if outcome.run.failure.is_none() {
+        // xrdcp copies the folder itself, not what is in it.
+        let copied = if tool == Tool::Xrdcp { output.join(SOURCE) } else { output };
+        let compared = difference(&source, &copied);
+        outcome.run.failure = compared.unwrap_or_else(|error| Some(error.to_string()));
+    }
+    empty(&places.target).map_err(system("empty the target folder"))?;
+    Ok(outcome)
+}
+
+/// What serves, until it is dropped.
+enum Serving {
+    Swath([Swath; 1]),
+    Other(Running),
+}
+
+/// Starts the server of a tool other than swath.
+fn serve(
+    tool: Tool,
+    namespace: &Namespace,
+    address: &str,
+    places: &Places,
+    own: &Path,
+) -> Result<Running, LabError> {
+    let source = places.served.join(SOURCE);
+    match tool {
+        Tool::GridFtp => {
+            to_nobody(own).map_err(system("hand over a folder"))?;
+            gridftp(namespace, address, own)
+        }
+        Tool::Rclone => {
+            let mut command = Command::new("rclone");
+            command.args(["serve", "webdav", "--read-only", "--addr"]);
+            command.arg(format!("{address}:{WEBDAV_PORT}")).arg(source);
+            let running = start(command, namespace, own, Stdio::null())?;
+            wait_for(namespace, WEBDAV_PORT).map_err(|_| failed("rclone", own))?;
+            Ok(running)
+        }
+        Tool::Rsync => rsync(namespace, &source, own),
+        Tool::Xrdcp => xrootd(namespace, XROOTD_PORT, &places.served, own, None),
+        _ => ssh::sshd(namespace, address, own),
+    }
+}
+
+/// Returns the client of a tool other than swath.
+fn client(tool: Tool, address: &str, source: &Path, output: &Path, own: &Path) -> Command {
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let mut command = Command::new(match tool {
+        Tool::GridFtp => "globus-url-copy",
+        Tool::TarSsh => "sh",
+        _ => tool.name(),
+    });
+    match tool {
+        Tool::GridFtp => {
+            command.args(words(GRIDFTP_PARAMETERS));
+            let from = format!("ftp://{address}:{GRIDFTP_PORT}{}/", source.display());
+            command.arg(from).arg(format!("file://{}/", output.display()));
+        }
+        Tool::Rclone => {
+            command.args(words(RCLONE_PARAMETERS));
+            command.arg(format!(":webdav,url='http://{address}:{WEBDAV_PORT}',vendor=other:"));
+            command.arg(output);
+        }
+        Tool::Rsync => {
+            command.args(["-a", "--whole-file", &format!("rsync://{address}/tree/")]).arg(output);
+        }
+        Tool::Xrdcp => {
+            command.args(words(XRDCP_PARAMETERS));
+            command.arg(format!("root://{address}:{XROOTD_PORT}//{SOURCE}/"));
+            command.arg(format!("{}/", output.display()));
+        }
+        Tool::Syq => {
+            let ssh: PathBuf = own.join("ssh");
+            command.arg("cp").arg(ssh).arg(source).arg(output);
+        }
+        _ => {
+            // ssh ends with the shell, which ends with us.
+            let script = "mkdir \"$1\" && from=$2 && to=$1 && shift 2 && \
+                          setpriv --pdeathsig KILL ssh \"$@\" tar c -C \"$from\" . | \
+                          tar x -C \"$to\"";
+            command.args(["-c", script, "sh"]).arg(output).arg(source);
+            command.args(ssh::options(own)).arg(format!("root@{address}"));
+        }
+    }
+    command
+}
+
+/// The folder of the data in what is served.
+pub const SOURCE: &str = "ds";
+const OUTPUT: &str = "output";
+/// Of the study. `-fast` is what its manual recommends for GridFTP servers; without `-nodcau` it
+/// wants certificates.
+const GRIDFTP_PARAMETERS: &str = "-nodcau -fast -bs 4194304 -tcp-bs 2097152 -p 4 -cc 32 -pp -r -cd";
+const RCLONE_PARAMETERS: &str =
+    "copy --config= --transfers 32 --checkers 32 --multi-thread-streams 4";
+const XRDCP_PARAMETERS: &str = "-r --silent --parallel 32 --streams 4";
+const SWATH_PORT: u16 = 8470;
+const WEBDAV_PORT: &str = "8471";
+const XROOTD_PORT: u16 = 1094;

@@ -1,0 +1,116 @@
+//! The tools that take part.
+
+use crate::machine::find_program;
+use crate::third_party;
+
+use super::Cell;
+
+/// A tool with its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// `swath cp` from `swath serve`.
+    Swath,
+    /// `globus-url-copy` from `globus-gridftp-server`, with the parameters of the study.
+    GridFtp,
+    /// `rclone copy` from `rclone serve webdav`.
+    Rclone,
+    /// rsync from its daemon.
+    Rsync,
+    /// tar through ssh.
+    TarSsh,
+    /// `syq cp` by ssh.
+    Syq,
+    /// `xrdcp` from XRootD.
+    Xrdcp,
+    /// A copy between two servers.
+    ThirdParty(third_party::Tool),
+}
+
+impl Tool {
+    /// Those of the study, in the order of the tables.
+    pub const STUDY: [Tool; 7] = [
+        Tool::Swath,
+        Tool::GridFtp,
+        Tool::Rclone,
+        Tool::Rsync,
+        Tool::TarSsh,
+        Tool::Syq,
+        Tool::Xrdcp,
+    ];
+
+    /// Those that order copies between two servers.
+    pub const THIRD_PARTY: [Tool; 3] = [
+        Tool::ThirdParty(third_party::Tool::Swath),
+        Tool::ThirdParty(third_party::Tool::GridFtp(Some(8))),
+        Tool::ThirdParty(third_party::Tool::Davix),
+    ];
+
+    /// Returns the name in tables and for `--tools`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tool::Swath => "swath",
+            Tool::GridFtp => "gridftp",
+            Tool::Rclone => "rclone",
+            Tool::Rsync => "rsync",
+            Tool::TarSsh => "tar-ssh",
+            Tool::Syq => "syq",
+            Tool::Xrdcp => "xrdcp",
+            Tool::ThirdParty(tool) => tool.name(),
+        }
+    }
+
+    /// Returns how it is called and why so, and whether it encrypts, for the report.
+    pub fn settings(self) -> (&'static str, &'static str) {
+        match self {
+            Tool::Swath => ("`swath cp` from `swath serve`, as they are", "TLS"),
+            Tool::GridFtp => (
+                "`globus-url-copy` from `globus-gridftp-server` with the parameters of the study: \
+                 blocks of 4 MB, 32 files at a time over 4 connections each, pipelining, TCP buffers \
+                 of 2 MB",
+                "no",
+            ),
+            Tool::Rclone => (
+                "`rclone copy` from `rclone serve webdav`: 32 files at a time, 4 connections for each \
+                 large file. By WebDAV one request lists a folder with the sizes of its files; by HTTP \
+                 each file needs one of its own, and by SFTP rclone's own ssh is the limit",
+                "no",
+            ),
+            Tool::Rsync => ("`rsync -a --whole-file` from its daemon", "no"),
+            Tool::TarSsh => ("`ssh HOST tar c | tar x`", "ssh"),
+            Tool::Syq => ("`syq cp` by ssh", "ssh"),
+            Tool::Xrdcp => (
+                "`xrdcp -r` from XRootD by its own protocol: 32 files at a time, 4 connections",
+                "no",
+            ),
+            Tool::ThirdParty(_) => ("as `bench/third-party` calls it", ""),
+        }
+    }
+
+    /// Returns why it does not take part in a cell and how to install it, if it does not.
+    pub fn missing(self, cell: &Cell) -> Option<String> {
+        let programs: &[(&str, &str)] = match self {
+            Tool::Swath => &[],
+            Tool::GridFtp => &[
+                ("globus-url-copy", "apt install globus-gass-copy-progs"),
+                ("globus-gridftp-server", "apt install globus-gridftp-server-progs"),
+            ],
+            Tool::Rclone => &[("rclone", "apt install rclone")],
+            Tool::Rsync => &[("rsync", "apt install rsync")],
+            Tool::TarSsh => SSH,
+            Tool::Syq => &[("syq", "cargo install syq"), SSH[0], SSH[1], SSH[2]],
+            Tool::Xrdcp => {
+                &[("xrdcp", "apt install xrootd-client"), ("xrootd", "apt install xrootd-server")]
+            }
+            Tool::ThirdParty(tool) => return tool.missing(cell.data),
+        };
+        let missing = programs.iter().find(|(program, _)| find_program(program).is_none());
+        missing.map(|(program, install)| format!("{program} is not installed ({install})"))
+    }
+}
+
+/// What every tool by ssh needs. socat starts a server for each connection, which ends with us.
+const SSH: &[(&str, &str)] = &[
+    ("ssh", "apt install openssh-client"),
+    ("sshd", "apt install openssh-server"),
+    ("socat", "apt install socat"),
+];
