@@ -4,14 +4,20 @@
 //! table, and writes it with a report and pictures. Needs root for the emulated network.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use swath_bench::machine::{free_bytes, on_termination};
 use swath_bench::options::{StudyOptions, each_once, exit_code, size};
-use swath_bench::study::{Cell, RTTS_MS, Record, cells, measure_cell, stands_for, table};
-use swath_bench::study_files::say;
+use swath_bench::results::Study;
+use swath_bench::study::{
+    Cell, RTTS_MS, Record, bytes_text, cells, keep_report, measure_cell, stands_for, table,
+    write_report,
+};
+use swath_bench::study_files::{self, say};
 use swath_bench::third_party::{Data, Places};
-use swath_netlab::star::scratch_folder_in;
+use swath_netlab::star::{remove_own_folders_in, scratch_folder_in};
 use tempfile::TempDir;
 
 /// The comparative study of file transfer tools of 2018, made again with swath.
@@ -33,11 +39,23 @@ struct Options {
     /// Forgets earlier measurements and begins anew.
     #[arg(long)]
     fresh: bool,
+    /// Also writes the report to this file, with its picture in images/ beside it.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    exit_code("study", measure(&options))
+    exit_code(
+        "study",
+        match &options.study.plot {
+            Some(file) => study_files::read(file).and_then(|study| {
+                let folder = file.parent().unwrap_or(Path::new("."));
+                show(&study, folder, &options)
+            }),
+            None => measure(&options),
+        },
+    )
 }
 
 fn measure(options: &Options) -> Result<(), String> {
@@ -48,16 +66,59 @@ fn measure(options: &Options) -> Result<(), String> {
         }
         return Ok(());
     }
+    check_room(options)?;
+    end_cleanly(&options.study.scratch)?;
     let mut record = Record::open(&options.study, options.fresh)?;
     let mut prepared = None;
     for cell in &chosen {
         let tools = &cell.tools;
         let rounds = options.study.runs as usize;
         measure_cell(cell, tools, rounds, &mut record, || data_of(cell, options, &mut prepared))?;
+        // After each cell, so that an interrupted study has a report of what it has.
+        keep_report(&record.study, &options.study.results)?;
     }
-    println!("{}", table(&record.study));
+    show(&record.study, &options.study.results, options)?;
     options.study.end(&record.study);
     Ok(())
+}
+
+/// Prints the table, and writes all that is made from measurements.
+fn show(study: &Study, folder: &Path, options: &Options) -> Result<(), String> {
+    println!("{}", table(study));
+    keep_report(study, folder)?;
+    options.write.as_ref().map_or(Ok(()), |file| write_report(study, file))
+}
+
+/// Sees to it that a dataset and its copy fit.
+fn check_room(options: &Options) -> Result<(), String> {
+    let folder = &options.study.scratch;
+    let free_bytes = free_bytes(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    // Blocks of small files are not full.
+    let needed_bytes = options.size * 2 / 10 * 11;
+    if free_bytes < needed_bytes {
+        return Err(format!(
+            "datasets of {} and their copies need {} in {}, which has {}; choose a folder on a disk \
+             with --scratch, or a smaller --size",
+            bytes_text(options.size),
+            bytes_text(needed_bytes),
+            folder.display(),
+            bytes_text(free_bytes)
+        ));
+    }
+    Ok(())
+}
+
+/// Has Ctrl-C and SIGTERM end the study without leaving its data behind. All programs that it started
+/// end with it.
+fn end_cleanly(scratch: &Path) -> Result<(), String> {
+    let scratch = scratch.to_owned();
+    on_termination(move || {
+        say("");
+        remove_own_folders_in(&scratch);
+        eprintln!("study: stopped; the same command goes on from here");
+        std::process::exit(130);
+    })
+    .map_err(|e| format!("cannot wait for signals: {e}"))
 }
 
 /// Data that is there, and the folder that holds it.

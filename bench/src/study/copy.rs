@@ -53,28 +53,39 @@ fn fetch_once(
     let own = places.own("server")?;
     let output = places.target.join(OUTPUT);
     let source = places.served.join(SOURCE);
-    let (serving, mut command) = match tool {
+    // What is another text in each run, and the word for it in the command that is kept.
+    let mut changing: Vec<(String, &str)> = Vec::new();
+    let (_swath, _other);
+    let mut command = match tool {
         Tool::Swath => {
             let listen = format!("{address}:{SWATH_PORT}");
             let swath = Swath::start(&places.swath, server, &listen, &places.served, &own, &[])?;
+            changing.extend([(swath.token.clone(), "TOKEN"), (swath.fingerprint.clone(), "HEX")]);
             let sources = [swath];
             let to = format!("{}/", output.display());
             let command = swath_copy(&places.swath, &sources, &to, &[&sources[0]]);
-            (Serving::Swath(sources), command)
+            _swath = sources;
+            command
         }
         _ => {
             if tool == Tool::Xrdcp {
                 places.own(OUTPUT)?;
             }
-            let running = serve(tool, server, &address, places, &own)?;
-            (Serving::Other(running), client(tool, &address, &source, &output, &own))
+            _other = serve(tool, server, &address, places, &own)?;
+            client(tool, &address, &source, &output, &own)
         }
     };
     let outcome = run_client(&mut command, limit, lab.client(), places);
-    drop(serving);
+    // What servers started in sessions of their own would outlive them.
     kill_all_in(server);
     kill_all_in(lab.client());
     let mut outcome = outcome?;
+    for (folder, word) in [(&places.target, "TARGET"), (&places.served, "SERVED")] {
+        changing.push((folder.display().to_string(), word));
+    }
+    for (text, word) in changing {
+        outcome.command = outcome.command.replace(&text, word);
+    }
     if outcome.run.failure.is_none() {
         // xrdcp copies the folder itself, not what is in it.
         let copied = if tool == Tool::Xrdcp { output.join(SOURCE) } else { output };
@@ -83,12 +94,6 @@ fn fetch_once(
     }
     empty(&places.target).map_err(system("empty the target folder"))?;
     Ok(outcome)
-}
-
-/// What serves, until it is dropped.
-enum Serving {
-    Swath([Swath; 1]),
-    Other(Running),
 }
 
 /// Starts the server of a tool other than swath.

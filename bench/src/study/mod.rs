@@ -7,8 +7,10 @@
 //! made from what was kept.
 
 mod cell;
+mod chart;
 mod copy;
 mod interval;
+mod published;
 mod record;
 mod report;
 mod rounds;
@@ -16,9 +18,10 @@ mod ssh;
 mod standing;
 mod tool;
 
-pub use cell::{Cell, DATASETS, RTTS_MS, Way, cells, stands_for};
+pub use cell::{Cell, RTTS_MS, Way, bytes_text, cells, stands_for};
+pub use chart::draw;
 pub use interval::Interval;
 pub use record::Record;
-pub use report::table;
+pub use report::{keep_report, table, write_report};
 pub use rounds::measure_cell;
 pub use tool::Tool;

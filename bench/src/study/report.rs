@@ -2,8 +2,183 @@
 
 use std::fmt::Write as _;
 
+use std::fs;
+use std::path::Path;
+
+use super::Tool;
+use super::cell::{DATASETS, bytes_text, count, stands_for};
+use super::chart::draw;
+use super::published::{self, Published};
 use super::standing::Standing;
 use crate::results::{ScenarioResult, Study};
+
+/// Writes table, picture and report of a study into its folder.
+///
+/// # Errors
+/// The file that cannot be written.
+pub fn keep_report(study: &Study, folder: &Path) -> Result<(), String> {
+    let picture = format!("{}.svg", study.name);
+    write(&folder.join(format!("{}.txt", study.name)), &table(study))?;
+    write(&folder.join(&picture), &draw(study))?;
+    write(&folder.join(format!("{}.md", study.name)), &report(study, &picture))
+}
+
+/// Writes the report to a file, and the picture to `images/` beside it.
+///
+/// # Errors
+/// The file that cannot be written.
+pub fn write_report(study: &Study, file: &Path) -> Result<(), String> {
+    let picture = format!("images/{}.svg", study.name);
+    write(&file.with_file_name(&picture), &draw(study))?;
+    write(file, &report(study, &picture))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|e| format!("cannot write {}: {e}", path.display()))
+}
+
+/// Returns the report in Markdown.
+fn report(study: &Study, picture: &str) -> String {
+    let of = |prefix: &str| -> Vec<&ScenarioResult> {
+        study.scenarios.iter().filter(|result| result.name.starts_with(prefix)).collect()
+    };
+    let is_between = |result: &&ScenarioResult| result.name.starts_with(BETWEEN);
+    let (between, fetched): (Vec<_>, Vec<_>) = of("mdtm-").into_iter().partition(is_between);
+    let own = of("ds");
+    let mut text = format!(
+        "# The comparative study of 2018, made again\n\n\
+         <!-- Written by `bench/study --write`; change the program, not this page. -->\n\n\
+         Question: how do tools for large scientific datasets compare, when files are few and large or \
+         many and small, near and far? A study of 2018 (ANTS 2018) asked this of GridFTP, FDT, mdtmFTP \
+         and XDD. `bench/study` measures its datasets again, with swath and with the tools that can be \
+         had today, and shows the published values of the others.\n\n\
+         {}\n\n```\n{}\n```\n\n\
+         Every value is a mean with its 95 % confidence interval (Student's t) in seconds; in brackets \
+         the mean over that of the best tool. A run is stopped at five times the best mean so far, \
+         shown as ≥ 5 ×, and not repeated. Tools take turns in changing order. Every copy is compared \
+         with the original, byte by byte. All files are read from and written to memory. The bound is \
+         the size with the headers of packets over the rate of the link, 1 Gbit/s.\n\n",
+        study.machine.line(),
+        study.command
+    );
+    if !own.is_empty() {
+        text += &format!("![Time over that of the best tool]({picture})\n\n");
+        text += &datasets(&own);
+        text += "## Times\n\n";
+        text += &markdown(&own);
+    }
+    text += &tools(study);
+    text += "## What the study published\n\n";
+    for line in published::STUDY {
+        let _ = writeln!(text, "- {line}");
+    }
+    text += "\n## The tables of mdtmFTP\n\nClient and server, 95 ms apart; published on a loop of \
+             100 Gbit/s, measured here at 1 Gbit/s.\n\n";
+    text += &markdown(&fetched);
+    text += &published_table(&published::MDTM);
+    text += "Between two servers, ordered by a third site (`bench/third-party` tells how):\n\n";
+    text += &markdown(&between);
+    text += &published_table(&published::MDTM_THIRD_PARTY);
+    text += "## Features\n\nThe axes of the study's Table I. The columns of the other tools have what \
+             the papers say; – stands for what they leave open.\n\n";
+    text += published::FEATURES;
+    let remarks = remarks(study);
+    if !remarks.is_empty() {
+        text += "\n## Remarks\n\n";
+        for line in remarks {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
+    text
+}
+
+/// Returns what the datasets are, as published and as measured.
+fn datasets(cells: &[&ScenarioResult]) -> String {
+    let total_bytes = cells.iter().map(|cell| cell.size_bytes).max().unwrap_or(0);
+    let mut text = "## Datasets\n\n| | published | measured |\n| --- | --- | --- |\n".to_owned();
+    for (dataset, file_bytes) in DATASETS {
+        let published = count(PUBLISHED_BYTES / file_bytes);
+        let standing = stands_for(dataset, total_bytes);
+        let prefix = format!("{standing}-");
+        let title = cells.iter().find(|cell| cell.name.starts_with(&prefix));
+        let measured = match title.map(|cell| &cell.title) {
+            None => "–".to_owned(),
+            Some(title) if standing == dataset => title.clone(),
+            Some(title) => format!("{title}: the same as {}", standing.to_uppercase()),
+        };
+        let name = dataset.to_uppercase();
+        let files = format!("{published} × {}", bytes_text(file_bytes));
+        let _ = writeln!(text, "| {name} | {files} | {measured} |");
+    }
+    if total_bytes != PUBLISHED_BYTES {
+        let _ = writeln!(
+            text,
+            "\nThe published total is 10 GB, here it is {}: fewer files of the published size, and one \
+             file of the total where a file would be larger. Datasets that are the same then are \
+             measured once.",
+            bytes_text(total_bytes)
+        );
+    }
+    text + "\n"
+}
+
+/// Returns how the tools are called, and which of them encrypt.
+fn tools(study: &Study) -> String {
+    let mut text = "## Tools\n\n| tool | how | encryption |\n| --- | --- | --- |\n".to_owned();
+    for tool in Tool::STUDY {
+        let (how, encryption) = tool.settings();
+        let _ = writeln!(text, "| {} | {how} | {encryption} |", tool.name());
+    }
+    text += "\nFDT, XDD, mdtmFTP and bbcp are not measured: Debian has no packages of them. \
+             One command of each tool, as it ran:\n\n```\n";
+    let known = study.scenarios.iter().flat_map(|result| &result.tools);
+    let mut seen: Vec<&str> = Vec::new();
+    for tool in known.filter(|tool| !tool.command.is_empty()) {
+        if !seen.contains(&tool.name.as_str()) {
+            seen.push(&tool.name);
+            let _ = writeln!(text, "{}", tool.command);
+        }
+    }
+    text + "```\n\n"
+}
+
+/// Returns cells as a table in Markdown; the best tools of a row in bold.
+fn markdown(cells: &[&ScenarioResult]) -> String {
+    if cells.is_empty() {
+        return "Not measured.\n\n".to_owned();
+    }
+    let names = tools_of(cells);
+    let mut text = format!("| | files | bound | {} |\n|", names.join(" | "));
+    text += &" --- |".repeat(names.len() + 3);
+    text.push('\n');
+    for cell in cells {
+        let name = cell.name.replace("mdtm-third-party-", "").replace("mdtm-", "");
+        let name = name.replacen("ds", "DS", 1).replacen('-', ", ", 1).replace("ms", " ms");
+        let _ = write!(text, "| {name} | {} | {:.2} |", cell.title, cell.bound_s);
+        for tool in &names {
+            let standing = Standing::of(cell, tool);
+            let is_best = standing.ratio().is_some_and(|ratio| ratio < 1.005);
+            let mark = if is_best { "**" } else { "" };
+            let _ = write!(text, " {mark}{}{mark} |", standing.text());
+        }
+        text.push('\n');
+    }
+    text + "\n"
+}
+
+/// Returns published values as a table in Markdown.
+fn published_table(rows: &[Published]) -> String {
+    let mut text = "| published | |\n| --- | --- |\n".to_owned();
+    for row in rows {
+        let values: Vec<String> =
+            row.values.iter().map(|(tool, value)| format!("{tool} {value}")).collect();
+        let _ = writeln!(text, "| {} | {} |", row.what, values.join(", "));
+    }
+    text + "\n"
+}
 
 /// Returns all cells as an aligned table: a row for each cell, a column for each tool.
 pub fn table(study: &Study) -> String {
@@ -29,7 +204,7 @@ pub fn table(study: &Study) -> String {
 
 /// Returns the cells of each table of tools: those of one client and one server, those of two servers.
 pub fn groups(study: &Study) -> Vec<Vec<&ScenarioResult>> {
-    let of_two = |result: &&ScenarioResult| result.name.starts_with("mdtm-third-party");
+    let of_two = |result: &&ScenarioResult| result.name.starts_with(BETWEEN);
     let (two, one): (Vec<_>, Vec<_>) = study.scenarios.iter().partition(of_two);
     [one, two].into_iter().filter(|group| !group.is_empty()).collect()
 }
@@ -88,4 +263,84 @@ fn aligned(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// How the names of cells begin in which a third site orders a copy between two servers.
+const BETWEEN: &str = "mdtm-third-party";
+const PUBLISHED_BYTES: u64 = 10_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::results::{Run, ToolResult};
+
+    fn study() -> Study {
+        let run = |elapsed_s: f64| Run { elapsed_s, ..Run::default() };
+        let stopped =
+            Run { failure: Some("stopped after 40 s".to_owned()), is_stopped: true, ..run(40.0) };
+        let broken = Run { failure: Some("exit code 1: no route".to_owned()), ..run(0.1) };
+        let tool = |name: &str, runs| ToolResult { name: name.into(), command: "".into(), runs };
+        let cell = |name: &str, title: &str| ScenarioResult {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            size_bytes: 1_000_000_000,
+            bound_s: 8.287,
+            bound_is: String::new(),
+            tools: vec![
+                tool("swath", vec![run(8.0), run(8.0)]),
+                tool("rsync", vec![run(12.0)]),
+                tool("slow", vec![stopped.clone()]),
+                tool("broken", vec![broken.clone()]),
+            ],
+            skipped: vec![(
+                "syq".to_owned(),
+                "syq is not installed (cargo install syq)".to_owned(),
+            )],
+            goals: Vec::new(),
+        };
+        Study {
+            name: "study".to_owned(),
+            machine: Machine::here(),
+            command: "bench/study".to_owned(),
+            versions: Vec::new(),
+            scenarios: vec![cell("ds1-15ms", "1 × 1 GB"), cell("mdtm-third-party-large", "1 file")],
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_cell_and_hides_nothing() {
+        let text = table(&study());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..2],
+            [
+                "          dataset   bound s                swath         rsync   slow  broken  syq",
+                "ds1-15ms  1 × 1 GB     8.29  8.00 ± 0.00 (1.00)  12.00 (1.50)  ≥ 5 ×  failed    –",
+            ]
+        );
+        assert!(text.contains("ds1-15ms: broken failed in 1 of 1 runs: exit code 1: no route\n"));
+        assert_eq!(text.matches("syq skipped: syq is not installed").count(), 1);
+    }
+
+    #[test]
+    fn the_report_names_datasets_that_are_the_same() {
+        let text = report(&study(), "study.svg");
+        assert!(text.contains("| DS1 | 1 × 10 GB | 1 × 1 GB |"), "{text}");
+        assert!(text.contains("| DS2 | 10 × 1 GB | 1 × 1 GB: the same as DS1 |"), "{text}");
+        assert!(
+            text.contains("| DS1, 15 ms | 1 × 1 GB | 8.29 | **8.00 ± 0.00 (1.00)** |"),
+            "{text}"
+        );
+        assert!(text.contains("![Time over that of the best tool](study.svg)"));
+    }
+
+    #[test]
+    fn a_picture_shows_every_tool_that_ran() {
+        let svg = draw(&study());
+        for shown in [">15 ms<", ">1.5<", ">≥5<", ">ds1<", "95 ms, between two servers"] {
+            assert!(svg.contains(shown), "{shown} is missing");
+        }
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+    }
 }
