@@ -3,7 +3,7 @@
 //! Timed is the client, from its start to its end; the server runs before it. Afterwards every file is
 //! compared with the original.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::server::{
     GRIDFTP_PORT, Running, Swath, failed, gridftp, kill_all_in, rsync, start, system, to_nobody,
 };
 use crate::third_party::{self, Outcome, Places, run_client, swath_copy};
-use crate::tree_data::difference;
+use crate::tree_data::{difference, difference_behind_links};
 use crate::tree_run::wait_for;
 use crate::xrootd::xrootd;
 
@@ -89,7 +89,10 @@ fn fetch_once(
     if outcome.run.failure.is_none() {
         // xrdcp copies the folder itself, not what is in it.
         let copied = if tool == Tool::Xrdcp { output.join(SOURCE) } else { output };
-        let compared = difference(&source, &copied);
+        let compared = match tool.follows_links() {
+            true => difference_behind_links(&source, &copied),
+            false => difference(&source, &copied),
+        };
         outcome.run.failure = compared.unwrap_or_else(|error| Some(error.to_string()));
     }
     empty(&places.target).map_err(system("empty the target folder"))?;
@@ -112,10 +115,10 @@ fn serve(
         }
         Tool::Rclone => {
             let mut command = Command::new("rclone");
-            command.args(["serve", "webdav", "--read-only", "--addr"]);
-            command.arg(format!("{address}:{WEBDAV_PORT}")).arg(source);
+            command.args(["serve", "http", "--read-only", "--copy-links", "--addr"]);
+            command.arg(format!("{address}:{RCLONE_PORT}")).arg(source);
             let running = start(command, namespace, own, Stdio::null())?;
-            wait_for(namespace, WEBDAV_PORT).map_err(|_| failed("rclone", own))?;
+            wait_for(namespace, RCLONE_PORT).map_err(|_| failed("rclone", own))?;
             Ok(running)
         }
         Tool::Rsync => rsync(namespace, &source, own),
@@ -140,7 +143,7 @@ fn client(tool: Tool, address: &str, source: &Path, output: &Path, own: &Path) -
         }
         Tool::Rclone => {
             command.args(words(RCLONE_PARAMETERS));
-            command.arg(format!(":webdav,url='http://{address}:{WEBDAV_PORT}',vendor=other:"));
+            command.arg(format!(":http,url='http://{address}:{RCLONE_PORT}':"));
             command.arg(output);
         }
         Tool::Rsync => {
@@ -152,8 +155,7 @@ fn client(tool: Tool, address: &str, source: &Path, output: &Path, own: &Path) -
             command.arg(format!("{}/", output.display()));
         }
         Tool::Syq => {
-            let ssh: PathBuf = own.join("ssh");
-            command.arg("cp").arg(ssh).arg(source).arg(output);
+            command.arg("cp").arg(source).arg(output);
         }
         _ => {
             // ssh ends with the shell, which ends with us.
@@ -177,5 +179,5 @@ const RCLONE_PARAMETERS: &str =
     "copy --config= --transfers 32 --checkers 32 --multi-thread-streams 4";
 const XRDCP_PARAMETERS: &str = "-r --silent --parallel 32 --streams 4";
 const SWATH_PORT: u16 = 8470;
-const WEBDAV_PORT: &str = "8471";
+const RCLONE_PORT: &str = "8471";
 const XROOTD_PORT: u16 = 1094;
