@@ -27,7 +27,7 @@ struct Options {
     /// Options of every study.
     #[command(flatten)]
     study: StudyOptions,
-    /// Datasets: ds1 to ds6, mdtm, mdtm-third-party; all of them unless named.
+    /// Datasets: ds1 to ds6, mdtm, mdtm-third-party, radioastron; all of them unless named.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     datasets: Vec<String>,
     /// Round-trip times of ds1 to ds6 in ms.

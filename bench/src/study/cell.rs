@@ -78,6 +78,15 @@ pub fn cells(total_bytes: u64, rtts_ms: &[f64]) -> Vec<Cell> {
         }));
     }
     all.extend(mdtm(total_bytes));
+    all.extend(RADIOASTRON_RTTS_MS.iter().map(|&rtt_ms| Cell {
+        dataset: "radioastron",
+        name: format!("radioastron-{rtt_ms}ms"),
+        title: format!("1 file of {}", bytes_text(total_bytes)),
+        data: Data::Tree(Shape::Equal { files: 1, bytes: total_bytes }),
+        rtt_ms,
+        way: Way::Fetch,
+        tools: Tool::RADIOASTRON.to_vec(),
+    }));
     all
 }
 
@@ -172,7 +181,11 @@ pub const DATASETS: [(&str, u64); 6] = [
     ("ds5", 1_000_000),
     ("ds6", 100_000),
 ];
-const RATE_BITS_PER_S: u64 = 1_000_000_000;
+/// The Radioastron paper tells of a dedicated link and of a public one, not of how long they were.
+const RADIOASTRON_RTTS_MS: [f64; 2] = [0.6, 30.0];
+/// Of every link.
+pub const RATE_MBIT_PER_S: u64 = 1000;
+const RATE_BITS_PER_S: u64 = RATE_MBIT_PER_S * 1_000_000;
 /// Of 1,500 bytes on the wire 1,448 are payload.
 const FRAMING: f64 = 1500.0 / 1448.0;
 /// The loop of the mdtmFTP paper.

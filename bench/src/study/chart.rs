@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::report::{groups, tools_of};
+use super::report::{RADIOASTRON, tools_of};
 use super::standing::{Standing, best_s};
 use crate::picture::{FAINT, FONT, INK, PAPER, escape};
 use crate::results::{ScenarioResult, Study};
@@ -49,7 +49,9 @@ struct Panel<'a> {
 
 fn panels(study: &Study) -> Vec<Panel<'_>> {
     let mut panels: Vec<Panel<'_>> = Vec::new();
-    for result in &study.scenarios {
+    // Those of Radioastron are of one file and have tools of their own: a table is enough.
+    let shown = study.scenarios.iter().filter(|result| !result.name.starts_with(RADIOASTRON));
+    for result in shown {
         let (name, title) = place_of(&result.name);
         match panels.iter_mut().find(|panel| panel.title == title) {
             Some(panel) => panel.cells.push((name, result)),
@@ -72,7 +74,8 @@ fn place_of(cell: &str) -> (&str, String) {
 }
 
 fn draw_legend(svg: &mut String, study: &Study) {
-    let all: Vec<&ScenarioResult> = groups(study).concat();
+    let cells = panels(study).into_iter().flat_map(|panel| panel.cells);
+    let all: Vec<&ScenarioResult> = cells.map(|(_, result)| result).collect();
     let mut x = 24.0;
     for tool in tools_of(&all).into_iter().filter(|tool| has_a_bar(&all, tool)) {
         let weight = if tool == "swath" { 600 } else { 400 };
@@ -130,7 +133,7 @@ fn draw_panel(svg: &mut String, panel: &Panel<'_>, top: f64) {
              <tspan fill='{FAINT}' dx='6' font-size='11'>{}</tspan></text>",
             LEFT + (at as f64 + 0.5) * group,
             bottom + 17.0,
-            escape(name),
+            escape(&name.replace("ds", "DS")),
             escape(&result.title)
         );
     }

@@ -3,18 +3,23 @@
 //! Timed is the client, from its start to its end; the server runs before it. Afterwards every file is
 //! compared with the original.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use swath_netlab::star::Lab;
+use swath_netlab::access::AccessSpec;
+use swath_netlab::star::{Lab, ServerKind, WebServer};
 use swath_netlab::wan::{LabError, Namespace, Schedule};
 
+use super::cell::RATE_MBIT_PER_S;
 use super::{Cell, Tool, Way, ssh};
 use crate::check::empty;
+use crate::results::Run;
 use crate::server::{
     GRIDFTP_PORT, Running, Swath, failed, gridftp, kill_all_in, rsync, start, system, to_nobody,
 };
+use crate::swarm::{self, Case, Client, Origin};
 use crate::third_party::{self, Outcome, Places, run_client, swath_copy};
 use crate::tree_data::{difference, difference_behind_links};
 use crate::tree_run::wait_for;
@@ -31,12 +36,46 @@ pub fn copy_once(
     limit: Duration,
     places: &Places,
 ) -> Result<Outcome, LabError> {
-    match (&cell.way, tool) {
+    let mut outcome = match (&cell.way, tool) {
         (Way::ThirdParty(row), Tool::ThirdParty(tool)) => {
-            third_party::run_once(row, tool, limit, places)
+            third_party::run_once(row, tool, limit, places)?
         }
-        _ => fetch_once(cell, tool, limit, places),
+        (_, Tool::BitTorrent | Tool::SwathTorrent) => torrent_once(cell, tool, places)?,
+        _ => fetch_once(cell, tool, limit, places)?,
+    };
+    for (folder, word) in [(&places.target, "TARGET"), (&places.served, "SERVED")] {
+        outcome.command = outcome.command.replace(&folder.display().to_string(), word);
     }
+    Ok(outcome)
+}
+
+/// Fetches the one file of a cell by BitTorrent from one seeder; the swarm's own limit applies.
+fn torrent_once(cell: &Cell, tool: Tool, places: &Places) -> Result<Outcome, LabError> {
+    let (origin, client) = match tool {
+        Tool::BitTorrent => (Origin::Libtorrent, Client::Libtorrent),
+        _ => (Origin::Swath, Client::Swath),
+    };
+    // Two access links, each of which delays in both directions, make the round trip.
+    let link = AccessSpec::new(RATE_MBIT_PER_S, Duration::from_secs_f64(cell.rtt_ms / 4e3));
+    let row = swarm::Row {
+        name: "radioastron",
+        title: "one seeder",
+        size_bytes: cell.data.bytes(),
+        origin: Some(link),
+        mirrors: Vec::new(),
+        sites: vec![link],
+        cases: Vec::new(),
+    };
+    let folders = swarm::Places {
+        swath: places.swath.clone(),
+        served: places.served.join(SOURCE),
+        target: places.target.clone(),
+        trace: None,
+    };
+    let case = Case { name: tool.name(), origin, client };
+    let ran = swarm::run_once(&row, case, &folders, &folders.served.join(ONLY_FILE))?;
+    let run = Run { elapsed_s: ran.last_s(), failure: ran.failure, ..Run::default() };
+    Ok(Outcome { run, command: tool.settings().0.to_owned(), said: String::new() })
 }
 
 fn fetch_once(
@@ -55,7 +94,7 @@ fn fetch_once(
     let source = places.served.join(SOURCE);
     // What is another text in each run, and the word for it in the command that is kept.
     let mut changing: Vec<(String, &str)> = Vec::new();
-    let (_swath, _other);
+    let (_swath, _other, _web);
     let mut command = match tool {
         Tool::Swath => {
             let listen = format!("{address}:{SWATH_PORT}");
@@ -66,6 +105,10 @@ fn fetch_once(
             let command = swath_copy(&places.swath, &sources, &to, &[&sources[0]]);
             _swath = sources;
             command
+        }
+        Tool::Http => {
+            _web = WebServer::start(ServerKind::Nginx, server, &places.served)?;
+            curl(&format!("http://{address}"), &output)
         }
         _ => {
             if tool == Tool::Xrdcp {
@@ -80,9 +123,6 @@ fn fetch_once(
     kill_all_in(server);
     kill_all_in(lab.client());
     let mut outcome = outcome?;
-    for (folder, word) in [(&places.target, "TARGET"), (&places.served, "SERVED")] {
-        changing.push((folder.display().to_string(), word));
-    }
     for (text, word) in changing {
         outcome.command = outcome.command.replace(&text, word);
     }
@@ -122,6 +162,7 @@ fn serve(
             Ok(running)
         }
         Tool::Rsync => rsync(namespace, &source, own),
+        Tool::Ftp => vsftpd(namespace, &places.served, own),
         Tool::Xrdcp => xrootd(namespace, XROOTD_PORT, &places.served, own, None),
         _ => ssh::sshd(namespace, address, own),
     }
@@ -130,6 +171,9 @@ fn serve(
 /// Returns the client of a tool other than swath.
 fn client(tool: Tool, address: &str, source: &Path, output: &Path, own: &Path) -> Command {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    if tool == Tool::Ftp {
+        return curl(&format!("ftp://{address}"), output);
+    }
     let mut command = Command::new(match tool {
         Tool::GridFtp => "globus-url-copy",
         Tool::TarSsh => "sh",
@@ -169,8 +213,38 @@ fn client(tool: Tool, address: &str, source: &Path, output: &Path, own: &Path) -
     command
 }
 
+/// Returns curl of the one file.
+fn curl(server: &str, output: &Path) -> Command {
+    let mut command = Command::new("curl");
+    command.args(["-q", "-sSf", "--create-dirs", "-o"]).arg(output.join(ONLY_FILE));
+    command.arg(format!("{server}/{SOURCE}/{ONLY_FILE}"));
+    command
+}
+
+/// Starts vsftpd on a folder, for everybody.
+fn vsftpd(namespace: &Namespace, folder: &Path, own: &Path) -> Result<Running, LabError> {
+    let empty = own.join("empty");
+    let configuration = own.join("vsftpd.conf");
+    let text = format!(
+        "listen=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\nlocal_enable=NO\n\
+         write_enable=NO\nanon_root={}\nsecure_chroot_dir={}\n",
+        folder.display(),
+        empty.display()
+    );
+    fs::create_dir_all(empty)
+        .and_then(|()| fs::write(&configuration, text))
+        .map_err(system("configure vsftpd"))?;
+    let mut command = Command::new("vsftpd");
+    command.arg(configuration);
+    let running = start(command, namespace, own, Stdio::null())?;
+    wait_for(namespace, FTP_PORT).map_err(|_| failed("vsftpd", own))?;
+    Ok(running)
+}
+
 /// The folder of the data in what is served.
 pub const SOURCE: &str = "ds";
+/// The name of the file if there is one.
+const ONLY_FILE: &str = "file-0.dat";
 const OUTPUT: &str = "output";
 /// Of the study. `-fast` is what its manual recommends for GridFTP servers; without `-nodcau` it
 /// wants certificates.
@@ -180,4 +254,5 @@ const RCLONE_PARAMETERS: &str =
 const XRDCP_PARAMETERS: &str = "-r --silent --parallel 32 --streams 4";
 const SWATH_PORT: u16 = 8470;
 const RCLONE_PORT: &str = "8471";
+const FTP_PORT: &str = "21";
 const XROOTD_PORT: u16 = 1094;

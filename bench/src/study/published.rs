@@ -52,6 +52,24 @@ pub const MDTM_THIRD_PARTY: [Published; 3] = [
     },
 ];
 
+/// The Radioastron paper: Mbit/s over a link.
+pub const RADIOASTRON: [Published; 2] = [
+    Published {
+        what: "published: dedicated link",
+        values: &[("ftp", "882"), ("http", "884"), ("gridftp", "420"), ("UDT", "490")],
+    },
+    Published {
+        what: "published: public link",
+        values: &[
+            ("ftp", "865"),
+            ("http", "868"),
+            ("gridftp", "427"),
+            ("UDT", "464"),
+            ("bittorrent", "263"),
+        ],
+    },
+];
+
 /// The features of the tools in the axes of the study's Table I, as far as the papers say; swath
 /// has a column of its own.
 pub const FEATURES: &str = "\

@@ -1,16 +1,16 @@
 //! What a study found, as text.
 
 use std::fmt::Write as _;
-
 use std::fs;
 use std::path::Path;
 
-use super::Tool;
 use super::cell::{DATASETS, bytes_text, count, stands_for};
 use super::chart::draw;
 use super::published::{self, Published};
 use super::standing::Standing;
-use crate::results::{ScenarioResult, Study};
+use super::{Interval, Tool};
+use crate::options::each_once;
+use crate::results::{ScenarioResult, Study, ToolResult};
 
 /// Writes table, picture and report of a study into its folder.
 ///
@@ -82,6 +82,9 @@ fn report(study: &Study, picture: &str) -> String {
     text += "Between two servers, ordered by a third site (`bench/third-party` tells how):\n\n";
     text += &markdown(&between);
     text += &published_table(&published::MDTM_THIRD_PARTY);
+    text += "## The table of Radioastron\n\nOne file over one link in Mbit/s of payload, 1 Gbit/s here. \
+             UDT is not measured.\n\n";
+    text += &rates(&of(RADIOASTRON));
     text += "## Features\n\nThe axes of the study's Table I. The columns of the other tools have what \
              the papers say; – stands for what they leave open.\n\n";
     text += published::FEATURES;
@@ -169,6 +172,39 @@ fn markdown(cells: &[&ScenarioResult]) -> String {
     text + "\n"
 }
 
+/// Returns what one file was copied at, published and measured.
+fn rates(cells: &[&ScenarioResult]) -> String {
+    let mut names = vec!["ftp", "http", "gridftp", "UDT", "bittorrent"];
+    names.extend(tools_of(cells));
+    let names = each_once(names);
+    let mut text = format!("| | {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len() + 1));
+    for row in &published::RADIOASTRON {
+        let values = names.iter().map(|name| {
+            let known = row.values.iter().find(|(tool, _)| tool == name);
+            known.map_or("–", |(_, value)| *value)
+        });
+        let _ = writeln!(text, "| {} | {} |", row.what, values.collect::<Vec<_>>().join(" | "));
+    }
+    for cell in cells {
+        let rtt = cell.name.trim_start_matches("radioastron-").trim_end_matches("ms");
+        let _ = write!(text, "| measured: {rtt} ms, {} |", cell.title);
+        for name in &names {
+            let tool = cell.tools.iter().find(|tool| tool.name == *name);
+            let rates = tool.into_iter().flat_map(ToolResult::good);
+            let rates = rates.map(|run| cell.size_bytes as f64 * 8.0 / run.elapsed_s / 1e6);
+            let _ = match Interval::of(rates) {
+                Some(Interval { mean, half: Some(half) }) => {
+                    write!(text, " {mean:.0} ± {half:.0} |")
+                }
+                Some(Interval { mean, half: None }) => write!(text, " {mean:.0} |"),
+                None => write!(text, " – |"),
+            };
+        }
+        text.push('\n');
+    }
+    text + "\n"
+}
+
 /// Returns published values as a table in Markdown.
 fn published_table(rows: &[Published]) -> String {
     let mut text = "| published | |\n| --- | --- |\n".to_owned();
@@ -202,11 +238,12 @@ pub fn table(study: &Study) -> String {
     text
 }
 
-/// Returns the cells of each table of tools: those of one client and one server, those of two servers.
+/// Returns the cells of each table of tools: of the study and of mdtmFTP, of two servers, of Radioastron.
 pub fn groups(study: &Study) -> Vec<Vec<&ScenarioResult>> {
-    let of_two = |result: &&ScenarioResult| result.name.starts_with(BETWEEN);
-    let (two, one): (Vec<_>, Vec<_>) = study.scenarios.iter().partition(of_two);
-    [one, two].into_iter().filter(|group| !group.is_empty()).collect()
+    let begins = |prefix| move |result: &&ScenarioResult| result.name.starts_with(prefix);
+    let (two, rest): (Vec<_>, Vec<_>) = study.scenarios.iter().partition(begins(BETWEEN));
+    let (radioastron, one): (Vec<_>, Vec<_>) = rest.into_iter().partition(begins(RADIOASTRON));
+    [one, two, radioastron].into_iter().filter(|group| !group.is_empty()).collect()
 }
 
 /// Returns the names of the tools that take part in some of the cells, in their order.
@@ -215,7 +252,7 @@ pub fn tools_of<'a>(cells: &[&'a ScenarioResult]) -> Vec<&'a str> {
         let skipped = cell.skipped.iter().map(|(name, _)| name.as_str());
         cell.tools.iter().map(|tool| tool.name.as_str()).chain(skipped)
     });
-    crate::options::each_once(named)
+    each_once(named)
 }
 
 /// Returns what failed, was stopped although it had succeeded, or did not take part, and why.
@@ -267,13 +304,15 @@ fn aligned(rows: &[Vec<String>]) -> String {
 
 /// How the names of cells begin in which a third site orders a copy between two servers.
 const BETWEEN: &str = "mdtm-third-party";
+/// How the names of the cells of the Radioastron paper begin.
+pub const RADIOASTRON: &str = "radioastron";
 const PUBLISHED_BYTES: u64 = 10_000_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine::Machine;
-    use crate::results::{Run, ToolResult};
+    use crate::results::Run;
 
     fn study() -> Study {
         let run = |elapsed_s: f64| Run { elapsed_s, ..Run::default() };
@@ -338,7 +377,7 @@ mod tests {
     #[test]
     fn a_picture_shows_every_tool_that_ran() {
         let svg = draw(&study());
-        for shown in [">15 ms<", ">1.5<", ">≥5<", ">ds1<", "95 ms, between two servers"] {
+        for shown in [">15 ms<", ">1.5<", ">≥5<", ">DS1<", "95 ms, between two servers"] {
             assert!(svg.contains(shown), "{shown} is missing");
         }
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());

@@ -1,6 +1,7 @@
 //! The tools that take part.
 
 use crate::machine::find_program;
+use crate::swarm::Client;
 use crate::third_party;
 
 use super::Cell;
@@ -22,6 +23,14 @@ pub enum Tool {
     Syq,
     /// `xrdcp` from XRootD.
     Xrdcp,
+    /// curl from vsftpd.
+    Ftp,
+    /// curl from nginx.
+    Http,
+    /// libtorrent from one seeder.
+    BitTorrent,
+    /// `swath get` of a torrent from `swath seed`.
+    SwathTorrent,
     /// A copy between two servers.
     ThirdParty(third_party::Tool),
 }
@@ -37,6 +46,10 @@ impl Tool {
         Tool::Syq,
         Tool::Xrdcp,
     ];
+
+    /// Those of the Radioastron paper, as far as they can be had, and swath.
+    pub const RADIOASTRON: [Tool; 6] =
+        [Tool::Swath, Tool::Ftp, Tool::Http, Tool::GridFtp, Tool::BitTorrent, Tool::SwathTorrent];
 
     /// Those that order copies between two servers.
     pub const THIRD_PARTY: [Tool; 3] = [
@@ -55,6 +68,10 @@ impl Tool {
             Tool::TarSsh => "tar-ssh",
             Tool::Syq => "syq",
             Tool::Xrdcp => "xrdcp",
+            Tool::Ftp => "ftp",
+            Tool::Http => "http",
+            Tool::BitTorrent => "bittorrent",
+            Tool::SwathTorrent => "swath-torrent",
             Tool::ThirdParty(tool) => tool.name(),
         }
     }
@@ -76,12 +93,16 @@ impl Tool {
                 "no",
             ),
             Tool::Rsync => ("`rsync -a --whole-file` from its daemon", "no"),
-            Tool::TarSsh => ("`ssh HOST tar c | tar x`", "ssh"),
+            Tool::TarSsh => ("`ssh HOST tar c` into `tar x`", "ssh"),
             Tool::Syq => ("`syq cp` by ssh", "ssh"),
             Tool::Xrdcp => (
                 "`xrdcp -r` from XRootD by its own protocol: 32 files at a time, 4 connections",
                 "no",
             ),
+            Tool::Ftp => ("curl from vsftpd", "no"),
+            Tool::Http => ("curl from nginx", "no"),
+            Tool::BitTorrent => ("libtorrent from one seeder", "no"),
+            Tool::SwathTorrent => ("`swath get` of a torrent from `swath seed`", "no"),
             Tool::ThirdParty(_) => ("as `bench/third-party` calls it", ""),
         }
     }
@@ -106,6 +127,13 @@ impl Tool {
             Tool::Xrdcp => {
                 &[("xrdcp", "apt install xrootd-client"), ("xrootd", "apt install xrootd-server")]
             }
+            Tool::Ftp => &[("curl", "apt install curl"), ("vsftpd", "apt install vsftpd")],
+            Tool::Http => &[("curl", "apt install curl"), ("nginx", "apt install nginx-light")],
+            Tool::BitTorrent => {
+                let why = "python3 has no libtorrent (pip install libtorrent)";
+                return (!Client::Libtorrent.is_installed()).then(|| why.to_owned());
+            }
+            Tool::SwathTorrent => &[],
             Tool::ThirdParty(tool) => return tool.missing(cell.data),
         };
         let missing = programs.iter().find(|(program, _)| find_program(program).is_none());
