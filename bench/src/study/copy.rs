@@ -15,6 +15,7 @@ use swath_netlab::wan::{LabError, Namespace, Schedule};
 use super::cell::RATE_MBIT_PER_S;
 use super::{Cell, Tool, Way, ssh};
 use crate::check::empty;
+use crate::machine::find_program;
 use crate::results::Run;
 use crate::server::{
     GRIDFTP_PORT, Running, Swath, failed, gridftp, kill_all_in, rsync, start, system, to_nobody,
@@ -199,7 +200,12 @@ fn client(tool: Tool, address: &str, source: &Path, output: &Path, own: &Path) -
             command.arg(format!("{}/", output.display()));
         }
         Tool::Syq => {
-            command.arg("cp").arg(source).arg(output);
+            // The server's host has the same program; syq would install one there.
+            let program = find_program("syq").unwrap_or_default();
+            let ssh = format!("ssh {}", ssh::options(own).join(" "));
+            command.args(["cp", "--quiet", "--rsh", &ssh, "--syq-path"]).arg(program);
+            command.args(["--from", &format!("root@{address}"), "--srcs-in"]).arg(source);
+            command.arg("--into").arg(output);
         }
         _ => {
             // ssh ends with the shell, which ends with us.

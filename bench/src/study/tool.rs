@@ -94,7 +94,7 @@ impl Tool {
             ),
             Tool::Rsync => ("`rsync -a --whole-file` from its daemon", "no"),
             Tool::TarSsh => ("`ssh HOST tar c` into `tar x`", "ssh"),
-            Tool::Syq => ("`syq cp` by ssh", "ssh"),
+            Tool::Syq => ("`syq cp` by ssh; its data goes over TCP connections of its own", "yes"),
             Tool::Xrdcp => (
                 "`xrdcp -r` from XRootD by its own protocol: 32 files at a time, 4 connections",
                 "no",
@@ -123,7 +123,9 @@ impl Tool {
             Tool::Rclone => &[("rclone", "apt install rclone")],
             Tool::Rsync => &[("rsync", "apt install rsync")],
             Tool::TarSsh => SSH,
-            Tool::Syq => &[("syq", "cargo install syq"), SSH[0], SSH[1], SSH[2]],
+            Tool::Syq => {
+                &[("syq", "cargo install syq; takes about ten minutes"), SSH[0], SSH[1], SSH[2]]
+            }
             Tool::Xrdcp => {
                 &[("xrdcp", "apt install xrootd-client"), ("xrootd", "apt install xrootd-server")]
             }
