@@ -1,9 +1,8 @@
 //! Servers of copies between namespaces: `swath serve`, GridFTP's, rsync's daemon. Each is started in
-//! a namespace, waited for until it listens, and killed with all of its group when dropped.
+//! a namespace, waited for until it listens, and killed with all that it started when dropped.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -28,13 +27,19 @@ impl Drop for Running {
 }
 
 /// Starts a program in a namespace, with nothing of ours; what it says goes to `own`.
+///
+/// It has a namespace of process ids too: servers that work in sessions of their own would outlive both
+/// the kill of their group and a killed benchmark.
 pub fn start(
-    mut command: Command,
+    program: Command,
     namespace: &Namespace,
     own: &Path,
     stdout: Stdio,
 ) -> Result<Running, LabError> {
     let log = File::create(own.join(SAID)).map_err(system("make a log"))?;
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]);
+    command.arg(program.get_program()).args(program.get_args());
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", own).current_dir(own).process_group(0);
     command.stdin(Stdio::null()).stdout(stdout).stderr(log);
@@ -118,21 +123,6 @@ pub fn rsync(namespace: &Namespace, folder: &Path, own: &Path) -> Result<Running
 /// Returns what makes rsync a daemon for a folder, as the module `tree`.
 pub fn rsync_configuration(folder: &Path) -> String {
     format!("use chroot = no\nuid = 0\ngid = 0\n[tree]\npath = {}\n", folder.display())
-}
-
-/// Kills every process in a namespace: what servers started in sessions of their own, for example.
-pub fn kill_all_in(namespace: &Namespace) {
-    let inside = |process: libc::pid_t| {
-        let of_process = fs::metadata(format!("/proc/{process}/ns/net"));
-        let own = fs::metadata(namespace.path());
-        matches!((of_process, own), (Ok(one), Ok(other)) if one.ino() == other.ino())
-    };
-    let Ok(entries) = fs::read_dir("/proc") else { return };
-    let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    for process in processes.filter(|&process| inside(process)) {
-        // SAFETY: kill takes two integers; a process in a namespace of ours was started by us.
-        unsafe { libc::kill(process, libc::SIGKILL) };
-    }
 }
 
 /// Returns a program that nobody runs, and that ends with us.

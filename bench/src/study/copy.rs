@@ -3,6 +3,7 @@
 //! Timed is the client, from its start to its end; the server runs before it. Afterwards every file is
 //! compared with the original.
 
+use std::any::Any;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,7 +19,7 @@ use crate::check::empty;
 use crate::machine::find_program;
 use crate::results::Run;
 use crate::server::{
-    GRIDFTP_PORT, Running, Swath, failed, gridftp, kill_all_in, rsync, start, system, to_nobody,
+    GRIDFTP_PORT, Running, Swath, failed, gridftp, rsync, start, system, to_nobody,
 };
 use crate::swarm::{self, Case, Client, Origin};
 use crate::third_party::{self, Outcome, Places, run_client, swath_copy};
@@ -95,7 +96,7 @@ fn fetch_once(
     let source = places.served.join(SOURCE);
     // What is another text in each run, and the word for it in the command that is kept.
     let mut changing: Vec<(String, &str)> = Vec::new();
-    let (_swath, _other, _web);
+    let mut serving: Vec<Box<dyn Any>> = Vec::new();
     let mut command = match tool {
         Tool::Swath => {
             let listen = format!("{address}:{SWATH_PORT}");
@@ -104,26 +105,25 @@ fn fetch_once(
             let sources = [swath];
             let to = format!("{}/", output.display());
             let command = swath_copy(&places.swath, &sources, &to, &[&sources[0]]);
-            _swath = sources;
+            serving.push(Box::new(sources));
             command
         }
         Tool::Http => {
-            _web = WebServer::start(ServerKind::Nginx, server, &places.served)?;
+            let web = WebServer::start(ServerKind::Nginx, server, &places.served)?;
+            serving.push(Box::new(web));
             curl(&format!("http://{address}"), &output)
         }
         _ => {
             if tool == Tool::Xrdcp {
                 places.own(OUTPUT)?;
             }
-            _other = serve(tool, server, &address, places, &own)?;
+            serving.push(Box::new(serve(tool, server, &address, places, &own)?));
             client(tool, &address, &source, &output, &own)
         }
     };
-    let outcome = run_client(&mut command, limit, lab.client(), places);
-    // What servers started in sessions of their own would outlive them.
-    kill_all_in(server);
-    kill_all_in(lab.client());
-    let mut outcome = outcome?;
+    let mut outcome = run_client(&mut command, limit, lab.client(), places)?;
+    // Before the folder is emptied in which they write.
+    drop(serving);
     for (text, word) in changing {
         outcome.command = outcome.command.replace(&text, word);
     }

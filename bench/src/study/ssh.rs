@@ -13,21 +13,13 @@ use crate::tree_run::wait_for;
 
 /// Makes keys and a configuration in a folder, and starts a server in a namespace. Clients call ssh
 /// with [`options`].
-///
-/// socat takes the connections and becomes `sshd -i` for each one: a daemon would start sessions that
-/// outlive it.
 pub fn sshd(namespace: &Namespace, address: &str, own: &Path) -> Result<Running, LabError> {
-    prepare(own).map_err(system("prepare an ssh server"))?;
-    let sshd = find_program("sshd").unwrap_or_default();
-    let session = format!(
-        "EXEC:setpriv --pdeathsig KILL {} -i -f {},nofork",
-        sshd.display(),
-        own.join("sshd_config").display()
-    );
-    let mut command = Command::new("socat");
-    command.arg(format!("TCP-LISTEN:{PORT},bind={address},reuseaddr,fork,nodelay")).arg(session);
+    prepare(address, own).map_err(system("prepare an ssh server"))?;
+    // It insists on being called by its whole path.
+    let mut command = Command::new(find_program("sshd").unwrap_or_default());
+    command.args(["-D", "-e", "-f"]).arg(own.join("sshd_config"));
     let running = start(command, namespace, own, Stdio::null())?;
-    wait_for(namespace, PORT).map_err(|_| failed("socat", own))?;
+    wait_for(namespace, PORT).map_err(|_| failed("sshd", own))?;
     Ok(running)
 }
 
@@ -46,7 +38,7 @@ pub fn options(own: &Path) -> Vec<String> {
     options
 }
 
-fn prepare(own: &Path) -> io::Result<()> {
+fn prepare(address: &str, own: &Path) -> io::Result<()> {
     for name in ["host", "user"] {
         let mut command = Command::new("ssh-keygen");
         command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(own.join(name));
@@ -58,7 +50,7 @@ fn prepare(own: &Path) -> io::Result<()> {
     fs::create_dir_all("/run/sshd")?;
     let at = |name: &str| own.join(name).display().to_string();
     let configuration = format!(
-        "HostKey {}\nAuthorizedKeysFile {}\nPermitRootLogin yes\nStrictModes no\nUsePAM no\n\
+        "ListenAddress {address}\nHostKey {}\nAuthorizedKeysFile {}\nPermitRootLogin yes\nStrictModes no\nUsePAM no\n\
          PidFile none\nLogLevel ERROR\n",
         at("host"),
         at("user.pub"),

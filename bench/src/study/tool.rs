@@ -123,9 +123,7 @@ impl Tool {
             Tool::Rclone => &[("rclone", "apt install rclone")],
             Tool::Rsync => &[("rsync", "apt install rsync")],
             Tool::TarSsh => SSH,
-            Tool::Syq => {
-                &[("syq", "cargo install syq; takes about ten minutes"), SSH[0], SSH[1], SSH[2]]
-            }
+            Tool::Syq => &[("syq", "cargo install syq; takes about ten minutes"), SSH[0], SSH[1]],
             Tool::Xrdcp => {
                 &[("xrdcp", "apt install xrootd-client"), ("xrootd", "apt install xrootd-server")]
             }
@@ -143,9 +141,6 @@ impl Tool {
     }
 }
 
-/// What every tool by ssh needs. socat starts a server for each connection, which ends with us.
-const SSH: &[(&str, &str)] = &[
-    ("ssh", "apt install openssh-client"),
-    ("sshd", "apt install openssh-server"),
-    ("socat", "apt install socat"),
-];
+/// What every tool by ssh needs.
+const SSH: &[(&str, &str)] =
+    &[("ssh", "apt install openssh-client"), ("sshd", "apt install openssh-server")];
