@@ -68,11 +68,13 @@ pub fn versions(swath: &Path) -> Vec<(String, String)> {
         ("nginx", find_program("nginx"), "-v"),
         ("rsync", find_program("rsync"), "--version"),
     ];
-    let found = programs.into_iter().map(|(name, path, argument)| {
-        let version = path.map_or("not installed".to_owned(), |path| version_of(&path, argument));
-        (name.to_owned(), version)
-    });
-    found.collect()
+    programs.into_iter().map(|(name, path, argument)| version(name, path, argument)).collect()
+}
+
+/// Returns the name of a program with what it says of its version when called with `argument`.
+pub fn version(name: &str, path: Option<PathBuf>, argument: &str) -> (String, String) {
+    let version = path.map_or("not installed".to_owned(), |path| version_of(&path, argument));
+    (name.to_owned(), version)
 }
 
 /// A program built together with this one.

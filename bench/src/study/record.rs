@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Cell, Tool};
+use crate::machine::{find_program, version};
 use crate::options::StudyOptions;
 use crate::results::{Run, ScenarioResult, Study, ToolResult};
 use crate::study_files;
@@ -21,7 +22,10 @@ impl Record {
     /// # Errors
     /// A file that cannot be read; measurements of another program of the same name.
     pub fn open(options: &StudyOptions, is_fresh: bool) -> Result<Self, String> {
-        let new = options.begin("study");
+        let mut new = options.begin("study");
+        new.versions.retain(|(name, _)| name != "aria2");
+        new.versions
+            .extend(PROGRAMS.map(|(name, argument)| version(name, find_program(name), argument)));
         let folder = options.results.clone();
         let path = folder.join(format!("{}.json", new.name));
         if is_fresh || !path.exists() {
@@ -37,7 +41,7 @@ impl Record {
                 ));
             }
         }
-        Ok(Self { study: Study { versions: new.versions, ..study }, folder })
+        Ok(Self { study: Study { versions: new.versions, command: new.command, ..study }, folder })
     }
 
     /// Returns what is known of a cell, if anything is.
@@ -106,5 +110,69 @@ impl Record {
             known.runs.push(run.clone());
         }
         study_files::keep_data(&self.study, &self.folder)
+    }
+}
+
+/// Programs that take part here, with what makes them tell their version.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("globus-url-copy", "-version"),
+    ("rclone", "--version"),
+    ("tar", "--version"),
+    ("ssh", "-V"),
+    ("syq", "--version"),
+    ("xrdcp", "--version"),
+];
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::study::cells;
+
+    #[derive(Parser)]
+    struct Options {
+        #[command(flatten)]
+        study: StudyOptions,
+    }
+
+    fn options(folder: &std::path::Path) -> StudyOptions {
+        let folder = folder.to_string_lossy().into_owned();
+        Options::parse_from(["study", "-o", &folder, "--swath", "/nonexistent"]).study
+    }
+
+    #[test]
+    fn what_was_measured_is_known_afterwards_until_it_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        let cell = &cells(1_000_000, &[15.0])[0];
+        let run = Run { elapsed_s: 1.5, ..Run::default() };
+        let mut record = Record::open(&options, false).unwrap();
+        assert!(record.result(cell).is_none());
+        record.prepare(cell, &[Tool::Swath]).unwrap();
+        record.add(cell, Tool::Swath, "swath cp".to_owned(), run.clone()).unwrap();
+
+        let mut record = Record::open(&options, false).unwrap();
+        record.prepare(cell, &[Tool::Swath]).unwrap();
+        let known = &record.result(cell).unwrap().tools[0];
+        assert_eq!((known.command.as_str(), &known.runs), ("swath cp", &vec![run]));
+        let other_size = &cells(2_000_000, &[15.0])[0];
+        assert!(record.prepare(other_size, &[Tool::Swath]).unwrap_err().contains("--fresh"));
+
+        assert!(Record::open(&options, true).unwrap().result(cell).is_none());
+    }
+
+    #[test]
+    fn other_versions_are_not_mixed() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        let mut record = Record::open(&options, false).unwrap();
+        // What is installed later may join.
+        record.study.versions = vec![("tar".to_owned(), "not installed".to_owned())];
+        study_files::keep_data(&record.study, folder.path()).unwrap();
+        assert!(Record::open(&options, false).is_ok());
+        record.study.versions = vec![("tar".to_owned(), "tar 0.1".to_owned())];
+        study_files::keep_data(&record.study, folder.path()).unwrap();
+        assert!(Record::open(&options, false).unwrap_err().contains("tar 0.1"));
     }
 }

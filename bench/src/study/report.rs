@@ -145,7 +145,10 @@ fn tools(study: &Study) -> String {
             let _ = writeln!(text, "{}", tool.command);
         }
     }
-    text + "```\n\n"
+    let installed = study.versions.iter().filter(|(_, version)| version != "not installed");
+    let versions: Vec<String> =
+        installed.map(|(name, version)| format!("{name}: {version}")).collect();
+    text + &format!("```\n\nVersions: {}.\n\n", versions.join("; "))
 }
 
 /// Returns cells as a table in Markdown; the best tools of a row in bold.
@@ -261,7 +264,7 @@ pub fn remarks(study: &Study) -> Vec<String> {
     for result in &study.scenarios {
         for tool in &result.tools {
             let failed = tool.runs.iter().filter(|run| run.failure.is_some() && !run.is_stopped);
-            if let Some(last) = failed.clone().last() {
+            if let Some(last) = failed.clone().next_back() {
                 let (name, why) = (&tool.name, last.failure.as_deref().unwrap_or_default());
                 let (count, all) = (failed.count(), tool.runs.len());
                 lines.push(format!(
