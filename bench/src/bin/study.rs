@@ -12,7 +12,7 @@ use swath_bench::machine::{free_bytes, on_termination};
 use swath_bench::options::{StudyOptions, each_once, exit_code, size};
 use swath_bench::results::Study;
 use swath_bench::study::{
-    Cell, RTTS_MS, Record, bytes_text, cells, keep_report, measure_cell, stands_for, table,
+    Cell, RTTS_MS, Record, bytes_text, cells, keep_report, line, measure_cell, stands_for, table,
     write_report,
 };
 use swath_bench::study_files::{self, say};
@@ -76,7 +76,9 @@ fn measure(options: &Options) -> Result<(), String> {
         measure_cell(cell, tools, rounds, &mut record, || data_of(cell, options, &mut prepared))?;
         // After each cell, so that an interrupted study has a report of what it has.
         keep_report(&record.study, &options.study.results)?;
+        record.result(cell).iter().for_each(|result| println!("{}", line(result)));
     }
+    println!();
     show(&record.study, &options.study.results, options)?;
     options.study.end(&record.study);
     Ok(())

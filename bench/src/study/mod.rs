@@ -22,6 +22,6 @@ pub use cell::{Cell, RTTS_MS, Way, bytes_text, cells, stands_for};
 pub use chart::draw;
 pub use interval::Interval;
 pub use record::Record;
-pub use report::{keep_report, table, write_report};
+pub use report::{keep_report, line, table, write_report};
 pub use rounds::measure_cell;
 pub use tool::Tool;

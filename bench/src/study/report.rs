@@ -69,6 +69,7 @@ fn report(study: &Study, picture: &str) -> String {
         text += &datasets(&own);
         text += "## Times\n\n";
         text += &markdown(&own);
+        let _ = writeln!(text, "Encrypted: {}.\n", encrypted());
     }
     text += &tools(study);
     text += "## What the study published\n\n";
@@ -235,10 +236,24 @@ pub fn table(study: &Study) -> String {
         text += &aligned(&rows);
         text.push('\n');
     }
+    let _ = writeln!(text, "encrypted: {}", encrypted());
     for line in remarks(study) {
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// Returns a cell in one line.
+pub fn line(result: &ScenarioResult) -> String {
+    let tools = result.tools.iter().map(|tool| &tool.name);
+    let each = tools.map(|name| format!("{name} {}", Standing::of(result, name).text()));
+    format!("{}: {}", result.name, each.collect::<Vec<_>>().join(", "))
+}
+
+/// Returns the names of the tools that encrypt.
+fn encrypted() -> String {
+    let tools = Tool::STUDY.iter().filter(|tool| tool.settings().1 != "no");
+    tools.map(|tool| tool.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the cells of each table of tools: of the study and of mdtmFTP, of two servers, of Radioastron.
@@ -357,7 +372,7 @@ mod tests {
         assert_eq!(
             lines[..2],
             [
-                "          dataset   bound s                swath         rsync   slow  broken  syq",
+                "          dataset   bound s               swath         rsync   slow  broken  syq",
                 "ds1-15ms  1 × 1 GB     8.29  8.00 ± 0.00 (1.00)  12.00 (1.50)  ≥ 5 ×  failed    –",
             ]
         );
