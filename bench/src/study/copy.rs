@@ -42,7 +42,7 @@ pub fn copy_once(
         (Way::ThirdParty(row), Tool::ThirdParty(tool)) => {
             third_party::run_once(row, tool, limit, places)?
         }
-        (_, Tool::BitTorrent | Tool::SwathTorrent) => torrent_once(cell, tool, places)?,
+        (_, Tool::BitTorrent | Tool::SwathTorrent) => torrent_once(cell, tool, limit, places)?,
         _ => fetch_once(cell, tool, limit, places)?,
     };
     for (folder, word) in [(&places.target, "TARGET"), (&places.served, "SERVED")] {
@@ -51,8 +51,13 @@ pub fn copy_once(
     Ok(outcome)
 }
 
-/// Fetches the one file of a cell by BitTorrent from one seeder; the swarm's own limit applies.
-fn torrent_once(cell: &Cell, tool: Tool, places: &Places) -> Result<Outcome, LabError> {
+/// Fetches the one file of a cell by BitTorrent from one seeder.
+fn torrent_once(
+    cell: &Cell,
+    tool: Tool,
+    limit: Duration,
+    places: &Places,
+) -> Result<Outcome, LabError> {
     let (origin, client) = match tool {
         Tool::BitTorrent => (Origin::Libtorrent, Client::Libtorrent),
         _ => (Origin::Swath, Client::Swath),
@@ -68,15 +73,25 @@ fn torrent_once(cell: &Cell, tool: Tool, places: &Places) -> Result<Outcome, Lab
         sites: vec![link],
         cases: Vec::new(),
     };
+    // Seeders keep files of their own beside the data, which others must not copy.
+    let seeded = places.served.join("seeded");
+    let link_data = || {
+        fs::create_dir_all(&seeded)?;
+        empty(&seeded)?;
+        fs::hard_link(places.served.join(SOURCE).join(ONLY_FILE), seeded.join(ONLY_FILE))
+    };
+    link_data().map_err(system("link the data"))?;
     let folders = swarm::Places {
         swath: places.swath.clone(),
-        served: places.served.join(SOURCE),
+        served: seeded,
         target: places.target.clone(),
         trace: None,
     };
     let case = Case { name: tool.name(), origin, client };
-    let ran = swarm::run_once(&row, case, &folders, &folders.served.join(ONLY_FILE))?;
-    let run = Run { elapsed_s: ran.last_s(), failure: ran.failure, ..Run::default() };
+    let ran = swarm::run_once(&row, case, limit, &folders, &folders.served.join(ONLY_FILE))?;
+    let elapsed_s = if ran.is_stopped { limit.as_secs_f64() } else { ran.last_s() };
+    let (failure, is_stopped) = (ran.failure, ran.is_stopped);
+    let run = Run { elapsed_s, failure, is_stopped, ..Run::default() };
     Ok(Outcome { run, command: tool.settings().0.to_owned(), said: String::new() })
 }
 

@@ -201,7 +201,17 @@ fn rates(cells: &[&ScenarioResult]) -> String {
                     write!(text, " {mean:.0} ± {half:.0} |")
                 }
                 Some(Interval { mean, half: None }) => write!(text, " {mean:.0} |"),
-                None => write!(text, " – |"),
+                // It was stopped: its rate is below this.
+                None => match tool.and_then(|tool| tool.runs.iter().find(|run| run.is_stopped)) {
+                    Some(run) => {
+                        write!(
+                            text,
+                            " < {:.0} |",
+                            cell.size_bytes as f64 * 8.0 / run.elapsed_s / 1e6
+                        )
+                    }
+                    None => write!(text, " – |"),
+                },
             };
         }
         text.push('\n');
