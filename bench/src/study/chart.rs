@@ -178,7 +178,7 @@ fn draw_bar(
     } else if let (Standing::Measured(mean, _), Some(best_s)) = (&standing, best_s(result))
         && let Some(half) = mean.half
     {
-        let (low, high) = (y((mean.mean - half) / best_s), y((mean.mean + half) / best_s));
+        let (low, high) = (y((mean.mean - half).max(0.0) / best_s), y((mean.mean + half) / best_s));
         let _ = write!(
             svg,
             "<path d='M{middle:.1} {low:.1} V{high:.1} M{a:.1} {low:.1} h4 M{a:.1} {high:.1} h4' \
