@@ -34,7 +34,7 @@ check: ## Check format, clippy, docs, licences and house rules
 	$(CARGO) test --locked --quiet -p swath --test tidy
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; fi
 
-bench: ## Run the benchmarks of docs/benchmarks.md (root; about four hours)
+bench: ## Run the benchmarks of docs/benchmarks.md (root; about eight hours)
 	@scripts/need nginx:nginx-light aria2c:aria2 curl:curl rsync:rsync ip:iproute2 transmission-cli:transmission-cli || true
 	bench/multisource
 	bench/disk
@@ -49,6 +49,7 @@ bench: ## Run the benchmarks of docs/benchmarks.md (root; about four hours)
 	bench/swarm
 	bench/share
 	bench/third-party
+	bench/study
 	bench/forecast
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 	$(CARGO) run --release --locked -q -p swath-swarm --example swarm_bench

@@ -175,6 +175,7 @@ pub fn run_once(
         elapsed_s: measured.elapsed.as_secs_f64(),
         cpu_s: measured.cpu.as_secs_f64(),
         peak_memory_bytes: measured.peak_memory_bytes,
+        is_stopped: measured.is_stopped(),
         wire_bytes: 0,
         sync_s,
         figures: Vec::new(),

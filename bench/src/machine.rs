@@ -1,5 +1,8 @@
 //! What the measurements were made on, and when.
 
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -65,11 +68,13 @@ pub fn versions(swath: &Path) -> Vec<(String, String)> {
         ("nginx", find_program("nginx"), "-v"),
         ("rsync", find_program("rsync"), "--version"),
     ];
-    let found = programs.into_iter().map(|(name, path, argument)| {
-        let version = path.map_or("not installed".to_owned(), |path| version_of(&path, argument));
-        (name.to_owned(), version)
-    });
-    found.collect()
+    programs.into_iter().map(|(name, path, argument)| version(name, path, argument)).collect()
+}
+
+/// Returns the name of a program with what it says of its version when called with `argument`.
+pub fn version(name: &str, path: Option<PathBuf>, argument: &str) -> (String, String) {
+    let version = path.map_or("not installed".to_owned(), |path| version_of(&path, argument));
+    (name.to_owned(), version)
 }
 
 /// A program built together with this one.
@@ -107,6 +112,53 @@ pub fn busy_ticks() -> (f64, f64) {
     let all: f64 = ticks.iter().sum();
     let idle: f64 = ticks.iter().skip(3).take(2).sum();
     (all - idle, all)
+}
+
+/// Returns the bytes that a folder's file system has free, and not more than free memory where it lies
+/// in memory.
+pub fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: statfs is plain data, filled by a call with a path that ends with zero.
+    let (result, about) = unsafe {
+        let mut about: libc::statfs = std::mem::zeroed();
+        (libc::statfs(path.as_ptr(), &mut about), about)
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let free_bytes = about.f_bavail * about.f_bsize as u64;
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let available_kib =
+        available.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
+    Ok(match available_kib {
+        Some(kib) if about.f_type == libc::TMPFS_MAGIC => free_bytes.min(kib * 1024),
+        _ => free_bytes,
+    })
+}
+
+/// Calls `end` on a thread of its own when SIGINT or SIGTERM comes. To be called before other threads
+/// start: they inherit that these signals wait for that thread.
+pub fn on_termination(end: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // SAFETY: the set is plain data; only the calling thread's mask changes.
+    let set = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGINT);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        if libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        set
+    };
+    std::thread::Builder::new().spawn(move || {
+        let mut signal = 0;
+        // SAFETY: both pointers are to live values.
+        if unsafe { libc::sigwait(&set, &mut signal) } == 0 {
+            end();
+        }
+    })?;
+    Ok(())
 }
 
 /// Date and time of the Gregorian calendar, by counting days from a first of March.

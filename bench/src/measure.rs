@@ -22,6 +22,13 @@ pub struct Measured {
     pub ending: Ending,
 }
 
+impl Measured {
+    /// Whether it was stopped at its limit.
+    pub fn is_stopped(&self) -> bool {
+        self.ending == Ending::TimeLimit
+    }
+}
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {

@@ -30,7 +30,7 @@ pub struct StudyOptions {
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
     pub scratch: PathBuf,
     /// Where the results go.
-    #[arg(long, default_value = "bench/results", value_name = "DIR")]
+    #[arg(long, short = 'o', default_value = "bench/results", value_name = "DIR")]
     pub results: PathBuf,
     /// Name of the results; that of the study unless given.
     #[arg(long, value_name = "NAME")]
@@ -46,17 +46,13 @@ pub struct StudyOptions {
 impl StudyOptions {
     /// Measures, or draws earlier results again; reports what fails.
     pub fn run(&self, study: &str, measure: impl FnOnce() -> Result<(), String>) -> ExitCode {
-        let done = match &self.plot {
-            Some(results) => study_files::plot(results),
-            None => measure(),
-        };
-        match done {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(message) => {
-                eprintln!("{study}: {message}");
-                ExitCode::FAILURE
-            }
-        }
+        exit_code(
+            study,
+            match &self.plot {
+                Some(results) => study_files::plot(results),
+                None => measure(),
+            },
+        )
     }
 
     /// Checks the names of scenarios and tools that the user chose.
@@ -119,6 +115,17 @@ impl StudyOptions {
     }
 }
 
+/// Reports what failed, if anything did.
+pub fn exit_code(study: &str, done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{study}: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Returns each name once, in the order of its first time.
 pub fn each_once<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut each = Vec::new();
@@ -128,4 +135,25 @@ pub fn each_once<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     each
+}
+
+/// Reads a number of bytes, with a unit or without.
+///
+/// # Errors
+/// What is wrong with the text, and which units there are.
+pub fn size(text: &str) -> Result<u64, String> {
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let factor = match unit {
+        "" | "B" => 1,
+        "k" | "kB" => 1_000,
+        "M" | "MB" => 1_000_000,
+        "G" | "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(format!("'{unit}' is no unit; there are kB, MB, GB, KiB, MiB, GiB")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("'{text}' is no size"))?;
+    number.checked_mul(factor).filter(|bytes| *bytes > 0).ok_or_else(|| format!("'{text}'?"))
 }

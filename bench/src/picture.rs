@@ -192,7 +192,7 @@ fn shortened(text: &str) -> String {
     short
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&apos;")
 }
 
@@ -207,10 +207,10 @@ const GROUP_GAP: f64 = 16.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 15.0;
 const WIDEST_RATIO: f64 = 3.0;
-const FONT: &str = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif";
-const PAPER: &str = "#fcfcfa";
-const INK: &str = "#23262b";
-const FAINT: &str = "#6d727b";
+pub(crate) const FONT: &str = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif";
+pub(crate) const PAPER: &str = "#fcfcfa";
+pub(crate) const INK: &str = "#23262b";
+pub(crate) const FAINT: &str = "#6d727b";
 
 #[cfg(test)]
 mod tests {
@@ -224,6 +224,7 @@ mod tests {
             elapsed_s,
             cpu_s: 0.0,
             peak_memory_bytes: 0,
+            is_stopped: false,
             wire_bytes: 0,
             sync_s: 0.0,
             figures: Vec::new(),

@@ -87,7 +87,7 @@ pub struct ToolResult {
 }
 
 /// One measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// From start to end, in seconds.
     pub elapsed_s: f64,
@@ -108,6 +108,9 @@ pub struct Run {
     pub figures: Vec<(String, f64)>,
     /// Why the run does not count; `None` for a good one.
     pub failure: Option<String>,
+    /// It was stopped at its time limit: it takes at least as long as it ran.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_stopped: bool,
 }
 
 impl ToolResult {

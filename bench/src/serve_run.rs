@@ -340,6 +340,7 @@ pub fn run_once(
         elapsed_s,
         cpu_s: measured.cpu.as_secs_f64(),
         peak_memory_bytes: measured.peak_memory_bytes,
+        is_stopped: measured.is_stopped(),
         wire_bytes: 0,
         sync_s,
         figures: figures(question, spent, fared, elapsed_s, places),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use swath_netlab::wan::{LabError, Namespace};
 
 use crate::measure::finish;
+use crate::server::rsync_configuration;
 use crate::tool::as_typed;
 use crate::tree_run::wait_for;
 
@@ -110,11 +111,8 @@ impl Serving {
             }
             Server::Rsync => {
                 let configuration = scratch.join("rsyncd.conf");
-                let text = format!(
-                    "use chroot = no\nuid = 0\ngid = 0\n[tree]\npath = {}\n",
-                    root.display()
-                );
-                fs::write(&configuration, text).map_err(system("write a server configuration"))?;
+                fs::write(&configuration, rsync_configuration(root))
+                    .map_err(system("write a server configuration"))?;
                 command.args(["--daemon", "--no-detach", "--port", PORT, "--config"]);
                 command.arg(configuration);
             }

@@ -135,6 +135,7 @@ mod tests {
             elapsed_s,
             cpu_s: 0.5,
             peak_memory_bytes: 3 << 20,
+            is_stopped: false,
             wire_bytes: 0,
             sync_s: 0.0,
             figures: Vec::new(),

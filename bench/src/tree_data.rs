@@ -75,9 +75,9 @@ pub fn make_tree(folder: &Path, shape: Shape) -> io::Result<()> {
         let mut file = File::create(path)?;
         let mut left_bytes = bytes as usize;
         while left_bytes > 0 {
-            let from = random.usize(..NOISE_BYTES / 2);
-            let now_bytes = left_bytes.min(NOISE_BYTES / 2);
-            file.write_all(&noise[from..from + now_bytes])?;
+            let now_bytes = left_bytes.min(NOISE_BYTES);
+            random.fill(&mut noise[..now_bytes]);
+            file.write_all(&noise[..now_bytes])?;
             left_bytes -= now_bytes;
         }
         if matches!(shape, Shape::Natural { .. }) && number % 100 == 99 {
@@ -162,7 +162,8 @@ fn difference_with(one: &Path, other: &Path, follows: bool) -> io::Result<Option
     Ok(None)
 }
 
-/// Files are cut from so much of it.
+/// So much is written at once. (It is also drawn once before the sizes of files are: they stay what
+/// they were in earlier results.)
 const NOISE_BYTES: usize = 8 << 20;
 /// Of the logarithms of sizes.
 const SPREAD: f64 = 1.5;

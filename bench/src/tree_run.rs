@@ -166,6 +166,7 @@ pub fn run_once(
         elapsed_s: measured.elapsed.as_secs_f64(),
         cpu_s: measured.cpu.as_secs_f64(),
         peak_memory_bytes: measured.peak_memory_bytes,
+        is_stopped: measured.is_stopped(),
         wire_bytes: 0,
         sync_s: 0.0,
         figures: Vec::new(),
@@ -249,9 +250,7 @@ impl Serving {
 /// Writes what makes rsync a daemon for the tree.
 fn rsync_configuration(places: &Places) -> std::io::Result<PathBuf> {
     let configuration = places.target.with_extension("rsyncd");
-    let tree = places.tree.display();
-    let text = format!("use chroot = no\nuid = 0\ngid = 0\n[tree]\npath = {tree}\n");
-    std::fs::write(&configuration, text)?;
+    std::fs::write(&configuration, crate::server::rsync_configuration(&places.tree))?;
     Ok(configuration)
 }
 

@@ -306,6 +306,7 @@ fn run_once(command: &mut Command, bytes: u64) -> Result<Run, String> {
         elapsed_s,
         cpu_s: measured.cpu.as_secs_f64(),
         peak_memory_bytes: measured.peak_memory_bytes,
+        is_stopped: measured.is_stopped(),
         wire_bytes: 0,
         sync_s: 0.0,
         figures: vec![("MB/s".to_owned(), bytes as f64 / elapsed_s / 1e6)],

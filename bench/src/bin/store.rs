@@ -153,6 +153,7 @@ fn run_once(command: &mut Command, output: &Path, size_bytes: u64) -> Result<Run
         elapsed_s: measured.elapsed.as_secs_f64(),
         cpu_s: measured.cpu.as_secs_f64(),
         peak_memory_bytes: measured.peak_memory_bytes,
+        is_stopped: measured.is_stopped(),
         wire_bytes: 0,
         sync_s,
         figures: Vec::new(),

@@ -109,7 +109,7 @@ fn measure_row(row: &Row, options: &Options, places: &Places) -> Result<Value, S
     for round in 1..=options.rounds {
         for (case, runs) in &mut taking_part {
             say(&format!("{} round {round}/{}: {}", row.name, options.rounds, case.name));
-            let run = run_once(row, *case, places, &data)
+            let run = run_once(row, *case, row.limit(), places, &data)
                 .map_err(|e| format!("{}, {}: {e}", row.name, case.name))?;
             if let Some(why) = &run.failure {
                 println!("failed: {}, round {round}: {why}", case.name);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use swath_bench::options::{StudyOptions, each_once};
+use swath_bench::options::{StudyOptions, each_once, size};
 use swath_bench::results::{ScenarioResult, ToolResult};
 use swath_bench::study_files::say;
 use swath_bench::third_party::{Outcome, Places, Row, Sizes, Tool, compare, rows, run_once};
@@ -92,7 +92,7 @@ fn measure_row(
             let turn = (at + round as usize) % taking_part.len();
             let (tool, outcomes) = &mut taking_part[turn];
             say(&format!("{} round {round}/{}: {}", row.name, options.study.runs, tool.name()));
-            let outcome = run_once(row, *tool, &places)
+            let outcome = run_once(row, *tool, row.limit(), &places)
                 .map_err(|e| format!("{}, {}: {e}", row.name, tool.name()))?;
             outcomes.push(outcome);
         }
@@ -123,22 +123,4 @@ fn choose(options: &Options) -> Result<Vec<Row>, String> {
         row.tools.retain(|tool| options.study.has_tool(tool.name()));
     }
     Ok(all)
-}
-
-/// A number of bytes, with a unit or without.
-fn size(text: &str) -> Result<u64, String> {
-    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let factor = match unit {
-        "" | "B" => 1,
-        "k" | "kB" => 1_000,
-        "M" | "MB" => 1_000_000,
-        "G" | "GB" => 1_000_000_000,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return Err(format!("'{unit}' is no unit; there are kB, MB, GB, KiB, MiB, GiB")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("'{text}' is no size"))?;
-    number.checked_mul(factor).filter(|bytes| *bytes > 0).ok_or_else(|| format!("'{text}'?"))
 }

@@ -159,6 +159,7 @@ pub fn run_once(
         elapsed_s,
         cpu_s: cpu.as_secs_f64(),
         peak_memory_bytes,
+        is_stopped: false,
         wire_bytes: mesh.arrived_bytes(map.here),
         sync_s: 0.0,
         figures: vec![

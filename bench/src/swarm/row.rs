@@ -52,6 +52,11 @@ impl Row {
         (bits / first).max(bits / slowest).max(all)
     }
 
+    /// Returns when a tool has said what it has to say.
+    pub fn limit(&self) -> Duration {
+        Duration::from_secs_f64(self.bound_s() * LIMIT_OVER_BOUND) + LIMIT_AT_LEAST
+    }
+
     /// Returns half of what a site's link and the origin's let it reach, in bytes per second.
     pub fn fair_bytes_per_s(&self, site: usize) -> f64 {
         let own = self.sites[site].down_bits_per_s;
@@ -155,6 +160,9 @@ const LEECH: [Case; 3] = [
 
 /// From a small institute to one that has twice the origin's rate.
 const UNEQUAL_MBIT_PER_S: [u64; 8] = [20, 40, 60, 80, 100, 120, 160, 200];
+/// A tool that is this many times slower than it could be has said what it has to say.
+const LIMIT_OVER_BOUND: f64 = 6.0;
+const LIMIT_AT_LEAST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -49,6 +49,8 @@ pub struct SwarmRun {
     pub busy: f64,
     /// Why the run does not count.
     pub failure: Option<String>,
+    /// It was stopped at its limit.
+    pub is_stopped: bool,
 }
 
 impl SwarmRun {
@@ -71,11 +73,17 @@ impl Drop for Running {
     }
 }
 
-/// Runs a case once on `data`, the file in the served folder.
+/// Runs a case once on `data`, the file in the served folder, for `limit` at most.
 ///
 /// # Errors
 /// When the laboratory does not work; a tool that fails is a run with a failure.
-pub fn run_once(row: &Row, case: Case, places: &Places, data: &Path) -> Result<SwarmRun, LabError> {
+pub fn run_once(
+    row: &Row,
+    case: Case,
+    limit: Duration,
+    places: &Places,
+    data: &Path,
+) -> Result<SwarmRun, LabError> {
     empty(&places.target).map_err(system("empty the target folder"))?;
     let net = Net::start(row)?;
     let name = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -129,7 +137,6 @@ pub fn run_once(row: &Row, case: Case, places: &Places, data: &Path) -> Result<S
         clients.push((start(command, net.access.site(*site), own)?, case.client.sign(&place)));
     }
     let mut run = SwarmRun { done_s: vec![0.0; clients.len()], ..SwarmRun::default() };
-    let limit = Duration::from_secs_f64(row.bound_s() * LIMIT_OVER_BOUND) + LIMIT_AT_LEAST;
     let mut trace = Trace::new(places.trace.as_deref(), row, case, &net);
     loop {
         let elapsed = began.elapsed();
@@ -151,6 +158,7 @@ pub fn run_once(row: &Row, case: Case, places: &Places, data: &Path) -> Result<S
         }
         if elapsed > limit {
             run.failure = Some(format!("took more than {:.0} s", limit.as_secs_f64()));
+            run.is_stopped = true;
         }
         trace.look(elapsed, &net);
         if is_over || run.failure.is_some() {
@@ -370,9 +378,6 @@ const SITE_PORT: u16 = 6882;
 const POLL: Duration = Duration::from_millis(10);
 /// Checking the data takes most of it.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// A tool that is this many times slower than it could be has said what it has to say.
-const LIMIT_OVER_BOUND: f64 = 6.0;
-const LIMIT_AT_LEAST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

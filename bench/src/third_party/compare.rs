@@ -60,7 +60,7 @@ fn gridftp_s(
     let is_one = |tool: Tool| matches!(tool, Tool::GridFtp(_)) && is_one(tool);
     let each = measured.iter().filter(|(tool, _)| is_one(*tool));
     let of_round = each.filter_map(|(_, outcomes)| outcomes.get(round));
-    let counting = of_round.filter(|it| it.run.failure.is_none() || it.is_stopped);
+    let counting = of_round.filter(|it| it.run.failure.is_none() || it.run.is_stopped);
     counting.map(|it| it.run.elapsed_s).min_by(f64::total_cmp)
 }
 
@@ -82,8 +82,9 @@ mod tests {
             sync_s: 0.0,
             figures: Vec::new(),
             failure: failure.map(str::to_owned),
+            is_stopped,
         };
-        Outcome { run, command: String::new(), is_stopped, said: String::new() }
+        Outcome { run, command: String::new(), said: String::new() }
     }
 
     #[test]

@@ -3,18 +3,24 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use swath_netlab::wan::{LabError, Namespace};
 
 use super::row::{FILE, Row};
 use super::run::{Outcome, Places, run_client};
-use super::server::{Swath, system, to_nobody};
 use super::tool::{Tool, davix_copy};
-use super::xrootd::xrootd;
 use crate::data::same_content;
+use crate::server::{Swath, system, to_nobody};
+use crate::xrootd::xrootd;
 
 /// Runs a tool once, in a namespace that has only loopback.
-pub(super) fn on_one_machine(row: &Row, tool: Tool, places: &Places) -> Result<Outcome, LabError> {
+pub(super) fn on_one_machine(
+    row: &Row,
+    tool: Tool,
+    limit: Duration,
+    places: &Places,
+) -> Result<Outcome, LabError> {
     let namespace = Namespace::new("bench-third-party")?;
     let certificates = places.certificates()?;
     places.own("b/copy")?;
@@ -37,7 +43,7 @@ pub(super) fn on_one_machine(row: &Row, tool: Tool, places: &Places) -> Result<O
     };
     let plain = |name: &str, port: u16, folder: &Path| {
         let own = places.own(name)?;
-        xrootd(&namespace, port, folder, &own, certificates)
+        xrootd(&namespace, port, folder, &own, Some(certificates))
     };
     let (mut swaths, mut others) = ((None, None), (None, None));
     match is_swath_source {
@@ -61,7 +67,7 @@ pub(super) fn on_one_machine(row: &Row, tool: Tool, places: &Places) -> Result<O
         }
         _ => curl_copy(&authority, "Source", (&to, &swaths.1), (&from, &swaths.0)),
     };
-    let mut outcome = run_client(row, &mut command, &namespace, places)?;
+    let mut outcome = run_client(&mut command, limit, &namespace, places)?;
     drop((swaths, others));
     if outcome.run.failure.is_none() {
         let has_failed = outcome.said.starts_with("failure");

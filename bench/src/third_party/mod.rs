@@ -4,11 +4,11 @@ mod compare;
 mod copy;
 mod row;
 mod run;
-mod server;
 mod tool;
-mod xrootd;
 
 pub use compare::compare;
 pub use row::{Data, Row, Sizes, rows};
+pub(crate) use run::run_client;
 pub use run::{Outcome, Places, run_once};
 pub use tool::Tool;
+pub(crate) use tool::swath_copy;

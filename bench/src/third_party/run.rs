@@ -13,16 +13,16 @@ use swath_netlab::mesh::{Mesh, MeshSpec};
 use swath_netlab::wan::{LabError, Namespace};
 
 use super::row::{DESTINATION, Data, FILE, Row};
-use super::server::{GRIDFTP_PORT, Running, Swath, gridftp, system, to_nobody};
 use super::tool::{Tool, davix_copy, globus_copy, swath_copy};
-use super::xrootd::{Certificates, xrootd};
 use crate::check::empty;
 use crate::data::same_content;
 use crate::machine::busy_ticks;
 use crate::measure::{Ending, measure};
 use crate::results::Run;
+use crate::server::{GRIDFTP_PORT, Running, Swath, gridftp, system, to_nobody};
 use crate::tool::as_typed;
 use crate::tree_data::{difference, difference_behind_links};
+use crate::xrootd::{Certificates, xrootd};
 
 /// Where a row keeps its files.
 #[derive(Clone, Debug)]
@@ -52,13 +52,13 @@ impl Places {
     }
 
     /// Makes an empty folder for a program.
-    pub(super) fn own(&self, name: &str) -> Result<PathBuf, LabError> {
+    pub(crate) fn own(&self, name: &str) -> Result<PathBuf, LabError> {
         let own = self.target.join(name);
         fs::create_dir_all(&own).map_err(system("make a folder"))?;
         Ok(own)
     }
 
-    pub(super) fn certificates(&self) -> Result<&Certificates, LabError> {
+    pub(crate) fn certificates(&self) -> Result<&Certificates, LabError> {
         let said = "it makes no certificates".to_owned();
         self.certificates.as_ref().ok_or(LabError::ServerFailed { program: "openssl", said })
     }
@@ -71,23 +71,26 @@ pub struct Outcome {
     pub run: Run,
     /// The command line.
     pub command: String,
-    /// It did not end in time: it takes at least as long as it ran.
-    pub is_stopped: bool,
     /// The last line that the client said.
     pub said: String,
 }
 
-/// Runs a tool once.
+/// Runs a tool once, for `limit` at most.
 ///
 /// # Errors
 /// When the laboratory does not work; a tool that fails is a run with a failure.
-pub fn run_once(row: &Row, tool: Tool, places: &Places) -> Result<Outcome, LabError> {
+pub fn run_once(
+    row: &Row,
+    tool: Tool,
+    limit: Duration,
+    places: &Places,
+) -> Result<Outcome, LabError> {
     empty(&places.target).map_err(system("empty the target folder"))?;
     // What earlier runs left to be written must not disturb this one.
     let _ = Command::new("sync").arg("-f").arg(&places.target).status();
     let outcome = match &row.map {
-        Some(map) => between_sites(row, map, tool, places),
-        None => super::copy::on_one_machine(row, tool, places),
+        Some(map) => between_sites(row, map, tool, limit, places),
+        None => super::copy::on_one_machine(row, tool, limit, places),
     };
     empty(&places.target).map_err(system("empty the target folder"))?;
     outcome
@@ -97,6 +100,7 @@ fn between_sites(
     row: &Row,
     map: &MapSpec,
     tool: Tool,
+    limit: Duration,
     places: &Places,
 ) -> Result<Outcome, LabError> {
     let mut spec = MeshSpec::of(map);
@@ -154,7 +158,13 @@ fn between_sites(
             let source = row.sources()[0];
             for (site, folder) in [(source, &places.served), (b, &output)] {
                 let own = places.own(&format!("xrootd{site}"))?;
-                running.push(xrootd(mesh.site(site), XROOTD_PORT, folder, &own, certificates)?);
+                running.push(xrootd(
+                    mesh.site(site),
+                    XROOTD_PORT,
+                    folder,
+                    &own,
+                    Some(certificates),
+                )?);
             }
             let url = |site: usize, folder: &str| {
                 format!("https://{}:{XROOTD_PORT}/{folder}/{FILE}", at(site))
@@ -164,7 +174,7 @@ fn between_sites(
         }
     };
     let carried_before = mesh.carried_bytes(map.here);
-    let mut outcome = run_client(row, &mut command, client, places)?;
+    let mut outcome = run_client(&mut command, limit, client, places)?;
     // The last packets are still under way.
     std::thread::sleep(Duration::from_millis(100));
     let carried = (mesh.carried_bytes(map.here) - carried_before) as f64;
@@ -179,7 +189,7 @@ fn between_sites(
             Data::Folder(..) | Data::Tree(_) => difference(&served, &copy),
         };
         outcome.run.failure = wrong.unwrap_or_else(|error| Some(error.to_string()));
-    } else if outcome.is_stopped {
+    } else if outcome.run.is_stopped {
         let count = count_files(&copy);
         let why = outcome.run.failure.get_or_insert_default();
         why.push_str(&format!("; {count} files had been begun"));
@@ -192,10 +202,10 @@ fn between_sites(
     Ok(outcome)
 }
 
-/// Runs a client to its end or to the row's limit; nothing is compared yet.
-pub(super) fn run_client(
-    row: &Row,
+/// Runs a client to its end or to `limit`; nothing is compared yet.
+pub(crate) fn run_client(
     command: &mut Command,
+    limit: Duration,
     namespace: &Namespace,
     places: &Places,
 ) -> Result<Outcome, LabError> {
@@ -208,7 +218,7 @@ pub(super) fn run_client(
     namespace.confine(command);
     let typed = as_typed(command);
     let before = busy_ticks();
-    let measured = measure(command, row.limit(), || ()).map_err(system("run a tool"))?;
+    let measured = measure(command, limit, || ()).map_err(system("run a tool"))?;
     let after = busy_ticks();
     let busy = 100.0 * (after.0 - before.0) / (after.1 - before.1).max(1.0);
     let text = fs::read_to_string(&said).unwrap_or_default();
@@ -227,9 +237,9 @@ pub(super) fn run_client(
         sync_s: 0.0,
         figures: vec![("busy %".to_owned(), busy)],
         failure,
+        is_stopped: measured.is_stopped(),
     };
-    let is_stopped = measured.ending == Ending::TimeLimit;
-    Ok(Outcome { run, command: typed, is_stopped, said: last.to_owned() })
+    Ok(Outcome { run, command: typed, said: last.to_owned() })
 }
 
 /// Returns how many files there are in a folder and below it.

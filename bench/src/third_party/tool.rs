@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::row::{Data, FILE};
-use super::server::Swath;
 use crate::machine::find_program;
+use crate::server::Swath;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,6 @@ mod server;
 mod spec;
 
 pub use lab::Lab;
-pub use scratch::{scratch_folder, scratch_folder_in};
+pub use scratch::{remove_own_folders_in, scratch_folder, scratch_folder_in};
 pub use server::{ServerKind, WebServer};
 pub use spec::{LinkSpec, StarSpec};

@@ -19,7 +19,16 @@ pub fn scratch_folder_in(parent: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(&format!("{PREFIX}{}-", std::process::id())).tempdir_in(parent)
 }
 
+/// Removes the folders of this process: before it ends without dropping them.
+pub fn remove_own_folders_in(parent: &Path) {
+    remove_where(parent, |owner| owner == std::process::id());
+}
+
 fn remove_orphans(parent: &Path) {
+    remove_where(parent, |owner| !Path::new(&format!("/proc/{owner}")).exists());
+}
+
+fn remove_where(parent: &Path, is_meant: impl Fn(u32) -> bool) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -27,7 +36,7 @@ fn remove_orphans(parent: &Path) {
         let owner = owner.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         // Only real folders: nobody may lead the removal elsewhere with a link.
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_folder && owner.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+        if is_folder && owner.is_some_and(&is_meant) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

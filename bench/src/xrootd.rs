@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use swath_netlab::wan::{LabError, Namespace};
 
-use super::server::{Running, as_nobody, failed, start, system, to_nobody};
+use crate::server::{Running, as_nobody, failed, start, system, to_nobody};
 use crate::tree_run::wait_for;
 
 /// An authority and a certificate of every server by it.
@@ -60,40 +60,42 @@ impl Certificates {
     }
 }
 
-/// Starts XRootD on a folder, which must be nobody's for writing, and on two ports: `port` for HTTPS
-/// and the next one for its own protocol.
+/// Starts XRootD on a folder, which must be nobody's for writing. With certificates it serves HTTPS
+/// on `port` and its own protocol on the next one; without, its own protocol on `port` alone.
 pub fn xrootd(
     namespace: &Namespace,
     port: u16,
     folder: &Path,
     own: &Path,
-    certificates: &Certificates,
+    certificates: Option<&Certificates>,
 ) -> Result<Running, LabError> {
     let prepare = || {
         for name in ["admin", "run"] {
             fs::create_dir_all(own.join(name))?;
         }
         let at = |name: &str| own.join(name).display().to_string();
-        // It refuses a key that is not its own.
-        fs::copy(certificates.key(), own.join("key"))?;
-        fs::write(
-            own.join("config"),
-            format!(
-                "xrd.port {}\nall.export /\noss.localroot {}\nall.adminpath {}\nall.pidpath {}\n\
-                 xrd.tls {} {}\nxrd.tlsca certdir {}\nxrd.protocol XrdHttp:{port} libXrdHttp.so\n\
+        let mut config = format!(
+            "xrd.port {}\nall.export /\noss.localroot {}\nall.adminpath {}\nall.pidpath {}\n",
+            port + u16::from(certificates.is_some()),
+            folder.display(),
+            at("admin"),
+            at("run"),
+        );
+        if let Some(certificates) = certificates {
+            // It refuses a key that is not its own.
+            fs::copy(certificates.key(), own.join("key"))?;
+            fs::set_permissions(own.join("key"), fs::Permissions::from_mode(0o400))?;
+            config += &format!(
+                "xrd.tls {} {}\nxrd.tlsca certdir {}\nxrd.protocol XrdHttp:{port} libXrdHttp.so\n\
                  http.desthttps no\nhttp.selfhttps2http no\n\
                  http.exthandler xrdtpc libXrdHttpTPC.so\n",
-                port + 1,
-                folder.display(),
-                at("admin"),
-                at("run"),
                 certificates.certificate().display(),
                 at("key"),
                 certificates.authorities().display(),
-            ),
-        )?;
-        to_nobody(own)?;
-        fs::set_permissions(own.join("key"), fs::Permissions::from_mode(0o400))
+            );
+        }
+        fs::write(own.join("config"), config)?;
+        to_nobody(own)
     };
     prepare().map_err(system("prepare XRootD"))?;
     let mut command = as_nobody("xrootd");

@@ -1,5 +1,5 @@
-//! The servers of a copy: `swath serve` and GridFTP's. Each is started in a namespace, waited for
-//! until it listens, and killed with all of its group when dropped.
+//! Servers of copies between namespaces: `swath serve`, GridFTP's, rsync's daemon. Each is started in
+//! a namespace, waited for until it listens, and killed with all that it started when dropped.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -27,13 +27,19 @@ impl Drop for Running {
 }
 
 /// Starts a program in a namespace, with nothing of ours; what it says goes to `own`.
+///
+/// It has a namespace of process ids too: servers that work in sessions of their own would outlive both
+/// the kill of their group and a killed benchmark.
 pub fn start(
-    mut command: Command,
+    program: Command,
     namespace: &Namespace,
     own: &Path,
     stdout: Stdio,
 ) -> Result<Running, LabError> {
     let log = File::create(own.join(SAID)).map_err(system("make a log"))?;
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]);
+    command.arg(program.get_program()).args(program.get_args());
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", own).current_dir(own).process_group(0);
     command.stdin(Stdio::null()).stdout(stdout).stderr(log);
@@ -103,6 +109,22 @@ pub fn gridftp(namespace: &Namespace, address: &str, own: &Path) -> Result<Runni
     Ok(running)
 }
 
+/// Starts rsync's daemon for a folder, as the module `tree`.
+pub fn rsync(namespace: &Namespace, folder: &Path, own: &Path) -> Result<Running, LabError> {
+    let configuration = own.join("rsyncd.conf");
+    fs::write(&configuration, rsync_configuration(folder)).map_err(system("configure rsync"))?;
+    let mut command = Command::new("rsync");
+    command.args(["--daemon", "--no-detach", "--port", RSYNC_PORT, "--config"]).arg(configuration);
+    let running = start(command, namespace, own, Stdio::null())?;
+    wait_for(namespace, RSYNC_PORT).map_err(|_| failed("rsync", own))?;
+    Ok(running)
+}
+
+/// Returns what makes rsync a daemon for a folder, as the module `tree`.
+pub fn rsync_configuration(folder: &Path) -> String {
+    format!("use chroot = no\nuid = 0\ngid = 0\n[tree]\npath = {}\n", folder.display())
+}
+
 /// Returns a program that nobody runs, and that ends with us.
 pub fn as_nobody(program: &str) -> Command {
     let mut command = Command::new("setpriv");
@@ -133,6 +155,8 @@ pub fn system(doing: &str) -> impl FnOnce(io::Error) -> LabError {
 
 /// GridFTP's control connections.
 pub const GRIDFTP_PORT: &str = "2811";
+/// Where rsync's daemon listens.
+pub const RSYNC_PORT: &str = "873";
 const SAID: &str = "said";
 /// The user of Debian, by number: `setpriv` then needs no names.
 const NOBODY: &str = "65534";
