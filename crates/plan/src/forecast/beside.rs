@@ -101,7 +101,17 @@ mod tests {
 
     fn planned(at_s: f64, bytes: f64, from: &[u32], to: u32) -> Planned {
         let (from, to, prior) = (from.to_vec(), Some(to), Cost::default());
-        Planned { at_s, bytes, files: 1.0, pair: 0, kind: 0, from, to, prior, traits: [0.0; TRAITS] }
+        Planned {
+            at_s,
+            bytes,
+            files: 1.0,
+            pair: 0,
+            kind: 0,
+            from,
+            to,
+            prior,
+            traits: [0.0; TRAITS],
+        }
     }
 
     #[test]

@@ -92,6 +92,14 @@ pub(super) struct Outcome {
     pub(super) took_s: f64,
 }
 
+impl Outcome {
+    /// Returns how far it is off this cost, as a natural logarithm.
+    pub(super) fn error(&self, shared: &Shared) -> f64 {
+        let cost_s = shared.seconds(self.bytes, self.files, &self.beside);
+        (self.took_s / cost_s.max(SECONDS_MIN)).ln()
+    }
+}
+
 impl Costs {
     /// Adds the duration of a transfer; `prior` is the cost that is assumed without any.
     pub(super) fn learn(&mut self, outcome: Outcome, prior: Cost) {
@@ -168,6 +176,9 @@ const TOLERATED: f64 = 0.1;
 
 /// Rounds of weighting; two more change nothing that can be seen.
 const ROUNDS: usize = 3;
+
+/// Nothing is thought to cost less.
+const SECONDS_MIN: f64 = 1e-3;
 
 /// The smallest unit, so that nothing is divided by zero.
 const UNIT_MIN: f64 = 1e-12;

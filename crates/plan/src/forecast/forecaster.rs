@@ -130,17 +130,15 @@ impl Forecaster {
             self.all_errors.learn(model, error);
         }
         self.intervals[usize::from(begun.is_known)].learn(&begun.guess, begun.range, took);
-        let cost_ln = |beside: &Beside| {
-            begun.shared.seconds(planned.bytes, planned.files, beside).max(SECONDS_MIN).ln()
-        };
+        let outcome = Outcome { bytes: planned.bytes, files: planned.files, beside, took_s };
         if begun.is_known {
-            let (error, missed) = (took - cost_ln(&beside), took - cost_ln(&begun.beside));
-            self.drift.learn(planned, &begun.spans, error, missed);
+            let as_thought = Outcome { beside: begun.beside, ..outcome };
+            let missed = as_thought.error(&begun.shared);
+            self.drift.learn(planned, outcome, &begun.spans, missed);
         }
         let group = self.costs.entry((planned.pair, planned.kind)).or_default();
         let pair = self.pair_costs.entry(planned.pair).or_default();
         let from = self.from_costs.entry(planned.from.clone()).or_default();
-        let outcome = Outcome { bytes: planned.bytes, files: planned.files, beside, took_s };
         for costs in [group, pair, from] {
             costs.learn(outcome, planned.prior);
         }
@@ -173,7 +171,7 @@ impl Forecaster {
         let seconds =
             |beside| shared.seconds(planned.bytes, planned.files, beside).max(SECONDS_MIN);
         let cost_s = seconds(&beside);
-        let spans = self.drift.spans(planned);
+        let spans = self.drift.spans(planned, &self.costs);
         let drift = self.drift.expected(&spans);
         let alone_s = seconds(&Beside::default());
         let own_features = [alone_s.ln(), (cost_s / alone_s).ln(), drift];
@@ -357,7 +355,7 @@ const OUTCOMES_MIN: u32 = 3;
 const LAST: usize = 3;
 
 /// How much of its weight an error keeps with each newer one.
-const KEPT: f64 = 0.97;
+const KEPT: f64 = 0.9;
 
 /// How far off forecasts are assumed to be before anything is known: by half, or twice as long.
 const SPREAD: f64 = 0.5;

@@ -10,13 +10,22 @@ pub(super) fn solve_nonnegative<const N: usize>(
     anchor: &[f64; N],
 ) -> Option<[f64; N]> {
     let (matrix, vector) = normal(rows, ridge, anchor);
+    solve_normal(&matrix, &vector)
+}
+
+/// Returns the `x` without negative parts that comes closest to `matrix · x = vector`, the normal
+/// equations.
+pub(super) fn solve_normal<const N: usize>(
+    matrix: &[[f64; N]; N],
+    vector: &[f64; N],
+) -> Option<[f64; N]> {
     let cost = |x: &[f64; N]| {
         let image = |k: usize| (0..N).map(|j| matrix[k][j] * x[j]).sum::<f64>();
         (0..N).map(|k| x[k] * (image(k) - 2.0 * vector[k])).sum::<f64>()
     };
     // For a few unknowns every choice of those that are zero can be tried.
     let choices = (0..1_u32 << N).map(|choice| std::array::from_fn(|k| choice >> k & 1 == 1));
-    let answers = choices.filter_map(|used| solve_symmetric(&matrix, &vector, used));
+    let answers = choices.filter_map(|used| solve_symmetric(matrix, vector, used));
     let allowed = answers.filter(|x| x.iter().all(|&x| x >= 0.0));
     allowed.min_by(|a, b| cost(a).total_cmp(&cost(b)))
 }
