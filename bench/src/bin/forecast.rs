@@ -23,11 +23,11 @@ struct Options {
     /// An earlier log, from which only is learned.
     #[arg(long, value_name = "LOG", requires = "log")]
     learn_first: Option<PathBuf>,
-    /// Simulated transfers of each kind of background traffic [2000].
-    #[arg(long, value_name = "N", default_value_t = 2000, hide_default_value = true)]
+    /// Simulated transfers of each kind of background traffic.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
     transfers: usize,
-    /// What decides the simulated transfers [1].
-    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
+    /// What decides the simulated transfers.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Keep the simulated transfers in this folder, as logs.
     #[arg(long, value_name = "DIR")]

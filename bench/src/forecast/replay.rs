@@ -2,7 +2,7 @@
 
 use swath_formats::transfer_log::LoggedTransfer;
 use swath_model::observe::Eta;
-use swath_plan::forecast::{Cost, Forecast, Numbers, Outcome, Planned, Replay};
+use swath_plan::forecast::{Forecast, Numbers, Outcome, Planned, Replay};
 
 /// What was forecast for a transfer, and how long it took.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub fn replay(transfers: &[LoggedTransfer]) -> Vec<Compared> {
             kind: kinds.of(&transfer.kind),
             from: transfer.from.split(' ').map(|place| places.of(place)).collect(),
             to: (!transfer.to.is_empty()).then(|| places.of(&transfer.to)),
-            prior: Cost::default(),
+            prior: None,
             traits: transfer.facts,
         };
         let Forecast { low_s, likely_s, high_s, .. } =

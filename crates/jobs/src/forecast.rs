@@ -20,6 +20,7 @@ use crate::error::JobError;
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::get;
 use crate::history::{Deadline, Forecasts, Sites, later};
+use crate::options::Network;
 use crate::run::{EngineNeeds, JobContext, Jobs};
 use crate::spec::{CopySpec, GetFrom, GetSpec, GetTo, JobSpec, Work};
 
@@ -84,12 +85,15 @@ impl Jobs {
         control: &Control,
         at_s: f64,
     ) -> Result<JobForecast, JobError> {
-        let context = JobContext { spec, streams, observer, control };
+        // The limit is accounted for later; held back by it, samples would take long and tell nothing.
+        let network = Network { limit_bytes_per_s: None, ..spec.network.clone() };
+        let unlimited = JobSpec { network, ..spec.clone() };
+        let context = JobContext { spec: &unlimited, streams, observer, control };
         let needs = match &spec.work {
             Work::Get(get) => EngineNeeds::of_get(spec, get),
             Work::Copy(_) => EngineNeeds { has_routes: true, ..EngineNeeds::default() },
         };
-        let job = context.with(self.engine(spec, needs)?);
+        let job = context.with(self.engine(&unlimited, needs)?);
         let size = match &spec.work {
             Work::Get(get) => Box::pin(get::size::size(&job, get)).await?,
             Work::Copy(copy) => Box::pin(self.size_of_copy(context, copy)).await?,
@@ -107,10 +111,7 @@ impl Jobs {
         };
         let history = self.history(observer);
         let mut forecasts = Forecasts::learn(&history);
-        let prior = match transfer.from == HERE && transfer.to == HERE {
-            true => OF_DISKS,
-            false => Cost::default(),
-        };
+        let prior = (transfer.from == HERE && transfer.to == HERE).then_some(OF_DISKS);
         let mut forecast = forecasts.forecast(&transfer, prior);
         let mut limited_by = limited_by(&history, &transfer).unwrap_or_default();
         let mut sample = None;
@@ -122,13 +123,19 @@ impl Jobs {
             if let Some(summary) = &short.summary {
                 limited_by = summary.limited_by.clone();
             }
+            if spec.network.limit_bytes_per_s.is_some() && forecast.low_s >= forecast.likely_s {
+                limited_by = LimitedBy::RateLimit;
+            }
             sample = Some(short);
         }
         if control.is_cancelled() {
             return Err(JobError::Stopped);
         }
         let Forecast { low_s, likely_s, high_s, outcomes, .. } = forecast;
-        let takes = Eta { low_s, likely_s, high_s };
+        let takes = match size.bytes {
+            0 => Eta { low_s: 0.0, likely_s: 0.0, high_s: 0.0 },
+            _ => Eta { low_s, likely_s, high_s },
+        };
         let is_known = outcomes > 0;
         let later = || later(&mut forecasts, &transfer, &forecast).filter(|_| is_known);
         let deadline = Deadline::of(spec, takes, later);
@@ -270,13 +277,14 @@ fn limited_by(history: &[PastTransfer], transfer: &Transfer) -> Option<LimitedBy
 }
 
 /// Returns the cost of a transfer whose first seconds these are.
-fn cost_of(sample: &Sample) -> Cost {
+fn cost_of(sample: &Sample) -> Option<Cost> {
     let usual = Cost::default();
-    Cost {
+    let rate = sample.rate_bytes_per_s?;
+    Some(Cost {
         start_s: sample.first_byte_s.unwrap_or(usual.start_s),
-        byte_s: sample.rate_bytes_per_s.map_or(usual.byte_s, |rate| 1.0 / rate),
+        byte_s: 1.0 / rate,
         ..usual
-    }
+    })
 }
 
 /// What a copy on this machine costs, if nothing is known: 500 MB/s.

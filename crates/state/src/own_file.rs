@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 /// Why something cannot be kept.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,9 @@ pub enum KeepError {
     /// Another server has it open.
     #[error("another server keeps its jobs in {}", .0.display())]
     InUse(PathBuf),
+    /// Another process writes to it for long.
+    #[error("another swath is writing to {}; try again later", .0.display())]
+    Busy(PathBuf),
     /// The file is damaged, or cannot be used.
     #[error("cannot use {}; to go on without what is in it, move it away", path.display())]
     Unusable {
@@ -75,6 +78,9 @@ impl Schema {
         match self.connect(path) {
             Ok(Some(connection)) => Ok(connection),
             Ok(None) => Err(KeepError::Foreign(path.to_owned())),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                Err(KeepError::Busy(path.to_owned()))
+            }
             Err(error) => Err(KeepError::Unusable { path: path.to_owned(), error }),
         }
     }

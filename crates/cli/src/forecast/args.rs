@@ -73,7 +73,8 @@ fn begin(text: &str) -> Result<Timestamp, String> {
 
 fn begin_after(now: &Zoned, text: &str) -> Option<Timestamp> {
     let zone: &TimeZone = now.time_zone();
-    let at = if let Ok(time) = text.parse::<Time>() {
+    // A time of day is also read from a date with a time.
+    let at = if let Some(Ok(time)) = (!text.contains('-')).then(|| text.parse::<Time>()) {
         let today = zone.to_zoned(now.date().to_datetime(time)).ok()?;
         match today.timestamp() < now.timestamp() {
             true => today.checked_add(Span::new().days(1)).ok()?.timestamp(),
@@ -108,13 +109,15 @@ mod tests {
 
     #[test]
     fn times_are_read_where_the_user_is_and_lie_ahead() {
-        let now: Zoned = "2026-11-28T10:30:00+01:00[Etc/GMT-1]".parse().unwrap();
+        let now: Zoned = "2026-11-28T10:30:00+01:00[+01:00]".parse().unwrap();
         let read = |text| begin_after(&now, text).map(|at| at.to_string());
         assert_eq!(read("22:00").as_deref(), Some("2026-11-28T21:00:00Z"));
         assert_eq!(read("10:15").as_deref(), Some("2026-11-29T09:15:00Z"));
         assert_eq!(read("2026-11-30T22:00").as_deref(), Some("2026-11-30T21:00:00Z"));
         assert_eq!(read("2026-11-30T22:00:00Z").as_deref(), Some("2026-11-30T22:00:00Z"));
-        for wrong in ["", "soon", "25:00", "2026-11-27T22:00", "2026-13-01T00:00"] {
+        for wrong in
+            ["", "soon", "25:00", "2026-11-27T22:00", "2026-13-01T00:00", "2020-01-01T00:00"]
+        {
             assert_eq!(read(wrong), None, "{wrong}");
         }
     }

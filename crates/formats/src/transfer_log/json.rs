@@ -8,14 +8,12 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use url::Url;
 
 use super::table::Meaning;
 use super::{
-    COUNT_MAX, FACTS, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered,
-    NAME_CHARS_MAX, SHOWN_CHARS, TIME_MAX_S,
+    COUNT_MAX, FACTS, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, SHOWN_CHARS,
+    TIME_MAX_S, place_name,
 };
-use crate::relay::site;
 use crate::text::shown;
 
 /// The known names of members, what they mean, and in units of what (seconds or bytes) numbers are. Of
@@ -272,12 +270,7 @@ impl Record {
         let Some((_, Scalar::Text(text))) = self.find(Member::Of(meaning)) else {
             return String::new();
         };
-        let address = Url::parse(text).ok().filter(|_| text.contains("://"));
-        let host = |url: &Url| site(url).or_else(|| url.host_str().map(str::to_owned));
-        address
-            .as_ref()
-            .and_then(host)
-            .unwrap_or_else(|| text.chars().take(NAME_CHARS_MAX).collect())
+        place_name(text)
     }
 }
 

@@ -14,6 +14,10 @@ use std::fmt;
 use std::io::{self, Read};
 use std::rc::Rc;
 
+use url::Url;
+
+use crate::relay::site;
+
 pub use json::{is_json, read_json};
 pub use table::{COLUMNS, FACTS, Meaning, TransferLog};
 
@@ -190,6 +194,23 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
+/// Returns the name of a place: of an address only host and port, without user, path and query.
+fn place_name(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    if let Some(site) =
+        Url::parse(text).ok().filter(|_| !scheme.is_empty()).and_then(|url| site(&url))
+    {
+        return site;
+    }
+    // user@host:/path, as ssh has it, or an address that is none.
+    let host = match scheme {
+        "" => rest.split(":/").next().unwrap_or_default(),
+        _ => rest.split(['/', '?', '#']).next().unwrap_or_default(),
+    };
+    let host = host.rsplit('@').next().unwrap_or_default();
+    host.chars().take(NAME_CHARS_MAX).collect()
+}
+
 /// Longest line or record.
 const PIECE_BYTES_MAX: u64 = 64 << 10;
 
@@ -204,3 +225,24 @@ const COUNT_MAX: f64 = 1e18;
 
 /// Most characters of a field in a message.
 const SHOWN_CHARS: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_no_users_paths_or_secrets() {
+        for (text, name) in [
+            ("https://u:pw@a.example/p?sig=1", "a.example:443"),
+            ("gsiftp://g.example:2811/p/secret", "g.example:2811"),
+            ("s3://bucket/key", "bucket"),
+            ("ada@h.example:/home/ada", "h.example"),
+            ("file:///home/ada/x", ""),
+            ("odd://a b@c/secret", "c"),
+            ("Lab A", "Lab A"),
+            ("a.example:443", "a.example:443"),
+        ] {
+            assert_eq!(place_name(text), name, "{text}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 
 use super::{
     COUNT_MAX, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, NAME_CHARS_MAX,
-    SHOWN_CHARS, TIME_MAX_S,
+    SHOWN_CHARS, TIME_MAX_S, place_name,
 };
 use crate::text::shown;
 
@@ -183,9 +183,11 @@ impl Columns {
         let field = |at: usize| {
             std::str::from_utf8(&record[at]).map(str::trim).map_err(|_| LogProblem::NotUtf8)
         };
-        let text = |meaning| match self.find(meaning) {
-            Some((at, _)) => field(at).map(|text| text.chars().take(NAME_CHARS_MAX).collect()),
-            None => Ok(String::new()),
+        let text = |meaning| -> Result<String, LogProblem> {
+            match self.find(meaning) {
+                Some((at, _)) => field(at).map(|text| text.chars().take(NAME_CHARS_MAX).collect()),
+                None => Ok(String::new()),
+            }
         };
         let named = |at: usize| Ok((self.names[at].clone(), shown(field(at)?, SHOWN_CHARS)));
         let number = |at: usize, unit: f64| {
@@ -222,8 +224,8 @@ impl Columns {
             took_s,
             bytes: self.find(Meaning::Bytes).map_or(Ok(0), count)?,
             files: self.find(Meaning::Files).map_or(Ok(1), count)?,
-            from: text(Meaning::From)?,
-            to: text(Meaning::To)?,
+            from: place_name(&text(Meaning::From)?),
+            to: place_name(&text(Meaning::To)?),
             kind: text(Meaning::Kind)?,
             facts,
         })

@@ -93,7 +93,7 @@ pub(crate) fn later(
     let hours = (1..24).map(|hour| {
         let at_s = transfer.begun_s + f64::from(hour) * 3600.0;
         let then = Transfer { begun_s: at_s, ..transfer.clone() };
-        (at_s, forecasts.forecast(&then, swath_plan::forecast::Cost::default()).likely_s)
+        (at_s, forecasts.forecast(&then, None).likely_s)
     });
     let (at_s, takes_s) = hours.min_by(|a, b| a.1.total_cmp(&b.1))?;
     (takes_s < MUCH_LESS * now.likely_s).then_some(Help::Later { at_s, takes_s })

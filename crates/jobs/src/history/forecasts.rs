@@ -49,7 +49,7 @@ impl Forecasts {
 
     /// Returns a forecast of a transfer that begins now. `prior` is what it costs if the history
     /// does not know.
-    pub fn forecast(&mut self, transfer: &Transfer, prior: Cost) -> Forecast {
+    pub fn forecast(&mut self, transfer: &Transfer, prior: Option<Cost>) -> Forecast {
         let (beside, beside_bytes) = self.beside;
         let planned = Planned { prior, ..self.planned(transfer, beside, beside_bytes) };
         let forecast = self.replay.forecaster().forecast(&planned);
@@ -74,7 +74,7 @@ impl Forecasts {
             kind: self.kinds.of(transfer.kind.clone()),
             from: transfer.from.split(' ').map(|place| self.places.of(place.to_owned())).collect(),
             to: Some(self.places.of(transfer.to.clone())),
-            prior: Cost::default(),
+            prior: None,
             traits,
         }
     }

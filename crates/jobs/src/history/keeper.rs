@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use swath_plan::forecast::{Cost, Forecast};
+use swath_plan::forecast::Forecast;
 use swath_state::{Ended, History, KeepError, Range, Transfer};
 use swath_transfer::observe::{Eta, Event};
 
@@ -90,7 +90,7 @@ fn keep(
             (Told::Begins(at_s, transfer), None) => {
                 let history = History::open(path)?;
                 let mut forecasts = Forecasts::learn(&history.all()?);
-                let forecast = forecasts.forecast(&transfer, Cost::default());
+                let forecast = forecasts.forecast(&transfer, None);
                 let Forecast { low_s, likely_s, high_s, .. } = forecast;
                 // Without earlier transfers it is a guess.
                 let range = (forecast.outcomes > 0).then_some(Range { low_s, likely_s, high_s });

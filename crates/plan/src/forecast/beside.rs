@@ -97,10 +97,10 @@ const SECONDS_MIN: f64 = 1e-3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forecast::{Cost, TRAITS};
+    use crate::forecast::TRAITS;
 
     fn planned(at_s: f64, bytes: f64, from: &[u32], to: u32) -> Planned {
-        let (from, to, prior) = (from.to_vec(), Some(to), Cost::default());
+        let (from, to, prior) = (from.to_vec(), Some(to), None);
         Planned {
             at_s,
             bytes,

@@ -153,7 +153,7 @@ mod tests {
     use crate::forecast::{Cost, TRAITS};
 
     fn at(at_s: f64) -> Planned {
-        let (from, prior) = (vec![1], Cost::default());
+        let (from, prior) = (vec![1], None);
         let traits = [0.0; TRAITS];
         Planned { at_s, bytes: 1.0, files: 1.0, pair: 0, kind: 0, from, to: None, prior, traits }
     }

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::beside::{Beside, Running};
-use super::cost::{Costs, Outcome, Shared};
+use super::cost::{Cost, Costs, Outcome, Shared};
 use super::drift::{Drift, Spans};
 use super::forest::{Forest, Growth};
 use super::interval::{Guess, Interval};
@@ -84,8 +84,7 @@ pub struct Forecaster {
     /// By pair, how far off each model was lately.
     errors: BTreeMap<u32, Errors>,
     all_errors: Errors,
-    /// Before the first transfer between two places, and after it.
-    intervals: [Interval; 2],
+    interval: Interval,
     begun: BTreeMap<u64, Begun>,
     rows: VecDeque<(Features, f64)>,
     /// Rows since the forests were grown.
@@ -129,9 +128,9 @@ impl Forecaster {
             errors.learn(model, error);
             self.all_errors.learn(model, error);
         }
-        self.intervals[usize::from(begun.is_known)].learn(&begun.guess, begun.range, took);
         let outcome = Outcome { bytes: planned.bytes, files: planned.files, beside, took_s };
         if begun.is_known {
+            self.interval.learn(&begun.guess, begun.range, took);
             let as_thought = Outcome { beside: begun.beside, ..outcome };
             let missed = as_thought.error(&begun.shared);
             self.drift.learn(planned, outcome, &begun.spans, missed);
@@ -140,7 +139,7 @@ impl Forecaster {
         let pair = self.pair_costs.entry(planned.pair).or_default();
         let from = self.from_costs.entry(planned.from.clone()).or_default();
         for costs in [group, pair, from] {
-            costs.learn(outcome, planned.prior);
+            costs.learn(outcome, planned.prior.unwrap_or_default());
         }
         if self.rows.len() == ROWS_MAX {
             self.rows.pop_front();
@@ -165,8 +164,9 @@ impl Forecaster {
         let group = self.costs.get(&(planned.pair, planned.kind));
         let costs = group.or_else(|| self.pair_costs.get(&planned.pair)).and_then(Costs::get);
         let is_first = costs.is_none();
+        let costs = costs.or(planned.prior.map(Shared::from));
         let costs = costs.or_else(|| self.from_costs.get(&planned.from).and_then(Costs::get));
-        let shared = costs.unwrap_or(planned.prior.into());
+        let shared = costs.unwrap_or(Cost::default().into());
         let beside = self.running.ahead(planned);
         let seconds =
             |beside| shared.seconds(planned.bytes, planned.files, beside).max(SECONDS_MIN);
@@ -184,20 +184,24 @@ impl Forecaster {
         };
         let own = own.filter(|errors| errors.outcomes >= OUTCOMES_MIN);
         let errors = own.unwrap_or(&self.all_errors);
-        let prior = is_first.then(|| around(cost_s.ln(), Model::Prior));
+        // How far off other guesses were tells nothing of this one.
+        let prior = is_first.then_some(Guess { likely: cost_s.ln(), down: SPREAD, up: SPREAD });
         let cost = (!is_first).then(|| around(cost_s.ln(), Model::Cost));
         let recent = own.map(|own| around(cost_s.ln() + own.last_median(), Model::Recent));
         let drift = (!is_first).then(|| around(cost_s.ln() + drift, Model::Drift));
         let forest = self.forests.as_ref().map(|forests| forests.guess(&features));
         let guesses = [prior, cost, recent, drift, forest];
-        let best = best(&guesses, errors);
+        let best = if is_first { Model::Prior } else { best(&guesses, errors) };
         let guess = match best {
             Model::Prior => prior,
             _ => mixed(&guesses, errors),
         };
         let guess = guess.unwrap_or_else(|| around(cost_s.ln(), best));
-        let is_known = best != Model::Prior;
-        let range = self.intervals[usize::from(is_known)].around(&guess);
+        let is_known = !is_first;
+        let range = match is_known {
+            true => self.interval.around(&guess),
+            false => Interval::default().around(&guess),
+        };
         let (low, high) = range;
         let forecast = Forecast {
             low_s: low.exp(),
@@ -381,7 +385,7 @@ const BEGUN_MAX: usize = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forecast::{Cost, TRAITS};
+    use crate::forecast::TRAITS;
 
     /// Transfers of 10 GB between two places, one an hour.
     #[derive(Default)]
@@ -400,7 +404,7 @@ mod tests {
                 kind: 0,
                 from: vec![0],
                 to: Some(1),
-                prior: Cost::default(),
+                prior: None,
                 traits: [f32::NAN; TRAITS],
             };
             let forecast = self.forecaster.begin(self.count, &planned);

@@ -22,8 +22,8 @@ pub struct Planned {
     pub from: Vec<u32>,
     /// The place that receives, numbered like those that send, if it is known.
     pub to: Option<u32>,
-    /// The cost to assume if no transfer between these places has ended yet.
-    pub prior: Cost,
+    /// The cost to assume if no transfer between these places has ended yet, if it was measured.
+    pub prior: Option<Cost>,
     /// Whatever else is known, each place with one meaning; NaN where nothing is.
     pub traits: [f32; TRAITS],
 }
