@@ -62,7 +62,7 @@ fn torrent_once(
         Tool::BitTorrent => (Origin::Libtorrent, Client::Libtorrent),
         _ => (Origin::Swath, Client::Swath),
     };
-    // Two access links, each of which delays in both directions, make the round trip.
+    // Two access links delay each packet in both directions, so each has a quarter of the round trip.
     let link = AccessSpec::new(RATE_MBIT_PER_S, Duration::from_secs_f64(cell.rtt_ms / 4e3));
     let row = swarm::Row {
         name: "radioastron",

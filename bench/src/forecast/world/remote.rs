@@ -1,5 +1,5 @@
-//! A replica at a site: bytes that come as its link and its disk allow. What they are does not matter,
-//! so nothing is ever written into a buffer.
+//! A replica at a site. Its link and its disk decide when bytes come. Their values do not matter, so
+//! nothing is written into buffers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

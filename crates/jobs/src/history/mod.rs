@@ -37,7 +37,7 @@ pub(crate) struct Historian {
     observer: Arc<dyn JobObserver>,
     sites: Sites,
     spec: Arc<JobSpec>,
-    /// Whether it was told that the deadline may be missed, or will be met.
+    /// Whether the deadline was judged already, or there is none.
     has_judged: AtomicBool,
     watch: Mutex<Watch>,
     keeper: Keeper,
@@ -111,7 +111,7 @@ impl Historian {
     }
 }
 
-/// What is measured after so many seconds is believed.
+/// The deadline is judged so many seconds after the begin, if nothing was forecast.
 const MEASURED_S: f64 = 5.0;
 
 /// Adds what was forecast to what says how long the transfer takes.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cost::SECONDS_MIN;
 use super::past::Planned;
 
 /// Bytes of others that a transfer shares something with: the places that send, or that which receives.
@@ -91,8 +92,6 @@ const LATE_PART: f64 = 0.05;
 
 /// Most transfers that run.
 const RUNNING_MAX: usize = 1024;
-
-const SECONDS_MIN: f64 = 1e-3;
 
 #[cfg(test)]
 mod tests {

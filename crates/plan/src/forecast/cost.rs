@@ -159,7 +159,7 @@ impl Costs {
     }
 }
 
-/// Another way of sharing is believed in if it leaves less than this part of the error.
+/// Another way of sharing is used only if it leaves less than this part of the error.
 const CLEARLY_LESS: f64 = 0.9;
 
 /// Outcomes that are kept.
@@ -178,7 +178,7 @@ const TOLERATED: f64 = 0.1;
 const ROUNDS: usize = 3;
 
 /// Nothing is thought to cost less.
-const SECONDS_MIN: f64 = 1e-3;
+pub(super) const SECONDS_MIN: f64 = 1e-3;
 
 /// The smallest unit, so that nothing is divided by zero.
 const UNIT_MIN: f64 = 1e-12;

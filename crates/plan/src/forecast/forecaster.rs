@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::beside::{Beside, Running};
-use super::cost::{Cost, Costs, Outcome, Shared};
+use super::cost::{Cost, Costs, Outcome, SECONDS_MIN, Shared};
 use super::drift::{Drift, Spans};
 use super::forest::{Forest, Growth};
 use super::interval::{Guess, Interval};
@@ -366,9 +366,6 @@ const SPREAD: f64 = 0.5;
 
 /// The smallest spread, as a natural logarithm: two percent.
 const SPREAD_MIN: f64 = 0.02;
-
-/// No transfer is thought to take less.
-const SECONDS_MIN: f64 = 1e-3;
 
 /// A forest needs so many transfers; with fewer it learns them by heart.
 const ROWS_MIN: usize = 200;

@@ -43,7 +43,7 @@ impl Replay {
         self.forecaster.begin(id, planned)
     }
 
-    /// Returns the forecaster, which knows what was told so far.
+    /// Returns the forecaster.
     pub fn forecaster(&mut self) -> &mut Forecaster {
         &mut self.forecaster
     }
