@@ -8,8 +8,8 @@ use std::path::Path;
 use swath_formats::transfer_log::{FACTS, LoggedTransfer};
 use swath_model::observe::Eta;
 
-use super::progress::{self, Mark, PARTS};
-use super::replay::{Compared, replay};
+use super::progress::{self, Mark, Marks, PARTS};
+use super::replay::{Compared, replay_with};
 use super::scores::Scores;
 use super::world::{Simulated, World, run};
 
@@ -26,7 +26,8 @@ pub fn simulate(world: &World, keep: Option<&Path>) -> Result<Vec<String>, Strin
         write(world, &done, folder).map_err(fault)?;
     }
     let learned = done.len() * LEARNED_TENTHS / 10;
-    let before = replay(&logged(world, &done));
+    let mut marks: Vec<Marks> = done.iter().map(|one| one.marks).collect();
+    let before = replay_with(&logged(world, &done), &mut marks);
     let scores = Scores::of(&before[learned..]);
     let mut lines = vec![
         format!("before the begin: {}", scores.line()),
@@ -35,7 +36,7 @@ pub fn simulate(world: &World, keep: Option<&Path>) -> Result<Vec<String>, Strin
     let alone: Vec<bool> = done.iter().map(|one| is_alone(one, &done)).collect();
     let judged = || (learned..done.len()).filter(|&at| alone[at]);
     let before: Vec<Compared> = judged().map(|at| before[at]).collect();
-    let marked = |at: usize| (done[at].marks, done[at].took_s);
+    let marked = |at: usize| (marks[at], done[at].took_s);
     lines.extend(progress::lines(&(learned..done.len()).map(marked).collect::<Vec<_>>()));
     let count = before.len();
     lines.push(format!("{count} transfers that shared no link with another of these"));

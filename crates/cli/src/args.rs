@@ -29,6 +29,7 @@ use crate::serve::args::Serve;
 use crate::server_jobs::args::{Attach, Cancel, ServerJobs};
 use crate::stage::args::Stage;
 use crate::track::args::Track;
+use crate::tune::args::Tune;
 use crate::units;
 
 /// Moves large datasets from many replicas at once, verified and resumable.
@@ -87,6 +88,8 @@ pub enum Command {
     Routes(Box<Routes>),
     /// Predict how long a get or cp takes, before anything moves
     Forecast(Forecast),
+    /// Find out how many connections to a server pay (normally unnecessary)
+    Tune(Box<Tune>),
     /// Show past transfers, how long they took and what was predicted
     History(Box<History>),
     /// Check a file against digests, or a folder against its index or torrent
@@ -279,6 +282,7 @@ impl Plan {
             initial_chunk_bytes: self.initial_chunk,
             large_chunk_bytes: self.large_chunk,
             chunk_bytes: self.chunk,
+            first_connections: None,
         }
     }
 }
@@ -521,7 +525,7 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 36] = [
     "get",
     "follow",
     "cp",
@@ -547,6 +551,7 @@ const COMMANDS: [&str; 35] = [
     "routes",
     "routes-probe",
     "routes-forget",
+    "tune",
     "history",
     "history-import",
     "history-forget",

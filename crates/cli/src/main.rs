@@ -39,6 +39,7 @@ mod stage;
 mod threads;
 mod track;
 mod trust;
+mod tune;
 mod units;
 mod usage;
 mod verify;
@@ -186,6 +187,13 @@ fn run(command: Command) -> Result<Exit, Failure> {
             link::take_apart(&mut *sources, net)?;
             let prompt = TrustPrompt::of(&*sources, net, false);
             prompt.settle(with_runtime(|| forecast::run(forecast)))
+        }
+        Command::Tune(mut tune) => {
+            let mut sources: Vec<String> = tune.source.take().into_iter().collect();
+            link::take_apart(&mut sources, &mut tune.net)?;
+            let prompt = TrustPrompt::of(&sources, &tune.net, false);
+            tune.source = sources.pop();
+            prompt.settle(with_runtime(|| tune::run(*tune)))
         }
         Command::History(args) => history::run(&args),
         Command::Routes(mut routes) => match routes.command.take() {

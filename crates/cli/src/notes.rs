@@ -10,6 +10,11 @@ use crate::progress::units;
 /// Returns the words for a deadline that may be missed.
 pub fn deadline(deadline: &Deadline) -> String {
     let within = units::duration(deadline.within_s);
+    if deadline.is_safe() {
+        return format!(
+            "the deadline of {within} will be met: at least nine of ten such transfers end in time"
+        );
+    }
     let is_met = match deadline.chance {
         chance if chance < 0.1 => "will hardly be met",
         chance if chance < 0.5 => "is more likely missed than met",

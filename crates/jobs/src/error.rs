@@ -74,6 +74,9 @@ pub enum JobError {
         /// The kept data.
         kept: KeptData,
     },
+    /// The source has no bytes that could show how fast it is.
+    #[error("there is nothing to measure: the file is empty")]
+    NothingToMeasure,
     /// A copy failed.
     #[error(transparent)]
     Copy(Box<CopyError>),

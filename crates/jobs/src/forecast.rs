@@ -39,7 +39,7 @@ pub struct JobForecast {
     pub to: String,
     /// How long it takes.
     pub takes: Eta,
-    /// The job's deadline, if it may be missed.
+    /// The job's deadline, if it has one.
     pub deadline: Option<Deadline>,
     /// Transfers between these places in the history.
     pub outcomes: u32,

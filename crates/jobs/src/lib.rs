@@ -28,6 +28,7 @@ mod secret;
 mod spec;
 pub mod ssh;
 mod text;
+mod tune;
 
 pub use address::{Address, AddressError, parse_url, shown_text};
 pub use control::Control;
@@ -41,7 +42,9 @@ pub use follow::{FollowError, FollowSpec, Follower, Look, Observers};
 pub use forecast::JobForecast;
 pub use get::{checked_file, name_of, one_value_each};
 pub use handle::{CannotPause, Events, JobHandle, JobState, StreamItem};
-pub use history::{Deadline, Forecasts, Help, ImportError, ImportedLog, import_log, open_log};
+pub use history::{
+    Deadline, Forecasts, Help, ImportError, ImportedLog, SiteBegin, begins, import_log, open_log,
+};
 pub use kept::{KeptData, KeptRecorder};
 pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
@@ -50,3 +53,4 @@ pub use spec::{
     ChecksumsFrom, ClusterSpec, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, OldVersion,
     Preserve, Ssh, SwarmSpec, TorrentAt, Work,
 };
+pub use tune::{Trial, Tuned};

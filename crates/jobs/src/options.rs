@@ -163,6 +163,9 @@ pub struct Plan {
     pub large_chunk_bytes: u64,
     /// Chunk size (`fixed`).
     pub chunk_bytes: u64,
+    /// Connections that a source which is alone begins with; from the history.
+    #[serde(skip)]
+    pub first_connections: Option<u32>,
 }
 
 impl Default for Plan {
@@ -175,6 +178,7 @@ impl Default for Plan {
             initial_chunk_bytes: 4_000_000,
             large_chunk_bytes: 40_000_000,
             chunk_bytes: 16_000_000,
+            first_connections: None,
         }
     }
 }
@@ -189,6 +193,7 @@ impl Plan {
         PlanConfig {
             policy: self.policy,
             lanes,
+            first_lanes: self.first_connections,
             max_sources: usize::from(self.max_sources),
             initial_chunk_bytes: self.initial_chunk_bytes,
             large_chunk_bytes: self.large_chunk_bytes,

@@ -1,6 +1,7 @@
 //! Runs jobs, in the caller's task or in the background.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use swath_model::digest::Digest;
 use swath_source::{Bearer, NetOptions, Secret, ServerAccess};
@@ -13,8 +14,8 @@ use crate::environment::{Environment, Streams};
 use crate::error::{FileCounts, JobError};
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::handle::JobHandle;
-use crate::history::Historian;
-use crate::options::Network;
+use crate::history::{Historian, first_lanes};
+use crate::options::{Network, Plan};
 use crate::secret::{SecretError, SecretRef};
 use crate::spec::{GetSpec, GetTo, JobSpec, Ssh, Work};
 use crate::ssh::SshOptions;
@@ -137,11 +138,20 @@ impl Jobs {
             Arc::new(Historian::new(history, spec, Arc::clone(observer)))
         });
         let observer = watched.as_ref().unwrap_or(observer);
+        let plan = Plan { first_connections: self.first_lanes(spec).await, ..spec.plan.clone() };
+        let spec = &JobSpec { plan, ..spec.clone() };
         let context = JobContext { spec, streams, observer, control };
         match &spec.work {
             Work::Get(get) => Box::pin(self.get(context, get)).await,
             Work::Copy(copy) => Box::pin(copy::run(self, context, copy)).await,
         }
+    }
+
+    /// Returns the lanes that a job begins with, if the history says so soon.
+    async fn first_lanes(&self, spec: &JobSpec) -> Option<u32> {
+        let (history, spec) = (self.environment.history.clone()?, spec.clone());
+        let told = tokio::task::spawn_blocking(move || first_lanes(&history, &spec));
+        tokio::time::timeout(HISTORY_WAIT, told).await.ok()?.ok()?
     }
 
     async fn get(&self, context: JobContext<'_>, get: &GetSpec) -> Result<Outcome, JobError> {
@@ -204,6 +214,9 @@ impl Jobs {
 
 /// Most connections to one host by default: what its owner may find acceptable.
 pub const CONNECTIONS_PER_HOST: u32 = 8;
+
+/// A job waits no longer for what the history knows.
+const HISTORY_WAIT: Duration = Duration::from_millis(200);
 /// Buffers of an ordered transfer, so that the program stays below 128 MiB.
 const ORDERED_MEMORY_BYTES: usize = 96 << 20;
 /// Smaller than for a disk: waiting data is counted in whole buffers.

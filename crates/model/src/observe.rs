@@ -245,6 +245,15 @@ pub struct Eta {
     pub high_s: f64,
 }
 
+impl Eta {
+    /// Returns one with each of its times, in seconds, replaced.
+    #[must_use]
+    pub fn map(self, to: impl Fn(f64) -> f64) -> Eta {
+        let Eta { likely_s, low_s, high_s } = self;
+        Eta { likely_s: to(likely_s), low_s: to(low_s), high_s: to(high_s) }
+    }
+}
+
 /// The phase of a transfer; every phase has a name, so that nothing ever looks dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -507,6 +516,9 @@ pub struct SourceSummary {
     pub requests: u64,
     /// Most lanes open at once.
     pub lanes: u32,
+    /// Lanes that it had in the end because they paid; 0 if that was not found out.
+    #[serde(default)]
+    pub settled_lanes: u32,
     /// Smallest round trip, in milliseconds.
     pub rtt_ms: Option<f64>,
     /// Bytes of it that were wasted.

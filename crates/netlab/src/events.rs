@@ -286,6 +286,7 @@ fn summary(
             capacity_bytes_per_s: capacity[i],
             requests: requests(swaths, i, end_s),
             lanes: link.lanes,
+            settled_lanes: link.lanes,
             rtt_ms: Some(link.rtt_s * 1e3),
             wasted_bytes: lost.map(|swath| swath.end - swath.start).sum(),
         }

@@ -19,6 +19,8 @@ pub struct Config {
     /// otherwise. They come up to speed sooner. Their windows are narrowed, so together they have
     /// no more in flight than fewer lanes would have. 0 if servers would mind.
     pub starters: u32,
+    /// Lanes that a source which is alone begins with, if that is known from earlier transfers.
+    pub first_lanes: Option<u32>,
     /// Most sources used at once; the others are spares for those that fail.
     pub max_sources: usize,
     /// Swaths begin and end at multiples of this, except at the end of the file, and if a slow
@@ -56,6 +58,7 @@ impl Default for Config {
             picker: PickerKind::Sequential,
             lanes: Lanes::Auto { max: 16 },
             starters: 0,
+            first_lanes: None,
             max_sources: 64,
             grid_bytes: 64 << 10,
             unit_bytes: 1,
@@ -144,7 +147,9 @@ impl Config {
     pub fn lanes_at_first(&self, rtt: Duration, sources: u32) -> u32 {
         match self.lanes {
             Lanes::Auto { max } if policy::of(self).capabilities().tunes_lanes => {
-                let lanes = tuner::lanes_at_first(rtt.as_secs_f64(), sources);
+                let known = self.first_lanes.filter(|_| sources == 1);
+                let lanes =
+                    known.unwrap_or_else(|| tuner::lanes_at_first(rtt.as_secs_f64(), sources));
                 lanes.max(tuner::starters(rtt.as_secs_f64(), sources, self.starters)).min(max)
             }
             Lanes::Auto { .. } => 1,

@@ -11,7 +11,7 @@ use crate::planner::TICK_S;
 use crate::policy::PolicyCapabilities;
 use crate::source::Source;
 use crate::source_table::SourceKey;
-use crate::tuner::{Reading, shared_lanes};
+use crate::tuner::{Begin, Reading, shared_lanes};
 use crate::view::SourceStatus;
 
 /// Returns the most lanes of a source that allows `allowed`; `None`: no limit of its own.
@@ -74,13 +74,23 @@ pub(crate) fn lane_up(ledger: &mut Ledger, id: LaneId, rtt_s: f64, requests: Req
 /// should have more than now.
 pub(crate) fn first_lanes(ledger: &mut Ledger, key: SourceKey) -> bool {
     let coverage = &ledger.coverage;
-    let left_bytes = if coverage.grows { u64::MAX } else { coverage.undelivered.total_bytes() };
+    let undelivered_bytes =
+        if coverage.grows { u64::MAX } else { coverage.undelivered.total_bytes() };
     let config = &ledger.config;
     let auto = ledger.capabilities.tunes_lanes && matches!(config.lanes, Lanes::Auto { .. });
-    let (usable, starters) = (ledger.sources.usable() as u32, config.starters);
+    let (known_lanes, most_starters) = (config.first_lanes, config.starters);
+    let sources = ledger.sources.usable() as u32;
     let Some(source) = ledger.sources.get_mut(key).filter(|_| auto) else { return false };
     let Some(rtt_s) = source.record.rtt_s else { return false };
-    source.tuner.first_lane(rtt_s, source.usage.max_lanes, usable, starters, left_bytes);
+    let lanes_max = source.usage.max_lanes;
+    source.tuner.first_lane(&Begin {
+        rtt_s,
+        lanes_max,
+        sources,
+        most_starters,
+        known_lanes,
+        undelivered_bytes,
+    });
     source.tuner.lanes() as usize > source.lanes.len()
 }
 

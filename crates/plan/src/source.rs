@@ -147,6 +147,7 @@ impl Source {
             delivered_bytes: self.record.delivered_bytes,
             rtt: self.record.rtt_s.map(Duration::from_secs_f64),
             lanes: self.lanes.len() as u32,
+            settled_lanes: self.tuner.settled(),
             busy,
             paced: self.record.pace.is_some(),
             on_probation: self.backoff.on_probation(),

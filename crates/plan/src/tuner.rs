@@ -62,6 +62,19 @@ struct Trial {
     latest_at: Time,
 }
 
+/// What is known when the first lane is up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    pub rtt_s: f64,
+    pub lanes_max: u32,
+    /// Usable sources.
+    pub sources: u32,
+    pub most_starters: u32,
+    /// Lanes that earlier transfers found to pay.
+    pub known_lanes: Option<u32>,
+    pub undelivered_bytes: u64,
+}
+
 /// What the tuner reads at every tick.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
@@ -108,25 +121,30 @@ impl Tuner {
     /// Sets the number of lanes when the first one is up: a long route gets several at once. Trials
     /// would take most of a transfer there, because each doubling of the window costs a round trip
     /// and the sender's window (commonly 4 MiB) caps each lane. Also, a loss stops only one lane
-    /// for a round trip or more. With few sources each gets more, as no other fills the gap. Up to
-    /// `most_starters` lanes come up to speed sooner than a few.
-    pub fn first_lane(
-        &mut self,
-        rtt_s: f64,
-        lanes_max: u32,
-        sources: u32,
-        most_starters: u32,
-        undelivered_bytes: u64,
-    ) {
+    /// for a round trip or more. With few sources each gets more, as no other fills the gap. Starters
+    /// come up to speed sooner than a few lanes. What earlier transfers found counts instead.
+    pub fn first_lane(&mut self, begin: &Begin) {
+        let &Begin { rtt_s, lanes_max, sources, .. } = begin;
         if std::mem::replace(&mut self.begun, true) {
             return;
         }
-        if undelivered_bytes >= LONG_ROUTE_BYTES {
-            self.goal = lanes_at_first(rtt_s, sources).min(lanes_max);
-            self.starters = starters(rtt_s, sources, most_starters).min(lanes_max);
+        if begin.undelivered_bytes >= LONG_ROUTE_BYTES {
+            let known = begin.known_lanes.filter(|_| sources == 1);
+            let lanes = known.unwrap_or_else(|| lanes_at_first(rtt_s, sources));
+            self.goal = lanes.clamp(1, lanes_max.max(1));
+            self.starters = starters(rtt_s, sources, begin.most_starters).min(lanes_max);
             let few_bytes = f64::from(lanes_at_first(rtt_s, 2)) * LANE_WINDOW_BYTES;
             let route_bytes = rtt_s * STARTERS_BYTES_PER_S;
             self.shared_bytes = route_bytes.min(STARTERS_BYTES_MAX).max(few_bytes);
+        }
+    }
+
+    /// Returns the number of lanes that pay as far as is known; 0 before the first lane.
+    pub fn settled(&self) -> u32 {
+        match &self.trial {
+            _ if !self.begun => 0,
+            Some(trial) => trial.from,
+            None => self.goal,
         }
     }
 

@@ -36,6 +36,8 @@ pub struct SourceView {
     pub rtt: Option<Duration>,
     /// Lanes open or opening.
     pub lanes: u32,
+    /// Lanes that it has because they pay, trials aside; 0 if the user decides.
+    pub settled_lanes: u32,
     /// Whether anything is requested on any of its lanes.
     pub busy: bool,
     /// Whether its server limits the rate of each answer.

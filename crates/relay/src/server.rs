@@ -1,11 +1,10 @@
 //! Starting a relay: its options, and where it listens.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::Limiter;
-use swath_serve::{Life, Log, ServeError, Server, Tls};
+use swath_serve::{Life, Listening, Log, ServeError, Server};
 use swath_source::{HpkeError, NetError, NetOptions};
 use swath_store::cache::CacheOpenError;
 use swath_store::depot::Depot;
@@ -71,12 +70,8 @@ pub enum RelayError {
 pub struct RelayServerOptions {
     /// What is passed on, and for whom.
     pub relay: RelayOptions,
-    /// Where to listen; port 0 takes a free one.
-    pub listen: Vec<SocketAddr>,
-    /// Encrypted how.
-    pub tls: Tls,
-    /// More connections than this wait until others end; those that are silent make room.
-    pub max_connections: usize,
+    /// Where and how to listen.
+    pub listening: Listening,
 }
 
 /// A relay that listens already.
@@ -92,10 +87,10 @@ pub async fn bind(
     options: RelayServerOptions,
     log: Option<Box<dyn Log>>,
 ) -> Result<Bound, RelayError> {
-    let RelayServerOptions { relay, listen, tls, max_connections } = options;
+    let RelayServerOptions { relay, listening } = options;
     let (end, ending) = watch::channel(Life::Open);
     let relay = Arc::new(Relay::open(relay, log, ending)?);
     let narrowed_cache_bytes = relay.narrowed_cache_bytes();
-    let server = Server::of(relay, listen, &tls, max_connections, end).await?;
+    let server = Server::of(relay, listening, end).await?;
     Ok(Bound { server, narrowed_cache_bytes })
 }

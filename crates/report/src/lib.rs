@@ -1,6 +1,6 @@
 //! The report page of a transfer, made only of its events: a [`Recorder`] (of a file or a dataset) or a
 //! [`ListRecorder`] (of a list of files) records them, and [`render`] makes one self-contained HTML file.
-//! [`graph`] draws routes.
+//! [`graph`] draws routes, [`history`] past transfers.
 //!
 //! The page needs neither network nor script: charts are inline SVG that stretches to the width of the
 //! window, tables repeat the figures, and a small inline script adds tooltips and zoom. The template
@@ -8,12 +8,14 @@
 
 mod axis;
 pub mod graph;
+pub mod history;
 mod lines;
 mod list;
 mod map;
 mod moments;
 mod page;
 mod palette;
+mod picture;
 mod rates;
 mod recording;
 mod routes;

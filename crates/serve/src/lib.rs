@@ -22,13 +22,16 @@ pub use client::Client;
 pub use issuer::{FetchingKeys, Issuers, KeySet, KeysError, TrustedIssuer};
 pub use offer::Offer;
 pub use receive::{Destination, Lines, Order, Receive};
-pub use server::{Later, Life, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic};
+pub use server::{
+    Later, Life, Listening, Renewal, ServeError, Server, ServerOptions, Service, Stop, Traffic,
+};
 pub use site::{
     Access, Folder, Log, LogLine, Mount, Only, PlainHttp, Rights, SiteError, SiteOptions, Who, page,
 };
 pub use swath_formats::{Network, NetworkError};
 pub use swath_store::Reads;
 pub use swath_store::tree::{Filter, Single};
+pub use swath_transport::Congestion;
 pub use third_party::{
     CopyOrder, CopyWay, Copying, FetchOrder, JobLines, OrderedJob, Refused, ThirdParty, Unfinished,
 };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
-use swath_transport::CLIENT_CERTIFICATE;
+use swath_transport::{CLIENT_CERTIFICATE, Congestion};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -27,12 +27,21 @@ use crate::tls::{Identity, Speaks, Tls, TlsError};
 pub struct ServerOptions {
     /// What to serve.
     pub site: SiteOptions,
-    /// Where to listen; port 0 takes a free one.
-    pub listen: Vec<SocketAddr>,
+    /// Where and how.
+    pub listening: Listening,
+}
+
+/// Where and how a server listens.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// Where; port 0 takes a free one.
+    pub at: Vec<SocketAddr>,
     /// Encrypted how.
     pub tls: Tls,
     /// More connections than this wait until others end; those that are silent make room.
     pub max_connections: usize,
+    /// How congestion control is chosen.
+    pub congestion: Congestion,
 }
 
 /// How far a server is on its way.
@@ -143,6 +152,7 @@ pub struct Server {
     slots: Arc<Slots>,
     end: watch::Sender<Life>,
     max_connections: usize,
+    congestion: Arc<Congestion>,
 }
 
 /// Changes the certificate of a server that runs.
@@ -208,27 +218,25 @@ impl Server {
         log: Option<Box<dyn Log>>,
     ) -> Result<Server, ServeError> {
         let (end, ending) = watch::channel(Life::Open);
-        let scheme = if options.tls == Tls::Plain { "http" } else { "https" };
+        let is_plain = options.listening.tls == Tls::Plain;
+        let scheme = if is_plain { "http" } else { "https" };
         let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
         site.resume_jobs();
-        let (listen, tls) = (options.listen, &options.tls);
-        Server::of(Arc::new(site), listen, tls, options.max_connections, end).await
+        Server::of(Arc::new(site), options.listening, end).await
     }
 
-    /// Listens for a service, which learns by `end` how far the server is on its way. The other
-    /// arguments are as in [`ServerOptions`].
+    /// Listens for a service, which learns by `end` how far the server is on its way.
     pub async fn of(
         service: Arc<dyn Service>,
-        listen: Vec<SocketAddr>,
-        tls: &Tls,
-        max_connections: usize,
+        listening: Listening,
         end: watch::Sender<Life>,
     ) -> Result<Server, ServeError> {
+        let Listening { at, tls, max_connections, congestion } = listening;
         let identity = tls.identity()?;
         let speaks = if service.speaks_http2() { Speaks::All } else { Speaks::OneOnly };
         let (acceptor, _) = watch::channel(acceptor(identity.as_ref(), speaks)?);
         let mut listeners = Vec::new();
-        for address in listen {
+        for address in at {
             let failed = |source| ServeError::Listen { address, source };
             listeners.push(TcpListener::bind(address).await.map_err(failed)?);
         }
@@ -240,7 +248,18 @@ impl Server {
         let room = (room - waiting) / service.descriptors_per_connection();
         let max_connections = max_connections.min(room).max(1);
         let slots = Arc::new(Slots::new(max_connections, waiting));
-        Ok(Server { service, speaks, listeners, acceptor, identity, slots, end, max_connections })
+        let congestion = Arc::new(congestion);
+        Ok(Server {
+            service,
+            speaks,
+            listeners,
+            acceptor,
+            identity,
+            slots,
+            end,
+            max_connections,
+            congestion,
+        })
     }
 
     /// Where it listens.
@@ -280,6 +299,7 @@ impl Server {
                 service,
                 acceptor,
                 Arc::clone(&self.slots),
+                Arc::clone(&self.congestion),
                 self.end.subscribe(),
             ));
         }
@@ -316,6 +336,7 @@ async fn accept(
     service: Arc<dyn Service>,
     acceptor: watch::Receiver<Option<Acceptors>>,
     slots: Arc<Slots>,
+    congestion: Arc<Congestion>,
     mut ending: watch::Receiver<Life>,
 ) {
     let mut connections = JoinSet::new();
@@ -335,6 +356,7 @@ async fn accept(
             slot = slots.take(waits) => slot,
             _ = ending.wait_for(|&life| life == Life::Ending) => break,
         };
+        congestion.choose(&tcp);
         let acceptor = acceptor.borrow().clone();
         let service = Arc::clone(&service);
         connections.spawn(async move {

@@ -14,7 +14,9 @@ use swath_model::{Limiter, Range};
 use swath_serve::http::{
     Answer, Content, Head, Made, Make, Method, Piece, Response, Slot, Stream, serve,
 };
-use swath_serve::{Later, Life, PlainHttp, ServeError, Server, Service, Stop, Tls, Traffic};
+use swath_serve::{
+    Congestion, Later, Life, Listening, PlainHttp, ServeError, Server, Service, Stop, Tls, Traffic,
+};
 use swath_source::{Net, SealedLength};
 use swath_swarm::{Announced, Announcer, Announcing, Standing};
 use swath_transfer::VerifiedContent;
@@ -120,7 +122,13 @@ impl Node {
         });
         let service = Arc::clone(&shared) as Arc<dyn Service>;
         let listen = vec![options.listen];
-        let server = Server::of(service, listen, &Tls::Plain, CONNECTIONS_MAX, end).await?;
+        let listening = Listening {
+            at: listen,
+            tls: Tls::Plain,
+            max_connections: CONNECTIONS_MAX,
+            congestion: Congestion::Auto,
+        };
+        let server = Server::of(service, listening, end).await?;
         let address = server.addresses().first().copied().unwrap_or(options.listen);
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();

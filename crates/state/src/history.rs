@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, Row, TransactionBehavior, params};
+use rusqlite::{Connection, Params, Row, TransactionBehavior, params};
 
 use crate::clock::Wall;
 use crate::edge::is_site;
@@ -87,6 +87,8 @@ pub struct Figures {
 /// A transfer of the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastTransfer {
+    /// Its number.
+    pub id: i64,
     /// What was known before.
     pub transfer: Transfer,
     /// What became of it; `None` if it runs.
@@ -157,38 +159,65 @@ impl History {
     /// # Errors
     /// [`KeepError::Database`].
     pub fn all(&self) -> Result<Vec<PastTransfer>, KeepError> {
-        let connection = self.connection();
-        let query = format!("SELECT {TRANSFER} FROM transfers ORDER BY begun_s, id");
-        let mut query = connection.prepare(&query)?;
-        let all = query.query_map([], transfer_of)?;
-        Ok(all.collect::<Result<_, _>>()?)
+        self.select("true ORDER BY begun_s, id", [])
     }
 
-    /// Adds the transfers of a log, the last [`TRANSFERS_MAX`] of them; those that are known already are
-    /// left as they are.
+    /// Returns the transfers that run, in the order of their begins.
     ///
     /// # Errors
-    /// [`KeepError::Database`], or that of the log; nothing is added then.
-    pub fn import<E: From<KeepError>>(
+    /// [`KeepError::Database`].
+    pub fn running(&self) -> Result<Vec<PastTransfer>, KeepError> {
+        self.select("took_s IS NULL ORDER BY begun_s, id", [])
+    }
+
+    /// Returns the newest transfers between two places, at most `most` of them, the newest first.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`].
+    pub fn last_between(
         &self,
-        log: impl IntoIterator<Item = Result<(Transfer, Ended), E>>,
-    ) -> Result<Imported, E> {
+        from: &str,
+        to: &str,
+        most: usize,
+    ) -> Result<Vec<PastTransfer>, KeepError> {
+        self.select(
+            "source = ?1 AND destination = ?2 ORDER BY begun_s DESC, id DESC LIMIT ?3",
+            params![from, to, most as i64],
+        )
+    }
+
+    /// Returns the transfers of a condition, without those that were killed.
+    fn select(&self, which: &str, params: impl Params) -> Result<Vec<PastTransfer>, KeepError> {
+        let connection = self.connection();
+        let query = format!("SELECT {TRANSFER} FROM transfers WHERE {which}");
+        let mut query = connection.prepare(&query)?;
+        let mut found = Vec::new();
+        for row in query.query_map(params, |row| Ok((transfer_of(row)?, row.get(21)?)))? {
+            let (past, process): (PastTransfer, Option<String>) = row?;
+            if past.ended.is_some() || may_run(process.as_deref(), past.transfer.begun_s) {
+                found.push(past);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds transfers of a log; those that are known already are left as they are. Of all, the newest
+    /// [`TRANSFERS_MAX`] are kept.
+    ///
+    /// # Errors
+    /// [`KeepError::Database`]; nothing is added then.
+    pub fn import(&self, log: &[(Transfer, Ended)]) -> Result<Imported, KeepError> {
         let mut connection = self.connection();
-        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate);
-        let change = change.map_err(KeepError::from)?;
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut imported = Imported::default();
-        for (at, logged) in log.into_iter().enumerate() {
-            let (transfer, ended) = logged?;
-            match add(&change, &transfer, &ended).map_err(KeepError::from)? {
+        for (transfer, ended) in log {
+            match add(&change, transfer, ended)? {
                 true => imported.added += 1,
                 false => imported.known += 1,
             }
-            // A log of any length must not fill the disk.
-            if at % TRANSFERS_MAX == TRANSFERS_MAX - 1 {
-                prune(&change).map_err(KeepError::from)?;
-            }
         }
-        prune(&change).and_then(|()| change.commit()).map_err(KeepError::from)?;
+        prune(&change)?;
+        change.commit()?;
         Ok(imported)
     }
 
@@ -301,13 +330,18 @@ fn give_up_lost(change: &Connection) -> rusqlite::Result<()> {
         change.prepare("SELECT id, process, begun_s FROM transfers WHERE took_s IS NULL")?;
     let open = open.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let open: Vec<(i64, Option<String>, f64)> = open.collect::<Result<_, _>>()?;
-    let now_s = Wall::now().0 as f64 / 1e3;
     for (id, process, begun_s) in open {
-        if !process.is_some_and(|process| may_live(&process)) || now_s - begun_s > RUNNING_S_MAX {
+        if !may_run(process.as_deref(), begun_s) {
             change.execute("DELETE FROM transfers WHERE id = ?1", [id])?;
         }
     }
     Ok(())
+}
+
+/// Whether a transfer without end may still run.
+fn may_run(process: Option<&str>, begun_s: f64) -> bool {
+    let now_s = Wall::now().0 as f64 / 1e3;
+    process.is_some_and(may_live) && now_s - begun_s <= RUNNING_S_MAX
 }
 
 /// The number of this process, and the machine that it runs on: machines may share a home.
@@ -365,6 +399,7 @@ fn transfer_of(row: &Row<'_>) -> rusqlite::Result<PastTransfer> {
         None => None,
     };
     Ok(PastTransfer {
+        id: row.get(23)?,
         transfer: Transfer {
             begun_s: row.get(0)?,
             kind: row.get(1)?,
@@ -433,7 +468,7 @@ CREATE INDEX transfers_by_begin ON transfers (begun_s);",
 };
 const TRANSFER: &str = "begun_s, kind, source, destination, bytes, files, low_s, likely_s, high_s, \
                         took_s, is_complete, moved_bytes, start_up_s, tail_s, rtt_s, lanes, sources, \
-                        routed, limited_by, beside, beside_bytes, process, limit_bytes_per_s";
+                        routed, limited_by, beside, beside_bytes, process, limit_bytes_per_s, id";
 
 #[cfg(test)]
 mod tests {
@@ -459,8 +494,8 @@ mod tests {
         Ended { took_s, is_complete: true, bytes: 1000, figures }
     }
 
-    fn told(begun_s: f64, from: &str) -> Result<(Transfer, Ended), KeepError> {
-        Ok((transfer(begun_s, from), ended(1.0)))
+    fn told(begun_s: f64, from: &str) -> (Transfer, Ended) {
+        (transfer(begun_s, from), ended(1.0))
     }
 
     #[test]
@@ -489,9 +524,10 @@ mod tests {
         let first = Schema { versions: &SCHEMA.versions[..1], ..SCHEMA };
         drop(first.open(&path).unwrap());
         let history = History::open(&path).unwrap();
-        history.begin(&transfer(1e9, "a")).unwrap();
+        let begun = transfer(Wall::now().0 as f64 / 1e3, "a");
+        history.begin(&begun).unwrap();
         drop(history);
-        assert_eq!(History::open(&path).unwrap().all().unwrap()[0].transfer, transfer(1e9, "a"));
+        assert_eq!(History::open(&path).unwrap().all().unwrap()[0].transfer, begun);
         assert!(matches!(first.open(&path), Err(KeepError::Foreign(_))), "a newer swath's");
     }
 
@@ -506,21 +542,21 @@ mod tests {
             "UPDATE transfers SET process = '1073741824' || substr(process, instr(process, '@'))",
             [],
         ).unwrap();
+        assert_eq!(history.all().unwrap(), []);
         history.begin(&transfer(now_s + 1.0, "b")).unwrap();
         let all = history.all().unwrap();
         assert_eq!((all.len(), all[0].beside), (1, 0));
+        assert_eq!(history.running().unwrap(), all);
     }
 
     #[test]
     fn a_log_is_imported_once() {
         let folder = tempfile::tempdir().unwrap();
         let history = History::open(&folder.path().join("history.db")).unwrap();
-        let log = || (0..10).map(|i| told(1e9 + f64::from(i), "a"));
-        assert_eq!(history.import(log()).unwrap(), Imported { added: 10, known: 0 });
-        let longer = log().chain([told(2e9, "a")]);
-        assert_eq!(history.import(longer).unwrap(), Imported { added: 1, known: 10 });
-        let broken = [told(3e9, "a"), Err(KeepError::Taken)];
-        assert!(history.import(broken).is_err(), "all or nothing");
+        let mut log: Vec<_> = (0..10).map(|i| told(1e9 + f64::from(i), "a")).collect();
+        assert_eq!(history.import(&log).unwrap(), Imported { added: 10, known: 0 });
+        log.push(told(2e9, "a"));
+        assert_eq!(history.import(&log).unwrap(), Imported { added: 1, known: 10 });
         let all = history.all().unwrap();
         assert!(all.len() == 11 && all.iter().all(|transfer| transfer.is_imported));
     }
@@ -530,8 +566,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let history = History::open(&folder.path().join("history.db")).unwrap();
         let count = TRANSFERS_MAX + 10;
-        let log = (0..count).map(|i| told(1e9 + i as f64, "a"));
-        history.import(log).unwrap();
+        let log: Vec<_> = (0..count).map(|i| told(1e9 + i as f64, "a")).collect();
+        history.import(&log).unwrap();
         let all = history.all().unwrap();
         assert_eq!((all.len(), all[0].transfer.begun_s), (TRANSFERS_MAX, 1e9 + 10.0));
     }
@@ -541,7 +577,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let history = History::open(&folder.path().join("history.db")).unwrap();
         let froms = ["a:80", "a:80 b:443", "c:80"];
-        history.import(froms.iter().map(|from| told(1e9, from))).unwrap();
+        history.import(&froms.map(|from| told(1e9, from))).unwrap();
+        let from_c = history.last_between("c:80", "here", 5).unwrap();
+        assert_eq!((from_c.len(), from_c[0].transfer.from.as_str()), (1, "c:80"));
         assert_eq!(history.forget(Some(&["b".to_owned()])).unwrap(), 1);
         assert_eq!(history.forget(Some(&["a:81".to_owned()])).unwrap(), 0);
         assert_eq!(history.forget(Some(&["here".to_owned()])).unwrap(), 2);

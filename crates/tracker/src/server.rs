@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::Network;
-use swath_serve::{Life, Log, ServeError, Server, Tls};
+use swath_serve::{Congestion, Life, Listening, Log, ServeError, Server, Tls};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -189,8 +189,14 @@ async fn listen(
     loop {
         tries_left -= 1;
         let service = Arc::clone(tracker) as Arc<dyn swath_serve::Service>;
-        let (listen, most) = (options.listen.clone(), options.max_connections);
-        let server = Server::of(service, listen, &options.tls, most, end.clone()).await?;
+        let listening = Listening {
+            at: options.listen.clone(),
+            tls: options.tls.clone(),
+            max_connections: options.max_connections,
+            // Answers are short.
+            congestion: Congestion::Kernel,
+        };
+        let server = Server::of(service, listening, end.clone()).await?;
         // A port that TCP found free may be taken by UDP.
         match udp(&server.addresses()) {
             Ok(sockets) => return Ok((server, sockets)),

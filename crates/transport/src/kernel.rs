@@ -118,6 +118,40 @@ pub fn limit_unsent(tcp: &TcpStream, bytes: usize) {
     };
 }
 
+/// Has a connection send by this congestion control; returns whether the kernel has it and lets us.
+pub fn set_congestion_control(tcp: &impl AsRawFd, name: &str) -> bool {
+    // SAFETY: the descriptor is open, the pointer and length describe `name`.
+    let result = unsafe {
+        libc::setsockopt(
+            tcp.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    result == 0
+}
+
+/// Returns by which congestion control a connection sends.
+pub fn congestion_control(tcp: &TcpStream) -> Option<String> {
+    // TCP_CA_NAME_MAX
+    let mut name = [0_u8; 16];
+    let mut length = name.len() as libc::socklen_t;
+    // SAFETY: the pointer and length describe `name`; the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            tcp.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    (result == 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
 /// Gives a socket for datagrams room for `bytes` bytes in each direction, or as much as the kernel allows.
 pub fn set_datagram_buffers(socket: &UdpSocket, bytes: usize) {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);

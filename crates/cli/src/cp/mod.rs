@@ -117,7 +117,7 @@ fn spec_of(cp: &Cp, copy: CopySpec, network: &Network, routes: &Routes) -> JobSp
         routes: routes.clone(),
         disk: cp.transfer.disk(),
         plan: cp.transfer.plan.spec(None),
-        deadline_s: cp.deadline.map(|deadline| deadline.as_secs()),
+        deadline_s: cp.deadline.map(|deadline| deadline.as_secs().max(1)),
     }
 }
 

@@ -146,7 +146,7 @@ fn of(get: &Get, network: Network, routes: Routes) -> Result<JobSpec, Failure> {
         routes,
         disk: get.transfer.disk(),
         plan: get.transfer.plan.spec(get.compat.split),
-        deadline_s: get.deadline.map(|deadline| deadline.as_secs()),
+        deadline_s: get.deadline.map(|deadline| deadline.as_secs().max(1)),
     })
 }
 

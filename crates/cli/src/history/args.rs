@@ -23,6 +23,9 @@ pub struct History {
     /// Print the complete ones as CSV, for 'swath history import'
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
+    /// Draw them to FILE: how fast they were, and how far off their forecasts
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
 }
 
 /// Subcommands of `swath history`.
@@ -58,12 +61,14 @@ Examples:
   swath history
   swath history data.example --last 100
   swath history --csv > transfers.csv
+  swath history data.example --svg history.svg
   swath history import old-transfers.csv.gz
   swath history forget data.example
 
 Exit codes:
-  0 shown                     2 wrong command line
-  1 internal error            6 cannot read the history";
+  0 shown                     5 cannot write the picture
+  1 internal error            6 cannot read the history
+  2 wrong command line";
 
 /// Shown below the help of `swath history import`.
 const IMPORT_EXAMPLES: &str = "\

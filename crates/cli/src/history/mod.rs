@@ -9,6 +9,7 @@ use serde::Serialize;
 use swath_formats::transfer_log::LogPlace;
 use swath_jobs::{ImportError, ImportedLog, import_log};
 use swath_model::path::visible;
+use swath_report::history::{Past, svg};
 use swath_state::{Ended, KeepError, PastTransfer, Range, Transfer, is_site};
 use swath_transfer::observe::Eta;
 
@@ -22,10 +23,11 @@ use args::{Forget, History, HistoryCommand, Import};
 /// Runs the command.
 pub fn run(args: &History) -> Exit {
     let Some(path) = remember::history() else {
-        return say::out(
-            b"no history: SWATH_STATE is off, or there is no home folder\n",
-            Exit::Done,
-        );
+        let none = "no history: SWATH_STATE is off, or there is no home folder";
+        return match &args.command {
+            Some(HistoryCommand::Import(_)) => fail(Exit::Target, none),
+            _ => say::out(format!("{none}\n").as_bytes(), Exit::Done),
+        };
     };
     match &args.command {
         Some(HistoryCommand::Import(import)) => run_import(path, import),
@@ -47,6 +49,12 @@ fn show(path: PathBuf, args: &History) -> Exit {
         })
     };
     let wanted: Vec<&PastTransfer> = all.iter().filter(is_wanted).collect();
+    if let Some(file) = &args.svg
+        && let Err(error) = std::fs::write(file, picture(site.as_deref(), &wanted))
+    {
+        let file = visible(&file.display().to_string());
+        return fail(Exit::Target, &format!("cannot write the picture to {file}: {error}"));
+    }
     let text = match (args.json, args.csv) {
         (true, _) => wanted.iter().map(|past| Line::of(past).json()).collect(),
         (_, true) => csv(&wanted),
@@ -55,8 +63,33 @@ fn show(path: PathBuf, args: &History) -> Exit {
     say::out(text.as_bytes(), Exit::Done)
 }
 
+/// Draws those that are complete.
+fn picture(site: Option<&str>, wanted: &[&PastTransfer]) -> String {
+    let drawn = wanted.iter().filter_map(|past| {
+        let Transfer { begun_s, from, to, bytes, forecast, .. } = &past.transfer;
+        let ended = past.ended.as_ref().filter(|ended| ended.is_complete)?;
+        Some(Past {
+            begun_s: *begun_s,
+            took_s: ended.took_s,
+            bytes: *bytes,
+            forecast: forecast.map(eta_of),
+            name: format!("{} to {}", name_of(from), name_of(to)),
+        })
+    });
+    let heading = match site {
+        Some(site) => format!("Transfers from and to {}", visible(site)),
+        None => "All transfers".to_owned(),
+    };
+    svg(&heading, &drawn.collect::<Vec<_>>())
+}
+
+fn eta_of(range: Range) -> Eta {
+    let Range { low_s, likely_s, high_s } = range;
+    Eta { low_s, likely_s, high_s }
+}
+
 /// Reads the history; looking makes no file.
-fn read(path: PathBuf) -> Result<Vec<PastTransfer>, KeepError> {
+pub fn read(path: PathBuf) -> Result<Vec<PastTransfer>, KeepError> {
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -66,20 +99,24 @@ fn read(path: PathBuf) -> Result<Vec<PastTransfer>, KeepError> {
 fn run_import(history: PathBuf, args: &Import) -> Exit {
     for file in &args.files {
         let name = visible(&file.display().to_string());
-        let ImportedLog { imported, unusable, first_unusable } = match import_log(&history, file) {
-            Ok(imported) => imported,
-            Err(error) => {
-                let exit = match &error {
-                    ImportError::Keep(_) => Exit::Target,
-                    _ => Exit::Input,
-                };
-                return fail(exit, &format!("{name}: {}", chain(&error)));
-            }
-        };
+        let ImportedLog { imported, unusable, first_unusable, older } =
+            match import_log(&history, file) {
+                Ok(imported) => imported,
+                Err(error) => {
+                    let exit = match &error {
+                        ImportError::Keep(_) => Exit::Target,
+                        _ => Exit::Input,
+                    };
+                    return fail(exit, &format!("{name}: {}", chain(&error)));
+                }
+            };
         let mut line = format!("{name}: {}", units::counted(imported.added, "transfer"));
         line.push_str(" imported");
         if imported.known > 0 {
             line.push_str(&format!(", {} known already", units::count(imported.known)));
+        }
+        if older > 0 {
+            line.push_str(&format!(", {} older ones left out", units::count(older)));
         }
         say::out(format!("{line}\n").as_bytes(), Exit::Done);
         if let Some(first) = first_unusable {
@@ -95,7 +132,13 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
 }
 
 fn run_forget(path: PathBuf, args: &Forget) -> Exit {
-    let nothing = || say::out(b"nothing is remembered\n", Exit::Done);
+    let nothing = || {
+        let about = match args.sites.as_slice() {
+            [] => String::new(),
+            sites => format!(" about {}", visible(&sites.join(", "))),
+        };
+        say::out(format!("nothing is remembered{about}\n").as_bytes(), Exit::Done)
+    };
     if !path.exists() {
         return nothing();
     }
@@ -127,9 +170,7 @@ fn table(shown: &[&PastTransfer], all: &[&PastTransfer]) -> String {
             Some(ended) if !ended.is_complete => "failed".to_owned(),
             Some(ended) => units::duration(ended.took_s),
         };
-        let predicted = transfer
-            .forecast
-            .map(|Range { low_s, likely_s, high_s }| predicted(&Eta { low_s, likely_s, high_s }));
+        let predicted = transfer.forecast.map(|range| predicted(&eta_of(range)));
         rows.push(vec![
             ago((now_s - transfer.begun_s).max(0.0)),
             transfer.kind.clone(),

@@ -251,6 +251,7 @@ fn end() -> Summary {
         capacity_bytes_per_s: s.rate_bytes_per_s * 1.1,
         requests: 1_204,
         lanes: s.lanes,
+        settled_lanes: s.lanes,
         rtt_ms: s.rtt_ms,
         wasted_bytes: 0,
     };

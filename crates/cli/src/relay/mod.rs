@@ -61,9 +61,7 @@ pub async fn run(args: Relay) -> Result<Exit, Failure> {
             cache: args.cache(),
             depot,
         },
-        listen: args.listen.clone(),
-        tls,
-        max_connections: args.server.max_connections as usize,
+        listening: args.server.listening(&args.listen, tls)?,
     };
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let Bound { server, narrowed_cache_bytes } = match swath_relay::bind(options, noting).await {

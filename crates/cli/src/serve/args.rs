@@ -6,13 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
-use swath_serve::{Folder, Network, Reads};
+use swath_model::path::visible;
+use swath_serve::{Congestion, Folder, Listening, Network, Reads};
 use swath_transfer::{IoMode, Pin};
 
 use super::lifetime::Reloadable;
 use super::log::RequestLog;
 use crate::args::pin;
 use crate::config::Relay;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::identity;
 
@@ -121,6 +123,9 @@ pub struct ServerArgs {
     /// Serve at most this many connections at once; others wait
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
+    /// Send by this TCP congestion control, such as cubic; 'auto' is bbr where the round trip is 20 ms or longer and the kernel allows it, 'kernel' always the kernel's default
+    #[arg(long, value_name = "NAME", default_value_t, value_hint = ValueHint::Other)]
+    pub congestion: Congestion,
     /// Log every request to this file ('-' is standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
@@ -130,6 +135,30 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// Returns where and how the server listens.
+    pub fn listening(
+        &self,
+        at: &[SocketAddr],
+        tls: swath_serve::Tls,
+    ) -> Result<Listening, Failure> {
+        if !self.congestion.is_allowed() {
+            let name = visible(&self.congestion.to_string());
+            return Err(Failure::new(
+                Exit::Usage,
+                format!(
+                    "--congestion {name}: the kernel does not have it, or does not let this user \
+                     choose it (net.ipv4.tcp_allowed_congestion_control)"
+                ),
+            ));
+        }
+        Ok(Listening {
+            at: at.to_vec(),
+            tls,
+            max_connections: self.max_connections as usize,
+            congestion: self.congestion.clone(),
+        })
+    }
+
     /// Returns the certificate and the key of the options.
     pub fn certificate(&self) -> Option<(PathBuf, PathBuf)> {
         self.tls_cert.clone().zip(self.tls_key.clone())

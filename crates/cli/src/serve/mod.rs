@@ -114,9 +114,7 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
             receive_limit,
             send_limit: limiter.clone(),
         },
-        listen: args.listen.clone(),
-        tls,
-        max_connections: args.server.max_connections as usize,
+        listening: args.server.listening(&args.listen, tls)?,
     };
     let noting = log.clone().map(|log| Box::new(log) as Box<dyn Log>);
     let server = Server::bind(options, noting).await.map_err(|error| failure(&error))?;

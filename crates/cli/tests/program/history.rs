@@ -52,6 +52,15 @@ fn the_second_transfer_is_forecast_by_the_first() {
     assert!(0.0 < low && low < likely && likely < high, "{low} {likely} {high}");
     assert!(all[0]["predicted_s"].is_null());
     home.run(["history"]).code_is(0).shows(&[&site, "3.00 MB", "1 forecast: "]);
+    home.run(["history", "--svg", "all.svg"]).code_is(0);
+    let picture = String::from_utf8(home.read("all.svg")).unwrap();
+    assert_eq!(
+        picture.matches("class=\"p in\"").count() + picture.matches("class=\"p out\"").count(),
+        1
+    );
+    home.run(["history", "--svg", "none/all.svg"])
+        .code_is(5)
+        .shows(&["cannot write the picture to none/all.svg"]);
     home.run(["history", "other.example"]).code_is(0).shows(&["no transfers are remembered"]);
     home.run(["history", "forget", &site]).code_is(0).shows(&["2 transfers forgotten"]);
     assert_eq!(history(&home).len(), 0);
@@ -158,4 +167,27 @@ fn another_programs_file_is_left_alone() {
     let ran = home.swath(["get", &url(&slow), "-o", "whole"]).env("SWATH_STATE", &state).run();
     ran.code_is(0).shows(&["no history of transfers, and no forecast"]);
     assert_eq!(home.read("history.db"), before);
+}
+
+#[test]
+fn transfers_begin_with_the_connections_that_paid() {
+    let content = Content::random(7, 30_000_000);
+    let narrow = server(&content, Behaviour::ConnectionRate { bytes_per_s: 4_000_000 });
+    let home = Home::new();
+    home.run(["tune"]).code_is(0).shows(&["nothing is known yet"]);
+    let tuned = home.run(["tune", &url(&narrow), "--budget", "40M"]);
+    tuned.code_is(0).shows(&["connections        rate  measured", "from now on"]);
+    let site = narrow.address().to_string();
+    let known = home.run(["tune", "--json"]);
+    let known: Value = serde_json::from_str(known.code_is(0).out().trim()).unwrap();
+    let connections = known["connections"].as_u64().unwrap();
+    // Each connection has its own limit, so many pay, however busy this machine is.
+    assert!(known["site"] == site.as_str() && (2..=8).contains(&connections), "{known}");
+    home.run(["tune"]).code_is(0).shows(&[&site, &format!("{connections} connections")]);
+    let ran = home.run(["get", "--json", &url(&narrow), "-o", "file"]);
+    fit(ran.code_is(0));
+    let finished = event(&ran, "finished").unwrap();
+    assert!(finished["sources"][0]["lanes"].as_u64().unwrap() >= connections, "{finished}");
+    let none = home.run(["tune", &format!("http://{site}/none"), "--budget", "1M"]);
+    none.code_is(7).shows(&["404"]);
 }

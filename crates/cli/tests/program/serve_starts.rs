@@ -19,6 +19,7 @@ fn why_a_server_does_not_stand_is_seen_by_its_exit_code() {
         (&["tree", "--tls-cert", "none.pem", "--tls-key", "file"], 4, "cannot use none.pem"),
         (&["tree", "--tls-cert", "file", "--tls-key", "file"], 4, "no certificate in it"),
         (&["tree", "--plain", "--listen", &taken], 5, "cannot listen at 127.0.0.1:"),
+        (&["tree", "--plain", "--congestion", "no-such"], 2, "--congestion no-such: the kernel"),
         (&["tree", "--plain", "--log", "none/log"], 5, "cannot write to none/log"),
         (&["none", "--plain"], 6, "cannot serve none: No such file"),
         (&["file", "--plain"], 6, "cannot serve file: Not a directory"),

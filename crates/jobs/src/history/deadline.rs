@@ -8,7 +8,7 @@ use super::Forecasts;
 use crate::copy::CopyKind;
 use crate::spec::{GetFrom, JobSpec, Work};
 
-/// A deadline that may be missed.
+/// A deadline, and whether it will be met.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deadline {
     /// In so many seconds from the begin.
@@ -17,7 +17,7 @@ pub struct Deadline {
     pub takes: Eta,
     /// The part of such cases in which it is met, 0 to 1.
     pub chance: f64,
-    /// What would help.
+    /// What would help, if it may be missed.
     pub help: Vec<Help>,
 }
 
@@ -40,7 +40,12 @@ pub enum Help {
 }
 
 impl Deadline {
-    /// Returns the deadline of a job, unless it will quite surely be met.
+    /// Whether it will be met quite surely: in nine of ten cases.
+    pub fn is_safe(&self) -> bool {
+        self.chance >= QUITE_SURE
+    }
+
+    /// Returns the deadline of a job, if it has one.
     pub(crate) fn of(
         spec: &JobSpec,
         takes: Eta,
@@ -49,7 +54,7 @@ impl Deadline {
         let within_s = spec.deadline_s? as f64;
         let chance = chance(within_s, [takes.low_s, takes.likely_s, takes.high_s]);
         if chance >= QUITE_SURE {
-            return None;
+            return Some(Deadline { within_s, takes, chance, help: Vec::new() });
         }
         let mut help = Vec::new();
         // A limit that allows no more is all that matters.
@@ -120,9 +125,11 @@ mod tests {
         let takes = takes([41.0, 46.0, 55.0]);
         assert_eq!(Deadline::of(&spec, takes, || None), None, "none is set");
         spec.deadline_s = Some(3600);
-        assert_eq!(Deadline::of(&spec, takes, || None), None);
+        let safe = Deadline::of(&spec, takes, || None).unwrap();
+        assert!(safe.is_safe() && safe.help.is_empty(), "{safe:?}");
         spec.deadline_s = Some(50 * 60);
         let deadline = Deadline::of(&spec, takes, || None).unwrap();
+        assert!(!deadline.is_safe());
         assert!((0.6..0.8).contains(&deadline.chance), "{}", deadline.chance);
         assert_eq!(deadline.help, [Help::MoreSources, Help::Relay]);
         spec.network.limit_bytes_per_s = Some(1_000_000);

@@ -1,10 +1,13 @@
 //! Forecasts from the history of a user's transfers.
 
+use std::collections::BTreeMap;
+
 use swath_plan::forecast::{Cost, Forecast, Numbers, Outcome, Planned, Replay, TRAITS};
 use swath_state::{PastTransfer, Transfer};
+use swath_transfer::observe::Eta;
 
 /// What was learned from the history.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Forecasts {
     replay: Replay,
     pairs: Numbers<(String, String)>,
@@ -12,6 +15,8 @@ pub struct Forecasts {
     places: Numbers<String>,
     /// Transfers that run now, and their bytes.
     beside: (u32, u64),
+    /// What the history and the replay call those that run.
+    running: BTreeMap<i64, u64>,
 }
 
 impl Forecasts {
@@ -37,6 +42,7 @@ impl Forecasts {
                 None => {
                     forecasts.beside.0 += 1;
                     forecasts.beside.1 = forecasts.beside.1.saturating_add(past.transfer.bytes);
+                    forecasts.running.insert(past.id, forecasts.replay.next());
                     Outcome::Running
                 }
             };
@@ -57,6 +63,36 @@ impl Forecasts {
         let [low_s, likely_s, high_s] = [forecast.low_s, forecast.likely_s, forecast.high_s]
             .map(|takes_s| takes_s.max(least_s));
         Forecast { low_s, likely_s, high_s, ..forecast }
+    }
+
+    /// A transfer begins, which the history calls `id`.
+    pub fn begin(&mut self, id: i64, transfer: &Transfer) {
+        let (beside, beside_bytes) = self.beside;
+        let planned = self.planned(transfer, beside, beside_bytes);
+        self.running.insert(id, self.replay.next());
+        self.replay.begin(&planned, Outcome::Running);
+    }
+
+    /// Notes which transfers run now.
+    pub fn see_running(&mut self, now: &[PastTransfer]) {
+        let is_over = |id: &i64| now.iter().all(|past| past.id != *id);
+        let over: Vec<i64> = self.running.keys().copied().filter(is_over).collect();
+        for number in over.iter().filter_map(|id| self.running.remove(id)) {
+            // How long it took does not matter any more.
+            self.replay.forecaster().end(number, None);
+        }
+        for past in now {
+            if !self.running.contains_key(&past.id) {
+                self.begin(past.id, &past.transfer);
+            }
+        }
+    }
+
+    /// Returns how long a transfer that runs still takes, `at_s` seconds after its begin, with this part
+    /// of it done and this measured.
+    pub fn left(&mut self, id: i64, at_s: f64, done_part: f64, measured: &Eta) -> Option<Eta> {
+        let number = *self.running.get(&id)?;
+        self.replay.forecaster().left(number, at_s, done_part, measured)
     }
 
     fn planned(&mut self, transfer: &Transfer, beside: u32, beside_bytes: u64) -> Planned {

@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use swath_formats::transfer_log::{
     LogError, LogPlace, LogProblem, LoggedTransfer, TransferLog, is_json, read_json,
 };
-use swath_state::{Ended, Figures, History, Imported, KeepError, Transfer};
+use swath_state::{Ended, Figures, History, Imported, KeepError, TRANSFERS_MAX, Transfer};
 
 /// What became of a log.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub struct ImportedLog {
     pub unusable: u64,
     /// … and the first of them.
     pub first_unusable: Option<LogError>,
+    /// Transfers that are older than as many as a history keeps.
+    pub older: u64,
 }
 
 /// Why a log was not imported.
@@ -73,18 +75,38 @@ fn import(
     history: &Path,
     log: impl Iterator<Item = Result<LoggedTransfer, LogError>>,
 ) -> Result<ImportedLog, ImportError> {
-    let (mut unusable, mut first_unusable) = (0, None);
-    let transfers = log.filter_map(|transfer| match transfer {
-        Ok(transfer) => Some(Ok(told(transfer))),
-        Err(error) if error.problem.is_final() => Some(Err(ImportError::Log(error))),
-        Err(error) => {
-            unusable += 1;
-            first_unusable.get_or_insert(error);
-            None
+    let (mut unusable, mut first_unusable, mut older) = (0, None, 0);
+    let mut newest = Vec::new();
+    for transfer in log {
+        match transfer {
+            Ok(transfer) => newest.push(told(transfer)),
+            Err(error) if error.problem.is_final() => return Err(ImportError::Log(error)),
+            Err(error) => {
+                unusable += 1;
+                first_unusable.get_or_insert(error);
+            }
         }
-    });
-    let imported = History::open(history)?.import(transfers)?;
-    Ok(ImportedLog { imported, unusable, first_unusable })
+        // A log of any length must not fill the memory.
+        if newest.len() >= 2 * TRANSFERS_MAX {
+            older += keep_newest(&mut newest);
+        }
+    }
+    older += keep_newest(&mut newest);
+    // Others can write meanwhile: the history is changed only now, and all at once.
+    let imported = History::open(history)?.import(&newest)?;
+    Ok(ImportedLog { imported, unusable, first_unusable, older })
+}
+
+/// Drops all but the newest that a history keeps; returns how many.
+fn keep_newest(transfers: &mut Vec<(Transfer, Ended)>) -> u64 {
+    let over = transfers.len().saturating_sub(TRANSFERS_MAX);
+    if over > 0 {
+        let newest_first =
+            |a: &(Transfer, Ended), b: &(Transfer, Ended)| b.0.begun_s.total_cmp(&a.0.begun_s);
+        transfers.select_nth_unstable_by(TRANSFERS_MAX - 1, newest_first);
+        transfers.truncate(TRANSFERS_MAX);
+    }
+    over as u64
 }
 
 /// Transfers that are read ahead.

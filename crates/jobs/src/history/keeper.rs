@@ -1,13 +1,13 @@
 //! A thread that reads and writes the history of one job.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use swath_plan::forecast::Forecast;
 use swath_state::{Ended, History, KeepError, Range, Transfer};
-use swath_transfer::observe::{Eta, Event};
+use swath_transfer::observe::{Eta, Event, Snapshot};
 
 use super::deadline::{Deadline, later};
 use super::forecasts::Forecasts;
@@ -18,9 +18,39 @@ use crate::spec::JobSpec;
 #[derive(Debug)]
 pub(super) struct Keeper {
     told: Option<Sender<Told>>,
-    forecast: Arc<OnceLock<Eta>>,
+    outlook: Arc<OnceLock<Outlook>>,
     /// Closed when the thread has written everything.
     written: Mutex<Receiver<()>>,
+}
+
+/// What is forecast of the transfer.
+#[derive(Debug)]
+pub(super) struct Outlook {
+    /// How long it takes, as was forecast before its begin.
+    pub(super) takes: Eta,
+    id: i64,
+    forecasts: Mutex<Forecasts>,
+}
+
+impl Outlook {
+    /// Returns how long the transfer still takes.
+    pub(super) fn left(&self, now: &Snapshot) -> Option<Eta> {
+        let Some(measured) = now.eta else {
+            // At first nothing else is known.
+            let left = self.takes.map(|takes_s| (takes_s - now.at_s).max(0.0));
+            return (left.likely_s > 0.0).then_some(left);
+        };
+        let Some(size_bytes) = now.size_bytes else { return Some(measured) };
+        // What was there before does not tell how far it is.
+        let all = size_bytes.saturating_sub(now.resumed_bytes).max(1);
+        let done = now.done_bytes.saturating_sub(now.resumed_bytes);
+        let left = self.forecasts().left(self.id, now.at_s, done as f64 / all as f64, &measured);
+        Some(left.unwrap_or(measured))
+    }
+
+    fn forecasts(&self) -> MutexGuard<'_, Forecasts> {
+        self.forecasts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 enum Told {
@@ -33,8 +63,8 @@ impl Keeper {
     /// Starts the thread. It opens the file when a transfer begins, and tells `observer` the forecast.
     pub(super) fn new(path: PathBuf, spec: Arc<JobSpec>, observer: Arc<dyn JobObserver>) -> Keeper {
         let (told, tells) = channel();
-        let forecast = Arc::new(OnceLock::new());
-        let found = Arc::clone(&forecast);
+        let outlook = Arc::new(OnceLock::new());
+        let found = Arc::clone(&outlook);
         let (ends, written) = channel();
         std::thread::spawn(move || {
             // It is dropped at the end.
@@ -43,12 +73,12 @@ impl Keeper {
                 observer.observe(JobEvent::Note(Note::NoHistory(error)));
             }
         });
-        Keeper { told: Some(told), forecast, written: Mutex::new(written) }
+        Keeper { told: Some(told), outlook, written: Mutex::new(written) }
     }
 
     /// Returns the forecast, once it is known.
-    pub(super) fn forecast(&self) -> Option<Eta> {
-        self.forecast.get().copied()
+    pub(super) fn outlook(&self) -> Option<&Outlook> {
+        self.outlook.get()
     }
 
     pub(super) fn begin(&self, at_s: f64, transfer: Transfer) {
@@ -82,12 +112,23 @@ fn keep(
     spec: &JobSpec,
     tells: &Receiver<Told>,
     observer: &dyn JobObserver,
-    found: &OnceLock<Eta>,
+    found: &OnceLock<Outlook>,
 ) -> Result<(), KeepError> {
     let mut open: Option<(History, i64)> = None;
-    for told in tells {
+    loop {
+        let told = match tells.recv_timeout(LOOK_EVERY) {
+            Ok(told) => Some(told),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
         match (told, &open) {
-            (Told::Begins(at_s, transfer), None) => {
+            (None, Some((history, _))) => {
+                // The next look may succeed.
+                if let (Some(outlook), Ok(running)) = (found.get(), history.running()) {
+                    outlook.forecasts().see_running(&running);
+                }
+            }
+            (Some(Told::Begins(at_s, transfer)), None) => {
                 let history = History::open(path)?;
                 let mut forecasts = Forecasts::learn(&history.all()?);
                 let forecast = forecasts.forecast(&transfer, None);
@@ -97,24 +138,28 @@ fn keep(
                 let id = history.begin(&Transfer { forecast: range, ..transfer.clone() })?;
                 if range.is_some() {
                     let takes = Eta { low_s, likely_s, high_s };
-                    let _ = found.set(takes);
                     observer.observe(JobEvent::Transfer(Event::Forecast { at_s, takes }));
                     let later = || later(&mut forecasts, &transfer, &forecast);
-                    if let Some(deadline) = Deadline::of(spec, takes, later) {
+                    let deadline = Deadline::of(spec, takes, later);
+                    if let Some(deadline) = deadline.filter(|deadline| !deadline.is_safe()) {
                         observer.observe(JobEvent::Note(Note::Deadline(deadline)));
                     }
+                    forecasts.begin(id, &transfer);
+                    let _ = found.set(Outlook { takes, id, forecasts: Mutex::new(forecasts) });
                 }
                 open = Some((history, id));
             }
-            (Told::Ends(ended), Some((history, id))) => {
+            (Some(Told::Ends(ended)), Some((history, id))) => {
                 history.end(*id, &ended)?;
                 open = None;
             }
-            (Told::Begins(..), Some(_)) | (Told::Ends(_), None) => {}
+            (None | Some(Told::Ends(_)), None) | (Some(Told::Begins(..)), Some(_)) => {}
         }
     }
-    Ok(())
 }
+
+/// So often a running transfer looks at what runs beside it.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A disk that does not answer holds up the end of the program for no longer.
 const WRITE_WAIT: Duration = Duration::from_secs(2);

@@ -7,6 +7,7 @@
 //! - `import`: logs of other programs;
 //! - `sites`: between which places a job transfers.
 
+mod begin;
 mod deadline;
 mod forecasts;
 mod import;
@@ -18,16 +19,18 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use keeper::Keeper;
+use keeper::{Keeper, Outlook};
 use swath_state::Transfer;
 use swath_transfer::observe::{Eta, Event, Phase};
 use watch::{Sight, Watch};
 
+pub(crate) use begin::first_lanes;
+pub use begin::{SiteBegin, begins};
 pub(crate) use deadline::later;
 pub use deadline::{Deadline, Help};
 pub use forecasts::Forecasts;
 pub use import::{ImportError, ImportedLog, import_log, open_log};
-pub(crate) use sites::Sites;
+pub(crate) use sites::{Sites, joined};
 
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::spec::JobSpec;
@@ -82,8 +85,8 @@ impl JobObserver for Historian {
                 None => {}
             }
         }
-        if let (Some(takes), JobEvent::Transfer(event)) = (self.keeper.forecast(), &mut event) {
-            add_forecast(takes, event);
+        if let (Some(outlook), JobEvent::Transfer(event)) = (self.keeper.outlook(), &mut event) {
+            add_forecast(outlook, event);
         }
         let late = self.late(&event);
         self.observer.observe(event);
@@ -102,12 +105,12 @@ impl Historian {
         }
         let Eta { low_s, likely_s, high_s } = now.eta?;
         self.has_judged.store(true, Ordering::Relaxed);
-        if self.keeper.forecast().is_some() {
+        if self.keeper.outlook().is_some() {
             return None;
         }
         let whole = |left_s: f64| now.at_s + left_s;
         let takes = Eta { low_s: whole(low_s), likely_s: whole(likely_s), high_s: whole(high_s) };
-        Deadline::of(&self.spec, takes, || None)
+        Deadline::of(&self.spec, takes, || None).filter(|deadline| !deadline.is_safe())
     }
 }
 
@@ -115,19 +118,12 @@ impl Historian {
 const MEASURED_S: f64 = 5.0;
 
 /// Adds what was forecast to what says how long the transfer takes.
-fn add_forecast(takes: Eta, event: &mut Event) {
+fn add_forecast(outlook: &Outlook, event: &mut Event) {
     match event {
-        Event::Finished(summary) | Event::Failed { summary, .. } => summary.forecast = Some(takes),
-        // At first nothing else is known.
-        Event::Progress(now) if now.eta.is_none() && now.phase == Phase::Fetching => {
-            let left = |takes_s: f64| (takes_s - now.at_s).max(0.0);
-            let Eta { low_s, likely_s, high_s } = takes;
-            now.eta = (likely_s > now.at_s).then(|| Eta {
-                low_s: left(low_s),
-                likely_s: left(likely_s),
-                high_s: left(high_s),
-            });
+        Event::Finished(summary) | Event::Failed { summary, .. } => {
+            summary.forecast = Some(outlook.takes);
         }
+        Event::Progress(now) if now.phase == Phase::Fetching => now.eta = outlook.left(now),
         _ => {}
     }
 }

@@ -68,7 +68,7 @@ fn site(address: &Address) -> String {
 }
 
 /// The same of several, in order and each once.
-fn joined(addresses: &[Address]) -> String {
+pub(crate) fn joined(addresses: &[Address]) -> String {
     let mut sites: Vec<String> = addresses.iter().map(site).collect();
     sites.sort();
     sites.dedup();

@@ -81,7 +81,7 @@ impl Watch {
             start_up_s: self.first_byte_s,
             tail_s: self.last_byte_s.map(|last_s| (end.elapsed_s - last_s).max(0.0)),
             rtt_s: most.and_then(|source| source.rtt_ms).map(|ms| ms / 1e3),
-            lanes: Some(delivering().map(|source| source.lanes).sum()),
+            lanes: Some(delivering().map(|source| source.settled_lanes).sum()),
             sources: Some(count(delivering().count())),
             routed: Some(count(delivering().filter(|source| source.name.is_relayed()).count())),
             limited_by: serde_json::to_string(&end.limited_by).ok(),

@@ -14,7 +14,7 @@ use swath_jobs::{
 };
 use swath_model::Limiter;
 use swath_netlab::faulty::{Content, Server};
-use swath_serve::{Access, ServerOptions, SiteOptions, Tls};
+use swath_serve::{Access, Congestion, Listening, ServerOptions, SiteOptions, Tls};
 use swath_transfer::PutError;
 use swath_transfer::observe::Event;
 
@@ -66,8 +66,13 @@ async fn serve(at: &Path, access: Access, rate: Option<u64>) -> SocketAddr {
         send_limit: rate.map(|rate| Arc::new(Limiter::new(Some(rate)))),
         receive_limit: None,
     };
-    let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    let options = ServerOptions { site, listen, tls: Tls::Plain, max_connections: 64 };
+    let listening = Listening {
+        at: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        tls: Tls::Plain,
+        max_connections: 64,
+        congestion: Congestion::Auto,
+    };
+    let options = ServerOptions { site, listening };
     let server = swath_serve::Server::bind(options, None).await.unwrap();
     let address = server.addresses()[0];
     tokio::spawn(server.run(std::future::pending(), Duration::ZERO, |_| {}));

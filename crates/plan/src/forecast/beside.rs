@@ -34,17 +34,36 @@ struct One {
     beside: Beside,
 }
 
+impl One {
+    fn left_bytes(&self, now_s: f64) -> f64 {
+        let left = 1.0 - (now_s - self.planned.at_s) / self.takes_s.max(SECONDS_MIN);
+        self.planned.bytes * left.max(LATE_PART)
+    }
+}
+
 impl Running {
     /// Returns what will be moved beside a transfer that begins now, if nothing else begins and all
     /// share fairly: of each other one what it has left, but no more than the transfer itself has.
     pub(super) fn ahead(&self, planned: &Planned) -> Beside {
         let mut ahead = Beside::default();
         for one in self.all.values() {
-            let over_s = planned.at_s - one.planned.at_s;
-            let left = (1.0 - over_s / one.takes_s).max(LATE_PART);
-            ahead.add(shares(planned, &one.planned), (one.planned.bytes * left).min(planned.bytes));
+            let left_bytes = one.left_bytes(planned.at_s).min(planned.bytes);
+            ahead.add(shares(planned, &one.planned), left_bytes);
         }
         ahead
+    }
+
+    /// Returns what will be moved beside a transfer that runs and has so many bytes left, and what
+    /// would be if all went on as now.
+    pub(super) fn ahead_of(&self, id: u64, now_s: f64, left_bytes: f64) -> Option<[Beside; 2]> {
+        let own = self.all.get(&id)?;
+        let (mut ahead, mut as_now) = (Beside::default(), Beside::default());
+        for one in self.all.iter().filter(|(other, _)| **other != id).map(|(_, one)| one) {
+            let share = shares(&own.planned, &one.planned);
+            ahead.add(share, one.left_bytes(now_s).min(left_bytes));
+            as_now.add(share, left_bytes);
+        }
+        Some([ahead, as_now])
     }
 
     /// A transfer begins.

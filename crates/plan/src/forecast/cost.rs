@@ -67,6 +67,11 @@ impl Shared {
     pub(super) fn seconds(&self, bytes: f64, files: f64, beside: &Beside) -> f64 {
         self.cost.seconds(self.sharing.bytes(bytes, beside), files)
     }
+
+    /// Returns how long bytes alone take beside others, in seconds.
+    pub(super) fn bytes_seconds(&self, bytes: f64, beside: &Beside) -> f64 {
+        self.sharing.bytes(bytes, beside) * self.cost.byte_s
+    }
 }
 
 impl From<Cost> for Shared {

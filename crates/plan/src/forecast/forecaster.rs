@@ -12,12 +12,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use swath_model::observe::Eta;
+
 use super::beside::{Beside, Running};
 use super::cost::{Cost, Costs, Outcome, SECONDS_MIN, Shared};
 use super::drift::{Drift, Spans};
 use super::forest::{Forest, Growth};
 use super::interval::{Guess, Interval};
 use super::past::{COLUMNS, Features, Past, Planned};
+use super::remaining::remaining;
 
 /// How long a transfer will take, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,6 +112,23 @@ impl Forecaster {
         }
         self.begun.insert(id, begun);
         forecast
+    }
+
+    /// Returns how long a transfer that runs still takes, `at_s` seconds after its begin, of which this
+    /// part is done and which measures that it still takes so long; `None` if it does not run.
+    pub fn left(&self, id: u64, at_s: f64, done_part: f64, measured: &Eta) -> Option<Eta> {
+        let Begun { planned, shared, forecast, .. } = self.begun.get(&id)?;
+        let &Forecast { low_s, likely_s, high_s, .. } = forecast;
+        let whole = Eta { low_s, likely_s, high_s };
+        let left_bytes = planned.bytes * (1.0 - done_part).clamp(0.0, 1.0);
+        let now_s = planned.at_s + at_s;
+        let [ahead, as_now] = self.running.ahead_of(id, now_s, left_bytes)?;
+        // What is measured is how fast it is beside those that run now.
+        let [ahead_s, as_now_s] =
+            [ahead, as_now].map(|beside| shared.bytes_seconds(left_bytes, &beside));
+        let part = if as_now_s > 0.0 { ahead_s / as_now_s } else { 1.0 };
+        let measured = measured.map(|left_s| left_s * part);
+        Some(remaining(&whole, &measured, at_s, done_part))
     }
 
     /// A transfer has taken `took_s` seconds, or has failed.

@@ -8,6 +8,7 @@
 //!   how costs change; `forest`: what else matters;
 //! - `interval`: how far off it may be;
 //! - `forecaster`: which of them is used; `replay`: telling it of the past;
+//! - `remaining`: how long a transfer that runs still takes;
 //! - `study`: the regressions of a published study, to be compared with.
 
 mod beside;
@@ -18,6 +19,7 @@ mod forest;
 mod interval;
 mod least_squares;
 mod past;
+mod remaining;
 mod replay;
 pub mod study;
 

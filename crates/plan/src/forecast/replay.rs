@@ -27,6 +27,11 @@ impl Replay {
         }
     }
 
+    /// Returns the number of the transfer that begins next: they are counted from 0.
+    pub fn next(&self) -> u64 {
+        self.begun
+    }
+
     /// Tells that a transfer begins; returns what was forecast for it.
     pub fn begin(&mut self, planned: &Planned, outcome: Outcome) -> Forecast {
         let id = self.begun;

@@ -118,6 +118,24 @@ fn windows(bench: &mut Bench) -> Vec<(u32, Option<u64>)> {
 }
 
 #[test]
+fn a_source_that_is_alone_begins_with_the_lanes_that_paid_before() {
+    let config = Config { first_lanes: Some(5), ..Config::default() };
+    for (sources, rtt_ms, lanes) in [(1, 10, 5), (1, 95, 5), (3, 10, 1)] {
+        let rtt = Duration::from_millis(rtt_ms);
+        assert_eq!(config.lanes_at_first(rtt, sources) as usize, lanes);
+        let mut bench = Bench::with(config.clone(), 0, 1024 * MIB);
+        for source in 0..sources {
+            bench.tell(Event::SourceAdded { source: SourceId(source), max_lanes: None });
+        }
+        bench.wait_s(0.02);
+        bench.opened();
+        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, requests: Requests::Pipelined });
+        bench.wait_s(0.05);
+        assert_eq!(1 + bench.opened().len(), lanes, "{rtt_ms} ms, {sources} sources");
+    }
+}
+
+#[test]
 fn starters_share_what_the_route_holds() {
     // Sixteen lanes come up to speed sooner than six; with windows of their own they had more under
     // way than a queue of 100 ms holds, and a tenth of all packets was sent twice. With those of six

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use swath_serve::{Stop, Tls};
+use swath_serve::{Congestion, Listening, Stop, Tls};
 use swath_source::seal;
 use swath_store::depot::{Depot, DepotOptions};
 
@@ -33,8 +33,13 @@ async fn run(relay: RelayOptions) -> SocketAddr {
 }
 
 async fn run_with(relay: RelayOptions, log: Option<Box<dyn Log>>) -> SocketAddr {
-    let listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
-    let options = RelayServerOptions { relay, listen, tls: Tls::Plain, max_connections: 100 };
+    let listening = Listening {
+        at: vec![(Ipv4Addr::LOCALHOST, 0).into()],
+        tls: Tls::Plain,
+        max_connections: 100,
+        congestion: Congestion::Auto,
+    };
+    let options = RelayServerOptions { relay, listening };
     let server = bind(options, log).await.unwrap().server;
     let address = server.addresses()[0];
     tokio::spawn(server.run(std::future::pending::<Stop>(), Duration::ZERO, |_| {}));

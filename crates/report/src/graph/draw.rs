@@ -2,18 +2,17 @@
 
 use std::fmt::Write as _;
 
-use maud::{Markup, PreEscaped, html};
-use swath_model::path::visible;
+use maud::{Markup, html};
 use swath_model::units;
 
 use super::lines::{self, Curve, Frame};
 use super::{Drawing, Kind, Line, labels, layers, order};
+use crate::picture::{self, tenth};
 
 /// Makes a file of its own of the drawing. Without sites it says that there are none.
 pub fn svg(drawing: &Drawing) -> String {
     if drawing.sites.is_empty() {
-        let none = html! { text.none x="180" y="45" { "nothing is known yet" } };
-        return page(360.0, 80.0, none);
+        return picture::empty(TITLE, "nothing is known yet");
     }
     let Layout { frames, curves, width, height } = Layout::of(drawing);
     let mut numbers: Vec<usize> = (0..drawing.edges.len()).collect();
@@ -28,7 +27,7 @@ pub fn svg(drawing: &Drawing) -> String {
         (figures(drawing, &numbers, &curves, &frames))
         (legend(height, drawing))
     };
-    page(width.max(LEGEND_WIDTH), height + 40.0, inner)
+    picture::page(TITLE, CSS, [width.max(LEGEND_WIDTH), height + 40.0], &inner)
 }
 
 /// Where everything stands.
@@ -286,30 +285,7 @@ fn legend(top: f64, drawing: &Drawing) -> Markup {
     }
 }
 
-/// A length with one digit after the point.
-fn tenth(length: f64) -> String {
-    format!("{length:.1}")
-}
-
-fn page(width: f64, height: f64, inner: Markup) -> String {
-    let (width, height) = (width.round(), height.round());
-    let picture = html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (height) }
-            width=(width) height=(height) role="img" {
-            title { "routes" }
-            style { (PreEscaped(CSS)) }
-            rect.page width="100%" height="100%" {}
-            (inner)
-        }
-    };
-    // Names come from anybody: whatever would hide in them is shown as a sign.
-    visible(&picture.0) + "\n"
-}
-
 const CSS: &str = "\
-svg{max-width:100%;height:auto;--page:#fff;--ink:#1d2733;--soft:#5c6a7a;--line:#8d9bab;--way:#2f6fd0;--bad:#c2410c;--box:#f4f7fa;--edge:#c5cfda;--src:#b45309;--rel:#2f6fd0;font:13px/1.2 system-ui,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif}\
-@media(prefers-color-scheme:dark){svg{--page:#12171d;--ink:#e8edf3;--soft:#9aa8b8;--line:#6d7c8d;--way:#5b9bf5;--bad:#fb923c;--box:#1c242d;--edge:#3a4754;--src:#f0a04b;--rel:#5b9bf5}}\
-.page{fill:var(--page)}text{fill:var(--ink)}.none{text-anchor:middle;fill:var(--soft)}\
 .e .l{fill:none;stroke:var(--line);stroke-linecap:butt;opacity:.62}.e .a{fill:var(--line);opacity:.9}\
 .e.way .l{stroke:var(--way);opacity:.95}.e.way .a{fill:var(--way);opacity:1}\
 .e.stale .l{opacity:.34}.e.stale .a{opacity:.5}.e.old .l{opacity:.17}.e.old .a{opacity:.3}\
@@ -322,6 +298,7 @@ svg{max-width:100%;height:auto;--page:#fff;--ink:#1d2733;--soft:#5c6a7a;--line:#
 .f{pointer-events:none}.f rect{fill:var(--page);opacity:.9}.f text{font-size:11.5px;text-anchor:middle;fill:var(--soft);font-variant-numeric:tabular-nums}\
 .f.way text{fill:var(--way);font-weight:700}.f.limit text{fill:var(--bad)}.k text{font-size:12px;fill:var(--soft)}";
 
+const TITLE: &str = "routes";
 const MARGIN: f64 = 28.0;
 /// A column with nothing but bends.
 const BEND_SPAN: f64 = 40.0;

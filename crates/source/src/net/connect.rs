@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
-use swath_transport::{encrypted, kernel};
+use swath_transport::{Congestion, encrypted, kernel};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
@@ -120,6 +120,8 @@ impl Net {
         }
         // Requests are small and must not wait for acknowledgements.
         let _ = tcp.set_nodelay(true);
+        // For what is uploaded.
+        Congestion::Auto.choose(&tcp);
         if !origin.tls {
             return Ok(Conn::new(Box::new(tcp), origin.clone(), peer, rtt));
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes};
 use swath_formats::peer::encryption::Rc4;
-use swath_transport::{Transport, kernel};
+use swath_transport::{Congestion, Transport, kernel};
 use tokio_util::io::poll_read_buf;
 
 use super::low_water::LowWater;
@@ -39,6 +39,7 @@ impl PeerStream {
         if let Some(tcp) = transport.socket() {
             // Requests are small and must not wait for acknowledgements.
             let _ = tcp.set_nodelay(true);
+            Congestion::Auto.choose(tcp);
             kernel::limit_unsent(tcp, queue.kernel_bytes());
         }
         PeerStream {

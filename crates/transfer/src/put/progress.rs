@@ -165,6 +165,7 @@ impl FileProgress<'_> {
             capacity_bytes_per_s: rate_bytes_per_s,
             requests: 1,
             lanes: 1,
+            settled_lanes: 0,
             rtt_ms: None,
             wasted_bytes: 0,
         };

@@ -141,6 +141,7 @@ mod tests {
             capacity_bytes_per_s: rate_bytes_per_s,
             requests: 3,
             lanes: 2,
+            settled_lanes: 0,
             rtt_ms: None,
             wasted_bytes: 0,
         }

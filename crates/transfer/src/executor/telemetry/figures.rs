@@ -306,6 +306,10 @@ impl Run<'_> {
                     capacity_bytes_per_s: figures.capacity().max(mean),
                     requests: requests[at],
                     lanes: figures.lanes_max,
+                    settled_lanes: self
+                        .planner
+                        .source(SourceId(at as u32))
+                        .map_or(0, |view| view.settled_lanes),
                     rtt_ms: figures.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
                     wasted_bytes: figures.wasted_bytes,
                 }

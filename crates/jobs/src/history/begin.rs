@@ -1,0 +1,131 @@
+//! How a transfer begins: with as many lanes as paid in earlier transfers from the same site.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use swath_state::{HERE, History, PastTransfer};
+
+use super::sites::{Sites, joined};
+use crate::spec::{GetFrom, JobSpec, Work};
+use crate::tune::TUNED;
+
+/// Returns the lanes to begin with, if the history knows and the user does not say. A history that
+/// cannot be read is not known; the transfer itself tells why.
+pub(crate) fn first_lanes(history: &Path, spec: &JobSpec) -> Option<u32> {
+    if spec.plan.connections.is_some() || spec.plan.connections_in_all.is_some() {
+        return None;
+    }
+    let sites = Sites::of(spec);
+    let from = match &spec.work {
+        Work::Get(get) => match &get.from {
+            GetFrom::Replicas(all) => joined(all),
+            _ => return None,
+        },
+        Work::Copy(_) => sites.from(&[]),
+    };
+    let is_one = !from.is_empty() && !from.contains(' ') && from != HERE;
+    if !is_one || sites.to != HERE || !history.exists() {
+        return None;
+    }
+    let past = History::open(history).ok()?.last_between(&from, &sites.to, LOOKED_AT).ok()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    lanes(&past, now.as_secs_f64())
+}
+
+/// What transfers from a site begin with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteBegin {
+    /// The site.
+    pub site: String,
+    /// Connections.
+    pub connections: u32,
+    /// The rate of the transfer that had them, in bytes per second.
+    pub rate_bytes_per_s: f64,
+    /// When that was, in seconds since 1970.
+    pub at_s: f64,
+}
+
+/// Returns what transfers begin with, from each site of a history (in the order of begins) that tells.
+pub fn begins(history: &[PastTransfer], now_s: f64) -> Vec<SiteBegin> {
+    let mut sites: BTreeMap<&str, Vec<PastTransfer>> = BTreeMap::new();
+    for past in history.iter().rev().filter(|past| past.transfer.to == HERE) {
+        let newest = sites.entry(&past.transfer.from).or_default();
+        if newest.len() < LOOKED_AT {
+            newest.push(past.clone());
+        }
+    }
+    let told = sites.iter().filter_map(|(site, newest)| {
+        let (rate_bytes_per_s, past) = fastest(newest, now_s)?;
+        let connections = past.ended.as_ref()?.figures.lanes?;
+        let (site, at_s) = ((*site).to_owned(), past.transfer.begun_s);
+        Some(SiteBegin { site, connections, rate_bytes_per_s, at_s })
+    });
+    told.collect()
+}
+
+/// Returns the lanes of the fastest one of these transfers.
+fn lanes(past: &[PastTransfer], now_s: f64) -> Option<u32> {
+    fastest(past, now_s)?.1.ended.as_ref()?.figures.lanes
+}
+
+/// Returns the fastest one of these transfers that tells how many lanes pay, and its rate.
+fn fastest(past: &[PastTransfer], now_s: f64) -> Option<(f64, &PastTransfer)> {
+    let told = past.iter().filter_map(|past| {
+        let ended = past.ended.as_ref().filter(|ended| ended.is_complete)?;
+        ended.figures.lanes.filter(|lanes| *lanes > 0)?;
+        let is_free = past.transfer.limit_bytes_per_s.is_none();
+        let is_recent = now_s - past.transfer.begun_s < RECENT_S;
+        let is_long = ended.took_s >= LONG_S || past.transfer.kind == TUNED;
+        // How many of several sources' lanes are one's own is not known.
+        let is_alone = ended.figures.sources == Some(1) && ended.figures.routed == Some(0);
+        let rate = ended.bytes as f64 / ended.took_s;
+        (is_free && is_recent && is_long && is_alone).then_some((rate, past))
+    });
+    told.max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The newest transfers between the same places.
+const LOOKED_AT: usize = 5;
+
+/// What is older may not be so any more.
+const RECENT_S: f64 = 7.0 * 86_400.0;
+
+/// In less time it is not found out how many lanes pay.
+const LONG_S: f64 = 3.0;
+
+#[cfg(test)]
+mod tests {
+    use swath_state::{Ended, Figures, Transfer};
+
+    use super::*;
+
+    fn past(begun_s: f64, took_s: f64, lanes: u32) -> PastTransfer {
+        let figures =
+            Figures { lanes: Some(lanes), sources: Some(1), routed: Some(0), ..Figures::default() };
+        let ended = Ended { took_s, is_complete: true, bytes: 1_000_000_000, figures };
+        PastTransfer {
+            id: 1,
+            transfer: Transfer { begun_s, ..Transfer::default() },
+            ended: Some(ended),
+            beside: 0,
+            beside_bytes: 0,
+            is_imported: false,
+        }
+    }
+
+    #[test]
+    fn the_fastest_of_the_last_transfers_tells() {
+        let now_s = 1e9;
+        let earlier = |ago_s: f64, took_s, lanes| past(now_s - ago_s, took_s, lanes);
+        assert_eq!(lanes(&[], now_s), None);
+        let two = [earlier(100.0, 20.0, 2), earlier(50.0, 10.0, 8)];
+        assert_eq!(lanes(&two, now_s), Some(8));
+        let old = [earlier(100.0, 20.0, 2), earlier(1e6, 10.0, 8)];
+        assert_eq!(lanes(&old, now_s), Some(2));
+        assert_eq!(lanes(&[earlier(9.0, 1.0, 4), earlier(9.0, 9.0, 0)], now_s), None);
+        let mut limited = earlier(9.0, 9.0, 4);
+        limited.transfer.limit_bytes_per_s = Some(1_000_000);
+        assert_eq!(lanes(&[limited], now_s), None);
+    }
+}
