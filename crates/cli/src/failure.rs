@@ -80,6 +80,9 @@ impl From<JobError> for Failure {
     fn from(error: JobError) -> Failure {
         match error {
             JobError::Stopped => Failure::new(Exit::Interrupted, error.to_string()),
+            JobError::NothingToMeasure | JobError::NothingCame { .. } => {
+                Failure::sources(error.to_string())
+            }
             JobError::Spec(error) => error.into(),
             JobError::Address(error) => error.into(),
             JobError::Secret(error) => error.into(),

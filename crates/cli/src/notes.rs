@@ -66,6 +66,10 @@ pub fn words(note: &Note) -> (String, bool) {
             (format!("{waits}{}", why.unwrap_or_default()), false)
         }
         Note::Deadline(late) => (deadline(late), true),
+        Note::DeadlineMissed { within_s, took_s } => {
+            let [within, took] = [within_s, took_s].map(|seconds| units::duration(*seconds));
+            (format!("the deadline of {within} was missed: it took {took}"), true)
+        }
         Note::NoHistory(error) => {
             (format!("no history of transfers, and no forecast: {}", chain(error)), true)
         }

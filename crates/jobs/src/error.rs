@@ -77,6 +77,12 @@ pub enum JobError {
     /// The source has no bytes that could show how fast it is.
     #[error("there is nothing to measure: the file is empty")]
     NothingToMeasure,
+    /// A source fell silent while it was measured.
+    #[error("nothing came within {within_s} seconds")]
+    NothingCame {
+        /// The limit.
+        within_s: u64,
+    },
     /// A copy failed.
     #[error(transparent)]
     Copy(Box<CopyError>),

@@ -123,6 +123,13 @@ pub enum Note {
     NoHistory(KeepError),
     /// The transfer may end too late.
     Deadline(Deadline),
+    /// The transfer took longer than its deadline allowed.
+    DeadlineMissed {
+        /// What it allowed, in seconds.
+        within_s: f64,
+        /// How long it took, in seconds.
+        took_s: f64,
+    },
     /// A Metalink is slow.
     WaitingForMetalink(String),
     /// The source is a Metalink.

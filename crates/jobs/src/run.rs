@@ -134,7 +134,9 @@ impl Jobs {
         observer: &Arc<dyn JobObserver>,
         control: &Control,
     ) -> Result<Outcome, JobError> {
-        let watched = self.environment.history.clone().map(|history| -> Arc<dyn JobObserver> {
+        let history = self.environment.history.clone();
+        let is_watched = history.is_some() || spec.deadline_s.is_some();
+        let watched = is_watched.then(|| -> Arc<dyn JobObserver> {
             Arc::new(Historian::new(history, spec, Arc::clone(observer)))
         });
         let observer = watched.as_ref().unwrap_or(observer);

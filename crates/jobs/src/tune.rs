@@ -42,8 +42,8 @@ pub struct Tuned {
     pub site: String,
     /// One for each number of connections that was tried, in ascending order.
     pub trials: Vec<Trial>,
-    /// The one that pays.
-    pub best: Trial,
+    /// The one that pays; `None` if trials were too short to tell.
+    pub best: Option<Trial>,
     /// Why it was not kept, if it was not.
     pub not_kept: Option<KeepError>,
 }
@@ -74,10 +74,10 @@ impl Jobs {
             return Err(JobError::NothingToMeasure);
         };
         let (mut trials, mut left_bytes) = (Vec::<Trial>::new(), budget_bytes);
-        let mut connections = 1;
-        while connections <= CONNECTIONS_PER_HOST {
-            // Most is spent where most comes.
-            let bytes = size.bytes.min((left_bytes / 2).max(budget_bytes / 16)).min(left_bytes);
+        let counts = || (0..).map(|power| 1 << power).take_while(|it| *it <= CONNECTIONS_PER_HOST);
+        for (done, connections) in counts().enumerate() {
+            let to_come = (counts().count() - done) as u64;
+            let bytes = size.bytes.min(left_bytes / to_come);
             let mut part = request.sample_of(Range::of_len(0, bytes));
             part.plan.lanes = Lanes::Fixed(connections);
             let sample = job.engine.sample(part, TRIAL_LASTS, &control.stop()).await;
@@ -85,7 +85,10 @@ impl Jobs {
                 return Err(JobError::Stopped);
             }
             let Some(trial) = trial(connections, &sample) else {
-                let error = sample.result.err().unwrap_or(GetError::Stopped);
+                let error = match sample.result {
+                    Err(error) if !matches!(error, GetError::Stopped) => error,
+                    _ => return Err(JobError::NothingCame { within_s: TRIAL_LASTS.as_secs() }),
+                };
                 let name = source.url().map(|url| display_name(&url)).unwrap_or_default();
                 let error = Box::new(error);
                 return Err(JobError::Transfer { name, error, kept: KeptData::default() });
@@ -93,14 +96,13 @@ impl Jobs {
             tell(&trial);
             left_bytes = left_bytes.saturating_sub(trial.bytes);
             trials.push(trial);
-            if has_levelled_off(&trials) || left_bytes == 0 {
+            if has_levelled_off(&trials) {
                 break;
             }
-            connections *= 2;
         }
-        let best = best(&trials).ok_or(JobError::NothingToMeasure)?;
+        let best = best(&trials);
         let site = joined(std::slice::from_ref(source));
-        let not_kept = self.environment.history.as_ref().and_then(|history| {
+        let not_kept = self.environment.history.as_ref().zip(best).and_then(|(history, best)| {
             History::open(history).and_then(|history| keep(&history, &site, &best)).err()
         });
         Ok(Tuned { site, trials, best, not_kept })
@@ -123,8 +125,11 @@ fn has_levelled_off(trials: &[Trial]) -> bool {
     gains.rev().take(2).filter(|gain| *gain < GAIN).count() == 2
 }
 
-/// Returns the fewest connections that bring nearly the most.
+/// Returns the fewest connections that bring nearly the most, if all trials lasted long enough.
 fn best(trials: &[Trial]) -> Option<Trial> {
+    if trials.iter().any(|trial| trial.took_s < TELLS_S) {
+        return None;
+    }
     let most = trials.iter().map(|trial| trial.rate_bytes_per_s).fold(0.0, f64::max);
     trials.iter().find(|trial| trial.rate_bytes_per_s >= NEARLY * most).copied()
 }
@@ -159,6 +164,9 @@ pub(crate) const TUNED: &str = "tune";
 /// A trial takes no longer.
 const TRIAL_LASTS: Duration = Duration::from_secs(5);
 
+/// What is over sooner tells nothing: connections take a while to come up to speed.
+const TELLS_S: f64 = 0.2;
+
 /// Twice as many connections pay if they bring so much more.
 const GAIN: f64 = 1.1;
 
@@ -185,6 +193,8 @@ mod tests {
         assert_eq!(best(&[10.0, 20.0, 39.0, 40.0]), Some(4));
         assert_eq!(best(&[10.0, 10.1]), Some(1));
         assert_eq!(best(&[]), None);
+        let short = Trial { took_s: 0.01, ..trials(&[1.0])[0] };
+        assert_eq!(super::best(&[short]), None);
     }
 
     #[test]

@@ -108,6 +108,8 @@ pub struct Imported {
     pub added: u64,
     /// Those that were known already.
     pub known: u64,
+    /// Those that are older than all that are kept.
+    pub older: u64,
 }
 
 impl History {
@@ -209,14 +211,20 @@ impl History {
     pub fn import(&self, log: &[(Transfer, Ended)]) -> Result<Imported, KeepError> {
         let mut connection = self.connection();
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let last: i64 =
+            change.query_row("SELECT coalesce(max(id), 0) FROM transfers", [], |row| row.get(0))?;
         let mut imported = Imported::default();
         for (transfer, ended) in log {
             match add(&change, transfer, ended)? {
-                true => imported.added += 1,
+                true => imported.older += 1,
                 false => imported.known += 1,
             }
         }
         prune(&change)?;
+        let kept = "SELECT count(*) FROM transfers WHERE id > ?1";
+        let added: i64 = change.query_row(kept, [last], |row| row.get(0))?;
+        imported.added = added.unsigned_abs();
+        imported.older -= imported.added;
         change.commit()?;
         Ok(imported)
     }
@@ -554,9 +562,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let history = History::open(&folder.path().join("history.db")).unwrap();
         let mut log: Vec<_> = (0..10).map(|i| told(1e9 + f64::from(i), "a")).collect();
-        assert_eq!(history.import(&log).unwrap(), Imported { added: 10, known: 0 });
+        assert_eq!(history.import(&log).unwrap(), Imported { added: 10, known: 0, older: 0 });
         log.push(told(2e9, "a"));
-        assert_eq!(history.import(&log).unwrap(), Imported { added: 1, known: 10 });
+        assert_eq!(history.import(&log).unwrap(), Imported { added: 1, known: 10, older: 0 });
         let all = history.all().unwrap();
         assert!(all.len() == 11 && all.iter().all(|transfer| transfer.is_imported));
     }
@@ -567,7 +575,8 @@ mod tests {
         let history = History::open(&folder.path().join("history.db")).unwrap();
         let count = TRANSFERS_MAX + 10;
         let log: Vec<_> = (0..count).map(|i| told(1e9 + i as f64, "a")).collect();
-        history.import(&log).unwrap();
+        let kept = Imported { added: TRANSFERS_MAX as u64, known: 0, older: 10 };
+        assert_eq!(history.import(&log).unwrap(), kept);
         let all = history.all().unwrap();
         assert_eq!((all.len(), all[0].transfer.begun_s), (TRANSFERS_MAX, 1e9 + 10.0));
     }

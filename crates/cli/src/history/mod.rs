@@ -99,24 +99,24 @@ pub fn read(path: PathBuf) -> Result<Vec<PastTransfer>, KeepError> {
 fn run_import(history: PathBuf, args: &Import) -> Exit {
     for file in &args.files {
         let name = visible(&file.display().to_string());
-        let ImportedLog { imported, unusable, first_unusable, older } =
-            match import_log(&history, file) {
-                Ok(imported) => imported,
-                Err(error) => {
-                    let exit = match &error {
-                        ImportError::Keep(_) => Exit::Target,
-                        _ => Exit::Input,
-                    };
-                    return fail(exit, &format!("{name}: {}", chain(&error)));
-                }
-            };
-        let mut line = format!("{name}: {}", units::counted(imported.added, "transfer"));
+        let ImportedLog { imported, unusable, first_unusable } = match import_log(&history, file) {
+            Ok(imported) => imported,
+            Err(error) => {
+                let exit = match &error {
+                    ImportError::Keep(_) => Exit::Target,
+                    _ => Exit::Input,
+                };
+                return fail(exit, &format!("{name}: {}", chain(&error)));
+            }
+        };
+        let mut line = format!("{name}: {}", counted(imported.added, "transfer"));
         line.push_str(" imported");
         if imported.known > 0 {
             line.push_str(&format!(", {} known already", units::count(imported.known)));
         }
-        if older > 0 {
-            line.push_str(&format!(", {} older ones left out", units::count(older)));
+        if imported.older > 0 {
+            let older = units::count(imported.older);
+            line.push_str(&format!(", {older} left out: older than the last 50,000"));
         }
         say::out(format!("{line}\n").as_bytes(), Exit::Done);
         if let Some(first) = first_unusable {
@@ -124,11 +124,17 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
                 LogPlace::Line(_) => "line",
                 LogPlace::Record(_) => "record",
             };
-            let lines = units::counted(unusable, what);
+            let lines = counted(unusable, what);
             warn(&format!("{name}: {lines} left out; the first: {first}"));
         }
     }
     Exit::Done
+}
+
+/// As [`units::counted`], with commas: logs are long.
+fn counted(count: u64, one: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {one}{plural}", units::count(count))
 }
 
 fn run_forget(path: PathBuf, args: &Forget) -> Exit {

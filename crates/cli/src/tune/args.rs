@@ -13,7 +13,7 @@ pub struct Tune {
     #[arg(value_name = "SRC", value_hint = ValueHint::Url)]
     pub source: Option<String>,
     /// Fetch at most this much
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = units::size, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = budget, value_hint = ValueHint::Other)]
     pub budget: u64,
     /// Print JSON, one object per line
     #[arg(long)]
@@ -22,6 +22,16 @@ pub struct Tune {
     #[command(flatten)]
     pub net: Net,
 }
+
+/// Reads a budget: less shows nothing.
+fn budget(text: &str) -> Result<u64, String> {
+    match units::size(text)? {
+        bytes @ BUDGET_MIN.. => Ok(bytes),
+        _ => Err("too little to measure with: at least 1M".to_owned()),
+    }
+}
+
+const BUDGET_MIN: u64 = 1_000_000;
 
 /// Shown below the help of `swath tune`.
 const EXAMPLES: &str = "\

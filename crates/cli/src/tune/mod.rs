@@ -29,8 +29,11 @@ pub async fn run(args: Tune) -> Result<Exit, Failure> {
 }
 
 async fn measure(args: &Tune, address: &str) -> Result<Exit, Failure> {
-    let (environment, network) = crate::net::environment(&args.net)?;
     let source = Address::new(address);
+    if source.is_folder() {
+        return Err(Failure::usage("SRC is a folder; name a file in it"));
+    }
+    let (environment, network) = crate::net::environment(&args.net)?;
     let like = JobSpec { network, ..JobSpec::get([address], ".") };
     let stop = Stop::default();
     signals::watch(&stop);
@@ -58,24 +61,30 @@ async fn measure(args: &Tune, address: &str) -> Result<Exit, Failure> {
         Err(JobError::Transfer { name, error, kept }) => {
             return Ok(get::words::failed(&name, &error, kept));
         }
+        Err(JobError::Stopped) => {
+            return Err(Failure::new(Exit::Interrupted, "stopped; nothing was found out"));
+        }
         Err(error) => return Err(Failure::from(error)),
     };
     if let Some(error) = &not_kept {
         warn(&format!("what was found is not remembered: {}", chain(error)));
     }
     let used = units::bytes(trials.iter().map(|trial| trial.bytes).sum());
-    let begin = connections(best.connections);
-    let found = match (remember::history().is_some(), &not_kept) {
-        (true, None) => format!("transfers from {} begin with {begin} from now on", visible(&site)),
-        _ => format!("{begin} pay at {}", visible(&site)),
+    let best_connections = best.map(|best| best.connections);
+    let found = match (best_connections.map(connections), remember::history(), &not_kept) {
+        (None, ..) => {
+            "too short to tell, so nothing is remembered: try a larger file or --budget".to_owned()
+        }
+        (Some(begin), Some(_), None) => {
+            format!("transfers from {} begin with {begin} from now on", visible(&site))
+        }
+        (Some(begin), ..) => format!("{begin} pay at {}", visible(&site)),
     };
-    match args.json {
-        true => Ok(say::out(
-            json(&Best { best_connections: best.connections, site }).as_bytes(),
-            Exit::Done,
-        )),
-        false => Ok(say::out(format!("{found}; {used} fetched\n").as_bytes(), Exit::Done)),
-    }
+    let text = match args.json {
+        true => json(&Best { site, best_connections }),
+        false => format!("{found}; {used} fetched\n"),
+    };
+    Ok(say::out(text.as_bytes(), Exit::Done))
 }
 
 /// Shows what transfers begin with.
@@ -147,7 +156,7 @@ impl Line {
 #[derive(Serialize)]
 struct Best {
     site: String,
-    best_connections: u32,
+    best_connections: Option<u32>,
 }
 
 /// What transfers begin with, for programs.

@@ -69,8 +69,11 @@ fn lanes(past: &[PastTransfer], now_s: f64) -> Option<u32> {
     fastest(past, now_s)?.1.ended.as_ref()?.figures.lanes
 }
 
-/// Returns the fastest one of these transfers that tells how many lanes pay, and its rate.
+/// Returns the fastest one of these transfers (the newest first) that tells how many lanes pay, and its rate.
 fn fastest(past: &[PastTransfer], now_s: f64) -> Option<(f64, &PastTransfer)> {
+    // What was measured before the newest 'swath tune' no longer counts.
+    let tuned = past.iter().position(|past| past.transfer.kind == TUNED);
+    let past = &past[..tuned.map_or(past.len(), |at| at + 1)];
     let told = past.iter().filter_map(|past| {
         let ended = past.ended.as_ref().filter(|ended| ended.is_complete)?;
         ended.figures.lanes.filter(|lanes| *lanes > 0)?;
@@ -124,6 +127,9 @@ mod tests {
         let old = [earlier(100.0, 20.0, 2), earlier(1e6, 10.0, 8)];
         assert_eq!(lanes(&old, now_s), Some(2));
         assert_eq!(lanes(&[earlier(9.0, 1.0, 4), earlier(9.0, 9.0, 0)], now_s), None);
+        let mut tuned = earlier(50.0, 20.0, 1);
+        tuned.transfer.kind = TUNED.to_owned();
+        assert_eq!(lanes(&[tuned, earlier(100.0, 10.0, 8)], now_s), Some(1));
         let mut limited = earlier(9.0, 9.0, 4);
         limited.transfer.limit_bytes_per_s = Some(1_000_000);
         assert_eq!(lanes(&[limited], now_s), None);

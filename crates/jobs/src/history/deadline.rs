@@ -68,7 +68,11 @@ impl Deadline {
         if takes_relays && spec.routes.relays.is_empty() {
             help.push(Help::Relay);
         }
-        help.extend(later());
+        let is_in_time = |help: &Help| match help {
+            Help::Later { takes_s, .. } => *takes_s <= within_s,
+            _ => true,
+        };
+        help.extend(later().filter(is_in_time));
         Some(Deadline { within_s, takes, chance, help })
     }
 }

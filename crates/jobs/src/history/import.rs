@@ -20,8 +20,6 @@ pub struct ImportedLog {
     pub unusable: u64,
     /// … and the first of them.
     pub first_unusable: Option<LogError>,
-    /// Transfers that are older than as many as a history keeps.
-    pub older: u64,
 }
 
 /// Why a log was not imported.
@@ -93,8 +91,9 @@ fn import(
     }
     older += keep_newest(&mut newest);
     // Others can write meanwhile: the history is changed only now, and all at once.
-    let imported = History::open(history)?.import(&newest)?;
-    Ok(ImportedLog { imported, unusable, first_unusable, older })
+    let mut imported = History::open(history)?.import(&newest)?;
+    imported.older += older;
+    Ok(ImportedLog { imported, unusable, first_unusable })
 }
 
 /// Drops all but the newest that a history keeps; returns how many.

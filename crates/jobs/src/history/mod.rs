@@ -43,18 +43,20 @@ pub(crate) struct Historian {
     /// Whether the deadline was judged already, or there is none.
     has_judged: AtomicBool,
     watch: Mutex<Watch>,
-    keeper: Keeper,
+    /// `None` without a history.
+    keeper: Option<Keeper>,
 }
 
 impl Historian {
-    /// Returns an observer for a job whose history is in this file.
+    /// Returns an observer for a job whose history is in this file, if there is one.
     pub(crate) fn new(
-        history: PathBuf,
+        history: Option<PathBuf>,
         spec: &JobSpec,
         observer: Arc<dyn JobObserver>,
     ) -> Historian {
         let spec = Arc::new(spec.clone());
-        let keeper = Keeper::new(history, Arc::clone(&spec), Arc::clone(&observer));
+        let keeper =
+            history.map(|path| Keeper::new(path, Arc::clone(&spec), Arc::clone(&observer)));
         let (sites, watch) = (Sites::of(&spec), Mutex::new(Watch::default()));
         let has_judged = AtomicBool::new(spec.deadline_s.is_none());
         Historian { observer, sites, spec, has_judged, watch, keeper }
@@ -79,33 +81,51 @@ impl JobObserver for Historian {
                         limit_bytes_per_s,
                         ..Transfer::default()
                     };
-                    self.keeper.begin(at_s, transfer);
+                    if let Some(keeper) = &self.keeper {
+                        keeper.begin(at_s, transfer);
+                    }
                 }
-                Some(Sight::Ends(ended)) => self.keeper.end(ended),
+                Some(Sight::Ends(ended)) => {
+                    if let Some(keeper) = &self.keeper {
+                        keeper.end(ended);
+                    }
+                }
                 None => {}
             }
         }
-        if let (Some(outlook), JobEvent::Transfer(event)) = (self.keeper.outlook(), &mut event) {
+        if let (Some(outlook), JobEvent::Transfer(event)) = (self.outlook(), &mut event) {
             add_forecast(outlook, event);
         }
-        let late = self.late(&event);
+        let note = self.late(&event).map(Note::Deadline).or_else(|| self.missed(&event));
         self.observer.observe(event);
-        if let Some(deadline) = late {
-            self.observer.observe(JobEvent::Note(Note::Deadline(deadline)));
+        if let Some(note) = note {
+            self.observer.observe(JobEvent::Note(note));
         }
     }
 }
 
 impl Historian {
+    fn outlook(&self) -> Option<&Outlook> {
+        self.keeper.as_ref()?.outlook()
+    }
+
+    /// Returns whether a transfer has missed its deadline.
+    fn missed(&self, event: &JobEvent) -> Option<Note> {
+        let JobEvent::Transfer(Event::Finished(summary)) = event else { return None };
+        let (within_s, took_s) = (self.spec.deadline_s? as f64, summary.elapsed_s);
+        (took_s > within_s).then_some(Note::DeadlineMissed { within_s, took_s })
+    }
+
     /// Judges the deadline of a transfer without forecast by what is measured after a while.
     fn late(&self, event: &JobEvent) -> Option<Deadline> {
         let JobEvent::Transfer(Event::Progress(now)) = event else { return None };
-        if now.at_s < MEASURED_S || self.has_judged.load(Ordering::Relaxed) {
+        let within_s = self.spec.deadline_s? as f64;
+        if now.at_s < MEASURED_S.min(0.5 * within_s) || self.has_judged.load(Ordering::Relaxed) {
             return None;
         }
         let Eta { low_s, likely_s, high_s } = now.eta?;
         self.has_judged.store(true, Ordering::Relaxed);
-        if self.keeper.outlook().is_some() {
+        if self.outlook().is_some() {
             return None;
         }
         let whole = |left_s: f64| now.at_s + left_s;
@@ -114,7 +134,8 @@ impl Historian {
     }
 }
 
-/// The deadline is judged so many seconds after the begin, if nothing was forecast.
+/// The deadline is judged so many seconds after the begin, or in half of its time, if nothing was
+/// forecast.
 const MEASURED_S: f64 = 5.0;
 
 /// Adds what was forecast to what says how long the transfer takes.

@@ -1,7 +1,9 @@
 //! What the events of a transfer say of it: when it begins, with how much, and what became of it.
 
 use swath_state::{Ended, Figures};
-use swath_transfer::observe::{Event, Phase, Snapshot, SourceSummary, Summary};
+use swath_transfer::observe::{Event, LimitedBy, Phase, Snapshot, SourceSummary, Summary};
+
+use crate::address::parse_url;
 
 /// What an event shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,15 +86,47 @@ impl Watch {
             lanes: Some(delivering().map(|source| source.settled_lanes).sum()),
             sources: Some(count(delivering().count())),
             routed: Some(count(delivering().filter(|source| source.name.is_relayed()).count())),
-            limited_by: serde_json::to_string(&end.limited_by).ok(),
+            limited_by: serde_json::to_string(&without_paths(&end.limited_by)).ok(),
         };
         let (took_s, bytes) = (end.elapsed_s, end.fetched_bytes);
         Some(Sight::Ends(Ended { took_s, is_complete, bytes, figures }))
     }
 }
 
+/// Returns what limited a transfer, with sites in place of addresses: the history has no paths.
+fn without_paths(limited_by: &LimitedBy) -> LimitedBy {
+    match limited_by.clone() {
+        LimitedBy::LostSources { names } => {
+            LimitedBy::LostSources { names: names.iter().map(|name| site_in(name)).collect() }
+        }
+        LimitedBy::OneSource { name } => LimitedBy::OneSource { name: site_in(&name) },
+        other => other,
+    }
+}
+
+/// Returns the site that a source's name begins with.
+fn site_in(name: &str) -> String {
+    let address = name.split(' ').next().unwrap_or_default();
+    let known = parse_url(address).ok().and_then(|url| swath_formats::relay::site(&url));
+    // Others, such as peers, have no paths.
+    known.unwrap_or_else(|| address.split('/').next().unwrap_or_default().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn names_of_sources_become_sites() {
+        for (name, site) in [
+            ("https://a.example/secret/run7.h5", "a.example:443"),
+            ("http://a.example:81/f via relay r.example:8471", "a.example:81"),
+            ("10.0.0.7:6881", "10.0.0.7:6881"),
+            ("file:///home/me/f", "file:"),
+        ] {
+            let limited = without_paths(&LimitedBy::OneSource { name: name.to_owned() });
+            assert_eq!(limited, LimitedBy::OneSource { name: site.to_owned() });
+        }
+    }
+
     use super::*;
 
     fn progress(at_s: f64, done_bytes: u64, phase: Phase) -> Event {
