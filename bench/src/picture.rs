@@ -74,13 +74,18 @@ pub fn draw(study: &Study) -> String {
         );
         y += GROUP_GAP;
     }
+    draw_foot(&mut svg, study, height);
+    svg
+}
+
+/// Says on which machine the study was made, and ends a picture of this height.
+pub(crate) fn draw_foot(svg: &mut String, study: &Study, height: f64) {
     let _ = writeln!(
         svg,
         "<text x='24' y='{foot:.1}' font-size='11' fill='{FAINT}'>{machine}</text>\n</svg>",
         foot = height - 14.0,
         machine = escape(&study.machine.line()),
     );
-    svg
 }
 
 fn draw_bar(

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::report::{RADIOASTRON, tools_of};
 use super::standing::{Standing, best_s};
-use crate::picture::{FAINT, FONT, INK, PAPER, escape};
+use crate::picture::{FAINT, FONT, INK, PAPER, draw_foot, escape};
 use crate::results::{ScenarioResult, Study};
 
 /// Draws the study.
@@ -31,12 +31,7 @@ pub fn draw(study: &Study) -> String {
     for (at, panel) in panels.iter().enumerate() {
         draw_panel(&mut svg, panel, TOP + at as f64 * (PANEL + PANEL_GAP));
     }
-    let _ = writeln!(
-        svg,
-        "<text x='24' y='{foot:.1}' font-size='11' fill='{FAINT}'>{machine}</text>\n</svg>",
-        foot = height - 14.0,
-        machine = escape(&study.machine.line()),
-    );
+    draw_foot(&mut svg, study, height);
     svg
 }
 

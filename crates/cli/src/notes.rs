@@ -1,13 +1,18 @@
 //! Notes of a job, in words.
 
-use swath_jobs::{Deadline, Help, ListWarning, NotShared, Note, ThroughHere};
+use std::sync::Arc;
+
+use swath_jobs::{
+    Deadline, Help, JobEvent, JobObserver, ListWarning, NotShared, Note, ThroughHere,
+};
 use swath_source::peer::PeerError;
 
-use crate::exit::chain;
+use crate::exit::{chain, warn};
 use crate::progress::summary::predicted;
 use crate::progress::units;
+use crate::say;
 
-/// Returns the words for a deadline that may be missed.
+/// Returns the words for a deadline.
 pub fn deadline(deadline: &Deadline) -> String {
     let within = units::duration(deadline.within_s);
     if deadline.is_safe() {
@@ -40,6 +45,18 @@ fn helps(help: &Help) -> String {
             format!("to begin at {at}, when it takes {}", units::duration(*takes_s))
         }
     }
+}
+
+/// Returns an observer that shows notes, and nothing else.
+pub fn observer() -> Arc<dyn JobObserver> {
+    Arc::new(|event: JobEvent| {
+        if let JobEvent::Note(note) = event {
+            match words(&note) {
+                (text, true) => warn(&text),
+                (text, false) => say::err(&text),
+            }
+        }
+    })
 }
 
 /// Returns the text of a note, and whether it is a warning.

@@ -49,8 +49,8 @@ pub struct Tuned {
 }
 
 impl Jobs {
-    /// Finds out how many connections to this source pay, from at most `budget_bytes`. Each trial is told
-    /// to `tell`. `like` has the options of the network.
+    /// Measures how the rate of this source grows with the number of connections. Fetches at most
+    /// `budget_bytes` and calls `tell` after each trial. Of `like`, the network options are used.
     ///
     /// # Errors
     /// [`JobError`], if a trial fails.

@@ -25,7 +25,7 @@ pub struct History {
 pub struct Transfer {
     /// When it began, in seconds since 1970.
     pub begun_s: f64,
-    /// Which kind: `get`, `cp`, or a word of whoever kept an imported log.
+    /// Which kind: `get`, `cp`, `tune`, or a word of whoever kept an imported log.
     pub kind: String,
     /// The sites that send, `host:port`, in order, with blanks between them.
     pub from: String,

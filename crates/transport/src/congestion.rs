@@ -2,7 +2,7 @@
 //!
 //! The kernel chooses one for all connections, mostly CUBIC. That takes each lost packet for congestion
 //! and gets back to its rate the more slowly the longer the route is: with a round trip of 100 ms, one
-//! packet lost in ten thousand holds it at some 10 Mbit/s. BBR measures rate and round trip instead. On
+//! packet lost in ten thousand holds it at some 20 Mbit/s (RFC 9438). BBR measures rate and round trip instead. On
 //! short routes CUBIC is as fast, and fairer to others.
 
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// Whether the kernel has the one that is named, and lets us use it.
+    /// Returns whether the kernel has the named one and allows this user to choose it.
     pub fn is_allowed(&self) -> bool {
         let Congestion::Named(name) = self else { return true };
         let sockets = [TcpSocket::new_v4(), TcpSocket::new_v6()];

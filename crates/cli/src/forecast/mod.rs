@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use swath_jobs::{Control, JobError, JobEvent, JobForecast, JobObserver, JobSpec, Jobs, Streams};
+use swath_jobs::{Control, JobError, JobForecast, JobSpec, Jobs, Streams};
 use swath_transfer::Stop;
 use swath_transfer::observe::LimitedBy;
 
-use crate::exit::{Exit, warn};
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::progress::units;
 use crate::{cp, get, notes, say, signals};
@@ -52,14 +52,7 @@ async fn one(
         list: Some(Arc::new(|| Box::new(BufReader::new(io::stdin())))),
         output: Some(Arc::new(|| Box::new(tokio::io::sink()))),
     };
-    let observer: Arc<dyn JobObserver> = Arc::new(|event: JobEvent| {
-        if let JobEvent::Note(note) = event {
-            match notes::words(&note) {
-                (text, true) => warn(&text),
-                (text, false) => say::err(&text),
-            }
-        }
-    });
+    let observer = notes::observer();
     let at_s = at.as_millisecond() as f64 / 1e3;
     let forecast = match jobs.forecast(spec, &streams, &observer, control, at_s).await {
         Ok(forecast) => forecast,

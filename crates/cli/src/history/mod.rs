@@ -10,7 +10,7 @@ use swath_formats::transfer_log::LogPlace;
 use swath_jobs::{ImportError, ImportedLog, import_log};
 use swath_model::path::visible;
 use swath_report::history::{Past, svg};
-use swath_state::{Ended, KeepError, PastTransfer, Range, Transfer, is_site};
+use swath_state::{Ended, KeepError, PastTransfer, Range, TRANSFERS_MAX, Transfer, is_site};
 use swath_transfer::observe::Eta;
 
 use crate::exit::{Exit, chain, fail, warn};
@@ -116,7 +116,8 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
         }
         if imported.older > 0 {
             let older = units::count(imported.older);
-            line.push_str(&format!(", {older} left out: older than the last 50,000"));
+            let kept = units::count(TRANSFERS_MAX as u64);
+            line.push_str(&format!(", {older} left out: older than the last {kept}"));
         }
         say::out(format!("{line}\n").as_bytes(), Exit::Done);
         if let Some(first) = first_unusable {

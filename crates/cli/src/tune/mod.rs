@@ -2,14 +2,10 @@
 
 pub mod args;
 
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use swath_jobs::{
-    Address, Control, JobError, JobEvent, JobObserver, JobSpec, Jobs, SiteBegin, Trial, Tuned,
-    begins,
-};
+use swath_jobs::{Address, Control, JobError, JobSpec, Jobs, SiteBegin, Trial, Tuned, begins};
 use swath_model::path::visible;
 use swath_transfer::Stop;
 
@@ -38,14 +34,7 @@ async fn measure(args: &Tune, address: &str) -> Result<Exit, Failure> {
     let stop = Stop::default();
     signals::watch(&stop);
     let control = Control::from(stop);
-    let observer: Arc<dyn JobObserver> = Arc::new(|event: JobEvent| {
-        if let JobEvent::Note(note) = event {
-            match notes::words(&note) {
-                (text, true) => warn(&text),
-                (text, false) => say::err(&text),
-            }
-        }
-    });
+    let observer = notes::observer();
     let mut has_head = args.json;
     let tell = |trial: &Trial| {
         if !std::mem::replace(&mut has_head, true) {

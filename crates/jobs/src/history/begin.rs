@@ -72,20 +72,25 @@ fn lanes(past: &[PastTransfer], now_s: f64) -> Option<u32> {
 /// Returns the fastest one of these transfers (the newest first) that tells how many lanes pay, and its rate.
 fn fastest(past: &[PastTransfer], now_s: f64) -> Option<(f64, &PastTransfer)> {
     // What was measured before the newest 'swath tune' no longer counts.
-    let tuned = past.iter().position(|past| past.transfer.kind == TUNED);
+    let tuned = past.iter().position(is_tuned);
     let past = &past[..tuned.map_or(past.len(), |at| at + 1)];
     let told = past.iter().filter_map(|past| {
         let ended = past.ended.as_ref().filter(|ended| ended.is_complete)?;
         ended.figures.lanes.filter(|lanes| *lanes > 0)?;
         let is_free = past.transfer.limit_bytes_per_s.is_none();
         let is_recent = now_s - past.transfer.begun_s < RECENT_S;
-        let is_long = ended.took_s >= LONG_S || past.transfer.kind == TUNED;
+        let is_long = ended.took_s >= LONG_S || is_tuned(past);
         // How many of several sources' lanes are one's own is not known.
         let is_alone = ended.figures.sources == Some(1) && ended.figures.routed == Some(0);
         let rate = ended.bytes as f64 / ended.took_s;
         (is_free && is_recent && is_long && is_alone).then_some((rate, past))
     });
     told.max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// Whether `swath tune` measured it; imported logs may have any words.
+fn is_tuned(past: &PastTransfer) -> bool {
+    past.transfer.kind == TUNED && !past.is_imported
 }
 
 /// The newest transfers between the same places.

@@ -114,8 +114,9 @@ impl Forecaster {
         forecast
     }
 
-    /// Returns how long a transfer that runs still takes, `at_s` seconds after its begin, of which this
-    /// part is done and which measures that it still takes so long; `None` if it does not run.
+    /// Returns the time left of a running transfer, from its forecast and from the time left that it
+    /// measures itself. `at_s` is the time since its begin in seconds; `done_part` is from 0 to 1. `None`
+    /// if it does not run.
     pub fn left(&self, id: u64, at_s: f64, done_part: f64, measured: &Eta) -> Option<Eta> {
         let Begun { planned, shared, forecast, .. } = self.begun.get(&id)?;
         let &Forecast { low_s, likely_s, high_s, .. } = forecast;
