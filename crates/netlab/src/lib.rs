@@ -8,6 +8,9 @@ pub mod events;
 pub mod faulty;
 pub mod map;
 pub mod mesh;
+mod ports;
 pub mod routes;
 pub mod star;
 pub mod wan;
+
+pub use ports::free_port;

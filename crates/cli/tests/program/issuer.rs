@@ -11,9 +11,9 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
 use crate::support::Home;
-use crate::support::clients::free_port;
 use crate::support::serve::Served;
 use crate::support::trees::bytes;
+use swath_netlab::free_port;
 
 /// A key of an issuer, with its name.
 struct Key {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::Home;
+use swath_netlab::free_port;
 
 /// What a test's server is asked: the lines of each request.
 type Asked = Arc<Mutex<Vec<Vec<String>>>>;
@@ -161,7 +162,7 @@ fn a_certificate_that_is_wanted_of_us_is_said_at_once() {
         println!("skipped: there is no openssl");
         return;
     }
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let mut server = Command::new("openssl")
         .args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-www", "-Verify", "1"])
         .args(["-verify_return_error", "-tls1_3", "-cert", &at("cert"), "-key", &at("key")])

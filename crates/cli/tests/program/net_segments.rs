@@ -1,7 +1,6 @@
 //! `swath publish --segment`: long files are segments for other clients, and one file for swath.
 
 use std::fs;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use crate::support::Home;
@@ -10,6 +9,7 @@ use crate::support::random::Random;
 use crate::support::seed::leecher;
 use crate::support::torrent::arrives;
 use crate::support::trees::bytes;
+use swath_netlab::free_port;
 
 const MIB: usize = 1 << 20;
 const KINDS: [&str; 3] = ["v1", "v2", "hybrid"];
@@ -146,7 +146,7 @@ fn a_magnet_link_is_enough_and_what_was_fetched_is_seeded() {
     let link = said.split_whitespace().find(|word| word.starts_with("magnet:")).unwrap();
     let first = home.seed(&["pub/survey.h5.torrent", "--data", "."]);
     first.says("announced to ");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     let get = ["get", link, "-d", "one", "--keep-seeding", "--listen", &listen];
     let running = home.swath(get).limit(Duration::from_secs(60)).start();

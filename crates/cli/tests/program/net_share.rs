@@ -9,6 +9,7 @@ use swath_netlab::faulty::Content;
 use crate::support::nginx::Nginx;
 use crate::support::serve::Served;
 use crate::support::{Home, Ran, Running};
+use swath_netlab::free_port;
 
 const SIZE: u64 = 8 << 20;
 const SECRET: &str = "of-the-test-cluster";
@@ -139,7 +140,7 @@ fn strangers_get_nothing() {
 #[test]
 fn without_the_key_a_machine_says_nothing() {
     let Some(cluster) = Cluster::start("32k") else { return };
-    let port = crate::support::nginx::free_port();
+    let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     let url = cluster.origin.url(0, "f.h5");
     let args = ["get", &url, "-d", "one", "--share", "--cluster-token", "@token"];

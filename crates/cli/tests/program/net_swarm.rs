@@ -1,14 +1,15 @@
 //! `swath get` as one of the peers of a swarm.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::support::clients::{free_port, has_peers};
+use crate::support::clients::has_peers;
 use crate::support::seed::leecher;
 use crate::support::torrent::{Client, arrives};
 use crate::support::trees::bytes;
 use crate::support::{Home, Running};
+use swath_netlab::free_port;
 
 /// A folder to publish, of several pieces of 64 KiB.
 fn with_dataset(large: usize) -> Home {
@@ -181,7 +182,7 @@ fn what_was_fetched_is_seeded_to_others() {
     running.signal(2);
     running.wait().code_is(0).says(&["seeding; Ctrl-C ends it", "sent ", " to peers"]);
     // libtorrent connects to the port that it is given.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     let more = ["--listen", &listen, "--keep-seeding", "--tracker", &tracker.url];
     let mut running = home.getting("pub/run7-hybrid.torrent", "one", &more);
@@ -213,7 +214,7 @@ fn selected_files_come_from_seeders_of_others() {
         home.has(to);
     };
     let magnet = format!("magnet:{}", home.torrent("v1", &[]));
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = free_port().to_string();
     let torrent = home.path("pub/run7-v1.torrent");
     let args = ["-M", "-p", &port, "-g", "config", "-w", web.to_str().unwrap()];
     let args = [&args[..], &[torrent.to_str().unwrap()]].concat();
@@ -255,7 +256,7 @@ fn one_selected_file_gets_the_name_that_is_wanted() {
     let shared = home.run(["get", "pub/run7-v1.torrent", "-o", "mine.h5", "--select", "b.txt"]);
     shared.code_is(2).says(&["the pieces of b.txt also hold bytes of other files", "use -d DIR"]);
     // It is passed on from its own name.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let peer = format!("127.0.0.1:{port}");
     let more = ["--listen", &peer, "--peer", "127.0.0.1:9", "--keep-seeding", "--overwrite"];
     let args = get.iter().chain(&["--select", "a.h5"]).chain(&more);
@@ -317,7 +318,7 @@ fn whole_pieces_of_selected_files_are_passed_on_and_no_others() {
         let server = home.serve(&["web", "--anonymous", "--plain"]);
         home.torrent(kind, &[]);
         let torrent = format!("pub/run7-{kind}.torrent");
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let peer = format!("127.0.0.1:{port}");
         let more =
             ["--select", "a.h5", "--listen", &peer, "--keep-seeding", "--peer", "127.0.0.1:9"];

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use swath_formats::torrent::Metainfo;
 
-use crate::support::clients::free_port;
 use crate::support::random::Random;
 use crate::support::trees::bytes;
 use crate::support::{Home, Ran};
+use swath_netlab::free_port;
 
 /// Files that end within pieces, in an order that is not that of a listing, and an empty one.
 fn with_dataset() -> Home {

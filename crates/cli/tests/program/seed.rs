@@ -9,6 +9,7 @@ use crate::support::Home;
 use crate::support::seed::leecher;
 use crate::support::torrent::{Client, arrives, make};
 use crate::support::trees::bytes;
+use swath_netlab::free_port;
 
 /// A folder of three files, the second of them empty, and a file.
 fn with_data() -> Home {
@@ -112,7 +113,7 @@ fn opentracker(home: &Home, info_hashes: &[String]) -> Option<(Client, String)> 
     }
     let list: String = info_hashes.iter().map(|hash| format!("{hash}\n")).collect();
     fs::write(folder.join("whitelist"), list).unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let text = port.to_string();
     let args = ["-i", "127.0.0.1", "-p", &text, "-P", &text, "-d", ".", "-w", "whitelist"];
     let client = Client::start(&folder, "opentracker", "opentracker", &args)?;

@@ -3,12 +3,13 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::support::clients::{free_port, has_peers};
+use crate::support::clients::has_peers;
 use crate::support::seed::leecher;
 use crate::support::serve::{Served, succeeds};
 use crate::support::torrent::arrives;
 use crate::support::trees::bytes;
 use crate::support::{Home, on_time};
+use swath_netlab::free_port;
 
 /// `data/run7` of two files.
 fn with_data() -> Home {

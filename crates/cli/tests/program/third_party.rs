@@ -1,7 +1,6 @@
 //! `swath cp https://a/ https://b/`: the destination fetches, and this machine steers.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use swath_netlab::mesh::{Mesh, MeshLink, MeshSpec, SiteSpec};
 use swath_netlab::wan::{LabError, Shape};
 
-use crate::support::serve::Served;
+use crate::support::serve::{Served, stays};
 use crate::support::trees::bytes;
 use crate::support::{Home, Ran};
 
@@ -190,7 +189,7 @@ fn a_copy_that_is_interrupted_is_cancelled_there_and_resumes() {
 fn a_destination_that_is_killed_and_started_again_goes_on() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = stays("127.0.0.1:0");
     let b = destination(&home, &free, &["--limit-rate", "1M"]);
     let mut steering = home.swath(args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")])).start();
     std::thread::sleep(Duration::from_millis(1_500));
@@ -278,7 +277,7 @@ fn a_copy_whose_rights_have_ended_waits_until_its_command_is_repeated() {
     // More than what is asked for in the first second.
     home.write("a/ds/large", bytes(5, 30_000_000));
     let a = home.serve(&["a"]);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = stays("127.0.0.1:0");
     let rate = ["--limit-rate", "300k", "--third-party-jobs", "1"];
     let b = destination(&home, &free, &rate);
     let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
@@ -446,7 +445,7 @@ const HERE: usize = 3;
 fn a_kept_copy_goes_on_only_in_the_folder_where_it_began() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = stays("127.0.0.1:0");
     let b = destination(&home, &free, &["--limit-rate", "1M"]);
     let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "")]);
     home.run(command.iter().map(String::as_str).chain(["--delete", "--detach"])).code_is(0);

@@ -5,6 +5,7 @@ use std::fs;
 use swath_netlab::faulty::Content;
 
 use crate::support::nginx::Nginx;
+use crate::support::serve::stays;
 use crate::support::ssh::{machine, own_folder, running};
 use crate::support::trees::bytes;
 use crate::support::xrootd::Xrootd;
@@ -69,9 +70,7 @@ fn trees_and_files_go_through_this_machine() {
 #[test]
 fn a_source_that_is_started_again_delivers_the_rest() {
     let home = with_dataset();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let free = listener.local_addr().unwrap().to_string();
-    drop(listener);
+    let free = stays("127.0.0.1:0");
     let a = home.serve_at(&free, &["a", "--limit-rate", "1M"]);
     let b = home.serve(&["b", "--write"]);
     let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);

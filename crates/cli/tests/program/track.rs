@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use std::{fs, io::Read as _, io::Write as _};
 
 use crate::support::Home;
-use crate::support::serve::Served;
+use crate::support::serve::{Served, stays};
 use crate::support::torrent::{Client, arrives, make};
 use crate::support::trees::bytes;
+use swath_netlab::free_port;
 
 /// A tracker that runs.
 struct Tracking {
@@ -120,7 +121,7 @@ fn transmission_seeds_to_others() {
         return;
     }
     let torrent = home.path("data.bin.torrent");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let (port, work) = (port.to_string(), home.work());
     // Not `-v`: it ends if it looks at itself between two verifications.
     let args = ["-M", "-p", &port, "-g", "config", "-w", work.to_str().unwrap()];
@@ -151,8 +152,8 @@ fn clients_find_each_other_by_udp() {
 #[test]
 fn a_swarm_survives_the_death_of_its_tracker() {
     let (home, data) = with_data();
-    let tracker = Tracking::start(&home, "127.0.0.1:0", &["--state", "peers"]);
-    let address = tracker.address.to_string();
+    let address = stays("127.0.0.1:0");
+    let tracker = Tracking::start(&home, &address, &["--state", "peers"]);
     if make(&home, "data.bin", &[&tracker.served.url]).is_none() {
         return;
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::support::driver::download;
 use crate::support::{Bench, content, options};
 use swath_model::{Pool, Range};
+use swath_netlab::free_port;
 use swath_source::{HttpSource, Net, NetOptions, Trust, probe};
 use url::Url;
 
@@ -23,10 +24,6 @@ impl Drop for Nginx {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// nginx serving `files`; `None` if there is none.

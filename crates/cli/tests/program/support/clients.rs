@@ -2,7 +2,7 @@
 //! hash table, no local discovery, no exchange of peers, no port forwarding.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{io::Read as _, io::Write as _};
@@ -11,6 +11,7 @@ use super::Home;
 use super::libtorrent::{self, Libtorrent};
 use super::serve::Served;
 use super::torrent::Client;
+use swath_netlab::free_port;
 
 impl Home {
     /// transmission 3, which fetches `NAME.torrent` into `folder` over encrypted connections only. It
@@ -177,11 +178,6 @@ fn anacrolix() -> Option<PathBuf> {
         println!("skipped: the torrent command of anacrolix is not installed");
     }
     found
-}
-
-/// A port that was free just now.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Clients may wait for half a minute before they try something again.

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use swath_netlab::faulty::Content;
+use swath_netlab::free_port;
 
 /// One request, as nginx has noted it.
 #[derive(Debug)]
@@ -150,8 +151,4 @@ pub fn listening(start: impl Fn(u16) -> Option<Child>) -> Option<(Child, u16)> {
         let _ = child.wait();
     }
     panic!("no server starts");
-}
-
-pub fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use super::serve::{FINGERPRINT, Served};
+use super::serve::{FINGERPRINT, Served, stays};
 use super::{Home, Ran};
 
 impl Home {
@@ -27,7 +27,8 @@ impl Home {
 
     /// The same at this address.
     pub fn relay_at(&self, address: &str, args: &[&str]) -> Served {
-        let usual = ["relay", "--plain", "--upstream", "127.0.0.1", "--listen", address];
+        let address = stays(address);
+        let usual = ["relay", "--plain", "--upstream", "127.0.0.1", "--listen", &address];
         let clients: &[&str] =
             if args.contains(&"--clients") { &[] } else { &["--clients", "127.0.0.0/8"] };
         let swath = self.swath(usual.iter().chain(clients).chain(args));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Home;
+use swath_netlab::free_port;
 
 /// The last line of what is said by whoever has made its certificate and no token.
 pub const FINGERPRINT: &str = "fingerprint ";
@@ -31,8 +32,17 @@ impl Home {
 
     /// The same at this address.
     pub fn serve_at(&self, address: &str, args: &[&str]) -> Served {
-        let swath = self.swath(["serve", "--listen", address].iter().chain(args));
+        let address = stays(address);
+        let swath = self.swath(["serve", "--listen", &address].iter().chain(args));
         Served::of(swath, args)
+    }
+}
+
+/// Port 0 becomes one that nobody takes while its server is started again.
+pub fn stays(address: &str) -> String {
+    match address.strip_suffix(":0") {
+        Some(host) => format!("{host}:{}", free_port()),
+        None => address.to_owned(),
     }
 }
 

@@ -1,13 +1,13 @@
 //! A machine that ssh leads to, by an sshd of its own on the loopback interface.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Home;
+use swath_netlab::free_port;
 
 /// A machine that ssh leads to; the same one, in truth. Ended when dropped.
 pub struct Machine {
@@ -48,7 +48,7 @@ pub fn machine_with(home: &Home, path: &str, more: &str) -> Option<Machine> {
     fs::set_permissions(at("authorized"), fs::Permissions::from_mode(0o600)).unwrap();
     // Without it sshd does not start, as root at least.
     let _ = fs::create_dir("/run/sshd");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let show = |name: &str| at(name).display().to_string();
     fs::write(
         at("sshd_config"),

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Home;
-use super::clients::free_port;
+use swath_netlab::free_port;
 
 /// XRootD by HTTPS, which copies from and to others; for everybody, without tokens. Killed when dropped.
 pub struct Xrootd {

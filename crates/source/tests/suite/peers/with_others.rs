@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use super::support::Made;
 use crate::support::content;
 use crate::support::driver::download;
+use swath_netlab::free_port;
 
 const KINDS: [(Kind, &str); 3] = [(Kind::V1, "v1"), (Kind::V2, "v2"), (Kind::Hybrid, "hybrid")];
 /// Clients may wait for half a minute before they try something again.
@@ -142,7 +143,7 @@ async fn transmission_seeds() {
         return;
     };
     assert!(made.status.success(), "{made:?}");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let config = data.folder.path().join("config");
     std::fs::create_dir(&config).unwrap();
     let settings = "{\"dht-enabled\": false, \"lpd-enabled\": false, \"utp-enabled\": false}\n";
