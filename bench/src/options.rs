@@ -60,15 +60,8 @@ impl StudyOptions {
     /// # Errors
     /// The first unknown name, and all known ones.
     pub fn check(&self, scenarios: &[&str], tools: &[&str]) -> Result<(), String> {
-        let unknown = |what, named: &[String], known: &[&str]| match named
-            .iter()
-            .find(|name| !known.contains(&name.as_str()))
-        {
-            Some(name) => Err(format!("no {what} '{name}'; there are {}", known.join(", "))),
-            None => Ok(()),
-        };
-        unknown("scenario", &self.scenarios, scenarios)?;
-        unknown("tool", &self.tools, tools)
+        check_names("scenario", &self.scenarios, scenarios)?;
+        check_names("tool", &self.tools, tools)
     }
 
     /// Whether this scenario is to be measured.
@@ -112,6 +105,17 @@ impl StudyOptions {
     /// Says where the results are.
     pub fn end(&self, study: &Study) {
         println!("results and picture: {}/{}.*", self.results.display(), study.name);
+    }
+}
+
+/// Checks names that the user chose.
+///
+/// # Errors
+/// The first unknown name, and all known ones.
+pub fn check_names(what: &str, named: &[String], known: &[&str]) -> Result<(), String> {
+    match named.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(format!("no {what} '{name}'; there are {}", known.join(", "))),
+        None => Ok(()),
     }
 }
 

@@ -163,7 +163,7 @@ const JUMP_EVERY: Duration = Duration::from_millis(500);
 const JUMP_LENGTH: Duration = Duration::from_secs(600);
 
 /// TCP payload of a full packet: 20 bytes of IP, 20 of TCP and 12 of time stamps are taken off.
-const PAYLOAD_BYTES: f64 = (MTU_BYTES - 52) as f64;
+pub const PAYLOAD_BYTES: f64 = (MTU_BYTES - 52) as f64;
 
 /// The kernel accounts for more than the payload of what it holds: measured, this much lets
 /// 256 KiB travel.

@@ -8,8 +8,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use flate2::bufread::MultiGzDecoder;
 use swath_bench::forecast::world::{Setting, World};
-use swath_bench::forecast::{Scores, emulate, replay, simulate};
+use swath_bench::forecast::{Scores, emulate, replay, simulate, six_links};
 use swath_bench::machine::beside_us;
+use swath_bench::study::predict;
+use swath_bench::study_files;
 use swath_formats::transfer_log::{LoggedTransfer, TransferLog};
 
 /// Forecasts each transfer before it begins, from those that had ended by then: of a log, or of the
@@ -35,6 +37,10 @@ struct Options {
     /// Also let the program fetch files in emulated networks (root; a quarter of an hour).
     #[arg(long, conflicts_with = "log")]
     emulated: bool,
+    /// Also let the program fetch a file of a minute from six emulated mirrors, so often in each of six
+    /// scenarios (root; seven minutes each).
+    #[arg(long, value_name = "RUNS", conflicts_with = "log", default_value_t = 0)]
+    six_links: usize,
     /// The swath program; the one built beside this program unless given.
     #[arg(long, env = "SWATH", value_name = "FILE")]
     swath: Option<PathBuf>,
@@ -84,8 +90,22 @@ fn run(options: &Options) -> Result<(), String> {
         let lines = simulate(&World::of(setting, seed, transfers), options.keep.as_deref())?;
         lines.iter().for_each(|line| println!("{line}"));
     }
+    let study = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/study.json");
+    println!(
+        "\nmean errors of times of the study, each cell from the others ({})",
+        study.display()
+    );
+    predict(&study_files::read(&study)?).iter().for_each(|one| println!("{}", one.line()));
+    let swath = options.swath.clone().unwrap_or_else(|| beside_us("swath"));
+    if options.six_links > 0 {
+        println!(
+            "\na file from six mirrors, {} times in each scenario; after 5 s",
+            options.six_links
+        );
+        let lines = six_links(&swath, &options.scratch, options.six_links, options.seed)?;
+        lines.iter().for_each(|line| println!("{line}"));
+    }
     if options.emulated {
-        let swath = options.swath.clone().unwrap_or_else(|| beside_us("swath"));
         println!("\n{EMULATED} transfers in emulated networks, changing background");
         let lines = emulate(&swath, &options.scratch, EMULATED, options.seed)?;
         lines.iter().for_each(|line| println!("{line}"));

@@ -9,11 +9,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use swath_bench::machine::{free_bytes, on_termination};
-use swath_bench::options::{StudyOptions, each_once, exit_code, size};
+use swath_bench::options::{StudyOptions, check_names, each_once, exit_code, size};
 use swath_bench::results::Study;
 use swath_bench::study::{
-    Cell, RTTS_MS, Record, bytes_text, cells, keep_report, line, measure_cell, stands_for, table,
-    write_report,
+    Cell, DATASETS, RTTS_MS, Record, bytes_text, cells, keep_report, line, measure_cell,
+    stands_for, table, write_report,
 };
 use swath_bench::study_files::{self, say};
 use swath_bench::third_party::{Data, Places};
@@ -159,6 +159,9 @@ fn choose(options: &Options) -> Result<Vec<Cell>, String> {
     let known: Vec<&str> = all.iter().map(|cell| cell.name.as_str()).collect();
     let tools = all.iter().flat_map(|cell| &cell.tools).map(|tool| tool.name());
     options.study.check(&known, &each_once(tools))?;
+    let datasets = DATASETS.iter().map(|(dataset, _)| *dataset);
+    let datasets = each_once(datasets.chain(all.iter().map(|cell| cell.dataset)));
+    check_names("dataset", &options.datasets, &datasets)?;
     all.retain(|cell| {
         let is_dataset = options.datasets.is_empty()
             || options

@@ -6,9 +6,11 @@ pub mod progress;
 mod replay;
 mod scores;
 mod simulated;
+mod six_links;
 pub mod world;
 
 pub use emulated::emulate;
 pub use replay::{Compared, replay};
 pub use scores::Scores;
 pub use simulated::{logged, simulate};
+pub use six_links::six_links;

@@ -43,7 +43,9 @@ pub fn look(marks: &mut Marks, event: &Event) {
 /// [`PARTS`].
 pub fn lines(transfers: &[(Marks, f64)]) -> Vec<String> {
     let each = PARTS.iter().enumerate().map(|(number, part)| {
-        let predicted = |&(marks, took_s): &(Marks, f64)| Some(whole(&marks[number]?, took_s));
+        let predicted = |&(marks, took_s): &(Marks, f64)| {
+            marks[number].map(|mark| whole(mark.at_s, mark.eta, took_s))
+        };
         let predicted: Vec<Compared> = transfers.iter().filter_map(predicted).collect();
         let (count, line) = (predicted.len(), Scores::of(&predicted).line());
         format!("after {:.0} % of the bytes, {count} transfers: {line}", part * 100.0)
@@ -51,11 +53,9 @@ pub fn lines(transfers: &[(Marks, f64)]) -> Vec<String> {
     each.collect()
 }
 
-/// Returns what the time left says of the whole duration.
-fn whole(mark: &Mark, took_s: f64) -> Compared {
-    let Eta { low_s, likely_s, high_s } = mark.eta;
-    let [low_s, likely_s, high_s] = [low_s, likely_s, high_s].map(|left_s| mark.at_s + left_s);
-    Compared { takes: Eta { low_s, likely_s, high_s }, took_s }
+/// Returns what the time left, said at `at_s`, says of the whole duration.
+pub fn whole(at_s: f64, left: Eta, took_s: f64) -> Compared {
+    Compared { takes: left.map(|left_s| at_s + left_s), took_s }
 }
 
 #[cfg(test)]

@@ -136,6 +136,9 @@ fn fetch_once(
             client(tool, &address, &source, &output, &own)
         }
     };
+    if let Some(syq) = find_program("syq").filter(|_| tool == Tool::Syq) {
+        changing.push((syq.display().to_string(), "syq"));
+    }
     let mut outcome = run_client(&mut command, limit, lab.client(), places)?;
     // Before the folder is emptied in which they write.
     drop(serving);

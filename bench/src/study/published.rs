@@ -1,5 +1,7 @@
 //! What the papers published, for tools that cannot be had here as well as for those that can.
 
+use super::predict::Case;
+
 /// A published value: what was copied, by whom, and what it took.
 #[derive(Clone, Copy, Debug)]
 pub struct Published {
@@ -68,6 +70,33 @@ pub const RADIOASTRON: [Published; 2] = [
             ("bittorrent", "263"),
         ],
     },
+];
+
+/// Training errors of the study's regressions.
+#[derive(Clone, Copy, Debug)]
+pub struct Predictable {
+    /// Of which cells.
+    pub case: Case,
+    /// Whose times.
+    pub tool: &'static str,
+    /// Linear, polynomial, nearest neighbours; in percent.
+    pub training: [f64; 3],
+}
+
+const fn predictable(case: Case, tool: &'static str, training: [f64; 3]) -> Predictable {
+    Predictable { case, tool, training }
+}
+
+/// The predictability table of the study (its Table IV).
+pub const PREDICTED: [Predictable; 8] = [
+    predictable(Case::Near, "GridFTP", [4.0, 0.08, 21.0]),
+    predictable(Case::Near, "FDT", [30.0, 27.0, 36.0]),
+    predictable(Case::Near, "mdtmFTP", [13.0, 8.0, 16.0]),
+    predictable(Case::Large, "GridFTP", [19.0, 16.0, 142.0]),
+    predictable(Case::Large, "FDT", [60.0, 0.0, 113.0]),
+    predictable(Case::Large, "XDD", [72.0, 13.0, 149.0]),
+    predictable(Case::All, "GridFTP", [56.0, 14.0, 100.0]),
+    predictable(Case::All, "FDT", [128.0, 88.0, 131.0]),
 ];
 
 /// The features of the tools in the axes of the study's Table I, as far as the papers say; swath

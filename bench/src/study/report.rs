@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::cell::{DATASETS, bytes_text, count, stands_for};
 use super::chart::draw;
+use super::predict::{self, predict};
 use super::published::{self, Published};
 use super::standing::Standing;
 use super::{Interval, Tool};
@@ -71,7 +72,14 @@ fn report(study: &Study, picture: &str) -> String {
         text += &markdown(&own);
         let _ = writeln!(text, "Encrypted: {}.\n", encrypted());
     }
+    let predicted = predict(study);
+    if !predicted.is_empty() {
+        text += PREDICTABILITY;
+        text += &predict::table(&predicted);
+        text.push('\n');
+    }
     text += &tools(study);
+    text += AGAIN;
     text += "## What the study published\n\n";
     for line in published::STUDY {
         let _ = writeln!(text, "- {line}");
@@ -330,6 +338,42 @@ fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// How to repeat it.
+const AGAIN: &str = "\
+## Repeat it
+
+```sh
+swath study --datasets ds1,ds6 --rtt 60 --tools swath,rsync   # a part of it, in minutes
+swath study                                                   # all of it, in hours
+```
+
+As root, in a copy of swath's source; `swath study` starts `bench/study` there. It installs the tools \
+with apt-get where it may. Nothing else should run meanwhile. Every run is kept, so the same command goes \
+on where it was stopped.
+
+| option | meaning |
+| --- | --- |
+| `--datasets` | some of ds1 to ds6, mdtm, mdtm-third-party, radioastron |
+| `--rtt` | round-trip times of ds1 to ds6, in ms |
+| `--tools` | some of the tools |
+| `--size` | total size of each dataset; as published: 10GB |
+| `--runs` | runs of each tool |
+| `-o`, `--output` | the folder with measurements, tables and pictures |
+
+";
+
+/// What the table of predictions has.
+const PREDICTABILITY: &str = "\
+## Predictability
+
+How well can a time be predicted from round-trip time, number of files and their size? The study gives \
+the training errors of three regressions (its Table IV): how well they fit the very times that they were \
+made from, as mean relative errors. *Held out* is what matters for planning: each cell is predicted from \
+all other cells. Errors stand for linear / polynomial / nearest neighbours (two of them); polynomials have \
+as high a degree as the values allow, so they may fit exactly what they cannot predict. Last, [swath's \
+forecasts](forecasts.md) from the runs of the other cells.
+
+";
 /// How the names of cells begin in which a third site orders a copy between two servers.
 const BETWEEN: &str = "mdtm-third-party";
 /// How the names of the cells of the Radioastron paper begin.

@@ -28,6 +28,7 @@ use crate::seed::args::Seed;
 use crate::serve::args::Serve;
 use crate::server_jobs::args::{Attach, Cancel, ServerJobs};
 use crate::stage::args::Stage;
+use crate::study::args::Study;
 use crate::track::args::Track;
 use crate::tune::args::Tune;
 use crate::units;
@@ -92,6 +93,8 @@ pub enum Command {
     Tune(Box<Tune>),
     /// Show past transfers, how long they took and what was predicted
     History(Box<History>),
+    /// Repeat the comparative study of file transfer tools (root, in swath's source)
+    Study(Study),
     /// Check a file against digests, or a folder against its index or torrent
     Verify(Verify),
     /// Show or check the configuration file and the SWATH_ variables
@@ -525,7 +528,7 @@ const LONG_VERSION: &str = concat!(
 const AUTO_LANES_MAX: u32 = 16;
 
 /// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 36] = [
+const COMMANDS: [&str; 37] = [
     "get",
     "follow",
     "cp",
@@ -555,6 +558,7 @@ const COMMANDS: [&str; 36] = [
     "history",
     "history-import",
     "history-forget",
+    "study",
     "verify",
     "config",
     "config-show",

@@ -36,6 +36,7 @@ mod serve;
 mod server_jobs;
 mod signals;
 mod stage;
+mod study;
 mod threads;
 mod track;
 mod trust;
@@ -196,6 +197,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
             prompt.settle(with_runtime(|| tune::run(*tune)))
         }
         Command::History(args) => history::run(&args),
+        Command::Study(args) => study::run(&args),
         Command::Routes(mut routes) => match routes.command.take() {
             Some(RoutesCommand::Probe(probe)) => with_runtime(|| routes::probe::run(*probe)),
             command => routes::run(Routes { command, ..*routes })?,

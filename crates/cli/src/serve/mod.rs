@@ -36,6 +36,7 @@ use url::{Host, Url};
 use crate::exit::{Exit, chain, warn};
 use crate::identity;
 use crate::relays::{RelayArgs, RouteArgs};
+use crate::remember;
 use crate::say;
 use args::Serve;
 use issuers::IssuerKeeper;
@@ -243,7 +244,7 @@ fn fetcher(args: &Serve, access: &Access, host: &str) -> Result<Option<Arc<Fetch
             |error| Failure::input(format!("--third-party-ca {}: {error}", path.display()));
         std::fs::File::open(path).map_err(unusable)?;
     }
-    let mut environment = Environment::default();
+    let mut environment = Environment { history: remember::history(), ..Environment::default() };
     let relay = args.third_party_relay.clone();
     // Rights to read sources belong to this server's key, which relays do not have.
     let routes = RouteArgs { which: RelayArgs { relay, route: None }, end_to_end: true };

@@ -7,7 +7,9 @@ use swath_netlab::faulty::{Behaviour, Content};
 
 use crate::net_events::fit;
 use crate::support::net::{server, url};
+use crate::support::trees::bytes;
 use crate::support::{Home, Ran};
+use crate::third_party::{args, at};
 
 /// The transfers that the history has.
 fn history(home: &Home) -> Vec<Value> {
@@ -190,4 +192,24 @@ fn transfers_begin_with_the_connections_that_paid() {
     assert!(finished["sources"][0]["lanes"].as_u64().unwrap() >= connections, "{finished}");
     let none = home.run(["tune", &format!("http://{site}/none"), "--budget", "1M"]);
     none.code_is(7).shows(&["404"]);
+}
+
+#[test]
+fn a_copy_between_servers_is_remembered_by_both_who_order_and_who_fetch() {
+    let [home, there] = [Home::new(), Home::new()];
+    home.write("a/ds/x.h5", bytes(1, 6_000_000));
+    there.write("b/other", "");
+    // What takes no time teaches nothing.
+    let a = home.serve(&["a", "--limit-rate", "2M"]);
+    let fetches = ["b", "--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
+    let b = there.serve(&fetches);
+    home.run(args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")])).code_is(0);
+    let places = |home: &Home| {
+        let all = history(home);
+        assert_eq!(all.len(), 1, "{all:?}");
+        [&all[0]["from"], &all[0]["to"]].map(|place| place.as_str().unwrap().to_owned())
+    };
+    let [from, to] = [&a, &b].map(|server| server.address().to_string());
+    assert_eq!(places(&home), [from.clone(), to]);
+    assert_eq!(places(&there), [from, "here".to_owned()]);
 }

@@ -103,6 +103,7 @@ mod serve_swarm;
 mod stage;
 mod stage_fails;
 mod stage_leases;
+mod study;
 mod support;
 mod swarm_breaks;
 mod swarm_clients;

@@ -33,6 +33,7 @@ const SHOWN: &[(&str, &[&str])] = &[
     ("stage-extend", &["stage", "extend", "--help"]),
     ("stage-release", &["stage", "release", "--help"]),
     ("routes-forget", &["routes", "forget", "--help"]),
+    ("study", &["study", "--help"]),
     ("verify", &["verify", "--help"]),
 ];
 
@@ -83,6 +84,7 @@ fn every_option_is_in_the_man_page_the_completions_and_the_guide() {
         ("publish", "publishing.md"),
         ("routes", "routes.md"),
         ("stage", "stage.md"),
+        ("study", "study.md"),
         ("verify", "probe-verify.md"),
     ];
     for (command, guide) in guides {

@@ -12,13 +12,13 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::table::Meaning;
 use super::{
     COUNT_MAX, FACTS, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, SHOWN_CHARS,
-    TIME_MAX_S, place_name,
+    TIME_MAX_S, duration, place_name,
 };
 use crate::text::shown;
 
 /// The known names of members, what they mean, and in units of what (seconds or bytes) numbers are. Of
 /// several with the same meaning the first counts.
-const MEMBERS: [(&str, Member, f64); 29] = [
+const MEMBERS: [(&str, Member, f64); 30] = [
     // Globus.
     ("request_time", Member::Of(Meaning::Start), 1.0),
     ("completion_time", Member::Of(Meaning::End), 1.0),
@@ -29,6 +29,7 @@ const MEMBERS: [(&str, Member, f64); 29] = [
     ("destination_endpoint_display_name", Member::Of(Meaning::To), 1.0),
     ("destination_endpoint_id", Member::Of(Meaning::To), 1.0),
     ("status", Member::State, 1.0),
+    ("type", Member::Kind, 1.0),
     // FTS: the files of jobs, …
     ("start_time", Member::Of(Meaning::Start), 1.0),
     ("finish_time", Member::Of(Meaning::End), 1.0),
@@ -97,6 +98,8 @@ enum Member {
     Of(Meaning),
     /// Whether it is complete.
     State,
+    /// What was done.
+    Kind,
 }
 
 /// A walk through all values of a log.
@@ -242,6 +245,11 @@ impl Record {
         {
             return Err(LogProblem::NotComplete(shown(state, SHOWN_CHARS)));
         }
+        if let Some((_, Scalar::Text(kind))) = self.find(Member::Kind)
+            && kind.eq_ignore_ascii_case("delete")
+        {
+            return Err(LogProblem::Deletion);
+        }
         let start_s = time(start)?;
         let (took, end) = (Member::Of(Meaning::Took), Member::Of(Meaning::End));
         let took_s = match (self.find(took), self.find(end)) {
@@ -249,13 +257,10 @@ impl Record {
             (None, Some(end)) => time(end)? - start_s,
             (None, None) => return Err(LogProblem::Lacks("how long it took")),
         };
-        if took_s <= 0.0 {
-            return Err(LogProblem::NoTime);
-        }
         let files = self.find(Member::Of(Meaning::Files)).map_or(Ok(1), count)?;
         Ok(LoggedTransfer {
             start_s,
-            took_s,
+            took_s: duration(took_s)?,
             bytes: count(bytes)?,
             files: files.max(1),
             from: self.place(Meaning::From),
@@ -345,6 +350,8 @@ mod tests {
          "bytes_transferred": 5000000, "files": 7, "files_transferred": 6, "is_ok": null,
          "source_endpoint_display_name": "Lab A", "source_endpoint_id": "x-1",
          "destination_endpoint_display_name": null, "destination_endpoint_id": "y-2"},
+        {"type": "DELETE", "status": "SUCCEEDED", "request_time": "2025-03-01T10:00:00+00:00",
+         "completion_time": "2025-03-01T10:00:30+00:00", "bytes_transferred": 0},
         {"status": "ACTIVE", "request_time": "2025-03-01T11:00:00+00:00", "completion_time": null,
          "bytes_transferred": 17}]}"#;
 
@@ -355,8 +362,9 @@ mod tests {
         assert_eq!((first.start_s, first.took_s), (1_740_823_200.0, 150.0));
         assert_eq!((first.bytes, first.files), (5_000_000, 6));
         assert_eq!((first.from.as_str(), first.to.as_str()), ("Lab A", "y-2"));
-        assert_eq!(log[1], Err("record 2: not complete: \"ACTIVE\"".to_owned()));
-        assert_eq!(log.len(), 2);
+        assert_eq!(log[1], Err("record 2: a deletion, no transfer".to_owned()));
+        assert_eq!(log[2], Err("record 3: not complete: \"ACTIVE\"".to_owned()));
+        assert_eq!(log.len(), 3);
     }
 
     #[test]
@@ -382,25 +390,27 @@ mod tests {
         let log = read(
             r#"[{"start": 1, "bytes": 2, "duration": 3}, {"start": 1, "bytes": 2},
                 {"start": "soon", "bytes": 2, "duration": 3}, {"start": 1, "bytes": -2, "duration": 3},
-                {"start": 1, "bytes": 2, "duration": 0}, {"other": {"start": 1e300, "bytes": 1}},
+                {"start": 1, "bytes": 2, "duration": 0}, {"start": 1, "bytes": 2, "duration": 4e7},
+                {"other": {"start": 1e300, "bytes": 1}},
                 {"complete": false, "start": 1, "bytes": 2, "duration": 3}, {"start"#,
         );
         let told: Vec<&str> =
             log.iter().map(|one| one.as_ref().err().map_or("", String::as_str)).collect();
         assert_eq!(
-            told[..7],
+            told[..8],
             [
                 "",
                 "record 2: does not say how long it took",
                 "record 3: start: \"soon\" is no time between 1970 and 2100, or in another unit",
                 "record 4: bytes: \"-2\" is no possible number",
                 "record 5: took no time",
-                told[5],
-                "record 7: not complete: \"false\"",
+                "record 6: took more than a year",
+                told[6],
+                "record 8: not complete: \"false\"",
             ]
         );
-        assert!(told[5].contains("is no time"), "{told:?}");
-        assert!(told.len() == 8 && told[7].starts_with("record 8: is not JSON: EOF"), "{told:?}");
+        assert!(told[6].contains("is no time"), "{told:?}");
+        assert!(told.len() == 9 && told[8].starts_with("record 9: is not JSON: EOF"), "{told:?}");
         assert_eq!(read("{}"), []);
         assert_eq!(read(" \n"), []);
         assert!(read("[1, 2").last().unwrap().is_err());

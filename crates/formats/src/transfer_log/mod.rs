@@ -142,6 +142,12 @@ pub enum LogProblem {
     /// It took no time, or less.
     #[error("took no time")]
     NoTime,
+    /// It took longer than transfers do: mostly its unit is another one.
+    #[error("took more than a year")]
+    TooSlow,
+    /// It deleted files.
+    #[error("a deletion, no transfer")]
+    Deletion,
 }
 
 impl LogProblem {
@@ -208,11 +214,27 @@ fn place_name(text: &str) -> String {
         _ => rest.split(['/', '?', '#']).next().unwrap_or_default(),
     };
     let host = host.rsplit('@').next().unwrap_or_default();
-    host.chars().take(NAME_CHARS_MAX).collect()
+    name(host)
+}
+
+/// Returns a name as it is kept: of bounded length, without control characters.
+fn name(text: &str) -> String {
+    text.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect()
+}
+
+/// Checks a duration in seconds.
+fn duration(took_s: f64) -> Result<f64, LogProblem> {
+    match took_s {
+        ..=0.0 => Err(LogProblem::NoTime),
+        YEAR_S.. => Err(LogProblem::TooSlow),
+        took_s => Ok(took_s),
+    }
 }
 
 /// Longest line or record.
 const PIECE_BYTES_MAX: u64 = 64 << 10;
+
+const YEAR_S: f64 = 366.0 * 86_400.0;
 
 /// Longer names of places are cut.
 const NAME_CHARS_MAX: usize = 256;
@@ -240,6 +262,7 @@ mod tests {
             ("file:///home/ada/x", ""),
             ("odd://a b@c/secret", "c"),
             ("Lab A", "Lab A"),
+            ("Lab\u{1b}[31m\nA", "Lab[31mA"),
             ("a.example:443", "a.example:443"),
         ] {
             assert_eq!(place_name(text), name, "{text}");

@@ -6,8 +6,8 @@
 use std::io::{self, Read};
 
 use super::{
-    COUNT_MAX, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, NAME_CHARS_MAX,
-    SHOWN_CHARS, TIME_MAX_S, place_name,
+    COUNT_MAX, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, SHOWN_CHARS,
+    TIME_MAX_S, duration, name, place_name,
 };
 use crate::text::shown;
 
@@ -183,10 +183,10 @@ impl Columns {
         let field = |at: usize| {
             std::str::from_utf8(&record[at]).map(str::trim).map_err(|_| LogProblem::NotUtf8)
         };
-        let text = |meaning| -> Result<String, LogProblem> {
+        let text = |meaning| -> Result<&str, LogProblem> {
             match self.find(meaning) {
-                Some((at, _)) => field(at).map(|text| text.chars().take(NAME_CHARS_MAX).collect()),
-                None => Ok(String::new()),
+                Some((at, _)) => field(at),
+                None => Ok(""),
             }
         };
         let named = |at: usize| Ok((self.names[at].clone(), shown(field(at)?, SHOWN_CHARS)));
@@ -212,21 +212,18 @@ impl Columns {
             (None, Some(end)) => time(end)? - start_s,
             (None, None) => 0.0,
         };
-        if took_s <= 0.0 {
-            return Err(LogProblem::NoTime);
-        }
         let mut facts = [f32::NAN; FACTS];
         for (fact, &at) in facts.iter_mut().zip(&self.facts) {
             *fact = field(at)?.parse().unwrap_or(f32::NAN);
         }
         Ok(LoggedTransfer {
             start_s,
-            took_s,
+            took_s: duration(took_s)?,
             bytes: self.find(Meaning::Bytes).map_or(Ok(0), count)?,
             files: self.find(Meaning::Files).map_or(Ok(1), count)?,
-            from: place_name(&text(Meaning::From)?),
-            to: place_name(&text(Meaning::To)?),
-            kind: text(Meaning::Kind)?,
+            from: place_name(text(Meaning::From)?),
+            to: place_name(text(Meaning::To)?),
+            kind: name(text(Meaning::Kind)?),
             facts,
         })
     }

@@ -129,7 +129,7 @@ impl Forecaster {
             [ahead, as_now].map(|beside| shared.bytes_seconds(left_bytes, &beside));
         let part = if as_now_s > 0.0 { ahead_s / as_now_s } else { 1.0 };
         let measured = measured.map(|left_s| left_s * part);
-        Some(remaining(&whole, &measured, at_s, done_part))
+        Some(remaining(&whole, &measured, at_s))
     }
 
     /// A transfer has taken `took_s` seconds, or has failed.

@@ -26,4 +26,5 @@ pub mod study;
 pub use cost::Cost;
 pub use forecaster::{Forecast, Forecaster, Model, chance};
 pub use past::{Planned, TRAITS};
+pub use remaining::{Pace, STEP_S};
 pub use replay::{Numbers, Outcome, Replay};

@@ -1,20 +1,65 @@
 //! The time that a running transfer still takes: what was forecast before it began, and what is measured
 //! meanwhile, each with as much weight as it is sure.
 
+use std::collections::VecDeque;
+
 use swath_model::observe::Eta;
 
+/// The rates at which a transfer went lately, and what follows from them.
+#[derive(Clone, Debug, Default)]
+pub struct Pace {
+    /// In bytes per second, the newest last.
+    rates: VecDeque<f64>,
+}
+
+impl Pace {
+    /// Adds the rate of the last [`STEP_S`] in bytes per second.
+    pub fn add(&mut self, rate: f64) {
+        if self.rates.len() == RATES_KEPT {
+            self.rates.pop_front();
+        }
+        self.rates.push_back(rate);
+    }
+
+    /// Forgets all rates: from now on it goes at this one.
+    pub fn restart(&mut self, rate: f64) {
+        self.rates = std::iter::repeat_n(rate, RATES_MIN).collect();
+    }
+
+    /// Returns the time left, `at_s` seconds after the begin and with this part of the bytes done; `None`
+    /// while too few rates are known, or all of them are 0.
+    pub fn left(&self, left_bytes: f64, at_s: f64, done_part: f64) -> Option<Eta> {
+        let count = self.rates.len() as f64;
+        let mean = self.rates.iter().sum::<f64>() / count;
+        if self.rates.len() < RATES_MIN || mean <= 0.0 {
+            return None;
+        }
+        let squares: f64 = self.rates.iter().map(|rate| (rate / mean - 1.0).powi(2)).sum();
+        let likely_s = left_bytes / mean;
+        // Rates of the same second are alike.
+        let swings = (squares / count / (count * STEP_S)).sqrt();
+        let climbs = CLIMBS * (-at_s / CLIMBS_S).exp();
+        let early = EARLY * (-done_part / EARLY_PART).exp();
+        Some(around(likely_s, (MEASURED + early + climbs).hypot(swings)))
+    }
+}
+
+/// Returns the range that eight of ten cases lie in.
+fn around(likely_s: f64, spread: f64) -> Eta {
+    let reach = (DEVIATIONS * spread.min(SPREAD_MAX)).exp();
+    Eta { low_s: likely_s / reach, likely_s, high_s: likely_s * reach }
+}
+
 /// Combines a forecast of the whole duration with the time left as it is measured, `at_s` seconds after
-/// the begin and with this part of the bytes done.
-pub fn remaining(whole: &Eta, measured: &Eta, at_s: f64, done_part: f64) -> Eta {
+/// the begin.
+pub fn remaining(whole: &Eta, measured: &Eta, at_s: f64) -> Eta {
     let whole_s = whole.likely_s.max(SECONDS_MIN);
     // A transfer that should have ended has a little left.
     let forecast_s = (whole_s - at_s).max(LATE_PART * whole_s);
     let measured_s = measured.likely_s.max(SECONDS_MIN);
     let unsure = spread(whole);
     let changes = unsure * (1.0 - (-measured_s / CHANGES_S).exp());
-    let climbs = CLIMBS * (-at_s / CLIMBS_S).exp();
-    let early = EARLY * (-done_part / EARLY_PART).exp();
-    let of_measured = (MEASURED + early + climbs).hypot(changes);
+    let of_measured = spread(measured).hypot(changes);
     let of_forecast = unsure * whole_s / forecast_s;
     // A forecast that contradicts what is measured was made for something else.
     let apart = (forecast_s / measured_s).ln().abs();
@@ -23,9 +68,7 @@ pub fn remaining(whole: &Eta, measured: &Eta, at_s: f64, done_part: f64) -> Eta 
     let [by_forecast, by_measured] = [of_forecast, of_measured].map(|spread| spread.powi(-2));
     let weights = by_forecast + by_measured;
     let mean = (by_forecast * forecast_s.ln() + by_measured * measured_s.ln()) / weights;
-    let reach = DEVIATIONS / weights.sqrt();
-    let at = |mean: f64| mean.exp();
-    Eta { low_s: at(mean - reach), likely_s: at(mean), high_s: at(mean + reach) }
+    around(mean.exp(), weights.sqrt().recip())
 }
 
 /// Returns the standard deviation of the logarithm of a duration.
@@ -41,7 +84,7 @@ const DEVIATIONS: f64 = 1.28;
 const MEASURED: f64 = 0.05;
 
 /// … more at first, …
-const EARLY: f64 = 0.15;
+const EARLY: f64 = 0.12;
 
 /// … until this part is done, …
 const EARLY_PART: f64 = 0.2;
@@ -61,6 +104,15 @@ const LATE_PART: f64 = 0.02;
 /// Standard deviations by which forecast and measurement may be apart.
 const TOLERATED: f64 = 2.0;
 
+/// How often rates are taken.
+pub const STEP_S: f64 = 0.2;
+
+/// Rates over which the mean is taken: 6 s.
+const RATES_KEPT: usize = 30;
+
+/// Fewest rates for an estimate.
+const RATES_MIN: usize = 5;
+
 const SPREAD_MIN: f64 = 0.02;
 const SPREAD_MAX: f64 = 3.0;
 const SECONDS_MIN: f64 = 1e-3;
@@ -74,13 +126,34 @@ mod tests {
     }
 
     #[test]
+    fn an_estimate_gets_surer() {
+        let mut pace = Pace::default();
+        (0..4).for_each(|_| pace.add(100.0));
+        assert_eq!(pace.left(1000.0, 0.8, 0.1), None);
+        pace.add(100.0);
+        let first = pace.left(1000.0, 1.0, 0.1).unwrap();
+        let later = pace.left(1000.0, 10.0, 0.5).unwrap();
+        assert!((first.likely_s - 10.0).abs() < 1e-9 && (later.likely_s - 10.0).abs() < 1e-9);
+        assert!(first.low_s < later.low_s && later.high_s < first.high_s, "{first:?} {later:?}");
+        for rate in [20.0, 180.0].repeat(15) {
+            pace.add(rate);
+        }
+        let swings = pace.left(1000.0, 10.0, 0.5).unwrap();
+        assert!((swings.likely_s - 10.0).abs() < 1e-9 && swings.high_s > later.high_s);
+        pace.restart(50.0);
+        assert_eq!(pace.left(1000.0, 10.0, 0.5).map(|eta| eta.likely_s), Some(20.0));
+        pace.restart(0.0);
+        assert_eq!(pace.left(1000.0, 10.0, 0.5), None);
+    }
+
+    #[test]
     fn the_forecast_counts_first_and_the_measurement_later() {
         let whole = about(100.0, 0.1);
-        let first = remaining(&whole, &about(150.0, 0.1), 0.5, 0.005);
+        let first = remaining(&whole, &about(150.0, 0.6), 0.5);
         assert!((95.0..115.0).contains(&first.likely_s), "{first:?}");
-        let later = remaining(&whole, &about(60.0, 0.05), 60.0, 0.5);
+        let later = remaining(&whole, &about(60.0, 0.05), 60.0);
         assert!((52.0..60.5).contains(&later.likely_s), "{later:?}");
-        let late = remaining(&whole, &about(30.0, 0.05), 120.0, 0.8);
+        let late = remaining(&whole, &about(30.0, 0.05), 120.0);
         assert!((25.0..30.5).contains(&late.likely_s), "{late:?}");
         for eta in [first, later, late] {
             assert!(0.0 < eta.low_s && eta.low_s < eta.likely_s && eta.likely_s < eta.high_s);
@@ -89,12 +162,12 @@ mod tests {
 
     #[test]
     fn a_forecast_that_contradicts_what_is_measured_is_not_believed() {
-        let faster = remaining(&about(1000.0, 0.05), &about(90.0, 0.05), 5.0, 0.05);
+        let faster = remaining(&about(1000.0, 0.05), &about(90.0, 0.05), 5.0);
         assert!((80.0..130.0).contains(&faster.likely_s), "{faster:?}");
-        let slower = remaining(&about(10.0, 0.05), &about(900.0, 0.05), 5.0, 0.005);
+        let slower = remaining(&about(10.0, 0.05), &about(900.0, 0.05), 5.0);
         assert!((500.0..950.0).contains(&slower.likely_s), "{slower:?}");
         let odd = Eta { low_s: 0.0, likely_s: 0.0, high_s: f64::MAX };
-        let eta = remaining(&odd, &odd, 0.0, 0.0);
+        let eta = remaining(&odd, &odd, 0.0);
         assert!(eta.likely_s.is_finite() && eta.high_s.is_finite(), "{eta:?}");
     }
 }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swath_model::Time;
+use swath_plan::forecast::STEP_S;
 use swath_plan::{Action, Event as PlanEvent};
 use swath_store::tree::{PartialTree, existing};
 use swath_store::{FinishError, OpenError, look};
@@ -46,7 +47,6 @@ use integrity::samples::Samples;
 use routes::Routing;
 pub(crate) use sink::{Sink, TreeSink};
 use state::Run;
-pub(crate) use telemetry::figures::forecast;
 
 /// Fetches one file.
 pub(crate) async fn run(
@@ -400,7 +400,7 @@ const STARVED_MAX: Duration = Duration::from_millis(500);
 /// One of this many buffers is freed after that wait, from the end of the stream.
 const SHED_PART: usize = 8;
 /// How often observers get a snapshot.
-const SNAPSHOT: Duration = Duration::from_millis(200);
+const SNAPSHOT: Duration = Duration::from_millis((STEP_S * 1e3) as u64);
 /// Interval of journal commits: the time of work that a crash can cost.
 const COMMIT_EVERY: Duration = Duration::from_millis(1000);
 /// Time to the first commit of a large file, whose journal exists already. Each further wait is

@@ -3,11 +3,12 @@
 //! The planner's lanes are requests here: each carries one swath at a time, which a depot fetches
 //! from a replica. Durable bytes of a depot count as delivered, in whole groups.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, SourceName, SwathId, Time};
+use swath_plan::forecast::Pace;
 use swath_plan::{Action, Config, Event as PlanEvent, Lanes, Loss, Planner};
 use swath_source::{DepotError, Fetched, Net, display_name};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +20,6 @@ use super::rates::Rates;
 use super::watch::{self, Watch};
 use super::{File, StageError, since};
 use crate::engine::Stop;
-use crate::executor::forecast;
 use crate::observe::{Event, Observer, Phase, Snapshot, SourceSnapshot, SourceState};
 
 /// One round.
@@ -38,8 +38,8 @@ pub(super) struct Round<'a> {
     brought: Vec<RangeSet>,
     /// When any depot last fetched something.
     heard_at: Instant,
-    /// Displayed rates, for the forecast.
-    told_rates: VecDeque<f64>,
+    /// What its estimate of the time left is made from.
+    pace: Pace,
     rates: Rates,
     replicas: usize,
     watch: Watch,
@@ -107,7 +107,7 @@ impl<'a> Round<'a> {
             barred,
             brought,
             heard_at: Instant::now(),
-            told_rates: VecDeque::new(),
+            pace: Pace::default(),
             rates,
             replicas,
             watch,
@@ -503,11 +503,10 @@ impl<'a> Round<'a> {
             }
         });
         let sources = sources.collect();
-        let eta = forecast(
-            &mut self.told_rates,
-            rate_bytes_per_s,
-            wanted_bytes.saturating_sub(done_bytes),
-        );
+        self.pace.add(rate_bytes_per_s);
+        let left_bytes = wanted_bytes.saturating_sub(done_bytes) as f64;
+        let done_part = done_bytes as f64 / wanted_bytes.max(1) as f64;
+        let eta = self.pace.left(left_bytes, at_s, done_part);
         observer.observe(&Event::Progress(Snapshot {
             at_s,
             phase: Phase::Staging,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 use swath_jobs::board::{BoardLines, JobEnd, JobSeat, Keep};
 use swath_jobs::copy::CopyError;
 use swath_jobs::{
-    Control, Environment, JobError, JobEvent, JobObserver, JobSpec, Jobs, Outcome, Streams, Work,
+    Control, Environment, JobError, JobEvent, JobObserver, JobSpec, Jobs, Note, Outcome, Streams,
+    Work,
 };
 use swath_serve::{Access, Destination, Who};
 use swath_source::{Class, ClientCertificate};
@@ -193,10 +194,12 @@ struct Recorder {
 impl JobObserver for Recorder {
     fn observe(&self, event: JobEvent) {
         let (keep, line) = match event {
-            // The last line reports the end.
-            JobEvent::Transfer(Event::Finished(_) | Event::Failed { .. }) => {
-                return;
-            }
+            // The last line reports the end. Whoever ordered it has a forecast from their own history;
+            // the time left follows from this server's.
+            JobEvent::Transfer(
+                Event::Finished(_) | Event::Failed { .. } | Event::Forecast { .. },
+            ) => return,
+            JobEvent::Note(note @ Note::NoHistory(_)) => return exit::warn(&notes::words(&note).0),
             JobEvent::Transfer(event) => (kept_as(&event), Line::event(&event)),
             JobEvent::Note(note) => {
                 let (text, is_warning) = notes::words(&note);

@@ -195,22 +195,27 @@ impl Run<'_> {
                 compared_bytes.unwrap_or_else(|| self.coverage.verified_bytes.max(hashed_bytes)),
             ),
             rate_bytes_per_s: rate,
-            eta: self.eta(planned),
+            eta: self.eta(now, planned),
             sources,
         };
         self.observer.observe(&Event::Progress(snapshot));
     }
 
     /// Returns the estimated time left.
-    fn eta(&mut self, rate: f64) -> Option<Eta> {
+    fn eta(&mut self, now: Time, rate: f64) -> Option<Eta> {
         let compared = self.comparison.running.as_ref().map(Audit::compared_bytes);
         let done_bytes = compared.unwrap_or_else(|| self.coverage.have.total_bytes());
         let left_bytes = self.coverage.size_bytes?.saturating_sub(done_bytes);
         let paced_lanes = self.planner.paced_lanes();
         if std::mem::replace(&mut self.telemetry.paced_lanes, paced_lanes) != paced_lanes {
-            self.telemetry.rates = std::iter::repeat_n(rate, RATES_MIN).collect();
+            self.telemetry.pace.restart(rate);
         }
-        let eta = forecast(&mut self.telemetry.rates, rate, left_bytes);
+        self.telemetry.pace.add(rate);
+        // What was there before does not tell how far it is.
+        let came_bytes = done_bytes.saturating_sub(self.coverage.resumed_bytes) as f64;
+        let left_bytes = left_bytes as f64;
+        let done_part = came_bytes / (came_bytes + left_bytes).max(1.0);
+        let eta = self.telemetry.pace.left(left_bytes, now.as_secs_f64(), done_part);
         eta.filter(|_| matches!(self.phase, Phase::Fetching | Phase::Disputing))
     }
 
@@ -454,33 +459,6 @@ pub(crate) fn process_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Adds `rate` to the recent rates and returns the time left: the bytes left over their mean, with
-/// their spread.
-pub(crate) fn forecast(rates: &mut VecDeque<f64>, rate: f64, left_bytes: u64) -> Option<Eta> {
-    rates.push_back(rate);
-    if rates.len() > RATES_KEPT {
-        rates.pop_front();
-    }
-    let left = left_bytes as f64;
-    let count = rates.len() as f64;
-    let mean = rates.iter().sum::<f64>() / count;
-    let spread = (rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / count).sqrt();
-    if rates.len() < RATES_MIN || mean <= 0.0 {
-        return None;
-    }
-    // Over a time much longer than the observed one, the spread averages out.
-    let seen_s = count * 0.2;
-    let likely_s = left / mean;
-    let spread = DECILE * spread / (1.0 + likely_s / seen_s).sqrt().max(1.0) + 0.02 * mean;
-    let low_s = left / (mean + spread);
-    let high_s = left / (mean - spread).max(0.1 * mean);
-    Some(Eta { likely_s, low_s, high_s })
-}
-
-/// Snapshots over which the mean and spread of the rate are taken: 6 s.
-const RATES_KEPT: usize = 30;
-/// Fewest rates for a forecast.
-const RATES_MIN: usize = 5;
 /// Displayed rates are means over this time: limits, losses and schedulers make them swing.
 const SHOWN_S: f64 = 3.0;
 /// Shortest time over which a rate is shown.
@@ -489,5 +467,3 @@ const SHOWN_MIN_S: f64 = 0.5;
 const WAITS_S: f64 = 1.5;
 /// In the last seconds unneeded lanes close, so a low rate does not make a source slow.
 const ENDING_S: f64 = 3.0;
-/// The 10th and 90th percentile of a normal distribution lie this many deviations from its mean.
-const DECILE: f64 = 1.28;

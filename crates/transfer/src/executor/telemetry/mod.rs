@@ -3,10 +3,10 @@
 pub(super) mod broken;
 pub(super) mod figures;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use swath_model::Time;
+use swath_plan::forecast::Pace;
 use swath_store::DiskStats;
 
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ pub(crate) struct Telemetry {
     /// When the last missing byte was fetched.
     pub fetch_ended_at: Option<Time>,
     /// Total rates of the last snapshots.
-    pub rates: VecDeque<f64>,
+    pub pace: Pace,
     /// Connections that were rate limited at the last snapshot.
     pub paced_lanes: usize,
     /// The broken connection to a tree's source, until bytes come again.
@@ -40,7 +40,7 @@ impl Telemetry {
             name,
             shown_at: Time::ZERO,
             fetch_ended_at: None,
-            rates: VecDeque::new(),
+            pace: Pace::default(),
             paced_lanes: 0,
             broken: None,
             cpu_began_s: process_cpu_s(),

@@ -1,0 +1,190 @@
+//! How well a transfer knows its end after five seconds: the program fetches a file from six emulated
+//! mirrors, in the scenarios of `bench/multisource`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use swath_model::observe::{Eta, Event};
+use swath_netlab::star::{Lab, ServerKind, WebServer, scratch_folder_in};
+use swath_netlab::wan::{LabError, MTU_BYTES};
+
+use super::progress::whole;
+use super::replay::Compared;
+use super::scores::Scores;
+use crate::check::{empty, failure_of};
+use crate::data::make_file;
+use crate::measure::measure;
+use crate::scenario::{PAYLOAD_BYTES, Scenario, scenarios};
+use crate::study_files::say;
+
+/// Lets the program fetch a file in each of the scenarios, so often, and returns what is to be said of
+/// its estimates, one line for each scenario and one for all. Files lie below `scratch` meanwhile.
+///
+/// # Errors
+/// What does not work in the laboratory, or which transfer failed.
+pub fn six_links(
+    swath: &Path,
+    scratch: &Path,
+    runs: usize,
+    seed: u64,
+) -> Result<Vec<String>, String> {
+    let fault = |error: std::io::Error| format!("{}: {error}", scratch.display());
+    let folder = scratch_folder_in(scratch).map_err(fault)?;
+    let places = [swath.to_owned(), folder.path().join("served"), folder.path().join("target")];
+    for place in &places[1..] {
+        fs::create_dir(place).map_err(fault)?;
+    }
+    let (mut all, mut lines) = (Vec::new(), Vec::new());
+    for name in SCENARIOS {
+        let mut outcomes = Vec::new();
+        for run in 0..runs {
+            let mut known = scenarios(seed + run as u64).into_iter();
+            let Some(mut scenario) = known.find(|known| known.name == name) else { continue };
+            scenario.size_bytes = bytes_in(&scenario, LASTS);
+            say(&format!("{name}, run {} of {runs}: {}", run + 1, scenario.title));
+            empty(&places[1]).map_err(fault)?;
+            let data = make_file(&places[1], scenario.size_bytes).map_err(fault)?;
+            let said = folder.path().join("said");
+            outcomes.push(
+                fetch(&scenario, &places, &data, &said)
+                    .map_err(|error| format!("{name}: {error}"))?,
+            );
+        }
+        lines.push(line(name, &outcomes));
+        all.extend(outcomes);
+    }
+    say("");
+    lines.push(line("all", &all));
+    Ok(lines)
+}
+
+/// Returns how many bytes the links of a scenario carry in this time.
+fn bytes_in(scenario: &Scenario, time: Duration) -> u64 {
+    let bits = scenario.schedule.carried_bits(&scenario.star.rates_bits_per_s(), time);
+    let wire_bytes = bits.iter().sum::<f64>() / 8.0;
+    (wire_bytes * PAYLOAD_BYTES / MTU_BYTES as f64) as u64
+}
+
+/// Returns what the program said after five seconds, and how long it took.
+fn fetch(
+    scenario: &Scenario,
+    [swath, served, target]: &[PathBuf; 3],
+    data: &Path,
+    said: &Path,
+) -> Result<Compared, String> {
+    let in_lab = |error: LabError| error.to_string();
+    let fault = |error: std::io::Error| error.to_string();
+    let lab = Lab::star(&scenario.star).map_err(in_lab)?;
+    let servers = lab.servers().iter();
+    let _servers = servers
+        .map(|namespace| WebServer::start(ServerKind::Nginx, namespace, served))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(in_lab)?;
+    empty(target).map_err(fault)?;
+    let name = data.file_name().unwrap_or_default().to_string_lossy();
+    let mut command = Command::new(swath);
+    command.args(["get", "--json", "-d"]).arg(target);
+    let urls = (0..scenario.star.links.len())
+        .map(|link| format!("http://{}/{name}", lab.server_address(link)));
+    command.args(urls);
+    // Without a history: nothing is known of these mirrors.
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", target).env("SWATH_STATE", target.join("state.db"));
+    command.stdout(File::create(said).map_err(fault)?);
+    command.stderr(File::create(said.with_extension("errors")).map_err(fault)?);
+    lab.client().confine(&mut command);
+    let measured =
+        measure(&mut command, LASTS * 5, || lab.play(&scenario.schedule)).map_err(fault)?;
+    if let Some(failure) = failure_of(measured.ending, data, Some(&target.join(&*name)), said) {
+        return Err(failure);
+    }
+    empty(target).map_err(fault)?;
+    estimate(&fs::read_to_string(said).map_err(fault)?)
+        .ok_or_else(|| format!("no estimate after {AFTER_S} s"))
+}
+
+/// Returns the first estimate after five seconds, and how long the transfer took.
+fn estimate(said: &str) -> Option<Compared> {
+    let (mut found, mut took_s) = (None, f64::NAN);
+    for event in said.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+        match event {
+            Event::Progress(now) if now.at_s >= AFTER_S && found.is_none() => {
+                found = now.eta.map(|eta| (now.at_s, eta));
+            }
+            Event::Finished(summary) => took_s = summary.elapsed_s,
+            _ => {}
+        }
+    }
+    found.map(|(at_s, eta)| whole(at_s, eta, took_s))
+}
+
+fn line(name: &str, outcomes: &[Compared]) -> String {
+    let is_near = |one: &&Compared| (one.takes.likely_s / one.took_s - 1.0).abs() <= NEAR;
+    let near = outcomes.iter().filter(is_near).count();
+    let each: Vec<String> = outcomes
+        .iter()
+        .map(|Compared { takes: Eta { low_s, likely_s, high_s }, took_s }| {
+            format!("{likely_s:.0} ({low_s:.0}–{high_s:.0}) took {took_s:.0}")
+        })
+        .collect();
+    let each = if name == "all" { String::new() } else { format!("; {}", each.join(", ")) };
+    format!(
+        "{name}: {near} of {} within {:.0} %; {}{each}",
+        outcomes.len(),
+        NEAR * 100.0,
+        Scores::of(outcomes).line()
+    )
+}
+
+/// Those of the six mirrors.
+const SCENARIOS: [&str; 6] = ["static1g", "cut", "silent", "jump", "loss", "latency500"];
+/// When it is asked how long it takes: that is on the screen.
+const AFTER_S: f64 = 5.0;
+/// How long a transfer would take at the rates of the links.
+const LASTS: Duration = Duration::from_secs(60);
+/// A good estimate is no further off.
+const NEAR: f64 = 0.15;
+
+#[cfg(test)]
+mod tests {
+    use swath_model::observe::{Phase, Snapshot, Summary};
+
+    use super::*;
+
+    #[test]
+    fn the_first_estimate_after_five_seconds_counts() {
+        let progress = |at_s: f64, left_s: f64| {
+            Event::Progress(Snapshot {
+                at_s,
+                phase: Phase::Fetching,
+                size_bytes: Some(100),
+                files: 1,
+                done_bytes: 10,
+                resumed_bytes: 0,
+                verified_bytes: 0,
+                rate_bytes_per_s: 0.0,
+                eta: Some(Eta { low_s: left_s, likely_s: left_s, high_s: left_s }),
+                sources: Vec::new(),
+            })
+        };
+        let end = Event::Finished(Summary { elapsed_s: 50.0, ..Summary::default() });
+        let events = [progress(4.9, 1.0), progress(5.1, 40.0), progress(6.0, 90.0), end];
+        let said: Vec<String> =
+            events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+        let one = estimate(&said.join("\n")).unwrap();
+        assert!((one.takes.likely_s - 45.1).abs() < 1e-9 && one.took_s == 50.0);
+        assert!(line("cut", &[one]).starts_with("cut: 1 of 1 within 15 %; median error 9.8 %"));
+    }
+
+    #[test]
+    fn transfers_last_a_minute() {
+        for name in SCENARIOS {
+            let mut scenario = scenarios(1).into_iter().find(|one| one.name == name).unwrap();
+            scenario.size_bytes = bytes_in(&scenario, LASTS);
+            let bound_s = scenario.bound().unwrap().as_secs_f64();
+            assert!((59.0..61.0).contains(&bound_s), "{name}: {bound_s}");
+        }
+    }
+}

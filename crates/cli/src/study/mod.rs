@@ -1,0 +1,44 @@
+//! `swath study`: starts `bench/study` in swath's source, which does the work.
+
+pub mod args;
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::exit::{Exit, fail};
+use args::Study;
+
+/// Becomes the program that measures; returns only if it cannot be started.
+pub fn run(args: &Study) -> Exit {
+    let Some(script) = script() else {
+        let here = "this folder is not in a copy of swath's source";
+        return fail(Exit::Input, &format!("{here}, which has the study (bench/study)"));
+    };
+    let output = match std::path::absolute(&args.output) {
+        Ok(output) => output,
+        Err(error) => return fail(Exit::Internal, &format!("no current folder: {error}")),
+    };
+    let mut command = Command::new(&script);
+    let rtts: Vec<String> = args.rtt.iter().map(f64::to_string).collect();
+    for (option, values) in
+        [("--datasets", &args.datasets), ("--rtt", &rtts), ("--tools", &args.tools)]
+    {
+        if !values.is_empty() {
+            command.args([option, &values.join(",")]);
+        }
+    }
+    command.args(["--size", &args.size, "--runs", &args.runs.to_string(), "-o"]).arg(output);
+    let error = command.exec();
+    fail(Exit::Internal, &format!("{} cannot be started: {error}", script.display()))
+}
+
+/// Returns the script of the copy of the source in which the user is, or from which swath was built.
+fn script() -> Option<PathBuf> {
+    let places = [std::env::current_dir(), std::env::current_exe()];
+    let in_source = |folder: &Path| {
+        let script = folder.join("bench/study");
+        (script.is_file() && folder.join("crates/cli").is_dir()).then_some(script)
+    };
+    places.iter().flatten().find_map(|place| place.ancestors().find_map(in_source))
+}
