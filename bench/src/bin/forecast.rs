@@ -37,8 +37,8 @@ struct Options {
     /// Also let the program fetch files in emulated networks (root; a quarter of an hour).
     #[arg(long, conflicts_with = "log")]
     emulated: bool,
-    /// Also let the program fetch a file of a minute from six emulated mirrors, so often in each of six
-    /// scenarios (root; seven minutes each).
+    /// Also let the program fetch a file from six emulated mirrors, this often in each of six scenarios
+    /// (root; each time takes seven minutes).
     #[arg(long, value_name = "RUNS", conflicts_with = "log", default_value_t = 0)]
     six_links: usize,
     /// The swath program; the one built beside this program unless given.
@@ -113,7 +113,7 @@ fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a log in the order of begins; says how many lines it cannot use, and why the first of them.
+/// Reads the transfers of a log, in the order of their starts; says how many lines it cannot use, and why the first of them.
 fn read(path: &Path) -> Result<Vec<LoggedTransfer>, String> {
     let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let file = BufReader::new(File::open(path).map_err(|error| fault(&error))?);

@@ -1,9 +1,8 @@
 //! Transfers of the real program in emulated networks, with the traffic of others changing as in the
 //! simulated worlds, only faster.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -11,13 +10,13 @@ use swath_model::observe::{Eta, Event};
 use swath_netlab::star::{Lab, LinkSpec, ServerKind, StarSpec, WebServer, scratch_folder_in};
 use swath_netlab::wan::{Change, LabError, Schedule, Step as Changed, Target};
 
+use super::fetch::fetch;
 use super::progress::{self, Marks, look};
 use super::replay::Compared;
 use super::scores::Scores;
 use super::world::{Background, Setting, Step};
-use crate::check::{empty, failure_of};
 use crate::data::make_file;
-use crate::measure::measure;
+use crate::star_run::Places;
 
 /// A transfer of the program.
 struct Emulated {
@@ -41,8 +40,9 @@ pub fn emulate(
     let folder = scratch_folder_in(scratch).map_err(fault)?;
     let [served, target] = ["served", "target"].map(|name| folder.path().join(name));
     fs::create_dir(&served).and_then(|()| fs::create_dir(&target)).map_err(fault)?;
+    let places = Places { swath: swath.to_owned(), served, target };
     let files: Vec<PathBuf> = (SIZES.iter())
-        .map(|&size_bytes| make_file(&served, size_bytes))
+        .map(|&size_bytes| make_file(&places.served, size_bytes))
         .collect::<Result<_, _>>()
         .map_err(fault)?;
 
@@ -50,7 +50,7 @@ pub fn emulate(
     let lab = Lab::star(&StarSpec { seed, ..StarSpec::new(LINKS.to_vec()) }).map_err(in_lab)?;
     let servers = lab.servers().iter();
     let _servers = servers
-        .map(|namespace| WebServer::start(ServerKind::Nginx, namespace, &served))
+        .map(|namespace| WebServer::start(ServerKind::Nginx, namespace, &places.served))
         .collect::<Result<Vec<_>, _>>()
         .map_err(in_lab)?;
     let mut random = fastrand::Rng::with_seed(seed);
@@ -61,23 +61,11 @@ pub fn emulate(
         // Few of the pairs dominate.
         let link = random.usize(..LINKS.len()).min(random.usize(..LINKS.len()));
         let data = &files[link + random.usize(..files.len() - LINKS.len() + 1)];
-        let name = data.file_name().unwrap_or_default().to_string_lossy();
-        let mut command = Command::new(swath);
-        command.args(["get", "--json", "-d"]).arg(&target);
-        command.arg(format!("http://{}/{name}", lab.server_address(link)));
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", folder.path()).env("SWATH_STATE", folder.path().join("state.db"));
-        let said = folder.path().join("said");
-        command.stdout(File::create(&said).map_err(fault)?);
-        command.stderr(File::create(folder.path().join("errors")).map_err(fault)?);
-        lab.client().confine(&mut command);
-        let measured = measure(&mut command, Duration::from_secs(120), || {}).map_err(fault)?;
-        let output = target.join(&*name);
-        if let Some(failure) = failure_of(measured.ending, data, Some(&output), &said) {
-            return Err(format!("transfer {number} of {name}: {failure}"));
-        }
-        empty(&target).map_err(fault)?;
-        done.push(read(&fs::read_to_string(&said).map_err(fault)?));
+        let links = std::iter::once(link);
+        let said =
+            fetch(&places, folder.path(), &lab, links, data, Duration::from_secs(120), || {})
+                .map_err(|error| format!("transfer {number} of {}: {error}", data.display()))?;
+        done.push(read(&said));
         sleep(Duration::from_secs_f64(0.5 * random.f64()));
     }
     Ok(lines(&done[done.len() * 3 / 10..]))

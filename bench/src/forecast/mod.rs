@@ -2,6 +2,7 @@
 //! then, so nothing can flatter it.
 
 mod emulated;
+mod fetch;
 pub mod progress;
 mod replay;
 mod scores;

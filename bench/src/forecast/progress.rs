@@ -8,7 +8,7 @@ use super::scores::Scores;
 /// What a transfer said of its progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// Seconds since its begin.
+    /// Seconds since its start.
     pub at_s: f64,
     /// Bytes that had come.
     pub done_bytes: u64,

@@ -15,8 +15,8 @@ pub struct Compared {
     pub took_s: f64,
 }
 
-/// Forecasts each transfer at its begin, from those that had ended by then. The transfers are in the
-/// order of their begins, and so are the results.
+/// Forecasts each transfer at its start, from those that had ended by then. The transfers are in the
+/// order of their starts, and so are the results.
 pub fn replay(transfers: &[LoggedTransfer]) -> Vec<Compared> {
     replay_with(transfers, &mut [])
 }

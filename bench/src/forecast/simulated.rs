@@ -30,7 +30,7 @@ pub fn simulate(world: &World, keep: Option<&Path>) -> Result<Vec<String>, Strin
     let before = replay_with(&logged(world, &done), &mut marks);
     let scores = Scores::of(&before[learned..]);
     let mut lines = vec![
-        format!("before the begin: {}", scores.line()),
+        format!("before the start: {}", scores.line()),
         format!("  median ratio of upper to lower end {:.2}", scores.width),
     ];
     let alone: Vec<bool> = done.iter().map(|one| is_alone(one, &done)).collect();
@@ -40,12 +40,12 @@ pub fn simulate(world: &World, keep: Option<&Path>) -> Result<Vec<String>, Strin
     lines.extend(progress::lines(&(learned..done.len()).map(marked).collect::<Vec<_>>()));
     let count = before.len();
     lines.push(format!("{count} transfers that shared no link with another of these"));
-    lines.push(format!("  before the begin: {}", Scores::of(&before).line()));
+    lines.push(format!("  before the start: {}", Scores::of(&before).line()));
     let while_running = progress::lines(&judged().map(marked).collect::<Vec<_>>());
     lines.extend(while_running.iter().map(|line| format!("  {line}")));
     lines
         .push("an oracle that knows everything but the background to come, and expects".to_owned());
-    for (when, mark) in [("before the begin", None), ("after 10 % of the bytes", Some(1))] {
+    for (when, mark) in [("before the start", None), ("after 10 % of the bytes", Some(1))] {
         for (expected, weight) in [("its mean", 0.0), ("no change", 1.0), ("half of each", 0.5)] {
             let oracle = |one: &Simulated| by_oracle(one, mark, weight);
             let all: Vec<Compared> = done[learned..].iter().filter_map(oracle).collect();
@@ -93,7 +93,7 @@ fn write(world: &World, done: &[Simulated], folder: &Path) -> io::Result<()> {
 }
 
 /// Returns the transfers as a log has them. Its facts are those of the history that the program keeps:
-/// how many transfers run at the begin, with how many bytes, and the day of the week.
+/// how many transfers run at the start, with how many bytes, and the day of the week.
 pub fn logged(world: &World, done: &[Simulated]) -> Vec<LoggedTransfer> {
     let each = done.iter().enumerate().map(|(number, Simulated { plan, took_s, .. })| {
         let runs = |other: &&Simulated| other.plan.at_s + other.took_s > plan.at_s;
@@ -119,7 +119,7 @@ pub fn logged(world: &World, done: &[Simulated]) -> Vec<LoggedTransfer> {
 
 /// Returns the forecast of an oracle. It knows how much the transfer gets of whatever its links offer,
 /// and takes what they will offer for a (geometric) mean of what they offer now, with this weight, and
-/// what they offer on average. Without a mark it does so at the begin.
+/// what they offer on average. Without a mark it does so at the start.
 fn by_oracle(one: &Simulated, mark: Option<usize>, weight: f64) -> Option<Compared> {
     let [begin, end] = one.offers;
     let (at_s, offer) = match mark {
@@ -161,7 +161,7 @@ mod tests {
         assert!(beside < 12 && shared < 12 && shared != 1, "{beside} {shared}");
         let folder = tempfile::tempdir().unwrap();
         let lines = simulate(&world, Some(folder.path())).unwrap();
-        assert!(lines[0].starts_with("before the begin: median error"), "{lines:?}");
+        assert!(lines[0].starts_with("before the start: median error"), "{lines:?}");
         let kept = std::fs::read(folder.path().join("steady.csv")).unwrap();
         let kept = swath_formats::transfer_log::TransferLog::new(kept.as_slice()).unwrap();
         for (kept, logged) in kept.zip(&log) {

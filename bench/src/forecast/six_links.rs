@@ -1,22 +1,22 @@
 //! How well a transfer knows its end after five seconds: the program fetches a file from six emulated
 //! mirrors, in the scenarios of `bench/multisource`.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use swath_model::observe::{Eta, Event};
 use swath_netlab::star::{Lab, ServerKind, WebServer, scratch_folder_in};
 use swath_netlab::wan::{LabError, MTU_BYTES};
 
+use super::fetch::fetch;
 use super::progress::whole;
 use super::replay::Compared;
 use super::scores::Scores;
-use crate::check::{empty, failure_of};
+use crate::check::empty;
 use crate::data::make_file;
-use crate::measure::measure;
 use crate::scenario::{PAYLOAD_BYTES, Scenario, scenarios};
+use crate::star_run::Places;
 use crate::study_files::say;
 
 /// Lets the program fetch a file in each of the scenarios, so often, and returns what is to be said of
@@ -32,32 +32,34 @@ pub fn six_links(
 ) -> Result<Vec<String>, String> {
     let fault = |error: std::io::Error| format!("{}: {error}", scratch.display());
     let folder = scratch_folder_in(scratch).map_err(fault)?;
-    let places = [swath.to_owned(), folder.path().join("served"), folder.path().join("target")];
-    for place in &places[1..] {
-        fs::create_dir(place).map_err(fault)?;
-    }
+    let [served, target] = ["served", "target"].map(|name| folder.path().join(name));
+    fs::create_dir(&served).and_then(|()| fs::create_dir(&target)).map_err(fault)?;
+    let places = Places { swath: swath.to_owned(), served, target };
     let (mut all, mut lines) = (Vec::new(), Vec::new());
     for name in SCENARIOS {
         let mut outcomes = Vec::new();
         for run in 0..runs {
-            let mut known = scenarios(seed + run as u64).into_iter();
-            let Some(mut scenario) = known.find(|known| known.name == name) else { continue };
-            scenario.size_bytes = bytes_in(&scenario, LASTS);
+            let scenario = lasting(name, seed + run as u64)?;
             say(&format!("{name}, run {} of {runs}: {}", run + 1, scenario.title));
-            empty(&places[1]).map_err(fault)?;
-            let data = make_file(&places[1], scenario.size_bytes).map_err(fault)?;
-            let said = folder.path().join("said");
-            outcomes.push(
-                fetch(&scenario, &places, &data, &said)
-                    .map_err(|error| format!("{name}: {error}"))?,
-            );
+            empty(&places.served).map_err(fault)?;
+            let data = make_file(&places.served, scenario.size_bytes).map_err(fault)?;
+            let home = scratch_folder_in(folder.path()).map_err(fault)?;
+            let outcome = estimated(&scenario, &places, home.path(), &data);
+            outcomes.push(outcome.map_err(|error| format!("{name}: {error}"))?);
         }
-        lines.push(line(name, &outcomes));
+        lines.push(format!("{name}: {}; {}", line(&outcomes), each(&outcomes)));
         all.extend(outcomes);
     }
     say("");
-    lines.push(line("all", &all));
+    lines.push(format!("all: {}", line(&all)));
     Ok(lines)
+}
+
+/// Returns a scenario with a file that keeps its links busy for a minute.
+fn lasting(name: &str, seed: u64) -> Result<Scenario, String> {
+    let known = scenarios(seed).into_iter().find(|known| known.name == name);
+    let scenario = known.ok_or_else(|| format!("there is no scenario {name}"))?;
+    Ok(Scenario { size_bytes: bytes_in(&scenario, LASTS), ..scenario })
 }
 
 /// Returns how many bytes the links of a scenario carry in this time.
@@ -67,42 +69,25 @@ fn bytes_in(scenario: &Scenario, time: Duration) -> u64 {
     (wire_bytes * PAYLOAD_BYTES / MTU_BYTES as f64) as u64
 }
 
-/// Returns what the program said after five seconds, and how long it took.
-fn fetch(
+/// Returns what the program said after five seconds, and how long it took. In a new `home` nothing is
+/// known of these mirrors.
+fn estimated(
     scenario: &Scenario,
-    [swath, served, target]: &[PathBuf; 3],
+    places: &Places,
+    home: &Path,
     data: &Path,
-    said: &Path,
 ) -> Result<Compared, String> {
     let in_lab = |error: LabError| error.to_string();
-    let fault = |error: std::io::Error| error.to_string();
     let lab = Lab::star(&scenario.star).map_err(in_lab)?;
     let servers = lab.servers().iter();
     let _servers = servers
-        .map(|namespace| WebServer::start(ServerKind::Nginx, namespace, served))
+        .map(|namespace| WebServer::start(ServerKind::Nginx, namespace, &places.served))
         .collect::<Result<Vec<_>, _>>()
         .map_err(in_lab)?;
-    empty(target).map_err(fault)?;
-    let name = data.file_name().unwrap_or_default().to_string_lossy();
-    let mut command = Command::new(swath);
-    command.args(["get", "--json", "-d"]).arg(target);
-    let urls = (0..scenario.star.links.len())
-        .map(|link| format!("http://{}/{name}", lab.server_address(link)));
-    command.args(urls);
-    // Without a history: nothing is known of these mirrors.
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("HOME", target).env("SWATH_STATE", target.join("state.db"));
-    command.stdout(File::create(said).map_err(fault)?);
-    command.stderr(File::create(said.with_extension("errors")).map_err(fault)?);
-    lab.client().confine(&mut command);
-    let measured =
-        measure(&mut command, LASTS * 5, || lab.play(&scenario.schedule)).map_err(fault)?;
-    if let Some(failure) = failure_of(measured.ending, data, Some(&target.join(&*name)), said) {
-        return Err(failure);
-    }
-    empty(target).map_err(fault)?;
-    estimate(&fs::read_to_string(said).map_err(fault)?)
-        .ok_or_else(|| format!("no estimate after {AFTER_S} s"))
+    let links = 0..scenario.star.links.len();
+    let started = || lab.play(&scenario.schedule);
+    let said = fetch(places, home, &lab, links, data, LASTS * 5, started)?;
+    estimate(&said).ok_or_else(|| format!("no estimate after {AFTER_S} s"))
 }
 
 /// Returns the first estimate after five seconds, and how long the transfer took.
@@ -120,22 +105,20 @@ fn estimate(said: &str) -> Option<Compared> {
     found.map(|(at_s, eta)| whole(at_s, eta, took_s))
 }
 
-fn line(name: &str, outcomes: &[Compared]) -> String {
+/// Returns how many estimates were near, and how far off they were.
+fn line(outcomes: &[Compared]) -> String {
     let is_near = |one: &&Compared| (one.takes.likely_s / one.took_s - 1.0).abs() <= NEAR;
-    let near = outcomes.iter().filter(is_near).count();
-    let each: Vec<String> = outcomes
-        .iter()
-        .map(|Compared { takes: Eta { low_s, likely_s, high_s }, took_s }| {
-            format!("{likely_s:.0} ({low_s:.0}–{high_s:.0}) took {took_s:.0}")
-        })
-        .collect();
-    let each = if name == "all" { String::new() } else { format!("; {}", each.join(", ")) };
-    format!(
-        "{name}: {near} of {} within {:.0} %; {}{each}",
-        outcomes.len(),
-        NEAR * 100.0,
-        Scores::of(outcomes).line()
-    )
+    let (near, all) = (outcomes.iter().filter(is_near).count(), outcomes.len());
+    format!("{near} of {all} within {:.0} %; {}", NEAR * 100.0, Scores::of(outcomes).line())
+}
+
+/// Returns each estimate with its range, and how long the transfer took, in seconds.
+fn each(outcomes: &[Compared]) -> String {
+    let all = outcomes.iter().map(|Compared { takes, took_s }| {
+        let Eta { low_s, likely_s, high_s } = takes;
+        format!("{likely_s:.0} ({low_s:.0}–{high_s:.0}) took {took_s:.0}")
+    });
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// Those of the six mirrors.
@@ -175,15 +158,14 @@ mod tests {
             events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
         let one = estimate(&said.join("\n")).unwrap();
         assert!((one.takes.likely_s - 45.1).abs() < 1e-9 && one.took_s == 50.0);
-        assert!(line("cut", &[one]).starts_with("cut: 1 of 1 within 15 %; median error 9.8 %"));
+        assert!(line(&[one]).starts_with("1 of 1 within 15 %; median error 9.8 %"));
+        assert_eq!(each(&[one]), "45 (45–45) took 50");
     }
 
     #[test]
     fn transfers_last_a_minute() {
         for name in SCENARIOS {
-            let mut scenario = scenarios(1).into_iter().find(|one| one.name == name).unwrap();
-            scenario.size_bytes = bytes_in(&scenario, LASTS);
-            let bound_s = scenario.bound().unwrap().as_secs_f64();
+            let bound_s = lasting(name, 1).unwrap().bound().unwrap().as_secs_f64();
             assert!((59.0..61.0).contains(&bound_s), "{name}: {bound_s}");
         }
     }

@@ -9,9 +9,12 @@ use swath_plan::forecast::study::Regression;
 use swath_plan::forecast::{Numbers, Outcome, Planned, Replay, TRAITS};
 
 use super::Tool;
+use super::cell::{Cell, DATASETS, RTTS_MS, cells};
 use super::published::{PREDICTED, Predictable};
 use super::standing::mean_s;
 use crate::results::Study;
+use crate::third_party::Data;
+use crate::tree_data::Shape;
 
 /// Mean relative errors of predictions of one tool in one case.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +91,7 @@ impl Predicted {
     }
 }
 
-/// The errors of all tools in the cases of which at least three cells are there.
+/// Returns the errors of each tool in each case of which at least three cells were measured.
 pub fn predict(study: &Study) -> Vec<Predicted> {
     let mut all = Vec::new();
     for case in Case::ALL {
@@ -111,23 +114,24 @@ pub fn predict(study: &Study) -> Vec<Predicted> {
     all
 }
 
-/// Returns the cells of DS1 to DS6 that a tool completed.
+/// Returns the cells of DS1 to DS6 at the study's round-trip times that a tool completed.
 fn points(study: &Study, tool: &str) -> Vec<Point> {
-    let of = |result: &crate::results::ScenarioResult| {
-        let (dataset, rtt) = result.name.strip_prefix("ds")?.split_once('-')?;
-        dataset.parse::<u32>().ok()?;
-        let rtt_ms = rtt.strip_suffix("ms")?.parse().ok()?;
-        let files: f64 = result.title.split(' ').next()?.replace(',', "").parse().ok()?;
+    let sizes = study.scenarios.iter().map(|result| result.size_bytes);
+    let total_bytes = sizes.max().unwrap_or(1);
+    let of = |cell: Cell| {
+        let Data::Tree(Shape::Equal { files, bytes }) = cell.data else { return None };
+        let result = study.scenarios.iter().find(|result| result.name == cell.name)?;
         let known = result.tools.iter().find(|known| known.name == tool)?;
         Some(Point {
-            rtt_ms,
-            files,
-            file_bytes: result.size_bytes as f64 / files,
+            rtt_ms: cell.rtt_ms,
+            files: files as f64,
+            file_bytes: bytes as f64,
             mean_s: mean_s(known)?.mean,
             runs_s: known.good().map(|run| run.elapsed_s).collect(),
         })
     };
-    study.scenarios.iter().filter_map(of).collect()
+    let own = |cell: &Cell| DATASETS.iter().any(|(dataset, _)| *dataset == cell.dataset);
+    cells(total_bytes, &RTTS_MS).into_iter().filter(own).filter_map(of).collect()
 }
 
 fn fit(regression: Regression, known: &[Point]) -> impl Fn(&Point) -> f64 {

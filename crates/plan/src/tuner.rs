@@ -30,7 +30,7 @@ pub(crate) struct Tuner {
     trial: Option<Trial>,
     next_trial_at: Time,
     pause_s: f64,
-    /// The current look: its begin, and the sum and number of its rates.
+    /// The current look: its start, and the sum and number of its rates.
     look: (Time, f64, u32),
     /// Mean rates of the last looks, newest first.
     looks: [f64; LOOKS],

@@ -1,7 +1,7 @@
 //! Past transfers as a picture: how fast they were, and how far off their forecasts.
 //!
 //! Above, the rate of each transfer; below, what was predicted over what it took, where 1 × is right,
-//! with the range of each forecast as a line. Both are logarithmic, over the time of the begin (UTC).
+//! with the range of each forecast as a line. Both are logarithmic, over the time of the start (UTC).
 //! [`svg`] makes one self-contained file that needs no network and no script.
 
 use maud::{Markup, html};
@@ -27,7 +27,7 @@ pub struct Past {
     pub name: String,
 }
 
-/// Draws transfers, which are in the order of their begins: at most the newest [`DRAWN_MAX`].
+/// Draws transfers, which are in the order of their starts: at most the newest [`DRAWN_MAX`].
 /// `heading` says in words whose they are.
 pub fn svg(heading: &str, transfers: &[Past]) -> String {
     let is_drawable = |past: &&Past| {

@@ -156,7 +156,7 @@ impl History {
         Ok(())
     }
 
-    /// Returns all transfers, in the order of their begins.
+    /// Returns all transfers, in the order of their starts.
     ///
     /// # Errors
     /// [`KeepError::Database`].
@@ -164,7 +164,7 @@ impl History {
         self.select("true ORDER BY begun_s, id", [])
     }
 
-    /// Returns the transfers that run, in the order of their begins.
+    /// Returns the transfers that run, in the order of their starts.
     ///
     /// # Errors
     /// [`KeepError::Database`].

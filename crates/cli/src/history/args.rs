@@ -73,7 +73,7 @@ Exit codes:
 /// Shown below the help of `swath history import`.
 const IMPORT_EXAMPLES: &str = "\
 JSON is read as 'globus task list --format json', FTS and 'swath history --json' print it. The first
-line of a CSV file names its columns. Needed are the begin, the duration or the end, and the size:
+line of a CSV file names its columns. Needed are the start, the duration or the end, and the size:
   begin      start, start_s, start_time, begin (seconds since 1970), start_ms
   end        end, end_s, end_time, end_ms
   duration   duration, duration_s, elapsed_s, took_s, elap, elapsed_ms, duration_ms

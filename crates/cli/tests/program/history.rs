@@ -141,8 +141,8 @@ fn a_log_is_imported_and_read_again() {
     let again = home.run(["history", "import", "again.csv"]);
     again.code_is(0).shows(&["0 transfers imported, 2 known already"]);
     for (name, text, words) in [
-        ("empty.csv", "", "no column for the begin"),
-        ("columns.csv", "when,bytes,duration\n1,2,3\n", "no column for the begin"),
+        ("empty.csv", "", "no column for the start"),
+        ("columns.csv", "when,bytes,duration\n1,2,3\n", "no column for the start"),
         ("twice.csv", "start,bytes,size,duration\n1,2,2,3\n", "'bytes' and 'size' mean the same"),
         ("rubbish.gz", "no gzip", "cannot be read"),
     ] {

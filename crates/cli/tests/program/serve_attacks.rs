@@ -210,7 +210,7 @@ fn pages_of_other_sites_write_nothing() {
     let home = Home::new();
     home.write("tree/a", "a");
     home.write("tokens", "secret write\n");
-    let server = home.serve(&["tree", "--plain", "--write", "--token-file", "../work/tokens"]);
+    let server = home.serve(&["tree", "--plain", "--write", "--token-file", "tokens"]);
     let put = |more: &str| {
         let login = "Authorization: Bearer secret";
         let length = "Content-Length: 1";

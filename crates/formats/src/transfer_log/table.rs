@@ -165,7 +165,7 @@ impl Columns {
                 Err(LogProblem::Missing { what, names: names.map(|(name, ..)| *name).collect() })
             }
         };
-        needs("the begin", &[Meaning::Start])?;
+        needs("the start", &[Meaning::Start])?;
         needs("how long it took", &[Meaning::Took, Meaning::End])?;
         needs("the size", &[Meaning::Bytes])?;
         Ok(columns)
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_log_without_the_needed_columns_is_refused() {
-        assert!(head("when,bytes,duration\n").starts_with("line 1: no column for the begin"));
+        assert!(head("when,bytes,duration\n").starts_with("line 1: no column for the start"));
         assert!(head("start,bytes\n").starts_with("line 1: no column for how long it took"));
         assert!(head("start,duration\n").starts_with("line 1: no column for the size"));
         let twice = "line 1: columns 'size' and 'bytes' mean the same";

@@ -46,7 +46,8 @@ pub struct SiteBegin {
     pub at_s: f64,
 }
 
-/// Returns what transfers begin with, from each site of a history (in the order of begins) that tells.
+/// Returns what transfers begin with, from each site that a history tells it of. The history is in the
+/// order of its transfers' starts.
 pub fn begins(history: &[PastTransfer], now_s: f64) -> Vec<SiteBegin> {
     let mut sites: BTreeMap<&str, Vec<PastTransfer>> = BTreeMap::new();
     for past in history.iter().rev().filter(|past| past.transfer.to == HERE) {

@@ -11,7 +11,7 @@ use crate::spec::{GetFrom, JobSpec, Work};
 /// A deadline, and whether it will be met.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deadline {
-    /// In so many seconds from the begin.
+    /// In so many seconds from the start.
     pub within_s: f64,
     /// How long the transfer takes.
     pub takes: Eta,

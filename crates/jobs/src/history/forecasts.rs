@@ -20,7 +20,7 @@ pub struct Forecasts {
 }
 
 impl Forecasts {
-    /// Learns from the transfers of a history, which are in the order of their begins.
+    /// Learns from the transfers of a history, which are in the order of their starts.
     pub fn learn(history: &[PastTransfer]) -> Forecasts {
         let mut forecasts = Forecasts::default();
         let newest = &history[history.len().saturating_sub(LEARNED_MAX)..];
@@ -88,7 +88,7 @@ impl Forecasts {
         }
     }
 
-    /// Returns how long a transfer that runs still takes, `at_s` seconds after its begin, with this part
+    /// Returns how long a transfer that runs still takes, `at_s` seconds after its start, with this part
     /// of it done and this measured.
     pub fn left(&mut self, id: i64, at_s: f64, done_part: f64, measured: &Eta) -> Option<Eta> {
         let number = *self.running.get(&id)?;

@@ -26,7 +26,7 @@ pub(super) struct Keeper {
 /// What is forecast of the transfer.
 #[derive(Debug)]
 pub(super) struct Outlook {
-    /// How long it takes, as was forecast before its begin.
+    /// How long it takes, as was forecast before its start.
     pub(super) takes: Eta,
     id: i64,
     forecasts: Mutex<Forecasts>,
@@ -54,7 +54,7 @@ impl Outlook {
 }
 
 enum Told {
-    /// At so many seconds since its begin.
+    /// At so many seconds since its start.
     Begins(f64, Transfer),
     Ends(Ended),
 }

@@ -134,7 +134,7 @@ impl Historian {
     }
 }
 
-/// The deadline is judged so many seconds after the begin, or in half of its time, if nothing was
+/// The deadline is judged so many seconds after the start, or in half of its time, if nothing was
 /// forecast.
 const MEASURED_S: f64 = 5.0;
 

@@ -10,7 +10,7 @@ use crate::address::parse_url;
 pub(super) enum Sight {
     /// The transfer begins to move so many bytes of so many files.
     Begins {
-        /// Seconds since its begin.
+        /// Seconds since its start.
         at_s: f64,
         /// The addresses of the sources, as users see them.
         sources: Vec<String>,

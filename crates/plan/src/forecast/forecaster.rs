@@ -115,7 +115,7 @@ impl Forecaster {
     }
 
     /// Returns the time left of a running transfer, from its forecast and from the time left that it
-    /// measures itself. `at_s` is the time since its begin in seconds; `done_part` is from 0 to 1. `None`
+    /// measures itself. `at_s` is the time since its start in seconds; `done_part` is from 0 to 1. `None`
     /// if it does not run.
     pub fn left(&self, id: u64, at_s: f64, done_part: f64, measured: &Eta) -> Option<Eta> {
         let Begun { planned, shared, forecast, .. } = self.begun.get(&id)?;

@@ -26,7 +26,7 @@ impl Pace {
         self.rates = std::iter::repeat_n(rate, RATES_MIN).collect();
     }
 
-    /// Returns the time left, `at_s` seconds after the begin and with this part of the bytes done; `None`
+    /// Returns the time left, `at_s` seconds after the start and with this part of the bytes done; `None`
     /// while too few rates are known, or all of them are 0.
     pub fn left(&self, left_bytes: f64, at_s: f64, done_part: f64) -> Option<Eta> {
         let count = self.rates.len() as f64;
@@ -51,7 +51,7 @@ fn around(likely_s: f64, spread: f64) -> Eta {
 }
 
 /// Combines a forecast of the whole duration with the time left as it is measured, `at_s` seconds after
-/// the begin.
+/// the start.
 pub fn remaining(whole: &Eta, measured: &Eta, at_s: f64) -> Eta {
     let whole_s = whole.likely_s.max(SECONDS_MIN);
     // A transfer that should have ended has a little left.
@@ -104,7 +104,7 @@ const LATE_PART: f64 = 0.02;
 /// Standard deviations by which forecast and measurement may be apart.
 const TOLERATED: f64 = 2.0;
 
-/// How often rates are taken.
+/// Seconds from one rate to the next.
 pub const STEP_S: f64 = 0.2;
 
 /// Rates over which the mean is taken: 6 s.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, SourceName, SwathId, Time};
-use swath_plan::forecast::Pace;
+use swath_plan::forecast::{Pace, STEP_S};
 use swath_plan::{Action, Config, Event as PlanEvent, Lanes, Loss, Planner};
 use swath_source::{DepotError, Fetched, Net, display_name};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -38,7 +38,7 @@ pub(super) struct Round<'a> {
     brought: Vec<RangeSet>,
     /// When any depot last fetched something.
     heard_at: Instant,
-    /// What its estimate of the time left is made from.
+    /// Recent total rates, for the estimate of the time left.
     pace: Pace,
     rates: Rates,
     replicas: usize,
@@ -559,4 +559,4 @@ const UNTRIED_S: f64 = 5.0;
 /// Longest sleep between two turns.
 const LOOK: Duration = Duration::from_millis(50);
 /// Interval of progress reports.
-const SHOW: Duration = Duration::from_millis(200);
+const SHOW: Duration = Duration::from_millis((STEP_S * 1e3) as u64);

@@ -194,8 +194,8 @@ struct Recorder {
 impl JobObserver for Recorder {
     fn observe(&self, event: JobEvent) {
         let (keep, line) = match event {
-            // The last line reports the end. Whoever ordered it has a forecast from their own history;
-            // the time left follows from this server's.
+            // The last line reports the end. The client makes a forecast from its own history; the
+            // time left comes from the history of this server.
             JobEvent::Transfer(
                 Event::Finished(_) | Event::Failed { .. } | Event::Forecast { .. },
             ) => return,

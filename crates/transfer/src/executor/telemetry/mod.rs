@@ -21,7 +21,7 @@ pub(crate) struct Telemetry {
     pub shown_at: Time,
     /// When the last missing byte was fetched.
     pub fetch_ended_at: Option<Time>,
-    /// Total rates of the last snapshots.
+    /// Recent total rates, for the estimate of the time left.
     pub pace: Pace,
     /// Connections that were rate limited at the last snapshot.
     pub paced_lanes: usize,
