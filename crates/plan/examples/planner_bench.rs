@@ -195,7 +195,6 @@ fn run(seen: usize, live: usize, ranges: usize, seed: u64) -> Run {
                     lanes.retain(|it| it.id != lane);
                     inbox.push(Event::LaneLost { lane, loss: swath_plan::Loss::Clean });
                 }
-                Action::Window { .. } => {}
                 Action::Finished | Action::Exhausted => {
                     return finish(all, &last, events, now);
                 }

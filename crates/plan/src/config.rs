@@ -15,10 +15,6 @@ pub struct Config {
     pub picker: PickerKind,
     /// Lanes per source.
     pub lanes: Lanes,
-    /// Lanes that a single source on a long route gets at once, if that is more than it would get
-    /// otherwise. They come up to speed sooner. Their windows are narrowed, so together they have
-    /// no more in flight than fewer lanes would have. 0 if servers would mind.
-    pub starters: u32,
     /// Lanes that a source which is alone begins with, if that is known from earlier transfers.
     pub first_lanes: Option<u32>,
     /// Most sources used at once; the others are spares for those that fail.
@@ -57,7 +53,6 @@ impl Default for Config {
             policy: PolicyKind::Swath,
             picker: PickerKind::Sequential,
             lanes: Lanes::Auto { max: 16 },
-            starters: 0,
             first_lanes: None,
             max_sources: 64,
             grid_bytes: 64 << 10,
@@ -148,9 +143,7 @@ impl Config {
         match self.lanes {
             Lanes::Auto { max } if policy::of(self).capabilities().tunes_lanes => {
                 let known = self.first_lanes.filter(|_| sources == 1);
-                let lanes =
-                    known.unwrap_or_else(|| tuner::lanes_at_first(rtt.as_secs_f64(), sources));
-                lanes.max(tuner::starters(rtt.as_secs_f64(), sources, self.starters)).min(max)
+                known.unwrap_or_else(|| tuner::lanes_at_first(rtt.as_secs_f64(), sources)).min(max)
             }
             Lanes::Auto { .. } => 1,
             Lanes::Fixed(lanes) => lanes,

@@ -3,7 +3,6 @@
 use swath_model::{LaneId, Requests};
 
 use crate::config::{Config, Lanes};
-use crate::event::Action;
 use crate::lane::{Lane, LaneState};
 use crate::ledger::Ledger;
 use crate::paced;
@@ -78,20 +77,13 @@ pub(crate) fn first_lanes(ledger: &mut Ledger, key: SourceKey) -> bool {
         if coverage.grows { u64::MAX } else { coverage.undelivered.total_bytes() };
     let config = &ledger.config;
     let auto = ledger.capabilities.tunes_lanes && matches!(config.lanes, Lanes::Auto { .. });
-    let (known_lanes, most_starters) = (config.first_lanes, config.starters);
+    let known_lanes = config.first_lanes;
     let sources = ledger.sources.usable() as u32;
     let Some(source) = ledger.sources.get_mut(key).filter(|_| auto) else { return false };
     let Some(rtt_s) = source.record.rtt_s else { return false };
     let lanes_max = source.usage.max_lanes;
-    source.tuner.first_lane(&Begin {
-        rtt_s,
-        lanes_max,
-        sources,
-        most_starters,
-        known_lanes,
-        undelivered_bytes,
-    });
-    source.tuner.lanes() as usize > source.lanes.len()
+    source.tuner.first_lane(&Begin { rtt_s, lanes_max, sources, known_lanes, undelivered_bytes });
+    source.tuner.goal as usize > source.lanes.len()
 }
 
 /// Updates the rates of lanes and sources. Returns their sum in bytes per second.
@@ -204,15 +196,11 @@ fn goal(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> Goal {
 }
 
 /// Parks the newest lanes above the goal, unparks lanes below it, and closes parked lanes with
-/// nothing left to deliver. Tells all of them their windows.
+/// nothing left to deliver.
 fn fit(ledger: &mut Ledger, key: SourceKey) {
     let Some(source) = ledger.sources.get(key) else { return };
-    let goal = if source.usage.rests {
-        0
-    } else {
-        source.tuner.lanes().min(source.usage.max_lanes) as usize
-    };
-    let window_bytes = source.tuner.window_bytes();
+    let goal =
+        if source.usage.rests { 0 } else { source.tuner.goal.min(source.usage.max_lanes) as usize };
     let mut lanes: Vec<&Lane> = ledger.lanes_of(source).collect();
     // Connected lanes come before those still connecting.
     lanes.sort_by_key(|lane| !lane.is_up());
@@ -221,10 +209,6 @@ fn fit(ledger: &mut Ledger, key: SourceKey) {
     let mut idle_parked = Vec::new();
     for (at, id) in ids.into_iter().enumerate() {
         let Some(lane) = ledger.lanes.get_mut(id) else { continue };
-        if lane.duty.window_bytes != window_bytes {
-            lane.duty.window_bytes = window_bytes;
-            ledger.actions.push_back(Action::Window { lane: id, bytes: window_bytes });
-        }
         lane.duty.parked = at >= goal;
         if lane.duty.parked && lane.is_idle() && lane.is_up() {
             idle_parked.push(id);
@@ -288,7 +272,7 @@ pub(crate) fn open(ledger: &mut Ledger, time_left_s: Option<f64>) {
 /// Returns how many lanes a source may have now.
 fn most(ledger: &Ledger, source: &Source, time_left_s: Option<f64>) -> u32 {
     let is_doubtful = source.backoff.on_probation() || source.status == SourceStatus::Silent;
-    let goal = if is_doubtful { 1 } else { source.tuner.lanes() };
+    let goal = if is_doubtful { 1 } else { source.tuner.goal };
     let is_spent = |lane: &&Lane| ledger.is_spent(lane);
     let spent = ledger.lanes_of(source).filter(is_spent).count() as u32;
     // The successor of a lane that is about to end connects meanwhile.

@@ -221,13 +221,6 @@ pub enum Action {
         /// The number of the new lane; numbers are never reused.
         lane: LaneId,
     },
-    /// Limit the bytes that a lane's sender may have in flight; sent again when it changes.
-    Window {
-        /// The lane.
-        lane: LaneId,
-        /// The limit in bytes; `None`: up to the kernel, as for every new lane.
-        bytes: Option<u64>,
-    },
     /// Request a range on a lane, behind its earlier requests.
     Fetch {
         /// The lane.

@@ -100,9 +100,7 @@ impl Feeder {
 fn takes_more(id: LaneId, ledger: &Ledger) -> Option<(&Lane, &Source)> {
     let lane = ledger.lanes.get(id)?;
     let source = ledger.source_of(lane)?;
-    let rtt_s = source.record.rtt_s.unwrap_or(0.0);
-    let may_begin = lane.has_begun() || source.tuner.may_begin(ledger.now, rtt_s);
-    (lane.is_free() && may_begin && ledger.may_be_asked(source)).then_some((lane, source))
+    (lane.is_free() && ledger.may_be_asked(source)).then_some((lane, source))
 }
 
 fn lane_view(lane: &Lane, source: &Source, ledger: &Ledger) -> LaneView {

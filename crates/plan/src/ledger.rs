@@ -124,28 +124,18 @@ impl Ledger {
 
     /// Opens another lane to a source.
     pub fn open(&mut self, key: SourceKey) {
-        let Some(source) = self.sources.get(key) else { return };
-        let window_bytes = source.tuner.window_bytes();
-        let lane = self.lanes.open(key, self.now);
-        lane.duty.window_bytes = window_bytes;
-        let id = lane.id;
+        let id = self.lanes.open(key, self.now).id;
         self.sources.lane_opened(key, id);
         self.actions.push_back(Action::OpenLane { source: key.id, lane: id });
-        let window = window_bytes.map(|bytes| Action::Window { lane: id, bytes: Some(bytes) });
-        self.actions.extend(window);
     }
 
     /// Requests `range` on a lane.
     pub fn assign(&mut self, id: LaneId, range: Range) {
-        let is_first = self.lanes.get(id).is_some_and(|lane| !lane.has_begun());
         let Some(swath) = self.lanes.push(id, range, self.now) else { return };
         if let Some(key) = self.lanes.get(id).map(|lane| lane.source)
             && let Some(source) = self.sources.get_mut(key)
         {
             source.asked();
-            if is_first {
-                source.tuner.lane_begins(self.now);
-            }
         }
         self.actions.push_back(Action::Fetch { lane: id, swath, range });
     }

@@ -17,12 +17,6 @@ use swath_model::Time;
 pub(crate) struct Tuner {
     /// Lanes wanted now.
     pub goal: u32,
-    /// Lanes with narrow windows, used instead of `goal` as long as there are more of these.
-    starters: u32,
-    /// Bytes that the starters may have in flight together.
-    shared_bytes: f64,
-    /// When the first starter began, and how many have begun.
-    asked: (Time, u32),
     /// Whether the first number of lanes has been decided.
     begun: bool,
     /// Lanes that the server allows, as far as known, and until when that counts.
@@ -69,7 +63,6 @@ pub(crate) struct Begin {
     pub lanes_max: u32,
     /// Usable sources.
     pub sources: u32,
-    pub most_starters: u32,
     /// Lanes that earlier transfers found to pay.
     pub known_lanes: Option<u32>,
     pub undelivered_bytes: u64,
@@ -98,9 +91,6 @@ impl Tuner {
     pub fn new(goal: u32) -> Self {
         Self {
             goal,
-            starters: 0,
-            shared_bytes: 0.0,
-            asked: (Time::ZERO, 0),
             begun: false,
             allowed: (u32::MAX, Time::ZERO),
             trial: None,
@@ -121,8 +111,8 @@ impl Tuner {
     /// Sets the number of lanes when the first one is up: a long route gets several at once. Trials
     /// would take most of a transfer there, because each doubling of the window costs a round trip
     /// and the sender's window (commonly 4 MiB) caps each lane. Also, a loss stops only one lane
-    /// for a round trip or more. With few sources each gets more, as no other fills the gap. Starters
-    /// come up to speed sooner than a few lanes. What earlier transfers found counts instead.
+    /// for a round trip or more. With few sources each gets more, as no other fills the gap. What
+    /// earlier transfers found counts instead.
     pub fn first_lane(&mut self, begin: &Begin) {
         let &Begin { rtt_s, lanes_max, sources, .. } = begin;
         if std::mem::replace(&mut self.begun, true) {
@@ -132,10 +122,6 @@ impl Tuner {
             let known = begin.known_lanes.filter(|_| sources == 1);
             let lanes = known.unwrap_or_else(|| lanes_at_first(rtt_s, sources));
             self.goal = lanes.clamp(1, lanes_max.max(1));
-            self.starters = starters(rtt_s, sources, begin.most_starters).min(lanes_max);
-            let few_bytes = f64::from(lanes_at_first(rtt_s, 2)) * LANE_WINDOW_BYTES;
-            let route_bytes = rtt_s * STARTERS_BYTES_PER_S;
-            self.shared_bytes = route_bytes.min(STARTERS_BYTES_MAX).max(few_bytes);
         }
     }
 
@@ -148,41 +134,10 @@ impl Tuner {
         }
     }
 
-    /// Returns the number of lanes wanted.
-    pub fn lanes(&self) -> u32 {
-        self.goal.max(self.starters)
-    }
-
-    /// Returns the most bytes that each starter may have in flight; `None`: no limit.
-    pub fn window_bytes(&self) -> Option<u64> {
-        let share = || (self.shared_bytes / f64::from(self.starters)) as u64;
-        (self.starters > self.goal).then(share)
-    }
-
-    /// Records the first request on a lane.
-    pub fn lane_begins(&mut self, now: Time) {
-        let (since, lanes) = self.asked;
-        self.asked = (if lanes == 0 { now } else { since }, lanes + 1);
-    }
-
-    /// Returns whether another lane may begin. Lanes that begin together send a burst in each round
-    /// trip, which overflows a short queue. So they begin one after the other within one round
-    /// trip.
-    pub fn may_begin(&self, now: Time, rtt_s: f64) -> bool {
-        let (since, lanes) = self.asked;
-        let due = f64::from(self.starters) * now.secs_since(since) / rtt_s.max(1e-3);
-        self.starters <= self.goal || lanes == 0 || f64::from(lanes) < 1.0 + due
-    }
-
     /// Returns whether the lanes have nearly as much in flight as their windows allow.
     fn fills_windows(&self, rate: f64, rtt_s: f64, lanes_up: u32) -> bool {
-        match self.window_bytes() {
-            Some(_) => rate * rtt_s > FULL_WINDOWS * self.shared_bytes,
-            None => {
-                let lanes = f64::from(lanes_up.clamp(1, self.goal.max(1)));
-                rate / lanes * rtt_s > WINDOW_BYTES
-            }
-        }
+        let lanes = f64::from(lanes_up.clamp(1, self.goal.max(1)));
+        rate / lanes * rtt_s > WINDOW_BYTES
     }
 
     /// Judges the current trial, or begins one if it is time.
@@ -234,7 +189,6 @@ impl Tuner {
         if self.goal > 1 && self.looked >= FALLEN_LOOKS && usual_rate < FALLEN * self.worth {
             // The link has changed: find out anew what pays.
             self.goal = (self.goal / TIMES_HELD_UP).max(1);
-            self.starters = 0;
             (self.worth, self.looked) = (usual_rate, 0);
             self.next_trial_at = now.plus_secs(self.pause_s);
             return;
@@ -306,7 +260,6 @@ impl Tuner {
     pub fn refused(&mut self, working: u32, said: bool, now: Time) {
         self.reset(now);
         self.goal = self.goal.min(working);
-        self.starters = self.starters.min(working);
         self.next_trial_at = now.plus_secs(PAUSE_MAX_S);
         let (before, until) = self.allowed;
         let is_settled = until == Time::MAX;
@@ -326,7 +279,6 @@ impl Tuner {
     pub fn limit(&mut self, most: u32, now: Time) {
         self.reset(now);
         self.goal = self.goal.min(most);
-        self.starters = 0;
     }
 
     /// Ends a trial because of a failure or a silence.
@@ -358,11 +310,6 @@ pub(crate) fn shared_lanes(rtt_s: f64) -> u32 {
 /// much in its queue, up to a useful number.
 fn windows(rtt_s: f64) -> u32 {
     ((rtt_s / ALONE_LANE_S).ceil() as u32).clamp(1, LONG_LANES_ALONE)
-}
-
-/// Returns how many of `most` starters a source gets: all if it is alone on a long route.
-pub(crate) fn starters(rtt_s: f64, sources: u32, most: u32) -> u32 {
-    if rtt_s < LONG_ROUTE_S || sources > 1 { 0 } else { most }
 }
 
 /// Factor on the lanes in a trial if loss or a window holds them up; otherwise they are doubled.
@@ -418,16 +365,6 @@ const LONG_LANE_S: f64 = 0.065;
 const LONG_LANES_ALONE: u32 = 6;
 /// Round trip per lane on shorter routes for a source that is alone.
 const ALONE_LANE_S: f64 = 0.016;
-/// If all lanes began freely, they would have twice what the route holds in flight before the first
-/// loss reached their senders, and a short queue would drop thousands of packets. So together they
-/// may fill 1 Gbit/s and a tenth of that in its queue, …
-const STARTERS_BYTES_PER_S: f64 = 133e6;
-/// … but no more than six normal lanes have in flight.
-const STARTERS_BYTES_MAX: f64 = 6.0 * LANE_WINDOW_BYTES;
-/// The commonest sender limit, in payload of packets larger than 1,500 bytes.
-const LANE_WINDOW_BYTES: f64 = 3.3e6;
-/// Starters that have this part in flight are held up by their windows: the route is faster.
-const FULL_WINDOWS: f64 = 0.93;
 /// Least lanes on a long route.
 const LONG_LANES_MIN: u32 = 2;
 /// Most lanes on a long route at first; more must pay for themselves.

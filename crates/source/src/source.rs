@@ -110,10 +110,6 @@ pub trait Lane: fmt::Debug + Send {
     /// was delivered already the swath is done at once.
     fn trim(&self, swath: SwathId, end: u64, then: AfterTrim);
 
-    /// Lets the sender have no more than `window_bytes` under way from now on; `None`: as much as it
-    /// sees fit, as at first. What is under way already still comes.
-    fn narrow(&self, window_bytes: Option<u64>);
-
     /// Ends the lane; its last event lists what is unfinished.
     fn close(&self);
 

@@ -180,25 +180,6 @@ pub fn open_wide(tcp: &TcpStream) {
     }
 }
 
-/// Announce no more than a window of `bytes`, until the kernel widens it for other reasons. What has
-/// been announced already holds.
-pub fn limit_window(tcp: &TcpStream, bytes: u64) {
-    let value = libc::c_int::try_from(bytes).unwrap_or(WINDOW_MAX_BYTES).min(WINDOW_MAX_BYTES);
-    // SAFETY: the descriptor is open, the pointer and length describe a local integer. A kernel that
-    // refuses leaves the window as it is.
-    unsafe {
-        libc::setsockopt(
-            tcp.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_WINDOW_CLAMP,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-}
-
-/// TCP knows no larger windows (RFC 7323).
-const WINDOW_MAX_BYTES: libc::c_int = 1 << 30;
 /// As much as one lane has under way on most routes; the kernel cuts it to half its own limit
 /// (`net.ipv4.tcp_rmem`, 3 MiB as a rule).
 const WIDE_BYTES: usize = 4 << 20;
@@ -252,46 +233,5 @@ mod tests {
         }
         open_wide(&tcp);
         assert!(room(&tcp) > 4 * before, "{before} → {}", room(&tcp));
-    }
-
-    /// `rounds` times 100 kB come and are read; answers the window that the sender then knows of.
-    async fn exchange(tcp: &mut TcpStream, sender: &mut TcpStream, rounds: u32) -> u64 {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let mut data = vec![0; 100_000];
-        for _ in 0..rounds {
-            sender.write_all(&data.clone()).await.unwrap();
-            tcp.read_exact(&mut data).await.unwrap();
-        }
-        tcp.write_all(b"!").await.unwrap();
-        sender.read_exact(&mut [0]).await.unwrap();
-        let (info, bytes) = info(sender).unwrap();
-        assert!(bytes >= offset_of!(TcpInfo, snd_wnd) + size_of::<u32>());
-        u64::from(info.snd_wnd)
-    }
-
-    #[tokio::test]
-    async fn a_narrow_window_is_what_the_sender_hears_of() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (mut sender, _) = listener.accept().await.unwrap();
-        open_wide(&tcp);
-        let wide = exchange(&mut tcp, &mut sender, 10).await;
-        if info(&sender).is_none_or(|(_, bytes)| bytes < size_of::<TcpInfo>()) || wide < 800_000 {
-            println!("skipped: this kernel tells nothing of windows, or allows no wide ones");
-            return;
-        }
-        // The kernel may widen it between two rounds.
-        let mut narrowed = wide;
-        for _ in 0..20 {
-            limit_window(&tcp, 200_000);
-            narrowed = exchange(&mut tcp, &mut sender, 50).await;
-            if narrowed <= 220_000 {
-                break;
-            }
-        }
-        assert!(narrowed <= 220_000, "{wide} → {narrowed}");
-        limit_window(&tcp, u64::MAX);
-        let widened = exchange(&mut tcp, &mut sender, 200).await;
-        assert!(widened > 2 * narrowed, "{wide} → {narrowed} → {widened}");
     }
 }

@@ -79,13 +79,6 @@ pub trait Transport: AsyncRead + AsyncWrite + Send + Sync + Unpin {
         self.socket().is_some_and(|tcp| kernel::set_low_water(tcp, bytes))
     }
 
-    /// Announces a receive window of at most `bytes`, until it is tuned again; `u64::MAX` lifts this.
-    fn limit_window(&self, bytes: u64) {
-        if let Some(tcp) = self.socket() {
-            kernel::limit_window(tcp, bytes);
-        }
-    }
-
     /// Looks without reading whether the peer is still there.
     fn peer_state(&self) -> PeerState {
         let Some(tcp) = self.socket() else { return PeerState::Open };

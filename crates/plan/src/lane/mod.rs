@@ -39,8 +39,6 @@ pub(crate) struct Duty {
     pub parked: bool,
     /// It is closed at the end of a trimmed swath and gets nothing more.
     pub dropping: bool,
-    /// The receive window that was announced to its sender, in bytes; `None`: no limit.
-    pub window_bytes: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -85,11 +83,6 @@ impl Lane {
 
     pub fn is_idle(&self) -> bool {
         self.pipe.queue.is_empty()
-    }
-
-    /// Returns whether anything was ever requested on it.
-    pub fn has_begun(&self) -> bool {
-        self.pipe.received > 0 || !self.is_idle()
     }
 
     pub fn connected(&mut self, now: Time, rtt_s: f64, requests: Requests) {

@@ -104,19 +104,6 @@ fn peers_have_fewer_lanes_once_there_are_many() {
     }
 }
 
-/// What each lane was told of its window since the last look.
-fn windows(bench: &mut Bench) -> Vec<(u32, Option<u64>)> {
-    let mut all = Vec::new();
-    bench.actions.retain(|action| match action {
-        Action::Window { lane, bytes } => {
-            all.push((lane.0, *bytes));
-            false
-        }
-        _ => true,
-    });
-    all
-}
-
 #[test]
 fn a_source_that_is_alone_begins_with_the_lanes_that_paid_before() {
     let config = Config { first_lanes: Some(5), ..Config::default() };
@@ -133,86 +120,6 @@ fn a_source_that_is_alone_begins_with_the_lanes_that_paid_before() {
         bench.wait_s(0.05);
         assert_eq!(1 + bench.opened().len(), lanes, "{rtt_ms} ms, {sources} sources");
     }
-}
-
-#[test]
-fn starters_share_what_the_route_holds() {
-    // Sixteen lanes come up to speed sooner than six; with windows of their own they had more under
-    // way than a queue of 100 ms holds, and a tenth of all packets was sent twice. With those of six
-    // lanes they had more than a queue of 60 ms holds.
-    let config = Config { starters: 16, ..Config::default() };
-    for (rtt_ms, lanes, shared) in [(30, 2, 0), (60, 16, 99), (95, 16, 126), (FAR_MS, 16, 264)] {
-        let rtt = Duration::from_millis(rtt_ms);
-        assert_eq!(config.lanes_at_first(rtt, 1), lanes);
-        let mut bench = Bench::with(config.clone(), 0, 1024 * MIB);
-        bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
-        bench.wait_s(0.02);
-        bench.opened();
-        // All of them are opened at once: a look later is a part of a round trip later.
-        bench.tell(Event::LaneUp { lane: LaneId(0), rtt, requests: Requests::Pipelined });
-        assert_eq!(1 + bench.opened().len(), lanes as usize, "{rtt_ms} ms");
-        let told = windows(&mut bench);
-        if shared == 0 {
-            assert_eq!(told, []);
-            continue;
-        }
-        assert_eq!(told.len(), 16);
-        let all: u64 = told.iter().filter_map(|&(_, bytes)| bytes).sum();
-        assert_eq!(all / 100_000, shared, "under way at {rtt_ms} ms");
-        bench.wait_s(0.1);
-        assert_eq!(windows(&mut bench), [], "they are told once");
-    }
-    // Several sources fill each other's gaps.
-    assert_eq!(config.lanes_at_first(Duration::from_millis(95), 3), 2);
-}
-
-#[test]
-fn starters_begin_one_after_the_other_within_a_round_trip() {
-    // When all began at once, 50,000 files behind a queue of 20 ms took 6.19 s instead of 5.89 s.
-    let config = Config { starters: 16, ..Config::default() };
-    let mut bench = Bench::with(config, 0, 1024 * MIB);
-    bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
-    bench.wait_s(0.02);
-    for lane in 0..16 {
-        far_up(&mut bench, lane);
-    }
-    let begun = |bench: &mut Bench| (0..16).filter(|&lane| !bench.fetches(lane).is_empty()).count();
-    let first = begun(&mut bench);
-    assert!((1..=3).contains(&first), "{first} begin at once");
-    bench.wait_s(0.25);
-    let half = first + begun(&mut bench);
-    assert!((7..=11).contains(&half), "{half} have begun after half a round trip");
-    bench.wait_s(0.3);
-    assert!(half + begun(&mut bench) >= 16, "all have begun after one round trip");
-}
-
-#[test]
-fn starters_get_windows_of_their_own_where_those_hold_them_up() {
-    // 400 ms at 1 GB/s: what is under way is a whole window of each.
-    let config = Config { starters: 16, ..Config::default() };
-    let mut bench = Bench::with(config, 0, 64 * 1024 * MIB);
-    bench.tell(Event::SourceAdded { source: SourceId(0), max_lanes: None });
-    bench.wait_s(0.02);
-    far_up(&mut bench, 0);
-    for lane in 1..16 {
-        far_up(&mut bench, lane);
-    }
-    bench.opened();
-    assert!(windows(&mut bench).iter().all(|(_, bytes)| bytes.is_some()));
-    let mut flows: Vec<Flow> = (0..16).map(Flow::of).collect();
-    let mut freed = Vec::new();
-    for _ in 0..2000 {
-        for flow in &mut flows {
-            // Three megabytes a round trip.
-            flow.carry(&mut bench, 3_000_000 * 20 / FAR_MS);
-        }
-        bench.wait_s(0.02);
-        freed.extend(windows(&mut bench).into_iter().filter(|(_, bytes)| bytes.is_none()));
-        if freed.len() == 16 {
-            return;
-        }
-    }
-    panic!("only {} of 16 windows were freed", freed.len());
 }
 
 #[test]

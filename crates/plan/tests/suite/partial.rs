@@ -53,7 +53,7 @@ fn nobody_is_asked_for_what_it_lacks_whatever_is_allowed_later() {
                         bench.tell(Event::LaneLost { lane, loss: Loss::Clean });
                     }
                     Action::Finished | Action::Exhausted => is_over = true,
-                    Action::Trim { .. } | Action::Window { .. } => {}
+                    Action::Trim { .. } => {}
                 }
             }
             if is_over {

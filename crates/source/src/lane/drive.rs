@@ -63,7 +63,6 @@ impl OwnLane {
                 return next;
             }
             self.turn_to_front();
-            lane_conn.window.keep(lane_conn.http.conn(), self.window_bytes);
             let turn = self.turn(lane_conn);
             if !matches!(turn, Turn::Deliver(_)) {
                 place = None;

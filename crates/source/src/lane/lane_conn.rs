@@ -15,7 +15,6 @@ use super::Command;
 use super::asks::Ask;
 use super::delivery::Delivery;
 use super::out_of_order::OutOfOrder;
-use super::window::Window;
 use crate::host_table::Presence;
 use crate::net::{Conn, Http1Conn};
 
@@ -36,7 +35,6 @@ pub(super) struct LaneConn {
     pub begun: Instant,
     pub last_progress: Instant,
     out_of_order: OutOfOrder,
-    pub window: Window,
     /// Bytes come fast; what came since when.
     fast: bool,
     window_begin: Instant,
@@ -107,7 +105,6 @@ impl LaneConn {
         let now = Instant::now();
         LaneConn {
             out_of_order: OutOfOrder::new(&conn, now),
-            window: Window::default(),
             http: Http1Conn::new(conn),
             write_broken: false,
             heard: false,

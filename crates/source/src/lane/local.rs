@@ -282,7 +282,6 @@ impl<R: ReadAt> LocalLane<R> {
                 false
             }
             // Nothing is under way.
-            Command::Narrow { .. } => false,
             Command::Close => true,
         }
     }

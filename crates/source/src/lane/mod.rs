@@ -16,7 +16,6 @@ mod lane_conn;
 pub(crate) mod local;
 mod out_of_order;
 mod own;
-mod window;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +53,6 @@ pub(crate) struct LaneHandle {
 pub(crate) enum Command {
     Fetch { swath: SwathId, range: Range },
     Trim { swath: SwathId, end: u64, then: AfterTrim },
-    Narrow { window_bytes: Option<u64> },
     Close,
 }
 
@@ -99,10 +97,6 @@ impl Lane for LaneHandle {
 
     fn trim(&self, swath: SwathId, end: u64, then: AfterTrim) {
         let _ = self.commands.send(Command::Trim { swath, end, then });
-    }
-
-    fn narrow(&self, window_bytes: Option<u64>) {
-        let _ = self.commands.send(Command::Narrow { window_bytes });
     }
 
     // A connection without outstanding answers is kept for the next lane to the same server.

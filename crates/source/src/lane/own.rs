@@ -42,8 +42,6 @@ pub(super) struct OwnLane {
     share: Option<Share>,
     /// An idle connection may be used; not after one turned out stale.
     pub may_reuse: bool,
-    /// What the sender may have under way.
-    pub window_bytes: Option<u64>,
     /// The address of a redirect did not answer, and the original one is tried again.
     went_back: bool,
     /// A file was elsewhere: of others, too, it is not known where they are before they are asked for.
@@ -77,7 +75,6 @@ impl OwnLane {
             dropping: false,
             share: None,
             may_reuse: true,
-            window_bytes: None,
             went_back: false,
             redirects: false,
         }
@@ -207,7 +204,6 @@ impl OwnLane {
             Some(Command::Fetch { swath, range }) if range.is_empty() => self.out.done(swath),
             Some(Command::Fetch { swath, range }) => self.asks.push(swath, range),
             Some(Command::Trim { swath, end, then }) => self.trim(swath, end, then),
-            Some(Command::Narrow { window_bytes }) => self.window_bytes = window_bytes,
         }
     }
 
@@ -264,8 +260,7 @@ impl OwnLane {
     }
 
     /// Keeps the connection for another lane if nothing is under way on it.
-    fn put_aside(&mut self, mut lane_conn: LaneConn) {
-        lane_conn.window.keep(lane_conn.http.conn(), None);
+    fn put_aside(&mut self, lane_conn: LaneConn) {
         let clean = !lane_conn.write_broken && self.asks.sent() == 0 && lane_conn.passing.is_none();
         if clean && let Some(conn) = lane_conn.http.into_reusable() {
             self.source.net().keep_idle(conn);

@@ -155,7 +155,6 @@ impl Download {
             }
             // What lies behind the end is cancelled, so there is nothing to be drained or dropped.
             Some(Command::Trim { swath, end, .. }) => self.trim(at, swath, end, session),
-            Some(Command::Narrow { window_bytes }) => self.lanes[at].window_bytes = window_bytes,
             None | Some(Command::Close) => {
                 self.end_lane(at, None, session);
                 return false;
@@ -246,13 +245,9 @@ impl Download {
         if self.lanes.is_empty() {
             return;
         }
-        let depth = (self.pipeline.depth() / self.lanes.len()).max(1);
+        let most = (self.pipeline.depth() / self.lanes.len()).max(1);
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
-            let most = match lane.window_bytes {
-                Some(bytes) => depth.min((bytes / u64::from(BLOCK_BYTES)).max(1) as usize),
-                None => depth,
-            };
             // Several at a time, for one write.
             let is_time = lane.under_way == 0 || lane.under_way + most / 8 <= most;
             let is_missed = lane.early_blocks() >= EARLY_BLOCKS_MAX;

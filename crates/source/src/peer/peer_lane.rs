@@ -68,8 +68,6 @@ pub(super) struct PeerLane {
     pub asks: VecDeque<PeerAsk>,
     /// Blocks under way, and those that came early.
     pub under_way: usize,
-    /// What may be under way, if its owner limits that.
-    pub window_bytes: Option<u64>,
     /// Facts were reported.
     is_told: bool,
     /// We hold it up ourselves.
@@ -117,7 +115,6 @@ impl PeerLane {
             expected,
             asks: VecDeque::new(),
             under_way: 0,
-            window_bytes: None,
             is_told: false,
             is_held: false,
             _token: token,

@@ -137,7 +137,6 @@ impl WrappedLane {
     fn obey(&mut self, order: Option<Command>) -> bool {
         match order {
             None | Some(Command::Close) => return true,
-            Some(Command::Narrow { window_bytes }) => self.inner.narrow(window_bytes),
             Some(Command::Fetch { swath, range: Range { start, end } }) => {
                 self.swaths.push_back(Ask { swath, start, next: start, end });
                 self.settle(swath);

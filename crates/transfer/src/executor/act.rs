@@ -30,11 +30,6 @@ impl Run<'_> {
                     self.set_state(source.index(), SourceState::Probing, None);
                 }
             }
-            Action::Window { lane, bytes } => {
-                if let Some(entry) = self.lanes.open.get(&lane) {
-                    entry.lane.narrow(bytes);
-                }
-            }
             Action::Fetch { lane, swath, range } => {
                 let Some(entry) = self.lanes.open.get(&lane) else { return Ok(()) };
                 let source = entry.source;

@@ -308,7 +308,7 @@ impl<'a> Round<'a> {
                 self.lanes.remove(&lane);
                 self.planner.handle(PlanEvent::LaneLost { lane, loss: Loss::Clean }, now);
             }
-            Action::Window { .. } | Action::Finished | Action::Exhausted => {}
+            Action::Finished | Action::Exhausted => {}
         }
     }
 

@@ -518,8 +518,6 @@ fn plan_of(request: &TreeRequest) -> Config {
         // Groups and their hashes come together or not at all.
         grid_bytes: UNIT_BYTES,
         unit_bytes: UNIT_BYTES,
-        // A swath server accepts that, and on long routes the index takes its time already.
-        starters: STARTERS,
         ..request.plan.clone()
     }
 }
@@ -572,8 +570,6 @@ fn first_losses(index: &Index, losses: &[(u64, XattrLoss)]) -> Vec<(Vec<u8>, Xat
     named.collect()
 }
 
-/// Starter lanes of a tree on a long route.
-const STARTERS: u32 = 16;
 /// Most times in a row that a source may forget its walk before new bytes have come.
 const FORGOTTEN_MAX: u32 = 3;
 /// Shortest round trip at which lanes connect before the index has come.

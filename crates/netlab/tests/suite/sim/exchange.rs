@@ -26,7 +26,6 @@ impl World<'_> {
             match fate {
                 Ok(()) => {
                     source.link.open(id);
-                    source.link.narrow(id, lane.window_bytes);
                     lane.pipelines = !source.no_pipelining;
                     let rtt = Duration::from_secs_f64(source.link.rtt_s());
                     let requests = Requests::pipelined_if(lane.pipelines);

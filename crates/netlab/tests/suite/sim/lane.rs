@@ -84,8 +84,6 @@ pub(super) struct SimLane {
     pub source: usize,
     /// When the handshake ends and how; `None` once up.
     pub connects: Option<(Time, Result<(), Loss>)>,
-    /// What its sender may have under way.
-    pub window_bytes: Option<u64>,
     pub asks: VecDeque<Ask>,
     pub pipelines: bool,
     /// Body bytes received.
@@ -125,7 +123,6 @@ impl SimLane {
             id,
             source,
             connects: Some(connects),
-            window_bytes: None,
             asks: VecDeque::new(),
             pipelines,
             meter_bytes: 0,

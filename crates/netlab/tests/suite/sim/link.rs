@@ -38,8 +38,6 @@ struct Flow {
     window_bytes: f64,
     threshold_bytes: f64,
     last_cut: Time,
-    /// What its receiver lets it have under way.
-    narrowed_to_bytes: u64,
     /// The receiver does not read.
     paused: bool,
     /// The window, not the application, was the limit at the last step.
@@ -137,19 +135,10 @@ impl Link {
             window_bytes: FIRST_WINDOW_BYTES.min(self.window_cap_bytes),
             threshold_bytes: f64::INFINITY,
             last_cut: Time::ZERO,
-            narrowed_to_bytes: u64::MAX,
             paused: false,
             limited: false,
             holes: Holes::default(),
         });
-    }
-
-    /// A connection's receiver announces a window of so many bytes, or, if `None`, as much as it
-    /// ever would.
-    pub fn narrow(&mut self, lane: LaneId, bytes: Option<u64>) {
-        if let Some(flow) = self.flows.iter_mut().find(|flow| flow.lane == lane) {
-            flow.narrowed_to_bytes = bytes.unwrap_or(u64::MAX);
-        }
     }
 
     /// A connection is gone; what it has on the way still crosses the link.
@@ -265,7 +254,7 @@ impl Link {
             if flow.paused {
                 return 0;
             }
-            let window_bytes = (flow.window_bytes as u64).min(flow.narrowed_to_bytes);
+            let window_bytes = flow.window_bytes as u64;
             flow.pending_bytes.min(window_bytes.saturating_sub(flow.in_flight_bytes))
         };
         let total_bytes: u64 = self.flows.iter().map(sendable).sum();

@@ -85,7 +85,6 @@ pub fn random(seed: u64) -> Scenario {
             scenario.consumer_bytes_per_s = rates * (0.2 + 2.0 * rng.f64());
             scenario.changes.retain(|(_, _, change)| !matches!(change, Change::Corrupt(_)));
         }
-        config.starters = if rng.bool() { 16 } else { 0 };
     });
     let mut scenario = script.build();
     scenario.limit_s = if doomed { LONG_S } else { limit_s(&scenario, well) };

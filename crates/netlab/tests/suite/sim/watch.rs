@@ -175,8 +175,7 @@ impl Watch {
         let verdict = match *action {
             Action::OpenLane { source, lane } => self.opens(source, lane, scene),
             Action::Fetch { lane, range, .. } => self.fetches(lane, range, scene),
-            Action::Window { .. }
-            | Action::Trim { .. }
+            Action::Trim { .. }
             | Action::CloseLane { .. }
             | Action::Finished
             | Action::Exhausted => Ok(()),

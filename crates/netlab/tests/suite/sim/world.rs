@@ -422,12 +422,6 @@ impl<'a> World<'a> {
             watch.action(&action, &scene);
             match action {
                 Action::OpenLane { source, lane } => self.connect(source, lane),
-                Action::Window { lane: id, bytes } => {
-                    if let Some(lane) = self.lanes.get_mut(&id) {
-                        lane.window_bytes = bytes;
-                        self.sources[lane.source].link.narrow(id, bytes);
-                    }
-                }
                 Action::Fetch { lane: id, swath, range } => {
                     let Some(lane) = self.lanes.get_mut(&id) else { continue };
                     if lane.ask(swath, range, self.now) {

@@ -182,7 +182,7 @@ impl Member {
                     self.planner.handle(Event::LaneLost { lane, loss: Loss::Clean }, now);
                 }
                 Action::Finished => self.done_at = Some(now),
-                Action::Window { .. } | Action::Exhausted => {}
+                Action::Exhausted => {}
             }
         }
         requests
