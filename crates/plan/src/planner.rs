@@ -225,11 +225,13 @@ impl Planner {
         Some(it.view(self.ledger.lanes_of(it).any(|lane| !lane.is_idle())))
     }
 
-    /// Returns the number of connections whose servers limit the rate of each answer. When it
-    /// changes, earlier rates no longer predict anything.
-    pub fn paced_lanes(&self) -> usize {
+    /// Returns the number of a source's connections, if its server limits the rate of each answer;
+    /// otherwise 0.
+    pub fn paced_lanes(&self, source: SourceId) -> usize {
         let is_paced = |lane: &&Lane| lane.is_up() && lane.speed.pace.found().is_some();
-        self.ledger.lanes.iter().filter(is_paced).count()
+        let key = self.ledger.sources.key(source);
+        let source = key.and_then(|key| self.ledger.sources.get(key));
+        source.map_or(0, |source| self.ledger.lanes_of(source).filter(is_paced).count())
     }
 
     /// Changes a source, if it is known.

@@ -18,6 +18,7 @@ mod forecaster;
 mod forest;
 mod interval;
 mod least_squares;
+mod pace;
 mod past;
 mod remaining;
 mod replay;
@@ -25,6 +26,6 @@ pub mod study;
 
 pub use cost::Cost;
 pub use forecaster::{Forecast, Forecaster, Model, chance};
+pub use pace::{Delivery, Pace, STEP_S};
 pub use past::{Planned, TRAITS};
-pub use remaining::{Pace, STEP_S};
 pub use replay::{Numbers, Outcome, Replay};

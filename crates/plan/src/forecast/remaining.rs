@@ -1,51 +1,10 @@
 //! The time that a running transfer still takes: what was forecast before it began, and what is measured
 //! meanwhile, each with as much weight as it is sure.
 
-use std::collections::VecDeque;
-
 use swath_model::observe::Eta;
 
-/// The rates at which a transfer went lately, and what follows from them.
-#[derive(Clone, Debug, Default)]
-pub struct Pace {
-    /// In bytes per second, the newest last.
-    rates: VecDeque<f64>,
-}
-
-impl Pace {
-    /// Adds the rate of the last [`STEP_S`] in bytes per second.
-    pub fn add(&mut self, rate: f64) {
-        if self.rates.len() == RATES_KEPT {
-            self.rates.pop_front();
-        }
-        self.rates.push_back(rate);
-    }
-
-    /// Forgets all rates: from now on it goes at this one.
-    pub fn restart(&mut self, rate: f64) {
-        self.rates = std::iter::repeat_n(rate, RATES_MIN).collect();
-    }
-
-    /// Returns the time left, `at_s` seconds after the start and with this part of the bytes done; `None`
-    /// while too few rates are known, or all of them are 0.
-    pub fn left(&self, left_bytes: f64, at_s: f64, done_part: f64) -> Option<Eta> {
-        let count = self.rates.len() as f64;
-        let mean = self.rates.iter().sum::<f64>() / count;
-        if self.rates.len() < RATES_MIN || mean <= 0.0 {
-            return None;
-        }
-        let squares: f64 = self.rates.iter().map(|rate| (rate / mean - 1.0).powi(2)).sum();
-        let likely_s = left_bytes / mean;
-        // Rates of the same second are alike.
-        let swings = (squares / count / (count * STEP_S)).sqrt();
-        let climbs = CLIMBS * (-at_s / CLIMBS_S).exp();
-        let early = EARLY * (-done_part / EARLY_PART).exp();
-        Some(around(likely_s, (MEASURED + early + climbs).hypot(swings)))
-    }
-}
-
 /// Returns the range that eight of ten cases lie in.
-fn around(likely_s: f64, spread: f64) -> Eta {
+pub(super) fn around(likely_s: f64, spread: f64) -> Eta {
     let reach = (DEVIATIONS * spread.min(SPREAD_MAX)).exp();
     Eta { low_s: likely_s / reach, likely_s, high_s: likely_s * reach }
 }
@@ -80,21 +39,6 @@ fn spread(takes: &Eta) -> f64 {
 /// Eight of ten cases are within so many standard deviations.
 const DEVIATIONS: f64 = 1.28;
 
-/// How far off the measured time left is, as a natural logarithm: in the long run, …
-const MEASURED: f64 = 0.05;
-
-/// … more at first, …
-const EARLY: f64 = 0.12;
-
-/// … until this part is done, …
-const EARLY_PART: f64 = 0.2;
-
-/// … and more while connections come up to speed, …
-const CLIMBS: f64 = 0.3;
-
-/// … for about so many seconds.
-const CLIMBS_S: f64 = 2.0;
-
 /// After so many seconds the traffic of others may be another.
 const CHANGES_S: f64 = 600.0;
 
@@ -103,15 +47,6 @@ const LATE_PART: f64 = 0.02;
 
 /// Standard deviations by which forecast and measurement may be apart.
 const TOLERATED: f64 = 2.0;
-
-/// Seconds from one rate to the next.
-pub const STEP_S: f64 = 0.2;
-
-/// Rates over which the mean is taken: 6 s.
-const RATES_KEPT: usize = 30;
-
-/// Fewest rates for an estimate.
-const RATES_MIN: usize = 5;
 
 const SPREAD_MIN: f64 = 0.02;
 const SPREAD_MAX: f64 = 3.0;
@@ -123,27 +58,6 @@ mod tests {
 
     fn about(likely_s: f64, spread: f64) -> Eta {
         Eta { low_s: likely_s * (1.0 - spread), likely_s, high_s: likely_s * (1.0 + spread) }
-    }
-
-    #[test]
-    fn an_estimate_gets_surer() {
-        let mut pace = Pace::default();
-        (0..4).for_each(|_| pace.add(100.0));
-        assert_eq!(pace.left(1000.0, 0.8, 0.1), None);
-        pace.add(100.0);
-        let first = pace.left(1000.0, 1.0, 0.1).unwrap();
-        let later = pace.left(1000.0, 10.0, 0.5).unwrap();
-        assert!((first.likely_s - 10.0).abs() < 1e-9 && (later.likely_s - 10.0).abs() < 1e-9);
-        assert!(first.low_s < later.low_s && later.high_s < first.high_s, "{first:?} {later:?}");
-        for rate in [20.0, 180.0].repeat(15) {
-            pace.add(rate);
-        }
-        let swings = pace.left(1000.0, 10.0, 0.5).unwrap();
-        assert!((swings.likely_s - 10.0).abs() < 1e-9 && swings.high_s > later.high_s);
-        pace.restart(50.0);
-        assert_eq!(pace.left(1000.0, 10.0, 0.5).map(|eta| eta.likely_s), Some(20.0));
-        pace.restart(0.0);
-        assert_eq!(pace.left(1000.0, 10.0, 0.5), None);
     }
 
     #[test]

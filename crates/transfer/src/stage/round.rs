@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::{LaneId, Range, RangeSet, Requests, SourceId, SourceName, SwathId, Time};
-use swath_plan::forecast::{Pace, STEP_S};
+use swath_plan::forecast::{Delivery, Pace, STEP_S};
 use swath_plan::{Action, Config, Event as PlanEvent, Lanes, Loss, Planner};
 use swath_source::{DepotError, Fetched, Net, display_name};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -503,7 +503,7 @@ impl<'a> Round<'a> {
             }
         });
         let sources = sources.collect();
-        self.pace.add(rate_bytes_per_s);
+        self.pace.add([Delivery { bytes_per_s: rate_bytes_per_s, ..Delivery::default() }]);
         let left_bytes = wanted_bytes.saturating_sub(done_bytes) as f64;
         let done_part = done_bytes as f64 / wanted_bytes.max(1) as f64;
         let eta = self.pace.left(left_bytes, at_s, done_part);

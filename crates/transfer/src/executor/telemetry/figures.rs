@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::reason::Why;
 use swath_model::{SourceId, Time};
 use swath_plan::SourceStatus;
+use swath_plan::forecast::Delivery;
 use swath_source::{Meter, plain_bytes};
 
 use crate::executor::dataset::Dataset;
@@ -158,7 +159,7 @@ impl Run<'_> {
         }
         self.follow_states();
         let total: u64 = self.sources.iter().map(|entry| entry.figures.bytes).sum();
-        let (mut rate, mut planned) = (0.0, 0.0);
+        let mut rate = 0.0;
         let sources: Vec<SourceSnapshot> = self
             .sources
             .iter()
@@ -167,7 +168,6 @@ impl Run<'_> {
                 let view = self.planner.source(SourceId(at as u32));
                 let now_rate = view.as_ref().map_or(0.0, |view| view.rate_bytes_per_s);
                 let own = entry.figures.shown_rate(now).unwrap_or(now_rate);
-                planned += now_rate;
                 rate += own;
                 SourceSnapshot {
                     source: at as u32,
@@ -195,22 +195,26 @@ impl Run<'_> {
                 compared_bytes.unwrap_or_else(|| self.coverage.verified_bytes.max(hashed_bytes)),
             ),
             rate_bytes_per_s: rate,
-            eta: self.eta(now, planned),
+            eta: self.eta(now),
             sources,
         };
         self.observer.observe(&Event::Progress(snapshot));
     }
 
     /// Returns the estimated time left.
-    fn eta(&mut self, now: Time, rate: f64) -> Option<Eta> {
+    fn eta(&mut self, now: Time) -> Option<Eta> {
         let compared = self.comparison.running.as_ref().map(Audit::compared_bytes);
         let done_bytes = compared.unwrap_or_else(|| self.coverage.have.total_bytes());
         let left_bytes = self.coverage.size_bytes?.saturating_sub(done_bytes);
-        let paced_lanes = self.planner.paced_lanes();
-        if std::mem::replace(&mut self.telemetry.paced_lanes, paced_lanes) != paced_lanes {
-            self.telemetry.pace.restart(rate);
-        }
-        self.telemetry.pace.add(rate);
+        let sources = (0..self.sources.len() as u32).map(SourceId).map(|source| {
+            let view = self.planner.source(source);
+            Delivery {
+                bytes_per_s: view.as_ref().map_or(0.0, |view| view.rate_bytes_per_s),
+                rtt: view.and_then(|view| view.rtt).unwrap_or_default(),
+                limited_lanes: self.planner.paced_lanes(source),
+            }
+        });
+        self.telemetry.pace.add(sources);
         // What was there before does not tell how far it is.
         let came_bytes = done_bytes.saturating_sub(self.coverage.resumed_bytes) as f64;
         let left_bytes = left_bytes as f64;

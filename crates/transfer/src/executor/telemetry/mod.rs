@@ -21,10 +21,8 @@ pub(crate) struct Telemetry {
     pub shown_at: Time,
     /// When the last missing byte was fetched.
     pub fetch_ended_at: Option<Time>,
-    /// Recent total rates, for the estimate of the time left.
+    /// Recent rates, for the estimate of the time left.
     pub pace: Pace,
-    /// Connections that were rate limited at the last snapshot.
-    pub paced_lanes: usize,
     /// The broken connection to a tree's source, until bytes come again.
     pub broken: Option<Broken>,
     /// Processor time that the process had used when the run began.
@@ -41,7 +39,6 @@ impl Telemetry {
             shown_at: Time::ZERO,
             fetch_ended_at: None,
             pace: Pace::default(),
-            paced_lanes: 0,
             broken: None,
             cpu_began_s: process_cpu_s(),
             disk_began: engine.disk.stats(),
