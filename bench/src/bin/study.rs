@@ -31,7 +31,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     datasets: Vec<String>,
     /// Round-trip times of ds1 to ds6 in ms.
-    #[arg(long, value_delimiter = ',', value_name = "MS", default_values_t = RTTS_MS)]
+    #[arg(long, value_delimiter = ',', value_name = "MS", default_values_t = RTTS_MS, value_parser = rtt)]
     rtt: Vec<f64>,
     /// Total size of each dataset; the published one is 10GB.
     #[arg(long, default_value = "1GB", value_parser = size)]
@@ -43,6 +43,14 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
+
+/// Reads a round-trip time in ms.
+fn rtt(text: &str) -> Result<f64, String> {
+    let time = text.parse().ok().filter(|time| (0.0..=RTT_MAX_MS).contains(time));
+    time.ok_or_else(|| format!("not a number from 0 to {RTT_MAX_MS}"))
+}
+
+const RTT_MAX_MS: f64 = 10_000.0;
 
 fn main() -> ExitCode {
     let options = Options::parse();

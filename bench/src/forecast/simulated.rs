@@ -111,6 +111,7 @@ pub fn logged(world: &World, done: &[Simulated]) -> Vec<LoggedTransfer> {
             from: world.from(plan),
             to: world.sites[plan.to].name.clone(),
             kind: plan.kind.name().to_owned(),
+            limit_bytes_per_s: None,
             facts,
         }
     });

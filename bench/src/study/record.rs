@@ -55,18 +55,23 @@ impl Record {
     /// Another size was measured earlier.
     pub fn prepare(&mut self, cell: &Cell, tools: &[Tool]) -> Result<&mut ScenarioResult, String> {
         let scenarios = &mut self.study.scenarios;
+        let is_before = |known: &ScenarioResult| order(&known.name) < order(&cell.name);
         let at = scenarios.iter().position(|known| known.name == cell.name).unwrap_or_else(|| {
-            scenarios.push(ScenarioResult {
-                name: cell.name.clone(),
-                title: cell.title.clone(),
-                size_bytes: cell.data.bytes(),
-                bound_s: cell.bound_s(),
-                bound_is: "size with framing over the rate of the link".to_owned(),
-                tools: Vec::new(),
-                skipped: Vec::new(),
-                goals: Vec::new(),
-            });
-            scenarios.len() - 1
+            let at = scenarios.iter().take_while(|known| is_before(known)).count();
+            scenarios.insert(
+                at,
+                ScenarioResult {
+                    name: cell.name.clone(),
+                    title: cell.title.clone(),
+                    size_bytes: cell.data.bytes(),
+                    bound_s: cell.bound_s(),
+                    bound_is: "size with framing over the rate of the link".to_owned(),
+                    tools: Vec::new(),
+                    skipped: Vec::new(),
+                    goals: Vec::new(),
+                },
+            );
+            at
         });
         let result = &mut scenarios[at];
         if result.size_bytes != cell.data.bytes() {
@@ -111,6 +116,17 @@ impl Record {
         }
         study_files::keep_data(&self.study, &self.folder)
     }
+}
+
+/// Returns what names of cells are sorted by: words as words, and numbers as numbers, in thousandths.
+fn order(name: &str) -> Vec<(&str, u64)> {
+    let part = |part: &str| {
+        let digits = part.find(|it: char| it.is_ascii_digit()).unwrap_or(part.len());
+        let number: f64 = part[digits..].trim_end_matches("ms").parse().unwrap_or(0.0);
+        (digits, (1e3 * number) as u64)
+    };
+    let parts = name.split('-').map(|one| (one, part(one)));
+    parts.map(|(one, (digits, number))| (&one[..digits], number)).collect()
 }
 
 /// Programs that take part here, with what makes them tell their version.
@@ -160,6 +176,22 @@ mod tests {
         assert!(record.prepare(other_size, &[Tool::Swath]).unwrap_err().contains("--fresh"));
 
         assert!(Record::open(&options, true).unwrap().result(cell).is_none());
+    }
+
+    #[test]
+    fn cells_are_in_order_whatever_was_measured_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::open(&options(folder.path()), false).unwrap();
+        let all = cells(10_000_000_000, &[0.6, 15.0, 60.0]);
+        for cell in all.iter().rev() {
+            record.prepare(cell, &[]).unwrap();
+        }
+        let names = record.study.scenarios.iter().map(|known| known.name.as_str());
+        let (ds, others) = names.partition::<Vec<_>, _>(|name| name.starts_with("ds"));
+        let wanted: Vec<&str> = all.iter().map(|cell| cell.name.as_str()).take(ds.len()).collect();
+        assert_eq!(ds, wanted);
+        assert_eq!(others.first().copied(), Some("mdtm-files"));
+        assert_eq!(others.last().copied(), Some("radioastron-30ms"));
     }
 
     #[test]

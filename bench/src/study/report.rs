@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::cell::{DATASETS, bytes_text, count, stands_for};
+use super::cell::{Cell, DATASETS, RTTS_MS, bytes_text, cells, count, stands_for};
 use super::chart::draw;
 use super::predict::{self, predict};
 use super::published::{self, Published};
@@ -53,15 +53,17 @@ fn report(study: &Study, picture: &str) -> String {
         "# The comparative study of 2018, made again\n\n\
          <!-- Written by `bench/study --write`; change the program, not this page. -->\n\n\
          Question: how do tools for large scientific datasets compare, when files are few and large or \
-         many and small, near and far? A study of 2018 (ANTS 2018) asked this of GridFTP, FDT, mdtmFTP \
+         many and small, near and far? A study of 2018 ({STUDY}) asked this of GridFTP, FDT, mdtmFTP \
          and XDD. `bench/study` measures its datasets again, with swath and with the tools that can be \
          had today, and shows the published values of the others.\n\n\
-         {}\n\n```\n{}\n```\n\n\
+         {}{}\n\n```\n{}\n```\n\n\
          Every value is a mean with its 95 % confidence interval (Student's t) in seconds; in brackets \
-         the mean over that of the best tool. A run is stopped at five times the best mean so far, \
-         shown as ≥ 5 ×, and not repeated. Tools take turns in changing order. Every copy is compared \
-         with the original, byte by byte. All files are read from and written to memory. The bound is \
-         the size with the headers of packets over the rate of the link, 1 Gbit/s.\n\n",
+         the mean over that of the best tool. The best one is bold, and what is within half a percent \
+         of it. A run is stopped at five times the best mean so far, shown as ≥ 5 ×, and not \
+         repeated. Tools take turns in changing order. Every copy is compared with the original, byte by \
+         byte. Files are read from and written to memory. The bound is the size with the headers of \
+         packets over the rate of the link, 1 Gbit/s.\n\n",
+        progress(study),
         study.machine.line(),
         study.command
     );
@@ -92,7 +94,8 @@ fn report(study: &Study, picture: &str) -> String {
     text += &markdown(&between);
     text += &published_table(&published::MDTM_THIRD_PARTY);
     text += "## The table of Radioastron\n\nOne file over one link in Mbit/s of payload, 1 Gbit/s here. \
-             UDT is not measured.\n\n";
+             Published: \"Scientific Data Distribution Network Based on P2P Transmission Technologies\", WDS \
+             2012. UDT is not measured.\n\n";
     text += &rates(&of(RADIOASTRON));
     text += "## Features\n\nThe axes of the study's Table I. The columns of the other tools have what \
              the papers say; – stands for what they leave open.\n\n";
@@ -107,6 +110,17 @@ fn report(study: &Study, picture: &str) -> String {
     text
 }
 
+/// Returns how much of the whole study has been measured, unless all was.
+fn progress(study: &Study) -> String {
+    let total_bytes = study.scenarios.iter().map(|result| result.size_bytes).max().unwrap_or(0);
+    let all = cells(total_bytes.max(1), &RTTS_MS);
+    let is_known = |cell: &&Cell| study.scenarios.iter().any(|result| result.name == cell.name);
+    match all.iter().filter(is_known).count() {
+        count if count == all.len() => String::new(),
+        count => format!("**Measured so far: {count} of {} cells.** ", all.len()),
+    }
+}
+
 /// Returns what the datasets are, as published and as measured.
 fn datasets(cells: &[&ScenarioResult]) -> String {
     let total_bytes = cells.iter().map(|cell| cell.size_bytes).max().unwrap_or(0);
@@ -117,7 +131,7 @@ fn datasets(cells: &[&ScenarioResult]) -> String {
         let prefix = format!("{standing}-");
         let title = cells.iter().find(|cell| cell.name.starts_with(&prefix));
         let measured = match title.map(|cell| &cell.title) {
-            None => "–".to_owned(),
+            None => "not yet".to_owned(),
             Some(title) if standing == dataset => title.clone(),
             Some(title) => format!("{title}: the same as {}", standing.to_uppercase()),
         };
@@ -145,7 +159,8 @@ fn tools(study: &Study) -> String {
         let _ = writeln!(text, "| {} | {how} | {encryption} |", tool.name());
     }
     text += "\nFDT, XDD, mdtmFTP and bbcp are not measured: Debian has no packages of them. \
-             One command of each tool, as it ran:\n\n```\n";
+             One command of each tool, as it ran, but for the quotes of its words; SERVED and TARGET are \
+             folders, HEX is a fingerprint:\n\n```\n";
     let known = study.scenarios.iter().flat_map(|result| &result.tools);
     let mut seen: Vec<&str> = Vec::new();
     for tool in known.filter(|tool| !tool.command.is_empty()) {
@@ -291,7 +306,8 @@ pub fn tools_of<'a>(cells: &[&'a ScenarioResult]) -> Vec<&'a str> {
     each_once(named)
 }
 
-/// Returns what failed, was stopped although it had succeeded, or did not take part, and why.
+/// Returns what failed, was stopped although it had succeeded, or did not take part, and why. (Who was
+/// only stopped is in the table.)
 pub fn remarks(study: &Study) -> Vec<String> {
     let mut lines = Vec::new();
     for result in &study.scenarios {
@@ -303,6 +319,18 @@ pub fn remarks(study: &Study) -> Vec<String> {
                 lines.push(format!(
                     "{}: {name} failed in {count} of {all} runs: {why}",
                     result.name
+                ));
+            }
+        }
+    }
+    for result in &study.scenarios {
+        for tool in result.tools.iter().filter(|tool| tool.good().next().is_some()) {
+            if let Some(run) = tool.runs.iter().find(|run| run.is_stopped) {
+                lines.push(format!(
+                    "{}: {} was once {}, which its mean does not have",
+                    result.name,
+                    tool.name,
+                    run.failure.as_deref().unwrap_or("stopped"),
                 ));
             }
         }
@@ -348,7 +376,7 @@ swath study                                                   # all of it, in ho
 ```
 
 As root, in a copy of swath's source; `swath study` starts `bench/study` there. It installs the tools \
-with apt-get where it may. Nothing else should run meanwhile. Every run is kept, so the same command goes \
+with apt-get where it may, but not syq (`cargo install syq`). Nothing else should run meanwhile. Every run is kept, so the same command goes \
 on where it was stopped.
 
 | option | meaning |
@@ -356,9 +384,11 @@ on where it was stopped.
 | `--datasets` | some of ds1 to ds6, mdtm, mdtm-third-party, radioastron |
 | `--rtt` | round-trip times of ds1 to ds6, in ms |
 | `--tools` | some of the tools |
-| `--size` | total size of each dataset; as published: 10GB |
-| `--runs` | runs of each tool |
-| `-o`, `--output` | the folder with measurements, tables and pictures |
+| `--size` | total size of each dataset (1GB); as published: 10GB |
+| `--runs` | runs of each tool (5) |
+| `-o`, `--output` | the folder with measurements, tables and pictures (`study`) |
+| `--scratch` | the folder that holds the files meanwhile (`/dev/shm`: in memory) |
+| `--fresh` | forgets earlier measurements |
 
 ";
 
@@ -374,6 +404,8 @@ as high a degree as the values allow, so they may fit exactly what they cannot p
 forecasts](forecasts.md) from the runs of the other cells.
 
 ";
+/// The study and where it was published.
+const STUDY: &str = "\"Comparative Performance Evaluation of High-performance Data Transfer Tools\", IEEE ANTS 2018";
 /// How the names of cells begin in which a third site orders a copy between two servers.
 const BETWEEN: &str = "mdtm-third-party";
 /// How the names of the cells of the Radioastron paper begin.

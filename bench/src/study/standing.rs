@@ -42,6 +42,9 @@ impl Standing {
     /// Returns it for a table: seconds with their interval, and the ratio in brackets.
     pub fn text(&self) -> String {
         match self {
+            Self::Measured(Interval { mean, half: Some(half) }, ratio) if *half < 0.005 => {
+                format!("{mean:.2} ± < 0.01 ({ratio:.2})")
+            }
             Self::Measured(Interval { mean, half: Some(half) }, ratio) => {
                 format!("{mean:.2} ± {half:.2} ({ratio:.2})")
             }

@@ -272,8 +272,9 @@ fn limited_by(history: &[PastTransfer], transfer: &Transfer) -> Option<LimitedBy
         (&past.transfer.from, &past.transfer.to) == (&transfer.from, &transfer.to)
             && past.ended.as_ref().is_some_and(|ended| ended.is_complete)
     };
-    let last = history.iter().rfind(is_like)?.ended.as_ref()?;
-    serde_json::from_str(last.figures.limited_by.as_deref()?).ok()
+    let likes = history.iter().rev().filter(is_like);
+    let limits = likes.filter_map(|past| past.ended.as_ref()?.figures.limited_by.as_deref());
+    limits.take(1).find_map(|limit| serde_json::from_str(limit).ok())
 }
 
 /// Returns the cost of a transfer whose first seconds these are.

@@ -43,7 +43,8 @@ pub use forecast::JobForecast;
 pub use get::{checked_file, name_of, one_value_each};
 pub use handle::{CannotPause, Events, JobHandle, JobState, StreamItem};
 pub use history::{
-    Deadline, Forecasts, Help, ImportError, ImportedLog, SiteBegin, begins, import_log, open_log,
+    Deadline, Forecasts, Help, ImportError, ImportedLog, SiteBegin, begins, import_log, is_tuned,
+    open_log,
 };
 pub use kept::{KeptData, KeptRecorder};
 pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};

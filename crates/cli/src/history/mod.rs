@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use swath_formats::transfer_log::LogPlace;
-use swath_jobs::{ImportError, ImportedLog, import_log};
+use swath_jobs::{ImportError, ImportedLog, import_log, is_tuned};
 use swath_model::path::visible;
 use swath_report::history::{Past, svg};
 use swath_state::{Ended, KeepError, PastTransfer, Range, TRANSFERS_MAX, Transfer, is_site};
@@ -249,6 +249,7 @@ struct Line<'a> {
     from: &'a str,
     to: &'a str,
     kind: &'a str,
+    limit_bytes_per_s: Option<u64>,
     complete: Option<bool>,
     moved_bytes: Option<u64>,
     predicted_s: Option<f64>,
@@ -278,6 +279,7 @@ impl<'a> Line<'a> {
             from: &transfer.from,
             to: &transfer.to,
             kind: &transfer.kind,
+            limit_bytes_per_s: transfer.limit_bytes_per_s,
             complete: ended.map(|ended| ended.is_complete),
             moved_bytes: ended.map(|ended| ended.bytes),
             predicted_s: forecast.map(|range| range.likely_s),
@@ -303,8 +305,8 @@ impl<'a> Line<'a> {
 /// The complete transfers as CSV, which can be imported again.
 fn csv(all: &[&PastTransfer]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
-    let is_complete = |past: &&&PastTransfer| past.ended.as_ref().is_some_and(|it| it.is_complete);
-    for past in all.iter().filter(is_complete) {
+    let is_complete = |past: &PastTransfer| past.ended.as_ref().is_some_and(|it| it.is_complete);
+    for past in all.iter().filter(|past| is_complete(past) && !is_tuned(past)) {
         // Nothing fails that is written to memory.
         let _ = out.serialize(Line::of(past));
     }

@@ -26,14 +26,20 @@ pub struct Study {
     /// Keep measurements, tables and pictures in this folder
     #[arg(long, short, value_name = "DIR", default_value = "study", value_hint = ValueHint::DirPath)]
     pub output: PathBuf,
+    /// Hold the files in this folder meanwhile [default: /dev/shm, which is in memory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub scratch: Option<PathBuf>,
+    /// Forget earlier measurements and begin anew
+    #[arg(long)]
+    pub fresh: bool,
 }
 
 /// Shown below the help of `swath study`.
 const EXAMPLES: &str = "\
-Measures file transfer tools in an emulated network, all on this machine: the comparative study of 2018
-(ANTS 2018), with swath and the tools that can be had today. Must be run as root, in a copy of swath's
-source. Installs the tools with apt-get if it may. The whole study takes hours, in which nothing else
-should run; the same command goes on where it was stopped.
+Measures file transfer tools in an emulated network, all on this machine: the comparative study
+of 2018 (IEEE ANTS 2018), with swath and the tools that can be had today. Must be run as root, in
+a copy of swath's source. Installs the tools with apt-get if it may. The whole study takes hours,
+in which nothing else should run; the same command goes on where it was stopped.
 
 Examples:
   swath study --datasets ds1,ds6 --rtt 60 --tools swath,rsync

@@ -2,6 +2,8 @@
 
 pub mod args;
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +14,7 @@ use args::Study;
 /// Becomes the program that measures; returns only if it cannot be started.
 pub fn run(args: &Study) -> Exit {
     let Some(script) = script() else {
-        let here = "this folder is not in a copy of swath's source";
+        let here = "this folder is not in a copy of swath's source of your own";
         return fail(Exit::Input, &format!("{here}, which has the study (bench/study)"));
     };
     let output = match std::path::absolute(&args.output) {
@@ -29,16 +31,37 @@ pub fn run(args: &Study) -> Exit {
         }
     }
     command.args(["--size", &args.size, "--runs", &args.runs.to_string(), "-o"]).arg(output);
+    if let Some(scratch) = &args.scratch {
+        command.arg("--scratch").arg(scratch);
+    }
+    if args.fresh {
+        command.arg("--fresh");
+    }
     let error = command.exec();
     fail(Exit::Internal, &format!("{} cannot be started: {error}", script.display()))
 }
+
+/// Returns whether a file is one that root or this user has put there. In a folder that anybody may write
+/// to, anybody could let root run a script.
+fn is_ours(script: &Path) -> bool {
+    // SAFETY: getuid has no preconditions and cannot fail.
+    let own = unsafe { libc::getuid() };
+    let is_safe = |it: &Metadata| (it.uid() == 0 || it.uid() == own) && it.mode() & OTHERS == 0;
+    std::fs::metadata(script).is_ok_and(|it| it.is_file() && is_safe(&it))
+        && script
+            .parent()
+            .is_some_and(|folder| std::fs::metadata(folder).is_ok_and(|it| is_safe(&it)))
+}
+
+/// Others may write.
+const OTHERS: u32 = 0o002;
 
 /// Returns the script of the copy of the source in which the user is, or from which swath was built.
 fn script() -> Option<PathBuf> {
     let places = [std::env::current_dir(), std::env::current_exe()];
     let in_source = |folder: &Path| {
         let script = folder.join("bench/study");
-        (script.is_file() && folder.join("crates/cli").is_dir()).then_some(script)
+        (folder.join("crates/cli").is_dir() && is_ours(&script)).then_some(script)
     };
     places.iter().flatten().find_map(|place| place.ancestors().find_map(in_source))
 }

@@ -35,10 +35,10 @@ const BUDGET_MIN: u64 = 1_000_000;
 
 /// Shown below the help of `swath tune`.
 const EXAMPLES: &str = "\
-Normally unnecessary: transfers of a few seconds find out by themselves how many connections pay, and
-the next ones from the same source begin with as many. 'swath tune SRC' finds out before the first one:
-it fetches parts of the file with 1, 2, 4 and 8 connections, each for at most 5 seconds, and throws
-them away.
+Normally unnecessary: transfers of a few seconds find out by themselves how many connections
+pay, and the next ones from the same source begin with as many. 'swath tune SRC' finds out before
+the first one: it fetches parts of the file with 1, 2, 4 and 8 connections, each for at most
+5 seconds, and throws them away.
 
 Examples:
   swath tune

@@ -65,7 +65,7 @@ async fn measure(args: &Tune, address: &str) -> Result<Exit, Failure> {
             "too short to tell, so nothing is remembered: try a larger file or --budget".to_owned()
         }
         (Some(begin), Some(_), None) => {
-            format!("transfers from {} begin with {begin} from now on", visible(&site))
+            format!("transfers from {} begin with {begin} for a week", visible(&site))
         }
         (Some(begin), ..) => format!("{begin} pay at {}", visible(&site)),
     };

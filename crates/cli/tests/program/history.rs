@@ -178,7 +178,7 @@ fn transfers_begin_with_the_connections_that_paid() {
     let home = Home::new();
     home.run(["tune"]).code_is(0).shows(&["nothing is known yet"]);
     let tuned = home.run(["tune", &url(&narrow), "--budget", "40M"]);
-    tuned.code_is(0).shows(&["connections        rate  measured", "from now on"]);
+    tuned.code_is(0).shows(&["connections        rate  measured", "for a week"]);
     let site = narrow.address().to_string();
     let known = home.run(["tune", "--json"]);
     let known: Value = serde_json::from_str(known.code_is(0).out().trim()).unwrap();

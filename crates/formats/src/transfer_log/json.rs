@@ -12,13 +12,13 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::table::Meaning;
 use super::{
     COUNT_MAX, FACTS, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, SHOWN_CHARS,
-    TIME_MAX_S, duration, place_name,
+    TIME_MAX_S, duration, name, place_name,
 };
 use crate::text::shown;
 
 /// The known names of members, what they mean, and in units of what (seconds or bytes) numbers are. Of
 /// several with the same meaning the first counts.
-const MEMBERS: [(&str, Member, f64); 30] = [
+const MEMBERS: [(&str, Member, f64); 32] = [
     // Globus.
     ("request_time", Member::Of(Meaning::Start), 1.0),
     ("completion_time", Member::Of(Meaning::End), 1.0),
@@ -29,7 +29,7 @@ const MEMBERS: [(&str, Member, f64); 30] = [
     ("destination_endpoint_display_name", Member::Of(Meaning::To), 1.0),
     ("destination_endpoint_id", Member::Of(Meaning::To), 1.0),
     ("status", Member::State, 1.0),
-    ("type", Member::Kind, 1.0),
+    ("type", Member::Type, 1.0),
     // FTS: the files of jobs, …
     ("start_time", Member::Of(Meaning::Start), 1.0),
     ("finish_time", Member::Of(Meaning::End), 1.0),
@@ -52,6 +52,8 @@ const MEMBERS: [(&str, Member, f64); 30] = [
     ("files", Member::Of(Meaning::Files), 1.0),
     ("from", Member::Of(Meaning::From), 1.0),
     ("to", Member::Of(Meaning::To), 1.0),
+    ("kind", Member::Of(Meaning::Kind), 1.0),
+    ("limit_bytes_per_s", Member::Of(Meaning::Limit), 1.0),
     ("complete", Member::State, 1.0),
 ];
 
@@ -98,8 +100,8 @@ enum Member {
     Of(Meaning),
     /// Whether it is complete.
     State,
-    /// What was done.
-    Kind,
+    /// Whether it is a transfer.
+    Type,
 }
 
 /// A walk through all values of a log.
@@ -245,8 +247,8 @@ impl Record {
         {
             return Err(LogProblem::NotComplete(shown(state, SHOWN_CHARS)));
         }
-        if let Some((_, Scalar::Text(kind))) = self.find(Member::Kind)
-            && kind.eq_ignore_ascii_case("delete")
+        if let Some((_, Scalar::Text(what))) = self.find(Member::Type)
+            && what.eq_ignore_ascii_case("delete")
         {
             return Err(LogProblem::Deletion);
         }
@@ -265,7 +267,14 @@ impl Record {
             files: files.max(1),
             from: self.place(Meaning::From),
             to: self.place(Meaning::To),
-            kind: String::new(),
+            kind: match self.find(Member::Of(Meaning::Kind)) {
+                Some((_, Scalar::Text(kind))) => name(kind),
+                _ => String::new(),
+            },
+            limit_bytes_per_s: match self.find(Member::Of(Meaning::Limit)) {
+                None | Some((_, Scalar::Nothing)) => None,
+                Some(limit) => Some(count(limit)?),
+            },
             facts: [f32::NAN; FACTS],
         })
     }
@@ -383,6 +392,22 @@ mod tests {
             assert_eq!((one.from.as_str(), one.to.as_str()), ("a.example:1094", "b.example:443"));
         }
         assert_eq!(read(&format!("{message}\n{message}\n")).len(), 2);
+    }
+
+    #[test]
+    fn lines_of_swath_are_read() {
+        let line = |kind: &str, limit: &str| {
+            format!(
+                r#"{{"start": 1e9, "duration": 3.5, "bytes": 7, "files": 2, "from": "a:80", "to": "b",
+                    "kind": {kind}, "limit_bytes_per_s": {limit}, "complete": true}}"#
+            )
+        };
+        let read = |kind, limit| read(&line(kind, limit)).remove(0);
+        let limited = read(r#""cp""#, "1000").unwrap();
+        assert_eq!((limited.kind.as_str(), limited.limit_bytes_per_s), ("cp", Some(1000)));
+        let free = read("null", "null").unwrap();
+        assert_eq!((free.kind.as_str(), free.limit_bytes_per_s), ("", None));
+        assert!(read(r#""cp""#, "-1").unwrap_err().contains("limit_bytes_per_s"));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct LoggedTransfer {
     pub to: String,
     /// Which kind of transfer; empty if the log does not say.
     pub kind: String,
+    /// The rate in bytes per second that it was allowed, if it was limited on purpose.
+    pub limit_bytes_per_s: Option<u64>,
     /// The numbers of other columns, in their order; NaN where there is none.
     pub facts: [f32; FACTS],
 }

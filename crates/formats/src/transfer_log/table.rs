@@ -15,7 +15,7 @@ use crate::text::shown;
 pub const FACTS: usize = 8;
 
 /// The known names of columns, what they mean, and in units of what (seconds or bytes) they are.
-pub const COLUMNS: [(&str, Meaning, f64); 31] = [
+pub const COLUMNS: [(&str, Meaning, f64); 32] = [
     ("start", Meaning::Start, 1.0),
     ("start_s", Meaning::Start, 1.0),
     ("start_ms", Meaning::Start, 1e-3),
@@ -47,6 +47,7 @@ pub const COLUMNS: [(&str, Meaning, f64); 31] = [
     ("dst", Meaning::To, 1.0),
     ("ftype", Meaning::Kind, 1.0),
     ("kind", Meaning::Kind, 1.0),
+    ("limit_bytes_per_s", Meaning::Limit, 1.0),
 ];
 
 /// What a column says of a transfer.
@@ -68,6 +69,8 @@ pub enum Meaning {
     To,
     /// Which kind.
     Kind,
+    /// Which rate it was allowed.
+    Limit,
 }
 
 /// An iterator over the transfers of a log.
@@ -224,6 +227,10 @@ impl Columns {
             from: place_name(text(Meaning::From)?),
             to: place_name(text(Meaning::To)?),
             kind: name(text(Meaning::Kind)?),
+            limit_bytes_per_s: match text(Meaning::Limit)? {
+                "" => None,
+                _ => self.find(Meaning::Limit).map(count).transpose()?,
+            },
             facts,
         })
     }

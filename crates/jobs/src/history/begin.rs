@@ -30,7 +30,7 @@ pub(crate) fn first_lanes(history: &Path, spec: &JobSpec) -> Option<u32> {
     }
     let past = History::open(history).ok()?.last_between(&from, &sites.to, LOOKED_AT).ok()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    lanes(&past, now.as_secs_f64())
+    lanes(&past.iter().collect::<Vec<_>>(), now.as_secs_f64())
 }
 
 /// What transfers from a site begin with.
@@ -49,11 +49,11 @@ pub struct SiteBegin {
 /// Returns what transfers begin with, from each site that a history tells it of. The history is in the
 /// order of its transfers' starts.
 pub fn begins(history: &[PastTransfer], now_s: f64) -> Vec<SiteBegin> {
-    let mut sites: BTreeMap<&str, Vec<PastTransfer>> = BTreeMap::new();
+    let mut sites: BTreeMap<&str, Vec<&PastTransfer>> = BTreeMap::new();
     for past in history.iter().rev().filter(|past| past.transfer.to == HERE) {
         let newest = sites.entry(&past.transfer.from).or_default();
         if newest.len() < LOOKED_AT {
-            newest.push(past.clone());
+            newest.push(past);
         }
     }
     let told = sites.iter().filter_map(|(site, newest)| {
@@ -66,36 +66,48 @@ pub fn begins(history: &[PastTransfer], now_s: f64) -> Vec<SiteBegin> {
 }
 
 /// Returns the lanes of the fastest one of these transfers.
-fn lanes(past: &[PastTransfer], now_s: f64) -> Option<u32> {
+fn lanes(past: &[&PastTransfer], now_s: f64) -> Option<u32> {
     fastest(past, now_s)?.1.ended.as_ref()?.figures.lanes
 }
 
-/// Returns the fastest one of these transfers (the newest first) that tells how many lanes pay, and its rate.
-fn fastest(past: &[PastTransfer], now_s: f64) -> Option<(f64, &PastTransfer)> {
-    // What was measured before the newest 'swath tune' no longer counts.
-    let tuned = past.iter().position(is_tuned);
-    let past = &past[..tuned.map_or(past.len(), |at| at + 1)];
-    let told = past.iter().filter_map(|past| {
-        let ended = past.ended.as_ref().filter(|ended| ended.is_complete)?;
-        ended.figures.lanes.filter(|lanes| *lanes > 0)?;
-        let is_free = past.transfer.limit_bytes_per_s.is_none();
-        let is_recent = now_s - past.transfer.begun_s < RECENT_S;
-        let is_long = ended.took_s >= LONG_S || is_tuned(past);
-        // How many of several sources' lanes are one's own is not known.
-        let is_alone = ended.figures.sources == Some(1) && ended.figures.routed == Some(0);
-        let rate = ended.bytes as f64 / ended.took_s;
-        (is_free && is_recent && is_long && is_alone).then_some((rate, past))
-    });
-    told.max_by(|a, b| a.0.total_cmp(&b.0))
+/// Returns the fastest one of the last [`COUNTED`] of these transfers (the newest first) that tell how
+/// many lanes pay, and its rate.
+fn fastest<'a>(past: &[&'a PastTransfer], now_s: f64) -> Option<(f64, &'a PastTransfer)> {
+    let mut told: Vec<(f64, &PastTransfer)> = Vec::new();
+    for &past in past {
+        let Some(rate) = telling_rate(past, now_s) else { continue };
+        told.push((rate, past));
+        // What was measured before the newest 'swath tune' no longer counts.
+        if told.len() == COUNTED || is_tuned(past) {
+            break;
+        }
+    }
+    told.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// Whether `swath tune` measured it; imported logs may have any words.
-fn is_tuned(past: &PastTransfer) -> bool {
+/// Returns the rate of a transfer that tells how many lanes pay.
+fn telling_rate(past: &PastTransfer, now_s: f64) -> Option<f64> {
+    let ended = past.ended.as_ref().filter(|ended| ended.is_complete)?;
+    ended.figures.lanes.filter(|lanes| *lanes > 0)?;
+    let is_free = past.transfer.limit_bytes_per_s.is_none();
+    let is_recent = now_s - past.transfer.begun_s < RECENT_S;
+    let is_long = ended.took_s >= LONG_S || is_tuned(past);
+    // How many of several sources' lanes are one's own is not known.
+    let is_alone = ended.figures.sources == Some(1) && ended.figures.routed == Some(0);
+    let rate = ended.bytes as f64 / ended.took_s;
+    (is_free && is_recent && is_long && is_alone).then_some(rate)
+}
+
+/// Returns whether `swath tune` measured it, which is no transfer; imported logs may have any words.
+pub fn is_tuned(past: &PastTransfer) -> bool {
     past.transfer.kind == TUNED && !past.is_imported
 }
 
-/// The newest transfers between the same places.
-const LOOKED_AT: usize = 5;
+/// Transfers that count.
+const COUNTED: usize = 5;
+
+/// The newest transfers between the same places among which they are sought: most may be short.
+const LOOKED_AT: usize = 1_000;
 
 /// What is older may not be so any more.
 const RECENT_S: f64 = 7.0 * 86_400.0;
@@ -127,17 +139,26 @@ mod tests {
     fn the_fastest_of_the_last_transfers_tells() {
         let now_s = 1e9;
         let earlier = |ago_s: f64, took_s, lanes| past(now_s - ago_s, took_s, lanes);
-        assert_eq!(lanes(&[], now_s), None);
+        let lanes = |past: &[PastTransfer]| lanes(&past.iter().collect::<Vec<_>>(), now_s);
+        assert_eq!(lanes(&[]), None);
         let two = [earlier(100.0, 20.0, 2), earlier(50.0, 10.0, 8)];
-        assert_eq!(lanes(&two, now_s), Some(8));
+        assert_eq!(lanes(&two), Some(8));
         let old = [earlier(100.0, 20.0, 2), earlier(1e6, 10.0, 8)];
-        assert_eq!(lanes(&old, now_s), Some(2));
-        assert_eq!(lanes(&[earlier(9.0, 1.0, 4), earlier(9.0, 9.0, 0)], now_s), None);
+        assert_eq!(lanes(&old), Some(2));
+        assert_eq!(lanes(&[earlier(9.0, 1.0, 4), earlier(9.0, 9.0, 0)]), None);
         let mut tuned = earlier(50.0, 20.0, 1);
         tuned.transfer.kind = TUNED.to_owned();
-        assert_eq!(lanes(&[tuned, earlier(100.0, 10.0, 8)], now_s), Some(1));
+        let slower = earlier(9.0, 30.0, 3);
+        assert_eq!(lanes(&[slower, tuned, earlier(100.0, 10.0, 8)]), Some(1));
         let mut limited = earlier(9.0, 9.0, 4);
         limited.transfer.limit_bytes_per_s = Some(1_000_000);
-        assert_eq!(lanes(&[limited], now_s), None);
+        assert_eq!(lanes(&[limited]), None);
+        // Short ones do not push the others out.
+        let mut many = vec![earlier(9.0, 1.0, 1); 20];
+        many.push(earlier(100.0, 10.0, 8));
+        assert_eq!(lanes(&many), Some(8));
+        let mut many = vec![earlier(9.0, 20.0, 1); COUNTED];
+        many.push(earlier(100.0, 10.0, 8));
+        assert_eq!(lanes(&many), Some(1));
     }
 }

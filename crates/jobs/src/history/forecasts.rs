@@ -6,6 +6,8 @@ use swath_plan::forecast::{Cost, Forecast, Numbers, Outcome, Planned, Replay, TR
 use swath_state::{PastTransfer, Transfer};
 use swath_transfer::observe::Eta;
 
+use super::begin::is_tuned;
+
 /// What was learned from the history.
 #[derive(Debug, Default)]
 pub struct Forecasts {
@@ -30,6 +32,9 @@ impl Forecasts {
             forecasts.replay.advance(past.transfer.begun_s);
             if at == first_growth {
                 forecasts.replay.forecaster().learn();
+            }
+            if is_tuned(past) {
+                continue;
             }
             let planned = forecasts.planned(&past.transfer, past.beside, past.beside_bytes);
             let outcome = match &past.ended {

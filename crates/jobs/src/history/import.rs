@@ -113,6 +113,8 @@ const READ_AHEAD: usize = 64;
 
 fn told(logged: LoggedTransfer) -> (Transfer, Ended) {
     let LoggedTransfer { start_s: begun_s, took_s, bytes, files, from, to, kind, .. } = logged;
-    let transfer = Transfer { begun_s, kind, from, to, bytes, files, ..Transfer::default() };
+    let limit_bytes_per_s = logged.limit_bytes_per_s;
+    let transfer =
+        Transfer { begun_s, kind, from, to, bytes, files, limit_bytes_per_s, forecast: None };
     (transfer, Ended { took_s, is_complete: true, bytes, figures: Figures::default() })
 }

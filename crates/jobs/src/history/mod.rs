@@ -25,7 +25,7 @@ use swath_transfer::observe::{Eta, Event, Phase};
 use watch::{Sight, Watch};
 
 pub(crate) use begin::first_lanes;
-pub use begin::{SiteBegin, begins};
+pub use begin::{SiteBegin, begins, is_tuned};
 pub(crate) use deadline::later;
 pub use deadline::{Deadline, Help};
 pub use forecasts::Forecasts;

@@ -36,7 +36,7 @@ struct Source {
     rates: VecDeque<f64>,
     /// How many of them it had since it came up to speed; 0: it has not yet.
     steady: usize,
-    /// How many times as fast it is as a round trip before.
+    /// How many times as fast it is as a round trip before; 1 while that is not known.
     growth: f64,
     limited_lanes: usize,
 }
@@ -92,11 +92,10 @@ impl Source {
         }
         // A sender doubles its rate in every round trip until it meets a limit.
         let trip = (now.rtt.as_secs_f64() / STEP_S).ceil() as usize + 1;
-        self.growth = match self.rates.get(trip) {
-            Some(&before) if before > 0.0 => (rate / before).min(DOUBLES),
-            _ => DOUBLES,
-        };
-        if self.steady > 0 || self.growth < STILL_CLIMBS {
+        let before = self.rates.get(trip.min(RATES_KEPT - 1)).filter(|&&before| before > 0.0);
+        let growth = before.map(|before| rate / before);
+        self.growth = growth.map_or(1.0, |growth| growth.min(DOUBLES));
+        if self.steady > 0 || growth.is_some_and(|growth| growth < STILL_CLIMBS) {
             self.steady = (self.steady + 1).min(self.rates.len());
         }
     }

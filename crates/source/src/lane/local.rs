@@ -281,7 +281,6 @@ impl<R: ReadAt> LocalLane<R> {
                 }
                 false
             }
-            // Nothing is under way.
             Command::Close => true,
         }
     }
