@@ -58,9 +58,11 @@ impl Pace {
     /// Returns the time left, `at_s` seconds after the start and with this part of the bytes done; `None`
     /// while too few rates are known, or nothing comes.
     pub fn left(&self, left_bytes: f64, at_s: f64, done_part: f64) -> Option<Eta> {
+        let changed = self.sources.iter().filter(|source| source.has_changed()).count();
+        let trusts_falls = changed <= (self.sources.len() / FEW).max(1);
         let (mut rate, mut climbing) = (0.0, 0.0);
         for source in &self.sources {
-            let expected = source.expected();
+            let expected = source.expected(trusts_falls);
             rate += expected;
             climbing += if source.steady == 0 { expected } else { 0.0 };
         }
@@ -101,15 +103,29 @@ impl Source {
     }
 
     /// Returns the rate at which it is expected to go on.
-    fn expected(&self) -> f64 {
+    fn expected(&self, trusts_falls: bool) -> f64 {
         let newest = self.rates.front().copied().unwrap_or(0.0);
         if self.steady == 0 {
             return newest * self.growth.powf(MORE_TIMES);
         }
-        let steady = self.rates.range(..self.steady);
+        let (lately, before) = self.lately_and_before();
+        match trusts_falls && lately < FALLEN * before {
+            true => lately,
+            false => weighted(self.rates.range(..self.steady)),
+        }
+    }
+
+    /// Returns whether it lately delivers far more or less than before.
+    fn has_changed(&self) -> bool {
+        let (lately, before) = self.lately_and_before();
+        before > 0.0 && (CHANGED * lately < before || lately > CHANGED * before)
+    }
+
+    /// Returns its mean rate of the last second, and of the time before.
+    fn lately_and_before(&self) -> (f64, f64) {
         let lately = self.rates.range(..self.steady.min(RATES_MIN));
         let before = self.rates.range(lately.len()..self.steady);
-        if mean(lately.clone()) < FALLEN * mean(before) { mean(lately) } else { weighted(steady) }
+        (mean(lately), mean(before))
     }
 }
 
@@ -154,11 +170,15 @@ const STILL_CLIMBS: f64 = 1.25;
 const DOUBLES: f64 = 2.0;
 /// Until then it is expected to grow so many times more as it just did: nobody knows, but one that
 /// doubled five times does not stop just now.
-const MORE_TIMES: f64 = 2.0;
-/// A source that lately delivers less than this part of what it did is not expected to recover.
+const MORE_TIMES: f64 = 1.5;
+/// A source that lately delivers less than this part of what it did is not expected to recover, …
 const FALLEN: f64 = 1.0 / 3.0;
+/// … unless more than one of so many sources has changed …
+const FEW: usize = 4;
+/// … by this factor: where that is usual, it will change again.
+const CHANGED: f64 = 2.0;
 /// A rate counts less the older it is, with this time constant.
-const FADES_S: f64 = 2.0;
+const FADES_S: f64 = 3.0;
 /// Seconds from one rate to the next.
 pub const STEP_S: f64 = 0.2;
 /// Rates of a source that count: those of 6 s.
@@ -246,6 +266,19 @@ mod tests {
         let before_s = said[55];
         pace.add([at(100.0), Delivery { bytes_per_s: 400.0, ..far(0) }]);
         assert!(likely_s(&pace).unwrap() > 0.75 * before_s);
+    }
+
+    #[test]
+    fn a_fall_is_no_surprise_where_all_sources_change() {
+        let left_s = |others: [f64; 3]| {
+            let mut pace = Pace::default();
+            (0..20).for_each(|_| pace.add([100.0; 4].map(at)));
+            (0..5).for_each(|_| pace.add([10.0, others[0], others[1], others[2]].map(at)));
+            likely_s(&pace).unwrap()
+        };
+        assert!(left_s([100.0; 3]) > 1000.0 / 311.0);
+        // As much in all, but of sources that come and go.
+        assert!(left_s([20.0, 250.0, 30.0]) < 1000.0 / 311.0);
     }
 
     #[test]
