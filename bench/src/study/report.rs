@@ -458,8 +458,8 @@ mod tests {
         assert_eq!(
             lines[..2],
             [
-                "          dataset   bound s               swath         rsync   slow  broken  syq",
-                "ds1-15ms  1 × 1 GB     8.29  8.00 ± 0.00 (1.00)  12.00 (1.50)  ≥ 5 ×  failed    –",
+                "          dataset   bound s                 swath         rsync   slow  broken  syq",
+                "ds1-15ms  1 × 1 GB     8.29  8.00 ± < 0.01 (1.00)  12.00 (1.50)  ≥ 5 ×  failed    –",
             ]
         );
         assert!(text.contains("ds1-15ms: broken failed in 1 of 1 runs: exit code 1: no route\n"));
@@ -472,7 +472,7 @@ mod tests {
         assert!(text.contains("| DS1 | 1 × 10 GB | 1 × 1 GB |"), "{text}");
         assert!(text.contains("| DS2 | 10 × 1 GB | 1 × 1 GB: the same as DS1 |"), "{text}");
         assert!(
-            text.contains("| DS1, 15 ms | 1 × 1 GB | 8.29 | **8.00 ± 0.00 (1.00)** |"),
+            text.contains("| DS1, 15 ms | 1 × 1 GB | 8.29 | **8.00 ± < 0.01 (1.00)** |"),
             "{text}"
         );
         assert!(text.contains("![Time over that of the best tool](study.svg)"));
