@@ -70,6 +70,13 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
+/// Reads a time of at least a second.
+pub fn whole_time(text: &str) -> Result<Duration, String> {
+    let is_whole = |time: &Duration| *time >= Duration::from_secs(1);
+    time(text)
+        .and_then(|it| Some(it).filter(is_whole).ok_or_else(|| "at least 1 second".to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -274,7 +274,8 @@ fn limited_by(history: &[PastTransfer], transfer: &Transfer) -> Option<LimitedBy
     };
     let likes = history.iter().rev().filter(is_like);
     let limits = likes.filter_map(|past| past.ended.as_ref()?.figures.limited_by.as_deref());
-    limits.take(1).find_map(|limit| serde_json::from_str(limit).ok())
+    let mut limits = limits.filter_map(|limit| serde_json::from_str(limit).ok());
+    limits.find(|limit| *limit != LimitedBy::RateLimit || transfer.limit_bytes_per_s.is_some())
 }
 
 /// Returns the cost of a transfer whose first seconds these are.

@@ -352,20 +352,31 @@ fn may_run(process: Option<&str>, begun_s: f64) -> bool {
     process.is_some_and(may_live) && now_s - begun_s <= RUNNING_S_MAX
 }
 
-/// The number of this process, and the machine that it runs on: machines may share a home.
+/// The number of this process, when it started, and the machine that it runs on: numbers are used again,
+/// and machines may share a home.
 fn own_process() -> String {
-    let name = rustix::system::uname();
-    format!("{}@{}", std::process::id(), name.nodename().to_string_lossy())
+    let (name, id) = (rustix::system::uname(), std::process::id().to_string());
+    let start = start_of(&id).map_or(String::new(), |start| format!(".{start}"));
+    format!("{id}{start}@{}", name.nodename().to_string_lossy())
 }
 
 /// Whether this process may still run: only this machine's are known.
 fn may_live(process: &str) -> bool {
-    let parts =
-        |process: &str| process.split_once('@').map(|(id, on)| (id.to_owned(), on.to_owned()));
-    match (parts(process), parts(&own_process())) {
-        (Some((id, on)), Some((_, here))) if on == here => Path::new("/proc").join(id).exists(),
-        (process, _) => process.is_some(),
-    }
+    let own = own_process();
+    let [(process, on), (_, here)] =
+        [process, &own].map(|it| it.split_once('@').unwrap_or((it, "")));
+    let (id, start) = process.split_once('.').unwrap_or((process, ""));
+    on != here || start_of(id).is_some_and(|now| start.is_empty() || now == start)
+}
+
+/// When the process of this number started, in ticks of the kernel; `None` if it has ended, even if its
+/// parent has not noticed that.
+fn start_of(id: &str) -> Option<String> {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(id).join("stat")).ok()?;
+    // Behind the name of the program, which may have blanks and brackets: the state first.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let is_over = matches!(fields.next()?, "Z" | "X");
+    fields.nth(18).filter(|_| !is_over).map(str::to_owned)
 }
 
 fn prune(change: &Connection) -> rusqlite::Result<()> {
@@ -555,6 +566,27 @@ mod tests {
         let all = history.all().unwrap();
         assert_eq!((all.len(), all[0].beside), (1, 0));
         assert_eq!(history.running().unwrap(), all);
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start_and_one_that_has_ended_by_its_state() {
+        let own = own_process();
+        assert!(may_live(&own));
+        let (number, on) = own.split_once('@').unwrap();
+        let id = number.split('.').next().unwrap();
+        assert!(may_live(&format!("{id}@{on}")), "as earlier versions noted it");
+        assert!(!may_live(&format!("{id}.1@{on}")), "another one of this number");
+        assert!(may_live("1073741824.1@elsewhere") || on == "elsewhere");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let is_over = |id: u32| {
+            let ends = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            while may_live(&format!("{id}@{on}")) && std::time::Instant::now() < ends {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            !may_live(&format!("{id}@{on}"))
+        };
+        assert!(is_over(child.id()), "nobody has waited for it");
+        child.wait().unwrap();
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
 use crate::observe::{Event, Phase, Summary};
@@ -26,13 +28,18 @@ pub struct Sample {
 
 impl Engine {
     /// Runs a transfer to [`Destination::Nowhere`](crate::Destination::Nowhere) until all its bytes have
-    /// come or the time `lasts` is over.
+    /// come, or the time `lasts` is over after the first of them, or none came for [`ANSWERS`] times as
+    /// long.
     pub async fn sample(&self, request: Request, lasts: Duration, stop: &Stop) -> Sample {
         let (mut summary, mut sources) = (None, Vec::new());
         let mut came = vec![(0.0, 0)];
+        let answered = Notify::new();
         let mut observer = |event: &Event| match event {
             Event::Started { sources: names, .. } => sources.clone_from(names),
             Event::Progress(now) if now.phase == Phase::Fetching => {
+                if now.done_bytes > 0 {
+                    answered.notify_one();
+                }
                 came.push((now.at_s, now.done_bytes));
             }
             Event::Finished(end) | Event::Failed { summary: end, .. } => {
@@ -43,8 +50,14 @@ impl Engine {
         };
         let (over, began) = (Stop::default(), Instant::now());
         let time_is_over = async {
+            let first = tokio::time::timeout(ANSWERS * lasts, answered.notified());
+            let time = async {
+                if first.await.is_ok() {
+                    tokio::time::sleep(lasts).await;
+                }
+            };
             tokio::select! {
-                () = tokio::time::sleep(lasts) => {}
+                () = time => {}
                 () = stop.wait() => {}
             }
             over.set();
@@ -60,6 +73,9 @@ impl Engine {
         Sample { result, sources, summary, elapsed, first_byte_s, rate_bytes_per_s }
     }
 }
+
+/// How many times as long as the sample the first byte is waited for.
+const ANSWERS: u32 = 3;
 
 /// Returns the rate after the middle of the time in which bytes came.
 fn rate_of_second_half(came: &[(f64, u64)]) -> Option<f64> {

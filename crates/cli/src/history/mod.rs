@@ -97,6 +97,7 @@ pub fn read(path: PathBuf) -> Result<Vec<PastTransfer>, KeepError> {
 }
 
 fn run_import(history: PathBuf, args: &Import) -> Exit {
+    let mut all = Exit::Done;
     for file in &args.files {
         let name = visible(&file.display().to_string());
         let ImportedLog { imported, unusable, first_unusable } = match import_log(&history, file) {
@@ -106,7 +107,8 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
                     ImportError::Keep(_) => Exit::Target,
                     _ => Exit::Input,
                 };
-                return fail(exit, &format!("{name}: {}", chain(&error)));
+                all = fail(exit, &format!("{name}: {}", chain(&error)));
+                continue;
             }
         };
         let mut line = format!("{name}: {}", counted(imported.added, "transfer"));
@@ -129,7 +131,7 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
             warn(&format!("{name}: {lines} left out; the first: {first}"));
         }
     }
-    Exit::Done
+    all
 }
 
 /// As [`units::counted`], with commas: logs are long.
@@ -139,17 +141,25 @@ fn counted(count: u64, one: &str) -> String {
 }
 
 fn run_forget(path: PathBuf, args: &Forget) -> Exit {
+    let sites: Vec<String> = args.sites.iter().map(|text| named(text)).collect();
     let nothing = || {
-        let about = match args.sites.as_slice() {
+        // An address that is none may have a password or a token.
+        let public = |text: &String| {
+            let text = text.split(['?', '#']).next().unwrap_or_default();
+            text.rsplit('@').next().unwrap_or_default().to_owned()
+        };
+        let about = match sites.as_slice() {
             [] => String::new(),
-            sites => format!(" about {}", visible(&sites.join(", "))),
+            sites => {
+                let names: Vec<String> = sites.iter().map(public).collect();
+                format!(" about {}", visible(&names.join(", ")))
+            }
         };
         say::out(format!("nothing is remembered{about}\n").as_bytes(), Exit::Done)
     };
     if !path.exists() {
         return nothing();
     }
-    let sites: Vec<String> = args.sites.iter().map(|text| named(text)).collect();
     let sites = (!sites.is_empty()).then_some(sites.as_slice());
     match swath_state::History::open(&path).and_then(|history| history.forget(sites)) {
         Ok(0) => nothing(),

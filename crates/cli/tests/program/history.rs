@@ -113,7 +113,7 @@ fn logs_of_transfer_services_are_imported() {
     let ran = home.run(["history", "import", "GLOBUS.json"]);
     ran.code_is(0).shows(&["1 transfer imported", "1 record left out", "record 2: not complete"]);
     let all = history(&home);
-    assert_eq!((&all[0]["from"], &all[0]["duration"]), (&"Lab A".into(), &150.0.into()));
+    assert_eq!((&all[0]["from"], &all[0]["duration"]), (&"Lab_A".into(), &150.0.into()));
     home.write("cut.json", &tasks[..tasks.len() - 9]);
     home.run(["history", "forget"]).code_is(0);
     home.run(["history", "import", "cut.json"]).code_is(6).shows(&["is not JSON"]);

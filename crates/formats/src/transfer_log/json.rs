@@ -370,7 +370,7 @@ mod tests {
         let first = log[0].as_ref().unwrap();
         assert_eq!((first.start_s, first.took_s), (1_740_823_200.0, 150.0));
         assert_eq!((first.bytes, first.files), (5_000_000, 6));
-        assert_eq!((first.from.as_str(), first.to.as_str()), ("Lab A", "y-2"));
+        assert_eq!((first.from.as_str(), first.to.as_str()), ("Lab_A", "y-2"));
         assert_eq!(log[1], Err("record 2: a deletion, no transfer".to_owned()));
         assert_eq!(log[2], Err("record 3: not complete: \"ACTIVE\"".to_owned()));
         assert_eq!(log.len(), 3);

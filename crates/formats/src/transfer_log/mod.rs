@@ -202,16 +202,26 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// Returns the name of a place: of an address only host and port, without user, path and query.
+/// Returns the name of a place: of an address only host and port, without user, path and query. Several
+/// sites, as swath has them, are told apart by blanks; other names get underscores for theirs.
 fn place_name(text: &str) -> String {
+    let words = || text.split_whitespace();
+    match words().count() > 1 && !words().all(|word| word.contains(':')) {
+        true => one_place(&words().collect::<Vec<_>>().join("_")),
+        false => words().map(one_place).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn one_place(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     if let Some(site) =
         Url::parse(text).ok().filter(|_| !scheme.is_empty()).and_then(|url| site(&url))
     {
         return site;
     }
-    // user@host:/path, as ssh has it, or an address that is none.
+    // A path of this machine; user@host:/path, as ssh has it; or an address that is none.
     let host = match scheme {
+        "" if text.starts_with(['/', '.', '~']) => HERE,
         "" => rest.split(":/").next().unwrap_or_default(),
         _ => rest.split(['/', '?', '#']).next().unwrap_or_default(),
     };
@@ -219,10 +229,20 @@ fn place_name(text: &str) -> String {
     name(host)
 }
 
-/// Returns a name as it is kept: of bounded length, without control characters.
+/// Returns a name as it is kept: of bounded length, without characters that change how others are shown.
 fn name(text: &str) -> String {
-    text.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect()
+    let is_shown = |char: &char| !char.is_control() && !TURNS.contains(char);
+    text.chars().filter(is_shown).take(NAME_CHARS_MAX).collect()
 }
+
+/// This machine, as swath's history has it.
+const HERE: &str = "here";
+
+/// Characters that change the direction of writing.
+const TURNS: [char; 12] = [
+    '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+    '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+];
 
 /// Checks a duration in seconds.
 fn duration(took_s: f64) -> Result<f64, LogProblem> {
@@ -263,8 +283,11 @@ mod tests {
             ("ada@h.example:/home/ada", "h.example"),
             ("file:///home/ada/x", ""),
             ("odd://a b@c/secret", "c"),
-            ("Lab A", "Lab A"),
-            ("Lab\u{1b}[31m\nA", "Lab[31mA"),
+            ("Lab A", "Lab_A"),
+            ("Lab\u{1b}[31m\nA \u{202e}B", "Lab[31m_A_B"),
+            ("a.example:443 b.example:80", "a.example:443 b.example:80"),
+            ("/home/ada/x", "here"),
+            ("./x", "here"),
             ("a.example:443", "a.example:443"),
         ] {
             assert_eq!(place_name(text), name, "{text}");

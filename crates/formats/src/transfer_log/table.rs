@@ -274,7 +274,7 @@ mod tests {
         let transfer = log[0].as_ref().unwrap();
         assert_eq!((transfer.start_s, transfer.took_s), (1.0, 2.0));
         assert_eq!((transfer.bytes, transfer.files), (2_000_000, 7));
-        assert_eq!(transfer.to, "b, c");
+        assert_eq!(transfer.to, "b,_c");
     }
 
     #[test]

@@ -65,8 +65,9 @@ impl Forecasts {
         let planned = Planned { prior, ..self.planned(transfer, beside, beside_bytes) };
         let forecast = self.replay.forecaster().forecast(&planned);
         let least_s = least_s(transfer).unwrap_or(0.0);
-        let [low_s, likely_s, high_s] = [forecast.low_s, forecast.likely_s, forecast.high_s]
-            .map(|takes_s| takes_s.max(least_s));
+        let low_s = forecast.low_s.max((1.0 - OF_LIMIT) * least_s);
+        let likely_s = forecast.likely_s.max(least_s);
+        let high_s = forecast.high_s.max((1.0 + OF_LIMIT) * least_s);
         Forecast { low_s, likely_s, high_s, ..forecast }
     }
 
@@ -130,6 +131,9 @@ fn least_s(transfer: &Transfer) -> Option<f64> {
 fn is_held_back(transfer: &Transfer, took_s: f64) -> bool {
     least_s(transfer).is_some_and(|least_s| took_s < HELD_BACK * least_s)
 }
+
+/// A limited rate is kept within this part.
+const OF_LIMIT: f64 = 0.03;
 
 /// Without the limit it might have taken less, if it took no more than so many times the least.
 const HELD_BACK: f64 = 1.25;
