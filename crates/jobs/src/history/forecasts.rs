@@ -122,6 +122,11 @@ impl Forecasts {
     }
 }
 
+/// Whether a forecast, of a transfer with a limited rate, is nothing but what the limit allows.
+pub(crate) fn is_of_limit(low_s: f64, likely_s: f64) -> bool {
+    low_s >= (1.0 - OF_LIMIT) * likely_s
+}
+
 /// Returns how long a transfer takes at least, at the rate that the user allows.
 fn least_s(transfer: &Transfer) -> Option<f64> {
     transfer.limit_bytes_per_s.map(|limit| transfer.bytes as f64 / limit.max(1) as f64)
