@@ -28,7 +28,7 @@ pub struct Sample {
 
 impl Engine {
     /// Runs a transfer to [`Destination::Nowhere`](crate::Destination::Nowhere) until all its bytes have
-    /// come, or the time `lasts` is over after the first of them, or none came for [`ANSWERS`] times as
+    /// come, or the time `lasts` is over after the first of them, or none came for three times as
     /// long.
     pub async fn sample(&self, request: Request, lasts: Duration, stop: &Stop) -> Sample {
         let (mut summary, mut sources) = (None, Vec::new());
