@@ -1,22 +1,20 @@
 //! Transfers of the real program in emulated networks, with the traffic of others changing as in the
 //! simulated worlds, only faster.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
 use swath_model::observe::{Eta, Event};
-use swath_netlab::star::{Lab, LinkSpec, ServerKind, StarSpec, WebServer, scratch_folder_in};
+use swath_netlab::star::{Lab, LinkSpec, ServerKind, StarSpec, WebServer};
 use swath_netlab::wan::{Change, LabError, Schedule, Step as Changed, Target};
 
-use super::fetch::fetch;
+use super::fetch::{fetch, places_in};
 use super::progress::{self, Marks, look};
 use super::replay::Compared;
 use super::scores::Scores;
 use super::world::{Background, Setting, Step};
 use crate::data::make_file;
-use crate::star_run::Places;
 
 /// A transfer of the program.
 struct Emulated {
@@ -37,10 +35,7 @@ pub fn emulate(
     seed: u64,
 ) -> Result<Vec<String>, String> {
     let fault = |error: std::io::Error| format!("{}: {error}", scratch.display());
-    let folder = scratch_folder_in(scratch).map_err(fault)?;
-    let [served, target] = ["served", "target"].map(|name| folder.path().join(name));
-    fs::create_dir(&served).and_then(|()| fs::create_dir(&target)).map_err(fault)?;
-    let places = Places { swath: swath.to_owned(), served, target };
+    let (folder, places) = places_in(scratch, swath).map_err(fault)?;
     let files: Vec<PathBuf> = (SIZES.iter())
         .map(|&size_bytes| make_file(&places.served, size_bytes))
         .collect::<Result<_, _>>()

@@ -1,15 +1,29 @@
 //! One transfer of the real program over emulated links.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use swath_netlab::star::Lab;
+use swath_netlab::star::{Lab, scratch_folder_in};
+use tempfile::TempDir;
 
 use crate::check::{empty, failure_of};
 use crate::measure::measure;
 use crate::star_run::Places;
+
+/// Makes folders for what is served and what is fetched, which go with the first result.
+///
+/// # Errors
+/// As [`fs::create_dir`].
+pub(super) fn places_in(scratch: &Path, swath: &Path) -> io::Result<(TempDir, Places)> {
+    let folder = scratch_folder_in(scratch)?;
+    let [served, target] = ["served", "target"].map(|name| folder.path().join(name));
+    fs::create_dir(&served)?;
+    fs::create_dir(&target)?;
+    Ok((folder, Places { swath: swath.to_owned(), served, target }))
+}
 
 /// Lets the program fetch `data` from the servers of these links, and returns its events, a line for
 /// each. `home` keeps its history. `started` is called when it runs.

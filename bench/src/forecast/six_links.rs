@@ -1,7 +1,6 @@
 //! How well a transfer knows its end after five seconds: the program fetches a file from six emulated
 //! mirrors, in the scenarios of `bench/multisource`.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use swath_model::observe::{Eta, Event};
 use swath_netlab::star::{Lab, ServerKind, WebServer, scratch_folder_in};
 use swath_netlab::wan::{LabError, MTU_BYTES};
 
-use super::fetch::fetch;
+use super::fetch::{fetch, places_in};
 use super::progress::whole;
 use super::replay::Compared;
 use super::scores::Scores;
@@ -31,10 +30,7 @@ pub fn six_links(
     seed: u64,
 ) -> Result<Vec<String>, String> {
     let fault = |error: std::io::Error| format!("{}: {error}", scratch.display());
-    let folder = scratch_folder_in(scratch).map_err(fault)?;
-    let [served, target] = ["served", "target"].map(|name| folder.path().join(name));
-    fs::create_dir(&served).and_then(|()| fs::create_dir(&target)).map_err(fault)?;
-    let places = Places { swath: swath.to_owned(), served, target };
+    let (folder, places) = places_in(scratch, swath).map_err(fault)?;
     let (mut all, mut lines) = (Vec::new(), Vec::new());
     for name in SCENARIOS {
         let mut outcomes = Vec::new();

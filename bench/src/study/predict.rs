@@ -91,7 +91,7 @@ impl Predicted {
     }
 }
 
-/// Returns the errors of each tool in each case of which at least three cells were measured.
+/// Returns the errors of each tool in each case, if at least three cells of the case were measured.
 pub fn predict(study: &Study) -> Vec<Predicted> {
     let mut all = Vec::new();
     for case in Case::ALL {

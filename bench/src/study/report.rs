@@ -58,8 +58,8 @@ fn report(study: &Study, picture: &str) -> String {
          had today, and shows the published values of the others.\n\n\
          {}{}\n\n```\n{}\n```\n\n\
          Every value is a mean with its 95 % confidence interval (Student's t) in seconds; in brackets \
-         the mean over that of the best tool. The best one is bold, and what is within half a percent \
-         of it. A run is stopped at five times the best mean so far, shown as ≥ 5 ×, and not \
+         the mean over that of the best tool. The best mean is bold, and so are those within half a \
+         percent of it. A run is stopped at five times the best mean so far, shown as ≥ 5 ×, and not \
          repeated. Tools take turns in changing order. Every copy is compared with the original, byte by \
          byte. Files are read from and written to memory. The bound is the size with the headers of \
          packets over the rate of the link, 1 Gbit/s.\n\n",
@@ -159,8 +159,8 @@ fn tools(study: &Study) -> String {
         let _ = writeln!(text, "| {} | {how} | {encryption} |", tool.name());
     }
     text += "\nFDT, XDD, mdtmFTP and bbcp are not measured: Debian has no packages of them. \
-             One command of each tool, as it ran, but for the quotes of its words; SERVED and TARGET are \
-             folders, HEX is a fingerprint:\n\n```\n";
+             One command of each tool, as it ran, without quotation marks. SERVED and TARGET stand for \
+             folders, HEX for a fingerprint:\n\n```\n";
     let known = study.scenarios.iter().flat_map(|result| &result.tools);
     let mut seen: Vec<&str> = Vec::new();
     for tool in known.filter(|tool| !tool.command.is_empty()) {
@@ -327,7 +327,7 @@ pub fn remarks(study: &Study) -> Vec<String> {
         for tool in result.tools.iter().filter(|tool| tool.good().next().is_some()) {
             if let Some(run) = tool.runs.iter().find(|run| run.is_stopped) {
                 lines.push(format!(
-                    "{}: {} was once {}, which its mean does not have",
+                    "{}: {}: its mean leaves out a run that was {}",
                     result.name,
                     tool.name,
                     run.failure.as_deref().unwrap_or("stopped"),

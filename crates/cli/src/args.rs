@@ -161,7 +161,7 @@ pub struct Get {
     #[arg(long)]
     pub overwrite: bool,
     /// Say so if it may not end within this time, and what would help
-    #[arg(long, value_name = "TIME", value_parser = units::whole_time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", value_parser = units::deadline, value_hint = ValueHint::Other)]
     pub deadline: Option<Duration>,
     /// Options of every transfer
     #[command(flatten)]

@@ -70,11 +70,12 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// Reads a time of at least a second.
-pub fn whole_time(text: &str) -> Result<Duration, String> {
-    let is_whole = |time: &Duration| *time >= Duration::from_secs(1);
-    time(text)
-        .and_then(|it| Some(it).filter(is_whole).ok_or_else(|| "at least 1 second".to_owned()))
+/// Reads the time of a deadline, which is at least a second.
+pub fn deadline(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        time if time >= Duration::from_secs(1) => Ok(time),
+        _ => Err("must be at least 1 second".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::environment::Streams;
 use crate::error::JobError;
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::get;
-use crate::history::{Deadline, Forecasts, Sites, is_of_limit, later};
+use crate::history::{Deadline, Forecasts, Sites, is_set_by_limit, later};
 use crate::options::Network;
 use crate::run::{EngineNeeds, JobContext, Jobs};
 use crate::spec::{CopySpec, GetFrom, GetSpec, GetTo, JobSpec, Work};
@@ -124,7 +124,7 @@ impl Jobs {
                 limited_by = summary.limited_by.clone();
             }
             if spec.network.limit_bytes_per_s.is_some()
-                && is_of_limit(forecast.low_s, forecast.likely_s)
+                && is_set_by_limit(forecast.low_s, forecast.likely_s)
             {
                 limited_by = LimitedBy::RateLimit;
             }

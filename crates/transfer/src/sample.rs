@@ -50,7 +50,8 @@ impl Engine {
         };
         let (over, began) = (Stop::default(), Instant::now());
         let time_is_over = async {
-            let first = tokio::time::timeout(lasts.saturating_mul(ANSWERS), answered.notified());
+            let first =
+                tokio::time::timeout(lasts.saturating_mul(ANSWER_TIMES), answered.notified());
             let time = async {
                 if first.await.is_ok() {
                     tokio::time::sleep(lasts).await;
@@ -75,7 +76,7 @@ impl Engine {
 }
 
 /// How many times as long as the sample the first byte is waited for.
-const ANSWERS: u32 = 3;
+const ANSWER_TIMES: u32 = 3;
 
 /// Returns the rate after the middle of the time in which bytes came.
 fn rate_of_second_half(came: &[(f64, u64)]) -> Option<f64> {

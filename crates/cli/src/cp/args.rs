@@ -81,7 +81,7 @@ pub struct Cp {
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = units::time, value_hint = ValueHint::Other)]
     pub grant_for: Duration,
     /// Say so if it may not end within this time, and what would help
-    #[arg(long, value_name = "TIME", value_parser = units::whole_time, value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "TIME", value_parser = units::deadline, value_hint = ValueHint::Other)]
     pub deadline: Option<Duration>,
     /// Options of every transfer
     #[command(flatten)]

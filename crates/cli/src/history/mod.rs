@@ -143,17 +143,9 @@ fn counted(count: u64, one: &str) -> String {
 fn run_forget(path: PathBuf, args: &Forget) -> Exit {
     let sites: Vec<String> = args.sites.iter().map(|text| named(text)).collect();
     let nothing = || {
-        // An address that is none may have a password or a token.
-        let public = |text: &String| {
-            let text = text.split(['?', '#']).next().unwrap_or_default();
-            text.rsplit('@').next().unwrap_or_default().to_owned()
-        };
         let about = match sites.as_slice() {
             [] => String::new(),
-            sites => {
-                let names: Vec<String> = sites.iter().map(public).collect();
-                format!(" about {}", visible(&names.join(", ")))
-            }
+            sites => format!(" about {}", visible(&sites.join(", "))),
         };
         say::out(format!("nothing is remembered{about}\n").as_bytes(), Exit::Done)
     };

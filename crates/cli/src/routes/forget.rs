@@ -1,5 +1,6 @@
 //! `swath routes forget`: removes sites from the state file.
 
+use swath_model::path::visible;
 use swath_state::{Forget, Location};
 
 use super::{args, map};
@@ -18,7 +19,7 @@ pub fn run(args: &args::Forget) -> Exit {
     };
     let state = remember::open(&path);
     let sites: Vec<String> = args.sites.iter().map(|text| map::named(text)).collect();
-    let which = if sites.is_empty() { Forget::All } else { Forget::Sites(sites) };
+    let which = if sites.is_empty() { Forget::All } else { Forget::Sites(sites.clone()) };
     let gone = match state.forget(which) {
         Ok(gone) => gone,
         Err(error) => return fail(Exit::Target, &format!("nothing was forgotten: {error}")),
@@ -32,9 +33,9 @@ pub fn run(args: &args::Forget) -> Exit {
         out += &format!("forgot the relay {url}\n");
     }
     if out.is_empty() {
-        out = match args.sites.is_empty() {
+        out = match sites.is_empty() {
             true => "nothing is remembered\n".to_owned(),
-            false => format!("nothing is remembered about {}\n", args.sites.join(", ")),
+            false => format!("nothing is remembered about {}\n", visible(&sites.join(", "))),
         };
     } else {
         let count = |count: usize, one: &str, many: &str| {

@@ -189,11 +189,16 @@ pub fn through(from: &str, relays: &[String], to: &str) -> Vec<String> {
     ends(from).chain(relays.iter().rev().cloned()).chain(ends(to)).collect()
 }
 
-/// Returns the site of a URL, or the typed text.
+/// Returns the site of a URL, or the typed text without what may be secret.
 pub fn named(text: &str) -> String {
     let site = Url::parse(text).ok().filter(|_| text.contains("://"));
     let site = site.and_then(|url| swath_formats::relay::site(&url));
-    site.unwrap_or_else(|| text.trim_end_matches('/').to_ascii_lowercase())
+    site.unwrap_or_else(|| {
+        // An address that is none may have a password or a token.
+        let public = text.split(['?', '#']).next().unwrap_or_default();
+        let host = public.rsplit('@').next().unwrap_or_default();
+        host.trim_end_matches('/').to_ascii_lowercase()
+    })
 }
 
 /// The hop limit of relays.
@@ -206,6 +211,18 @@ pub mod tests {
     use swath_state::{By, Measured};
 
     use super::*;
+
+    #[test]
+    fn a_site_is_named_without_secrets() {
+        for (text, name) in [
+            ("https://ada:pw@A.example/x?token=t", "a.example:443"),
+            ("A.example:8470/", "a.example:8470"),
+            ("ht!tp://ada:pw@a.example/x?token=t", "a.example/x"),
+            ("ada:pw@a.example", "a.example"),
+        ] {
+            assert_eq!(named(text), name, "{text}");
+        }
+    }
 
     /// Megabits per second, as the paper has them.
     pub fn edge(from: &str, to: &str, mbit_per_s: f64) -> KnownEdge {

@@ -14,8 +14,9 @@ use args::Study;
 /// Becomes the program that measures; returns only if it cannot be started.
 pub fn run(args: &Study) -> Exit {
     let Some(script) = script() else {
-        let here = "this folder is not in a copy of swath's source of your own";
-        return fail(Exit::Input, &format!("{here}, which has the study (bench/study)"));
+        let what = "the study is a part of swath's source (bench/study)";
+        let how = "go to a copy of it that belongs to you and that others cannot write to";
+        return fail(Exit::Input, &format!("{what}: {how}"));
     };
     let output = match std::path::absolute(&args.output) {
         Ok(output) => output,

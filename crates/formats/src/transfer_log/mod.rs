@@ -202,8 +202,8 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// Returns the name of a place: of an address only host and port, without user, path and query. Several
-/// sites, as swath has them, are told apart by blanks; other names get underscores for theirs.
+/// Returns the name of a place: of an address only host and port, without user, path and query. Words
+/// with colons are several sites, as in swath's own history. In all other names blanks become underscores.
 fn place_name(text: &str) -> String {
     let words = || text.split_whitespace();
     match words().count() > 1 && !words().all(|word| word.contains(':')) {

@@ -98,9 +98,9 @@ fn telling_rate(past: &PastTransfer, now_s: f64) -> Option<f64> {
     (is_free && is_recent && is_long && is_alone).then_some(rate)
 }
 
-/// Returns whether `swath tune` measured it, which is no transfer; imported logs may have any words.
+/// Returns whether `swath tune` measured it, here or where it was exported: that is no transfer.
 pub fn is_tuned(past: &PastTransfer) -> bool {
-    past.transfer.kind == TUNED && !past.is_imported
+    past.transfer.kind == TUNED
 }
 
 /// Transfers that count.

@@ -4,7 +4,7 @@ use swath_plan::forecast::{Forecast, chance};
 use swath_state::Transfer;
 use swath_transfer::observe::Eta;
 
-use super::{Forecasts, is_of_limit};
+use super::{Forecasts, is_set_by_limit};
 use crate::copy::CopyKind;
 use crate::spec::{GetFrom, JobSpec, Work};
 
@@ -58,7 +58,8 @@ impl Deadline {
         }
         let mut help = Vec::new();
         // A limit that allows no more is all that matters.
-        if is_of_limit(takes.low_s, takes.likely_s) && spec.network.limit_bytes_per_s.is_some() {
+        if is_set_by_limit(takes.low_s, takes.likely_s) && spec.network.limit_bytes_per_s.is_some()
+        {
             return Some(Deadline { within_s, takes, chance, help: vec![Help::NoLimit] });
         }
         let (takes_more, takes_relays) = can_have(&spec.work);

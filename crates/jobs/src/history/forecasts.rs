@@ -122,8 +122,8 @@ impl Forecasts {
     }
 }
 
-/// Whether a forecast, of a transfer with a limited rate, is nothing but what the limit allows.
-pub(crate) fn is_of_limit(low_s: f64, likely_s: f64) -> bool {
+/// Returns whether the limit alone decides how long a transfer with a limited rate takes.
+pub(crate) fn is_set_by_limit(low_s: f64, likely_s: f64) -> bool {
     low_s >= (1.0 - OF_LIMIT) * likely_s
 }
 

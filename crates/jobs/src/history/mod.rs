@@ -29,7 +29,7 @@ pub use begin::{SiteBegin, begins, is_tuned};
 pub(crate) use deadline::later;
 pub use deadline::{Deadline, Help};
 pub use forecasts::Forecasts;
-pub(crate) use forecasts::is_of_limit;
+pub(crate) use forecasts::is_set_by_limit;
 pub use import::{ImportError, ImportedLog, import_log, open_log};
 pub(crate) use sites::{Sites, joined};
 
