@@ -11,7 +11,7 @@
 //!   512 KiB for 1 GiB; the Radioastron network had 1 MiB in its segments of that size;
 //! - not below 256 KiB, 16 blocks, except for tiny torrents: requests, announcements of pieces and
 //!   hashing have a cost for each piece;
-//! - not above 4 MiB, unless the hashes would exceed 4 MB;
+//! - not above 4 MiB, unless the hashes would exceed 4 MB (and never above 512 MiB, which 41 TB need);
 //! - not above the mean size of a file. A hybrid torrent begins every file at a new piece, and v1
 //!   peers fetch and hash the padding in between; this keeps it below the size of the files.
 
@@ -82,12 +82,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_limits_hold(total: u64, files in 1..1u64 << 40) {
+        fn the_limits_hold(bits: u64, shift in 0..64u32, files in 1..1u64 << 40) {
+            // As many totals of each order of magnitude.
+            let total = bits >> shift;
             let piece = automatic(total, files);
             prop_assert!(piece.is_power_of_two() && (MIN_BYTES..=MAX_BYTES).contains(&piece));
             prop_assert!(automatic(total / 2, 1) <= automatic(total, 1));
             prop_assert!(piece == MIN_BYTES || piece <= total / files);
-            if total < 1 << 48 {
+            // Of more, even the largest pieces have more hashes (from 41 TB on).
+            if total <= HASHES_BYTES_MAX / BYTES_OF_PIECE * MAX_BYTES {
                 prop_assert!(total / automatic(total, 1) * BYTES_OF_PIECE <= HASHES_BYTES_MAX);
             }
         }
