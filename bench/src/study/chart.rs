@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::report::{RADIOASTRON, tools_of};
-use super::standing::{Standing, best_s};
+use super::standing::{Standing, at_least, best_s};
 use crate::picture::{FAINT, FONT, INK, PAPER, draw_foot, escape};
 use crate::results::{ScenarioResult, Study};
 
@@ -183,7 +183,7 @@ fn draw_bar(
         label = high.min(label + 1.0) - 3.0;
     }
     let value = if is_stopped {
-        format!("≥{}", (ratio + 1e-6).floor())
+        format!("≥{}", at_least(ratio))
     } else if ratio < 9.95 {
         format!("{ratio:.1}")
     } else {
@@ -205,7 +205,9 @@ fn colour(tool: &str) -> &'static str {
         "rsync" => "#5b7fb5",
         "tar-ssh" => "#a7aba4",
         "syq" => "#8c6bb1",
-        "xrdcp" | "davix" => "#d98cae",
+        "xrdcp" => "#d98cae",
+        "davix" => "#8f4a66",
+        "gridftp-p8" => "#9a6a1f",
         _ => "#e0a458",
     }
 }

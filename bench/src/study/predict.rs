@@ -217,8 +217,12 @@ pub fn table(all: &[Predicted]) -> String {
     text
 }
 
-/// Returns an error in percent; what is far off needs no decimals.
+/// Returns an error in percent; what is far off needs no decimals, and how far beyond the tenfold
+/// tells nothing.
 pub fn percent(error: f64) -> String {
+    if error > 10.0 {
+        return "> 1,000 %".to_owned();
+    }
     let decimals = if error < 0.1 { 1 } else { 0 };
     format!("{:.decimals$} %", error * 100.0)
 }

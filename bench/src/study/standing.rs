@@ -51,15 +51,17 @@ impl Standing {
             Self::Measured(Interval { mean, half: None }, ratio) => {
                 format!("{mean:.2} ({ratio:.2})")
             }
-            // Downwards: it says at least.
-            Self::Stopped(ratio) => {
-                let text = format!("{:.1}", (ratio * 10.0 + 1e-6).floor() / 10.0);
-                format!("≥ {} ×", text.strip_suffix(".0").unwrap_or(&text))
-            }
+            Self::Stopped(ratio) => format!("≥ {} ×", at_least(*ratio)),
             Self::Failed(_) => "failed".to_owned(),
             Self::Absent => "–".to_owned(),
         }
     }
+}
+
+/// Returns a ratio rounded down to a decimal, without one that is 0.
+pub fn at_least(ratio: f64) -> String {
+    let text = format!("{:.1}", (ratio * 10.0 + 1e-6).floor() / 10.0);
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
 fn failed(tool: &ToolResult) -> Standing {

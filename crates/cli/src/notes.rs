@@ -6,9 +6,9 @@ use swath_jobs::{
     Deadline, Help, JobEvent, JobObserver, ListWarning, NotShared, Note, ThroughHere,
 };
 use swath_source::peer::PeerError;
+use swath_transfer::observe::Event;
 
 use crate::exit::{chain, warn};
-use crate::progress::summary::predicted;
 use crate::progress::units;
 use crate::say;
 
@@ -25,8 +25,7 @@ pub fn deadline(deadline: &Deadline) -> String {
         chance if chance < 0.5 => "is more likely missed than met",
         _ => "may be missed",
     };
-    let takes = predicted(&deadline.takes);
-    let mut text = format!("the deadline of {within} {is_met}: it takes {takes}");
+    let mut text = format!("the deadline of {within} {is_met}: it takes {}", deadline.takes);
     let help: Vec<String> = deadline.help.iter().map(helps).collect();
     if !help.is_empty() {
         text.push_str(&format!("; it would help: {}", help.join("; ")));
@@ -50,11 +49,14 @@ fn helps(help: &Help) -> String {
 /// Returns an observer that shows notes, and nothing else.
 pub fn observer() -> Arc<dyn JobObserver> {
     Arc::new(|event: JobEvent| {
-        if let JobEvent::Note(note) = event {
-            match words(&note) {
-                (text, true) => warn(&text),
-                (text, false) => say::err(&text),
-            }
+        let (text, is_warning) = match event {
+            JobEvent::Note(note) => words(&note),
+            JobEvent::Transfer(Event::Note { text, warning, .. }) => (text, warning),
+            _ => return,
+        };
+        match is_warning {
+            true => warn(&text),
+            false => say::err(&text),
         }
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use swath_model::digest::Digest;
 use swath_source::{Bearer, NetOptions, Secret, ServerAccess};
-use swath_transfer::observe::Summary;
+use swath_transfer::observe::{Event, Summary};
 use swath_transfer::{Engine, EngineOptions, RouteOptions};
 
 use crate::control::Control;
@@ -74,6 +74,14 @@ pub(crate) struct Job<'a> {
     pub streams: &'a Streams,
     pub observer: &'a Arc<dyn JobObserver>,
     pub control: &'a Control,
+}
+
+impl Job<'_> {
+    /// Returns what tells the job's observer of a transfer.
+    pub fn transfer_observer(&self) -> impl FnMut(&Event) + Send + 'static {
+        let observer = Arc::clone(self.observer);
+        move |event| observer.observe(JobEvent::Transfer(event.clone()))
+    }
 }
 
 /// Requirements of a job on its engine.

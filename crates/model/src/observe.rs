@@ -5,9 +5,11 @@
 //! per line. Times are seconds since the transfer began, sizes are bytes, rates are bytes per
 //! second. No credential ever appears: URLs are shown without user, password and query.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, SourceName};
+use crate::{Digest, SourceName, units};
 
 /// An event of a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -251,6 +253,14 @@ impl Eta {
     pub fn map(self, to: impl Fn(f64) -> f64) -> Eta {
         let Eta { likely_s, low_s, high_s } = self;
         Eta { likely_s: to(likely_s), low_s: to(low_s), high_s: to(high_s) }
+    }
+}
+
+/// `46.0 s (41.0 s to 55.0 s)`
+impl fmt::Display for Eta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [likely, low, high] = [self.likely_s, self.low_s, self.high_s].map(units::duration);
+        write!(f, "{likely} ({low} to {high})")
     }
 }
 

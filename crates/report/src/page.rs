@@ -167,7 +167,8 @@ fn tiles(view: &View<'_>) -> Vec<Tile> {
     if let Some(files) = recording.heading.files {
         tile("files", units::count(files), None);
     }
-    tile("time", units::duration(summary.map_or(recording.end_s, |it| it.elapsed_s)), None);
+    let forecast = summary.and_then(|it| it.forecast).map(|takes| format!("predicted {takes}"));
+    tile("time", units::duration(summary.map_or(recording.end_s, |it| it.elapsed_s)), forecast);
     if let Some(it) = summary {
         tile("mean rate", units::rate(it.rate_bytes_per_s), None);
         if let Some(efficiency) = it.efficiency {

@@ -1,7 +1,7 @@
 //! Recordings of whole transfers and the pages made of them.
 
 use swath_model::observe::{
-    Event, Observer as _, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, Summary,
+    Eta, Event, Observer as _, Outcome, Phase, Snapshot, SourceSnapshot, SourceState, Summary,
     SwathRecord,
 };
 use swath_model::{Range, SourceName};
@@ -364,4 +364,13 @@ fn short_transfers_have_rates_from_their_beginning() {
 fn a_little_waste_is_not_none() {
     let page = render(&ending(play(&six()), |summary| summary.wasted_bytes = 3_410));
     assert!(page.contains("&lt;0.1 % of what arrived"));
+}
+
+#[test]
+fn what_was_predicted_stands_beside_what_it_took() {
+    let forecast = |takes| ending(play(&six()), |summary| summary.forecast = takes);
+    let takes = Eta { likely_s: 2760.0, low_s: 2460.0, high_s: 3300.0 };
+    let words = "predicted 46 min 00 s (41 min 00 s to 55 min 00 s)";
+    assert!(render(&forecast(Some(takes))).contains(words));
+    assert!(!render(&forecast(None)).contains("predicted"));
 }

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
-use crate::observe::{Event, Phase, Summary};
+use crate::observe::{Event, Observer, Phase, Summary};
 use crate::request::Request;
 
 /// Results of a short transfer.
@@ -29,8 +29,14 @@ pub struct Sample {
 impl Engine {
     /// Runs a transfer to [`Destination::Nowhere`](crate::Destination::Nowhere) until all its bytes have
     /// come, or the time `lasts` is over after the first of them, or none came for three times as
-    /// long.
-    pub async fn sample(&self, request: Request, lasts: Duration, stop: &Stop) -> Sample {
+    /// long. Only [`Event::Note`] reaches `reader`.
+    pub async fn sample(
+        &self,
+        request: Request,
+        lasts: Duration,
+        reader: &mut dyn Observer,
+        stop: &Stop,
+    ) -> Sample {
         let (mut summary, mut sources) = (None, Vec::new());
         let mut came = vec![(0.0, 0)];
         let answered = Notify::new();
@@ -46,6 +52,7 @@ impl Engine {
                 came.push((end.elapsed_s, end.fetched_bytes));
                 summary = Some(end.clone());
             }
+            Event::Note { .. } => reader.observe(event),
             _ => {}
         };
         let (over, began) = (Stop::default(), Instant::now());

@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::engine::{Engine, Stop};
 use crate::error::GetError;
-use crate::observe::SourceState;
+use crate::observe::{Event, SourceState};
 use crate::request::{Destination, Mirror, Request};
 use crate::routes::{Learnt, RouteChoice, Routes};
 use crate::sample::Sample;
@@ -267,7 +267,8 @@ impl Engine {
         request.mirrors =
             vec![Mirror { url: url.clone(), priority: 1, trust: Trust::Named, holds: None }];
         let request = request.costs_no_more();
-        let Sample { result, summary, elapsed, .. } = engine.sample(request, lasts, stop).await;
+        let Sample { result, summary, elapsed, .. } =
+            { engine.sample(request, lasts, &mut |_: &Event| {}, stop).await };
         let Some(summary) = summary else { return };
         let came = summary.fetched_bytes;
         budget.bytes = budget.bytes.saturating_sub(came + summary.wasted_bytes);

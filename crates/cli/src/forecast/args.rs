@@ -66,26 +66,27 @@ impl Begin {
 
 /// Reads the next such time of day, or a date with a time, where the user is.
 fn begin(text: &str) -> Result<Timestamp, String> {
-    begin_after(&Zoned::now(), text).ok_or_else(|| {
-        format!("'{text}' is not a time to come (examples: 22:00, 2026-11-30T22:00)")
-    })
+    let now = Zoned::now();
+    let at = time_after(&now, text)
+        .ok_or_else(|| format!("'{text}' is not a time (examples: 22:00, 2026-11-30T22:00)"))?;
+    if at < now.timestamp() {
+        return Err(format!("'{text}' is past"));
+    }
+    Ok(at)
 }
 
-fn begin_after(now: &Zoned, text: &str) -> Option<Timestamp> {
+/// Reads a time; one of the day is the next such.
+fn time_after(now: &Zoned, text: &str) -> Option<Timestamp> {
     let zone: &TimeZone = now.time_zone();
     // A time of day is also read from a date with a time.
-    let at = if let Some(Ok(time)) = (!text.contains('-')).then(|| text.parse::<Time>()) {
+    if let Some(Ok(time)) = (!text.contains('-')).then(|| text.parse::<Time>()) {
         let today = zone.to_zoned(now.date().to_datetime(time)).ok()?;
-        match today.timestamp() < now.timestamp() {
-            true => today.checked_add(Span::new().days(1)).ok()?.timestamp(),
-            false => today.timestamp(),
-        }
-    } else if let Ok(at) = text.parse::<Timestamp>() {
-        at
-    } else {
-        zone.to_timestamp(text.parse::<DateTime>().ok()?).ok()?
-    };
-    (at >= now.timestamp()).then_some(at)
+        let is_past = today.timestamp() < now.timestamp();
+        let next = if is_past { today.checked_add(Span::new().days(1)).ok()? } else { today };
+        return Some(next.timestamp());
+    }
+    let as_date = || zone.to_timestamp(text.parse::<DateTime>().ok()?).ok();
+    text.parse::<Timestamp>().ok().or_else(as_date)
 }
 
 /// Shown below the help of `swath forecast`.
@@ -108,17 +109,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_where_the_user_is_and_lie_ahead() {
+    fn times_are_read_where_the_user_is_and_those_of_the_day_lie_ahead() {
         let now: Zoned = "2026-11-28T10:30:00+01:00[+01:00]".parse().unwrap();
-        let read = |text| begin_after(&now, text).map(|at| at.to_string());
+        let read = |text| time_after(&now, text).map(|at| at.to_string());
         assert_eq!(read("22:00").as_deref(), Some("2026-11-28T21:00:00Z"));
         assert_eq!(read("10:15").as_deref(), Some("2026-11-29T09:15:00Z"));
         assert_eq!(read("2026-11-30T22:00").as_deref(), Some("2026-11-30T21:00:00Z"));
         assert_eq!(read("2026-11-30T22:00:00Z").as_deref(), Some("2026-11-30T22:00:00Z"));
-        for wrong in
-            ["", "soon", "25:00", "2026-11-27T22:00", "2026-13-01T00:00", "2020-01-01T00:00"]
-        {
+        for wrong in ["", "soon", "25:00", "2026-13-01T00:00"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
+        assert!(begin("2020-01-01T00:00").unwrap_err().ends_with("is past"));
     }
 }

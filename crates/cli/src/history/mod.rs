@@ -14,7 +14,6 @@ use swath_state::{Ended, KeepError, PastTransfer, Range, TRANSFERS_MAX, Transfer
 use swath_transfer::observe::Eta;
 
 use crate::exit::{Exit, chain, fail, warn};
-use crate::progress::summary::predicted;
 use crate::progress::units;
 use crate::routes::{ago, named};
 use crate::{remember, say};
@@ -176,10 +175,10 @@ fn table(shown: &[&PastTransfer], all: &[&PastTransfer]) -> String {
         let transfer = &past.transfer;
         let took = match &past.ended {
             None => "running".to_owned(),
-            Some(ended) if !ended.is_complete => "failed".to_owned(),
+            Some(ended) if !ended.is_complete => "incomplete".to_owned(),
             Some(ended) => units::duration(ended.took_s),
         };
-        let predicted = transfer.forecast.map(|range| predicted(&eta_of(range)));
+        let predicted = transfer.forecast.map(|range| eta_of(range).to_string());
         rows.push(vec![
             ago((now_s - transfer.begun_s).max(0.0)),
             transfer.kind.clone(),

@@ -8,7 +8,7 @@ use swath_transfer::observe::{Event, Observer, Phase, Snapshot, SourceState};
 
 use super::frame::{name_of, phase_word};
 use super::look::Look;
-use super::summary::{FORECAST_FROM_S, predicted};
+use super::summary::FORECAST_FROM_S;
 use super::{already, stopped_summary, summary, text, units};
 
 /// Decides when a progress line is due.
@@ -132,7 +132,7 @@ impl Observer for Plain {
                 self.line(&line);
             }
             Event::Forecast { takes, .. } if takes.likely_s >= FORECAST_FROM_S => {
-                self.line(&format!("forecast: {}", predicted(takes)));
+                self.line(&format!("forecast: {takes}"));
             }
             Event::Forecast { .. } => {}
             // The error of the only source is printed at the end.

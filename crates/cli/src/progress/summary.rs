@@ -1,6 +1,6 @@
 //! The summary of a transfer.
 
-use swath_transfer::observe::{Eta, SameBy, SourceState, SourceSummary, Summary, Verified};
+use swath_transfer::observe::{SameBy, SourceState, SourceSummary, Summary, Verified};
 
 use super::frame::{name_of, rtt};
 use super::look::{Look, Tone};
@@ -92,7 +92,7 @@ fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> Strin
         end.forecast.filter(|takes| takes.likely_s.max(end.elapsed_s) >= FORECAST_FROM_S)
     {
         let took = units::duration(end.elapsed_s);
-        out.push_str(&format!("predicted {}, took {took}\n", predicted(&takes)));
+        out.push_str(&format!("predicted {takes}, took {took}\n"));
     }
     if look.details {
         let wasted = format!("wasted {}{}", units::bytes(end.wasted_bytes), wasted_part(end));
@@ -106,12 +106,6 @@ fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> Strin
         out.push_str(&format!("limited by {}\n", text::safe(&look.plain_words(&by), look)));
     }
     out
-}
-
-/// Returns a forecast of a whole duration: `46 min (41 min to 55 min)`.
-pub fn predicted(takes: &Eta) -> String {
-    let [likely, low, high] = [takes.likely_s, takes.low_s, takes.high_s].map(units::duration);
-    format!("{likely} ({low} to {high})")
 }
 
 fn wasted_part(end: &Summary) -> String {

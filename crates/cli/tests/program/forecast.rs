@@ -108,6 +108,20 @@ fn what_cannot_be_asked_for_fails_as_the_command_would() {
     let ran = home.run(["forecast", "get", &url(&gone), "-o", "x"]);
     ran.shows(&["404"]);
     assert_eq!(ran.code(), home.run(["get", &url(&gone), "-o", "x"]).code());
-    home.run(["forecast", "get", &url(&gone), "--at", "25:00"]).code_is(2);
+    for (time, words) in [("25:00", "'25:00' is not a time"), ("2020-01-01T00:00", "is past")] {
+        home.run(["forecast", "get", &url(&gone), "--at", time]).code_is(2).says(&[words]);
+    }
     home.run(["forecast", "cp", "nothing/", "to/"]).code_is(6);
+}
+
+#[test]
+fn the_reason_is_shown_while_no_sample_comes() {
+    let content = Content::random(7, 1000);
+    let home = Home::new();
+    for command in [&["tune"][..], &["forecast", "get"]] {
+        let broken = server(&content, Behaviour::status(500).first(2));
+        let url = url(&broken);
+        let args = command.iter().copied().chain([url.as_str()]);
+        home.run(args).code_is(0).says(&["500 Internal Server Error; trying again"]);
+    }
 }

@@ -69,6 +69,24 @@ fn the_second_transfer_is_forecast_by_the_first() {
 }
 
 #[test]
+fn a_list_is_one_transfer_once_it_has_ended() {
+    let content = Content::random(7, 2_000_000);
+    let slow = server(&content, Behaviour::rate(1_000_000));
+    let home = Home::new();
+    home.write("list", format!("{0}\n  out=a\n{0}\n  out=b\n", url(&slow)));
+    let ran = home.run(["get", "-i", "list", "-j", "1", "--deadline", "2s"]);
+    ran.code_is(0).says(&["the deadline of 2.00 s was missed"]);
+    let all = history(&home);
+    let [list] = all.as_slice() else { panic!("{all:?}") };
+    assert_eq!((&list["files"], &list["bytes"]), (&2.into(), &4_000_000.into()), "{list}");
+    assert_eq!(list["from"], slow.address().to_string());
+    assert!(list["duration"].as_f64().unwrap() > 2.0, "{list}");
+    // What is there already is no transfer.
+    home.run(["get", "-i", "list"]).code_is(0);
+    assert_eq!(history(&home).len(), 1);
+}
+
+#[test]
 fn what_fails_and_what_is_off_is_not_learned_from() {
     let content = Content::random(7, 3_000_000);
     let cut = server(&content, Behaviour::rate(500_000));

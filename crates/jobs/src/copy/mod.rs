@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use swath_source::{Download, display_name};
-use swath_transfer::observe::{Event, LimitedBy, Observer};
+use swath_transfer::observe::{LimitedBy, Observer};
 use swath_transfer::sending::Received;
 use swath_transfer::{
     Announced, Change, Destination, Filter, FolderKind, GetError, Mirror, PickerKind, PutError,
@@ -153,9 +153,7 @@ async fn by_ssh(
 
 impl CopyJob<'_> {
     async fn run(&self, filter: Filter) -> Result<Outcome, JobError> {
-        let observed = Arc::clone(self.job.observer);
-        let mut tell = move |event: &Event| observed.observe(JobEvent::Transfer(event.clone()));
-        let observer = &mut tell;
+        let observer = &mut self.job.transfer_observer();
         let url = |address: &Address| address.url().map_err(JobError::from);
         let server = || self.session.map(|it| it.url.clone()).ok_or(SpecError::NoSource);
         match self.copy.kind.clone() {

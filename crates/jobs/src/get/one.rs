@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use swath_source::display_name;
-use swath_transfer::observe::Event;
 use swath_transfer::{Destination, GetError, Mirror, Request};
 use url::Url;
 
@@ -12,7 +11,7 @@ use super::metalink::{MetalinkOrigin, metalink_of};
 use super::share::{Cluster, Offer};
 use super::{GetJob, several};
 use crate::error::{JobError, SpecError};
-use crate::event::{JobEvent, Note};
+use crate::event::Note;
 use crate::kept::KeptRecorder;
 use crate::run::Outcome;
 
@@ -34,7 +33,7 @@ pub async fn run(get_job: &GetJob<'_>, mut request: Request) -> Result<Outcome, 
             },
             _ => None,
         };
-        let mut tell = |event: &Event| job.observer.observe(JobEvent::Transfer(event.clone()));
+        let mut tell = job.transfer_observer();
         let mut observer = KeptRecorder::new(&mut tell);
         match job.control.fetch(&job.engine, request, &mut observer).await {
             Ok(summary) => {

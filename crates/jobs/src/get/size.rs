@@ -55,12 +55,16 @@ async fn of_one(get_job: &GetJob<'_>, request: Request) -> Result<Size, (GetErro
         _ => (1, Some(0)),
     };
     let has_sources = !request.mirrors.is_empty() || !request.sources.is_empty();
-    let Job { engine, control, .. } = get_job.job;
+    let job @ Job { engine, control, .. } = get_job.job;
     let (size_bytes, sources) = match request.size_bytes {
         Some(size_bytes) if !has_sources => (size_bytes, Vec::new()),
         known => {
             let asked = request.sample_of(Range::of_len(0, 1));
-            let sample = engine.sample(asked, Duration::MAX, &control.stop()).await;
+            let sample = {
+                engine
+                    .sample(asked, Duration::MAX, &mut job.transfer_observer(), &control.stop())
+                    .await
+            };
             match (sample.summary, sample.result) {
                 (Some(summary), result) if result.is_ok() || summary.size_bytes > 0 => {
                     (known.unwrap_or(summary.size_bytes), sample.sources)

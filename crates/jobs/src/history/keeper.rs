@@ -57,6 +57,8 @@ enum Told {
     /// At so many seconds since its start.
     Begins(f64, Transfer),
     Ends(Ended),
+    /// It has ended already.
+    Past(Transfer, Ended),
 }
 
 impl Keeper {
@@ -89,6 +91,13 @@ impl Keeper {
 
     pub(super) fn end(&self, ended: Ended) {
         self.tell(Told::Ends(ended));
+    }
+
+    /// Keeps a transfer that has just ended.
+    pub(super) fn past(&self, transfer: Transfer, ended: Ended) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let begun_s = now.as_secs_f64() - ended.took_s;
+        self.tell(Told::Past(Transfer { begun_s, ..transfer }, ended));
     }
 
     fn tell(&self, told: Told) {
@@ -152,6 +161,10 @@ fn keep(
             (Some(Told::Ends(ended)), Some((history, id))) => {
                 history.end(*id, &ended)?;
                 open = None;
+            }
+            (Some(Told::Past(transfer, ended)), _) => {
+                let history = History::open(path)?;
+                history.end(history.begin(&transfer)?, &ended)?;
             }
             (None | Some(Told::Ends(_)), None) | (Some(Told::Begins(..)), Some(_)) => {}
         }

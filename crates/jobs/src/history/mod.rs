@@ -1,6 +1,7 @@
 //! The history of a user's transfers, written while they happen, and forecasts from it.
 //!
 //! - `watch`: what the events of a transfer say of it, pure;
+//! - `list`: the same of a list of files;
 //! - `keeper`: a thread that reads and writes the history, so that nothing waits for the disk;
 //! - `deadline`: whether a transfer ends in time;
 //! - `forecasts`: what is learned from the history;
@@ -12,6 +13,7 @@ mod deadline;
 mod forecasts;
 mod import;
 mod keeper;
+mod list;
 mod sites;
 mod watch;
 
@@ -20,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use keeper::{Keeper, Outlook};
+use list::{EndedList, ListWatch};
 use swath_state::Transfer;
 use swath_transfer::observe::{Eta, Event, Phase};
 use watch::{Sight, Watch};
@@ -44,6 +47,8 @@ pub(crate) struct Historian {
     /// Whether the deadline was judged already, or there is none.
     has_judged: AtomicBool,
     watch: Mutex<Watch>,
+    /// The list that has begun, if any.
+    list: Mutex<Option<ListWatch>>,
     /// `None` without a history.
     keeper: Option<Keeper>,
 }
@@ -60,7 +65,8 @@ impl Historian {
             history.map(|path| Keeper::new(path, Arc::clone(&spec), Arc::clone(&observer)));
         let (sites, watch) = (Sites::of(&spec), Mutex::new(Watch::default()));
         let has_judged = AtomicBool::new(spec.deadline_s.is_none());
-        Historian { observer, sites, spec, has_judged, watch, keeper }
+        let list = Mutex::default();
+        Historian { observer, sites, spec, has_judged, watch, list, keeper }
     }
 }
 
@@ -70,18 +76,7 @@ impl JobObserver for Historian {
             let sight = self.watch.lock().unwrap_or_else(PoisonError::into_inner).see(event);
             match sight {
                 Some(Sight::Begins { at_s, sources, bytes, files }) => {
-                    let from = self.sites.from(&sources);
-                    let (kind, to) = (self.sites.kind.to_owned(), self.sites.to.clone());
-                    let limit_bytes_per_s = self.spec.network.limit_bytes_per_s;
-                    let transfer = Transfer {
-                        kind,
-                        from,
-                        to,
-                        bytes,
-                        files,
-                        limit_bytes_per_s,
-                        ..Transfer::default()
-                    };
+                    let transfer = self.transfer(self.sites.from(&sources), bytes, files);
                     if let Some(keeper) = &self.keeper {
                         keeper.begin(at_s, transfer);
                     }
@@ -94,10 +89,14 @@ impl JobObserver for Historian {
                 None => {}
             }
         }
+        let took_s = match &event {
+            JobEvent::Transfer(Event::Finished(summary)) => Some(summary.elapsed_s),
+            _ => self.ended_list(&event).map(|list| self.keep_list(list)),
+        };
         if let (Some(outlook), JobEvent::Transfer(event)) = (self.outlook(), &mut event) {
             add_forecast(outlook, event);
         }
-        let note = self.late(&event).map(Note::Deadline).or_else(|| self.missed(&event));
+        let note = self.late(&event).map(Note::Deadline).or_else(|| self.missed(took_s?));
         self.observer.observe(event);
         if let Some(note) = note {
             self.observer.observe(JobEvent::Note(note));
@@ -106,14 +105,45 @@ impl JobObserver for Historian {
 }
 
 impl Historian {
+    fn transfer(&self, from: String, bytes: u64, files: u64) -> Transfer {
+        Transfer {
+            kind: self.sites.kind.to_owned(),
+            from,
+            to: self.sites.to.clone(),
+            bytes,
+            files,
+            limit_bytes_per_s: self.spec.network.limit_bytes_per_s,
+            ..Transfer::default()
+        }
+    }
+
+    /// Returns the list of files, if it ends with this event.
+    fn ended_list(&self, event: &JobEvent) -> Option<EndedList> {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        if let JobEvent::ListStarted { .. } = event {
+            *list = Some(ListWatch::new());
+        }
+        list.as_mut()?.see(event)
+    }
+
     fn outlook(&self) -> Option<&Outlook> {
         self.keeper.as_ref()?.outlook()
     }
 
+    /// Keeps a list in the history, and returns how long it took.
+    fn keep_list(&self, list: EndedList) -> f64 {
+        let EndedList { sites, files, ended } = list;
+        let took_s = ended.took_s;
+        if let Some(keeper) = &self.keeper {
+            let from = self.sites.list_from(sites);
+            keeper.past(self.transfer(from, ended.bytes, files), ended);
+        }
+        took_s
+    }
+
     /// Returns whether a transfer has missed its deadline.
-    fn missed(&self, event: &JobEvent) -> Option<Note> {
-        let JobEvent::Transfer(Event::Finished(summary)) = event else { return None };
-        let (within_s, took_s) = (self.spec.deadline_s? as f64, summary.elapsed_s);
+    fn missed(&self, took_s: f64) -> Option<Note> {
+        let within_s = self.spec.deadline_s? as f64;
         (took_s > within_s).then_some(Note::DeadlineMissed { within_s, took_s })
     }
 

@@ -1,5 +1,7 @@
 //! Between which places a job transfers.
 
+use std::collections::BTreeSet;
+
 use swath_state::HERE;
 
 use crate::address::Address;
@@ -45,6 +47,11 @@ impl Sites {
             None => joined(&sources.iter().map(Address::new).collect::<Vec<_>>()),
         }
     }
+
+    /// Returns where the files of a list come from.
+    pub(crate) fn list_from(&self, sites: BTreeSet<String>) -> String {
+        self.from.clone().unwrap_or_else(|| joined_sites(sites))
+    }
 }
 
 fn place(place: &Place) -> String {
@@ -69,11 +76,23 @@ fn site(address: &Address) -> String {
 
 /// The same of several, in order and each once.
 pub(crate) fn joined(addresses: &[Address]) -> String {
-    let mut sites: Vec<String> = addresses.iter().map(site).collect();
-    sites.sort();
-    sites.dedup();
-    sites.truncate(SITES_MAX);
-    sites.join(" ")
+    let mut sites = BTreeSet::new();
+    add_sites(&mut sites, addresses);
+    joined_sites(sites)
+}
+
+/// Adds the sites of these addresses; the first [`SITES_MAX`] stay.
+pub(crate) fn add_sites(sites: &mut BTreeSet<String>, addresses: &[Address]) {
+    for address in addresses {
+        sites.insert(site(address));
+        if sites.len() > SITES_MAX {
+            sites.pop_last();
+        }
+    }
+}
+
+fn joined_sites(sites: BTreeSet<String>) -> String {
+    Vec::from_iter(sites).join(" ")
 }
 
 /// Mirrors that tell one list of mirrors from another.
