@@ -22,6 +22,8 @@ use crate::tree_data::difference;
 pub enum TreeTool {
     /// `swath cp` over TLS.
     Swath,
+    /// The same a second time: it remembers the first one.
+    SwathSecond,
     /// `swath cp` without encryption.
     SwathPlain,
     /// `swath get` of one file as large as the whole tree, over TLS.
@@ -38,8 +40,9 @@ pub enum TreeTool {
 
 impl TreeTool {
     /// Every tool, in the order of the table.
-    pub const ALL: [TreeTool; 7] = [
+    pub const ALL: [TreeTool; 8] = [
         TreeTool::Swath,
+        TreeTool::SwathSecond,
         TreeTool::SwathPlain,
         TreeTool::SwathOneFile,
         TreeTool::Rsync,
@@ -52,6 +55,7 @@ impl TreeTool {
     pub fn name(self) -> &'static str {
         match self {
             TreeTool::Swath => "swath",
+            TreeTool::SwathSecond => "swath-second",
             TreeTool::SwathPlain => "swath-plain",
             TreeTool::SwathOneFile => "swath-one-file",
             TreeTool::Rsync => "rsync",
@@ -73,12 +77,12 @@ impl TreeTool {
     }
 
     fn is_swath(self) -> bool {
-        matches!(self, TreeTool::Swath | TreeTool::SwathPlain | TreeTool::SwathOneFile)
+        self.takes_several() || self == TreeTool::SwathOneFile
     }
 
     /// Whether it can take from several servers at once.
     pub fn takes_several(self) -> bool {
-        matches!(self, TreeTool::Swath | TreeTool::SwathPlain)
+        matches!(self, TreeTool::Swath | TreeTool::SwathSecond | TreeTool::SwathPlain)
     }
 }
 
@@ -146,6 +150,10 @@ pub fn run_once(
     let log = File::create(&said).map_err(system("make a log"))?;
     command.stdout(log.try_clone().map_err(system("make a log"))?).stderr(log);
     client.confine(&mut command);
+    if tool == TreeTool::SwathSecond {
+        measure(&mut command, LIMIT, || ()).map_err(system("run a tool"))?;
+        empty(&places.target.join(OUTPUT)).map_err(system("empty the target folder"))?;
+    }
     let measured = measure(&mut command, LIMIT, || ()).map_err(system("run a tool"))?;
     drop(serving);
     let output = places.target.join(OUTPUT);
@@ -201,7 +209,10 @@ impl Serving {
         let mut command = Command::new(program);
         let listen = format!("{address}:{PORT}");
         match tool {
-            TreeTool::Swath | TreeTool::SwathPlain | TreeTool::SwathOneFile => {
+            TreeTool::Swath
+            | TreeTool::SwathSecond
+            | TreeTool::SwathPlain
+            | TreeTool::SwathOneFile => {
                 command.args(["serve", "--anonymous", "--listen", &listen]);
                 if tool == TreeTool::SwathPlain {
                     command.arg("--plain");
@@ -285,7 +296,7 @@ fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &
     let output = places.target.join(OUTPUT);
     let first = serving.first().map_or("", |it| it.address.as_str());
     match tool {
-        TreeTool::Swath | TreeTool::SwathPlain => {
+        TreeTool::Swath | TreeTool::SwathSecond | TreeTool::SwathPlain => {
             command.args(["cp", "--quiet", "--insecure"]);
             command.args(serving.iter().map(|it| it.address.as_str())).arg(output);
         }

@@ -58,6 +58,7 @@ fn scenarios(full: bool) -> Vec<Scenario> {
             between: one(95.0),
             tools: vec![
                 TreeTool::Swath,
+                TreeTool::SwathSecond,
                 TreeTool::SwathPlain,
                 TreeTool::SwathOneFile,
                 TreeTool::Rsync,
