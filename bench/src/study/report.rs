@@ -8,7 +8,7 @@ use super::cell::{Cell, DATASETS, RTTS_MS, bytes_text, cells, count, stands_for}
 use super::chart::draw;
 use super::predict::{self, predict};
 use super::published::{self, Published};
-use super::standing::Standing;
+use super::standing::{Standing, at_least};
 use super::{Interval, Tool};
 use crate::options::each_once;
 use crate::results::{ScenarioResult, Study, ToolResult};
@@ -57,6 +57,11 @@ fn report(study: &Study, picture: &str) -> String {
          and XDD. `bench/study` measures its datasets again, with swath and with the tools that can be \
          had today, and shows the published values of the others.\n\n\
          {}{}\n\n```\n{}\n```\n\n\
+         A cell of the tables is one dataset at one round-trip time. Links are emulated by \
+         [netlab](netlab.md), with queues of 100 ms. All tools have the congestion control and the \
+         TCP buffers of the machine: here BBR, and at most 4 MB to send, which holds back what has a \
+         single connection at 30 ms and more. The connections of GridFTP have buffers of 2 MB, as in \
+         the study.\n\n\
          Every value is a mean with its 95 % confidence interval (Student's t) in seconds; in brackets \
          the mean over that of the best tool. The best mean is bold, and so are those within half a \
          percent of it. A run is stopped at five times the best mean so far, shown as ≥ 5 ×, and not \
@@ -69,6 +74,7 @@ fn report(study: &Study, picture: &str) -> String {
     );
     if !own.is_empty() {
         text += &format!("![Time over that of the best tool]({picture})\n\n");
+        text += &result(&own);
         text += &datasets(&own);
         text += "## Times\n\n";
         text += &markdown(&own);
@@ -87,7 +93,7 @@ fn report(study: &Study, picture: &str) -> String {
         let _ = writeln!(text, "- {line}");
     }
     text += "\n## The tables of mdtmFTP\n\nClient and server, 95 ms apart; published on a loop of \
-             100 Gbit/s, measured here at 1 Gbit/s.\n\n";
+             100 Gbit/s (Zhang and others, Fermilab), measured here at 1 Gbit/s.\n\n";
     text += &markdown(&fetched);
     text += &published_table(&published::MDTM);
     text += "Between two servers, ordered by a third site (`bench/third-party` tells how):\n\n";
@@ -119,6 +125,31 @@ fn progress(study: &Study) -> String {
         count if count == all.len() => String::new(),
         count => format!("**Measured so far: {count} of {} cells.** ", all.len()),
     }
+}
+
+/// Returns how the tools compare in all these cells.
+fn result(cells: &[&ScenarioResult]) -> String {
+    let mut text = "## Result\n\nTime over that of the best tool, in all cells of DS1 to DS6:\n\n\
+                    | tool | median | worst | within 3 % of the best |\n| --- | --- | --- | --- |\n"
+        .to_owned();
+    for tool in tools_of(cells) {
+        let standings = cells.iter().map(|cell| Standing::of(cell, tool));
+        let mut ratios: Vec<(f64, bool)> = standings
+            .filter_map(|it| Some((it.ratio()?, matches!(it, Standing::Stopped(_)))))
+            .collect();
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (Some(&median), Some(&worst)) = (ratios.get(ratios.len() / 2), ratios.last()) else {
+            continue;
+        };
+        let shown = |(ratio, is_stopped): (f64, bool)| match is_stopped {
+            true => format!("≥ {}", at_least(ratio)),
+            false => format!("{ratio:.2}"),
+        };
+        let near = ratios.iter().filter(|(ratio, _)| *ratio <= 1.03).count();
+        let (median, worst, all) = (shown(median), shown(worst), ratios.len());
+        let _ = writeln!(text, "| {tool} | {median} | {worst} | {near} of {all} |");
+    }
+    text + "\n"
 }
 
 /// Returns what the datasets are, as published and as measured.
@@ -159,7 +190,7 @@ fn tools(study: &Study) -> String {
         let _ = writeln!(text, "| {} | {how} | {encryption} |", tool.name());
     }
     text += "\nFDT, XDD, mdtmFTP and bbcp are not measured: Debian has no packages of them. \
-             One command of each tool, as it ran, without quotation marks. SERVED and TARGET stand for \
+             One command of each tool as it ran, its arguments not quoted. SERVED and TARGET stand for \
              folders, HEX for a fingerprint:\n\n```\n";
     let known = study.scenarios.iter().flat_map(|result| &result.tools);
     let mut seen: Vec<&str> = Vec::new();
@@ -401,7 +432,8 @@ the training errors of three regressions (its Table IV): how well they fit the v
 made from, as mean relative errors. *Held out* is what matters for planning: each cell is predicted from \
 all other cells. Errors stand for linear / polynomial / nearest neighbours (two of them); polynomials have \
 as high a degree as the values allow, so they may fit exactly what they cannot predict. Last, [swath's \
-forecasts](forecasts.md) from the runs of the other cells.
+forecasts](forecasts.md) from the runs of the other cells. They know places, \
+not distances: where only the distance differs, as in case 2, a line over it says more of most tools.
 
 ";
 /// The study and where it was published.

@@ -144,7 +144,7 @@ impl Jobs {
         };
         let is_known = outcomes > 0;
         let later = || later(&mut forecasts, &transfer, &forecast).filter(|_| is_known);
-        let deadline = Deadline::of(spec, takes, later);
+        let deadline = Deadline::of(spec, size.bytes, takes, later);
         Ok(JobForecast {
             bytes: size.bytes,
             files: size.files,

@@ -69,7 +69,13 @@ impl Jobs {
         let streams = Streams::default();
         let context = JobContext { spec: &spec, streams: &streams, observer, control };
         let job = context.with(self.engine(&spec, EngineNeeds::of_get(&spec, &get))?);
-        let size = get::size::size(&job, &get).await?;
+        let name = source.url().map(|url| display_name(&url)).unwrap_or_default();
+        let failed =
+            |error| JobError::Transfer { name: name.clone(), error, kept: KeptData::default() };
+        let size = get::size::size(&job, &get).await.map_err(|error| match error {
+            JobError::Transfer { error, .. } => failed(error),
+            other => other,
+        })?;
         let Some(request) = size.sample.filter(|_| size.bytes > 0) else {
             return Err(JobError::NothingToMeasure);
         };
@@ -93,9 +99,7 @@ impl Jobs {
                     Err(error) if !matches!(error, GetError::Stopped) => error,
                     _ => return Err(JobError::NothingCame { within_s: TRIAL_LASTS.as_secs() }),
                 };
-                let name = source.url().map(|url| display_name(&url)).unwrap_or_default();
-                let error = Box::new(error);
-                return Err(JobError::Transfer { name, error, kept: KeptData::default() });
+                return Err(failed(Box::new(error)));
             };
             tell(&trial);
             left_bytes = left_bytes.saturating_sub(trial.bytes);

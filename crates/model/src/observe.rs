@@ -396,7 +396,15 @@ impl Summary {
     pub fn of_nothing(path: String) -> Summary {
         Summary { path, ..Summary::default() }
     }
+
+    /// Returns the forecast, if people want to read it.
+    pub fn shown_forecast(&self) -> Option<Eta> {
+        self.forecast.filter(|takes| takes.likely_s.max(self.elapsed_s) >= FORECAST_FROM_S)
+    }
 }
+
+/// Forecasts of shorter transfers, in seconds, are of no use to people.
+pub const FORECAST_FROM_S: f64 = 5.0;
 
 /// What limited a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::json;
 use swath_formats::http_date;
+use swath_model::observe::Summary;
 use swath_model::path::visible;
 use swath_model::units;
 
@@ -167,7 +168,8 @@ fn tiles(view: &View<'_>) -> Vec<Tile> {
     if let Some(files) = recording.heading.files {
         tile("files", units::count(files), None);
     }
-    let forecast = summary.and_then(|it| it.forecast).map(|takes| format!("predicted {takes}"));
+    let forecast =
+        summary.and_then(Summary::shown_forecast).map(|takes| format!("predicted {takes}"));
     tile("time", units::duration(summary.map_or(recording.end_s, |it| it.elapsed_s)), forecast);
     if let Some(it) = summary {
         tile("mean rate", units::rate(it.rate_bytes_per_s), None);

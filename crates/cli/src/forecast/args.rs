@@ -58,9 +58,9 @@ pub struct Begin {
 }
 
 impl Begin {
-    /// Returns the time.
-    pub fn time(&self) -> Timestamp {
-        self.at.unwrap_or_else(Timestamp::now)
+    /// Returns the time; `None` is now.
+    pub fn time(&self) -> Option<Timestamp> {
+        self.at
     }
 }
 

@@ -6,12 +6,13 @@ use std::io::{self, BufReader};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use swath_jobs::{Control, JobError, JobForecast, JobSpec, Jobs, Streams};
 use swath_transfer::Stop;
 use swath_transfer::observe::LimitedBy;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, fail};
 use crate::failure::Failure;
 use crate::progress::units;
 use crate::{cp, get, notes, say, signals};
@@ -45,7 +46,7 @@ async fn one(
     jobs: &Jobs,
     spec: &JobSpec,
     control: &Control,
-    at: Timestamp,
+    at: Option<Timestamp>,
     is_json: bool,
 ) -> Result<Exit, Failure> {
     let streams = Streams {
@@ -53,7 +54,7 @@ async fn one(
         output: Some(Arc::new(|| Box::new(tokio::io::sink()))),
     };
     let observer = notes::observer();
-    let at_s = at.as_millisecond() as f64 / 1e3;
+    let at_s = at.unwrap_or_else(Timestamp::now).as_millisecond() as f64 / 1e3;
     let forecast = match jobs.forecast(spec, &streams, &observer, control, at_s).await {
         Ok(forecast) => forecast,
         Err(JobError::Transfer { name, error, kept }) => {
@@ -62,15 +63,20 @@ async fn one(
         Err(JobError::Copy(error)) => return Err(cp::failure(*error)),
         Err(error) => return Err(Failure::from(error)),
     };
+    if forecast.files == 0 && forecast.unknown_files > 0 {
+        let files = units::counted(forecast.unknown_files, "file");
+        let why = format!("nothing can be predicted: no server tells the size of {files}");
+        return Ok(fail(Exit::Sources, &why));
+    }
     let text = match is_json {
         true => json(&forecast, at_s),
-        false => words(&forecast),
+        false => words(&forecast, at),
     };
     Ok(say::out(text.as_bytes(), Exit::Done))
 }
 
 /// For people.
-fn words(forecast: &JobForecast) -> String {
+fn words(forecast: &JobForecast, at: Option<Timestamp>) -> String {
     let files = units::counted(forecast.files, "file");
     let from = match forecast.from.as_str() {
         "" => String::new(),
@@ -85,6 +91,10 @@ fn words(forecast: &JobForecast) -> String {
     if forecast.bytes == 0 {
         text.push_str("nothing to transfer\n");
         return text;
+    }
+    if let Some(at) = at {
+        let at = at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M (%Z)");
+        text.push_str(&format!("if it begins at {at}: "));
     }
     let [low, likely, high] =
         [forecast.takes.low_s, forecast.takes.likely_s, forecast.takes.high_s].map(units::duration);

@@ -99,17 +99,18 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
     let mut all = Exit::Done;
     for file in &args.files {
         let name = visible(&file.display().to_string());
-        let ImportedLog { imported, unusable, first_unusable } = match import_log(&history, file) {
-            Ok(imported) => imported,
-            Err(error) => {
-                let exit = match &error {
-                    ImportError::Keep(_) => Exit::Target,
-                    _ => Exit::Input,
-                };
-                all = fail(exit, &format!("{name}: {}", chain(&error)));
-                continue;
-            }
-        };
+        let ImportedLog { imported, unusable, first_unusable, future } =
+            match import_log(&history, file) {
+                Ok(imported) => imported,
+                Err(error) => {
+                    let exit = match &error {
+                        ImportError::Keep(_) => Exit::Target,
+                        _ => Exit::Input,
+                    };
+                    all = fail(exit, &format!("{name}: {}", chain(&error)));
+                    continue;
+                }
+            };
         let mut line = format!("{name}: {}", counted(imported.added, "transfer"));
         line.push_str(" imported");
         if imported.known > 0 {
@@ -119,6 +120,9 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
             let older = units::count(imported.older);
             let kept = units::count(TRANSFERS_MAX as u64);
             line.push_str(&format!(", {older} left out: older than the last {kept}"));
+        }
+        if future > 0 {
+            line.push_str(&format!(", {} left out: in the future", units::count(future)));
         }
         say::out(format!("{line}\n").as_bytes(), Exit::Done);
         if let Some(first) = first_unusable {
@@ -228,7 +232,8 @@ fn scores(all: &[&PastTransfer]) -> String {
         return String::new();
     }
     errors.sort_by(f64::total_cmp);
-    let median = 100.0 * errors[errors.len() / 2];
+    let middle = |at: usize| errors.get(at).copied().unwrap_or_default();
+    let median = 50.0 * (middle((errors.len() - 1) / 2) + middle(errors.len() / 2));
     let is_inside = |past: &&&PastTransfer| match (&past.ended, past.transfer.forecast) {
         (Some(Ended { took_s, is_complete: true, .. }), Some(range)) => {
             (range.low_s..=range.high_s).contains(took_s)
@@ -237,7 +242,7 @@ fn scores(all: &[&PastTransfer]) -> String {
     };
     let inside = 100.0 * all.iter().filter(is_inside).count() as f64 / errors.len() as f64;
     let count = units::counted(errors.len() as u64, "forecast");
-    format!("{count}: median error {median:.0} %, {inside:.0} % took as long as the range says\n")
+    format!("{count}: median error {median:.0} %, {inside:.0} % within the range\n")
 }
 
 /// A transfer for programs. Members are only added.

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use swath_transfer::observe::{Event, Observer, Phase, Snapshot, SourceState};
+use swath_transfer::observe::{Event, FORECAST_FROM_S, Observer, Phase, Snapshot, SourceState};
 
 use super::frame::{name_of, phase_word};
 use super::look::Look;
-use super::summary::FORECAST_FROM_S;
 use super::{already, stopped_summary, summary, text, units};
 
 /// Decides when a progress line is due.

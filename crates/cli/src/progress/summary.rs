@@ -8,8 +8,6 @@ use super::{text, units};
 
 /// Most sources in the table.
 const ROWS_MAX: usize = 40;
-/// Forecasts of shorter transfers are of no use to people.
-pub(super) const FORECAST_FROM_S: f64 = 5.0;
 
 /// Returns the summary of a finished transfer; it ends with a line break.
 pub fn summary(end: &Summary, look: Look) -> String {
@@ -88,9 +86,7 @@ fn with_details(head: String, end: &Summary, remarks: bool, look: Look) -> Strin
         out.push_str(&format!("{}\n", parts.join(", ")));
     }
     out.push_str(&table(&end.sources, remarks, look));
-    if let Some(takes) =
-        end.forecast.filter(|takes| takes.likely_s.max(end.elapsed_s) >= FORECAST_FROM_S)
-    {
+    if let Some(takes) = end.shown_forecast() {
         let took = units::duration(end.elapsed_s);
         out.push_str(&format!("predicted {takes}, took {took}\n"));
     }

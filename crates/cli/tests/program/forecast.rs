@@ -1,5 +1,7 @@
 //! `swath forecast`: how long a command would take, before anything moves.
 
+use std::path::Path;
+
 use serde_json::Value;
 use swath_netlab::faulty::{Behaviour, Content};
 
@@ -92,12 +94,18 @@ fn copies_are_planned_and_lists_are_asked_for() {
         server(&content, Behaviour::rate(1_000_000_000)),
         server(&content, Behaviour::status(404)),
     );
-    home.write("list", format!("{}\n{}\n", url(&good), url(&gone)));
+    home.write("list", format!("{}\n out=a\n{}\n out=b\n", url(&good), url(&gone)));
     let told = forecast(&home, &["get", "-i", "list"]);
     assert_eq!(
         (&told["bytes"], &told["files"], &told["files_of_unknown_size"]),
         (&1000.into(), &1.into(), &1.into())
     );
+    // What is there is not fetched again, and of the other one nothing is known.
+    home.run(["get", "-i", "list"]).code_is(8);
+    let ran = home.run(["forecast", "get", "-i", "list"]);
+    ran.code_is(7).says(&["b: the server answered 404", "no server tells the size of 1 file"]);
+    home.write("list", format!("{}\n out=a\n", url(&good)));
+    home.run(["forecast", "get", "-i", "list"]).code_is(0).shows(&["nothing to transfer"]);
 }
 
 #[test]
@@ -124,4 +132,22 @@ fn the_reason_is_shown_while_no_sample_comes() {
         let args = command.iter().copied().chain([url.as_str()]);
         home.run(args).code_is(0).says(&["500 Internal Server Error; trying again"]);
     }
+}
+
+#[test]
+fn the_time_of_the_start_is_that_of_the_users_zone() {
+    if !Path::new("/usr/share/zoneinfo/Europe/Berlin").exists() {
+        return eprintln!("SKIPPED: this system has no time zones");
+    }
+    let content = Content::random(7, 1000);
+    let good = server(&content, Behaviour::rate(1_000_000_000));
+    let home = Home::new();
+    let at = |more: &[&str]| {
+        let url = url(&good);
+        let args = ["forecast", "get", &url, "--at", "2099-06-01T22:00"];
+        home.swath(args.iter().chain(more)).env("TZ", "Europe/Berlin").run()
+    };
+    at(&[]).code_is(0).shows(&["if it begins at 2099-06-01 22:00 (CEST): between "]);
+    let told: Value = serde_json::from_str(at(&["--json"]).code_is(0).out().trim()).unwrap();
+    assert_eq!(told["start"], 4_084_027_200.0, "{told}");
 }

@@ -144,11 +144,12 @@ fn a_log_is_imported_and_read_again() {
     home.write(
         "log.csv",
         "from,start,bytes,duration\na.example,1000000000,5000000,2.5\nb.example,1000000100,7,0\n\
-         c.example,1000000200,9,1e3\n",
+         c.example,1000000200,9,1e3\nd.example,4000000000,9,1\n",
     );
     let ran = home.run(["history", "import", "log.csv"]);
     ran.code_is(0).shows(&[
         "log.csv: 2 transfers imported",
+        "1 left out: in the future",
         "1 line left out",
         "line 3: took no time",
     ]);
@@ -171,6 +172,23 @@ fn a_log_is_imported_and_read_again() {
     assert_eq!(history(&home).len(), 2);
     home.run(["history", "forget"]).code_is(0).shows(&["2 transfers forgotten"]);
     home.run(["history", "forget"]).code_is(0).shows(&["nothing is remembered"]);
+}
+
+#[test]
+fn what_was_exported_is_known_to_the_last_digit() {
+    let home = Home::new();
+    let line = |at: u32| {
+        let start = 1e9 + f64::from(at) * 1234.567 + f64::from(at) / 7.0;
+        format!("a.example,{start},{},{}\n", 1000 * at, f64::from(at) / 3.0)
+    };
+    let lines: String = (1..=100).map(line).collect();
+    home.write("log.csv", format!("from,start,bytes,duration\n{lines}"));
+    home.run(["history", "import", "log.csv"]).code_is(0).shows(&["100 transfers imported"]);
+    for format in ["json", "csv"] {
+        home.write("again", home.run(["history", &format!("--{format}")]).code_is(0).out());
+        let again = home.run(["history", "import", "again"]);
+        again.code_is(0).shows(&["0 transfers imported, 100 known already"]);
+    }
 }
 
 #[test]

@@ -138,7 +138,8 @@ pub async fn run(
     files
 }
 
-fn taken(names: &mut TakenNames, request: &Request) -> Result<(), NameConflict> {
+/// Adds the name of a file, or returns its conflict.
+pub fn taken(names: &mut TakenNames, request: &Request) -> Result<(), NameConflict> {
     match &request.destination {
         Destination::File(path) => names.take(path),
         Destination::Files { .. }

@@ -1,16 +1,18 @@
 //! How much there is to fetch, before anything is fetched.
 
-use std::path::Path;
 use std::time::Duration;
 
 use swath_source::{Net, probe};
+use swath_transfer::observe::Event;
 use swath_transfer::{Destination, GetError, Mirror, Overwrite, Range, Request};
 use tokio::task::JoinSet;
 
 use super::inputs::Inputs;
-use super::many::FileList;
+use super::many::{FileList, Refused, taken};
+use super::names::TakenNames;
 use super::{GetJob, begin, one};
-use crate::error::JobError;
+use crate::error::{EntryError, JobError};
+use crate::event::JobEvent;
 use crate::forecast::Size;
 use crate::kept::KeptData;
 use crate::run::Job;
@@ -49,10 +51,9 @@ async fn size_of(get_job: &mut GetJob<'_>) -> Result<Size, JobError> {
 
 /// Returns the size of one file; an error comes with its request.
 async fn of_one(get_job: &GetJob<'_>, request: Request) -> Result<Size, (GetError, Request)> {
-    let (files, there_bytes) = match &request.destination {
-        Destination::File(path) => (1, there_bytes(path, &request)),
-        Destination::Files { files, .. } => (files.len() as u64, Some(0)),
-        _ => (1, Some(0)),
+    let files = match &request.destination {
+        Destination::Files { files, .. } => files.len() as u64,
+        _ => 1,
     };
     let has_sources = !request.mirrors.is_empty() || !request.sources.is_empty();
     let job @ Job { engine, control, .. } = get_job.job;
@@ -74,67 +75,94 @@ async fn of_one(get_job: &GetJob<'_>, request: Request) -> Result<Size, (GetErro
             }
         }
     };
-    let bytes = match there_bytes {
-        Some(there_bytes) => size_bytes.saturating_sub(there_bytes),
-        None => 0,
-    };
+    let bytes = left_bytes(size_bytes, &request);
     let sample = has_sources.then(|| Box::new(request));
     Ok(Size { bytes, files, unknown_files: 0, sources, sample })
 }
 
-/// Returns what an earlier run left of a file, or `None` if the file is there.
-fn there_bytes(path: &Path, request: &Request) -> Option<u64> {
-    if request.overwrite == Overwrite::Never && path.exists() {
-        return None;
+/// Returns how much of a file is still to fetch.
+fn left_bytes(size_bytes: u64, request: &Request) -> u64 {
+    match &request.destination {
+        Destination::File(path) if request.overwrite == Overwrite::Never && path.exists() => 0,
+        Destination::File(path) if request.resume => {
+            size_bytes.saturating_sub(swath_store::kept_bytes(path))
+        }
+        _ => size_bytes,
     }
-    Some(if request.resume { swath_store::kept_bytes(path) } else { 0 })
 }
 
-/// Returns the size of a list, by asking for the size of each of its files.
+/// Returns how much of a list is to fetch, by asking for the size of each of its files.
 async fn of_list(get_job: &GetJob<'_>, list: FileList) -> Size {
+    let Job { engine, observer, .. } = get_job.job;
     let mut entries = list.entries;
     let mut asking = JoinSet::new();
+    let mut names = TakenNames::default();
     let mut size = Size::default();
     let mut largest = 0;
     loop {
         while asking.len() < ASKED_AT_ONCE
             && let Some(entry) = entries.recv().await
         {
-            let net = get_job.job.engine.net().clone();
+            let request =
+                entry.request.map_err(|Refused { name, error }| (name, error.to_string()));
+            let request = request.and_then(|request| match taken(&mut names, &request) {
+                Ok(()) => Ok(request),
+                Err(conflict) => {
+                    Err((request.destination_name(), EntryError::from(conflict).to_string()))
+                }
+            });
+            let net = engine.net().clone();
             asking.spawn(async move {
-                let request = entry.request.ok()?;
+                let request = request?;
                 let bytes = match request.size_bytes {
                     Some(bytes) => bytes,
-                    None => first_size(&net, &request.mirrors).await?,
+                    None => first_size(&net, &request.mirrors)
+                        .await
+                        .map_err(|why| (request.destination_name(), why))?,
                 };
-                Some((bytes, request))
+                Ok::<_, (String, String)>((bytes, request))
             });
         }
         let Some(asked) = asking.join_next().await else { break };
-        let Ok(Some((bytes, request))) = asked else {
-            size.unknown_files += 1;
-            continue;
-        };
-        size.files += 1;
-        size.bytes = size.bytes.saturating_add(bytes);
-        size.add_sources(request.mirrors.iter().map(|mirror| mirror.url.to_string()));
-        if bytes >= largest {
-            (largest, size.sample) = (bytes, Some(Box::new(request)));
+        match asked {
+            Ok(Ok((bytes, request))) => {
+                let bytes = left_bytes(bytes, &request);
+                size.files += u64::from(bytes > 0);
+                size.bytes = size.bytes.saturating_add(bytes);
+                size.add_sources(request.mirrors.iter().map(|mirror| mirror.url.to_string()));
+                if bytes > largest {
+                    (largest, size.sample) = (bytes, Some(Box::new(request)));
+                }
+            }
+            Ok(Err((name, why))) => {
+                size.unknown_files += 1;
+                if size.unknown_files <= TOLD_MAX {
+                    let note = Event::note(0.0, format!("{name}: {why}"), true);
+                    observer.observe(JobEvent::Transfer(note));
+                }
+            }
+            Err(_) => size.unknown_files += 1,
         }
     }
     size
 }
 
-async fn first_size(net: &Net, mirrors: &[Mirror]) -> Option<u64> {
+/// Asks one mirror after the other for the size; fails with the reason of the last.
+async fn first_size(net: &Net, mirrors: &[Mirror]) -> Result<u64, String> {
+    let mut why = "no server reports its size".to_owned();
     for mirror in mirrors {
-        if let Ok(report) = probe(net, &mirror.url, mirror.trust).await
-            && let Some(bytes) = report.facts.size_bytes
-        {
-            return Some(bytes);
+        match probe(net, &mirror.url, mirror.trust).await {
+            Ok(report) => match report.facts.size_bytes {
+                Some(bytes) => return Ok(bytes),
+                None => continue,
+            },
+            Err(error) => why = error.to_string(),
         }
     }
-    None
+    Err(why)
 }
 
 /// Files of a list that are asked for at the same time.
 const ASKED_AT_ONCE: usize = 16;
+/// Files of unknown size whose reason is told.
+const TOLD_MAX: u64 = 10;

@@ -45,9 +45,10 @@ impl Deadline {
         self.chance >= QUITE_SURE
     }
 
-    /// Returns the deadline of a job, if it has one.
+    /// Returns the deadline of a job that moves so many bytes, if it has one.
     pub(crate) fn of(
         spec: &JobSpec,
+        bytes: u64,
         takes: Eta,
         later: impl FnOnce() -> Option<Help>,
     ) -> Option<Deadline> {
@@ -58,8 +59,11 @@ impl Deadline {
         }
         let mut help = Vec::new();
         // A limit that allows no more is all that matters.
-        if is_set_by_limit(takes.low_s, takes.likely_s) && spec.network.limit_bytes_per_s.is_some()
-        {
+        let is_held_back = spec.network.limit_bytes_per_s.is_some_and(|limit| {
+            let least_s = bytes as f64 / limit.max(1) as f64;
+            least_s > within_s || is_set_by_limit(takes.low_s, takes.likely_s)
+        });
+        if is_held_back {
             return Some(Deadline { within_s, takes, chance, help: vec![Help::NoLimit] });
         }
         let (takes_more, takes_relays) = can_have(&spec.work);
@@ -128,18 +132,18 @@ mod tests {
     fn a_deadline_that_may_be_missed_is_told_with_what_helps() {
         let mut spec = JobSpec::get(["https://a.example/f"], "/tmp");
         let takes = takes([41.0, 46.0, 55.0]);
-        assert_eq!(Deadline::of(&spec, takes, || None), None, "none is set");
+        assert_eq!(Deadline::of(&spec, 1000, takes, || None), None, "none is set");
         spec.deadline_s = Some(3600);
-        let safe = Deadline::of(&spec, takes, || None).unwrap();
+        let safe = Deadline::of(&spec, 1000, takes, || None).unwrap();
         assert!(safe.is_safe() && safe.help.is_empty(), "{safe:?}");
         spec.deadline_s = Some(50 * 60);
-        let deadline = Deadline::of(&spec, takes, || None).unwrap();
+        let deadline = Deadline::of(&spec, 1000, takes, || None).unwrap();
         assert!(!deadline.is_safe());
         assert!((0.6..0.8).contains(&deadline.chance), "{}", deadline.chance);
         assert_eq!(deadline.help, [Help::MoreSources, Help::Relay]);
         spec.network.limit_bytes_per_s = Some(1_000_000);
         let held_back = self::takes([60.0, 60.0, 60.0]);
-        let deadline = Deadline::of(&spec, held_back, || None).unwrap();
+        let deadline = Deadline::of(&spec, 1000, held_back, || None).unwrap();
         assert!(deadline.chance < 0.01, "{}", deadline.chance);
         assert_eq!(deadline.help, [Help::NoLimit]);
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flate2::bufread::MultiGzDecoder;
 use swath_formats::transfer_log::{
@@ -20,6 +21,8 @@ pub struct ImportedLog {
     pub unusable: u64,
     /// … and the first of them.
     pub first_unusable: Option<LogError>,
+    /// Transfers that begin in the future, which are left out too.
+    pub future: u64,
 }
 
 /// Why a log was not imported.
@@ -74,9 +77,12 @@ fn import(
     log: impl Iterator<Item = Result<LoggedTransfer, LogError>>,
 ) -> Result<ImportedLog, ImportError> {
     let (mut unusable, mut first_unusable, mut older) = (0, None, 0);
-    let mut newest = Vec::new();
+    let (mut newest, mut future) = (Vec::new(), 0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let until_s = (now + DAY).as_secs_f64();
     for transfer in log {
         match transfer {
+            Ok(transfer) if transfer.start_s > until_s => future += 1,
             Ok(transfer) => newest.push(told(transfer)),
             Err(error) if error.problem.is_final() => return Err(ImportError::Log(error)),
             Err(error) => {
@@ -93,7 +99,7 @@ fn import(
     // Others can write meanwhile: the history is changed only now, and all at once.
     let mut imported = History::open(history)?.import(&newest)?;
     imported.older += older;
-    Ok(ImportedLog { imported, unusable, first_unusable })
+    Ok(ImportedLog { imported, unusable, first_unusable, future })
 }
 
 /// Drops all but the newest that a history keeps; returns how many.
@@ -107,6 +113,9 @@ fn keep_newest(transfers: &mut Vec<(Transfer, Ended)>) -> u64 {
     }
     over as u64
 }
+
+/// Some logs leave out the time zone.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Transfers that are read ahead.
 const READ_AHEAD: usize = 64;

@@ -149,7 +149,7 @@ fn keep(
                     let takes = Eta { low_s, likely_s, high_s };
                     observer.observe(JobEvent::Transfer(Event::Forecast { at_s, takes }));
                     let later = || later(&mut forecasts, &transfer, &forecast);
-                    let deadline = Deadline::of(spec, takes, later);
+                    let deadline = Deadline::of(spec, transfer.bytes, takes, later);
                     if let Some(deadline) = deadline.filter(|deadline| !deadline.is_safe()) {
                         observer.observe(JobEvent::Note(Note::Deadline(deadline)));
                     }

@@ -91,7 +91,7 @@ impl JobObserver for Historian {
         }
         let took_s = match &event {
             JobEvent::Transfer(Event::Finished(summary)) => Some(summary.elapsed_s),
-            _ => self.ended_list(&event).map(|list| self.keep_list(list)),
+            _ => self.ended_list(&event).and_then(|list| self.keep_list(list)),
         };
         if let (Some(outlook), JobEvent::Transfer(event)) = (self.outlook(), &mut event) {
             add_forecast(outlook, event);
@@ -130,11 +130,12 @@ impl Historian {
         self.keeper.as_ref()?.outlook()
     }
 
-    /// Keeps a list in the history, and returns how long it took.
-    fn keep_list(&self, list: EndedList) -> f64 {
+    /// Keeps a list of which something was moved in the history. Returns how long it took, if it is
+    /// complete.
+    fn keep_list(&self, list: EndedList) -> Option<f64> {
         let EndedList { sites, files, ended } = list;
-        let took_s = ended.took_s;
-        if let Some(keeper) = &self.keeper {
+        let took_s = ended.is_complete.then_some(ended.took_s);
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| ended.bytes > 0) {
             let from = self.sites.list_from(sites);
             keeper.past(self.transfer(from, ended.bytes, files), ended);
         }
@@ -161,7 +162,8 @@ impl Historian {
         }
         let whole = |left_s: f64| now.at_s + left_s;
         let takes = Eta { low_s: whole(low_s), likely_s: whole(likely_s), high_s: whole(high_s) };
-        Deadline::of(&self.spec, takes, || None).filter(|deadline| !deadline.is_safe())
+        let bytes = now.size_bytes.unwrap_or(0).saturating_sub(now.resumed_bytes);
+        Deadline::of(&self.spec, bytes, takes, || None).filter(|deadline| !deadline.is_safe())
     }
 }
 
@@ -172,9 +174,8 @@ const MEASURED_S: f64 = 5.0;
 /// Adds what was forecast to what says how long the transfer takes.
 fn add_forecast(outlook: &Outlook, event: &mut Event) {
     match event {
-        Event::Finished(summary) | Event::Failed { summary, .. } => {
-            summary.forecast = Some(outlook.takes);
-        }
+        // How long one that was stopped would have taken is not known.
+        Event::Finished(summary) => summary.forecast = Some(outlook.takes),
         Event::Progress(now) if now.phase == Phase::Fetching => now.eta = outlook.left(now),
         _ => {}
     }
