@@ -211,6 +211,8 @@ fn whoever_is_killed_leaves_the_keys_of_what_is_leased() {
     running.signal(libc::SIGKILL);
     let _ = running.wait();
     drop(mute);
+    // What another test is just starting holds it too, until it is a program of its own.
+    until("the address is free", || TcpListener::bind(&address).is_ok());
     let far = home.relay_at(&address, &["--depot", "depot1", "--depot-size", "20M"]);
     assert_eq!(room(&far, "allocations"), 1);
     let names = home.names();

@@ -19,6 +19,8 @@ use crate::spec::JobSpec;
 pub(super) struct Keeper {
     told: Option<Sender<Told>>,
     outlook: Arc<OnceLock<Outlook>>,
+    /// Whether the transfer has ended; held while its forecast is told, which must not come later.
+    has_ended: Arc<Mutex<bool>>,
     /// Closed when the thread has written everything.
     written: Mutex<Receiver<()>>,
 }
@@ -67,15 +69,17 @@ impl Keeper {
         let (told, tells) = channel();
         let outlook = Arc::new(OnceLock::new());
         let found = Arc::clone(&outlook);
+        let has_ended = Arc::new(Mutex::new(false));
+        let is_over = Arc::clone(&has_ended);
         let (ends, written) = channel();
         std::thread::spawn(move || {
             // It is dropped at the end.
             let _ends: Sender<()> = ends;
-            if let Err(error) = keep(&path, &spec, &tells, &*observer, &found) {
+            if let Err(error) = keep(&path, &spec, &tells, &*observer, &found, &is_over) {
                 observer.observe(JobEvent::Note(Note::NoHistory(error)));
             }
         });
-        Keeper { told: Some(told), outlook, written: Mutex::new(written) }
+        Keeper { told: Some(told), outlook, has_ended, written: Mutex::new(written) }
     }
 
     /// Returns the forecast, once it is known.
@@ -90,6 +94,7 @@ impl Keeper {
     }
 
     pub(super) fn end(&self, ended: Ended) {
+        *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.tell(Told::Ends(ended));
     }
 
@@ -122,6 +127,7 @@ fn keep(
     tells: &Receiver<Told>,
     observer: &dyn JobObserver,
     found: &OnceLock<Outlook>,
+    has_ended: &Mutex<bool>,
 ) -> Result<(), KeepError> {
     let mut open: Option<(History, i64)> = None;
     loop {
@@ -145,7 +151,8 @@ fn keep(
                 // Without earlier transfers it is a guess.
                 let range = (forecast.outcomes > 0).then_some(Range { low_s, likely_s, high_s });
                 let id = history.begin(&Transfer { forecast: range, ..transfer.clone() })?;
-                if range.is_some() {
+                let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+                if range.is_some() && !*has_ended {
                     let takes = Eta { low_s, likely_s, high_s };
                     observer.observe(JobEvent::Transfer(Event::Forecast { at_s, takes }));
                     let later = || later(&mut forecasts, &transfer, &forecast);
