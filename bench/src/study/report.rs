@@ -59,9 +59,8 @@ fn report(study: &Study, picture: &str) -> String {
          {}{}\n\n```\n{}\n```\n\n\
          A cell of the tables is one dataset at one round-trip time. Links are emulated by \
          [netlab](netlab.md), with queues of 100 ms. All tools have the congestion control and the \
-         TCP buffers of the machine: here BBR, and at most 4 MB to send, which holds back what has a \
-         single connection at 30 ms and more. The connections of GridFTP have buffers of 2 MB, as in \
-         the study.\n\n\
+         TCP buffers of the machine ([those of the committed run](benchmark-methods.md#how-benchstudy-measures)); \
+         the connections of GridFTP have buffers of 2 MB, as in the study.\n\n\
          Every value is a mean with its 95 % confidence interval (Student's t) in seconds; in brackets \
          the mean over that of the best tool. The best mean is bold, and so are those within half a \
          percent of it. A run is stopped at five times the best mean so far, shown as ≥ 5 ×, and not \
@@ -433,7 +432,7 @@ made from, as mean relative errors. *Held out* is what matters for planning: eac
 all other cells. Errors stand for linear / polynomial / nearest neighbours (two of them); polynomials have \
 as high a degree as the values allow, so they may fit exactly what they cannot predict. Last, [swath's \
 forecasts](forecasts.md) from the runs of the other cells. They know places, \
-not distances: where only the distance differs, as in case 2, a line over it says more of most tools.
+not distances: where only the distance differs, as in case 2, a line over it can be better.
 
 ";
 /// The study and where it was published.

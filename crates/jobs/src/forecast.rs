@@ -118,11 +118,7 @@ impl Jobs {
         if let Some(request) = size.sample.filter(|_| forecast.outcomes == 0 && size.bytes > 0) {
             let range = swath_transfer::Range::of_len(0, sample_bytes(size.bytes));
             let part = request.sample_of(range);
-            let short = {
-                job.engine
-                    .sample(part, SAMPLE_LASTS, &mut job.transfer_observer(), &control.stop())
-                    .await
-            };
+            let short = job.sample(part, SAMPLE_LASTS).await;
             forecast = forecasts.forecast(&transfer, cost_of(&short));
             if let Some(summary) = &short.summary {
                 limited_by = summary.limited_by.clone();

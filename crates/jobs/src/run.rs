@@ -6,7 +6,7 @@ use std::time::Duration;
 use swath_model::digest::Digest;
 use swath_source::{Bearer, NetOptions, Secret, ServerAccess};
 use swath_transfer::observe::{Event, Summary};
-use swath_transfer::{Engine, EngineOptions, RouteOptions};
+use swath_transfer::{Engine, EngineOptions, Request, RouteOptions, Sample};
 
 use crate::control::Control;
 use crate::copy::Copied;
@@ -81,6 +81,12 @@ impl Job<'_> {
     pub fn transfer_observer(&self) -> impl FnMut(&Event) + Send + 'static {
         let observer = Arc::clone(self.observer);
         move |event| observer.observe(JobEvent::Transfer(event.clone()))
+    }
+
+    /// Runs a short transfer whose bytes go nowhere; see [`Engine::sample`].
+    pub async fn sample(&self, request: Request, lasts: Duration) -> Sample {
+        let mut observer = self.transfer_observer();
+        self.engine.sample(request, lasts, &mut observer, &self.control.stop()).await
     }
 }
 

@@ -86,11 +86,7 @@ impl Jobs {
             let bytes = size.bytes.min(left_bytes / to_come);
             let mut part = request.sample_of(Range::of_len(0, bytes));
             part.plan.lanes = Lanes::Fixed(connections);
-            let sample = {
-                job.engine
-                    .sample(part, TRIAL_LASTS, &mut job.transfer_observer(), &control.stop())
-                    .await
-            };
+            let sample = job.sample(part, TRIAL_LASTS).await;
             if control.is_cancelled() {
                 return Err(JobError::Stopped);
             }

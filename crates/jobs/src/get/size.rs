@@ -56,16 +56,11 @@ async fn of_one(get_job: &GetJob<'_>, request: Request) -> Result<Size, (GetErro
         _ => 1,
     };
     let has_sources = !request.mirrors.is_empty() || !request.sources.is_empty();
-    let job @ Job { engine, control, .. } = get_job.job;
     let (size_bytes, sources) = match request.size_bytes {
         Some(size_bytes) if !has_sources => (size_bytes, Vec::new()),
         known => {
             let asked = request.sample_of(Range::of_len(0, 1));
-            let sample = {
-                engine
-                    .sample(asked, Duration::MAX, &mut job.transfer_observer(), &control.stop())
-                    .await
-            };
+            let sample = get_job.job.sample(asked, Duration::MAX).await;
             match (sample.summary, sample.result) {
                 (Some(summary), result) if result.is_ok() || summary.size_bytes > 0 => {
                     (known.unwrap_or(summary.size_bytes), sample.sources)
@@ -164,5 +159,5 @@ async fn first_size(net: &Net, mirrors: &[Mirror]) -> Result<u64, String> {
 
 /// Files of a list that are asked for at the same time.
 const ASKED_AT_ONCE: usize = 16;
-/// Files of unknown size whose reason is told.
+/// The reason is shown for at most so many files of unknown size: a list may have a million.
 const TOLD_MAX: u64 = 10;

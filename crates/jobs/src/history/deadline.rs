@@ -146,5 +146,8 @@ mod tests {
         let deadline = Deadline::of(&spec, 1000, held_back, || None).unwrap();
         assert!(deadline.chance < 0.01, "{}", deadline.chance);
         assert_eq!(deadline.help, [Help::NoLimit]);
+        // What is forecast does not show it, but the limit allows no more: 4 GB take 67 minutes.
+        let deadline = Deadline::of(&spec, 4_000_000_000, takes, || None).unwrap();
+        assert_eq!(deadline.help, [Help::NoLimit]);
     }
 }

@@ -19,7 +19,8 @@ use crate::spec::JobSpec;
 pub(super) struct Keeper {
     told: Option<Sender<Told>>,
     outlook: Arc<OnceLock<Outlook>>,
-    /// Whether the transfer has ended; held while its forecast is told, which must not come later.
+    /// Whether the transfer has ended. Locked while the forecast is reported, so that it never follows
+    /// the end.
     has_ended: Arc<Mutex<bool>>,
     /// Closed when the thread has written everything.
     written: Mutex<Receiver<()>>,

@@ -26,7 +26,7 @@ pub(super) struct ListWatch {
 pub(super) struct EndedList {
     /// Where its files came from.
     pub(super) sites: BTreeSet<String>,
-    /// Files of which something was moved.
+    /// Files of which at least one byte was transferred.
     pub(super) files: u64,
     /// What became of it.
     pub(super) ended: Ended,

@@ -130,8 +130,7 @@ impl Historian {
         self.keeper.as_ref()?.outlook()
     }
 
-    /// Keeps a list of which something was moved in the history. Returns how long it took, if it is
-    /// complete.
+    /// Adds a list to the history if any of it was transferred. Returns how long a complete one took.
     fn keep_list(&self, list: EndedList) -> Option<f64> {
         let EndedList { sites, files, ended } = list;
         let took_s = ended.is_complete.then_some(ended.took_s);
