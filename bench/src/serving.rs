@@ -67,13 +67,33 @@ pub struct Serving {
     is_over: bool,
 }
 
-/// What a server took from its start to its end.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What a program took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     /// User and system time, its children's too.
     pub cpu: Duration,
     /// Largest resident memory.
     pub peak_memory_bytes: u64,
+}
+
+impl Spent {
+    /// Returns what a running process took so far, without its children; `None` if there is none.
+    pub fn so_far(process: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The program's name may hold anything, so fields are counted from its end: proc(5).
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+        // SAFETY: sysconf takes an integer.
+        let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+        let cpu = Duration::from_secs_f64((ticks(11)? + ticks(12)?) / ticks_per_s);
+        Some(Self { cpu, peak_memory_bytes: high_water_bytes(process)? })
+    }
+
+    /// Returns what both took: their time together, and the memory of the larger one.
+    pub fn with(self, other: Self) -> Self {
+        let peak_memory_bytes = self.peak_memory_bytes.max(other.peak_memory_bytes);
+        Self { cpu: self.cpu + other.cpu, peak_memory_bytes }
+    }
 }
 
 impl Serving {
@@ -248,5 +268,19 @@ mod tests {
         let own = high_water_bytes(std::process::id()).unwrap();
         assert!(own > 1 << 20, "{own}");
         assert_eq!(high_water_bytes(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_process_is_charged_for_what_it_did() {
+        let so_far = || Spent::so_far(std::process::id()).unwrap();
+        let before = so_far();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(60) && so_far().cpu == before.cpu {}
+        let after = so_far();
+        assert!(after.cpu > before.cpu && after.peak_memory_bytes > 1 << 20, "{after:?}");
+        let both = before.with(after);
+        assert_eq!(both.cpu, before.cpu + after.cpu);
+        assert_eq!(both.peak_memory_bytes, before.peak_memory_bytes.max(after.peak_memory_bytes));
+        assert_eq!(Spent::so_far(u32::MAX), None);
     }
 }

@@ -110,6 +110,24 @@ fn sizes(shape: Shape, random: &mut fastrand::Rng) -> Vec<u64> {
     }
 }
 
+/// Returns the paths of all files of a tree from its top, without links, in order.
+pub fn files(tree: &Path) -> io::Result<Vec<String>> {
+    let (mut found, mut below) = (Vec::new(), vec![String::new()]);
+    while let Some(folder) = below.pop() {
+        for entry in fs::read_dir(tree.join(&folder))? {
+            let entry = entry?;
+            let path = format!("{folder}{}", entry.file_name().to_string_lossy());
+            match entry.file_type()? {
+                kind if kind.is_dir() => below.push(path + "/"),
+                kind if kind.is_file() => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 /// Why two trees are not the same, if they are not. Reads all of both.
 pub fn difference(one: &Path, other: &Path) -> io::Result<Option<String>> {
     difference_with(one, other, false)
@@ -184,6 +202,9 @@ mod tests {
         }
         assert_eq!(difference(&one, &other).unwrap(), None);
         let sizes = sizes(shape, &mut fastrand::Rng::with_seed(7));
+        let paths = files(&one).unwrap();
+        assert_eq!((paths.len(), &*paths[0]), (2000, "0/0/0/file-0.dat"));
+        assert!(!paths.iter().any(|path| path.contains("link")));
         assert_eq!((sizes.len(), sizes.iter().sum::<u64>()), (2000, 3_000_000));
         fs::write(other.join("0/3/2/file-321.dat"), "x").unwrap();
         assert!(difference(&one, &other).unwrap().unwrap().contains("file-321.dat"));

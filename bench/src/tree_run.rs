@@ -10,12 +10,13 @@ use swath_netlab::star::{Lab, StarSpec};
 use swath_netlab::wan::{LabError, Namespace, Schedule};
 
 use crate::check::empty;
+use crate::data::{make_file, same_content};
 use crate::machine::find_program;
-use crate::measure::{Ending, measure};
+use crate::measure::{Ending, end_with_us, measure};
 use crate::results::Run;
-use crate::serving::Identity;
+use crate::serving::{Identity, Spent};
 use crate::tool::as_typed;
-use crate::tree_data::difference;
+use crate::tree_data::{Shape, difference, files, make_tree};
 
 /// A tool with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum TreeTool {
     SwathPlain,
     /// `swath get` of one file as large as the whole tree, over TLS.
     SwathOneFile,
+    /// `swath get` of a list of all files, over TLS.
+    SwathList,
     /// rsync from its daemon, without encryption.
     Rsync,
     /// The same through socat, over TLS.
@@ -40,11 +43,12 @@ pub enum TreeTool {
 
 impl TreeTool {
     /// Every tool, in the order of the table.
-    pub const ALL: [TreeTool; 8] = [
+    pub const ALL: [TreeTool; 9] = [
         TreeTool::Swath,
         TreeTool::SwathSecond,
         TreeTool::SwathPlain,
         TreeTool::SwathOneFile,
+        TreeTool::SwathList,
         TreeTool::Rsync,
         TreeTool::RsyncTls,
         TreeTool::Tar,
@@ -58,6 +62,7 @@ impl TreeTool {
             TreeTool::SwathSecond => "swath-second",
             TreeTool::SwathPlain => "swath-plain",
             TreeTool::SwathOneFile => "swath-one-file",
+            TreeTool::SwathList => "swath-list",
             TreeTool::Rsync => "rsync",
             TreeTool::RsyncTls => "rsync-tls",
             TreeTool::Tar => "tar",
@@ -77,7 +82,7 @@ impl TreeTool {
     }
 
     fn is_swath(self) -> bool {
-        self.takes_several() || self == TreeTool::SwathOneFile
+        self.takes_several() || matches!(self, TreeTool::SwathOneFile | TreeTool::SwathList)
     }
 
     /// Whether it can take from several servers at once.
@@ -89,8 +94,6 @@ impl TreeTool {
 /// Where a study keeps its files.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The `swath` program.
-    pub swath: PathBuf,
     /// The tree.
     pub tree: PathBuf,
     /// One file as large as the tree, in a folder of its own.
@@ -99,6 +102,42 @@ pub struct Places {
     pub target: PathBuf,
     /// What socat shows as a server.
     pub identity: Identity,
+}
+
+impl Places {
+    /// Makes folders below `scratch`, a new folder, with what the tools need of the data.
+    ///
+    /// # Errors
+    /// What does not work, in words.
+    pub fn make(scratch: &Path, shape: Shape, tools: &[TreeTool]) -> Result<Self, String> {
+        let folder = |name: &str| {
+            let path = scratch.join(name);
+            let made = std::fs::create_dir(&path);
+            made.map(|()| path).map_err(|e| format!("cannot write to {}: {e}", scratch.display()))
+        };
+        let identity =
+            Identity::make(&folder("own")?).map_err(|e| format!("a certificate: {e}"))?;
+        let (tree, one_file) = (folder("tree")?, folder("one")?);
+        if tools.iter().any(|tool| *tool != TreeTool::SwathOneFile) {
+            make_tree(&tree, shape).map_err(|e| format!("the tree: {e}"))?;
+        }
+        if tools.contains(&TreeTool::SwathOneFile) {
+            make_file(&one_file, shape.bytes())
+                .and_then(|path| std::fs::rename(path, one_file.join(ONE_FILE)))
+                .map_err(|e| format!("the file: {e}"))?;
+        }
+        let target = folder("target")?;
+        Ok(Self { tree, one_file, target, identity })
+    }
+}
+
+/// One copy.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// The client's side.
+    pub run: Run,
+    /// What the servers took meanwhile, without their children.
+    pub servers: Spent,
 }
 
 /// Between which places.
@@ -119,6 +158,20 @@ pub fn run_once(
     program: &Path,
     places: &Places,
 ) -> Result<(Run, String), LabError> {
+    let (copies, typed) = copy(between, tool, program, places)?;
+    Ok((copies.into_iter().next_back().map(|copied| copied.run).unwrap_or_default(), typed))
+}
+
+/// The same with every copy that was made: two of [`TreeTool::SwathSecond`] unless the first fails.
+///
+/// # Errors
+/// See [`run_once`].
+pub fn copy(
+    between: &Between,
+    tool: TreeTool,
+    program: &Path,
+    places: &Places,
+) -> Result<(Vec<Copied>, String), LabError> {
     let system = |doing: &str| {
         let doing = doing.to_owned();
         move |cause| LabError::System { doing, cause }
@@ -142,7 +195,8 @@ pub fn run_once(
         .iter()
         .map(|(namespace, address)| Serving::start(tool, program, namespace, address, places))
         .collect::<Result<Vec<Serving>, LabError>>()?;
-    let mut command = client_command(tool, program, &serving, places);
+    let command = client_command(tool, program, &serving, places);
+    let mut command = command.map_err(system("prepare a tool"))?;
     let typed = as_typed(&command);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", &places.target);
@@ -150,37 +204,47 @@ pub fn run_once(
     let log = File::create(&said).map_err(system("make a log"))?;
     command.stdout(log.try_clone().map_err(system("make a log"))?).stderr(log);
     client.confine(&mut command);
-    if tool == TreeTool::SwathSecond {
-        measure(&mut command, LIMIT, || ()).map_err(system("run a tool"))?;
-        std::fs::remove_dir_all(places.target.join(OUTPUT)).map_err(system("remove the copy"))?;
-    }
-    let measured = measure(&mut command, LIMIT, || ()).map_err(system("run a tool"))?;
-    drop(serving);
     let output = places.target.join(OUTPUT);
-    let failure = match measured.ending {
-        Ending::Code(0) if tool == TreeTool::SwathOneFile => {
-            let same = crate::data::same_content(&places.one_file.join(ONE_FILE), &output);
-            (!same.map_err(system("compare"))?).then(|| "the file is wrong".to_owned())
+    let mut copies: Vec<Copied> = Vec::new();
+    for copy in 0..if tool == TreeTool::SwathSecond { 2 } else { 1 } {
+        if copy > 0 {
+            std::fs::remove_dir_all(&output).map_err(system("remove the copy"))?;
         }
-        Ending::Code(0) => difference(&places.tree, &output).map_err(system("compare"))?,
-        other => {
-            let words = std::fs::read_to_string(&said).unwrap_or_default();
-            let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-            Some(format!("{other:?}: {last}"))
+        let before = serving.iter().map(Serving::spent).fold(Spent::default(), Spent::with);
+        let measured = measure(&mut command, LIMIT, || ()).map_err(system("run a tool"))?;
+        let mut servers = serving.iter().map(Serving::spent).fold(Spent::default(), Spent::with);
+        servers.cpu = servers.cpu.saturating_sub(before.cpu);
+        let failure = match measured.ending {
+            Ending::Code(0) if tool == TreeTool::SwathOneFile => {
+                let same = same_content(&places.one_file.join(ONE_FILE), &output);
+                (!same.map_err(system("compare"))?).then(|| "the file is wrong".to_owned())
+            }
+            Ending::Code(0) => difference(&places.tree, &output).map_err(system("compare"))?,
+            other => {
+                let words = std::fs::read_to_string(&said).unwrap_or_default();
+                let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+                Some(format!("{other:?}: {last}"))
+            }
+        };
+        let run = Run {
+            elapsed_s: measured.elapsed.as_secs_f64(),
+            cpu_s: measured.cpu.as_secs_f64(),
+            peak_memory_bytes: measured.peak_memory_bytes,
+            is_stopped: measured.is_stopped(),
+            wire_bytes: 0,
+            sync_s: 0.0,
+            figures: Vec::new(),
+            failure,
+        };
+        let has_failed = run.failure.is_some();
+        copies.push(Copied { run, servers });
+        if has_failed {
+            break;
         }
-    };
+    }
+    drop(serving);
     empty(&places.target).map_err(system("empty the target folder"))?;
-    let run = Run {
-        elapsed_s: measured.elapsed.as_secs_f64(),
-        cpu_s: measured.cpu.as_secs_f64(),
-        peak_memory_bytes: measured.peak_memory_bytes,
-        is_stopped: measured.is_stopped(),
-        wire_bytes: 0,
-        sync_s: 0.0,
-        figures: Vec::new(),
-        failure,
-    };
-    Ok((run, typed))
+    Ok((copies, typed))
 }
 
 /// A server that stands; stopped when dropped.
@@ -212,7 +276,8 @@ impl Serving {
             TreeTool::Swath
             | TreeTool::SwathSecond
             | TreeTool::SwathPlain
-            | TreeTool::SwathOneFile => {
+            | TreeTool::SwathOneFile
+            | TreeTool::SwathList => {
                 command.args(["serve", "--anonymous", "--listen", &listen]);
                 if tool == TreeTool::SwathPlain {
                     command.arg("--plain");
@@ -242,7 +307,13 @@ impl Serving {
                 command.args(["-c", script, "sh"]).arg(&places.tree).args([address, PORT]);
             }
         }
+        // Nothing of ours, and nothing of an earlier run.
+        let home = places.target.join("server");
+        std::fs::create_dir_all(&home).map_err(failed)?;
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", home);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        end_with_us(&mut command);
         namespace.confine(&mut command);
         let mut child = command.spawn().map_err(failed)?;
         let mut told = format!("{address}:{PORT}");
@@ -255,6 +326,10 @@ impl Serving {
             std::thread::spawn(move || lines.for_each(drop));
         }
         Ok(Serving { child, address: told })
+    }
+
+    fn spent(&self) -> Spent {
+        Spent::so_far(self.child.id()).unwrap_or_default()
     }
 }
 
@@ -291,7 +366,12 @@ pub(crate) fn wait_for(namespace: &Namespace, port: &str) -> std::io::Result<()>
     Err(std::io::ErrorKind::TimedOut.into())
 }
 
-fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &Places) -> Command {
+fn client_command(
+    tool: TreeTool,
+    program: &Path,
+    serving: &[Serving],
+    places: &Places,
+) -> std::io::Result<Command> {
     let mut command = Command::new(program);
     let output = places.target.join(OUTPUT);
     let first = serving.first().map_or("", |it| it.address.as_str());
@@ -303,6 +383,13 @@ fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &
         TreeTool::SwathOneFile => {
             command.args(["get", "--quiet", "--insecure", &format!("{first}{ONE_FILE}"), "-o"]);
             command.arg(output);
+        }
+        TreeTool::SwathList => {
+            let line = |path: String| format!("{first}{path}\n  out={path}\n");
+            let list = places.target.join("list");
+            let lines: String = files(&places.tree)?.into_iter().map(line).collect();
+            std::fs::write(&list, lines)?;
+            command.args(["get", "--quiet", "--insecure", "-i"]).arg(list).arg("-d").arg(output);
         }
         TreeTool::Rsync => {
             command.args(["-a", "--whole-file", &format!("rsync://{first}/tree/")]).arg(output);
@@ -327,7 +414,7 @@ fn client_command(tool: TreeTool, program: &Path, serving: &[Serving], places: &
             command.args(["-c", script, "sh"]).arg(output).args([host, port]);
         }
     }
-    command
+    Ok(command)
 }
 
 /// The name of the file in [`Places::one_file`].

@@ -6,13 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use swath_bench::data::make_file;
 use swath_bench::options::StudyOptions;
 use swath_bench::results::{ScenarioResult, ToolResult};
-use swath_bench::serving::Identity;
 use swath_bench::study_files::say;
-use swath_bench::tree_data::{Shape, make_tree};
-use swath_bench::tree_run::{Between, ONE_FILE, Places, TreeTool, run_once};
+use swath_bench::tree_data::Shape;
+use swath_bench::tree_run::{Between, Places, TreeTool, run_once};
 use swath_netlab::star::{LinkSpec, StarSpec};
 use swath_netlab::wan::Queue;
 
@@ -153,28 +151,10 @@ fn measure_scenario(
         .prefix("swath-bench-")
         .tempdir_in(&options.study.scratch)
         .map_err(|e| format!("cannot write to {}: {e}", options.study.scratch.display()))?;
-    let own = scratch.path().join("own");
-    std::fs::create_dir(&own).map_err(|e| format!("{}: {e}", own.display()))?;
-    let identity = Identity::make(&own).map_err(|e| format!("a certificate: {e}"))?;
-    let places = Places {
-        identity,
-        swath: swath.to_owned(),
-        tree: scratch.path().join("tree"),
-        one_file: scratch.path().join("one"),
-        target: scratch.path().join("target"),
-    };
-    for folder in [&places.tree, &places.one_file, &places.target] {
-        std::fs::create_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
-    say("making the tree");
-    make_tree(&places.tree, scenario.shape).map_err(|e| format!("the tree: {e}"))?;
     let is_chosen = |tool: &TreeTool| options.study.has_tool(tool.name());
     let tools: Vec<TreeTool> = scenario.tools.iter().copied().filter(is_chosen).collect();
-    if tools.contains(&TreeTool::SwathOneFile) {
-        let made = make_file(&places.one_file, scenario.shape.bytes());
-        made.and_then(|path| std::fs::rename(path, places.one_file.join(ONE_FILE)))
-            .map_err(|e| format!("the file: {e}"))?;
-    }
+    say("making the tree");
+    let places = Places::make(scratch.path(), scenario.shape, &tools)?;
     let (bound_s, bound_is) = bound(scenario);
     let mut result = ScenarioResult {
         name: scenario.name.clone(),

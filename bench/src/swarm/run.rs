@@ -20,6 +20,7 @@ use crate::check::empty;
 use crate::data::same_content;
 use crate::machine::busy_ticks;
 use crate::measure::end_with_us;
+use crate::serving::Spent;
 
 /// Where a study keeps its files.
 #[derive(Clone, Debug)]
@@ -47,6 +48,10 @@ pub struct SwarmRun {
     pub emulator_s: f64,
     /// Part of all processors that was busy.
     pub busy: f64,
+    /// What the origin's program took, without its children.
+    pub origin: Spent,
+    /// What the sites' programs took: their time together, the memory of the largest.
+    pub clients: Spent,
     /// Why the run does not count.
     pub failure: Option<String>,
     /// It was stopped at its limit.
@@ -62,6 +67,12 @@ impl SwarmRun {
 
 /// A program that runs. Killed when dropped.
 struct Running(Child);
+
+impl Running {
+    fn spent(&self) -> Spent {
+        Spent::so_far(self.0.id()).unwrap_or_default()
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -166,6 +177,9 @@ pub fn run_once(
         }
         std::thread::sleep(POLL);
     }
+    run.origin = origin.as_ref().map(Running::spent).unwrap_or_default();
+    let spent = clients.iter().map(|(running, _)| running.spent());
+    run.clients = spent.fold(Spent::default(), Spent::with);
     let after = net.access.counters();
     let sent = |site: usize| after[site].up.bytes - before[site].up.bytes;
     run.origin_bytes = sent(net.origin);
