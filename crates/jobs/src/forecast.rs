@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_plan::forecast::{Cost, Forecast};
 use swath_state::{HERE, History, PastTransfer, Transfer};
 use swath_transfer::observe::{Eta, LimitedBy};
@@ -77,81 +78,84 @@ impl Jobs {
     ///
     /// # Errors
     /// [`JobError`], as the job itself.
-    pub async fn forecast(
-        &self,
-        spec: &JobSpec,
-        streams: &Streams,
-        observer: &Arc<dyn JobObserver>,
-        control: &Control,
+    pub fn forecast<'a>(
+        &'a self,
+        spec: &'a JobSpec,
+        streams: &'a Streams,
+        observer: &'a Arc<dyn JobObserver>,
+        control: &'a Control,
         at_s: f64,
-    ) -> Result<JobForecast, JobError> {
-        // The limit is accounted for later; held back by it, samples would take long and tell nothing.
-        let network = Network { limit_bytes_per_s: None, ..spec.network.clone() };
-        let unlimited = JobSpec { network, ..spec.clone() };
-        let context = JobContext { spec: &unlimited, streams, observer, control };
-        let needs = match &spec.work {
-            Work::Get(get) => EngineNeeds::of_get(spec, get),
-            Work::Copy(_) => EngineNeeds { has_routes: true, ..EngineNeeds::default() },
-        };
-        let job = context.with(self.engine(&unlimited, needs)?);
-        let size = match &spec.work {
-            Work::Get(get) => Box::pin(get::size::size(&job, get)).await?,
-            Work::Copy(copy) => Box::pin(self.size_of_copy(context, copy)).await?,
-        };
-        let sites = Sites::of(spec);
-        let transfer = Transfer {
-            begun_s: at_s,
-            kind: sites.kind.to_owned(),
-            from: sites.from(&size.sources),
-            to: sites.to,
-            bytes: size.bytes,
-            files: size.files,
-            limit_bytes_per_s: spec.network.limit_bytes_per_s,
-            forecast: None,
-        };
-        let history = self.history(observer);
-        let mut forecasts = Forecasts::learn(&history);
-        let prior = (transfer.from == HERE && transfer.to == HERE).then_some(OF_DISKS);
-        let mut forecast = forecasts.forecast(&transfer, prior);
-        let mut limited_by = limited_by(&history, &transfer).unwrap_or_default();
-        let mut sample = None;
-        if let Some(request) = size.sample.filter(|_| forecast.outcomes == 0 && size.bytes > 0) {
-            let range = swath_transfer::Range::of_len(0, sample_bytes(size.bytes));
-            let part = request.sample_of(range);
-            let short = job.sample(part, SAMPLE_LASTS).await;
-            forecast = forecasts.forecast(&transfer, cost_of(&short));
-            if let Some(summary) = &short.summary {
-                limited_by = summary.limited_by.clone();
-            }
-            if spec.network.limit_bytes_per_s.is_some()
-                && is_set_by_limit(forecast.low_s, forecast.likely_s)
+    ) -> BoxFuture<'a, Result<JobForecast, JobError>> {
+        Box::pin(async move {
+            // The limit is accounted for later; held back by it, samples would take long and tell nothing.
+            let network = Network { limit_bytes_per_s: None, ..spec.network.clone() };
+            let unlimited = JobSpec { network, ..spec.clone() };
+            let context = JobContext { spec: &unlimited, streams, observer, control };
+            let needs = match &spec.work {
+                Work::Get(get) => EngineNeeds::of_get(spec, get),
+                Work::Copy(_) => EngineNeeds { has_routes: true, ..EngineNeeds::default() },
+            };
+            let job = context.with(self.engine(&unlimited, needs)?);
+            let size = match &spec.work {
+                Work::Get(get) => Box::pin(get::size::size(&job, get)).await?,
+                Work::Copy(copy) => Box::pin(self.size_of_copy(context, copy)).await?,
+            };
+            let sites = Sites::of(spec);
+            let transfer = Transfer {
+                begun_s: at_s,
+                kind: sites.kind.to_owned(),
+                from: sites.from(&size.sources),
+                to: sites.to,
+                bytes: size.bytes,
+                files: size.files,
+                limit_bytes_per_s: spec.network.limit_bytes_per_s,
+                forecast: None,
+            };
+            let history = self.history(observer);
+            let mut forecasts = Forecasts::learn(&history);
+            let prior = (transfer.from == HERE && transfer.to == HERE).then_some(OF_DISKS);
+            let mut forecast = forecasts.forecast(&transfer, prior);
+            let mut limited_by = limited_by(&history, &transfer).unwrap_or_default();
+            let mut sample = None;
+            if let Some(request) = size.sample.filter(|_| forecast.outcomes == 0 && size.bytes > 0)
             {
-                limited_by = LimitedBy::RateLimit;
+                let range = swath_transfer::Range::of_len(0, sample_bytes(size.bytes));
+                let part = request.sample_of(range);
+                let short = job.sample(part, SAMPLE_LASTS).await;
+                forecast = forecasts.forecast(&transfer, cost_of(&short));
+                if let Some(summary) = &short.summary {
+                    limited_by = summary.limited_by.clone();
+                }
+                if spec.network.limit_bytes_per_s.is_some()
+                    && is_set_by_limit(forecast.low_s, forecast.likely_s)
+                {
+                    limited_by = LimitedBy::RateLimit;
+                }
+                sample = Some(short);
             }
-            sample = Some(short);
-        }
-        if control.is_cancelled() {
-            return Err(JobError::Stopped);
-        }
-        let Forecast { low_s, likely_s, high_s, outcomes, .. } = forecast;
-        let takes = match size.bytes {
-            0 => Eta { low_s: 0.0, likely_s: 0.0, high_s: 0.0 },
-            _ => Eta { low_s, likely_s, high_s },
-        };
-        let is_known = outcomes > 0;
-        let later = || later(&mut forecasts, &transfer, &forecast).filter(|_| is_known);
-        let deadline = Deadline::of(spec, size.bytes, takes, later);
-        Ok(JobForecast {
-            bytes: size.bytes,
-            files: size.files,
-            unknown_files: size.unknown_files,
-            from: transfer.from,
-            to: transfer.to,
-            takes,
-            deadline,
-            outcomes,
-            sample,
-            limited_by,
+            if control.is_cancelled() {
+                return Err(JobError::Stopped);
+            }
+            let Forecast { low_s, likely_s, high_s, outcomes, .. } = forecast;
+            let takes = match size.bytes {
+                0 => Eta { low_s: 0.0, likely_s: 0.0, high_s: 0.0 },
+                _ => Eta { low_s, likely_s, high_s },
+            };
+            let is_known = outcomes > 0;
+            let later = || later(&mut forecasts, &transfer, &forecast).filter(|_| is_known);
+            let deadline = Deadline::of(spec, size.bytes, takes, later);
+            Ok(JobForecast {
+                bytes: size.bytes,
+                files: size.files,
+                unknown_files: size.unknown_files,
+                from: transfer.from,
+                to: transfer.to,
+                takes,
+                deadline,
+                outcomes,
+                sample,
+                limited_by,
+            })
         })
     }
 

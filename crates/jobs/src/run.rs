@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_model::digest::Digest;
 use swath_source::{Bearer, NetOptions, Secret, ServerAccess};
 use swath_transfer::observe::{Event, Summary};
@@ -141,26 +142,29 @@ impl Jobs {
     ///
     /// # Errors
     /// [`JobError`]; durable data is kept for the next run of the same job.
-    pub async fn run(
-        &self,
-        spec: &JobSpec,
-        streams: &Streams,
-        observer: &Arc<dyn JobObserver>,
-        control: &Control,
-    ) -> Result<Outcome, JobError> {
-        let history = self.environment.history.clone();
-        let is_watched = history.is_some() || spec.deadline_s.is_some();
-        let watched = is_watched.then(|| -> Arc<dyn JobObserver> {
-            Arc::new(Historian::new(history, spec, Arc::clone(observer)))
-        });
-        let observer = watched.as_ref().unwrap_or(observer);
-        let plan = Plan { first_connections: self.first_lanes(spec).await, ..spec.plan.clone() };
-        let spec = &JobSpec { plan, ..spec.clone() };
-        let context = JobContext { spec, streams, observer, control };
-        match &spec.work {
-            Work::Get(get) => Box::pin(self.get(context, get)).await,
-            Work::Copy(copy) => Box::pin(copy::run(self, context, copy)).await,
-        }
+    pub fn run<'a>(
+        &'a self,
+        spec: &'a JobSpec,
+        streams: &'a Streams,
+        observer: &'a Arc<dyn JobObserver>,
+        control: &'a Control,
+    ) -> BoxFuture<'a, Result<Outcome, JobError>> {
+        Box::pin(async move {
+            let history = self.environment.history.clone();
+            let is_watched = history.is_some() || spec.deadline_s.is_some();
+            let watched = is_watched.then(|| -> Arc<dyn JobObserver> {
+                Arc::new(Historian::new(history, spec, Arc::clone(observer)))
+            });
+            let observer = watched.as_ref().unwrap_or(observer);
+            let plan =
+                Plan { first_connections: self.first_lanes(spec).await, ..spec.plan.clone() };
+            let spec = &JobSpec { plan, ..spec.clone() };
+            let context = JobContext { spec, streams, observer, control };
+            match &spec.work {
+                Work::Get(get) => Box::pin(self.get(context, get)).await,
+                Work::Copy(copy) => Box::pin(copy::run(self, context, copy)).await,
+            }
+        })
     }
 
     /// Returns the lanes that a job begins with, if the history says so soon.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_model::Limiter;
 use swath_serve::{Life, Listening, Log, ServeError, Server};
 use swath_source::{HpkeError, NetError, NetOptions};
@@ -83,14 +84,16 @@ pub struct Bound {
 }
 
 /// Opens a relay and listens. Must be called within a tokio runtime.
-pub async fn bind(
+pub fn bind(
     options: RelayServerOptions,
     log: Option<Box<dyn Log>>,
-) -> Result<Bound, RelayError> {
-    let RelayServerOptions { relay, listening } = options;
-    let (end, ending) = watch::channel(Life::Open);
-    let relay = Arc::new(Relay::open(relay, log, ending)?);
-    let narrowed_cache_bytes = relay.narrowed_cache_bytes();
-    let server = Server::of(relay, listening, end).await?;
-    Ok(Bound { server, narrowed_cache_bytes })
+) -> BoxFuture<'static, Result<Bound, RelayError>> {
+    Box::pin(async move {
+        let RelayServerOptions { relay, listening } = options;
+        let (end, ending) = watch::channel(Life::Open);
+        let relay = Arc::new(Relay::open(relay, log, ending)?);
+        let narrowed_cache_bytes = relay.narrowed_cache_bytes();
+        let server = Server::of(relay, listening, end).await?;
+        Ok(Bound { server, narrowed_cache_bytes })
+    })
 }

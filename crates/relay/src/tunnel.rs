@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use swath_formats::ProxyFault;
 use swath_source::Upstream;
@@ -111,13 +111,11 @@ async fn move_both(
     let there = one_way(relay, &mut near_in, &mut far_out, moved);
     let back = one_way(relay, &mut far_in, &mut near_out, moved);
     let watch = async {
-        let (mut seen, mut since) = (0, Instant::now());
+        let mut quiet = Quiet::begin(Instant::now());
         loop {
             tokio::time::sleep(relay.timeout / LOOKS).await;
-            let now = moved.load(Ordering::Relaxed);
-            if std::mem::replace(&mut seen, now) != now {
-                since = Instant::now();
-            } else if since.elapsed() >= relay.timeout {
+            let moved_bytes = moved.load(Ordering::Relaxed);
+            if quiet.is_over(moved_bytes, Instant::now(), relay.timeout) {
                 return;
             }
         }
@@ -125,6 +123,26 @@ async fn move_both(
     tokio::select! {
         ended = async { tokio::try_join!(there, back) } => ended.map(|_| Next::Close),
         () = watch => Ok(Next::Cut),
+    }
+}
+
+/// Since when nothing has moved either way, as far as somebody looked.
+struct Quiet {
+    moved_bytes: u64,
+    since: Instant,
+}
+
+impl Quiet {
+    fn begin(now: Instant) -> Quiet {
+        Quiet { moved_bytes: 0, since: now }
+    }
+
+    /// Whether nothing has moved for `timeout`, where `moved_bytes` in all had moved at `now`.
+    fn is_over(&mut self, moved_bytes: u64, now: Instant, timeout: Duration) -> bool {
+        if std::mem::replace(&mut self.moved_bytes, moved_bytes) != moved_bytes {
+            self.since = now;
+        }
+        now.duration_since(self.since) >= timeout
     }
 }
 
@@ -162,3 +180,48 @@ async fn one_way(
 const BUFFER_BYTES: usize = 128 << 10;
 /// In the time after which silence ends a tunnel: it lasts at most one look longer.
 const LOOKS: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// When a tunnel ends by which so much has moved, in all, at each look.
+    fn ends_s(looks: impl Iterator<Item = u64>) -> Option<f64> {
+        let begin = Instant::now();
+        let mut quiet = Quiet::begin(begin);
+        let every = TIMEOUT / LOOKS;
+        for (at, moved_bytes) in (1..).zip(looks) {
+            let now = begin + every * at;
+            if quiet.is_over(moved_bytes, now, TIMEOUT) {
+                return Some(now.duration_since(begin).as_secs_f64());
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn silence_ends_a_tunnel_after_the_timeout_and_no_sooner() {
+        assert_eq!(ends_s(std::iter::repeat(0)), Some(60.0));
+        // What had moved before the silence began counts once.
+        let begun = (1..=20).chain(std::iter::repeat(20));
+        assert_eq!(ends_s(begun), Some(20.0 * 7.5 + 60.0));
+    }
+
+    #[test]
+    fn one_byte_now_and_then_keeps_a_tunnel_open() {
+        // One side that talks is enough, if less than the timeout passes between its words.
+        assert_eq!(ends_s((0..1000).map(|look| look / 7)), None);
+        assert_eq!(ends_s((0..1000).map(|look| look / 10)), Some(60.0));
+    }
+
+    #[test]
+    fn a_look_that_comes_late_ends_nothing_that_has_moved() {
+        // The machine slept: what came meanwhile is counted before the time is.
+        let begin = Instant::now();
+        let mut quiet = Quiet::begin(begin);
+        assert!(!quiet.is_over(1, begin + 100 * TIMEOUT, TIMEOUT));
+        assert!(quiet.is_over(1, begin + 101 * TIMEOUT, TIMEOUT));
+    }
+}

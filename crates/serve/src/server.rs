@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use swath_transport::{CLIENT_CERTIFICATE, Congestion};
@@ -213,52 +214,56 @@ fn acceptor(identity: Option<&Identity>, speaks: Speaks) -> Result<Option<Accept
 
 impl Server {
     /// Opens what is to be served and listen. Must be called within a tokio runtime.
-    pub async fn bind(
+    pub fn bind(
         options: ServerOptions,
         log: Option<Box<dyn Log>>,
-    ) -> Result<Server, ServeError> {
-        let (end, ending) = watch::channel(Life::Open);
-        let is_plain = options.listening.tls == Tls::Plain;
-        let scheme = if is_plain { "http" } else { "https" };
-        let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
-        site.resume_jobs();
-        Server::of(Arc::new(site), options.listening, end).await
+    ) -> BoxFuture<'static, Result<Server, ServeError>> {
+        Box::pin(async move {
+            let (end, ending) = watch::channel(Life::Open);
+            let is_plain = options.listening.tls == Tls::Plain;
+            let scheme = if is_plain { "http" } else { "https" };
+            let site = Site::open(options.site, log, scheme, crate::tls::random, ending)?;
+            site.resume_jobs();
+            Server::of(Arc::new(site), options.listening, end).await
+        })
     }
 
     /// Listens for a service, which learns by `end` how far the server is on its way.
-    pub async fn of(
+    pub fn of(
         service: Arc<dyn Service>,
         listening: Listening,
         end: watch::Sender<Life>,
-    ) -> Result<Server, ServeError> {
-        let Listening { at, tls, max_connections, congestion } = listening;
-        let identity = tls.identity()?;
-        let speaks = if service.speaks_http2() { Speaks::All } else { Speaks::OneOnly };
-        let (acceptor, _) = watch::channel(acceptor(identity.as_ref(), speaks)?);
-        let mut listeners = Vec::new();
-        for address in at {
-            let failed = |source| ServeError::Listen { address, source };
-            listeners.push(TcpListener::bind(address).await.map_err(failed)?);
-        }
-        if listeners.is_empty() {
-            return Err(ServeError::Nowhere);
-        }
-        let room = descriptors::limit().saturating_sub(DESCRIPTORS_APART);
-        let waiting = (room / WAITING_PART).min(WAITING_MAX);
-        let room = (room - waiting) / service.descriptors_per_connection();
-        let max_connections = max_connections.min(room).max(1);
-        let slots = Arc::new(Slots::new(max_connections, waiting));
-        let congestion = Arc::new(congestion);
-        Ok(Server {
-            service,
-            speaks,
-            listeners,
-            acceptor,
-            identity,
-            slots,
-            end,
-            max_connections,
-            congestion,
+    ) -> BoxFuture<'static, Result<Server, ServeError>> {
+        Box::pin(async move {
+            let Listening { at, tls, max_connections, congestion } = listening;
+            let identity = tls.identity()?;
+            let speaks = if service.speaks_http2() { Speaks::All } else { Speaks::OneOnly };
+            let (acceptor, _) = watch::channel(acceptor(identity.as_ref(), speaks)?);
+            let mut listeners = Vec::new();
+            for address in at {
+                let failed = |source| ServeError::Listen { address, source };
+                listeners.push(TcpListener::bind(address).await.map_err(failed)?);
+            }
+            if listeners.is_empty() {
+                return Err(ServeError::Nowhere);
+            }
+            let room = descriptors::limit().saturating_sub(DESCRIPTORS_APART);
+            let waiting = (room / WAITING_PART).min(WAITING_MAX);
+            let room = (room - waiting) / service.descriptors_per_connection();
+            let max_connections = max_connections.min(room).max(1);
+            let slots = Arc::new(Slots::new(max_connections, waiting));
+            let congestion = Arc::new(congestion);
+            Ok(Server {
+                service,
+                speaks,
+                listeners,
+                acceptor,
+                identity,
+                slots,
+                end,
+                max_connections,
+                congestion,
+            })
         })
     }
 
@@ -331,47 +336,49 @@ impl Server {
     }
 }
 
-async fn accept(
+fn accept(
     listener: TcpListener,
     service: Arc<dyn Service>,
     acceptor: watch::Receiver<Option<Acceptors>>,
     slots: Arc<Slots>,
     congestion: Arc<Congestion>,
     mut ending: watch::Receiver<Life>,
-) {
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = ending.wait_for(|&life| life == Life::Ending) => break,
-            Some(_) = connections.join_next() => continue,
-        };
-        let Ok((tcp, peer)) = accepted else {
-            // Out of descriptors, most likely: those that are open have to end first.
-            tokio::time::sleep(ACCEPT_AGAIN).await;
-            continue;
-        };
-        let waits = || _ = service.traffic().waited.fetch_add(1, Ordering::Relaxed);
-        let slot = tokio::select! {
-            slot = slots.take(waits) => slot,
-            _ = ending.wait_for(|&life| life == Life::Ending) => break,
-        };
-        congestion.choose(&tcp);
-        let acceptor = acceptor.borrow().clone();
-        let service = Arc::clone(&service);
-        connections.spawn(async move {
-            let traffic = service.traffic();
-            traffic.connections.fetch_add(1, Ordering::Relaxed);
-            traffic.now.fetch_add(1, Ordering::Relaxed);
-            if let Some(stream) = open(tcp, acceptor, &service, peer, &slot).await {
-                Arc::clone(&service).serve_connection(stream, peer, &slot).await;
-            }
-            service.traffic().now.fetch_sub(1, Ordering::Relaxed);
-            drop(slot);
-        });
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = ending.wait_for(|&life| life == Life::Ending) => break,
+                Some(_) = connections.join_next() => continue,
+            };
+            let Ok((tcp, peer)) = accepted else {
+                // Out of descriptors, most likely: those that are open have to end first.
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            };
+            let waits = || _ = service.traffic().waited.fetch_add(1, Ordering::Relaxed);
+            let slot = tokio::select! {
+                slot = slots.take(waits) => slot,
+                _ = ending.wait_for(|&life| life == Life::Ending) => break,
+            };
+            congestion.choose(&tcp);
+            let acceptor = acceptor.borrow().clone();
+            let service = Arc::clone(&service);
+            connections.spawn(async move {
+                let traffic = service.traffic();
+                traffic.connections.fetch_add(1, Ordering::Relaxed);
+                traffic.now.fetch_add(1, Ordering::Relaxed);
+                if let Some(stream) = open(tcp, acceptor, &service, peer, &slot).await {
+                    Arc::clone(&service).serve_connection(stream, peer, &slot).await;
+                }
+                service.traffic().now.fetch_sub(1, Ordering::Relaxed);
+                drop(slot);
+            });
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    })
 }
 
 async fn open(

@@ -9,17 +9,17 @@
 mod content;
 mod flags;
 mod follow;
-mod ledger;
-mod log;
+pub mod ledger;
+pub mod log;
 mod node;
-mod pace;
+pub mod pace;
 mod token;
-mod units;
-mod vouches;
+pub mod units;
+pub mod vouches;
 
 pub use content::{ShareEvent, SharedContent, Version};
 pub use node::{Node, NodeOptions, ShareError, Sharing};
-pub use token::{ClusterToken, Sameness};
+pub use token::{ClusterToken, ContentId, NodeKey, Sameness};
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]

@@ -9,6 +9,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_transport::Transport;
 
 use tokio::net::TcpStream;
@@ -57,11 +58,17 @@ impl Net {
     ///
     /// # Errors
     /// [`LaneError`], as for lanes.
-    pub async fn upstream(&self, url: &Url, reuse: bool) -> Result<Upstream, LaneError> {
-        let origin =
-            Origin::of(url).ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
-        let conn = Box::pin(self.connect_to(&origin, Trust::Listed, reuse, false)).await?;
-        Ok(Upstream::new(self.clone(), conn))
+    pub fn upstream<'a>(
+        &'a self,
+        url: &'a Url,
+        reuse: bool,
+    ) -> BoxFuture<'a, Result<Upstream, LaneError>> {
+        Box::pin(async move {
+            let origin = Origin::of(url)
+                .ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
+            let conn = Box::pin(self.connect_to(&origin, Trust::Listed, reuse, false)).await?;
+            Ok(Upstream::new(self.clone(), conn))
+        })
     }
 }
 
@@ -71,12 +78,14 @@ impl Net {
     ///
     /// # Errors
     /// [`LaneError`], as for lanes.
-    pub async fn dial(&self, url: &Url) -> Result<Upstream, LaneError> {
-        let origin =
-            Origin::of(url).ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
-        let origin = Origin { tls: false, ..origin };
-        let conn = Box::pin(self.connect_to(&origin, Trust::Listed, false, false)).await?;
-        Ok(Upstream::new(self.clone(), conn))
+    pub fn dial<'a>(&'a self, url: &'a Url) -> BoxFuture<'a, Result<Upstream, LaneError>> {
+        Box::pin(async move {
+            let origin = Origin::of(url)
+                .ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
+            let origin = Origin { tls: false, ..origin };
+            let conn = Box::pin(self.connect_to(&origin, Trust::Listed, false, false)).await?;
+            Ok(Upstream::new(self.clone(), conn))
+        })
     }
 }
 

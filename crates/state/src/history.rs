@@ -579,7 +579,7 @@ mod tests {
         assert!(may_live("1073741824.1@elsewhere") || on == "elsewhere");
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let is_over = |id: u32| {
-            let ends = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            let ends = std::time::Instant::now() + std::time::Duration::from_secs(90);
             while may_live(&format!("{id}@{on}")) && std::time::Instant::now() < ends {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }

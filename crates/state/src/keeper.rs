@@ -31,6 +31,31 @@ pub(crate) struct Shared {
     bell: Condvar,
     members: AtomicU64,
     has_file: bool,
+    patience: Patience,
+}
+
+/// How long the file is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Until it is read for the first time.
+    pub(crate) open: Duration,
+    /// While others hold it, before that is told.
+    pub(crate) lock: Duration,
+    /// At the end.
+    pub(crate) close: Duration,
+}
+
+impl Patience {
+    /// Waits so long for each.
+    pub(crate) fn of(wait: Duration) -> Patience {
+        Patience { open: wait, lock: wait, close: wait }
+    }
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { open: OPEN_WAIT, lock: LOCK_PATIENCE, close: CLOSE_WAIT }
+    }
 }
 
 /// What is asked of the thread, and what it says.
@@ -53,10 +78,10 @@ enum Order {
 }
 
 impl Shared {
-    pub(crate) fn new(has_file: bool) -> Shared {
+    pub(crate) fn new(has_file: bool, patience: Patience) -> Shared {
         let (memory, mailbox) = (Mutex::default(), Mutex::default());
         let members = AtomicU64::new(THE_FILE + 1);
-        Shared { memory, mailbox, bell: Condvar::new(), members, has_file }
+        Shared { memory, mailbox, bell: Condvar::new(), members, has_file, patience }
     }
 
     pub(crate) fn another_member(&self) -> u64 {
@@ -83,7 +108,8 @@ impl Shared {
     }
 
     /// Waits until the file was read for the first time; what was wrong with it.
-    pub(crate) fn wait_for_opening(&self, path: &Path, wait: Duration) -> Option<Warning> {
+    pub(crate) fn wait_for_opening(&self, path: &Path) -> Option<Warning> {
+        let wait = self.patience.open;
         let waiting = |mailbox: &mut Mailbox| !mailbox.is_opened && !mailbox.is_over;
         let found = self.bell.wait_timeout_while(self.mailbox(), wait, waiting);
         let (mut mailbox, _) = found.unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +158,7 @@ impl Drop for Handle {
         self.0.bell.notify_all();
         // Who does not come to an end in time is left alone: the program ends all the same.
         let waiting = |mailbox: &mut Mailbox| !mailbox.is_over;
-        drop(self.0.bell.wait_timeout_while(mailbox, CLOSE_WAIT, waiting));
+        drop(self.0.bell.wait_timeout_while(mailbox, self.0.patience.close, waiting));
     }
 }
 
@@ -166,8 +192,9 @@ impl Keeper {
         path: &Path,
         journal: fn(&Path) -> Journal,
         only_reads: bool,
+        patience: Patience,
     ) -> Arc<Shared> {
-        let shared = Arc::new(Shared::new(true));
+        let shared = Arc::new(Shared::new(true, patience));
         let keeper = Keeper {
             shared: Arc::clone(&shared),
             path: path.to_owned(),
@@ -242,14 +269,15 @@ impl Keeper {
         }
         self.not_before = None;
         let began = Instant::now();
-        let patience = |most: Duration| began.elapsed() < most;
+        let lock = self.shared.patience.lock;
+        let patience = |most: Duration| began.elapsed() < most.max(lock);
         while !self.is_given_up {
             match self.exchange() {
                 Ok(()) => return,
                 // What was set aside is replaced in the same turn.
                 Err(Fault::Damaged) if patience(ASIDE_PATIENCE) => self.set_aside(),
                 // SQLite does not always wait where many begin at the same time.
-                Err(Fault::Locked) if patience(LOCK_PATIENCE) => std::thread::sleep(MOMENT),
+                Err(Fault::Locked) if patience(lock) => std::thread::sleep(MOMENT),
                 Err(fault) => return self.rest(fault),
             }
         }
@@ -370,7 +398,7 @@ impl Keeper {
     /// Nobody waits for long at the end.
     fn hurry(&self) {
         if let Some(database) = &self.database {
-            database.wait_at_most(CLOSE_WAIT / 2);
+            database.wait_at_most(self.shared.patience.close / 2);
         }
     }
 }
@@ -397,6 +425,9 @@ impl Drop for Over {
     }
 }
 
+/// A file in memory opens in a millisecond, one on a disk that has to wake up in a few seconds:
+/// the transfer begins without it then.
+const OPEN_WAIT: Duration = Duration::from_secs(1);
 /// How often it is looked whether others have written.
 const TURN_WAIT: Duration = Duration::from_secs(1);
 /// What is noted is written together with what is noted within this time: a transaction costs a

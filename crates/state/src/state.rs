@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Wall;
 use crate::edge::{EdgeReading, Key, KnownEdge, is_site};
-use crate::keeper::{Handle, Keeper, Shared};
+use crate::keeper::{Handle, Keeper, Patience, Shared};
 use crate::location::Journal;
 use crate::memory::NewsCursor;
 use crate::relay::{KnownRelay, RelayNote};
@@ -28,27 +28,35 @@ impl State {
     /// longer than a second: what comes later is news. Whatever is wrong with the file, the state
     /// that comes back can be used: it remembers at least for this run.
     pub fn open(path: &Path) -> (State, Option<Warning>) {
-        State::open_with(path, Journal::suits, false)
+        State::open_with(path, Journal::suits, false, Patience::default())
     }
 
-    /// The same, for who only looks: no row of the file is written, corrected or dropped.
+    /// The same, for who would rather wait than go on without the file: so long for it to be read, for
+    /// a lock of others, and for the last writes when the state is dropped.
+    pub fn open_within(path: &Path, wait: Duration) -> (State, Option<Warning>) {
+        State::open_with(path, Journal::suits, false, Patience::of(wait))
+    }
+
+    /// The same as [`State::open`], for who only looks: no row of the file is written, corrected or
+    /// dropped.
     pub fn look(path: &Path) -> (State, Option<Warning>) {
-        State::open_with(path, Journal::suits, true)
+        State::open_with(path, Journal::suits, true, Patience::default())
     }
 
     fn open_with(
         path: &Path,
         journal: fn(&Path) -> Journal,
         only_reads: bool,
+        patience: Patience,
     ) -> (State, Option<Warning>) {
-        let shared = Keeper::start(path, journal, only_reads);
-        let warning = shared.wait_for_opening(path, OPEN_WAIT);
+        let shared = Keeper::start(path, journal, only_reads, patience);
+        let warning = shared.wait_for_opening(path);
         (State::of(shared), warning)
     }
 
     /// One without a file, which remembers for this run only.
     pub fn none() -> State {
-        State::of(Arc::new(Shared::new(false)))
+        State::of(Arc::new(Shared::new(false, Patience::default())))
     }
 
     fn of(shared: Arc<Shared>) -> State {
@@ -177,9 +185,6 @@ pub enum ForgetError {
     Silent,
 }
 
-/// A file in memory opens in a millisecond, one on a disk that has to wake up in a few seconds:
-/// the transfer begins without it then.
-const OPEN_WAIT: Duration = Duration::from_secs(1);
 /// Longer than a process holds the file that works.
 const FORGET_WAIT: Duration = Duration::from_secs(10);
 
@@ -196,7 +201,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(60);
 
     fn open(path: &Path) -> (State, Option<Warning>) {
-        State::open_with(path, |_| Journal::Rollback, false)
+        State::open_with(path, |_| Journal::Rollback, false, Patience::of(LIMIT))
     }
 
     fn edge(from: &str) -> EdgeReading {
@@ -255,7 +260,8 @@ mod tests {
     fn a_lock_is_waited_for_and_told_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
-        let (state, _) = open(&path);
+        let soon = Patience { lock: Patience::default().lock, ..Patience::of(LIMIT) };
+        let (state, _) = State::open_with(&path, |_| Journal::Rollback, false, soon);
         let other = rusqlite::Connection::open(&path).unwrap();
         other.busy_timeout(LIMIT).unwrap();
         other.execute_batch("BEGIN EXCLUSIVE").unwrap();
@@ -267,9 +273,8 @@ mod tests {
             !told.is_empty()
         });
         assert_eq!(told, [Warning::Locked { path: path.clone() }]);
-        let began = Instant::now();
+        // None of them waits for the file.
         (0..1000).for_each(|_| state.note(vec![edge("b")]));
-        println!("1000 notes beside a lock took {:?}", began.elapsed());
         other.execute_batch("COMMIT").unwrap();
         wait_for(|| state.flush(LIMIT));
         assert_eq!(state.warnings(), []);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_formats::Network;
 use swath_serve::{Congestion, Life, Listening, Log, ServeError, Server, Tls};
 use tokio::sync::watch;
@@ -126,20 +127,22 @@ pub struct Background {
 ///
 /// # Errors
 /// [`TrackerError`].
-pub async fn bind(
+pub fn bind(
     options: TrackerOptions,
     log: Option<Box<dyn Log>>,
     notes: Notes,
-) -> Result<Bound, TrackerError> {
-    let (end, ending) = watch::channel(Life::Open);
-    let core = core(&options.lists, options.limits.clone())?;
-    let (name, proxies) = (options.name.clone(), options.proxies.clone());
-    let folder = options.lists.folder().map(Path::to_owned);
-    let tracker = Tracker::new(core, name, proxies, folder, log, ending);
-    let tracker = Arc::new(tracker);
-    let (server, sockets) = listen(&tracker, &options, end).await?;
-    let background = Background::begin(tracker, sockets, options.lists, options.state, notes)?;
-    Ok(Bound { server, background })
+) -> BoxFuture<'static, Result<Bound, TrackerError>> {
+    Box::pin(async move {
+        let (end, ending) = watch::channel(Life::Open);
+        let core = core(&options.lists, options.limits.clone())?;
+        let (name, proxies) = (options.name.clone(), options.proxies.clone());
+        let folder = options.lists.folder().map(Path::to_owned);
+        let tracker = Tracker::new(core, name, proxies, folder, log, ending);
+        let tracker = Arc::new(tracker);
+        let (server, sockets) = listen(&tracker, &options, end).await?;
+        let background = Background::begin(tracker, sockets, options.lists, options.state, notes)?;
+        Ok(Bound { server, background })
+    })
 }
 
 impl Background {
@@ -168,13 +171,15 @@ impl Background {
     ///
     /// # Errors
     /// That of saving.
-    pub async fn finish(mut self) -> Result<(), KeepError> {
-        self.tasks.shutdown().await;
-        drop(self.end);
-        let Some(keeper) = self.keeper else { return Ok(()) };
-        let tracker = self.tracker;
-        let saved = tokio::task::spawn_blocking(move || keeper.finish(&tracker)).await;
-        saved.unwrap_or(Ok(()))
+    pub fn finish(mut self) -> BoxFuture<'static, Result<(), KeepError>> {
+        Box::pin(async move {
+            self.tasks.shutdown().await;
+            drop(self.end);
+            let Some(keeper) = self.keeper else { return Ok(()) };
+            let tracker = self.tracker;
+            let saved = tokio::task::spawn_blocking(move || keeper.finish(&tracker)).await;
+            saved.unwrap_or(Ok(()))
+        })
     }
 }
 

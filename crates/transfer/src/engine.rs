@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
+use futures_util::future::BoxFuture;
 use swath_model::Pool;
 use swath_model::index::{Counts, Index};
 use swath_model::pool::SPAN_MAX;
@@ -181,26 +182,26 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::get`].
-    pub async fn get_observed(
-        &self,
+    pub fn get_observed<'a>(
+        &'a self,
         request: Request,
-        observer: &mut dyn Observer,
-        stop: &Stop,
-    ) -> Result<Summary, GetError> {
-        Box::pin(executor::run(self, request, observer, stop)).await
+        observer: &'a mut dyn Observer,
+        stop: &'a Stop,
+    ) -> BoxFuture<'a, Result<Summary, GetError>> {
+        Box::pin(executor::run(self, request, observer, stop))
     }
 
     /// Fetches a whole tree and reports events to `observer`, until `stop` is set.
     ///
     /// # Errors
     /// [`GetError`]; durable bytes are kept for the next try.
-    pub async fn copy(
-        &self,
+    pub fn copy<'a>(
+        &'a self,
         request: TreeRequest,
-        observer: &mut dyn Observer,
-        stop: &Stop,
-    ) -> Result<TreeSummary, GetError> {
-        Box::pin(tree::copy(self, request, observer, stop)).await
+        observer: &'a mut dyn Observer,
+        stop: &'a Stop,
+    ) -> BoxFuture<'a, Result<TreeSummary, GetError>> {
+        Box::pin(tree::copy(self, request, observer, stop))
     }
 
     /// Sends a single file to a server by `PUT`. An existing file of its name stays until all of
@@ -208,26 +209,26 @@ impl Engine {
     ///
     /// # Errors
     /// [`PutError`]; then the server has none of it.
-    pub async fn put(
-        &self,
-        request: &PutRequest,
-        observer: &mut dyn Observer,
-        stop: &Stop,
-    ) -> Result<Summary, PutError> {
-        put::put(self, request, observer, stop).await
+    pub fn put<'a>(
+        &'a self,
+        request: &'a PutRequest,
+        observer: &'a mut dyn Observer,
+        stop: &'a Stop,
+    ) -> BoxFuture<'a, Result<Summary, PutError>> {
+        Box::pin(put::put(self, request, observer, stop))
     }
 
     /// Lets a server copy a single file from or to another one, and checks the outcome.
     ///
     /// # Errors
     /// [`RemoteCopyError`].
-    pub async fn remote_copy(
-        &self,
-        request: &RemoteCopyRequest,
-        observer: &mut dyn Observer,
-        stop: &Stop,
-    ) -> Result<Summary, RemoteCopyError> {
-        remote_copy::copy(self, request, observer, stop).await
+    pub fn remote_copy<'a>(
+        &'a self,
+        request: &'a RemoteCopyRequest,
+        observer: &'a mut dyn Observer,
+        stop: &'a Stop,
+    ) -> BoxFuture<'a, Result<Summary, RemoteCopyError>> {
+        Box::pin(remote_copy::copy(self, request, observer, stop))
     }
 
     /// Reports how the destination of a tree differs from it now; changes nothing.
@@ -257,22 +258,25 @@ impl Engine {
     }
 
     /// Returns the kind of answer at an address with a `/` at its end.
-    pub async fn folder_kind(&self, folder: &Mirror) -> FolderKind {
-        tree::kind(self, folder).await
+    pub fn folder_kind<'a>(&'a self, folder: &'a Mirror) -> BoxFuture<'a, FolderKind> {
+        Box::pin(tree::kind(self, folder))
     }
 
     /// Returns whether a folder belongs to a swath server that offers the file of this name in it
     /// as a tree of its own. Fetches only the beginning of the answer.
-    pub async fn is_file(&self, folder: &Mirror, name: &str) -> bool {
-        tree::is_file(self, folder, name).await
+    pub fn is_file<'a>(&'a self, folder: &'a Mirror, name: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(tree::is_file(self, folder, name))
     }
 
     /// Fetches the whole index of a tree, as a swath server walks it now.
     ///
     /// # Errors
     /// [`GetError`].
-    pub async fn index(&self, folder: &Mirror) -> Result<Arc<RwLock<Index>>, GetError> {
-        tree::index(self, folder).await
+    pub fn index<'a>(
+        &'a self,
+        folder: &'a Mirror,
+    ) -> BoxFuture<'a, Result<Arc<RwLock<Index>>, GetError>> {
+        Box::pin(tree::index(self, folder))
     }
 
     /// Returns the network, for control requests.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use crate::engine::{Engine, Stop};
@@ -30,55 +31,57 @@ impl Engine {
     /// Runs a transfer to [`Destination::Nowhere`](crate::Destination::Nowhere) until all its bytes have
     /// come, or the time `lasts` is over after the first of them, or none came for three times as
     /// long. Only [`Event::Note`] reaches `reader`.
-    pub async fn sample(
-        &self,
+    pub fn sample<'a>(
+        &'a self,
         request: Request,
         lasts: Duration,
-        reader: &mut dyn Observer,
-        stop: &Stop,
-    ) -> Sample {
-        let (mut summary, mut sources) = (None, Vec::new());
-        let mut came = vec![(0.0, 0)];
-        let answered = Notify::new();
-        let mut observer = |event: &Event| match event {
-            Event::Started { sources: names, .. } => sources.clone_from(names),
-            Event::Progress(now) if now.phase == Phase::Fetching => {
-                if now.done_bytes > 0 {
-                    answered.notify_one();
+        reader: &'a mut dyn Observer,
+        stop: &'a Stop,
+    ) -> BoxFuture<'a, Sample> {
+        Box::pin(async move {
+            let (mut summary, mut sources) = (None, Vec::new());
+            let mut came = vec![(0.0, 0)];
+            let answered = Notify::new();
+            let mut observer = |event: &Event| match event {
+                Event::Started { sources: names, .. } => sources.clone_from(names),
+                Event::Progress(now) if now.phase == Phase::Fetching => {
+                    if now.done_bytes > 0 {
+                        answered.notify_one();
+                    }
+                    came.push((now.at_s, now.done_bytes));
                 }
-                came.push((now.at_s, now.done_bytes));
-            }
-            Event::Finished(end) | Event::Failed { summary: end, .. } => {
-                came.push((end.elapsed_s, end.fetched_bytes));
-                summary = Some(end.clone());
-            }
-            Event::Note { .. } => reader.observe(event),
-            _ => {}
-        };
-        let (over, began) = (Stop::default(), Instant::now());
-        let time_is_over = async {
-            let first =
-                tokio::time::timeout(lasts.saturating_mul(ANSWER_TIMES), answered.notified());
-            let time = async {
-                if first.await.is_ok() {
-                    tokio::time::sleep(lasts).await;
+                Event::Finished(end) | Event::Failed { summary: end, .. } => {
+                    came.push((end.elapsed_s, end.fetched_bytes));
+                    summary = Some(end.clone());
                 }
+                Event::Note { .. } => reader.observe(event),
+                _ => {}
             };
-            tokio::select! {
-                () = time => {}
-                () = stop.wait() => {}
-            }
-            over.set();
-            std::future::pending::<GetError>().await
-        };
-        let result = tokio::select! {
-            result = self.get_observed(request, &mut observer, &over) => result,
-            error = time_is_over => Err(error),
-        };
-        let elapsed = began.elapsed();
-        let first_byte_s = came.iter().find(|(_, bytes)| *bytes > 0).map(|(at_s, _)| *at_s);
-        let rate_bytes_per_s = rate_of_second_half(&came);
-        Sample { result, sources, summary, elapsed, first_byte_s, rate_bytes_per_s }
+            let (over, began) = (Stop::default(), Instant::now());
+            let time_is_over = async {
+                let first =
+                    tokio::time::timeout(lasts.saturating_mul(ANSWER_TIMES), answered.notified());
+                let time = async {
+                    if first.await.is_ok() {
+                        tokio::time::sleep(lasts).await;
+                    }
+                };
+                tokio::select! {
+                    () = time => {}
+                    () = stop.wait() => {}
+                }
+                over.set();
+                std::future::pending::<GetError>().await
+            };
+            let result = tokio::select! {
+                result = self.get_observed(request, &mut observer, &over) => result,
+                error = time_is_over => Err(error),
+            };
+            let elapsed = began.elapsed();
+            let first_byte_s = came.iter().find(|(_, bytes)| *bytes > 0).map(|(at_s, _)| *at_s);
+            let rate_bytes_per_s = rate_of_second_half(&came);
+            Sample { result, sources, summary, elapsed, first_byte_s, rate_bytes_per_s }
+        })
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 use swath_formats::relay;
 use swath_model::{Range, SourceName};
@@ -124,46 +125,48 @@ struct ProbeBudget {
 impl Engine {
     /// Asks all relays, measures all distances, and fetches from the sources, one after another
     /// with equal shares of the budget. Each failure is reported with its relay or source.
-    pub async fn survey(&self, survey: &Survey, stop: &Stop) -> Surveyed {
-        let relays = self.routes.as_ref().map(Routes::relays).unwrap_or_default();
-        let mut all: Vec<Url> = Vec::new();
-        for url in relays.iter().chain(&survey.sources) {
-            if !all.iter().any(|known| relay::site(known) == relay::site(url)) {
-                all.push(url.clone());
+    pub fn survey<'a>(&'a self, survey: &'a Survey, stop: &'a Stop) -> BoxFuture<'a, Surveyed> {
+        Box::pin(async move {
+            let relays = self.routes.as_ref().map(Routes::relays).unwrap_or_default();
+            let mut all: Vec<Url> = Vec::new();
+            for url in relays.iter().chain(&survey.sources) {
+                if !all.iter().any(|known| relay::site(known) == relay::site(url)) {
+                    all.push(url.clone());
+                }
             }
-        }
-        let asked = join_all(relays.iter().map(|url| self.ask(url, &all)));
-        let near = join_all(survey.sources.iter().map(|url| self.net.round_trip(url)));
-        let ((asked, mut learnt), near) = tokio::join!(
-            async {
-                let (asked, learnt): (Vec<Asked>, Vec<_>) = asked.await.into_iter().unzip();
-                (asked, learnt.concat())
-            },
-            near
-        );
-        let mut sources = Vec::new();
-        for (url, near) in survey.sources.iter().zip(near) {
-            let site = relay::site(url).unwrap_or_default();
-            if let Ok(rtt) = near {
-                learnt.push(distance(&site, Routes::HERE, rtt));
+            let asked = join_all(relays.iter().map(|url| self.ask(url, &all)));
+            let near = join_all(survey.sources.iter().map(|url| self.net.round_trip(url)));
+            let ((asked, mut learnt), near) = tokio::join!(
+                async {
+                    let (asked, learnt): (Vec<Asked>, Vec<_>) = asked.await.into_iter().unzip();
+                    (asked, learnt.concat())
+                },
+                near
+            );
+            let mut sources = Vec::new();
+            for (url, near) in survey.sources.iter().zip(near) {
+                let site = relay::site(url).unwrap_or_default();
+                if let Ok(rtt) = near {
+                    learnt.push(distance(&site, Routes::HERE, rtt));
+                }
+                let unreached = near.err().map(|error| error.to_string());
+                sources.push(Sampled { site, unreached, ..Sampled::default() });
             }
-            let unreached = near.err().map(|error| error.to_string());
-            sources.push(Sampled { site, unreached, ..Sampled::default() });
-        }
-        if let Some(routes) = &self.routes {
-            routes.memory().learn(learnt);
-        }
-        let (mut bytes, until) = (survey.bytes, Instant::now() + survey.lasts);
-        for (at, url) in survey.sources.iter().enumerate() {
-            let rest = (survey.sources.len() - at) as u64;
-            let lasts = until.saturating_duration_since(Instant::now()) / rest as u32;
-            let until = Instant::now() + lasts;
-            let mut budget = ProbeBudget { bytes: bytes / rest, until, next: 0 };
-            let own = &mut sources[at];
-            self.measure(url, &asked, &relays, &mut budget, stop, own).await;
-            bytes -= own.bytes().min(bytes);
-        }
-        Surveyed { relays: asked, sources }
+            if let Some(routes) = &self.routes {
+                routes.memory().learn(learnt);
+            }
+            let (mut bytes, until) = (survey.bytes, Instant::now() + survey.lasts);
+            for (at, url) in survey.sources.iter().enumerate() {
+                let rest = (survey.sources.len() - at) as u64;
+                let lasts = until.saturating_duration_since(Instant::now()) / rest as u32;
+                let until = Instant::now() + lasts;
+                let mut budget = ProbeBudget { bytes: bytes / rest, until, next: 0 };
+                let own = &mut sources[at];
+                self.measure(url, &asked, &relays, &mut budget, stop, own).await;
+                bytes -= own.bytes().min(bytes);
+            }
+            Surveyed { relays: asked, sources }
+        })
     }
 
     /// Asks one relay about itself and its distances to the other sites.

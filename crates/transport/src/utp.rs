@@ -413,7 +413,7 @@ mod tests {
         let (one, other) = (bound().await, bound().await);
         let (caller, accepted) = tokio::join!(one.connect(other.address()), other.accept());
         let (mut caller, (mut stream, from)) = (caller.unwrap(), accepted.unwrap());
-        assert!(caller.rtt().is_some_and(|rtt| rtt < Duration::from_secs(1)));
+        assert!(caller.rtt().is_some_and(|rtt| rtt < Duration::from_secs(60)));
         assert!(caller.socket().is_none());
         caller.write_all(&[7; 50_000]).await.unwrap();
         assert_eq!(from, one.address());
@@ -538,6 +538,6 @@ mod tests {
         assert_eq!(panics.load(Ordering::Relaxed), 0);
     }
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(90);
     const ROUNDS: u64 = 60;
 }

@@ -606,7 +606,7 @@ mod tests {
         running.next().await.unwrap();
         first.begin(new("b", "ada"), short).unwrap();
         rest(first.begin(new("c", "bob"), short).unwrap()).await;
-        first.stop(Duration::from_secs(10)).await;
+        first.stop(Duration::from_secs(90)).await;
         assert!(matches!(first.begin(new("d", "ada"), short), Err(BoardError::Ending)));
         assert!(rest(running).await.is_empty(), "it has not ended");
         drop(first);
@@ -661,7 +661,7 @@ mod tests {
         // A changed order is the one that is begun again.
         let fourth = board.begin(new("d", "ada"), long).unwrap();
         board.change("d", "changed").unwrap();
-        board.stop(Duration::from_secs(10)).await;
+        board.stop(Duration::from_secs(90)).await;
         rest(fourth).await;
         assert_eq!(board.unfinished().unwrap()[0].order, "changed");
     }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_formats::minisign::PublicKey;
 use swath_formats::percent;
 use swath_formats::torrent::{Info, Metainfo};
@@ -132,39 +133,43 @@ impl Follower {
     ///
     /// # Errors
     /// [`FollowError`] if the feed cannot be used. Errors of single datasets are in the [`Look`].
-    pub async fn look(
-        &mut self,
-        observers: Observers<'_>,
-        control: &Control,
-    ) -> Result<Look, FollowError> {
-        self.remove_old(observers)?;
-        let looked = tokio::select! {
-            biased;
-            () = control.cancelled() => return Err(JobError::Stopped.into()),
-            looked = self.newest() => looked,
-        };
-        let Some((all, feed)) = looked.inspect_err(|_| self.failures += 1)? else {
-            self.failures = 0;
-            return Ok(Look::default());
-        };
-        let mut look = Look::default();
-        for newest in all {
-            let dataset = newest.announced.dataset.clone();
-            match self.install(newest, observers, control).await {
-                Ok(true) => look.installed.push(dataset),
-                Ok(false) => {}
-                Err(FollowError::Job(JobError::Stopped)) => return Err(JobError::Stopped.into()),
-                Err(error) => look.failed.push((visible(&dataset), error)),
+    pub fn look<'a>(
+        &'a mut self,
+        observers: Observers<'a>,
+        control: &'a Control,
+    ) -> BoxFuture<'a, Result<Look, FollowError>> {
+        Box::pin(async move {
+            self.remove_old(observers)?;
+            let looked = tokio::select! {
+                biased;
+                () = control.cancelled() => return Err(JobError::Stopped.into()),
+                looked = self.newest() => looked,
+            };
+            let Some((all, feed)) = looked.inspect_err(|_| self.failures += 1)? else {
+                self.failures = 0;
+                return Ok(Look::default());
+            };
+            let mut look = Look::default();
+            for newest in all {
+                let dataset = newest.announced.dataset.clone();
+                match self.install(newest, observers, control).await {
+                    Ok(true) => look.installed.push(dataset),
+                    Ok(false) => {}
+                    Err(FollowError::Job(JobError::Stopped)) => {
+                        return Err(JobError::Stopped.into());
+                    }
+                    Err(error) => look.failed.push((visible(&dataset), error)),
+                }
             }
-        }
-        if look.failed.is_empty() {
-            self.failures = 0;
-            self.state.feeds.insert(self.url.to_string(), feed);
-            self.store.save(&self.state)?;
-        } else {
-            self.failures += 1;
-        }
-        Ok(look)
+            if look.failed.is_empty() {
+                self.failures = 0;
+                self.state.feeds.insert(self.url.to_string(), feed);
+                self.store.save(&self.state)?;
+            } else {
+                self.failures += 1;
+            }
+            Ok(look)
+        })
     }
 
     /// Returns how long to wait for the next look: about `every`, and longer after failures.

@@ -11,7 +11,6 @@ mod listen;
 mod through;
 
 use std::net::Ipv4Addr;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use swath_model::digest::Digest;
 use swath_source::{Bearer, Secret};
 use swath_transfer::observe::LimitedBy;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 use url::Url;
@@ -293,7 +292,7 @@ async fn tunnel(host: &SshHost, port: u16) -> Result<(Child, u16), SshError> {
         let error = Box::new(host.error(why));
         host.error(SshFault::NoTunnel { port, error })
     };
-    let own = free_port().await.map_err(|error| failed(SshFault::OwnPort(error)))?;
+    let (_holder, own) = reserve_port().map_err(|error| failed(SshFault::OwnPort(error)))?;
     let mut ssh = host.ssh();
     // Forwardings of the user's configuration may fail.
     let fails = if host.forwards { "no" } else { "yes" };
@@ -316,16 +315,15 @@ async fn tunnel(host: &SshHost, port: u16) -> Result<(Child, u16), SshError> {
     }
 }
 
-/// Returns a free local port for ssh, which takes it only later: not one of those that the system gives to
-/// anyone who asks for any port meanwhile (by default 32768 and above).
-async fn free_port() -> std::io::Result<u16> {
-    for _ in 0..FREE_PORT_TRIES {
-        let port = fastrand::u16(PORTS);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.is_ok() {
-            return Ok(port);
-        }
-    }
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr().map(|address| address.port())
+/// Reserves a local port for ssh to listen on: nothing else gets it while the returned socket is bound.
+fn reserve_port() -> std::io::Result<(TcpSocket, u16)> {
+    let holder = TcpSocket::new_v4()?;
+    holder.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    // ssh sets the option too, so that it may listen beside a socket that only holds the port. The system
+    // looks at it when ssh binds; until then no other socket may have the port.
+    holder.set_reuseaddr(true)?;
+    let port = holder.local_addr()?.port();
+    Ok((holder, port))
 }
 
 /// Quotes a path for a shell; a leading `~` or `~name` still means a home folder.
@@ -352,10 +350,6 @@ const HELLO_BEGIN: &str = "{\"swath\":";
 const DIRECT_WITHIN: Duration = Duration::from_secs(3);
 /// ssh has logged in before, so that a password prompt is short.
 const TUNNEL_WITHIN: Duration = Duration::from_secs(60);
-/// Ports below those that systems give out by themselves.
-const PORTS: Range<u16> = 16_384..32_768;
-/// Random ports that are tried before any port is taken.
-const FREE_PORT_TRIES: u32 = 100;
 /// Polling interval while ssh sets up its tunnel.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use swath_serve::{Congestion, Listening, Stop, Tls};
 use swath_source::seal;
 use swath_store::depot::{Depot, DepotOptions};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::{CacheOptions, RelayServerOptions, bind};
@@ -58,6 +59,52 @@ async fn run_noting(relay: RelayOptions) -> (SocketAddr, std::sync::mpsc::Receiv
     }
     let (notes, noted) = std::sync::mpsc::channel();
     (run_with(relay, Some(Box::new(Notes(notes.into())))).await, noted)
+}
+
+/// The same on the test's own thread.
+async fn server_here(answer: impl Fn(&str) -> Option<String> + 'static) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = std::rc::Rc::new(answer);
+    tokio::task::spawn_local(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = std::rc::Rc::clone(&answer);
+            tokio::task::spawn_local(async move {
+                let mut text = Vec::new();
+                while let Ok(byte) = stream.read_u8().await {
+                    text.push(byte);
+                    if text.ends_with(b"\r\n\r\n") {
+                        let head = String::from_utf8(std::mem::take(&mut text)).unwrap();
+                        if let Some(text) = answer(&head) {
+                            let _ = stream.write_all(text.as_bytes()).await;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Runs this with a clock that is five hundred times as fast as the world's, and stands still while this
+/// thread gets no turn: however busy the machine is, only what never comes is not waited for.
+async fn in_fast_time<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::pause();
+    let hurry = async {
+        loop {
+            // As long as a thread is at work, the clock does not jump by itself.
+            let moment = || std::thread::sleep(Duration::from_millis(2));
+            tokio::task::spawn_blocking(moment).await.unwrap();
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+    };
+    let test = async {
+        tokio::select! {
+            ended = test => ended,
+            () = hurry => unreachable!(),
+        }
+    };
+    tokio::task::LocalSet::new().run_until(test).await
 }
 
 /// A server that has this said on each connection of its own thread, head by head.
@@ -140,7 +187,8 @@ async fn a_relay_for_everybody_does_not_begin() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_of_a_connection_that_was_given_up_is_not_for_the_next_request() {
-    let relay = run(options(Duration::from_secs(1))).await;
+    // Real time: a paused clock does not end an attempt to connect. The second server has as long.
+    let relay = run(options(Duration::from_secs(8))).await;
     let well = server(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell".to_owned()));
     let (listener, _waiting) = deaf();
     let deaf = listener.local_addr().unwrap();
@@ -150,25 +198,28 @@ async fn what_comes_of_a_connection_that_was_given_up_is_not_for_the_next_reques
     assert!(came.contains("HTTP/1.1 200 ") && came.ends_with("well"), "{came}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_crowd_waits_once_for_a_server_that_tells_nothing_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheOptions { folder: folder.path().to_owned(), size_bytes: 1 << 30 };
-    // Longer than what is not known just now stays so.
-    let timeout = Duration::from_secs(3);
-    let relay = run(RelayOptions { cache: Some(cache), ..options(timeout) }).await;
     let asked = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&asked);
-    let silent = server(move |head| {
-        if head.starts_with("HEAD ") {
-            counts.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        Some("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell".to_owned())
-    });
-    let all = (0..4).map(|_| tokio::spawn(ask(relay, get(silent, "Connection: close\r\n"))));
-    for one in all.collect::<Vec<_>>() {
-        assert!(one.await.unwrap().ends_with("well"));
+    let test = async {
+        // Longer than what is not known just now stays so.
+        let relay = run(RelayOptions { cache: Some(cache), ..options(LONG) }).await;
+        let silent = server_here(move |head| {
+            if head.starts_with("HEAD ") {
+                counts.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            Some("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell".to_owned())
+        });
+        let silent = silent.await;
+        let all = (0..4).map(|_| ask(relay, get(silent, "Connection: close\r\n")));
+        futures_util::future::join_all(all).await
+    };
+    for came in in_fast_time(test).await {
+        assert!(came.ends_with("well"), "{came}");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
@@ -194,15 +245,18 @@ async fn a_status_that_is_none_is_not_passed_on() {
     assert!(came.starts_with("HTTP/1.1 502 "), "{came}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn who_waits_for_the_relays_own_limit_is_not_silent() {
-    // A share of it is a second's worth, and half a second without any was silence once.
-    let send_limit = Some(Arc::new(Limiter::new(Some(1000))));
-    let relay = run(RelayOptions { send_limit, ..options(Duration::from_millis(500)) }).await;
+    // Its turn comes every few minutes, and a minute without any was silence once.
     let body = "x".repeat(2500);
     let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    let server = server(move |_| Some(text.clone()));
-    let came = ask(relay, get(server, "Connection: close\r\n")).await;
+    let came = in_fast_time(async {
+        let send_limit = Some(Arc::new(Limiter::new(Some(5))));
+        let relay = run(RelayOptions { send_limit, ..options(LONG) }).await;
+        let server = server_here(move |_| Some(text.clone())).await;
+        ask(relay, get(server, "Connection: close\r\n")).await
+    });
+    let came = came.await;
     assert!(came.ends_with(&body), "{} bytes came", came.len());
 }
 
@@ -249,14 +303,19 @@ async fn what_comes_behind_the_answer_for_a_file_is_not_kept_as_another_one() {
         let told = format!("ETag: \"{name}\"\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/4");
         format!("HTTP/1.1 {status}\r\n{told}\r\n\r\n{body}")
     };
+    let (asks, asked) = std::sync::mpsc::channel();
+    let (asks, asked) = (std::sync::Mutex::new(asks), std::sync::Mutex::new(asked));
     let server = server(move |head| {
         let name = head.split(['/', ' ']).nth(2).unwrap();
+        if name == "good" {
+            let _ = asks.lock().unwrap().send(());
+        }
         Some(match head.starts_with("HEAD ") {
             true => answer("200 OK", name, ""),
             false if name != "evil" => answer("206 Partial Content", name, name),
             false => {
                 // Until what is behind it has been asked for as well, if it is.
-                std::thread::sleep(Duration::from_millis(300));
+                let _ = asked.lock().unwrap().recv_timeout(Duration::from_secs(2));
                 let one = answer("206 Partial Content", "evil", "evil");
                 one + &answer("206 Partial Content", "good", "FAKE")
             }
@@ -306,9 +365,14 @@ async fn both(folder: &std::path::Path) -> [SocketAddr; 2] {
 async fn who_ends_its_own_side_behind_its_requests_is_answered() {
     // It was cut off, without a byte.
     let folder = tempfile::tempdir().unwrap();
-    let server = server(|head| {
-        // A moment in which that end is seen.
-        std::thread::sleep(Duration::from_millis(100));
+    // How many have ended their side; what was asked before is answered after that.
+    let ended = Arc::new((std::sync::Mutex::new(0), std::sync::Condvar::new()));
+    let answered_after = Arc::new(AtomicUsize::new(0));
+    let (ends, after) = (Arc::clone(&ended), Arc::clone(&answered_after));
+    let server = server(move |head| {
+        let after = after.load(Ordering::Relaxed);
+        let count = ends.0.lock().unwrap();
+        drop(ends.1.wait_timeout_while(count, LONG, |count| *count < after).unwrap());
         let head = head.starts_with("HEAD ");
         let told = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 4\r\n\r\n";
         Some(format!("{told}{}", if head { "" } else { "well" }))
@@ -316,10 +380,14 @@ async fn who_ends_its_own_side_behind_its_requests_is_answered() {
     for relay in both(folder.path()).await {
         for more in ["", "Connection: close\r\n"] {
             let requests = get(server, "") + &get_file(server, "g", more);
+            answered_after.fetch_add(1, Ordering::Relaxed);
+            let ended = Arc::clone(&ended);
             let asked = tokio::task::spawn_blocking(move || {
                 let mut stream = TcpStream::connect(relay).unwrap();
                 stream.write_all(requests.as_bytes()).unwrap();
                 stream.shutdown(std::net::Shutdown::Write).unwrap();
+                *ended.0.lock().unwrap() += 1;
+                ended.1.notify_all();
                 let mut came = String::new();
                 stream.read_to_string(&mut came).map(|_| came)
             });
@@ -331,6 +399,12 @@ async fn who_ends_its_own_side_behind_its_requests_is_answered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn for_one_who_left_without_a_word_no_more_than_a_little_is_taken() {
+    /// What is sent on a connection.
+    enum Taken {
+        Begin,
+        Bytes(u64),
+        End,
+    }
     let folder = tempfile::tempdir().unwrap();
     for relay in both(folder.path()).await {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -361,6 +435,7 @@ async fn for_one_who_left_without_a_word_no_more_than_a_little_is_taken() {
                             last + 1 - first
                         );
                         if !is_head {
+                            taken.send(Taken::Begin).unwrap();
                             // Once; who asks for more later finds it closed.
                             let _ = has_left.lock().unwrap().recv();
                         }
@@ -370,7 +445,11 @@ async fn for_one_who_left_without_a_word_no_more_than_a_little_is_taken() {
                             let bytes = left.min(1 << 16);
                             is_taken = stream.write_all(&vec![b'x'; bytes as usize]).is_ok();
                             left -= bytes;
-                            taken.send(bytes).unwrap();
+                            // Nobody counts any more if it is too much already.
+                            let _ = taken.send(Taken::Bytes(bytes));
+                        }
+                        if !is_head {
+                            let _ = taken.send(Taken::End);
                         }
                     }
                 });
@@ -381,8 +460,18 @@ async fn for_one_who_left_without_a_word_no_more_than_a_little_is_taken() {
         drop(stream);
         drop(left);
         let all = tokio::task::spawn_blocking(move || {
-            let within = Duration::from_secs(2);
-            std::iter::from_fn(|| was_taken.recv_timeout(within).ok()).sum::<u64>()
+            let (mut all, mut begun, mut ended) = (0, 0, 0);
+            while all < 64 << 20 && (begun == 0 || ended < begun) {
+                // Whoever waits for more than that takes no more, or is held up, which does no harm.
+                let within = if all == 0 { LONG } else { Duration::from_secs(5) };
+                match was_taken.recv_timeout(within) {
+                    Ok(Taken::Begin) => begun += 1,
+                    Ok(Taken::Bytes(bytes)) => all += bytes,
+                    Ok(Taken::End) => ended += 1,
+                    Err(_) => break,
+                }
+            }
+            all
         });
         let all = all.await.unwrap();
         // What sockets and pipes hold, and what a cache fetches ahead.

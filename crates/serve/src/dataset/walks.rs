@@ -600,7 +600,7 @@ mod tests {
         drop(first);
         let began = Instant::now();
         while begin(3).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(10), "its thread keeps it");
+            assert!(began.elapsed() < Duration::from_secs(90), "its thread keeps it");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

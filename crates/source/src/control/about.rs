@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use swath_formats::plain_http::SpeaksHttps;
 use swath_formats::relay;
@@ -42,14 +43,16 @@ impl Net {
     ///
     /// # Errors
     /// [`LaneError`] if it cannot be reached.
-    pub async fn round_trip(&self, url: &Url) -> Result<Duration, LaneError> {
-        self.note_relay(url);
-        let limit = self.timeout().min(ANSWERS_WITHIN);
-        let connected = self.awake().within(limit, self.upstream(url, true)).await;
-        let upstream = connected.unwrap_or(Err(LaneError::Timeout { after: limit }))?;
-        let rtt = upstream.rtt();
-        upstream.put_aside();
-        Ok(rtt)
+    pub fn round_trip<'a>(&'a self, url: &'a Url) -> BoxFuture<'a, Result<Duration, LaneError>> {
+        Box::pin(async move {
+            self.note_relay(url);
+            let limit = self.timeout().min(ANSWERS_WITHIN);
+            let connected = self.awake().within(limit, self.upstream(url, true)).await;
+            let upstream = connected.unwrap_or(Err(LaneError::Timeout { after: limit }))?;
+            let rtt = upstream.rtt();
+            upstream.put_aside();
+            Ok(rtt)
+        })
     }
 
     /// Asks the relay at `url` what it is, and for its round trips to the servers of `to`. The
@@ -57,15 +60,21 @@ impl Net {
     ///
     /// # Errors
     /// [`LaneError`] if it cannot be reached, does not let us in, or is no relay.
-    pub async fn about_relay(&self, url: &Url, to: &[Url]) -> Result<AboutRelay, LaneError> {
-        let origin =
-            Origin::of(url).ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
-        let limit = self.timeout().min(ANSWERS_WITHIN);
-        let asked = self.ask_relay(url, &origin, to);
-        let about = self.awake().within(limit, asked).await;
-        // With a key it has told that by now.
-        self.note_no_relay_key(url);
-        about.unwrap_or(Err(LaneError::Timeout { after: limit }))
+    pub fn about_relay<'a>(
+        &'a self,
+        url: &'a Url,
+        to: &'a [Url],
+    ) -> BoxFuture<'a, Result<AboutRelay, LaneError>> {
+        Box::pin(async move {
+            let origin = Origin::of(url)
+                .ok_or_else(|| LaneError::Scheme { scheme: url.scheme().to_owned() })?;
+            let limit = self.timeout().min(ANSWERS_WITHIN);
+            let asked = self.ask_relay(url, &origin, to);
+            let about = self.awake().within(limit, asked).await;
+            // With a key it has told that by now.
+            self.note_no_relay_key(url);
+            about.unwrap_or(Err(LaneError::Timeout { after: limit }))
+        })
     }
 
     async fn ask_relay(

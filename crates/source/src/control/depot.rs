@@ -7,6 +7,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use swath_formats::plain_http::SpeaksHttps;
 use swath_formats::{ProxyFault, depot, percent, proxy_status, relay};
@@ -163,53 +164,59 @@ impl Net {
     ///
     /// # Errors
     /// See [`DepotError`].
-    pub async fn depot_allocate(
-        &self,
-        relay: &Url,
+    pub fn depot_allocate<'a>(
+        &'a self,
+        relay: &'a Url,
         size_bytes: u64,
         length: Duration,
-    ) -> Result<DepotLease, DepotError> {
-        self.note_relay(relay);
-        // What opens the relay is nobody else's: these addresses are written down and handed on.
-        let bare = crate::shown::without_credentials(relay);
-        let at = |path: &str| bare.join(path).map_err(|_| no_depot());
-        let lease_s = length.as_secs().max(1);
-        let target = at(&format!("/depot?size={size_bytes}&lease={lease_s}&reserve=no"))?;
-        let told = self.depot_told("POST", &target).await.map_err(|error| match error {
-            DepotError::Refused { status: 404, .. } => {
-                DepotError::Refused { status: 404, words: "it has no depot".to_owned() }
-            }
-            error => error,
-        })?;
-        allocated(&bare, &told)
+    ) -> BoxFuture<'a, Result<DepotLease, DepotError>> {
+        Box::pin(async move {
+            self.note_relay(relay);
+            // What opens the relay is nobody else's: these addresses are written down and handed on.
+            let bare = crate::shown::without_credentials(relay);
+            let at = |path: &str| bare.join(path).map_err(|_| no_depot());
+            let lease_s = length.as_secs().max(1);
+            let target = at(&format!("/depot?size={size_bytes}&lease={lease_s}&reserve=no"))?;
+            let told = self.depot_told("POST", &target).await.map_err(|error| match error {
+                DepotError::Refused { status: 404, .. } => {
+                    DepotError::Refused { status: 404, words: "it has no depot".to_owned() }
+                }
+                error => error,
+            })?;
+            allocated(&bare, &told)
+        })
     }
 
     /// Returns what an allocation for a file of this size is like, by any of its addresses.
     ///
     /// # Errors
     /// See [`DepotError`]; [`LaneError::SizeMismatch`] if it is for another one.
-    pub async fn depot_status(
-        &self,
-        any: &Url,
+    pub fn depot_status<'a>(
+        &'a self,
+        any: &'a Url,
         size_bytes: u64,
-    ) -> Result<DepotStatus, DepotError> {
-        let mut target = any.clone();
-        target.set_query(Some("status"));
-        status_of(&self.depot_told("GET", &target).await?, size_bytes)
+    ) -> BoxFuture<'a, Result<DepotStatus, DepotError>> {
+        Box::pin(async move {
+            let mut target = any.clone();
+            target.set_query(Some("status"));
+            status_of(&self.depot_told("GET", &target).await?, size_bytes)
+        })
     }
 
     /// Lets a lease run for `length` from now on: how long it runs.
     ///
     /// # Errors
     /// See [`DepotError`].
-    pub async fn depot_extend(
-        &self,
-        manage: &Url,
+    pub fn depot_extend<'a>(
+        &'a self,
+        manage: &'a Url,
         length: Duration,
-    ) -> Result<Duration, DepotError> {
-        let mut target = manage.clone();
-        target.set_query(Some(&format!("extend={}", length.as_secs().max(1))));
-        lease_of(&self.depot_told("POST", &target).await?)
+    ) -> BoxFuture<'a, Result<Duration, DepotError>> {
+        Box::pin(async move {
+            let mut target = manage.clone();
+            target.set_query(Some(&format!("extend={}", length.as_secs().max(1))));
+            lease_of(&self.depot_told("POST", &target).await?)
+        })
     }
 
     /// Gives an allocation up; `false` if it is no more, as when its lease has ended.
@@ -217,20 +224,22 @@ impl Net {
     /// # Errors
     /// See [`DepotError`]. Only a depot's own word counts: whoever else answers at its address, or its
     /// relay without the depot, must not have the only keys thrown away.
-    pub async fn depot_release(&self, manage: &Url) -> Result<bool, DepotError> {
-        let (mut upstream, head) =
-            match self.depot_ask("DELETE", manage, "", false, ANSWERS_WITHIN).await {
-                Err(DepotError::Ended) => return Ok(false),
-                asked => asked?,
-            };
-        match head.status {
-            200..=299 if has_ended(&head) => {
-                upstream.put_aside();
-                Ok(true)
+    pub fn depot_release<'a>(&'a self, manage: &'a Url) -> BoxFuture<'a, Result<bool, DepotError>> {
+        Box::pin(async move {
+            let (mut upstream, head) =
+                match self.depot_ask("DELETE", manage, "", false, ANSWERS_WITHIN).await {
+                    Err(DepotError::Ended) => return Ok(false),
+                    asked => asked?,
+                };
+            match head.status {
+                200..=299 if has_ended(&head) => {
+                    upstream.put_aside();
+                    Ok(true)
+                }
+                200..=299 => Err(no_depot()),
+                status => Err(DepotError::of(status, &self.text_of(&mut upstream).await?)),
             }
-            200..=299 => Err(no_depot()),
-            status => Err(DepotError::of(status, &self.text_of(&mut upstream).await?)),
-        }
+        })
     }
 
     /// Has a depot fetch bytes. What opens the source goes along, encrypted for the depot's relay; what
@@ -238,23 +247,28 @@ impl Net {
     ///
     /// # Errors
     /// See [`DepotError`].
-    pub async fn depot_fetch(&self, wish: DepotWish<'_>) -> Result<DepotFetch, DepotError> {
-        if self.awaits_keys(std::slice::from_ref(wish.write), wish.from, RelayMode::Forward) {
-            // Where it tells none, its relay may let in the one that asks.
-            let _ = self.about_relay(wish.from, &[]).await;
-        }
-        let from = crate::shown::without_credentials(wish.from);
-        let relays = std::slice::from_ref(wish.write);
-        let mut encrypted = self.encrypted_for(relays, wish.from, &from, wish.trust);
-        let first = self.depot_fetch_with(&wish, &encrypted.lines).await;
-        match first {
-            // A relay has another key since it was started again.
-            Err((_, true)) if self.have_changed(&encrypted.keys).await => {
-                encrypted = self.encrypted_for(relays, wish.from, &from, wish.trust);
-                self.depot_fetch_with(&wish, &encrypted.lines).await.map_err(|(error, _)| error)
+    pub fn depot_fetch<'a>(
+        &'a self,
+        wish: DepotWish<'a>,
+    ) -> BoxFuture<'a, Result<DepotFetch, DepotError>> {
+        Box::pin(async move {
+            if self.awaits_keys(std::slice::from_ref(wish.write), wish.from, RelayMode::Forward) {
+                // Where it tells none, its relay may let in the one that asks.
+                let _ = self.about_relay(wish.from, &[]).await;
             }
-            first => first.map_err(|(error, _)| error),
-        }
+            let from = crate::shown::without_credentials(wish.from);
+            let relays = std::slice::from_ref(wish.write);
+            let mut encrypted = self.encrypted_for(relays, wish.from, &from, wish.trust);
+            let first = self.depot_fetch_with(&wish, &encrypted.lines).await;
+            match first {
+                // A relay has another key since it was started again.
+                Err((_, true)) if self.have_changed(&encrypted.keys).await => {
+                    encrypted = self.encrypted_for(relays, wish.from, &from, wish.trust);
+                    self.depot_fetch_with(&wish, &encrypted.lines).await.map_err(|(error, _)| error)
+                }
+                first => first.map_err(|(error, _)| error),
+            }
+        })
     }
 
     /// One try; with an error goes whether what was encrypted may have been for another key.
@@ -409,26 +423,30 @@ impl DepotFetch {
     ///
     /// # Errors
     /// See [`DepotError`].
-    pub async fn next(&mut self) -> Result<Fetched, DepotError> {
-        loop {
-            let line = self.line().await?;
-            let Ok(told) = serde_json::from_slice::<Value>(&line) else { return Err(no_depot()) };
-            let number = |name: &str| told.get(name).and_then(Value::as_u64);
-            if let Some(words) = told.get("error").and_then(Value::as_str) {
-                let status = number("status").and_then(|status| u16::try_from(status).ok());
-                return Err(DepotError::of(status.unwrap_or(500), words));
+    pub fn next<'a>(&'a mut self) -> BoxFuture<'a, Result<Fetched, DepotError>> {
+        Box::pin(async move {
+            loop {
+                let line = self.line().await?;
+                let Ok(told) = serde_json::from_slice::<Value>(&line) else {
+                    return Err(no_depot());
+                };
+                let number = |name: &str| told.get(name).and_then(Value::as_u64);
+                if let Some(words) = told.get("error").and_then(Value::as_str) {
+                    let status = number("status").and_then(|status| u16::try_from(status).ok());
+                    return Err(DepotError::of(status.unwrap_or(500), words));
+                }
+                if told.get("done").and_then(Value::as_bool) == Some(true) {
+                    return Ok(Fetched::Done);
+                }
+                if let Some(stored) = number("stored") {
+                    return Ok(Fetched::Stored(stored));
+                }
+                if let Some(came) = number("came") {
+                    return Ok(Fetched::Came(came));
+                }
+                // A depot of later days may have more to tell.
             }
-            if told.get("done").and_then(Value::as_bool) == Some(true) {
-                return Ok(Fetched::Done);
-            }
-            if let Some(stored) = number("stored") {
-                return Ok(Fetched::Stored(stored));
-            }
-            if let Some(came) = number("came") {
-                return Ok(Fetched::Came(came));
-            }
-            // A depot of later days may have more to tell.
-        }
+        })
     }
 
     async fn line(&mut self) -> Result<Vec<u8>, DepotError> {

@@ -1,5 +1,6 @@
 //! How much a depot has to give.
 
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use url::Url;
 
@@ -12,12 +13,14 @@ impl Net {
     ///
     /// # Errors
     /// See [`DepotError`].
-    pub async fn depot_room(&self, relay: &Url) -> Result<u64, DepotError> {
-        self.note_relay(relay);
-        let bare = crate::shown::without_credentials(relay);
-        let target = bare.join("/depot").map_err(|_| no_depot())?;
-        let told = self.depot_told("GET", &target).await?;
-        free_bytes(&told).ok_or_else(no_depot)
+    pub fn depot_room<'a>(&'a self, relay: &'a Url) -> BoxFuture<'a, Result<u64, DepotError>> {
+        Box::pin(async move {
+            self.note_relay(relay);
+            let bare = crate::shown::without_credentials(relay);
+            let target = bare.join("/depot").map_err(|_| no_depot())?;
+            let told = self.depot_told("GET", &target).await?;
+            free_bytes(&told).ok_or_else(no_depot)
+        })
     }
 }
 

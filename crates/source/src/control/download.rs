@@ -1,5 +1,6 @@
 //! A document that is taken in while it comes: the index of a dataset.
 
+use futures_util::future::BoxFuture;
 use url::Url;
 
 use super::exchange::Exchange;
@@ -22,27 +23,27 @@ impl Download {
     ///
     /// # Errors
     /// Any [`LaneError`]; an answer other than 200 among them.
-    pub async fn begin(
-        net: &Net,
-        url: &Url,
+    pub fn begin<'a>(
+        net: &'a Net,
+        url: &'a Url,
         trust: Trust,
-        accept: &str,
-    ) -> Result<Download, LaneError> {
-        Download::ask(net, url, trust, accept, Method::Get).await
+        accept: &'a str,
+    ) -> BoxFuture<'a, Result<Download, LaneError>> {
+        Box::pin(async move { Download::ask(net, url, trust, accept, Method::Get).await })
     }
 
     /// As [`Download::begin`], with POST and this body: what is asked for changes something there.
     ///
     /// # Errors
     /// As [`Download::begin`].
-    pub async fn begin_by_post(
-        net: &Net,
-        url: &Url,
+    pub fn begin_by_post<'a>(
+        net: &'a Net,
+        url: &'a Url,
         trust: Trust,
-        accept: &str,
-        body: &[u8],
-    ) -> Result<Download, LaneError> {
-        Download::ask(net, url, trust, accept, Method::Post(body)).await
+        accept: &'a str,
+        body: &'a [u8],
+    ) -> BoxFuture<'a, Result<Download, LaneError>> {
+        Box::pin(async move { Download::ask(net, url, trust, accept, Method::Post(body)).await })
     }
 
     async fn ask(
@@ -77,7 +78,7 @@ impl Download {
     ///
     /// # Errors
     /// Any [`LaneError`]; [`LaneError::Truncated`] if it ends early.
-    pub async fn next(&mut self) -> Result<Vec<u8>, LaneError> {
-        self.exchange.next_part().await
+    pub fn next<'a>(&'a mut self) -> BoxFuture<'a, Result<Vec<u8>, LaneError>> {
+        Box::pin(async move { self.exchange.next_part().await })
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::pin::pin;
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use swath_formats::percent;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use url::Url;
@@ -50,14 +51,16 @@ impl Forward {
     ///
     /// # Errors
     /// Any [`LaneError`] if the server cannot be connected.
-    pub async fn connect(&self) -> Result<Forwarding, LaneError> {
-        self.net.note_named(&self.folder);
-        let target = Target::new(&self.net, &self.folder, &self.folder, Trust::Named);
-        let conn = self.net.connect(&target, true, false).await?;
-        if conn.is_by_library() {
-            return Err(LaneError::protocol("through another machine it must speak HTTP/1.1"));
-        }
-        Ok(Forwarding { forward: self.clone(), server: Tunnel::new(conn, Vec::new()) })
+    pub fn connect<'a>(&'a self) -> BoxFuture<'a, Result<Forwarding, LaneError>> {
+        Box::pin(async move {
+            self.net.note_named(&self.folder);
+            let target = Target::new(&self.net, &self.folder, &self.folder, Trust::Named);
+            let conn = self.net.connect(&target, true, false).await?;
+            if conn.is_by_library() {
+                return Err(LaneError::protocol("through another machine it must speak HTTP/1.1"));
+            }
+            Ok(Forwarding { forward: self.clone(), server: Tunnel::new(conn, Vec::new()) })
+        })
     }
 
     /// Returns the request for the server.

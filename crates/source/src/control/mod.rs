@@ -15,6 +15,7 @@ mod upload;
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_model::{Range, counted};
 use swath_transport::Transport;
 use tokio::time::{sleep, timeout};
@@ -56,20 +57,22 @@ pub struct Document {
 ///
 /// # Errors
 /// Any [`LaneError`]; [`LaneError::TooLarge`] if it is longer than `limit_bytes`.
-pub async fn fetch_small(
-    net: &Net,
-    url: &Url,
+pub fn fetch_small<'a>(
+    net: &'a Net,
+    url: &'a Url,
     trust: Trust,
-    accept: &str,
+    accept: &'a str,
     limit_bytes: usize,
-) -> Result<Document, LaneError> {
-    let request = Request { method: Method::Get, range: None, accept, extra: "", limit_bytes };
-    let mut answered = ask(net, url, trust, &request).await?;
-    // The next question to this server need not connect again.
-    if let Some(conn) = answered.conn.take().filter(|_| answered.complete) {
-        net.keep_idle(conn);
-    }
-    answered.document(limit_bytes)
+) -> BoxFuture<'a, Result<Document, LaneError>> {
+    Box::pin(async move {
+        let request = Request { method: Method::Get, range: None, accept, extra: "", limit_bytes };
+        let mut answered = ask(net, url, trust, &request).await?;
+        // The next question to this server need not connect again.
+        if let Some(conn) = answered.conn.take().filter(|_| answered.complete) {
+            net.keep_idle(conn);
+        }
+        answered.document(limit_bytes)
+    })
 }
 
 /// How far a WebDAV server is to look.
@@ -85,22 +88,24 @@ pub enum Depth {
 ///
 /// # Errors
 /// As [`fetch_small`]; an answer other than 207 among them.
-pub async fn properties(
-    net: &Net,
-    url: &Url,
+pub fn properties<'a>(
+    net: &'a Net,
+    url: &'a Url,
     trust: Trust,
     depth: Depth,
     limit_bytes: usize,
-) -> Result<Document, LaneError> {
-    let extra = match depth {
-        Depth::Itself => "Depth: 0\r\n",
-        Depth::Children => "Depth: 1\r\n",
-    };
-    let method = Method::Other("PROPFIND");
-    let request = Request { method, range: None, accept: "*/*", extra, limit_bytes };
-    let answered = ask(net, url, trust, &request).await?;
-    answered.expect_status(&[207])?;
-    answered.into_document(limit_bytes)
+) -> BoxFuture<'a, Result<Document, LaneError>> {
+    Box::pin(async move {
+        let extra = match depth {
+            Depth::Itself => "Depth: 0\r\n",
+            Depth::Children => "Depth: 1\r\n",
+        };
+        let method = Method::Other("PROPFIND");
+        let request = Request { method, range: None, accept: "*/*", extra, limit_bytes };
+        let answered = ask(net, url, trust, &request).await?;
+        answered.expect_status(&[207])?;
+        answered.into_document(limit_bytes)
+    })
 }
 
 /// What identifies a version of a document to its server (RFC 9110, section 8.8).
@@ -133,23 +138,25 @@ impl DocumentVersion {
 ///
 /// # Errors
 /// As [`fetch_small`].
-pub async fn fetch_small_if_changed(
-    net: &Net,
-    url: &Url,
+pub fn fetch_small_if_changed<'a>(
+    net: &'a Net,
+    url: &'a Url,
     trust: Trust,
-    accept: &str,
+    accept: &'a str,
     limit_bytes: usize,
-    known: &DocumentVersion,
-) -> Result<Option<(Document, DocumentVersion)>, LaneError> {
-    let extra = &known.lines();
-    let request = Request { method: Method::Get, range: None, accept, extra, limit_bytes };
-    let answered = ask(net, url, trust, &request).await?;
-    // Whoever was not asked for a condition has no reason to answer so.
-    if answered.head.status == 304 && !extra.is_empty() {
-        return Ok(None);
-    }
-    let version = DocumentVersion::of(&answered.head);
-    Ok(Some((answered.document(limit_bytes)?, version)))
+    known: &'a DocumentVersion,
+) -> BoxFuture<'a, Result<Option<(Document, DocumentVersion)>, LaneError>> {
+    Box::pin(async move {
+        let extra = &known.lines();
+        let request = Request { method: Method::Get, range: None, accept, extra, limit_bytes };
+        let answered = ask(net, url, trust, &request).await?;
+        // Whoever was not asked for a condition has no reason to answer so.
+        if answered.head.status == 304 && !extra.is_empty() {
+            return Ok(None);
+        }
+        let version = DocumentVersion::of(&answered.head);
+        Ok(Some((answered.document(limit_bytes)?, version)))
+    })
 }
 
 /// Fetches a small part of a file, from where a lane would fetch more of it, and what the answer tells of
@@ -157,31 +164,33 @@ pub async fn fetch_small_if_changed(
 ///
 /// # Errors
 /// Any [`LaneError`]; an answer that is not this part, whole, among them.
-pub async fn fetch_part(
-    net: &Net,
-    url: &Url,
+pub fn fetch_part<'a>(
+    net: &'a Net,
+    url: &'a Url,
     trust: Trust,
     range: Range,
-) -> Result<(Facts, Vec<u8>), LaneError> {
-    let limit_bytes = usize::try_from(range.len()).unwrap_or(usize::MAX);
-    let method = Method::Get;
-    let request = Request { method, range: Some(range), accept: "*/*", extra: "", limit_bytes };
-    let mut answered = ask(net, url, trust, &request).await?;
-    answered.expect_status(&[206])?;
-    let size_bytes = match judge(&answered.head, range, answered.target.teller()) {
-        Answer::Data { size_bytes, .. } if answered.body.len() == limit_bytes => size_bytes,
-        Answer::Refused(error) => return Err(error),
-        _ => {
-            let held = counted(answered.body.len() as u64, "byte");
-            let reason = format!("asked for {range}, the answer holds {held}");
-            return Err(LaneError::WrongRange { reason });
+) -> BoxFuture<'a, Result<(Facts, Vec<u8>), LaneError>> {
+    Box::pin(async move {
+        let limit_bytes = usize::try_from(range.len()).unwrap_or(usize::MAX);
+        let method = Method::Get;
+        let request = Request { method, range: Some(range), accept: "*/*", extra: "", limit_bytes };
+        let mut answered = ask(net, url, trust, &request).await?;
+        answered.expect_status(&[206])?;
+        let size_bytes = match judge(&answered.head, range, answered.target.teller()) {
+            Answer::Data { size_bytes, .. } if answered.body.len() == limit_bytes => size_bytes,
+            Answer::Refused(error) => return Err(error),
+            _ => {
+                let held = counted(answered.body.len() as u64, "byte");
+                let reason = format!("asked for {range}, the answer holds {held}");
+                return Err(LaneError::WrongRange { reason });
+            }
+        };
+        if let Some(conn) = answered.conn.take() {
+            net.keep_idle(conn);
         }
-    };
-    if let Some(conn) = answered.conn.take() {
-        net.keep_idle(conn);
-    }
-    let facts = Facts::brief(&answered.head, &answered.target.url);
-    Ok((Facts { size_bytes, ranges: true, ..facts }, answered.body))
+        let facts = Facts::brief(&answered.head, &answered.target.url);
+        Ok((Facts { size_bytes, ranges: true, ..facts }, answered.body))
+    })
 }
 
 /// What the server says about the file in answer to HEAD. Servers may have to compute a digest first, and some
@@ -189,38 +198,57 @@ pub async fn fetch_part(
 ///
 /// # Errors
 /// Any [`LaneError`].
-pub async fn head(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError> {
-    let extra = net.digest_wishes();
-    let mut answered = ask_twice(net, url, trust, &Request::head(extra)).await?;
-    // XRootD without checksums refuses the wish for one, and fails if it computes too many already.
-    if matches!(answered.head.status, 405 | 500) && !extra.is_empty() {
-        answered = ask(net, url, trust, &Request::head("")).await?;
-    }
-    answered.expect_status(&[200])?;
-    Ok(answered.head_facts())
+pub fn head<'a>(
+    net: &'a Net,
+    url: &'a Url,
+    trust: Trust,
+) -> BoxFuture<'a, Result<Facts, LaneError>> {
+    Box::pin(async move {
+        let extra = net.digest_wishes();
+        let mut answered = ask_twice(net, url, trust, &Request::head(extra)).await?;
+        // XRootD without checksums refuses the wish for one, and fails if it computes too many already.
+        if matches!(answered.head.status, 405 | 500) && !extra.is_empty() {
+            answered = ask(net, url, trust, &Request::head("")).await?;
+        }
+        answered.expect_status(&[200])?;
+        Ok(answered.head_facts())
+    })
 }
 
 /// The same, without asking for digests.
 ///
 /// # Errors
 /// Any [`LaneError`].
-pub async fn head_without_digests(net: &Net, url: &Url, trust: Trust) -> Result<Facts, LaneError> {
-    let answered = ask(net, url, trust, &Request::head("")).await?;
-    answered.expect_status(&[200])?;
-    Ok(answered.head_facts())
+pub fn head_without_digests<'a>(
+    net: &'a Net,
+    url: &'a Url,
+    trust: Trust,
+) -> BoxFuture<'a, Result<Facts, LaneError>> {
+    Box::pin(async move {
+        let answered = ask(net, url, trust, &Request::head("")).await?;
+        answered.expect_status(&[200])?;
+        Ok(answered.head_facts())
+    })
 }
 
 /// Sends something small by POST, and reads the small answer.
 ///
 /// # Errors
 /// Any [`LaneError`]; an answer other than 200 or 204 among them.
-pub async fn post(net: &Net, url: &Url, trust: Trust, body: &[u8]) -> Result<Vec<u8>, LaneError> {
-    let method = Method::Post(body);
-    let limit_bytes = POST_ANSWER_BYTES;
-    let request = Request { method, range: None, accept: "*/*", extra: "", limit_bytes };
-    let answered = ask(net, url, trust, &request).await?;
-    answered.expect_status(&[200, 204])?;
-    Ok(answered.body)
+pub fn post<'a>(
+    net: &'a Net,
+    url: &'a Url,
+    trust: Trust,
+    body: &'a [u8],
+) -> BoxFuture<'a, Result<Vec<u8>, LaneError>> {
+    Box::pin(async move {
+        let method = Method::Post(body);
+        let limit_bytes = POST_ANSWER_BYTES;
+        let request = Request { method, range: None, accept: "*/*", extra: "", limit_bytes };
+        let answered = ask(net, url, trust, &request).await?;
+        answered.expect_status(&[200, 204])?;
+        Ok(answered.body)
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

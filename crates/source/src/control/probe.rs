@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_model::Range;
 use tokio::time::timeout;
 use url::Url;
@@ -47,68 +48,75 @@ pub struct ProbeReport {
 ///
 /// # Errors
 /// Any [`LaneError`]; 401 and 403 tell that credentials are needed.
-pub async fn probe(net: &Net, url: &Url, trust: Trust) -> Result<ProbeReport, LaneError> {
-    let one_byte = Range::new(0, 1);
-    let request = Request {
-        method: Method::Get,
-        range: Some(one_byte),
-        accept: "*/*",
-        extra: net.digest_wishes(),
-        limit_bytes: BODY_LIMIT_BYTES,
-    };
-    let mut answered = ask(net, url, trust, &request).await?;
-    let mut facts = match facts_of(&answered, one_byte) {
-        Err(LaneError::Refused(_) | LaneError::WrongRange { .. }) => {
-            // It may mean the range alone.
-            answered = ask(net, url, trust, &Request { range: None, ..request }).await?;
-            facts_of_whole(&answered)?
-        }
-        told => told?,
-    };
-    facts.check(&answered.head, &Expected::default())?;
-    let keeps_alive = answered.head.keeps_alive();
-    let pipelines = match answered.conn.take() {
-        Some(conn) if facts.ranges && facts.size_bytes.is_some_and(|size| size >= 2) => {
-            let target = Target::new(net, url, &answered.target.url, trust);
-            let mut exchange = Exchange::new(conn, net, PIPELINE_PATIENCE);
-            let patience = PIPELINE_PATIENCE.min(net.timeout());
-            let tried = timeout(patience, two_at_once(&mut exchange, &target)).await;
-            Some(matches!(tried, Ok(Ok(true))))
-        }
-        _ => None,
-    };
-    // Some servers send digests only in answer to HEAD; some do not know HEAD at all.
-    if let Ok(more) = super::head(net, url, trust).await {
-        for digest in more.digests {
-            if !facts.digests.contains(&digest) {
-                facts.digests.push(digest);
+pub fn probe<'a>(
+    net: &'a Net,
+    url: &'a Url,
+    trust: Trust,
+) -> BoxFuture<'a, Result<ProbeReport, LaneError>> {
+    Box::pin(async move {
+        let one_byte = Range::new(0, 1);
+        let request = Request {
+            method: Method::Get,
+            range: Some(one_byte),
+            accept: "*/*",
+            extra: net.digest_wishes(),
+            limit_bytes: BODY_LIMIT_BYTES,
+        };
+        let mut answered = ask(net, url, trust, &request).await?;
+        let mut facts = match facts_of(&answered, one_byte) {
+            Err(LaneError::Refused(_) | LaneError::WrongRange { .. }) => {
+                // It may mean the range alone.
+                answered = ask(net, url, trust, &Request { range: None, ..request }).await?;
+                facts_of_whole(&answered)?
+            }
+            told => told?,
+        };
+        facts.check(&answered.head, &Expected::default())?;
+        let keeps_alive = answered.head.keeps_alive();
+        let pipelines = match answered.conn.take() {
+            Some(conn) if facts.ranges && facts.size_bytes.is_some_and(|size| size >= 2) => {
+                let target = Target::new(net, url, &answered.target.url, trust);
+                let mut exchange = Exchange::new(conn, net, PIPELINE_PATIENCE);
+                let patience = PIPELINE_PATIENCE.min(net.timeout());
+                let tried = timeout(patience, two_at_once(&mut exchange, &target)).await;
+                Some(matches!(tried, Ok(Ok(true))))
+            }
+            _ => None,
+        };
+        // Some servers send digests only in answer to HEAD; some do not know HEAD at all.
+        if let Ok(more) = super::head(net, url, trust).await {
+            for digest in more.digests {
+                if !facts.digests.contains(&digest) {
+                    facts.digests.push(digest);
+                }
+            }
+            facts.size_bytes = facts.size_bytes.or(more.size_bytes);
+            if facts.links.is_empty() {
+                facts.links = more.links;
             }
         }
-        facts.size_bytes = facts.size_bytes.or(more.size_bytes);
-        if facts.links.is_empty() {
-            facts.links = more.links;
+        let oldest = if answered.head.minor_version == 0 { "HTTP/1.0" } else { "HTTP/1.1" };
+        let mut http = vec![oldest];
+        if let Some(origin) = Origin::of(&answered.target.url)
+            && origin.tls
+            && net.speaks_http2(&answered.target.url, trust).await
+        {
+            http.insert(0, "HTTP/2");
         }
-    }
-    let oldest = if answered.head.minor_version == 0 { "HTTP/1.0" } else { "HTTP/1.1" };
-    let mut http = vec![oldest];
-    if let Some(origin) = Origin::of(&answered.target.url)
-        && origin.tls
-        && net.speaks_http2(&answered.target.url, trust).await
-    {
-        http.insert(0, "HTTP/2");
-    }
-    let shown = answered.redirects.iter().skip(1).chain([&answered.target.url]).map(display_name);
-    Ok(ProbeReport {
-        name: display_name(url),
-        redirects: if answered.redirects.is_empty() { Vec::new() } else { shown.collect() },
-        facts,
-        peer: answered.facts.peer,
-        rtt: answered.facts.rtt,
-        first_byte: answered.first_byte,
-        http,
-        tls: answered.facts.tls,
-        keeps_alive,
-        pipelines,
+        let shown =
+            answered.redirects.iter().skip(1).chain([&answered.target.url]).map(display_name);
+        Ok(ProbeReport {
+            name: display_name(url),
+            redirects: if answered.redirects.is_empty() { Vec::new() } else { shown.collect() },
+            facts,
+            peer: answered.facts.peer,
+            rtt: answered.facts.rtt,
+            first_byte: answered.first_byte,
+            http,
+            tls: answered.facts.tls,
+            keeps_alive,
+            pipelines,
+        })
     })
 }
 

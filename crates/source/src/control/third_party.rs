@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_formats::digest_header;
 use swath_formats::markers::{Markers, Outcome};
 use swath_model::digest::Digest;
@@ -62,30 +63,40 @@ impl RemoteCopy {
     ///
     /// # Errors
     /// Any [`LaneError`]; a refusal among them.
-    pub async fn begin(net: &Net, request: &CopyRequest<'_>) -> Result<RemoteCopy, LaneError> {
-        let (asked, name, other) = match request.way {
-            CopyWay::Pull => (request.to, "Source", request.from),
-            CopyWay::Push => (request.from, "Destination", request.to),
-        };
-        let other = without_credentials(other);
-        // Without the second line dCache waits for a certificate of the user.
-        let mut extra = format!("{name}: {other}\r\nCredential: none\r\nOverwrite: T\r\n");
-        if let Some(token) = request.token {
-            let line = format!("TransferHeaderAuthorization: Bearer {}\r\n", token.expose());
-            extra.push_str(&line);
-        }
-        if !request.digests.is_empty() {
-            extra.push_str(&format!("Repr-Digest: {}\r\n", digest_header::write(request.digests)));
-        }
-        let method = Method::Other("COPY");
-        let request = Request { method, range: None, accept: "*/*", extra: &extra, limit_bytes: 0 };
-        let opened = net.awake().within(BEGINS_WITHIN, open(net, asked, Trust::Named, &request));
-        let Opened { mut exchange, head, target, .. } =
-            opened.await.ok_or(LaneError::Timeout { after: BEGINS_WITHIN })??;
-        if !(200..300).contains(&head.status) {
-            return Err(refused(&mut exchange, &target, &head).await);
-        }
-        Ok(RemoteCopy { exchange, markers: Markers::default() })
+    pub fn begin<'a>(
+        net: &'a Net,
+        request: &'a CopyRequest<'a>,
+    ) -> BoxFuture<'a, Result<RemoteCopy, LaneError>> {
+        Box::pin(async move {
+            let (asked, name, other) = match request.way {
+                CopyWay::Pull => (request.to, "Source", request.from),
+                CopyWay::Push => (request.from, "Destination", request.to),
+            };
+            let other = without_credentials(other);
+            // Without the second line dCache waits for a certificate of the user.
+            let mut extra = format!("{name}: {other}\r\nCredential: none\r\nOverwrite: T\r\n");
+            if let Some(token) = request.token {
+                let line = format!("TransferHeaderAuthorization: Bearer {}\r\n", token.expose());
+                extra.push_str(&line);
+            }
+            if !request.digests.is_empty() {
+                extra.push_str(&format!(
+                    "Repr-Digest: {}\r\n",
+                    digest_header::write(request.digests)
+                ));
+            }
+            let method = Method::Other("COPY");
+            let request =
+                Request { method, range: None, accept: "*/*", extra: &extra, limit_bytes: 0 };
+            let opened =
+                net.awake().within(BEGINS_WITHIN, open(net, asked, Trust::Named, &request));
+            let Opened { mut exchange, head, target, .. } =
+                opened.await.ok_or(LaneError::Timeout { after: BEGINS_WITHIN })??;
+            if !(200..300).contains(&head.status) {
+                return Err(refused(&mut exchange, &target, &head).await);
+            }
+            Ok(RemoteCopy { exchange, markers: Markers::default() })
+        })
     }
 
     /// Returns the bytes that are copied so far, as the server counts them.
@@ -97,33 +108,35 @@ impl RemoteCopy {
     ///
     /// # Errors
     /// Any [`LaneError`]; a timeout if the server is silent for two minutes.
-    pub async fn next(&mut self) -> Result<CopyTold, LaneError> {
-        let until = Instant::now() + SILENCE_MAX;
-        let part = loop {
-            match self.exchange.next_part().await {
-                Err(LaneError::Timeout { .. }) if Instant::now() < until => {}
-                Err(LaneError::Timeout { .. }) => {
-                    return Err(LaneError::Timeout { after: SILENCE_MAX });
-                }
-                // The outcome counts, not how the connection ended after it.
-                Err(error) => {
-                    self.markers.end();
-                    match self.markers.outcome() {
-                        Some(_) => break Vec::new(),
-                        None => return Err(error),
+    pub fn next<'a>(&'a mut self) -> BoxFuture<'a, Result<CopyTold, LaneError>> {
+        Box::pin(async move {
+            let until = Instant::now() + SILENCE_MAX;
+            let part = loop {
+                match self.exchange.next_part().await {
+                    Err(LaneError::Timeout { .. }) if Instant::now() < until => {}
+                    Err(LaneError::Timeout { .. }) => {
+                        return Err(LaneError::Timeout { after: SILENCE_MAX });
                     }
+                    // The outcome counts, not how the connection ended after it.
+                    Err(error) => {
+                        self.markers.end();
+                        match self.markers.outcome() {
+                            Some(_) => break Vec::new(),
+                            None => return Err(error),
+                        }
+                    }
+                    Ok(part) => break part,
                 }
-                Ok(part) => break part,
+            };
+            match part.is_empty() {
+                true => self.markers.end(),
+                false => self.markers.take(&part),
             }
-        };
-        match part.is_empty() {
-            true => self.markers.end(),
-            false => self.markers.take(&part),
-        }
-        Ok(match self.markers.outcome() {
-            Some(outcome) => CopyTold::Ended(outcome.clone()),
-            None if part.is_empty() => CopyTold::Nothing,
-            None => CopyTold::More,
+            Ok(match self.markers.outcome() {
+                Some(outcome) => CopyTold::Ended(outcome.clone()),
+                None if part.is_empty() => CopyTold::Nothing,
+                None => CopyTold::More,
+            })
         })
     }
 }
@@ -132,15 +145,17 @@ impl RemoteCopy {
 ///
 /// # Errors
 /// Any [`LaneError`]; 409 if the folder above it does not exist.
-pub async fn make_folder(net: &Net, url: &Url) -> Result<bool, LaneError> {
-    let method = Method::Other("MKCOL");
-    let request = Request { method, range: None, accept: "*/*", extra: "", limit_bytes: 0 };
-    let answered = ask(net, url, Trust::Named, &request).await?;
-    if answered.head.status == 405 {
-        return Ok(false);
-    }
-    answered.expect_status(&[200, 201, 204])?;
-    Ok(true)
+pub fn make_folder<'a>(net: &'a Net, url: &'a Url) -> BoxFuture<'a, Result<bool, LaneError>> {
+    Box::pin(async move {
+        let method = Method::Other("MKCOL");
+        let request = Request { method, range: None, accept: "*/*", extra: "", limit_bytes: 0 };
+        let answered = ask(net, url, Trust::Named, &request).await?;
+        if answered.head.status == 405 {
+            return Ok(false);
+        }
+        answered.expect_status(&[200, 201, 204])?;
+        Ok(true)
+    })
 }
 
 /// Some servers answer only when they have connected to the other one.

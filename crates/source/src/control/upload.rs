@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_formats::digest_header;
 use swath_model::digest::Digest;
 use url::Url;
@@ -42,45 +43,47 @@ impl Upload {
     ///
     /// # Errors
     /// Any [`LaneError`]; a refusal among them.
-    pub async fn begin(
-        net: &Net,
-        url: &Url,
+    pub fn begin<'a>(
+        net: &'a Net,
+        url: &'a Url,
         length_bytes: u64,
-        digest: Option<&Digest>,
-    ) -> Result<Upload, LaneError> {
-        net.note_named(url);
-        let (mut visited, mut cookies) = (Vec::new(), Cookies::default());
-        let mut at = url.clone();
-        // Nothing is to be waited for where nothing will be sent.
-        let mut expects = length_bytes > 0;
-        loop {
-            let target = Target::new(net, url, &at, Trust::Named).showing(&cookies);
-            let conn = net.connect(&target, false, false).await?;
-            let mut exchange = Exchange::new(conn, net, net.timeout());
-            exchange.send(&request(&target, length_bytes, digest, expects)).await?;
-            let answer = match expects {
-                true => exchange.leave(LEAVE_WITHIN.min(net.timeout())).await?,
-                false => None,
-            };
-            let Some(Opening { head, .. }) = answer else {
-                return Ok(Upload { exchange, target, length_bytes, is_answered: false });
-            };
-            let location = match head.status {
-                301 | 302 | 307 | 308 => head.field("location"),
-                _ => None,
-            };
-            match location {
-                Some(location) => {
-                    cookies.take(&at, &head);
-                    let from = Visit { url: at, cookies: target.cookies };
-                    at = redirect::follow(from, location, &mut visited, &cookies)?;
+        digest: Option<&'a Digest>,
+    ) -> BoxFuture<'a, Result<Upload, LaneError>> {
+        Box::pin(async move {
+            net.note_named(url);
+            let (mut visited, mut cookies) = (Vec::new(), Cookies::default());
+            let mut at = url.clone();
+            // Nothing is to be waited for where nothing will be sent.
+            let mut expects = length_bytes > 0;
+            loop {
+                let target = Target::new(net, url, &at, Trust::Named).showing(&cookies);
+                let conn = net.connect(&target, false, false).await?;
+                let mut exchange = Exchange::new(conn, net, net.timeout());
+                exchange.send(&request(&target, length_bytes, digest, expects)).await?;
+                let answer = match expects {
+                    true => exchange.leave(LEAVE_WITHIN.min(net.timeout())).await?,
+                    false => None,
+                };
+                let Some(Opening { head, .. }) = answer else {
+                    return Ok(Upload { exchange, target, length_bytes, is_answered: false });
+                };
+                let location = match head.status {
+                    301 | 302 | 307 | 308 => head.field("location"),
+                    _ => None,
+                };
+                match location {
+                    Some(location) => {
+                        cookies.take(&at, &head);
+                        let from = Visit { url: at, cookies: target.cookies };
+                        at = redirect::follow(from, location, &mut visited, &cookies)?;
+                    }
+                    // It knows no expectations (RFC 9110, section 10.1.1).
+                    None if head.status == 417 && expects => expects = false,
+                    None if head.status < 300 => return Err(LaneError::protocol(EARLY)),
+                    None => return Err(refused(&mut exchange, &target, &head).await),
                 }
-                // It knows no expectations (RFC 9110, section 10.1.1).
-                None if head.status == 417 && expects => expects = false,
-                None if head.status < 300 => return Err(LaneError::protocol(EARLY)),
-                None => return Err(refused(&mut exchange, &target, &head).await),
             }
-        }
+        })
     }
 
     /// Sends the next part; `false` if the server has said by now what becomes of it, so that
@@ -88,32 +91,36 @@ impl Upload {
     ///
     /// # Errors
     /// Any [`LaneError`].
-    pub async fn send(&mut self, part: &[u8]) -> Result<bool, LaneError> {
-        if !self.is_answered {
-            self.is_answered = !self.exchange.send_or_hear(part).await?;
-        }
-        Ok(!self.is_answered)
+    pub fn send<'a>(&'a mut self, part: &'a [u8]) -> BoxFuture<'a, Result<bool, LaneError>> {
+        Box::pin(async move {
+            if !self.is_answered {
+                self.is_answered = !self.exchange.send_or_hear(part).await?;
+            }
+            Ok(!self.is_answered)
+        })
     }
 
     /// All of it was sent, or need not be: what the server says.
     ///
     /// # Errors
     /// Any [`LaneError`]; a refusal among them.
-    pub async fn finish(mut self) -> Result<Stored, LaneError> {
-        // All of it has to be on a disk there first.
-        let patience = Duration::from_secs(self.length_bytes / DURABLE_BYTES_PER_S);
-        let Opening { head, .. } = self.exchange.opening_after(patience).await?;
-        match head.status {
-            200 | 201 | 204 if !self.is_answered => {
-                let server = head.field("server").unwrap_or_default();
-                Ok(Stored {
-                    is_new: head.status == 201,
-                    is_checked: server.trim_start().starts_with("swath/"),
-                })
+    pub fn finish(mut self) -> BoxFuture<'static, Result<Stored, LaneError>> {
+        Box::pin(async move {
+            // All of it has to be on a disk there first.
+            let patience = Duration::from_secs(self.length_bytes / DURABLE_BYTES_PER_S);
+            let Opening { head, .. } = self.exchange.opening_after(patience).await?;
+            match head.status {
+                200 | 201 | 204 if !self.is_answered => {
+                    let server = head.field("server").unwrap_or_default();
+                    Ok(Stored {
+                        is_new: head.status == 201,
+                        is_checked: server.trim_start().starts_with("swath/"),
+                    })
+                }
+                200..300 => Err(LaneError::protocol(EARLY)),
+                _ => Err(refused(&mut self.exchange, &self.target, &head).await),
             }
-            200..300 => Err(LaneError::protocol(EARLY)),
-            _ => Err(refused(&mut self.exchange, &self.target, &head).await),
-        }
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_formats::peer::encryption::Methods;
 use swath_formats::peer::{Handshake, HandshakeError, WireInfoHash};
 use swath_transport::Transport;
@@ -52,14 +53,16 @@ impl<S: BuildHasher + Send + Sync> Torrents for HashMap<WireInfoHash, Arc<Torren
 ///
 /// # Errors
 /// [`PeerError`] if its handshake leads nowhere, takes too long, or breaks `encryption`'s rules.
-pub async fn accept(
-    torrents: &dyn Torrents,
+pub fn accept<'a>(
+    torrents: &'a dyn Torrents,
     transport: Box<dyn Transport>,
     address: SocketAddr,
     encryption: EncryptionPolicy,
-) -> Result<Peer, PeerError> {
-    let let_in = let_in(torrents, PeerStream::new(transport), address, encryption);
-    timeout(HANDSHAKE_WITHIN, let_in).await.map_err(|_| PeerError::Slow(HANDSHAKE_WITHIN))?
+) -> BoxFuture<'a, Result<Peer, PeerError>> {
+    Box::pin(async move {
+        let let_in = let_in(torrents, PeerStream::new(transport), address, encryption);
+        timeout(HANDSHAKE_WITHIN, let_in).await.map_err(|_| PeerError::Slow(HANDSHAKE_WITHIN))?
+    })
 }
 
 async fn let_in(

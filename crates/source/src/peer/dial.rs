@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_formats::peer::encryption::Methods;
 use swath_formats::peer::{Handshake, WireInfoHash};
 use swath_transport::{Transport, Utp};
@@ -28,23 +29,28 @@ use crate::source::Trust;
 ///
 /// # Errors
 /// [`PeerError`] if there is no connection.
-pub async fn dial(
-    torrent: &Arc<Torrent>,
+pub fn dial<'a>(
+    torrent: &'a Arc<Torrent>,
     address: SocketAddr,
     trust: Trust,
-) -> Result<Peer, PeerError> {
-    let options = &torrent.options;
-    let Some(&info_hash) = torrent.info_hashes().first() else {
-        return Err(PeerError::NoMetadata);
-    };
-    let ours =
-        Handshake { reserved: torrent.reserved(), info_hash, peer_id: options.identity.peer_id };
-    let (upgrade, policy, utp) = (torrent.upgrade(), options.encryption, options.utp.as_ref());
-    let call = Call { address, trust, ours, upgrade, policy, utp };
-    let (stream, theirs, rtt) = call.connect(&options.net).await?;
-    let admission = torrent.admit(theirs.peer_id)?;
-    let established = Established { address, is_incoming: false, theirs, rtt, admission };
-    Ok(connection::start(Arc::clone(torrent), stream, established))
+) -> BoxFuture<'a, Result<Peer, PeerError>> {
+    Box::pin(async move {
+        let options = &torrent.options;
+        let Some(&info_hash) = torrent.info_hashes().first() else {
+            return Err(PeerError::NoMetadata);
+        };
+        let ours = Handshake {
+            reserved: torrent.reserved(),
+            info_hash,
+            peer_id: options.identity.peer_id,
+        };
+        let (upgrade, policy, utp) = (torrent.upgrade(), options.encryption, options.utp.as_ref());
+        let call = Call { address, trust, ours, upgrade, policy, utp };
+        let (stream, theirs, rtt) = call.connect(&options.net).await?;
+        let admission = torrent.admit(theirs.peer_id)?;
+        let established = Established { address, is_incoming: false, theirs, rtt, admission };
+        Ok(connection::start(Arc::clone(torrent), stream, established))
+    })
 }
 
 /// Whom to connect to, and what to say.

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use swath_formats::peer::{
     Event, ExtensionHandshake, Handshake, METADATA_PIECE_BYTES, MetadataAssembly, MetadataMessage,
     Reserved, Session, SessionConfig, WireInfoHash,
@@ -42,27 +43,29 @@ pub struct MetadataRequest {
 /// [`PeerError`] if the peer cannot be reached, does not have it, takes longer than half a minute
 /// for the dictionary or for an answer with hashes, or sends something wrong;
 /// [`PeerError::Torrent`] if the torrent itself is unusable, whoever sends it.
-pub async fn fetch_metadata(
-    net: &Net,
-    utp: Option<&Utp>,
+pub fn fetch_metadata<'a>(
+    net: &'a Net,
+    utp: Option<&'a Utp>,
     address: SocketAddr,
     request: MetadataRequest,
-) -> Result<Metainfo, PeerError> {
-    let info_hash = request.info_hash;
-    let fetching = async {
-        let mut talk = connect(net, utp, address, request).await?;
-        let raw = Fetch { talk: &mut talk, info_hash, assembly: None, asked: 0, came: 0 }.run();
-        let raw = raw.await?;
-        Ok::<_, PeerError>((raw, talk))
-    };
-    let within = net.awake().within(METADATA_WITHIN, fetching).await;
-    let (raw, mut talk) = within.ok_or(PeerError::Slow(METADATA_WITHIN))??;
-    let mut metainfo = Metainfo::of(Info::read(&raw).map_err(PeerError::Torrent)?);
-    // The pieces of a hybrid torrent can be verified by their SHA-1.
-    if metainfo.info.kind() == Kind::V2 {
-        fetch_layers(net, &mut talk, &mut metainfo).await?;
-    }
-    Ok(metainfo)
+) -> BoxFuture<'a, Result<Metainfo, PeerError>> {
+    Box::pin(async move {
+        let info_hash = request.info_hash;
+        let fetching = async {
+            let mut talk = connect(net, utp, address, request).await?;
+            let raw = Fetch { talk: &mut talk, info_hash, assembly: None, asked: 0, came: 0 }.run();
+            let raw = raw.await?;
+            Ok::<_, PeerError>((raw, talk))
+        };
+        let within = net.awake().within(METADATA_WITHIN, fetching).await;
+        let (raw, mut talk) = within.ok_or(PeerError::Slow(METADATA_WITHIN))??;
+        let mut metainfo = Metainfo::of(Info::read(&raw).map_err(PeerError::Torrent)?);
+        // The pieces of a hybrid torrent can be verified by their SHA-1.
+        if metainfo.info.kind() == Kind::V2 {
+            fetch_layers(net, &mut talk, &mut metainfo).await?;
+        }
+        Ok(metainfo)
+    })
 }
 
 async fn connect(

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::BoxFuture;
 use swath_formats::Network;
 use swath_formats::peer::{Bitfield, PieceIndex, PieceLayout};
 use swath_formats::torrent::{Info, Metainfo};
@@ -125,55 +126,57 @@ impl Swarms {
     ///
     /// # Errors
     /// [`SwarmsError::Listen`].
-    pub async fn bind(
+    pub fn bind(
         options: SwarmsOptions,
         events: mpsc::Sender<SwarmEvent>,
-    ) -> Result<Swarms, SwarmsError> {
-        let failed = |error| SwarmsError::Listen { address: options.listen, error };
-        let listener = listener::bind(options.listen).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        // Trackers name us by the address at which they see us.
-        let net = match address.ip().is_unspecified() {
-            true => options.net,
-            false => options.net.from_address(address.ip()),
-        };
-        let shared = Arc::new(Shared {
-            net,
-            identity: Identity::new(Some(address.port())),
-            encryption: options.encryption,
-            allow: options.allow,
-            upload_limiter: options
-                .upload_limiter
-                .unwrap_or_else(|| Arc::new(Limiter::new(options.upload_bytes_per_s))),
-            upload_bytes_per_s: options.upload_bytes_per_s,
-            peers_max: options.peers_max,
-            bans: Default::default(),
-            half_open: Default::default(),
-            established: Default::default(),
-            dialling: Arc::new(Semaphore::new(DIALLING_MAX)),
-            torrents: Mutex::default(),
-            events,
-            began: Instant::now(),
-        });
-        let mut listening = JoinSet::new();
-        listening.spawn(listener::listen(listener, Arc::clone(&shared)));
-        let listener = match options.listens_for_utp {
-            true => utp_listener::bind(&shared, address).await,
-            false => None,
-        };
-        let utp = match listener {
-            Some(listener) => {
-                let utp = listener.utp().clone();
-                listening.spawn(listener.listen(Arc::clone(&shared)));
-                Some(utp)
-            }
-            // Peers can be reached from any port.
-            None => {
-                let any = SocketAddr::new(address.ip(), 0);
-                shared.net.utp(any, |_| false).await.ok().flatten()
-            }
-        };
-        Ok(Swarms { shared, address, utp, _listening: listening })
+    ) -> BoxFuture<'static, Result<Swarms, SwarmsError>> {
+        Box::pin(async move {
+            let failed = |error| SwarmsError::Listen { address: options.listen, error };
+            let listener = listener::bind(options.listen).await.map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            // Trackers name us by the address at which they see us.
+            let net = match address.ip().is_unspecified() {
+                true => options.net,
+                false => options.net.from_address(address.ip()),
+            };
+            let shared = Arc::new(Shared {
+                net,
+                identity: Identity::new(Some(address.port())),
+                encryption: options.encryption,
+                allow: options.allow,
+                upload_limiter: options
+                    .upload_limiter
+                    .unwrap_or_else(|| Arc::new(Limiter::new(options.upload_bytes_per_s))),
+                upload_bytes_per_s: options.upload_bytes_per_s,
+                peers_max: options.peers_max,
+                bans: Default::default(),
+                half_open: Default::default(),
+                established: Default::default(),
+                dialling: Arc::new(Semaphore::new(DIALLING_MAX)),
+                torrents: Mutex::default(),
+                events,
+                began: Instant::now(),
+            });
+            let mut listening = JoinSet::new();
+            listening.spawn(listener::listen(listener, Arc::clone(&shared)));
+            let listener = match options.listens_for_utp {
+                true => utp_listener::bind(&shared, address).await,
+                false => None,
+            };
+            let utp = match listener {
+                Some(listener) => {
+                    let utp = listener.utp().clone();
+                    listening.spawn(listener.listen(Arc::clone(&shared)));
+                    Some(utp)
+                }
+                // Peers can be reached from any port.
+                None => {
+                    let any = SocketAddr::new(address.ip(), 0);
+                    shared.net.utp(any, |_| false).await.ok().flatten()
+                }
+            };
+            Ok(Swarms { shared, address, utp, _listening: listening })
+        })
     }
 
     /// Returns where peers can connect to us.
@@ -307,12 +310,14 @@ impl Swarm {
 
     /// Leaves the swarm: closes all connections and tells the trackers, for which it waits some
     /// seconds. Returns what was done.
-    pub async fn stop(mut self) -> Counts {
-        self.leave();
-        if let Some(task) = self.task.take() {
-            let _ = task.await;
-        }
-        self.counts()
+    pub fn stop(mut self) -> BoxFuture<'static, Counts> {
+        Box::pin(async move {
+            self.leave();
+            if let Some(task) = self.task.take() {
+                let _ = task.await;
+            }
+            self.counts()
+        })
     }
 
     fn leave(&self) {

@@ -17,6 +17,7 @@ mod watch;
 use std::time::Duration;
 
 use crate::reason::{Reason, Why};
+use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 use swath_model::digest::Digest;
 use swath_model::digest::blake3_tree::GROUP_BYTES;
@@ -167,30 +168,32 @@ pub type Leased<'a> = &'a mut (dyn FnMut(u64, Vec<StagedDepot>) + Send);
 ///
 /// # Errors
 /// [`NotStaged`].
-pub async fn stage(
-    net: &Net,
-    request: &StageRequest,
-    observer: &mut dyn Observer,
-    leased: Leased<'_>,
-    stop: &Stop,
-) -> Result<Staged, NotStaged> {
-    let mut staging = Staging {
-        net,
-        request,
-        observer,
-        began: Instant::now(),
-        depots: request.depots.iter().cloned().map(Depot::new).collect(),
-        file: File::default(),
-    };
-    let done = staging.all(leased, stop).await;
-    let is_done = done.is_ok();
-    // An empty depot is useless, so its lease is released.
-    let leased = staging.depots.iter().filter(|depot| !is_done || depot.held.is_empty());
-    let unreached = release(net, leased.filter_map(Depot::staged)).await;
-    match done {
-        Ok(staged) => Ok(Staged { unreached, ..staged }),
-        Err(error) => Err(NotStaged { error, size_bytes: staging.file.size_bytes, unreached }),
-    }
+pub fn stage<'a>(
+    net: &'a Net,
+    request: &'a StageRequest,
+    observer: &'a mut dyn Observer,
+    leased: Leased<'a>,
+    stop: &'a Stop,
+) -> BoxFuture<'a, Result<Staged, NotStaged>> {
+    Box::pin(async move {
+        let mut staging = Staging {
+            net,
+            request,
+            observer,
+            began: Instant::now(),
+            depots: request.depots.iter().cloned().map(Depot::new).collect(),
+            file: File::default(),
+        };
+        let done = staging.all(leased, stop).await;
+        let is_done = done.is_ok();
+        // An empty depot is useless, so its lease is released.
+        let leased = staging.depots.iter().filter(|depot| !is_done || depot.held.is_empty());
+        let unreached = release(net, leased.filter_map(Depot::staged)).await;
+        match done {
+            Ok(staged) => Ok(Staged { unreached, ..staged }),
+            Err(error) => Err(NotStaged { error, size_bytes: staging.file.size_bytes, unreached }),
+        }
+    })
 }
 
 /// Releases leases. Returns the depots where that failed, with the reason.
