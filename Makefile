@@ -24,14 +24,17 @@ demo: ## Fetch a file from six replicas, one of which dies (demo/report.html); c
 demo-relay: ## Fetch a file through relays at seven emulated sites (demo/relay.html, demo/routes.svg; root)
 	@scripts/demo-relay
 
-test: ## Run all tests; show which were skipped, and why
+test: ## Run the tests that need nothing but Rust; show which were skipped, and why
 	@scripts/test
+
+test-all: ## Run all tests: also those with servers and clients of others, root, namespaces, random kills
+	@scripts/test --all
 
 check: ## Check format, clippy, docs, licences and house rules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
-	$(CARGO) test --locked --quiet -p swath --test tidy
+	$(CARGO) test --workspace --locked --quiet --test tidy
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check licenses bans sources; fi
 
 bench: ## Run the benchmarks of docs/benchmarks.md (root; about eight hours)
@@ -54,7 +57,7 @@ bench: ## Run the benchmarks of docs/benchmarks.md (root; about eight hours)
 	$(CARGO) run --release --locked -q -p swath-plan --example planner_bench
 	$(CARGO) run --release --locked -q -p swath-swarm --example swarm_bench
 
-bench-short: ## One row of each benchmark, before and after: BEFORE=FILE is the earlier build (root; a quarter of an hour)
+bench-short: ## Compare an earlier build, BEFORE=FILE, with this one in eight rows (root; at most 20 minutes)
 	@test -n "$(BEFORE)" || { echo "name the earlier build: make bench-short BEFORE=FILE" >&2; exit 2; }
 	bench/short --before "$(BEFORE)"
 

@@ -13,4 +13,4 @@ pub mod routes;
 pub mod star;
 pub mod wan;
 
-pub use ports::free_port;
+pub use ports::{is_reserved, reserve_port};

@@ -1,7 +1,6 @@
 //! What users of other programs type, and what surroundings a program has to expect.
 
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
 
 use swath_netlab::faulty::Content;
 
@@ -179,20 +178,8 @@ fn a_terminal_of_unknown_kind_gets_no_control_sequences() {
     let (home, content) = (Home::new(), Content::random(7, 300_000));
     let server = honest(&content);
     for term in ["", "dumb"] {
-        // The helper sets a kind of its own, so a shell sets it again.
-        let mut swath = home.swath(["get", &url(&server), "--overwrite"]);
-        let program = swath.command().get_program().to_owned();
-        let args: Vec<_> = swath.command().get_args().map(ToOwned::to_owned).collect();
-        let mut shell = home.swath::<&str>([]);
-        *shell.command() = {
-            let mut command = std::process::Command::new("env");
-            command.arg(format!("TERM={term}")).arg(program).args(args);
-            command.env_clear().env("HOME", home.home()).current_dir(home.work());
-            command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-            command.stdin(Stdio::null());
-            command
-        };
-        let (code, shown) = OnTerminal::start(shell).wait();
+        let swath = home.swath(["get", &url(&server), "--overwrite"]);
+        let (code, shown) = OnTerminal::start_as(swath, term).wait();
         assert!(code == 0 && !shown.contains('\x1b'), "TERM={term}: {code}: {shown:?}");
     }
 }

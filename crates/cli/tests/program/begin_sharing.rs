@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::support::Home;
 use super::support::pty::OnTerminal;
+use super::support::serve::{Served, reserved_address};
 
 /// The address, fingerprint and token had to be put together by hand, which took four tries.
 #[test]
@@ -72,7 +73,7 @@ fn certificate_and_token_last_until_new_ones_are_wanted() {
     let serve = |args: &[&str]| {
         let all = ["serve", "--listen", "127.0.0.1:0"].iter().chain(args);
         let swath = home.swath(all).env("XDG_STATE_HOME", &state);
-        let served = super::support::serve::Served::of(swath, args);
+        let served = Served::of(swath, args);
         let print = served.words.lines().find(|line| line.starts_with("fingerprint ")).unwrap();
         (print.to_owned(), served.token().to_owned())
     };
@@ -111,10 +112,11 @@ fn a_server_is_trusted_on_first_use_only_by_whoever_says_so() {
         let all =
             ["serve", "--listen", address].into_iter().chain(args).chain(more.iter().copied());
         let swath = home.swath(all).env("XDG_STATE_HOME", &state);
-        super::support::serve::Served::of(swath, &args)
+        Served::of(swath, &args)
     };
-    let served = serve("127.0.0.1:0", &[]);
-    let (url, address) = (served.at("a"), served.address().to_string());
+    let address = reserved_address();
+    let served = serve(&address, &[]);
+    let url = served.at("a");
     let user = Home::new();
     let listed = user.home().join(".local/state/swath/known_servers");
     user.run(["get", &url]).code_is(7).never_says(&["Trust this server"]);

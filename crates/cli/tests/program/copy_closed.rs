@@ -66,9 +66,10 @@ fn what_has_come_is_had_when_a_folder_was_closed_meanwhile() {
             let _ = fs::remove_dir_all(home.path("copy"));
             fs::create_dir_all(home.path("copy/d0")).unwrap();
             home.hand_over();
-            let copying = way.start(&home, &["--limit-rate", "6M"]);
-            home.wait_for_bytes("copy/.swath-stage.swath.part/wide.bin", 2 << 20);
+            let copying = way.start_and_hold(&home, 2 << 20);
+            home.wait_for_bytes("copy/.swath-stage.swath.part/wide.bin", 1 << 18);
             let is_closed = gives_away(&home.path("copy/d0"));
+            way.goes_on();
             let ran = copying.wait();
             if is_closed {
                 ran.code_is(5).says(&["Permission denied"]);

@@ -52,48 +52,6 @@ fn all_that_is_in_the_way_is_named_before_anything_is_copied() {
 }
 
 #[test]
-fn delete_replaces_it_in_the_last_step() {
-    for (way, home) in Way::all() {
-        plant(&home);
-        let before = seen(&home.path("copy"));
-        let plan = way.plan(&home, &["--delete"]);
-        assert_eq!(
-            plan,
-            [
-                "remove file",
-                "copy file",
-                "remove file/more",
-                "remove file/with",
-                "remove file/with/content",
-                "remove folder",
-                "copy folder",
-                "copy folder/deep",
-                "copy folder/deep/within",
-                "copy folder/other",
-                "remove link",
-                "copy link",
-                "remove name",
-                "copy name",
-                "copy none",
-                "remove own",
-                "remove way",
-                "copy way",
-                "copy way/file",
-            ],
-            "{}",
-            way.name
-        );
-        assert_eq!(seen(&home.path("copy")), before);
-        way.sync(&home, &["--delete", "--preserve", "mode,times,links"]).code_is(0);
-        assert_same(&home.path("tree"), &home.path("copy"));
-        assert_eq!(home.read("outside/file"), b"outside\n", "no link is followed");
-        let left = home.names_in("copy");
-        assert!(!left.iter().any(|name| name.starts_with(".swath")), "{left:?}");
-        assert_eq!(way.plan(&home, &["--delete"]), [""; 0]);
-    }
-}
-
-#[test]
 fn what_is_left_out_is_not_replaced_either() {
     for (way, home) in Way::all() {
         home.write("tree/file", "x\n");

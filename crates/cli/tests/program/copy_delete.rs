@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::net_events::fit;
-use crate::support::serve::Served;
+use crate::support::serve::{Served, reserved_address};
 use crate::support::trees::{assert_same, bytes};
 use crate::support::ways::Way;
 use crate::support::{Home, Ran};
@@ -16,7 +16,7 @@ fn home() -> Home {
         home.write(&format!("tree/{name}"), format!("{name}\n"));
     }
     home.run(["cp", "tree/", "copy/"]).code_is(0);
-    home.write("tree/wide.bin", bytes(5, 40 << 20));
+    home.write("tree/wide.bin", bytes(5, 12 << 20));
     home.write("copy/surplus", "not in the tree\n");
     home.write("token", "secret");
     home.write("tokens", "secret write\n");
@@ -48,21 +48,26 @@ fn serve(home: &Home, address: &str, folder: &str) -> Served {
     home.serve_at(address, &[&[folder], &SERVES[..]].concat())
 }
 
+/// One from and to which all would take half a minute: time for a server to come back.
+fn serve_slowly(home: &Home, folder: &str) -> Served {
+    let slowly = ["--limit-rate", "400k"];
+    home.serve_at(&reserved_address(), &[&[folder], &SERVES[..], &slowly].concat())
+}
+
 /// Copy with `--delete`, and have this happen to the source while the wide file comes.
 fn meanwhile(way: &str, home: &Home, happens: fn(&Home)) -> Ran {
     println!("{way}");
-    let any = "127.0.0.1:0";
     let here = |name: &str| format!("{}/", home.path(name).display());
     let (first, second) = match way {
-        "a server that came back" => (Some(serve(home, any, "tree")), None),
+        "a server that came back" => (Some(serve_slowly(home, "tree")), None),
         "a replica that came back" => {
             fs::create_dir(home.path("other")).unwrap();
             let cp = ["-a", "tree/.", "other/"];
             let mut copies = std::process::Command::new("cp");
             assert!(copies.args(cp).current_dir(home.work()).status().unwrap().success());
-            (Some(serve(home, any, "tree")), Some(serve(home, any, "other")))
+            (Some(serve_slowly(home, "tree")), Some(serve_slowly(home, "other")))
         }
-        "a receiver that came back" => (Some(serve(home, any, ".")), None),
+        "a receiver that came back" => (Some(serve_slowly(home, ".")), None),
         _ => (None, None),
     };
     let address = first.as_ref().map(|server| server.address().to_string());
@@ -75,9 +80,10 @@ fn meanwhile(way: &str, home: &Home, happens: fn(&Home)) -> Ran {
         places.insert(1, second.url.clone());
     }
     // Slow enough that the middle is not missed on a loaded machine.
-    let args = ["--delete", "--limit-rate", "8M", "--bearer-file", "token"].map(str::to_owned);
+    let rate = if first.is_some() { "1000M" } else { "2M" };
+    let args = ["--delete", "--limit-rate", rate, "--bearer-file", "token"].map(str::to_owned);
     let copying = home.swath([vec!["cp".to_owned()], places, args.to_vec()].concat()).start();
-    home.wait_for_bytes("copy/.swath-stage.swath.part/wide.bin", 6 << 20);
+    home.wait_for_bytes("copy/.swath-stage.swath.part/wide.bin", 1 << 20);
     drop(first);
     happens(home);
     let served = if way == "a receiver that came back" { "." } else { "tree" };

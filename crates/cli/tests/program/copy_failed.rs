@@ -25,8 +25,8 @@ fn resumed(ran: &Ran) -> u64 {
 
 fn home() -> Home {
     let home = Home::new();
-    home.write("tree/wide.bin", bytes(9, 60 << 20));
-    home.write("tree/a.bin", bytes(7, 8 << 20));
+    home.write("tree/wide.bin", bytes(9, 24 << 20));
+    home.write("tree/a.bin", bytes(7, 1 << 20));
     home
 }
 
@@ -64,8 +64,8 @@ fn what_is_not_all_there_is_not_proved() {
     let server = home.serve(&["tree", "--plain", "--anonymous"]);
     for from in ["tree/", &server.url] {
         let copy = ["cp", from, "copy", "--json"];
-        let copying = home.swath(copy.iter().chain(&["--limit-rate", "20M"])).start();
-        home.wait_for_bytes("copy.swath.part/wide.bin", 20 << 20);
+        let copying = home.swath(copy.iter().chain(&["--limit-rate", "1M"])).start();
+        home.wait_for_bytes("copy.swath.part/wide.bin", 1 << 20);
         copying.signal(libc::SIGINT);
         let ran = copying.wait();
         let end = failed(ran.code_is(130));
@@ -84,7 +84,7 @@ fn what_a_receiver_keeps_is_told_if_it_has_said() {
     home.write("token", "secret");
     home.write("tokens", "secret write\n");
     let serve = ["store", "--write", "--plain", "--token-file", "tokens"];
-    let server = home.serve(&serve);
+    let server = home.serve_lasting(&serve);
     let (address, to) = (server.address().to_string(), server.at("new/"));
     let mut server = Some(server);
     let send = |more: &[&str]| {
@@ -92,8 +92,9 @@ fn what_a_receiver_keeps_is_told_if_it_has_said() {
         home.swath(args.iter().chain(more)).start()
     };
     for is_server_gone in [false, true] {
-        let sending = send(&["--limit-rate", "20M", "--timeout", "1s"]);
-        home.wait_for_bytes("store/new.swath.part/wide.bin", 20 << 20);
+        let timeout = if is_server_gone { "5s" } else { "60s" };
+        let sending = send(&["--limit-rate", "1M", "--timeout", timeout]);
+        home.wait_for_bytes("store/new.swath.part/wide.bin", 1 << 20);
         match is_server_gone {
             false => sending.signal(libc::SIGINT),
             true => drop(server.take()),
@@ -107,8 +108,8 @@ fn what_a_receiver_keeps_is_told_if_it_has_said() {
         fs::remove_dir_all(home.path("store/new")).unwrap();
     }
     // Here the receiver has the last word.
-    let sending = send(&["--limit-rate", "20M"]);
-    home.wait_for_bytes("store/new.swath.part/wide.bin", 40 << 20);
+    let sending = send(&["--limit-rate", "4M"]);
+    home.wait_for_bytes("store/new.swath.part/wide.bin", 1 << 20);
     home.write("other/none", "");
     for name in ["wide.bin", "a.bin"] {
         fs::hard_link(home.path("tree").join(name), home.path("other").join(name)).unwrap();

@@ -39,26 +39,6 @@ fn other_server() -> String {
 }
 
 #[test]
-fn a_folder_of_another_web_server_is_copied_and_not_stored_as_the_page_that_lists_it() {
-    // It was, with exit code 0 and "verified by nothing".
-    let home = Home::new();
-    let url = other_server();
-    for (to, args) in [("out/", &[][..]), ("json", &["--json"])] {
-        home.run(["cp", &format!("{url}sub"), to].iter().chain(args)).code_is(0);
-        assert_eq!(home.names_in(&format!("{to}/sub")), ["one"]);
-    }
-    home.run(["cp", &format!("{url}sub/"), "in/"]).code_is(0);
-    assert_eq!(home.names_in("in"), ["one"]);
-    // Files come as ever, by way of others too, and whoever wants the page gets it.
-    for name in ["file", "moved"] {
-        home.run(["cp", &format!("{url}{name}"), "out/"]).code_is(0);
-        assert_eq!(home.read(&format!("out/{name}")), b"a file");
-    }
-    home.run(["get", &format!("{url}sub"), "-o", "page.html"]).code_is(0);
-    assert_eq!(home.read("page.html"), b"<a href=one>one</a>");
-}
-
-#[test]
 fn replicas_without_a_slash_are_told_what_they_lack() {
     let home = Home::new();
     let ran = home.run(["cp", "https://a/sub", "https://b/sub", "x"]);

@@ -1,10 +1,9 @@
 //! `swath cp`: what its places mean, and copies between two folders here.
 
 use std::fs;
-use std::time::Duration;
 
 use crate::support::Home;
-use crate::support::trees::{assert_same, bytes, plant};
+use crate::support::trees::{assert_same, bytes, plant, wait_for_commits};
 
 #[test]
 fn a_folder_without_a_slash_keeps_its_name() {
@@ -90,18 +89,16 @@ fn between_two_folders_here_all_is_as_with_a_server() {
 fn a_copy_here_that_was_cut_short_goes_on() {
     let home = Home::new();
     home.write("tree/wide.bin", bytes(9, 40 << 20));
-    let args = ["cp", "--limit-rate", "10M", "tree/", "copy/"];
-    let mut child = home.swath(args).command().spawn().unwrap();
-    home.wait_for_bytes("copy.swath.part/wide.bin", 4 << 20);
-    std::thread::sleep(Duration::from_millis(1500));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let child = home.swath(["cp", "--limit-rate", "2M", "tree/", "copy/"]).start();
+    wait_for_commits(&home, "copy.swath");
+    child.signal(libc::SIGKILL);
+    child.wait();
     assert!(!home.exists("copy"));
     let ran = home.run(["cp", "--json", "tree/", "copy/"]);
     ran.code_is(0);
     let events = String::from_utf8_lossy(&ran.stdout).into_owned();
     let end: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
-    assert!(end["resumed_bytes"].as_u64().unwrap() > 1 << 20, "{end}");
+    assert!(end["resumed_bytes"].as_u64().unwrap() > 0, "{end}");
     assert_same(&home.path("tree"), &home.path("copy"));
 }
 

@@ -5,8 +5,6 @@ use std::fs;
 
 use crate::net_events::fit;
 use crate::support::Home;
-use crate::support::small::Small;
-use crate::support::trees::bytes;
 use crate::support::ways::Way;
 use serde_json::{Value, json};
 
@@ -127,50 +125,6 @@ fn a_plan_that_cannot_be_carried_out_or_told_is_none() {
     for to in ["/usr", "/usr/none/below"] {
         let ran = home.run(["cp", "-n", "tree/", to]);
         ran.code_is(5).says(&["Permission denied"]);
-    }
-}
-
-#[test]
-fn a_plan_for_which_there_is_no_room_ends_as_the_copy_does() {
-    // It ended with 0, and the copy itself before the first byte.
-    for (way, home) in Way::all() {
-        let Some(_small) = Small::mount(&home.path("copy"), 2 << 20) else { return };
-        home.write("tree/a", bytes(1, 900_000));
-        fs::hard_link(home.path("tree/a"), home.path("tree/b")).unwrap();
-        // So much fits.
-        way.sync(&home, &["--dry-run"]).code_is(0);
-        way.sync(&home, &[]).code_is(0);
-        home.write("tree/c", bytes(2, 700_000));
-        let words = |options: &[&str]| {
-            let ran = way.sync(&home, options);
-            ran.code_is(5).says(&[" more, but only "]);
-            assert_eq!(ran.out(), "");
-            ran.stderr
-                .split(" needs ")
-                .last()
-                .and_then(|it| it.split(',').next())
-                .map(str::to_owned)
-        };
-        // With the small files whose blocks it shares.
-        assert_eq!(words(&["--dry-run"]), words(&[]));
-        // What had come before that was known is kept, and where something is, a plan promises nothing.
-        for left in fs::read_dir(home.path("copy")).unwrap().map(|entry| entry.unwrap()) {
-            if left.file_name().to_string_lossy().starts_with(".swath-stage") {
-                let path = left.path();
-                if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
-                    .unwrap();
-            }
-        }
-        let ran = way.sync(&home, &["--dry-run", "--json"]);
-        let out = ran.code_is(5).out();
-        let failed: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(failed["event"], "failed", "{ran}");
-        way.sync(&home, &["--dry-run", "--exclude", "c"]).code_is(0).says(&["nothing to do"]);
-        // What is to be made of further names counts too, and what is left alone does not.
-        home.write("tree/c", bytes(2, 100_000));
-        way.sync(&home, &["--dry-run"]).code_is(0);
-        let ran = way.sync(&home, &["--dry-run", "--compare", "none"]);
-        ran.code_is(5).says(&["needs 1.90 MB more, but only "]);
     }
 }
 

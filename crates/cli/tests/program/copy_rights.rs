@@ -3,13 +3,16 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::net_events::fit;
 use crate::support::Home;
-use crate::support::trees::{assert_same, bytes, plant, top};
+use crate::support::depot::until;
+use crate::support::trees::{assert_same, bytes, top};
 
 fn chmod(home: &Home, path: &str, mode: u32) {
     fs::set_permissions(home.path(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -56,12 +59,9 @@ fn what_may_not_be_read_is_told_as_that() {
     ]);
     ran.never_says(&["changed"]);
     assert_all_but_the_secret(&home, "copy");
-    let metrics = Command::new("curl").args(["-s", &server.at("metrics")]).output();
-    if let Ok(metrics) = metrics {
-        let text = String::from_utf8_lossy(&metrics.stdout).into_owned();
-        let walks = text.lines().find(|line| line.contains("walks") && !line.starts_with('#'));
-        assert!(walks.is_none_or(|walks| walks.ends_with(" 1")), "one look is enough: {text}");
-    }
+    let text = server.ask("GET", "/metrics", "", b"").text();
+    let walks = text.lines().find(|line| line.contains("walks") && !line.starts_with('#'));
+    assert!(walks.is_none_or(|walks| walks.ends_with(" 1")), "one look is enough: {text}");
     // Programs hear of each: of an incomplete copy they were told that all of it was proved.
     let ran = home.run(["cp", &server.url, "copy too", "--json"]);
     fit(&ran);
@@ -129,7 +129,7 @@ fn blocks_that_no_replica_has_do_not_hold_up_those_beside_them() {
     }
     let one = home.serve(&["tree", "--anonymous", "--plain"]);
     let two = home.serve(&["tree", "--anonymous", "--plain"]);
-    let ran = home.run(["cp", "--timeout", "10", &one.url, &two.url, "copy"]);
+    let ran = home.run(["cp", "--timeout", "30", &one.url, &two.url, "copy"]);
     ran.code_is(8).says(&["60 entries not copied"]);
     for n in 0..60 {
         let copied = home.read(&format!("copy/{n:02} open"));
@@ -152,36 +152,57 @@ fn assert_all_is_there(home: &Home, copy: &str) {
     }
 }
 
-/// A way to a server on which requests for an index take so long. Ends with the test.
-fn slow_to_answer(url: &str, wait: Duration) -> String {
-    let to = url.strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let from = listener.local_addr().unwrap();
-    let way = url.replace(&to, &from.to_string());
-    std::thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let server = TcpStream::connect(&to).unwrap();
-            let (mut requests, mut answers) = (client.try_clone().unwrap(), client);
-            let (mut there, mut back) = (server.try_clone().unwrap(), server);
-            std::thread::spawn(move || {
-                let mut part = [0; 4096];
-                while let Ok(bytes @ 1..) = requests.read(&mut part) {
-                    if part[..bytes].windows(11).any(|it| it == b"swath=index") {
-                        std::thread::sleep(wait);
+/// A way to a server on which requests for an index wait until they may pass. Ends with the test.
+struct Late {
+    url: String,
+    may_pass: Arc<AtomicBool>,
+}
+
+impl Late {
+    fn before(url: &str) -> Late {
+        let to = url.strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let from = listener.local_addr().unwrap();
+        let late = Late { url: url.replace(&to, &from.to_string()), may_pass: Arc::default() };
+        let may_pass = Arc::clone(&late.may_pass);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(&to).unwrap();
+                let (mut requests, mut answers) = (client.try_clone().unwrap(), client);
+                let (mut there, mut back) = (server.try_clone().unwrap(), server);
+                let may_pass = Arc::clone(&may_pass);
+                std::thread::spawn(move || {
+                    let mut part = [0; 4096];
+                    while let Ok(bytes @ 1..) = requests.read(&mut part) {
+                        let is_of_index = part[..bytes].windows(11).any(|it| it == b"swath=index");
+                        while is_of_index && !may_pass.load(Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(5));
+                        }
+                        if there.write_all(&part[..bytes]).is_err() {
+                            break;
+                        }
                     }
-                    if there.write_all(&part[..bytes]).is_err() {
-                        break;
-                    }
-                }
-                let _ = there.shutdown(Shutdown::Write);
-            });
-            std::thread::spawn(move || {
-                let _ = std::io::copy(&mut back, &mut answers);
-                let _ = answers.shutdown(Shutdown::Both);
-            });
-        }
-    });
-    way
+                    let _ = there.shutdown(Shutdown::Write);
+                });
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut back, &mut answers);
+                    let _ = answers.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        late
+    }
+
+    /// Copies from this server and by this way, whose index comes when the program says that it waits.
+    fn awaited(&self, home: &Home, keeps: &str, url: &str, copy: &str) -> i32 {
+        let mut swath = home.swath(["cp", "--preserve", keeps, url, &self.url, copy]);
+        swath.command().stderr(fs::File::create(home.path("said")).unwrap());
+        let copying = swath.start();
+        let said = || String::from_utf8(home.read("said")).unwrap();
+        until("it waits", || said().contains("waiting for the other replicas"));
+        self.may_pass.store(true, Ordering::Relaxed);
+        copying.wait().code()
+    }
 }
 
 #[test]
@@ -205,14 +226,13 @@ fn a_replica_that_answers_late_is_waited_for_if_something_is_missing() {
     with_another(&home);
     let one = home.serve(&["tree", "--anonymous", "--plain"]);
     let two = home.serve(&["other", "--anonymous", "--plain"]);
-    let late = slow_to_answer(&two.url, Duration::from_secs(3));
-    let ran = home.run(["cp", "--preserve", "times,links", &one.url, &late, "copy"]);
-    ran.code_is(0).says(&["waiting for the other replicas"]);
+    let late = Late::before(&two.url);
+    assert_eq!(late.awaited(&home, "times,links", &one.url, "copy"), 0);
     assert_all_is_there(&home, "copy");
     // Where nothing is missing nobody waits.
     chmod(&home, "tree/secret", 0o644);
-    let late = slow_to_answer(&two.url, Duration::from_secs(3600));
-    let ran = home.run(["cp", "--preserve", "times,links", &one.url, &late, "whole"]);
+    let late = Late::before(&two.url);
+    let ran = home.run(["cp", "--preserve", "times,links", &one.url, &late.url, "whole"]);
     ran.code_is(0).never_says(&["waiting"]);
     assert_all_is_there(&home, "whole");
 }
@@ -223,75 +243,15 @@ fn a_replica_that_does_not_answer_is_not_waited_for_for_ever() {
     with_a_secret(&home);
     let one = home.serve(&["tree", "--anonymous", "--plain"]);
     let two = home.serve(&["tree", "--anonymous", "--plain"]);
-    let late = slow_to_answer(&two.url, Duration::from_secs(3600));
-    let ran = home.run(["cp", "--timeout", "3", &one.url, &late, "copy"]);
+    let late = Late::before(&two.url);
+    let ran = home.run(["cp", "--timeout", "8", &one.url, &late.url, "copy"]);
     ran.code_is(8).says(&["not copied: secret: it may not be read there"]);
     assert_all_but_the_secret(&home, "copy");
     // And one that comes, and may not read it either, changes nothing.
-    let late = slow_to_answer(&two.url, Duration::from_secs(2));
-    home.run(["cp", &one.url, &late, "second"]).code_is(8).says(&["2 entries not copied"]);
+    assert_eq!(late.awaited(&home, "mode,times,links", &one.url, "second"), 8);
+    let said = String::from_utf8(home.read("said")).unwrap();
+    assert!(said.contains("2 entries not copied"), "{said}");
     assert_all_but_the_secret(&home, "second");
-}
-
-#[test]
-fn what_goes_away_meanwhile_is_missed_by_nobody() {
-    let home = Home::new();
-    // So much that no server is there already when the first of it has come.
-    home.write("tree/a.bin", bytes(1, 24 << 20));
-    home.write("tree/passing", bytes(2, 5 << 20));
-    home.write("tree/z.bin", bytes(3, 2 << 20));
-    let server = home.serve(&["tree", "--anonymous", "--plain"]);
-    let child = home.swath(["cp", "--limit-rate", "12M", &server.url, "copy"]).start();
-    let began = Instant::now();
-    while !home.exists("copy.swath.part/a.bin") {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    fs::remove_file(home.path("tree/passing")).unwrap();
-    child.wait().code_is(0);
-    assert_same(&home.path("tree"), &home.path("copy"));
-}
-
-#[test]
-fn folders_that_nobody_may_write_into_are_brought_up_to_date() {
-    let Some(home) = Home::of_nobody() else { return };
-    plant(&home);
-    for n in 0..400 {
-        home.write(&format!("tree/closed/{}/{n}", n % 20), bytes(n, 3000));
-    }
-    home.hand_over();
-    let close = |mode| {
-        for n in 0..20 {
-            chmod(&home, &format!("tree/closed/{n}"), mode);
-        }
-        chmod(&home, "tree/closed", mode);
-    };
-    close(0o555);
-    let server = home.serve(&["tree", "--anonymous", "--plain"]);
-    home.run(["cp", &server.url, "copy"]).code_is(0);
-    assert_same(&home.path("tree"), &home.path("copy"));
-    for round in 0..6u64 {
-        close(0o755);
-        for n in 0..400 {
-            let file = home.path(format!("tree/closed/{}/{n}", n % 20));
-            let file = fs::File::options().write(true).open(file).unwrap();
-            file.write_all_at(&bytes(n * 7 + round as u32, 3000), 0).unwrap();
-        }
-        home.write(&format!("tree/closed/3/new {round}"), "new\n");
-        home.hand_over();
-        close(0o555);
-        let mut child = home.swath(["cp", "-q", &server.url, "copy"]).start();
-        // At any instant, the moves among them.
-        std::thread::sleep(Duration::from_millis(60 + 45 * round));
-        if !child.is_over() {
-            child.signal(9);
-        }
-        drop(child);
-        home.run(["cp", &server.url, "copy"]).code_is(0);
-        assert_same(&home.path("tree"), &home.path("copy"));
-    }
-    // So that whoever runs this may remove it.
-    Command::new("chmod").args(["-R", "u+rwX"]).arg(home.work()).status().unwrap();
 }
 
 #[test]
@@ -406,79 +366,16 @@ fn with_a_private_top(home: &Home) -> (u32, i64, i64) {
 }
 
 #[test]
-fn a_private_folder_stays_private_when_it_is_copied() {
-    // The folder itself is no entry of an index: all that lay in it had its own mode and time, and the
-    // folder was open to everybody.
-    let home = Home::new();
-    let private = with_a_private_top(&home);
-    fs::create_dir(home.path("store")).unwrap();
-    let usual = top(&home.path("store")).0;
-    let reading = home.serve(&["tree", "--anonymous", "--plain"]);
-    let writing = home.serve(&["store", "--write", "--plain"]);
-    home.write("token", writing.token());
-    let (sent, deeper) = (writing.at("sent/"), writing.at("a/b/sent/"));
-    let copy = |options: &[&str], from: &str, to: &str| {
-        home.run(["cp"].iter().chain(options).chain(&[from, to])).code_is(0);
-    };
-    let with_token = ["--bearer-file", "token"];
-    let directions: [(&[&str], &str, &str, &str); 6] = [
-        (&[], "tree/", "here", "here"),
-        (&[], "tree", "into/", "into/tree"),
-        (&[], &reading.url, "from", "from"),
-        (&["--include", "below"], &reading.url, "part", "part"),
-        (&with_token, "tree/", &sent, "store/sent"),
-        (&with_token, "tree/", &deeper, "store/a/b/sent"),
-    ];
-    for (options, from, to, copied) in directions {
-        copy(options, from, to);
-        assert_eq!(top(&home.path(copied)), private, "{copied}");
-        // What was there before is its owner's affair.
-        chmod(&home, copied, 0o750);
-        fs::write(home.path(copied).join("below/file"), "changed\n").unwrap();
-        let own = top(&home.path(copied));
-        copy(options, from, to);
-        assert_eq!(home.path(copied).join("below/file").metadata().unwrap().len(), 2);
-        assert_eq!(top(&home.path(copied)), own, "{copied}");
-    }
-    // Folders on the way are nobody's.
-    assert_eq!(top(&home.path("into")).0, usual);
-    assert_eq!(top(&home.path("store/a/b")).0, usual);
-    for (what, has_mode, has_time) in
-        [("times", false, true), ("mode", true, false), ("none", false, false)]
-    {
-        for (from, way) in [("tree/", "here"), (&*reading.url, "from")] {
-            let to = format!("{what} {way}");
-            copy(&["--preserve", what], from, &to);
-            let (mode, seconds, nanoseconds) = top(&home.path(&to));
-            assert_eq!(mode, if has_mode { private.0 } else { usual }, "{what}");
-            assert_eq!((seconds, nanoseconds) == (private.1, private.2), has_time, "{what}");
-        }
-    }
-    // Of the folder that a single file lies in nothing is told.
-    for (from, to) in [("tree/file", "file here/"), (&*reading.at("file"), "file from/")] {
-        copy(&[], from, to);
-        assert_eq!(top(&home.path(to)).0, usual, "{to}");
-    }
-}
-
-#[test]
 fn a_copy_that_goes_on_later_gives_its_folder_mode_and_time_too() {
     let home = Home::new();
     with_a_private_top(&home);
     home.write("tree/more", bytes(2, 12 << 20));
     chmod(&home, "tree", 0o755);
     let server = home.serve(&["tree", "--anonymous", "--plain"]);
-    let child = home.swath(["cp", "--limit-rate", "3M", &server.url, "copy"]).start();
-    let began = Instant::now();
-    while !home.exists("copy.swath.part/file") {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let child = home.swath(["cp", "--limit-rate", "1500k", &server.url, "copy"]).start();
+    until("some of it is there", || home.exists("copy.swath.part/file"));
     assert_eq!(top(&home.path("copy.swath.part")).0, 0o700, "nobody else looks into it before");
-    while !home.exists("copy.swath") {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it has a journal", || home.exists("copy.swath"));
     child.signal(9);
     drop(child);
     assert!(!home.exists("copy"));

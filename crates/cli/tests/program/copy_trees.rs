@@ -1,9 +1,7 @@
 //! `swath cp`: whole trees from real servers.
 
 use std::fs;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::os::unix::fs::MetadataExt as _;
 
 use crate::support::Home;
 use crate::support::serve::Served;
@@ -57,57 +55,6 @@ fn over_tls_with_token_and_fingerprint() {
 }
 
 #[test]
-fn into_a_folder_that_is_there() {
-    let home = Home::new();
-    plant(&home);
-    let server = serve(&home, "tree");
-    home.write("copy/own", "stays\n");
-    home.write("copy/large.bin", "an older version\n");
-    home.write("copy/many/3/own", "stays too\n");
-    home.run(["cp", &server.url, "copy"]).code_is(0);
-    assert_eq!(home.read("copy/own"), b"stays\n");
-    assert_eq!(home.read("copy/many/3/own"), b"stays too\n");
-    fs::remove_file(home.path("copy/own")).unwrap();
-    fs::remove_file(home.path("copy/many/3/own")).unwrap();
-    let set = |path: &str| {
-        let time = fs::metadata(home.path(format!("tree/{path}"))).unwrap().modified().unwrap();
-        fs::File::open(home.path(format!("copy/{path}"))).unwrap().set_modified(time).unwrap();
-    };
-    set("many/3");
-    assert_same(&home.path("tree"), &home.path("copy"));
-}
-
-#[test]
-fn a_second_copy_takes_only_what_differs() {
-    let home = Home::new();
-    plant(&home);
-    let server = serve(&home, "tree");
-    home.run(["cp", &server.url, "copy"]).code_is(0);
-    let again = home.run(["cp", &server.url, "copy"]);
-    again.code_is(0).says(&["308 of the files already up to date)"]);
-    assert_same(&home.path("tree"), &home.path("copy"));
-    home.write("tree/many/3/3.dat", "changed\n");
-    home.write("tree/many/3/new", "new\n");
-    fs::set_permissions(home.path("tree/large.bin"), fs::Permissions::from_mode(0o640)).unwrap();
-    let third = home.run(["cp", "--json", &server.url, "copy"]);
-    third.code_is(0);
-    assert_same(&home.path("tree"), &home.path("copy"));
-    let events = String::from_utf8_lossy(&third.stdout).into_owned();
-    let end: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
-    let fetched = end["fetched_bytes"].as_u64().unwrap();
-    assert!((1..2 << 20).contains(&fetched), "{end}");
-    // The same size and another time.
-    let file = fs::File::options().write(true).open(home.path("copy/page.bin")).unwrap();
-    file.write_all_at(b"spoilt", 1000).unwrap();
-    drop(file);
-    home.run(["cp", &server.url, "copy"]).code_is(0);
-    assert_same(&home.path("tree"), &home.path("copy"));
-    let all = home.run(["cp", "--compare", "none", &server.url, "copy"]);
-    all.code_is(0);
-    assert!(!all.stderr.contains("(already up to date)"), "{all}");
-}
-
-#[test]
 fn what_is_in_the_way_is_said_before_it_costs_anything() {
     let home = Home::new();
     plant(&home);
@@ -125,93 +72,18 @@ fn what_is_in_the_way_is_said_before_it_costs_anything() {
 }
 
 #[test]
-fn three_replicas_share_the_work_and_another_tree_is_left_out() {
-    let home = Home::new();
-    plant(&home);
-    home.write("tree/wide.bin", bytes(9, 40 << 20));
-    for copy in ["one", "two", "other"] {
-        let status =
-            Command::new("cp").args(["-a", "tree", copy]).current_dir(home.work()).status();
-        assert!(status.unwrap().success());
-    }
-    home.write("other/many/2/2.dat", "another size");
-    let servers: Vec<Served> =
-        ["tree", "one", "two", "other"].iter().map(|tree| serve(&home, tree)).collect();
-    let urls: Vec<&str> = servers.iter().map(|server| server.url.as_str()).collect();
-    // A limit, so that all have time to take part.
-    let mut args = vec!["cp", "--json", "--limit-rate", "40M"];
-    args.extend(&urls);
-    args.push("copy");
-    let ran = home.run(&args);
-    ran.code_is(0);
-    assert_same(&home.path("tree"), &home.path("copy"));
-    let events = String::from_utf8_lossy(&ran.stdout);
-    assert!(events.contains("another tree; the first difference is many/2/2.dat"), "{events}");
-    let end = events.lines().last().unwrap();
-    let shares = end.matches("\"bytes\":0,").count();
-    assert_eq!(shares, 0, "each of the three brought something: {end}");
-    assert_eq!(end.matches("\"requests\":").count(), 3, "{end}");
-}
-
-#[test]
-fn a_kill_at_any_instant_costs_little() {
-    let home = Home::new();
-    plant(&home);
-    home.write("tree/wide.bin", bytes(9, 24 << 20));
-    let server = serve(&home, "tree");
-    let args = ["cp", "--quiet", "--limit-rate", "20M", &server.url, "copy"];
-    let mut killed = 0;
-    for round in 0..40 {
-        let mut child = home.swath(args).command().spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(100 + 37 * (round % 23)));
-        if let Some(status) = child.try_wait().unwrap() {
-            assert!(status.success());
-            break;
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        killed += 1;
-        assert!(!home.exists("copy"), "no name before the end");
-    }
-    home.run(args).code_is(0);
-    assert!(killed > 2, "{killed}");
-    assert_same(&home.path("tree"), &home.path("copy"));
-    assert_eq!(home.names(), ["copy", "tree"]);
-}
-
-#[test]
-fn what_changes_is_taken_in_its_new_state() {
-    let home = Home::new();
-    home.write("tree/a.bin", bytes(1, 2 << 20));
-    home.write("tree/log", bytes(2, 9 << 20));
-    home.write("tree/neighbour", "near the log\n");
-    home.write("tree/z.bin", bytes(3, 2 << 20));
-    let server = serve(&home, "tree");
-    let child = home.swath(["cp", "--limit-rate", "4M", &server.url, "copy"]).start();
-    let began = Instant::now();
-    while !home.exists("copy.swath.part/a.bin") {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let log = fs::File::options().append(true).open(home.path("tree/log")).unwrap();
-    log.write_all_at(b"one line more\n", 9 << 20).unwrap();
-    drop(log);
-    child.wait().code_is(0);
-    assert_same(&home.path("tree"), &home.path("copy"));
-}
-
-#[test]
 fn a_server_that_is_killed_and_comes_back() {
     let home = Home::new();
     plant(&home);
     home.write("tree/wide.bin", bytes(9, 24 << 20));
-    let server = serve(&home, "tree");
+    // All of it would take half a minute.
+    let slowly = ["tree", "--anonymous", "--plain", "--limit-rate", "1M"];
+    let server = home.serve_lasting(&slowly);
     let address = server.address().to_string();
-    let child = home.swath(["cp", "--limit-rate", "10M", &server.url, "copy"]).start();
-    std::thread::sleep(Duration::from_millis(1500));
+    let child = home.swath(["cp", &server.url, "copy"]).start();
+    home.wait_for_bytes("copy.swath.part/large.bin", 1 << 20);
     server.signal(9);
     drop(server);
-    std::thread::sleep(Duration::from_millis(300));
     let again = home.serve_at(&address, &["tree", "--anonymous", "--plain"]);
     child.wait().code_is(0);
     drop(again);

@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
+use crate::gate::Gate;
+use crate::support::depot::until;
 use crate::support::serve::Served;
 use crate::support::trees::{assert_same, bytes};
 use crate::support::{Home, Running};
@@ -17,16 +19,15 @@ fn taking(home: &Home) -> Served {
     server
 }
 
-fn send(home: &Home, server: &Served, more: &[&str]) -> Running {
-    let to = server.at("new/");
-    home.swath(["cp", "--json", "tree/", &to, "--bearer-file", "token"].iter().chain(more)).start()
+fn send(home: &Home, to: &str, more: &[&str]) -> Running {
+    home.swath(["cp", "--json", "tree/", to, "--bearer-file", "token"].iter().chain(more)).start()
 }
 
 /// An unfinished copy, a part of which is there.
 fn cut_short(home: &Home, server: &Served) {
     home.write("tree/wide.bin", bytes(9, 40 << 20));
-    let first = send(home, server, &["--limit-rate", "10M"]);
-    home.wait_for_bytes("store/new.swath.part/wide.bin", 8 << 20);
+    let first = send(home, &server.at("new/"), &["--limit-rate", "2M"]);
+    home.wait_for_bytes("store/new.swath.part/wide.bin", 2 << 20);
     first.signal(libc::SIGINT);
     first.wait().code_is(130);
 }
@@ -37,7 +38,7 @@ fn hold(home: &Home) -> File {
     let began = Instant::now();
     // SAFETY: a plain system call with a descriptor of ours.
     while unsafe { libc::flock(stage.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        assert!(began.elapsed() < Duration::from_secs(30), "the first receiver keeps it");
+        assert!(began.elapsed() < Duration::from_secs(90), "the first receiver keeps it");
         std::thread::sleep(Duration::from_millis(10));
     }
     stage
@@ -51,8 +52,10 @@ fn who_comes_right_after_another_waits_until_that_one_has_put_all_in_order() {
     let server = taking(&home);
     cut_short(&home, &server);
     let held = hold(&home);
-    let mut second = send(&home, &server, &[]);
-    std::thread::sleep(Duration::from_secs(1));
+    let gate = Gate::before(&server, u64::MAX);
+    let mut second = send(&home, &gate.on_the_way(&server, &server.at("new/")), &[]);
+    // It has begun to receive, and gets no further.
+    until("the receiver answers", || gate.back_bytes() > 0);
     assert!(!second.is_over(), "{}", second.wait());
     drop(held);
     let ran = second.wait();
@@ -69,12 +72,11 @@ fn a_sender_that_is_killed_makes_room_for_the_next_one() {
     let server = taking(&home);
     home.write("tree/wide.bin", bytes(9, 40 << 20));
     let to = server.at("new/");
-    let args = ["cp", "tree/", &to, "--bearer-file", "token", "--limit-rate", "10M"];
-    let mut first = home.swath(args).command().spawn().unwrap();
-    home.wait_for_bytes("store/new.swath.part/wide.bin", 8 << 20);
-    first.kill().unwrap();
-    first.wait().unwrap();
-    send(&home, &server, &[]).wait().code_is(0);
+    let first = send(&home, &to, &["--limit-rate", "2M"]);
+    home.wait_for_bytes("store/new.swath.part/wide.bin", 2 << 20);
+    first.signal(libc::SIGKILL);
+    first.wait();
+    send(&home, &to, &[]).wait().code_is(0);
     assert_same(&home.path("tree"), &home.path("store/new"));
 }
 
@@ -86,7 +88,7 @@ fn who_waits_hears_that_the_receiver_is_there() {
     // Nobody dials, and the receiver has nothing to say: neither is taken for its end.
     let held = hold(&home);
     let mut tcp = TcpStream::connect(server.address()).unwrap();
-    tcp.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    tcp.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
     let auth = server.token();
     write!(
         tcp,
@@ -111,15 +113,14 @@ fn who_waits_hears_that_the_receiver_is_there() {
 fn nobody_writes_into_what_a_copy_has_not_finished() {
     let home = Home::new();
     let server = taking(&home);
-    home.write("tree/wide.bin", bytes(9, 40 << 20));
+    home.write("tree/wide.bin", bytes(9, 20 << 20));
     home.write("file", "not of that tree");
     fs::create_dir_all(home.path("store/there")).unwrap();
-    let sending = send(&home, &server, &["--limit-rate", "10M"]);
-    home.wait_for_bytes("store/new.swath.part/wide.bin", 8 << 20);
-    let to = server.at("there/");
-    let args = ["cp", "tree/", &to, "--bearer-file", "token", "--limit-rate", "10M"];
-    let within = home.swath(args).start();
-    home.wait_for_bytes("store/there/.swath-stage.swath.part/wide.bin", 8 << 20);
+    let gates = ["new/", "there/"].map(|to| (Gate::before(&server, 5 << 20), server.at(to)));
+    let [sending, within] =
+        gates.each_ref().map(|(gate, to)| send(&home, &gate.on_the_way(&server, to), &[]));
+    home.wait_for_bytes("store/new.swath.part/wide.bin", 1 << 20);
+    home.wait_for_bytes("store/there/.swath-stage.swath.part/wide.bin", 1 << 20);
     for path in [
         "new.swath.part/wide.bin",
         "new.swath.part/other",
@@ -135,11 +136,12 @@ fn nobody_writes_into_what_a_copy_has_not_finished() {
         put.code_is(5).says(&["403", "no file may have this name here"]);
     }
     // A tree neither: what it laid there had the right length, and was taken for what had come.
-    home.write("another/wide.bin", bytes(8, 40 << 20));
+    home.write("another/wide.bin", bytes(8, 20 << 20));
     for path in ["new.swath.part/", "new.swath.part/d/", "there/.swath-stage.swath.part/"] {
         let args = ["cp", "another/", &server.at(path), "--bearer-file", "token"];
         home.run(args).code_is(5).says(&["there an unfinished copy keeps what it has"]);
     }
+    gates.iter().for_each(|(gate, _)| gate.open());
     sending.wait().code_is(0);
     within.wait().code_is(0);
     for name in ["store/new", "store/there"] {

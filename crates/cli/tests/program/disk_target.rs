@@ -8,7 +8,6 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use crate::support::Home;
-use crate::support::small::Small;
 use swath_netlab::faulty::{Algorithm, Behaviour, Content, Server};
 
 const MIB: u64 = 1 << 20;
@@ -32,14 +31,9 @@ fn digest(content: &Content) -> String {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        assert!(began.elapsed() < Duration::from_secs(90), "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn is_root() -> bool {
-    // SAFETY: no preconditions.
-    unsafe { libc::geteuid() == 0 }
 }
 
 #[test]
@@ -59,14 +53,15 @@ fn a_file_that_exists_is_refused_before_anything_is_fetched() {
 fn overwrite_leaves_the_old_file_alone_until_the_new_one_is_complete() {
     let home = Home::new();
     let content = Content::random(2, 6 * MIB);
-    let server = slow(&content, 3_000_000);
+    let server = slow(&content, 250_000);
     home.write("data.bin", "old");
     let mut running = home
         .swath(["get", &server.url("/data.bin"), "--overwrite", "--digest", &digest(&content)])
         .start();
-    until("half of it has come", || server.sent_bytes() > 3 * MIB);
+    until("some of it has come", || server.sent_bytes() > MIB / 4);
     assert!(!running.is_over());
     assert_eq!(home.read("data.bin"), b"old");
+    server.set(Behaviour::rate(0));
     running.wait().code_is(0);
     assert_eq!(home.read("data.bin"), content.read(0, 6 * MIB));
     assert_eq!(home.names(), ["data.bin"]);
@@ -138,20 +133,6 @@ fn a_name_that_belongs_to_side_files_is_refused() {
     assert_eq!(home.names(), ["x"]);
 }
 
-/// The journal used to be made at the first commit, for which there was no room any more.
-#[test]
-fn a_disk_that_is_full_at_once_keeps_what_came() {
-    let home = Home::new();
-    let Some(_small) = Small::mount(&home.path("small"), 8 * MIB) else { return };
-    let server = serve(&Content::random(8, 64 * MIB));
-    let url = server.url("/data.bin");
-    home.run(["get", &url, "-d", "small", "--sparse"])
-        .code_is(5)
-        .says(&["small/data.bin: the disk is full", " in small/data.bin.swath.part: "]);
-    let left = ["data.bin.swath", "data.bin.swath.part"];
-    assert!(left.iter().all(|name| home.path("small").join(name).exists()));
-}
-
 #[test]
 fn a_link_in_place_of_the_part_file_is_not_followed() {
     let home = Home::new();
@@ -169,12 +150,13 @@ fn a_link_in_place_of_the_part_file_is_not_followed() {
 fn two_programs_do_not_write_one_file() {
     let home = Home::new();
     let content = Content::random(5, 4 * MIB);
-    let server = slow(&content, 2_000_000);
+    let server = slow(&content, 200_000);
     let first = home.swath(["get", &server.url("/data.bin")]).start();
     until("the first one writes", || home.exists("data.bin.swath.part"));
     home.run(["get", &server.url("/data.bin")])
         .code_is(5)
         .says(&["data.bin is being written by another swath", "another name"]);
+    server.set(Behaviour::rate(0));
     first.wait().code_is(0);
     assert_eq!(home.read("data.bin"), content.read(0, 4 * MIB));
     assert_eq!(home.names(), ["data.bin"]);
@@ -205,23 +187,15 @@ fn a_file_where_the_folder_should_be_is_named() {
 
 #[test]
 fn a_read_only_folder_is_named_with_the_reason() {
-    let home = Home::new();
+    let Some(home) = Home::of_nobody() else { return };
     let server = serve(&Content::random(6, 1000));
     let folder = home.path("ro");
-    if is_root() {
-        // Permissions do not hold root back; a read-only file system does.
-        let Some(small) = Small::mount(&folder, MIB) else { return };
-        small.read_only();
-        home.run(["get", &server.url("/data.bin"), "-d", "ro"])
-            .code_is(5)
-            .says(&["cannot write into ro", "Read-only file system"]);
-    } else {
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
-        home.run(["get", &server.url("/data.bin"), "-d", "ro"])
-            .code_is(5)
-            .says(&["cannot write into ro", "Permission denied"]);
-    }
+    fs::create_dir(&folder).unwrap();
+    home.hand_over();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
+    home.run(["get", &server.url("/data.bin"), "-d", "ro"])
+        .code_is(5)
+        .says(&["cannot write into ro", "Permission denied"]);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
 }
 
@@ -238,79 +212,6 @@ fn a_name_that_is_too_long_is_refused_and_one_that_just_fits_is_not() {
     home.run(["get", &server.url("/data.bin"), "-o", &fits]).code_is(0);
     assert_eq!(home.names(), std::slice::from_ref(&fits));
     assert_eq!(home.read(&fits), content.read(0, 3 * MIB));
-}
-
-#[test]
-fn a_file_that_does_not_fit_is_refused_before_it_is_fetched() {
-    let home = Home::new();
-    let Some(_small) = Small::mount(&home.path("small"), 4 * MIB) else { return };
-    let server = slow(&Content::random(7, 64 * MIB), 8_000_000);
-    home.run(["get", &server.url("/data.bin"), "-d", "small"]).code_is(5).says(&[
-        "small/data.bin",
-        "more",
-        "free",
-    ]);
-    assert_eq!(home.names(), ["small"]);
-    assert_eq!(fs::read_dir(home.path("small")).unwrap().count(), 0, "nothing is left behind");
-    assert!(server.sent_bytes() < 16 * MIB, "{} bytes were sent", server.sent_bytes());
-}
-
-#[test]
-fn a_disk_that_fills_up_on_the_way_keeps_what_came_and_goes_on_later() {
-    let home = Home::new();
-    let Some(_small) = Small::mount(&home.path("small"), 16 * MIB) else { return };
-    let content = Content::random(8, 12 * MIB);
-    let server = slow(&content, 3_000_000);
-    let url = server.url("/data.bin");
-    let args = ["get", &url, "-d", "small", "--digest", &digest(&content)];
-    let running = home.swath(args).start();
-    let part = home.path("small/data.bin.swath.part");
-    until("there is a journal and some data", || {
-        home.exists("small/data.bin.swath")
-            && part.metadata().is_ok_and(|meta| meta.blocks() * 512 > 5 * MIB)
-    });
-    // Somebody else takes the rest.
-    let hog = home.path("small/hog");
-    let _ = fs::write(&hog, vec![1; 16 << 20]);
-    running.wait().code_is(5).says(&[
-        "small/data.bin: the disk is full",
-        " in small/data.bin.swath.part: ",
-        "the same command resumes from there",
-    ]);
-    assert!(!home.exists("small/data.bin"));
-    fs::remove_file(hog).unwrap();
-    server.set(Behaviour::rate(0));
-    server.clear_log();
-    let sent = server.sent_bytes();
-    home.run(args).code_is(0);
-    assert_eq!(home.read("small/data.bin"), content.read(0, 12 * MIB));
-    let again = server.sent_bytes() - sent;
-    assert!(again < 10 * MIB, "{again} bytes were fetched again");
-}
-
-#[test]
-fn whoever_sends_hears_too_what_a_disk_that_filled_up_keeps() {
-    // Who fetched was told that the same command goes on from there, who sent was not.
-    let home = Home::new();
-    let Some(_disk) = Small::mount(&home.path("small"), 48 * MIB) else { return };
-    let server = home.serve(&["small", "--write", "--plain"]);
-    home.write("token", server.token());
-    home.write("tree/wide.bin", Content::random(5, 32 * MIB).read(0, 32 * MIB));
-    let to = server.at("new/");
-    let args = ["cp", "tree/", &to, "--bearer-file", "token"];
-    let sending = home.swath(args.iter().chain(&["--limit-rate", "8M"])).start();
-    home.wait_for_bytes("small/new.swath.part/wide.bin", 6 * MIB);
-    let fill = vec![1; (20 * MIB) as usize];
-    fs::write(home.path("small/other"), fill).unwrap();
-    let ran = sending.wait();
-    ran.code_is(5).says(&["No space left", "the same command resumes from there"]);
-    ran.never_says(&["retrying", "asked again"]);
-    fs::remove_file(home.path("small/other")).unwrap();
-    let ran = home.run(args.iter().chain(&["--json"]));
-    let end: serde_json::Value =
-        serde_json::from_str(ran.code_is(0).out().lines().last().unwrap()).unwrap();
-    assert!(end["resumed_bytes"].as_u64().unwrap() > 4 * MIB, "{ran}");
-    assert_eq!(home.read("small/new/wide.bin"), home.read("tree/wide.bin"));
 }
 
 #[test]
@@ -350,35 +251,11 @@ fn a_reader_that_has_enough_ends_it_quietly() {
 fn the_modification_time_is_the_servers() {
     let home = Home::new();
     let server = serve(&Content::random(11, 1000));
+    server.set(Behaviour::Modified("Fri, 13 Feb 2009 23:31:30 GMT".to_owned()));
     let said = server.url("/data.bin");
     home.run(["get", &said]).code_is(0);
-    let head = Command::new("curl").args(["-sI", &said]).output();
     let modified = home.path("data.bin").metadata().unwrap().modified().unwrap();
-    let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-    match head {
-        Ok(head) if head.status.success() => {
-            let text = String::from_utf8_lossy(&head.stdout).into_owned();
-            let date = text.lines().find_map(|line| {
-                line.to_ascii_lowercase().strip_prefix("last-modified: ").map(str::to_owned)
-            });
-            let date =
-                swath_formats::http_date::parse(&recase(&date.expect("the server tells the time")))
-                    .unwrap();
-            assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::from_secs(date));
-        }
-        _ => assert!(age > Duration::from_secs(5), "the file looks as if it were made just now"),
-    }
-}
-
-/// A date in the spelling that HTTP prescribes, from lower case.
-fn recase(date: &str) -> String {
-    let mut out = String::new();
-    let mut start = true;
-    for letter in date.trim().chars() {
-        out.push(if start { letter.to_ascii_uppercase() } else { letter });
-        start = !letter.is_ascii_alphanumeric();
-    }
-    out.replace("Gmt", "GMT")
+    assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::from_secs(1_234_567_890));
 }
 
 #[test]

@@ -83,12 +83,14 @@ fn the_index_is_kept_of_what_was_there_before_too() {
     plant(&home);
     home.write("tree/wide.bin", bytes(9, 24 << 20));
     let server = home.serve(&["tree", "--anonymous", "--plain"]);
-    let args = ["cp", "--quiet", "--limit-rate", "10M", &server.url, "copy"];
+    let args = ["cp", "--quiet", &server.url, "copy"];
     let kept = ["--keep-index", "kept"];
-    let mut child = home.swath(args.iter().chain(&kept)).command().spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    // All of it would take a minute.
+    let slowly = ["--limit-rate", "500k"];
+    let child = home.swath(args.iter().chain(&kept).chain(&slowly)).start();
+    home.wait_for_bytes("copy.swath.part/large.bin", 1 << 18);
+    child.signal(libc::SIGKILL);
+    child.wait().code_is(128 + libc::SIGKILL);
     assert!(!home.exists("kept"));
     home.run(args.iter().chain(&kept)).code_is(0);
     home.run(["verify", "copy", "--index", "kept", "--strict"]).code_is(0);

@@ -3,9 +3,7 @@
 
 use crate::support::Home;
 use crate::support::net::{FILE, honest, server, sha256, url};
-use swath_netlab::faulty::{
-    Algorithm, Behaviour, Content, DigestField, MetalinkFile, Server, metalink,
-};
+use swath_netlab::faulty::{Algorithm, Behaviour, Content, DigestField, MetalinkFile, metalink};
 
 const SIZE: u64 = 1_000_003;
 
@@ -79,20 +77,6 @@ fn without_a_digest_the_size_and_the_servers_time_must_agree() {
     home.holds("data.bin", &other);
 }
 
-/// Of mirrors, one that is out of date or does not answer does not decide alone.
-#[test]
-fn most_mirrors_decide_whether_a_file_is_theirs() {
-    let (new, old) = (Content::random(1, SIZE), Content::random(2, SIZE - 7));
-    let (one, two, stale) = (honest(&new), honest(&new), honest(&old));
-    let gone = honest(&new);
-    gone.die();
-    let home = Home::new();
-    home.run(["get", &url(&one)]).code_is(0);
-    let all = [url(&stale), url(&gone), url(&two), url(&one)];
-    home.run(["get", &all[0], &all[1], &all[2], &all[3]]).code_is(0).says(&["already complete"]);
-    home.run(["get", &all[0], &all[1]]).code_is(5).says(&["is another file"]);
-}
-
 /// A digest that the server tells is worth more than size and time, which an edit can keep.
 #[test]
 fn a_digest_that_the_server_tells_decides() {
@@ -113,16 +97,4 @@ fn a_digest_that_the_server_tells_decides() {
     std::fs::write(&path, &changed).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     home.run(["get", &url(&source)]).code_is(5).says(&["is another file: its sha-256 is"]);
-}
-
-/// Some servers know no HEAD.
-#[test]
-fn a_server_without_head_is_asked_for_a_byte() {
-    let content = Content::random(1, SIZE);
-    let source: Server = server(&content, Behaviour::RefuseMethod("HEAD".to_owned()));
-    let home = Home::new();
-    home.run(["get", &url(&source)]).code_is(0);
-    let sent_bytes = source.sent_bytes();
-    home.run(["get", &url(&source)]).code_is(0).says(&["already complete"]);
-    assert!(source.sent_bytes() - sent_bytes < 10_000, "nothing was fetched");
 }

@@ -1,6 +1,7 @@
 //! What holds for all transfers: the configuration file, its sections of hosts, and variables.
 
 use swath_netlab::faulty::{Behaviour, Certificate, Content, ca_pem};
+use swath_netlab::reserve_port;
 
 use crate::support::Home;
 use crate::support::net::{building, honest, server, sha256, url};
@@ -82,28 +83,27 @@ fn a_hosts_section_limits_its_connections() {
     let home = configured(&section);
     home.run(["get", &url(&busy), "-x", "6"]).code_is(0);
     home.holds("data.bin", &content);
-    // On a machine under load a connection is given up now and then, and another one opened.
+    // On a machine under load a connection is given up now and then, and another one opened; without
+    // the limit there are six from the start.
     let connections = busy.log().connections_at_once();
-    assert!((1..=3).contains(&connections), "{connections}");
+    assert!((1..=4).contains(&connections), "{connections}");
 }
 
 #[test]
 fn a_hosts_proxy_takes_the_place_of_that_of_the_environment() {
     let content = content();
     let origin = honest(&content);
-    let nowhere = "http://127.0.0.1:9";
+    let nowhere = &format!("http://127.0.0.1:{}", reserve_port());
     let direct = format!("[hosts.\"127.0.0.1:{}\"]\nproxy = \"direct\"\n", origin.port());
     let home = configured(&direct);
     let through = |home: &Home, name: &str| {
-        home.swath(["get", &url(&origin), "-o", name, "--timeout", "2s"])
-            .env("http_proxy", nowhere)
-            .run()
+        home.swath(["get", &url(&origin), "-o", name]).env("http_proxy", nowhere).run()
     };
     through(&home, "direct.bin").code_is(0);
     home.holds("direct.bin", &content);
     let proxied = format!("[hosts.\"127.0.0.1\"]\nproxy = \"{nowhere}\"\n");
     let home = configured(&proxied);
-    home.run(["get", &url(&origin), "--timeout", "2s"]).code_is(7).says(&["proxy"]);
+    home.run(["get", &url(&origin), "--timeout", "8s"]).code_is(7).says(&["proxy"]);
 }
 
 #[test]

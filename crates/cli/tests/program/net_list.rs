@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use crate::support::net::{honest, server, slow, url};
-use crate::support::{Home, Ran};
+use crate::support::{Home, Ran, until};
 use swath_netlab::faulty::{Algorithm, Behaviour, Content, MetalinkFile, Server, metalink};
 
 fn events(ran: &Ran, name: &str) -> Vec<serde_json::Value> {
@@ -80,9 +80,7 @@ fn the_end_is_not_held_up_by_a_list_that_does_not_come() {
             let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
             u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (libc_sigint() - 1)) != 0
         };
-        while !caught() {
-            std::thread::yield_now();
-        }
+        until("the signal is caught", caught);
         running.signal(libc_sigint());
         running.wait().code_is(130).says(&["stopped"]);
     }
@@ -217,9 +215,7 @@ fn what_was_stopped_has_not_failed() {
     let home = Home::new();
     home.write("../list.txt", format!("{}\n", url(&source)));
     let running = home.swath(["get", "-i", "../list.txt"]).start();
-    while source.sent_bytes() < 500_000 {
-        std::thread::yield_now();
-    }
+    until("some has come", || source.sent_bytes() >= 500_000);
     running.signal(libc::SIGINT);
     running
         .wait()

@@ -1,7 +1,7 @@
 //! What a user is told when a server, a proxy or swath itself refuses, and what is not a refusal.
 
 use crate::support::Home;
-use crate::support::net::{FILE, building, honest, server, url};
+use crate::support::net::{honest, server, url};
 use swath_netlab::faulty::{Behaviour, Content};
 
 fn content() -> Content {
@@ -90,20 +90,4 @@ fn the_reason_is_shown_while_nothing_comes() {
     home.run(["get", &url(&broken)])
         .code_is(0)
         .says(&["data.bin: the server answered 500 Internal Server Error; trying again"]);
-}
-
-#[test]
-fn a_redirector_may_choose_another_server_of_the_same_version() {
-    // Entity tags are each server's own; another one was taken for a changed file.
-    let home = Home::new();
-    let content = content();
-    let one = server(&content, Behaviour::die_after(1_000_000));
-    let two = server(&content, Behaviour::Etag("\"another\"".to_owned()));
-    let door = building(&content)
-        .behaviour_on(FILE, Behaviour::redirect(url(&one)).first(1))
-        .behaviour_on(FILE, Behaviour::redirect(url(&two)).after(1))
-        .start()
-        .unwrap();
-    home.run(["get", &url(&door), "--connections", "1"]).code_is(0).never_says(&["changed"]);
-    home.holds_only("data.bin", &content);
 }

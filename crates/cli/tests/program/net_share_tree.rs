@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::serve::Served;
+use crate::support::serve::{Served, reserved_address};
 use crate::support::trees::{assert_same, bytes};
 use crate::support::{Home, Ran, Running};
 
@@ -36,11 +36,20 @@ impl Cluster {
     }
 
     fn machine(&self, name: &str, more: &[&str]) -> Running {
+        self.machine_from(&self.origin, name, more)
+    }
+
+    /// Another origin of the same dataset, which sends so much a second.
+    fn other_origin(&self, rate: &str) -> Served {
+        self.home.serve(&["data", "--plain", "--anonymous", "--limit-rate", rate])
+    }
+
+    fn machine_from(&self, origin: &Served, name: &str, more: &[&str]) -> Running {
         let to = format!("{name}/");
-        let args = ["cp", &self.origin.url, &to, "--share", "--cluster-token", "@token"];
+        let args = ["cp", &origin.url, &to, "--share", "--cluster-token", "@token"];
         let place = ["--tracker", &self.tracker.url, "--listen", "127.0.0.1:0"];
         let args = args.iter().chain(&place).chain(more);
-        self.home.swath(args).limit(Duration::from_secs(120)).start()
+        self.home.swath(args).limit(Duration::from_secs(180)).start()
     }
 
     #[track_caller]
@@ -48,21 +57,29 @@ impl Cluster {
         assert_same(&self.home.path("data"), &self.home.path(name));
     }
 
-    /// Copies that the origin has sent.
-    fn copies(&self) -> f64 {
-        let metrics =
-            self.origin.raw(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    /// Copies that an origin has sent.
+    fn copies(&self, origin: &Served) -> f64 {
+        let metrics = origin.raw(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         let metrics = String::from_utf8_lossy(&metrics).into_owned();
         let line = metrics.lines().find(|line| line.starts_with("swath_body_bytes_total"));
         let sent: f64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
         sent / self.size_bytes as f64
     }
 
+    /// Waits until a machine has written so much of its copy.
+    fn wait_for_bytes(&self, name: &str, bytes: u64) {
+        let began = Instant::now();
+        while written(&self.home.path(format!("{name}.swath.part"))) < bytes {
+            assert!(began.elapsed() < LIMIT, "{name} does not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Waits until the tree of a machine has its name.
     fn wait_for(&self, name: &str, running: &mut Running) {
         let began = Instant::now();
         while !self.home.exists(&format!("{name}/two.h5")) {
-            assert!(!running.is_over() && began.elapsed() < Duration::from_secs(60));
+            assert!(!running.is_over() && began.elapsed() < LIMIT);
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -77,16 +94,24 @@ fn shared(ran: &Ran) -> bool {
 fn machines_copy_a_dataset_together() {
     let cluster = Cluster::start("1500k");
     let names = ["one", "two", "three", "four"];
-    let running: Vec<Running> = names.iter().map(|name| cluster.machine(name, &["-v"])).collect();
+    let more = ["-v", "--keep-seeding"];
+    let mut running: Vec<Running> = names.iter().map(|name| cluster.machine(name, &more)).collect();
+    for (running, name) in running.iter_mut().zip(names) {
+        cluster.wait_for(name, running);
+    }
+    let copies = cluster.copies(&cluster.origin);
+    assert!(copies < 3.0, "the origin sent {copies} copies to 4 machines");
+    let mut sharing = 0;
     for (running, name) in running.into_iter().zip(names) {
+        running.signal(libc::SIGINT);
         let ran = running.wait();
         ran.code_is(0).says(&["sharing with other machines", "verified by the checksum of every"]);
         ran.never_says(&["of-the-test-cluster", "key="]);
-        assert!(shared(&ran), "{name} took nothing from others:\n{ran}");
+        sharing += u32::from(shared(&ran));
         cluster.has(name);
     }
-    let copies = cluster.copies();
-    assert!(copies < 3.0, "the origin sent {copies} copies to 4 machines");
+    // One may have had everything before the others began.
+    assert!(sharing >= 3, "{sharing} of 4 machines took something from others");
 }
 
 #[test]
@@ -94,12 +119,13 @@ fn a_late_machine_takes_a_dataset_from_one_that_has_it() {
     let cluster = Cluster::start("20m");
     let mut first = cluster.machine("one", &["--keep-seeding"]);
     cluster.wait_for("one", &mut first);
-    let before = cluster.copies();
-    let second = cluster.machine("two", &["-v"]).wait();
+    // Before they find each other, its origin sends next to nothing.
+    let origin = cluster.other_origin("100k");
+    let second = cluster.machine_from(&origin, "two", &["-v"]).wait();
     second.code_is(0);
     assert!(shared(&second), "{second}");
     cluster.has("two");
-    let copies = cluster.copies() - before;
+    let copies = cluster.copies(&origin);
     assert!(copies < 0.5, "{copies}\n{second}");
     first.signal(libc::SIGINT);
     first.wait().code_is(0).says(&["seeding; Ctrl-C ends it", "sent "]);
@@ -110,11 +136,7 @@ fn a_machine_that_dies_holds_up_no_dataset() {
     let cluster = Cluster::start("2m");
     let dies = cluster.machine("dies", &[]);
     let others = ["one", "two"].map(|name| cluster.machine(name, &[]));
-    let began = Instant::now();
-    while !cluster.home.exists("dies.swath.part") && began.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_millis(500));
+    cluster.wait_for_bytes("dies", 1);
     dies.signal(libc::SIGKILL);
     for (running, name) in others.into_iter().zip(["one", "two"]) {
         running.wait().code_is(0);
@@ -136,7 +158,9 @@ fn a_machine_with_wrong_bytes_of_a_dataset_is_named_and_left() {
         wrong.iter_mut().step_by(100_000).for_each(|byte| *byte ^= 1);
         fs::write(cluster.home.path(name), wrong).unwrap();
     }
-    let honest = cluster.machine("one", &["-v"]).wait();
+    // They find each other long before its origin has sent everything.
+    let origin = cluster.other_origin("1m");
+    let honest = cluster.machine_from(&origin, "one", &["-v"]).wait();
     honest.code_is(0).says(&["it delivered corrupt data", "is not used any more"]);
     cluster.has("one");
     drop(liar);
@@ -144,12 +168,9 @@ fn a_machine_with_wrong_bytes_of_a_dataset_is_named_and_left() {
 
 #[test]
 fn a_dataset_that_changes_meanwhile_arrives_in_its_new_state() {
-    let cluster = Cluster::start("2m");
+    let cluster = Cluster::start("1m");
     let running = ["one", "two"].map(|name| cluster.machine(name, &[]));
-    let began = Instant::now();
-    while !cluster.home.exists("one.swath.part") && began.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    cluster.wait_for_bytes("one", 1);
     let mut newer = cluster.home.read("data/two.h5");
     newer.iter_mut().step_by(1000).for_each(|byte| *byte ^= 1);
     fs::write(cluster.home.path("data/two.h5"), newer).unwrap();
@@ -188,24 +209,17 @@ fn written(folder: &Path) -> u64 {
 /// Proofs of blocks were asked for again for over a minute.
 #[test]
 fn a_dataset_whose_server_dies_ends_soon_and_is_kept() {
-    let cluster = Cluster::start("1500k");
+    let cluster = Cluster::start("1m");
     let names = ["one", "two"];
     let running = names.map(|name| cluster.machine(name, &["--timeout", "4"]));
-    let began = Instant::now();
-    let has = |name: &str| written(&cluster.home.path(format!("{name}.swath.part")));
-    while !names.iter().all(|name| has(name) > 1 << 20) {
-        assert!(began.elapsed() < Duration::from_secs(30), "it does not begin");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    // What has come is proved.
-    std::thread::sleep(Duration::from_secs(1));
+    names.iter().for_each(|name| cluster.wait_for_bytes(name, 2 << 20));
     cluster.origin.signal(libc::SIGKILL);
     let died = Instant::now();
     for running in running {
         running.wait().code_is(3).says(&["the same command resumes"]);
     }
     // Loaded machines are slow, but the pauses between questions alone took 68 s.
-    assert!(died.elapsed() < Duration::from_secs(40), "{:?}", died.elapsed());
+    assert!(died.elapsed() < Duration::from_secs(60), "{:?}", died.elapsed());
 }
 
 /// It heard itself, and a mistyped token went unnoticed.
@@ -214,7 +228,8 @@ fn a_machine_on_its_own_list_learns_that_it_is_alone() {
     let cluster = Cluster::start("50m");
     let url = &cluster.origin.url;
     let args = ["cp", url, "one/", "--share", "--cluster-token", "@token"];
-    let place = ["--peers", "127.0.0.71:8475", "--listen", "127.0.0.71:8475"];
+    let own = reserved_address();
+    let place = ["--peers", &own, "--listen", &own];
     let ran = cluster.home.swath(args.iter().chain(&place)).start().wait();
     ran.code_is(0).says(&["no other machine took part: all need the same token"]);
     cluster.has("one");
@@ -222,3 +237,6 @@ fn a_machine_on_its_own_list_learns_that_it_is_alone() {
     let ran = cluster.home.swath(args.iter().chain(&place)).start().wait();
     ran.code_is(0).never_says(&["no other machine took part"]);
 }
+
+/// Long, because other work may keep the machine busy.
+const LIMIT: Duration = Duration::from_secs(90);

@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
-use std::time::Duration;
 
-use swath_formats::torrent::Metainfo;
+use swath_netlab::faulty::{Behaviour, Content, Server};
 
-use crate::support::random::Random;
 use crate::support::trees::bytes;
 use crate::support::{Home, Ran};
-use swath_netlab::free_port;
+use swath_netlab::reserve_port;
 
 /// Files that end within pieces, in an order that is not that of a listing, and an empty one.
 fn with_dataset() -> Home {
@@ -136,39 +133,6 @@ fn a_selection_that_is_none_is_said() {
 }
 
 #[test]
-fn torrents_of_libtorrent_are_fetched() {
-    let home = with_dataset();
-    let server = home.serve(&["web", "--anonymous", "--plain"]);
-    let script = "import libtorrent as lt, sys\n\
-        files = lt.file_storage()\n\
-        lt.add_files(files, 'web/run7')\n\
-        made = lt.create_torrent(files, 16384, eval(sys.argv[1]))\n\
-        made.add_url_seed(sys.argv[2])\n\
-        lt.set_piece_hashes(made, 'web')\n\
-        open(sys.argv[3], 'wb').write(lt.bencode(made.generate()))\n";
-    for (kind, flags) in
-        [("v1", "lt.create_torrent.v1_only"), ("v2", "lt.create_torrent.v2_only"), ("hybrid", "0")]
-    {
-        let torrent = home.path(format!("{kind}.torrent"));
-        let ran = Command::new("/usr/bin/python3")
-            .args(["-c", script, flags, &server.at("")])
-            .arg(&torrent)
-            .current_dir(home.work())
-            .output();
-        if !ran.is_ok_and(|ran| ran.status.success()) {
-            println!("skipped: /usr/bin/python3 has no libtorrent");
-            return;
-        }
-        // Of v1 torrents, the files follow each other within pieces.
-        let info = Metainfo::read(&fs::read(&torrent).unwrap()).unwrap().info;
-        assert_eq!(info.padding().next().is_some(), kind != "v1");
-        let torrent = torrent.to_str().unwrap().to_owned();
-        home.run(["get", &torrent, "-d", kind]).code_is(0);
-        home.has_all(kind);
-    }
-}
-
-#[test]
 fn wrong_bytes_of_one_mirror_are_replaced_and_of_all_refused() {
     let home = with_dataset();
     let good = home.serve(&["web", "--anonymous", "--plain"]);
@@ -236,24 +200,23 @@ fn a_killed_run_is_resumed() {
     home.write("web/run7/detector/a.h5", bytes(1, 12_000_001));
     let server = home.serve(&["web", "--anonymous", "--plain"]);
     home.publish("hybrid", &[&server.at("run7/")]);
-    let mut random = Random(0x5eed);
-    let mut resumed = 0;
-    for _ in 0..4 {
-        let _ = fs::remove_dir_all(home.path("out"));
-        let get = ["get", "pub/run7-hybrid.torrent", "-d", "out"];
-        let mut running = home.swath(get.iter().chain(&["--limit-rate", "5M"])).start();
-        std::thread::sleep(Duration::from_millis(900 + random.below(1_000)));
-        let was_running = !running.is_over();
-        running.signal(9);
-        running.wait();
-        assert!(!was_running || !home.exists("out/run7"), "no final name yet");
-        let again = home.run(get);
-        again.code_is(0);
-        resumed += u32::from(again.all().contains("from an earlier run"));
-        home.has_all("out");
-        assert_eq!(home.names_in("out"), ["run7"], "nothing else is left");
-    }
-    assert!(resumed > 0, "some run went on where the one before it was killed");
+    let get = ["get", "pub/run7-hybrid.torrent", "-d", "out"];
+    let running = home.swath(get.iter().chain(&["--limit-rate", "1M"])).start();
+    home.wait_for_commit("out/run7.swath");
+    running.signal(9);
+    running.wait();
+    assert!(!home.exists("out/run7"), "no final name yet");
+    home.run(get).code_is(0).says(&["from an earlier run"]);
+    home.has_all("out");
+    assert_eq!(home.names_in("out"), ["run7"], "nothing else is left");
+}
+
+/// Begins `get`, and ends it with a signal when it has a part of the large file.
+fn interrupt(home: &Home, get: &[&str]) {
+    let running = home.swath(get.iter().chain(&["--limit-rate", "800k"])).start();
+    home.wait_for_bytes("out/run7.swath.part/detector/a.h5", 500_000);
+    running.signal(2);
+    running.wait().code_is(130).says(&["kept"]);
 }
 
 #[test]
@@ -266,12 +229,7 @@ fn bytes_of_another_version_do_not_count() {
         home.publish(kind, &[&server.at("run7/")]);
         fs::rename(home.path("pub"), home.path(format!("old-{kind}"))).unwrap();
         let old = format!("old-{kind}/run7-{kind}.torrent");
-        let get = ["get", &old, "-d", "out", "--limit-rate", "4M"];
-        let mut running = home.swath(get).start();
-        std::thread::sleep(Duration::from_millis(1_700));
-        assert!(!running.is_over());
-        running.signal(2);
-        running.wait().code_is(130).says(&["kept"]);
+        interrupt(&home, &["get", &old, "-d", "out"]);
         home.write("web/run7/detector/a.h5", bytes(9, 12_000_001));
         home.publish(kind, &[&server.at("run7/")]);
         let new = format!("pub/run7-{kind}.torrent");
@@ -379,17 +337,15 @@ fn complete_content_and_empty_files_need_no_source() {
 fn own_files_are_not_replaced_by_the_run_after_an_interrupted_one() {
     let home = with_dataset();
     home.write("web/run7/detector/a.h5", bytes(1, 12_000_001));
-    let server = home.serve(&["web", "--anonymous", "--plain"]);
-    home.publish("v2", &[&server.at("run7/")]);
+    let mut mirror = Server::builder();
+    for name in FILES {
+        let content = Content::bytes(home.read(&format!("web/run7/{name}")));
+        mirror = mirror.file(&format!("/run7/{name}"), content);
+    }
+    let mirror = mirror.start().unwrap();
+    home.publish("v2", &[&mirror.url("/run7/")]);
     let get = ["get", "pub/run7-v2.torrent", "-d", "out"];
-    let interrupt = |home: &Home| {
-        let mut running = home.swath(get.iter().chain(&["--limit-rate", "4M"])).start();
-        std::thread::sleep(Duration::from_millis(1_700));
-        assert!(!running.is_over());
-        running.signal(2);
-        running.wait().code_is(130).says(&["kept"]);
-    };
-    interrupt(&home);
+    interrupt(&home, &get);
     fs::create_dir_all(home.path("out/run7")).unwrap();
     home.write("out/run7/z", "mine");
     home.run(get).code_is(5).says(&["out/run7/z exists already", "--overwrite"]);
@@ -398,10 +354,12 @@ fn own_files_are_not_replaced_by_the_run_after_an_interrupted_one() {
     home.run(get).code_is(0);
     // It appears while they are fetched.
     fs::remove_dir_all(home.path("out")).unwrap();
-    let running = home.swath(get.iter().chain(&["--limit-rate", "4M"])).start();
-    std::thread::sleep(Duration::from_millis(1_000));
+    mirror.set(Behaviour::rate(1_000_000));
+    let running = home.swath(get).start();
+    home.wait_for_bytes("out/run7.swath.part/detector/a.h5", 1);
     fs::create_dir_all(home.path("out/run7")).unwrap();
     home.write("out/run7/z", "mine");
+    mirror.clear();
     running.wait().code_is(5).says(&["out/run7/z", "created meanwhile", "--overwrite"]);
     assert_eq!(home.read("out/run7/z"), b"mine");
     home.run(get.iter().chain(&["--overwrite"])).code_is(0);
@@ -451,7 +409,7 @@ fn a_selected_file_is_repaired_in_pieces_that_others_share() {
 fn why_no_peer_is_connected_is_said() {
     let home = with_dataset();
     home.publish("v1", &[]);
-    let port = free_port();
+    let port = reserve_port();
     let peer = format!("127.0.0.1:{port}");
     let ran = home.run(["get", "pub/run7-v1.torrent", "--peer", &peer, "--timeout", "9"]);
     ran.code_is(7).says(&["waiting for peers: none is connected yet; ", &peer, "refused"]);

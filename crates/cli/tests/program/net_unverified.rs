@@ -35,20 +35,6 @@ fn two_mirrors_that_differ_end_without_a_file() {
     home.holds_only("data.bin", &one);
 }
 
-#[test]
-fn of_three_mirrors_the_one_that_differs_is_left_and_named() {
-    let (good, odd) = (Content::random(1, SIZE), Content::random(2, SIZE));
-    let (a, b, c) = (slow(&good, 3_000_000), slow(&odd, 3_000_000), slow(&good, 3_000_000));
-    let home = Home::new();
-    let ran = home.run(["get", &url(&a), &url(&b), &url(&c), "--json"]);
-    ran.code_is(0);
-    home.holds_only("data.bin", &good);
-    let end = last(&ran);
-    assert_eq!((&end["verified"], &end["proved"]), (&"none".into(), &false.into()));
-    let left = format!("{} holds other bytes than two other mirrors", url(&b));
-    assert!(ran.out().contains(&left), "{ran}");
-}
-
 /// With `-q` nothing was said of a file that nothing had proved.
 #[test]
 fn what_nothing_proves_is_said_to_be_so() {

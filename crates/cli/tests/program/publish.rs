@@ -1,9 +1,7 @@
-//! `swath publish`: what it writes is what other programs make and swath itself fetches.
+//! `swath publish`: what it writes, and that swath itself fetches it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::Command;
 
 use crate::support::Home;
 use crate::support::trees::bytes;
@@ -16,58 +14,6 @@ fn with_dataset() -> Home {
     home.write("run7/b.txt", bytes(2, 70_000));
     home.write("run7/empty", "");
     home
-}
-
-/// The info-hashes of a torrent of `path` as libtorrent makes it; `None`, with a message, without it.
-fn by_libtorrent(path: &Path, piece_bytes: u32, flags: &str) -> Option<[String; 2]> {
-    let script = format!(
-        "import libtorrent as lt, os, sys\n\
-         files = lt.file_storage()\n\
-         above = os.path.dirname(sys.argv[1])\n\
-         below = [os.path.join(d, n) for d, _, names in os.walk(sys.argv[1]) for n in names]\n\
-         for path in sorted(below, key=lambda p: p.split('/')) or [sys.argv[1]]:\n\
-         \x20 files.add_file(os.path.relpath(path, above), os.path.getsize(path))\n\
-         made = lt.create_torrent(files, {piece_bytes}, {flags})\n\
-         lt.set_piece_hashes(made, above)\n\
-         hashes = lt.torrent_info(made.generate()).info_hashes()\n\
-         print(hashes.v1, hashes.v2)\n"
-    );
-    let ran = Command::new("/usr/bin/python3").args(["-c", &script]).arg(path).output();
-    match ran.ok().filter(|ran| ran.status.success()) {
-        Some(ran) => {
-            let text = String::from_utf8(ran.stdout).unwrap();
-            let mut words = text.split_whitespace().map(str::to_owned);
-            Some([words.next().unwrap(), words.next().unwrap()])
-        }
-        None => {
-            println!("skipped: /usr/bin/python3 has no libtorrent");
-            None
-        }
-    }
-}
-
-#[test]
-fn info_hashes_are_those_that_libtorrent_finds() {
-    let home = with_dataset();
-    for (kind, flags) in
-        [("hybrid", "0"), ("v1", "lt.create_torrent.v1_only"), ("v2", "lt.create_torrent.v2_only")]
-    {
-        for path in ["run7", "run7/detector/a.h5"] {
-            let Some([v1, v2]) = by_libtorrent(&home.path(path), 32_768, flags) else { return };
-            let only =
-                ["--only", "torrent", "--torrent", kind, "--piece", "32KiB", "--json", "--replace"];
-            let ran = home.run(["publish", path, "-o", "pub"].iter().chain(&only));
-            ran.code_is(0);
-            let event: serde_json::Value = serde_json::from_str(&ran.out()).unwrap();
-            let none = |hash: &str| hash.bytes().all(|digit| digit == b'0');
-            let is = |found: &serde_json::Value, hash: &str| match found.as_str() {
-                Some(found) => found == hash,
-                None => none(hash),
-            };
-            assert!(is(&event["infohash_v1"], &v1), "{kind} {path}: {event} {v1}");
-            assert!(is(&event["infohash_v2"], &v2), "{kind} {path}: {event} {v2}");
-        }
-    }
 }
 
 #[test]
@@ -172,21 +118,4 @@ fn links_and_mirrors_that_lead_elsewhere_are_warned_of() {
     .never_says(&["does not list"]);
     let torrent = home.read("pub/data.torrent");
     assert!(torrent.windows(8).any(|window| window == b"url-list"));
-}
-
-/// libtorrent takes a v2 torrent with one file for a file without a folder.
-#[test]
-fn a_v2_torrent_of_a_folder_with_one_file_causes_a_warning() {
-    let home = with_dataset();
-    home.write("one/a.h5", bytes(3, 100_001));
-    for (kind, path, warns) in [
-        ("v2", "one", true),
-        ("hybrid", "one", false),
-        ("v2", "one/a.h5", false),
-        ("v2", "run7", false),
-    ] {
-        let ran = home.run(["publish", path, "--torrent", kind, "-o", "pub", "--replace"]);
-        ran.code_is(0);
-        assert_eq!(ran.stderr.contains("without the folder 'one'"), warns, "{kind} {path}");
-    }
 }

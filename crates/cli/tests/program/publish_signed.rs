@@ -1,9 +1,7 @@
-//! `swath keys`, `swath publish --sign`, `swath verify --trust` and `--torrent`: together, and with
-//! the program minisign in both directions.
+//! `swath keys`, `swath publish --sign`, `swath verify --trust` and `--torrent` together.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::process::Command;
 
 use crate::support::trees::bytes;
 use crate::support::{Home, Ran};
@@ -20,17 +18,6 @@ fn with_dataset() -> Home {
 fn publish(home: &Home, more: &[&str]) -> Ran {
     let args = ["publish", "run7", "--version", "2", "-o", "pub", "--piece", "64KiB"];
     home.run(args.iter().chain(more))
-}
-
-/// Runs minisign; `None`, with a message, without it.
-fn minisign(home: &Home, args: &[&str]) -> Option<(bool, String)> {
-    match Command::new("minisign").args(args).current_dir(home.work()).output() {
-        Ok(ran) => Some((ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned())),
-        Err(error) => {
-            println!("skipped: minisign cannot be run here: {error}");
-            None
-        }
-    }
 }
 
 #[test]
@@ -132,46 +119,6 @@ fn keys_that_others_can_read_sign_nothing() {
     let ran = publish(&home, &["--sign", "lab.pub", "--only", "torrent"]);
     ran.says(&["error: "]);
     assert!(!home.exists("pub"));
-}
-
-#[test]
-fn minisign_verifies_what_swath_signs() {
-    let home = with_dataset();
-    publish(&home, &["--sign", "lab.key"]).code_is(0);
-    let index = "pub/run7-2.index";
-    let Some((is_right, out)) = minisign(&home, &["-V", "-p", "lab.pub", "-m", index]) else {
-        return;
-    };
-    assert!(is_right && out.contains("name:run7\tversion:2"), "{out}");
-    // It signs with the key of swath, too.
-    home.write("x.index", home.read(index));
-    let (is_signed, _) = minisign(&home, &["-S", "-s", "lab.key", "-m", "x.index"]).unwrap();
-    assert!(is_signed);
-    home.run(["verify", "run7", "--trust", "lab.pub", "--index", "x.index"]).code_is(0);
-    home.write(index, [home.read(index), b"\n".to_vec()].concat());
-    let (is_right, _) = minisign(&home, &["-V", "-p", "lab.pub", "-m", index]).unwrap();
-    assert!(!is_right);
-}
-
-#[test]
-fn swath_signs_and_verifies_with_keys_of_minisign() {
-    let home = with_dataset();
-    let Some((is_made, out)) = minisign(&home, &["-G", "-W", "-p", "m.pub", "-s", "m.key"]) else {
-        return;
-    };
-    assert!(is_made, "{out}");
-    publish(&home, &["--sign", "m.key"]).code_is(0);
-    let index = "pub/run7-2.index";
-    let (is_right, out) = minisign(&home, &["-V", "-p", "m.pub", "-m", index]).unwrap();
-    assert!(is_right, "{out}");
-    let verify = ["verify", "run7", "--trust", "m.pub", "--index", index];
-    home.run(verify).code_is(0);
-    // Of the message itself, as old versions of minisign sign it.
-    for more in [&["-l"][..], &[]] {
-        let args = [&["-S", "-s", "m.key", "-m", index][..], more].concat();
-        assert!(minisign(&home, &args).unwrap().0);
-        home.run(verify).code_is(0);
-    }
 }
 
 #[test]

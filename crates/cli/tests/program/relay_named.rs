@@ -10,7 +10,6 @@ use swath_netlab::faulty::Content;
 use crate::support::Home;
 use crate::support::net::{honest, url};
 use crate::support::relay::head_of;
-use crate::support::ssh::{machine, own_folder};
 
 const SIZE: u64 = 100_000;
 
@@ -155,36 +154,26 @@ fn a_depot_fetches_from_that_of_a_relay_of_the_file() {
 }
 
 #[test]
-fn copies_here_and_by_ssh_use_no_relay() {
+fn copies_here_use_no_relay() {
     // A route that is named in the configuration made every copy here fail: the relay was to ask for a
     // server that is nowhere. With the others it was asked about that server.
     let home = Home::new();
     let relay = Nothing::start();
     home.write("tree/one", "of one\n");
     home.write("tree/below/two", "of two\n");
-    let machine = machine(&home, &own_folder());
-    let there = format!("box:{}", home.work().display());
     for (at, route) in [relay.url.as_str(), "auto", "multi", "widest"].into_iter().enumerate() {
         let config = format!("relays = [\"{}\"]\nroute = \"{route}\"", relay.url);
         home.write("config.toml", config);
         let copies = |from: &str, to: &str, is_typed: bool| {
             let typed: &[&str] = if is_typed { &["--route", route] } else { &[] };
             let swath = home.swath([&["cp", from, to][..], typed].concat());
-            let ssh = machine.as_ref().map_or("false", |machine| machine.ssh.as_str());
-            let swath = swath.env("SWATH_CONFIG", "config.toml").env("SWATH_SSH", ssh);
-            let ran = swath.env("PATH", "/usr/bin:/bin").run();
+            let ran = swath.env("SWATH_CONFIG", "config.toml").run();
             ran.code_is(0).never_says(&["relay", "warning"]);
         };
         copies("tree/", &format!("all{at}"), false);
         copies("tree/one", &format!("one{at}"), true);
         assert_eq!(home.read(&format!("all{at}/below/two")), b"of two\n");
         assert_eq!(home.read(&format!("one{at}")), b"of one\n");
-        if machine.is_some() {
-            copies("tree/", &format!("{there}/sent{at}"), true);
-            copies(&format!("{there}/tree/"), &format!("come{at}"), false);
-            assert_eq!(home.read(&format!("sent{at}/one")), b"of one\n");
-            assert_eq!(home.read(&format!("come{at}/below/two")), b"of two\n");
-        }
     }
     assert_eq!(relay.heads(), Vec::<String>::new());
 }

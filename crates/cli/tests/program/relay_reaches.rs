@@ -1,12 +1,11 @@
-//! Where relays lead, and where they do not: names within their own networks, redirects, sources that
-//! nobody on the way may read, and ways that break each answer.
+//! Where relays lead, and where they do not: redirects, sources that nobody on the way may read, and ways
+//! that break each answer.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use swath_netlab::faulty::{Behaviour, Certificate, Content, Log, Server, ca_pem};
 
@@ -14,74 +13,9 @@ use crate::support::Home;
 use crate::support::depot::until;
 use crate::support::net::{FILE, building, honest, server, sha256, url};
 use crate::support::relay::{Ear, Two};
-use crate::support::serve::{FINGERPRINT, Served, other};
+use crate::support::serve::{FINGERPRINT, Served};
 
 const SIZE: u64 = 3_000_017;
-
-/// A relay with a depot that asks these alone, where names lead where `hosts` says.
-fn inner(home: &Home, upstream: &str) -> Option<Served> {
-    let usual = ["relay", "--plain", "--clients", "127.0.0.0/8", "--listen", "127.0.0.1:0"];
-    let more = ["--name", "inner", "--depot-memory", "10M", "--upstream", upstream];
-    let swath = home.swath(usual.iter().chain(&more)).with_hosts(&home.path("hosts"))?;
-    Some(Served::of(swath, &["--token-file"]))
-}
-
-/// What comes back for a request for a tunnel and one within it, up to the end of the connection or of
-/// this content.
-fn by_tunnel(relay: &Served, site: &str, content: &Content) -> Vec<u8> {
-    let mut tcp = TcpStream::connect(relay.address()).unwrap();
-    // Nobody waits as long: it ends, or it is all there.
-    tcp.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let within = format!("GET {FILE} HTTP/1.1\r\nHost: {site}\r\n\r\n");
-    write!(tcp, "CONNECT {site} HTTP/1.1\r\nHost: {site}\r\n\r\n{within}").unwrap();
-    let end = content.read(content.size_bytes() - 64, content.size_bytes());
-    let (mut answer, mut part) = (Vec::new(), vec![0; 65536]);
-    while !answer.ends_with(&end) {
-        match tcp.read(&mut part) {
-            Ok(bytes @ 1..) => answer.extend_from_slice(&part[..bytes]),
-            _ => break,
-        }
-    }
-    answer
-}
-
-#[test]
-fn a_name_that_is_listed_leads_to_no_address_that_is_not_public_unless_that_is_listed_too() {
-    // Whoever has the name could have it lead into the relay's own network, or to its machine.
-    let home = Home::new();
-    let content = Content::random(1, SIZE);
-    let origin = honest(&content);
-    home.write("hosts", "127.0.0.1 localhost inner.test\n");
-    let site = format!("inner.test:{}", origin.port());
-    let from = format!("http://{site}{FILE}");
-    let passed_on = format!("/relay/{from}");
-    let Some(relay) = inner(&home, "inner.test") else { return };
-    let lease = relay.allocate(SIZE, 600, "");
-    let passed = relay.ask("GET", &passed_on, "", b"").is(403);
-    let fetched = relay.fetch(&lease, &from, 0, SIZE, "").is(403);
-    let [passed, fetched] = [passed, fetched].map(|told| format!("{}{}", told.head, told.text()));
-    let tunnelled = String::from_utf8_lossy(&by_tunnel(&relay, &site, &content)).into_owned();
-    assert!(tunnelled.starts_with("HTTP/1.1 403 "), "{tunnelled}");
-    for told in [passed, fetched, tunnelled] {
-        let words = "it leads to an address that is not public, and that is not listed here \
-                     (--upstream CIDR lists it)";
-        assert!(told.contains(&format!("relay inner: {site}: {words}\n")), "{told}");
-        // Or the answer would be a way to look around there.
-        assert!(!told.contains("127.0.0.1") && !told.contains("loopback"), "{told}");
-    }
-    assert_eq!(relay.status(&lease)["held"], serde_json::json!([]));
-    assert!(origin.log().is_empty(), "{:?}", origin.log());
-    assert_eq!(origin.connections(), 0);
-    drop(relay);
-    let relay = inner(&home, "inner.test,127.0.0.1").unwrap();
-    let whole = content.read(0, SIZE);
-    assert!(relay.ask("GET", &passed_on, "", b"").is(200).body == whole);
-    let tunnelled = by_tunnel(&relay, &site, &content);
-    assert!(tunnelled.starts_with(b"HTTP/1.1 200 ") && tunnelled.ends_with(&whole));
-    let lease = relay.allocate(SIZE, 600, "");
-    relay.fetch(&lease, &from, 0, SIZE, "").is(200);
-    assert!(relay.ask("GET", &lease.read, "", b"").is(200).body == whole);
-}
 
 /// What no relay on the way is to know: it is within the address.
 const HIDDEN: &str = "salted-harvest-7.h5";
@@ -174,27 +108,6 @@ fn print(served: &Served) -> String {
     print.unwrap().trim().to_owned()
 }
 
-#[test]
-fn a_relay_that_curl_uses_as_a_proxy_sees_nothing_of_an_https_source_but_where_it_is() {
-    // What `curl -x` does with any proxy has to be so with a relay.
-    let home = Home::new();
-    let content = Content::random(3, SIZE);
-    home.write(&format!("tree/{HIDDEN}"), content.read(0, SIZE));
-    let origin = home.serve(&["tree"]);
-    let relay = home.relay(&["--log", "relay.log"]);
-    let ear = Ear::before(relay.address(), |_| {});
-    let shows = format!("Authorization: Bearer {}", origin.token());
-    let from = origin.at(HIDDEN);
-    let args = ["-sSf", "-k", "-m", "60", "-H", &shows, "-x", &ear.url(), "-o", "got", &from];
-    let Some((code, said)) = other(&home.work(), "curl", &args) else { return };
-    assert_eq!(code, 0, "{said}");
-    home.holds("got", &content);
-    // The line is written when the tunnel has ended.
-    let log = || String::from_utf8_lossy(&home.read("relay.log")).into_owned();
-    until("it is noted", || log().contains("CONNECT "));
-    assert!(!knows(&ear, &log(), origin.token(), &content));
-}
-
 /// A server of the same that no relay here may ask, since it is at 127.0.0.2, and where that is.
 /// `None`, with a message, where there is no such address.
 fn unlisted(content: &Content) -> Option<(Server, String)> {
@@ -243,9 +156,7 @@ fn a_redirect_is_followed_by_a_route_to_whom_its_relay_asks_and_to_nobody_else()
     let origin = honest(&content);
     let Some((away, at)) = unlisted(&content) else { return };
     let relay = home.relay(&[]);
-    let get = |from: &str| {
-        home.run(["get", from, "-o", "got", "--route", &relay.named(), "--timeout", "5s"])
-    };
+    let get = |from: &str| home.run(["get", from, "-o", "got", "--route", &relay.named()]);
     let within = server(&content, Behaviour::redirect(url(&origin)));
     get(&url(&within)).code_is(0).says(&[" by "]);
     home.holds_only("got", &content);
@@ -264,55 +175,22 @@ fn a_redirect_is_followed_by_a_route_to_whom_its_relay_asks_and_to_nobody_else()
 }
 
 #[test]
-fn a_depot_follows_redirects_to_whom_its_relay_asks_and_to_nobody_else() {
-    // It follows them itself, so that each has to be judged as what it was asked for.
-    let home = Home::new();
-    let content = Content::random(5, SIZE);
-    let origin = honest(&content);
-    let Some((away, at)) = unlisted(&content) else { return };
-    let depot = home.depot("20M", &["--name", "depot"]);
-    let within = server(&content, Behaviour::redirect(url(&origin)));
-    let lease = depot.allocate(SIZE, 600, "");
-    let told = depot.fetch(&lease, &url(&within), 0, SIZE, "").is(200).last();
-    assert_eq!(told["done"], true, "{told}");
-    assert!(depot.ask("GET", &lease.read, "", b"").is(200).body == content.read(0, SIZE));
-    let lease = depot.allocate(SIZE, 600, "");
-    let refused = |from: &str, status: u16, words: &str| {
-        let told = depot.fetch(&lease, from, 0, SIZE, "").is(status).text();
-        assert!(told.contains(words), "{told}");
-        assert_eq!(depot.status(&lease)["held"], serde_json::json!([]), "{told}");
-    };
-    let not_listed = "it is not among those that this relay asks (--upstream)";
-    let astray = server(&content, Behaviour::redirect(at));
-    refused(&url(&astray), 403, not_listed);
-    // Also where a listed one leads on to it.
-    let twice = server(&content, Behaviour::redirect(url(&astray)));
-    refused(&url(&twice), 403, not_listed);
-    assert!(away.log().is_empty() && away.connections() == 0, "{:?}", away.log());
-    // One that leads to itself, and two that lead to each other.
-    let own = server(&content, Behaviour::RedirectLoop { status: 302 });
-    refused(&url(&own), 502, "it redirects too often");
-    let one = honest(&content);
-    let two = server(&content, Behaviour::redirect(url(&one)));
-    one.set(Behaviour::redirect(url(&two)));
-    refused(&url(&one), 502, "it redirects too often");
-    assert!((2..20).contains(&(one.log().len() + two.log().len())), "{:?}", one.log());
-}
-
-#[test]
 fn a_relay_of_whose_answers_each_is_cut_ruins_nothing_that_the_source_sends_itself() {
     // What came before the cut counts, the rest is asked for anew, and the other way never ends for it.
     let home = Home::new();
     let content = Content::random(6, 24_000_000);
-    let origin = server(&content, Behaviour::rate(3_000_000));
+    // It lasts until the relay is in use.
+    let origin = server(&content, Behaviour::rate(200_000));
     let relay = home.relay(&[]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = format!("http://{}", listener.local_addr().unwrap());
     let cuts = between(listener, relay.address(), 200_000);
     let digest = sha256(&content);
     let args = ["get", &url(&origin), "-o", "got", "--digest", &digest];
-    let ran = home.run([&args[..], &["--route", "multi", "--relay", &proxy]].concat());
-    ran.code_is(0);
+    let getting =
+        home.swath([&args[..], &["--route", "multi", "--relay", &proxy]].concat()).start();
+    until("the relay is in use", || cuts.load(Ordering::Relaxed) > 0);
+    origin.set(Behaviour::rate(12_000_000));
+    getting.wait().code_is(0);
     home.holds_only("got", &content);
-    assert!(cuts.load(Ordering::Relaxed) > 0, "the relay was in use:\n{ran}");
 }

@@ -1,15 +1,14 @@
 //! What opens relays, depots and sources, where relays come and go between those who know it.
 
 use std::fs;
-use std::time::Duration;
 
 use swath_netlab::faulty::Content;
 
 use crate::support::Home;
 use crate::support::depot::until;
 use crate::support::net::{honest, sha256, url};
-use crate::support::relay::Ear;
-use crate::support::serve::Served;
+use crate::support::relay::{Ear, asked_in_vain};
+use crate::support::serve::{Served, reserved_address};
 
 const SIZE: u64 = 9_000_017;
 
@@ -114,7 +113,7 @@ fn what_was_sealed_for_a_relay_that_starts_again_is_sealed_anew() {
     let content = Content::random(2, 24 << 20);
     let origin = guarded(&home, &content);
     let far = |address: &str| home.relay_at(address, &["--clients", "relay-tokens"]);
-    let (near, relay) = (home.relay(&[]), far("127.0.0.1:0"));
+    let (near, relay) = (home.relay(&[]), far(&reserved_address()));
     let address = relay.address().to_string();
     let with_token = relay.named().replace("http://", "http://x:for-the-relay@");
     let route = format!("{},{}", near.named(), relay.named());
@@ -124,8 +123,8 @@ fn what_was_sealed_for_a_relay_that_starts_again_is_sealed_anew() {
     let getting = home.swath([&get[..], &secrets, &["--route", &route]].concat()).start();
     home.wait_for_bytes("got.swath.part", 6 << 20);
     relay.signal(9);
-    drop(relay);
-    std::thread::sleep(Duration::from_millis(300));
+    relay.wait();
+    asked_in_vain(&address);
     let _relay = far(&address);
     getting.wait().code_is(0);
     home.holds("got", &content);
@@ -141,7 +140,7 @@ fn a_depot_that_starts_again_is_shown_anew_what_opens_the_source() {
         let folder = ["--depot", "depot", "--depot-size", "40M"];
         home.relay_at(address, &[&["--clients", "relay-tokens"], &folder[..]].concat())
     };
-    let relay = depot("127.0.0.1:0");
+    let relay = depot(&reserved_address());
     let address = relay.address().to_string();
     let at = relay.named().replace("http://", "http://x:for-the-relay@");
     let stage = ["stage", &origin.at("run7.h5"), "--at", &at, "--for", "1h", "-o", "staged.meta4"];
@@ -150,7 +149,8 @@ fn a_depot_that_starts_again_is_shown_anew_what_opens_the_source() {
     let taken = || relay.ask("GET", "/depot", shown, b"").json()["disk"]["taken_bytes"].as_u64();
     until("it begins", || taken().unwrap() > 0);
     relay.signal(9);
-    drop(relay);
+    relay.wait();
+    asked_in_vain(&address);
     let _relay = depot(&address);
     staging.wait().code_is(0);
 }

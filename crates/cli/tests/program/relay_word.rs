@@ -4,13 +4,14 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
 
-use crate::support::Home;
 use crate::support::depot::until;
-use crate::support::net::{FILE, building, honest, sha256, url};
+use crate::support::net::{building, honest, sha256, url};
 use crate::support::relay::Ear;
 use crate::support::serve::Served;
-use swath_netlab::faulty::{Algorithm, Behaviour, Content, DigestField, Server};
+use crate::support::{Home, Ran, Swath};
+use swath_netlab::faulty::{Algorithm, Behaviour, Content, DigestField, Scope, Server};
 
 const SIZE: u64 = 3_000_017;
 
@@ -250,13 +251,11 @@ fn a_relay_that_gives_the_file_another_tag_is_found_out_too() {
     // What the source said was taken for another version, and nothing was compared any more.
     let home = Home::new();
     let content = Content::random(81, 12 << 20);
-    let rate = Behaviour::ConnectionRate { bytes_per_s: 2 << 20 };
-    let origin = building(&content).behaviour(rate).start().unwrap();
+    let origin = building(&content).start().unwrap();
     let relay = home.relay(&[]);
     let ear = Ear::before(relay.address(), spoil_and_rename);
-    let ran =
-        home.run(["get", &url(&origin), "-o", "got", "--relay", &ear.url(), "--route", "multi"]);
-    ran.code_is(0);
+    let args = ["get", &url(&origin), "-o", "got", "--relay", &ear.url(), "--route", "multi"];
+    slow_until_by_relay(home.swath(args), &origin).code_is(0);
     home.holds("got", &content);
 }
 
@@ -265,16 +264,14 @@ fn a_relay_that_changes_what_it_passes_on_is_found_out_by_samples() {
     // The source tells no digest: the file was wrong, and a warning said that it might be.
     let home = Home::new();
     let content = Content::random(79, 12 << 20);
-    // So slow that a relay is worth trying.
-    let rate = Behaviour::ConnectionRate { bytes_per_s: 2 << 20 };
-    let origin = building(&content).behaviour(rate).start().unwrap();
+    let origin = building(&content).start().unwrap();
     let relay = home.relay(&[]);
     let ear = Ear::before(relay.address(), spoil);
     let from = url(&origin);
     let found = "delivered other bytes than its source has, at byte ";
     for more in [&["--route", &ear.url()][..], &["--relay", &ear.url(), "--route", "multi"]] {
-        let ran = home.run([&["get", &from, "-o", "got", "--overwrite"], more].concat());
-        ran.code_is(0).says(&[found, "are fetched again"]);
+        let get = home.swath([&["get", &from, "-o", "got", "--overwrite"], more].concat());
+        slow_until_by_relay(get, &origin).code_is(0).says(&[found, "are fetched again"]);
         home.holds("got", &content);
     }
     // What is written to a stream cannot be taken back.
@@ -286,22 +283,44 @@ fn a_relay_that_changes_what_it_passes_on_is_found_out_by_samples() {
     home.holds("good", &content);
 }
 
+/// Runs a transfer whose connections are narrow, so that a relay is worth trying, and wider when one
+/// has brought something.
+fn slow_until_by_relay(get: Swath, origin: &Server) -> Ran {
+    let by_relay = || {
+        let records = origin.log().records;
+        let passed = records.iter().filter(|it| it.header("via").is_some());
+        passed.map(|it| it.sent_bytes).sum::<u64>()
+    };
+    let before = by_relay();
+    origin.set(Behaviour::ConnectionRate { bytes_per_s: 128 << 10 });
+    let getting = get.start();
+    until("the relay is in use", || by_relay() > before + (384 << 10));
+    origin.set(Behaviour::ConnectionRate { bytes_per_s: 2 << 20 });
+    let ran = getting.wait();
+    origin.clear();
+    ran
+}
+
+/// Begins a transfer and ends it when the origin has sent so many bytes: it sends no more then.
+fn begin(home: &Home, origin: &Server, route: &str, bytes: u64) {
+    let after_bytes = origin.sent_bytes() + bytes;
+    let lasts = Duration::from_secs(600);
+    origin.set(Behaviour::Stall { after_bytes, lasts, scope: Scope::Server });
+    let getting = home.swath(["get", &url(origin), "-o", "got", "--route", route]).start();
+    until("some of it came", || origin.sent_bytes() >= after_bytes);
+    getting.signal(libc::SIGINT);
+    getting.wait().code_is(130);
+    origin.clear();
+}
+
 #[test]
 fn what_a_relay_changed_in_an_earlier_run_is_found_out_too() {
     // Whoever went on without it was told nothing of relays, and had a wrong file.
     let home = Home::new();
     let content = Content::random(80, 24 << 20);
-    let origin = building(&content).behaviour(Behaviour::rate(6 << 20)).start().unwrap();
+    let origin = building(&content).start().unwrap();
     let relay = home.relay(&[]);
-    let begin = || {
-        let args = ["get", &url(&origin), "-o", "got", "--route", &relay.named()];
-        let before = origin.log().sent_bytes(FILE);
-        let getting = home.swath(args).start();
-        until("much of it came", || origin.log().sent_bytes(FILE) >= before + (12 << 20));
-        getting.signal(libc::SIGINT);
-        getting.wait().code_is(130);
-    };
-    begin();
+    begin(&home, &origin, &relay.named(), 12 << 20);
     // As if the relay had done it, too seldom for the few samples that a named route allows.
     let part = File::options().read(true).write(true).open(home.path("got.swath.part")).unwrap();
     for at in (0..24 << 20).step_by(30_000) {
@@ -314,7 +333,7 @@ fn what_a_relay_changed_in_an_earlier_run_is_found_out_too() {
     home.holds("got", &content);
     // Of an honest one it is told that it could have.
     fs::remove_file(home.path("got")).unwrap();
-    begin();
+    begin(&home, &origin, &relay.named(), 12 << 20);
     let ran = home.run(["get", &url(&origin), "-o", "got", "--quiet"]);
     ran.code_is(0).says(&["relays could have changed the", "compared with the source"]);
     home.holds("got", &content);
@@ -325,15 +344,9 @@ fn what_came_by_the_same_relay_on_another_way_is_fetched_again_too() {
     // Of what came by a relay and another one nothing was held against the first: it was kept.
     let home = Home::new();
     let content = Content::random(81, 24 << 20);
-    let origin = building(&content).behaviour(Behaviour::rate(6 << 20)).start().unwrap();
+    let origin = building(&content).start().unwrap();
     let (one, two) = (home.relay(&[]), home.relay(&[]));
-    let begin = |route: &str| {
-        let before = origin.log().sent_bytes(FILE);
-        let getting = home.swath(["get", &url(&origin), "-o", "got", "--route", route]).start();
-        until("some of it came", || origin.log().sent_bytes(FILE) >= before + (8 << 20));
-        getting.signal(libc::SIGINT);
-        getting.wait().code_is(130);
-    };
+    let begin = |route: &str| begin(&home, &origin, route, 8 << 20);
     let right = content.read(0, 24 << 20);
     let is_there = || {
         let part = home.read("got.swath.part");
@@ -364,12 +377,11 @@ fn a_relay_that_loses_its_place_is_left() {
     // A byte that was left out moved what followed in that answer, and the next one began with "TTP/1.1".
     let home = Home::new();
     let content = Content::random(81, 12 << 20);
-    let rate = Behaviour::ConnectionRate { bytes_per_s: 2 << 20 };
-    let origin = building(&content).behaviour(rate).start().unwrap();
+    let origin = building(&content).start().unwrap();
     let relay = home.relay(&[]);
     let leaky = leaky(relay.address(), 128 << 10);
     let args = ["get", &url(&origin), "-o", "got", "--relay", &leaky, "--route", "multi"];
-    let ran = home.run(args);
+    let ran = slow_until_by_relay(home.swath(args), &origin);
     ran.code_is(0).says(&["it is dropped, and the"]);
     home.holds("got", &content);
 }

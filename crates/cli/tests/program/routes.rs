@@ -205,7 +205,7 @@ fn what_is_wrong_in_the_file_is_told_of_the_file() {
     let home = Home::new();
     let config = |text: &str, args: &[&str]| {
         let file = home.write("my.toml", text);
-        let get = ["get", "http://127.0.0.1:9/x", "--timeout", "1s"];
+        let get = ["get", "http://127.0.0.1:9/x"];
         home.swath([&get[..], args].concat()).env("SWATH_CONFIG", &file).run()
     };
     for (text, args, words) in [

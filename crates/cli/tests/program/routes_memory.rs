@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::Value;
-use swath_netlab::faulty::{Behaviour, Content, Server};
+use swath_netlab::faulty::{Behaviour, Content, Scope, Server};
 use swath_state::{By, EdgeReading, Grade, Measured, State};
 
 use crate::support::depot::until;
 use crate::support::net::{server, sha256, url};
 use crate::support::serve::Served;
-use crate::support::{Home, Ran};
+use crate::support::{Home, Ran, Swath};
 
 /// So much that routes are tried, learnt and noted, on connections that are narrow.
 const SIZE: u64 = 24 << 20;
+/// So much that a transfer does not end while a test looks at it.
+const ENDLESS: u64 = 4 << 30;
 const EACH_BYTES_PER_S: u64 = 1 << 20;
 
 /// A file at an origin that a relay reaches as well.
@@ -31,18 +33,30 @@ struct Far {
 
 impl Far {
     fn new(seed: u64, home: Home) -> Far {
-        let content = Content::random(seed, SIZE);
+        Far::of_bytes(seed, home, SIZE)
+    }
+
+    fn of_bytes(seed: u64, home: Home, bytes: u64) -> Far {
+        let content = Content::random(seed, bytes);
         let origin = server(&content, Behaviour::ConnectionRate { bytes_per_s: EACH_BYTES_PER_S });
         let relay = home.relay(&[]);
         Far { home, content, origin, relay }
     }
 
     /// A transfer with this memory.
-    fn get(&self, name: &str, memory: &Path) -> crate::support::Swath {
-        let digest = sha256(&self.content);
-        let args = ["get", &url(&self.origin), "-o", name, "--digest", &digest];
+    fn get(&self, name: &str, memory: &Path) -> Swath {
+        self.get_from(&self.origin, name, memory)
+    }
+
+    fn get_from(&self, origin: &Server, name: &str, memory: &Path) -> Swath {
+        let from = url(origin);
         let over = ["--relay", &self.relay.named(), "--route", "multi"];
-        self.home.swath([&args[..], &over].concat()).env("SWATH_STATE", memory)
+        let get = self.home.swath([&["get", &from, "-o", name][..], &over].concat());
+        let get = get.env("SWATH_STATE", memory);
+        match self.content.size_bytes() {
+            ENDLESS => get,
+            _ => get.arg("--digest").arg(sha256(&self.content)),
+        }
     }
 
     /// It has to end as if nothing were wrong, and to tell once of what is.
@@ -92,7 +106,7 @@ fn filled(path: &Path) -> Vec<u8> {
         is_used: false,
     };
     state.note((0..200).map(reading).collect());
-    assert!(state.flush(Duration::from_secs(20)));
+    assert!(state.flush(Duration::from_secs(90)));
     drop(state);
     fs::read(path).unwrap()
 }
@@ -125,11 +139,16 @@ fn a_memory_that_is_taken_away_in_the_middle_is_told_of() {
     let far = Far::new(2, Home::new());
     let memory = far.home.path("state.db");
     filled(&memory);
-    let running = far.get("got", &memory).arg("--limit-rate").arg("4M").start();
-    until("some of it came", || far.origin.sent_bytes() > SIZE / 8);
+    // The rest comes when the memory is held.
+    let (after_bytes, lasts) = (SIZE / 8, Duration::from_secs(600));
+    let stall = Behaviour::Stall { after_bytes, lasts, scope: Scope::Server };
+    far.origin.set(stall.clone());
+    let running = far.get("got", &memory).start();
+    until("some of it came", || far.origin.sent_bytes() >= after_bytes);
     let holder = Connection::open(&memory).unwrap();
-    holder.busy_timeout(Duration::from_secs(20)).unwrap();
+    holder.busy_timeout(Duration::from_secs(90)).unwrap();
     holder.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    far.origin.unset(&stall);
     let ran = running.wait();
     ran.code_is(0);
     far.home.holds("got", &far.content);
@@ -211,23 +230,22 @@ fn a_memory_that_may_not_be_written_is_used_or_done_without() {
 
 #[test]
 fn transfers_at_the_same_time_share_a_memory_while_they_run() {
-    let one = Far::new(6, Home::new());
-    let other = server(&one.content, Behaviour::ConnectionRate { bytes_per_s: EACH_BYTES_PER_S });
+    let one = Far::of_bytes(6, Home::new(), 160 << 20);
+    let narrow = Behaviour::ConnectionRate { bytes_per_s: 256 << 10 };
+    one.origin.set(narrow.clone());
+    let other = server(&one.content, narrow);
     let memory = one.home.path("state.db");
     // Both begin with nothing, at the same moment, and neither may find the other's file damaged.
-    let digest = sha256(&one.content);
-    let args = ["get", &url(&other), "-o", "second", "--digest", &digest, "--limit-rate", "3M"];
-    let over = ["--relay", &one.relay.named(), "--route", "multi"];
-    let second = one.home.swath([&args[..], &over].concat()).env("SWATH_STATE", &memory);
-    let mut running = [one.get("first", &memory).arg("--limit-rate").arg("3M"), second]
-        .map(crate::support::Swath::start);
+    let second = one.get_from(&other, "second", &memory);
+    let mut running = [one.get("first", &memory), second].map(Swath::start);
     until("a third one sees what both have learnt", || {
         let edges = one.remembered(&memory);
-        let is_reported = knows(&edges, &one.origin) && knows(&edges, &other);
-        assert!(is_reported || running.iter_mut().all(|it| !it.is_over()), "it came too late");
-        is_reported
+        knows(&edges, &one.origin) && knows(&edges, &other)
     });
+    // They are slow until then.
     assert!(running.iter_mut().all(|it| !it.is_over()), "while both run");
+    one.origin.clear();
+    other.clear();
     for running in running {
         running.wait().code_is(0).never_says(&["state.db"]);
     }
@@ -243,9 +261,9 @@ fn transfers_at_the_same_time_share_a_memory_while_they_run() {
 
 #[test]
 fn what_one_transfer_has_learnt_is_known_to_another_that_begins_meanwhile() {
-    let far = Far::new(7, Home::new());
+    let far = Far::of_bytes(7, Home::new(), ENDLESS);
     let memory = far.home.path("state.db");
-    let mut first = far.get("first", &memory).arg("--limit-rate").arg("3M").start();
+    let mut first = far.get("first", &memory).start();
     let relay = far.relay.address().to_string();
     // Both of its hops: of one alone the other could be anything.
     let hops: [fn(&Value, &str) -> bool; 2] = [
@@ -261,7 +279,7 @@ fn what_one_transfer_has_learnt_is_known_to_another_that_begins_meanwhile() {
         };
         hops.iter().all(|is_it| edges.iter().filter(is_measured).any(|it| is_it(it, &relay)))
     });
-    let second = far.get("second", &memory).arg("--limit-rate").arg("6M");
+    let second = far.get("second", &memory);
     let mut second = second.env("SWATH_LOG", "swath_transfer::executor=debug");
     let log = far.home.path("second.log");
     second.command().stderr(fs::File::create(&log).unwrap());

@@ -1,9 +1,8 @@
 //! `swath routes probe`: what it finds out of sites that answer, of some that do not, and for whom.
 
-use std::net::{Ipv4Addr, TcpListener};
-
 use crate::support::Home;
 use crate::support::net::{FILE, building, honest, url};
+use crate::support::serve::reserved_address;
 use serde_json::Value;
 use swath_netlab::faulty::{Behaviour, Content};
 
@@ -85,10 +84,7 @@ fn what_is_refused_or_down_is_a_line_with_its_reason() {
     let good = home.relay(&[]);
     // It is there, but not for us; and one that asks nobody whom we name; and one that is down.
     let closed = home.relay(&["--clients", "192.0.2.0/24"]);
-    let down = {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let down = format!("http://{}", reserved_address());
     let names = [good.named(), closed.named(), down.clone()];
     let relays: Vec<&str> = names.iter().flat_map(|name| ["--relay", name]).collect();
     let probe = |more: &[&str]| home.run([&["routes", "probe"][..], more, &relays].concat());

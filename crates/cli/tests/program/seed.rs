@@ -1,15 +1,12 @@
-//! `swath seed` with the clients and trackers of others.
+//! `swath seed`: trackers, several torrents on one port, encryption, restarts.
 
-use std::net::TcpStream;
-use std::path::Path;
-use std::time::{Duration, Instant};
-use std::{fs, io::Read as _, io::Write as _};
+use std::fs;
+use std::net::UdpSocket;
 
 use crate::support::Home;
-use crate::support::seed::leecher;
-use crate::support::torrent::{Client, arrives, make};
+use crate::support::seed::{Seeding, Tracking};
+use crate::support::serve::reserved_address;
 use crate::support::trees::bytes;
-use swath_netlab::free_port;
 
 /// A folder of three files, the second of them empty, and a file.
 fn with_data() -> Home {
@@ -22,37 +19,20 @@ fn with_data() -> Home {
     home
 }
 
-/// Waits until the files of `run7` are below `folder`.
+/// These files lie in a folder, whole.
 #[track_caller]
-fn run7_arrives(home: &Home, folder: &str) {
-    for name in ["a.h5", "c.txt"] {
-        arrives(&home.path(folder).join("run7").join(name), &home.read(&format!("run7/{name}")));
+fn has(home: &Home, folder: &str, names: &[&str]) {
+    for name in names {
+        assert!(home.read(&format!("{folder}/{name}")) == home.read(name), "{folder}/{name}");
     }
 }
 
-/// The number of peers at a tracker.
-fn peers(tracker: &crate::support::serve::Served) -> String {
-    let address = tracker.url.trim_start_matches("http://").trim_end_matches("/announce");
-    let mut tcp = TcpStream::connect(address).unwrap();
-    tcp.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(tcp, "GET /stats.json HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).unwrap();
-    let text = answer.split("\"peers\":").nth(1).unwrap();
-    text.split([',', '}']).next().unwrap().to_owned()
-}
-
-#[track_caller]
-fn has_peers(tracker: &crate::support::serve::Served, count: &str) {
-    let began = Instant::now();
-    while peers(tracker) != count {
-        assert!(began.elapsed() < Duration::from_secs(60), "{} peers", peers(tracker));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+fn peer(seeding: &Seeding) -> String {
+    format!("127.0.0.1:{}", seeding.port)
 }
 
 #[test]
-fn libtorrent_fetches_torrents_of_every_kind() {
+fn torrents_of_every_kind_are_served_to_those_whom_trackers_send() {
     let home = with_data();
     let tracker = home.track(&[]);
     let udp = tracker.url.replace("http://", "udp://");
@@ -62,12 +42,8 @@ fn libtorrent_fetches_torrents_of_every_kind() {
         let seeding = home.seed(&["run7.torrent"]);
         seeding.says("verified run7: ");
         seeding.says("run7: announced to ");
-        let folder = format!("got-{kind}");
-        let torrent = home.path("run7.torrent");
-        let Some(client) = leecher(&home.path(&folder), &torrent, false, None) else { return };
-        run7_arrives(&home, &folder);
-        client.says("complete");
-        drop(client);
+        home.run(["get", "run7.torrent", "-d", kind]).code_is(0);
+        has(&home, kind, &["run7/a.h5", "run7/b", "run7/c.txt"]);
         seeding.signal(15);
         let (code, said) = seeding.wait();
         assert_eq!(code, Some(0), "{said}");
@@ -83,91 +59,17 @@ fn a_private_torrent_is_served_to_peers_of_its_tracker() {
     let seeding = home.seed(&["data.bin.torrent", "--peer", "127.0.0.1:1"]);
     seeding.says("data.bin is private: --peer is ignored");
     seeding.says("announced to ");
-    let torrent = home.path("data.bin.torrent");
-    let Some(_client) = leecher(&home.path("got"), &torrent, false, None) else { return };
-    arrives(&home.path("got/data.bin"), &home.read("data.bin"));
+    home.run(["get", "data.bin.torrent", "-d", "got"]).code_is(0);
+    has(&home, "got", &["data.bin"]);
 }
 
 #[test]
-fn encryption_is_spoken_where_a_peer_demands_it() {
+fn a_seeder_that_requires_encryption_serves_those_who_encrypt() {
     let home = with_data();
     home.publish_torrent("data.bin", "v1", &[], &[]);
-    let torrent = home.path("data.bin.torrent");
-    for (args, encrypts) in [(&[][..], true), (&["--require-encryption"], true)] {
-        let seeding = home.seed(&[&["data.bin.torrent"], args].concat());
-        let _ = fs::remove_dir_all(home.path("got"));
-        let client = leecher(&home.path("got"), &torrent, encrypts, Some(seeding.port));
-        let Some(_client) = client else { return };
-        arrives(&home.path("got/data.bin"), &home.read("data.bin"));
-    }
-}
-
-/// Debian's tracker, which tracks listed torrents only.
-fn opentracker(home: &Home, info_hashes: &[String]) -> Option<(Client, String)> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let folder = home.path("tracker");
-    fs::create_dir(&folder).unwrap();
-    // It runs as nobody.
-    for path in [home.home(), home.work(), folder.clone()] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let list: String = info_hashes.iter().map(|hash| format!("{hash}\n")).collect();
-    fs::write(folder.join("whitelist"), list).unwrap();
-    let port = free_port();
-    let text = port.to_string();
-    let args = ["-i", "127.0.0.1", "-p", &text, "-P", &text, "-d", ".", "-w", "whitelist"];
-    let client = Client::start(&folder, "opentracker", "opentracker", &args)?;
-    let began = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{}", client.said());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    // Before it has read its list it refuses.
-    std::thread::sleep(Duration::from_secs(1));
-    Some((client, format!("127.0.0.1:{port}")))
-}
-
-#[test]
-fn opentracker_leads_others_to_the_seeder() {
-    let home = with_data();
-    // The info-hash does not depend on the trackers.
-    let Some(hash) = make(&home, "data.bin", &["http://127.0.0.1:1/announce"]) else { return };
-    let Some((_tracker, address)) = opentracker(&home, &[hash]) else { return };
-    for scheme in ["http", "udp"] {
-        let url = format!("{scheme}://{address}/announce");
-        fs::remove_file(home.path("data.bin.torrent")).unwrap();
-        make(&home, "data.bin", &[&url]).unwrap();
-        let seeding = home.seed(&["data.bin.torrent"]);
-        seeding.says("data.bin: announced to ");
-        let folder = home.path(format!("got-{scheme}"));
-        fs::create_dir(&folder).unwrap();
-        let torrent = home.path("data.bin.torrent");
-        // aria2 asks by UDP only with its distributed hash table.
-        let client = match scheme {
-            "http" => aria2(&folder, &torrent),
-            _ => leecher(&folder, &torrent, false, None),
-        };
-        let Some(_client) = client else { return };
-        arrives(&folder.join("data.bin"), &home.read("data.bin"));
-        assert!(!seeding.said().contains("warning"), "{}", seeding.said());
-    }
-}
-
-/// aria2, which knows nobody but the tracker, and leaves as soon as it has everything.
-fn aria2(folder: &Path, torrent: &Path) -> Option<Client> {
-    let args = [
-        "--enable-dht=false",
-        "--enable-dht6=false",
-        "--bt-enable-lpd=false",
-        "--enable-peer-exchange=false",
-        "--seed-time=0",
-        "--file-allocation=none",
-        "--bt-tracker-connect-timeout=5",
-        "--log=-",
-        "--log-level=info",
-        torrent.to_str().unwrap(),
-    ];
-    Client::start(folder, "aria2", "aria2c", &args)
+    let seeding = home.seed(&["data.bin.torrent", "--require-encryption"]);
+    home.run(["get", "data.bin.torrent", "-d", "got", "--peer", &peer(&seeding)]).code_is(0);
+    has(&home, "got", &["data.bin"]);
 }
 
 #[test]
@@ -179,22 +81,19 @@ fn several_torrents_and_leechers_share_one_port() {
     let seeding = home.seed(&["pub", "--data", "."]);
     seeding.says("data.bin: announced to ");
     seeding.says("run7: announced to ");
-    let mut clients = Vec::new();
-    for number in 0..3 {
-        for torrent in ["run7", "data.bin"] {
-            let folder = home.path(format!("got{number}-{torrent}"));
-            fs::create_dir(&folder).unwrap();
-            let torrent = home.path(format!("pub/{torrent}.torrent"));
-            let Some(client) = aria2(&folder, &torrent) else { return };
-            clients.push(client);
+    let mut leechers = Vec::new();
+    for folder in ["one", "two", "three"] {
+        for torrent in ["pub/run7.torrent", "pub/data.bin.torrent"] {
+            leechers.push(home.live(&["get", torrent, "-d", folder]));
         }
     }
-    for number in 0..3 {
-        run7_arrives(&home, &format!("got{number}-run7"));
-        let got = home.path(format!("got{number}-data.bin/data.bin"));
-        arrives(&got, &home.read("data.bin"));
+    for leecher in leechers {
+        let (code, said) = leecher.wait();
+        assert_eq!(code, Some(0), "{said}");
     }
-    drop(clients);
+    for folder in ["one", "two", "three"] {
+        has(&home, folder, &["run7/a.h5", "run7/b", "run7/c.txt", "data.bin"]);
+    }
     seeding.signal(2);
     let (code, said) = seeding.wait();
     assert_eq!(code, Some(0), "{said}");
@@ -204,16 +103,16 @@ fn several_torrents_and_leechers_share_one_port() {
 #[test]
 fn trackers_hear_when_it_comes_and_goes() {
     let home = with_data();
-    let tracker = home.track(&[]);
+    let tracker = Tracking::start(&home, &reserved_address(), &[]);
     // A hybrid torrent is announced by both info-hashes.
     home.publish_torrent("data.bin", "hybrid", &[], &[]);
-    let seeding = home.seed(&["data.bin.torrent", "--tracker", &tracker.url]);
-    has_peers(&tracker, "2");
+    let url = tracker.served.url.clone();
+    let seeding = home.seed(&["data.bin.torrent", "--tracker", &url]);
+    tracker.has_peers(2);
     seeding.signal(15);
     assert_eq!(seeding.wait().0, Some(0));
-    assert_eq!(peers(&tracker), "0");
+    assert!(tracker.get("/stats.json").contains("\"peers\":0,"));
     // A dead tracker causes one warning, and does not prevent a clean end.
-    let url = tracker.url.clone();
     drop(tracker);
     let seeding = home.seed(&["data.bin.torrent", "--tracker", &url]);
     seeding.says("warning: data.bin: http://127.0.0.1:");
@@ -238,23 +137,21 @@ fn it_announces_from_the_address_where_it_listens() {
 }
 
 #[test]
-fn a_seeder_that_was_killed_goes_on_after_its_restart() {
+fn the_port_is_open_to_utp_if_asked_for() {
     let home = with_data();
-    let tracker = home.track(&[]);
-    home.publish_torrent("data.bin", "v1", &[&tracker.url], &["--piece", "16KiB"]);
-    let seeding = home.seed(&["data.bin.torrent", "--max-upload", "300k"]);
-    seeding.says("announced to ");
-    let address = format!("127.0.0.1:{}", seeding.port);
-    let torrent = home.path("data.bin.torrent");
-    let Some(_client) = leecher(&home.path("got"), &torrent, false, None) else { return };
-    let began = Instant::now();
-    while !home.exists("got/data.bin") {
-        assert!(began.elapsed() < Duration::from_secs(60), "{}", seeding.said());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_secs(1));
-    seeding.signal(9);
-    assert_eq!(seeding.wait().0, None);
-    let _seeding = home.seed_at(&address, &["data.bin.torrent"]);
-    arrives(&home.path("got/data.bin"), &home.read("data.bin"));
+    home.publish_torrent("data.bin", "v1", &[], &["--piece", "64KiB"]);
+    let at = reserved_address();
+    let is_open = || UdpSocket::bind(&at).is_err();
+    let seeding = home.seed_at(&at, &["data.bin.torrent"]);
+    assert!(!is_open());
+    drop(seeding);
+    let with = home.seed_at(&at, &["data.bin.torrent", "--utp"]);
+    assert!(is_open());
+    drop(with);
+    // Somebody else has the port: TCP is enough.
+    let _taken = UdpSocket::bind(&at).unwrap();
+    let seeding = home.seed_at(&at, &["data.bin.torrent", "--utp"]);
+    seeding.says(&format!("no peers are let in by uTP: cannot open UDP {at}: "));
+    home.run(["get", "data.bin.torrent", "-d", "got", "--peer", &at]).code_is(0);
+    has(&home, "got", &["data.bin"]);
 }

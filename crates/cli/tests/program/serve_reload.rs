@@ -5,7 +5,11 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 
-use crate::support::serve::{Served, other};
+use base64::Engine as _;
+use swath_model::digest::{Algorithm, Hasher};
+use swath_serve::Identity;
+
+use crate::support::serve::Served;
 use crate::support::trees::{assert_same, bytes};
 use crate::support::{Home, Ran, Running};
 
@@ -15,11 +19,11 @@ fn finished(ran: &Ran) -> serde_json::Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}:\n{ran}"))
 }
 
-/// A copy that would take some ten seconds, a part of which is there.
-fn under_way(home: &Home, server: &Served, token: &str) -> Running {
-    let args = ["cp", &server.url, "copy/", "--bearer-file", token, "--limit-rate", "4M"];
+/// A copy of which a part is there, at so many bytes a second.
+fn under_way(home: &Home, server: &Served, token: &str, rate: &str) -> Running {
+    let args = ["cp", &server.url, "copy/", "--bearer-file", token, "--limit-rate", rate];
     let running = home.swath(args).start();
-    home.wait_for_bytes("copy.swath.part/wide.bin", 4 << 20);
+    home.wait_for_bytes("copy.swath.part/wide.bin", 2 << 20);
     running
 }
 
@@ -38,7 +42,8 @@ fn a_token_that_ends_in_the_middle_ends_the_copy_and_a_new_one_goes_on() {
             home.write(name, name);
         }
         let server = home.serve(&["tree", "--plain", "--token-file", "tokens"]);
-        let copy = under_way(&home, &server, "one");
+        // It would take most of a minute: whatever holds this test up, it is still under way.
+        let copy = under_way(&home, &server, "one", "1M");
         home.write("tokens", without);
         server.signal(libc::SIGHUP);
         server.says("reloaded: tokens, ");
@@ -57,12 +62,12 @@ fn a_token_that_ends_in_the_middle_ends_the_copy_and_a_new_one_goes_on() {
 #[test]
 fn who_is_not_concerned_notices_nothing_and_bad_files_change_nothing() {
     let home = Home::new();
-    home.write("tree/wide.bin", bytes(4, 30 << 20));
+    home.write("tree/wide.bin", bytes(4, 12 << 20));
     home.write("tokens", "one\n");
     home.write("one", "one");
     home.write("two", "two");
     let server = home.serve(&["tree", "--plain", "--token-file", "tokens"]);
-    let copy = under_way(&home, &server, "one");
+    let copy = under_way(&home, &server, "one", "3M");
     let ls = |token| home.run(["ls", &server.url, "--bearer-file", token]);
     home.write("tokens", "one\ntwo\n");
     server.signal(libc::SIGHUP);
@@ -120,8 +125,9 @@ fn a_sender_whose_token_ends_goes_on_with_a_new_one() {
         let args = ["cp", "tree/", &to, "--json", "--bearer-file", token];
         home.swath(args.iter().chain(more)).start()
     };
-    let sending = send("one", &["--limit-rate", "4M"]);
-    home.wait_for_bytes("store/copy.swath.part/wide.bin", 4 << 20);
+    // It would take most of a minute.
+    let sending = send("one", &["--limit-rate", "1M"]);
+    home.wait_for_bytes("store/copy.swath.part/wide.bin", 2 << 20);
     home.write("tokens", "two\n");
     server.signal(libc::SIGHUP);
     server.says("warning: none of the tokens allows writing");
@@ -139,45 +145,42 @@ fn a_sender_whose_token_ends_goes_on_with_a_new_one() {
     assert_same(&home.path("tree"), &home.path("store/copy"));
 }
 
-/// Make a certificate and its key; `None` where nobody can.
-fn certificate(home: &Home, name: &str) -> Option<String> {
-    let (key, cert) = (format!("{name}.key"), format!("{name}.pem"));
-    let subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"];
-    let make = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-    let made = ["-keyout", &key, "-out", &cert];
-    other(&home.work(), "openssl", &[&make[..], &subject, &made].concat())?;
-    let asked = ["x509", "-in", &cert, "-noout", "-fingerprint", "-sha256"];
-    let (_, said) = other(&home.work(), "openssl", &asked)?;
-    let hex = said.trim().rsplit('=').next().unwrap_or_default().replace(':', "");
-    Some(format!("sha-256:{}", hex.to_lowercase()))
+/// Makes a certificate and its key, in one file; returns the fingerprint.
+fn certificate(home: &Home, name: &str) -> String {
+    let made = Identity::make_pem(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    home.write(name, &made);
+    // That is the digest of what is written in the first of its two parts.
+    let base64: String = made.lines().skip(1).take_while(|line| !line.starts_with('-')).collect();
+    let der = base64::engine::general_purpose::STANDARD.decode(base64).unwrap();
+    let digest = Hasher::digest(Algorithm::Sha256, &der);
+    let hex: String = digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha-256:{hex}")
 }
 
 #[test]
 fn a_new_certificate_is_shown_to_whoever_comes_and_open_transfers_go_on() {
     let home = Home::new();
-    home.write("tree/wide.bin", bytes(4, 30 << 20));
-    let (Some(old), Some(new)) = (certificate(&home, "old"), certificate(&home, "new")) else {
-        return;
-    };
+    home.write("tree/wide.bin", bytes(4, 12 << 20));
+    let (old, new) = (certificate(&home, "old.pem"), certificate(&home, "new.pem"));
     let put = |cert: &str, key: &str| {
         std::fs::copy(home.path(cert), home.path("cert.pem")).unwrap();
         std::fs::copy(home.path(key), home.path("key.pem")).unwrap();
     };
-    put("old.pem", "old.key");
+    put("old.pem", "old.pem");
     let files = ["--tls-cert", "cert.pem", "--tls-key", "key.pem", "--anonymous"];
     let server = home.serve(&[&["tree"][..], &files].concat());
     // It was printed of those alone that swath had made.
     assert!(server.words.contains(&format!("\nfingerprint  {old}\n")), "{}", server.words);
     let ls = |print: &str| home.run(["ls", &server.url, "--fingerprint", print]);
-    let args = ["cp", &server.url, "copy/", "--limit-rate", "4M", "--connections", "1"];
+    let args = ["cp", &server.url, "copy/", "--limit-rate", "3M", "--connections", "1"];
     let copy = home.swath(args.iter().chain(&["--fingerprint", &old])).start();
-    home.wait_for_bytes("copy.swath.part/wide.bin", 4 << 20);
+    home.wait_for_bytes("copy.swath.part/wide.bin", 2 << 20);
     // One file was replaced and not yet the other: they do not belong together.
-    put("new.pem", "old.key");
+    put("new.pem", "old.pem");
     server.signal(libc::SIGHUP);
     server.says("warning: keeping the old certificate: ");
     ls(&old).code_is(0);
-    put("new.pem", "new.key");
+    put("new.pem", "new.pem");
     server.signal(libc::SIGHUP);
     server.says(&format!("reloaded: cert.pem, fingerprint {new}\n"));
     ls(&new).code_is(0);

@@ -10,14 +10,17 @@ use swath_netlab::faulty::{Behaviour, Content, Scope};
 
 use crate::support::depot::until;
 use crate::support::net::{FILE, honest, server, sha256, slow, url};
-use crate::support::serve::Served;
+use crate::support::serve::{Served, reserved_address};
 use crate::support::{Home, Swath};
 
 const SIZE: u64 = 9_000_017;
 
 /// Depots, each with a folder of its own.
 fn depots<const N: usize>(home: &Home) -> [Served; N] {
-    std::array::from_fn(|at| home.relay(&["--depot", &format!("depot{at}"), "--depot-size", "20M"]))
+    std::array::from_fn(|at| {
+        let folder = format!("depot{at}");
+        home.relay_at(&reserved_address(), &["--depot", &folder, "--depot-size", "20M"])
+    })
 }
 
 fn staging(home: &Home, source: &str, depots: &[Served], more: &[&str]) -> Swath {
@@ -42,7 +45,7 @@ fn a_source_that_restarts_costs_nobody_what_is_staged() {
     // A depot's lanes failed together, six times in all, and that was the end of all it had.
     let home = Home::new();
     let content = Content::random(21, SIZE);
-    let origin = slow(&content, 2_000_000);
+    let origin = slow(&content, 300_000);
     let depots: [Served; 1] = depots(&home);
     let mut running =
         staging(&home, &url(&origin), &depots, &["--digest", &sha256(&content)]).start();
@@ -57,6 +60,7 @@ fn a_source_that_restarts_costs_nobody_what_is_staged() {
         running.is_over() || log.records.iter().filter(|it| it.status == 503).count() >= 6
     });
     origin.unset(&busy);
+    origin.set(Behaviour::rate(0));
     running.wait().code_is(0).says(&["in one depot", "whole"]);
     origin.die();
     home.run(["get", "staged.meta4", "-o", "got"]).code_is(0);
@@ -357,15 +361,13 @@ fn keys_stay_where_no_depot_says_that_its_lease_has_ended() {
     drop(bare);
     // A server that answers anything with a page, and one that knows no such thing.
     for answer in ["200 OK", "410 Gone"] {
-        // Another test may have been given the port meanwhile, and gives it back.
-        let began = std::time::Instant::now();
-        let listener = loop {
-            match TcpListener::bind(&address) {
-                Ok(listener) => break listener,
-                Err(error) => assert!(began.elapsed().as_secs() < 60, "{address}: {error}"),
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        };
+        let mut listener = None;
+        // What another test is just starting holds it too, until it is a program of its own.
+        until("the address is free", || {
+            listener = TcpListener::bind(&address).ok();
+            listener.is_some()
+        });
+        let listener = listener.unwrap();
         let answers = std::thread::spawn(move || {
             let (mut near, _) = listener.accept().unwrap();
             let _ = near.read(&mut [0; 4096]).unwrap();

@@ -1,75 +1,31 @@
 //! `swath cp https://a/ https://b/`: the destination fetches, and this machine steers.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 
-use swath_netlab::mesh::{Mesh, MeshLink, MeshSpec, SiteSpec};
-use swath_netlab::wan::{LabError, Shape};
+use serde_json::Value;
 
-use crate::support::serve::{Served, stays};
+use crate::gate::Gate;
+use crate::support::serve::reserved_address;
 use crate::support::trees::bytes;
-use crate::support::{Home, Ran};
+use crate::support::{Home, Ran, Running};
+use crate::third_party_servers::{
+    FILES, args, at, destination, fingerprint, states, until, with_dataset,
+};
 
-const FILES: [(&str, u32, usize); 4] =
-    [("x.h5", 1, 3_000_001), ("sub/y", 2, 70_000), ("sub/deep/z", 3, 9), ("empty", 4, 0)];
+/// Less than the dataset, and more than its lanes have under way: where a gate on the way to the source closes.
+const GATED_BYTES: u64 = 2_500_000;
 
-fn with_dataset(folder: &str) -> Home {
-    let home = Home::new();
-    for (path, seed, length) in FILES {
-        home.write(&format!("{folder}/ds/{path}"), bytes(seed, length));
-    }
-    fs::create_dir(home.path("b")).unwrap();
-    home
+/// A command whose standard error is the file of this name.
+fn noting(home: &Home, args: &[String], name: &str) -> Running {
+    let mut swath = home.swath(args);
+    swath.command().stderr(fs::File::create(home.path(name)).unwrap());
+    swath.start()
 }
 
-/// An address with the token of a server, whose certificate `--fingerprint` knows.
-pub fn at(server: &Served, path: &str) -> String {
-    let (scheme, rest) = server.url.split_once("://").unwrap();
-    format!("{scheme}://x:{}@{rest}{path}", server.token())
-}
-
-pub fn fingerprint(server: &Served) -> String {
-    let line = server.words.lines().find(|line| line.starts_with("fingerprint")).unwrap();
-    line.split_whitespace().last().unwrap().to_owned()
-}
-
-/// A server that fetches from servers on this machine.
-fn destination(home: &Home, address: &str, more: &[&str]) -> Served {
-    let args = ["b", "--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
-    home.serve_at(address, &[&args[..], more].concat())
-}
-
-pub fn args(servers: &[&Served], places: &[String]) -> Vec<String> {
-    let mut args = vec!["cp".to_owned()];
-    args.extend_from_slice(places);
-    for server in servers {
-        args.extend(["--fingerprint".to_owned(), fingerprint(server)]);
-    }
-    args
-}
-
-impl Home {
-    fn has_dataset(&self, folder: &str) {
-        for (path, seed, length) in FILES {
-            assert!(self.read(&format!("{folder}/{path}")) == bytes(seed, length), "{path}");
-        }
-    }
-
-    fn jobs(&self) -> Vec<u8> {
-        let folder = self.path("../home/.local/state/swath/third-party");
-        let all = fs::read_dir(folder).unwrap().map(|it| fs::read(it.unwrap().path()).unwrap());
-        all.flatten().collect()
-    }
-}
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn notes(home: &Home, name: &str) -> String {
+    String::from_utf8(home.read(name)).unwrap()
 }
 
 #[test]
@@ -156,15 +112,15 @@ fn what_is_not_allowed_is_refused_with_its_reason() {
 fn a_steering_machine_that_dies_does_not_end_the_copy() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "1M"]);
-    let steering = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
-    let steering = home.swath(steering).start();
-    until("the copy begins", || {
-        home.exists("b/copy.swath-partial") || !home.names_in("b").is_empty()
-    });
+    let b = destination(&home, "127.0.0.1:0", &[]);
+    let gate = Gate::before(&a, GATED_BYTES);
+    let from = gate.on_the_way(&a, &at(&a, "ds/"));
+    let steering = home.swath(args(&[&a, &b], &[from, at(&b, "copy/")])).start();
+    home.wait_for_bytes("b/copy.swath.part/x.h5", 300_000);
     steering.signal(9);
     steering.wait();
-    assert!(!home.exists("b/copy/x.h5"), "the copy was killed too late for this test");
+    assert!(!home.exists("b/copy/x.h5"));
+    gate.open();
     until("the copy ends", || home.exists("b/copy/x.h5"));
     home.has_dataset("b/copy");
 }
@@ -173,13 +129,16 @@ fn a_steering_machine_that_dies_does_not_end_the_copy() {
 fn a_copy_that_is_interrupted_is_cancelled_there_and_resumes() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "1M"]);
-    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
+    let b = destination(&home, "127.0.0.1:0", &[]);
+    let gate = Gate::before(&a, GATED_BYTES);
+    let from = gate.on_the_way(&a, &at(&a, "ds/"));
+    let command = args(&[&a, &b], &[from, at(&b, "copy/")]);
     let steering = home.swath(&command).start();
-    until("some data is there", || home.disk_bytes("b") > 500_000);
+    home.wait_for_bytes("b/copy.swath.part/x.h5", 300_000);
     steering.signal(2);
     steering.wait().code_is(130).says(&["stopped"]);
-    std::thread::sleep(Duration::from_secs(4));
+    until("it is cancelled", || states(&home, &b)[0].1 == "cancelled");
+    gate.open();
     assert!(!home.exists("b/copy/x.h5"), "it has gone on");
     home.run(&command).code_is(0).says(&["from an earlier run"]);
     home.has_dataset("b/copy");
@@ -189,14 +148,17 @@ fn a_copy_that_is_interrupted_is_cancelled_there_and_resumes() {
 fn a_destination_that_is_killed_and_started_again_goes_on() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let free = stays("127.0.0.1:0");
-    let b = destination(&home, &free, &["--limit-rate", "1M"]);
-    let mut steering = home.swath(args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")])).start();
-    std::thread::sleep(Duration::from_millis(1_500));
+    let free = reserved_address();
+    let b = destination(&home, &free, &[]);
+    let gate = Gate::before(&a, GATED_BYTES);
+    let from = gate.on_the_way(&a, &at(&a, "ds/"));
+    let mut steering = home.swath(args(&[&a, &b], &[from, at(&b, "copy/")])).start();
+    home.wait_for_bytes("b/copy.swath.part/x.h5", 300_000);
     assert!(!steering.is_over());
     b.signal(9);
     b.wait();
     let _again = destination(&home, &free, &[]);
+    gate.open();
     steering.wait().code_is(0).says(&["retrying"]);
     home.has_dataset("b/copy");
 }
@@ -205,11 +167,13 @@ fn a_destination_that_is_killed_and_started_again_goes_on() {
 fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "1M", "--third-party-jobs", "1"]);
+    let b = destination(&home, "127.0.0.1:0", &["--third-party-jobs", "1"]);
+    let gate = Gate::before(&a, GATED_BYTES);
     let trust = ["--fingerprint".to_owned(), fingerprint(&b)];
     let at_b = |job: &str| format!("{}@{}", job.split_once('@').unwrap().0, at(&b, ""));
     let begin = |to: &str| {
-        let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, to)]);
+        let from = gate.on_the_way(&a, &at(&a, "ds/"));
+        let command = args(&[&a, &b], &[from, at(&b, to)]);
         let begun = home.run(command.iter().map(String::as_str).chain(["--detach"]));
         begun.code_is(0).out().trim().to_owned()
     };
@@ -228,13 +192,19 @@ fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
     assert_eq!(state(&first, &listed), "running");
     assert_eq!(state(&second, &listed), "waiting", "one at a time");
     home.run(["cancel", &at_b(&second), &trust[0], &trust[1]]).code_is(0).says(&["cancelled"]);
-    let mut looking = home.swath(["attach", &at_b(&first), &trust[0], &trust[1]]).start();
-    std::thread::sleep(Duration::from_millis(500));
+    let attach = ["attach", &at_b(&first), &trust[0], &trust[1]].map(str::to_owned);
+    let seen = fs::File::create(home.path("seen")).unwrap();
+    let mut looking = home.swath(&attach).arg("--json");
+    looking.command().stdout(seen);
+    let mut looking = looking.start();
+    until("something of it is seen", || !home.read("seen").is_empty());
     assert!(!looking.is_over());
     // Whoever looks ends nothing.
     looking.signal(2);
     looking.wait().code_is(130);
-    let followed = home.run(["attach", &at_b(&first), &trust[0], &trust[1]]);
+    assert_eq!(state(&first, &jobs()), "running");
+    gate.open();
+    let followed = home.run(&attach);
     followed.code_is(0).says(&["verified by the checksum of every block"]);
     home.has_dataset("b/one");
     // How it ended can be read later, too.
@@ -247,27 +217,22 @@ fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
     home.run(["attach", "none"]).code_is(2).says(&["not of the form JOB@URL", "swath jobs"]);
 }
 
-/// The first word of each job that a server lists, and its state.
-fn states(home: &Home, b: &Served) -> Vec<(String, String)> {
-    let listed = home.run(["jobs", &at(b, ""), "--fingerprint", &fingerprint(b)]);
-    let words = |line: &str| {
-        let mut words = line.split_whitespace().map(str::to_owned);
-        (words.next().unwrap(), words.next().unwrap())
-    };
-    listed.code_is(0).out().lines().map(words).collect()
-}
-
 /// Without that it would wait for ever.
 #[test]
 fn rights_to_read_are_renewed_while_the_client_is_there() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "300k"]);
-    let began = Instant::now();
-    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
-    let copied = home.run(command.iter().map(String::as_str).chain(["--grant-for", "2s"]));
-    copied.code_is(0).says(&["verified by the checksum of every block"]);
-    assert!(began.elapsed() > Duration::from_secs(6), "too fast for this test");
+    let log = home.path("b.log");
+    let b = destination(&home, "127.0.0.1:0", &["--log", log.to_str().unwrap()]);
+    let gate = Gate::before(&a, GATED_BYTES);
+    let from = gate.on_the_way(&a, &at(&a, "ds/"));
+    let command = args(&[&a, &b], &[from, at(&b, "copy/")]);
+    let copying = home.swath(&command).arg("--grant-for").arg("2s").start();
+    // Once it is ordered, and again for each of the rights that end meanwhile.
+    let orders = || notes(&home, "b.log").matches("\"POST /copy/").count();
+    until("its rights have ended three times", || orders() > 3);
+    gate.open();
+    copying.wait().code_is(0).says(&["verified by the checksum of every block"]);
     home.has_dataset("b/copy");
 }
 
@@ -277,7 +242,7 @@ fn a_copy_whose_rights_have_ended_waits_until_its_command_is_repeated() {
     // More than what is asked for in the first second.
     home.write("a/ds/large", bytes(5, 30_000_000));
     let a = home.serve(&["a"]);
-    let free = stays("127.0.0.1:0");
+    let free = reserved_address();
     let rate = ["--limit-rate", "300k", "--third-party-jobs", "1"];
     let b = destination(&home, &free, &rate);
     let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
@@ -299,13 +264,15 @@ fn a_copy_whose_rights_have_ended_waits_until_its_command_is_repeated() {
     let b = destination(&home, &free, &[]);
     until("it waits again", || states(&home, &b).contains(&waits[0]));
     let job_at = format!("{job}@{}", at(&b, ""));
-    let mut looking = home.swath(["attach", &job_at, "--fingerprint", &fingerprint(&b)]).start();
-    std::thread::sleep(Duration::from_millis(500));
+    let attach = ["attach", &job_at, "--fingerprint", &fingerprint(&b)].map(str::to_owned);
+    let mut looking = noting(&home, &attach, "looking");
+    until("it waits too", || notes(&home, "looking").contains("waiting for a token"));
     assert!(!looking.is_over());
     home.run(&command).code_is(0).says(&[&job, "carries out this copy already"]);
     home.has_dataset("b/copy");
     assert!(home.read("b/copy/large") == bytes(5, 30_000_000));
-    looking.wait().code_is(0).says(&["waiting for a token", "repeat the command"]);
+    looking.wait().code_is(0);
+    assert!(notes(&home, "looking").contains("repeat the command"));
 }
 
 /// The repeated command failed: "another process is copying" to the same folder.
@@ -313,13 +280,18 @@ fn a_copy_whose_rights_have_ended_waits_until_its_command_is_repeated() {
 fn a_command_that_is_repeated_after_its_death_follows_the_same_copy() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "1M"]);
-    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
+    let b = destination(&home, "127.0.0.1:0", &[]);
+    let gate = Gate::before(&a, GATED_BYTES);
+    let from = gate.on_the_way(&a, &at(&a, "ds/"));
+    let command = args(&[&a, &b], &[from, at(&b, "copy/")]);
     let first = home.swath(&command).start();
-    until("some data is there", || home.disk_bytes("b") > 300_000);
+    home.wait_for_bytes("b/copy.swath.part/x.h5", 300_000);
     first.signal(9);
     first.wait();
-    home.run(&command).code_is(0).says(&["carries out this copy already"]);
+    let again = noting(&home, &command, "again");
+    until("it follows", || notes(&home, "again").contains("carries out this copy already"));
+    gate.open();
+    again.wait().code_is(0);
     home.has_dataset("b/copy");
     assert_eq!(states(&home, &b).len(), 1);
     // One that has ended is another copy.
@@ -350,112 +322,67 @@ fn a_copy_that_is_let_alone_and_fails_at_once_says_so() {
 fn orders_that_cannot_be_meant_are_refused() {
     let home = with_dataset("a");
     let a = home.serve(&["a", "--anonymous"]);
-    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "300k"]);
+    let b = destination(&home, "127.0.0.1:0", &["--plain"]);
+    let token = format!("Authorization: Bearer {}\r\n", b.token());
+    let gate = Gate::before(&a, GATED_BYTES);
+    // The answer's head and lines, up to the first that tells of the copy.
     let order = |job: &str, path: &str, sources: &str| {
-        let mut curl = Command::new("curl");
-        let token = format!("Authorization: Bearer {}", b.token());
-        let url = format!("{}{path}?swath=fetch&job={job}", b.url);
-        curl.args(["-sk", "-m", "2", "-H", &token, "-d", sources, "-w", "%{http_code}", &url]);
-        let ran = curl.output().expect("curl runs");
-        String::from_utf8(ran.stdout).unwrap()
+        let mut tcp = TcpStream::connect(b.address()).unwrap();
+        let length = sources.len();
+        let head = format!("POST /{path}?swath=fetch&job={job} HTTP/1.1\r\nHost: a\r\n{token}");
+        let rest = format!("Content-Length: {length}\r\nConnection: close\r\n\r\n{sources}");
+        tcp.write_all((head + &rest).as_bytes()).unwrap();
+        let mut told = String::new();
+        for line in BufReader::new(tcp).lines() {
+            told += &line.unwrap();
+            if told.contains("opened") {
+                break;
+            }
+        }
+        told
     };
-    let source = format!("{}ds/", a.url);
+    let source = gate.on_the_way(&a, &format!("{}ds/", a.url));
     let of = |more: &str| format!(r#"{{"sources":[{{"url":"{source}"{more}}}]}}"#);
     // It would lift the limit of the server.
     let unlimited = of("").replace("}]}", "}],\"limit_bytes_per_s\":0}");
     let text = order("j1", "copy/", &unlimited);
-    assert!(text.contains("more than zero") && text.ends_with("400"), "{text}");
+    assert!(text.contains("more than zero") && text.starts_with("HTTP/1.1 400"), "{text}");
     let text = order("j1", "copy/", &of(r#","fingerprints":["zz"]"#));
-    assert!(text.contains("'zz' is not the SHA-256") && text.ends_with("400"), "{text}");
+    assert!(text.contains("'zz' is not the SHA-256") && text.starts_with("HTTP/1.1 400"), "{text}");
     let print = fingerprint(&a).replace("sha-256:", "");
     let good = of(&format!(r#","fingerprints":["{print}"]"#));
     let lines = order("j1", "copy/", &good);
-    assert!(lines.contains("opened"), "it runs on when curl gives up: {lines}");
+    assert!(lines.contains("opened"), "it runs on when nobody listens any more: {lines}");
     // The name is that of another copy.
     let text = order("j1", "other/", &good);
-    assert!(text.contains("another job") && text.ends_with("409"), "{text}");
-    assert_eq!(states(&home, &b), [("j1".to_owned(), "running".to_owned())]);
+    assert!(text.contains("another job") && text.starts_with("HTTP/1.1 409"), "{text}");
+    let listed = b.ask("GET", "/?swath=jobs", &token, b"").is(200).json();
+    let jobs: Vec<(&Value, &Value)> =
+        listed["jobs"].as_array().unwrap().iter().map(|job| (&job["job"], &job["state"])).collect();
+    assert_eq!(jobs, [(&"j1".into(), &"running".into())]);
 }
-
-/// Two sites with a slow link between them, and a relay with fast links to both. `None` without root.
-fn sites() -> Option<Mesh> {
-    let shape = |mbit: u64| Shape::new(mbit * 1_000_000, Duration::from_millis(2));
-    let link = |near, far, mbit| MeshLink { near, far, down: shape(mbit), up: shape(mbit) };
-    let spec = MeshSpec {
-        sites: ["a", "b", "relay", "here"].map(SiteSpec::new).to_vec(),
-        links: vec![link(A, B, 4), link(A, RELAY, 200), link(RELAY, B, 200), link(HERE, B, 10)],
-        seed: 1,
-        has_offload: true,
-    };
-    match Mesh::start(spec) {
-        Ok(mesh) => Some(mesh),
-        Err(LabError::NeedsRoot) => {
-            println!("skipped: needs root");
-            None
-        }
-        Err(error) if !Path::new("/dev/net/tun").exists() => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-#[test]
-fn relays_of_the_destination_shorten_its_way() {
-    let home = Home::new();
-    home.write("a/ds/large", bytes(1, 12_000_000));
-    fs::create_dir(home.path("b")).unwrap();
-    let Some(mesh) = sites() else { return };
-    let at_site = |site: usize, args: &[&str]| {
-        let mut swath = home.swath(args);
-        mesh.site(site).confine(swath.command());
-        swath
-    };
-    let listen = |site: usize| format!("{}:8470", mesh.address(site));
-    let serve = |site: usize, args: &[&str]| {
-        let listen = listen(site);
-        let all = [&["serve", "--listen", &listen][..], args].concat();
-        Served::of(at_site(site, &all), args)
-    };
-    let all = "10.79.0.0/24";
-    let a = serve(A, &["a"]);
-    let (near, known) = (listen(RELAY), fingerprint(&a));
-    let usual = ["relay", "--plain", "--clients", all, "--upstream", all];
-    let relay = [&usual[..], &["--listen", &near, "--fingerprint", &known]].concat();
-    let relay = Served::of(at_site(RELAY, &relay), &["--token-file"]);
-    let more = ["--third-party-from", all, "--third-party-relay", &relay.named()];
-    let b = serve(B, &[&["b", "--write", "--third-party"][..], &more].concat());
-    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "copy/")]);
-    let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    let copied = at_site(HERE, &command).run();
-    // The direct way alone would take 24 seconds.
-    copied.code_is(0).says(&[&format!("by {}", mesh.address(RELAY)), "verified by the checksum"]);
-    copied.never_says(&["through this machine"]);
-    assert!(home.read("b/copy/large") == bytes(1, 12_000_000));
-}
-
-const A: usize = 0;
-const B: usize = 1;
-const RELAY: usize = 2;
-const HERE: usize = 3;
 
 /// A kept copy went on in whatever the server served next, and removed what was there.
 #[test]
 fn a_kept_copy_goes_on_only_in_the_folder_where_it_began() {
     let home = with_dataset("a");
     let a = home.serve(&["a"]);
-    let free = stays("127.0.0.1:0");
-    let b = destination(&home, &free, &["--limit-rate", "1M"]);
-    let command = args(&[&a, &b], &[at(&a, "ds/"), at(&b, "")]);
+    let free = reserved_address();
+    let b = destination(&home, &free, &[]);
+    let gate = Gate::before(&a, GATED_BYTES);
+    let from = gate.on_the_way(&a, &at(&a, "ds/"));
+    let command = args(&[&a, &b], &[from, at(&b, "")]);
     home.run(command.iter().map(String::as_str).chain(["--delete", "--detach"])).code_is(0);
-    std::thread::sleep(Duration::from_millis(700));
+    until("some data is there", || home.disk_bytes("b") > 300_000);
     b.signal(9);
     b.wait();
     home.write("other/own", "mine");
     let from = ["--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
     let other = home.serve(&[&["other"][..], &from].concat());
-    std::thread::sleep(Duration::from_secs(3));
+    gate.open();
+    // It knows of the copy, and does not carry it out.
+    let known = states(&home, &other);
+    assert!(known.iter().all(|(_, state)| state != "running" && state != "done"), "{known:?}");
     assert_eq!(home.names_in("other"), ["own"]);
     // Two servers of the same folders would be in each other's way.
     let _again = destination(&home, &free, &[]);
@@ -463,6 +390,7 @@ fn a_kept_copy_goes_on_only_in_the_folder_where_it_began() {
     second.code_is(6).says(&["another server keeps its jobs in"]);
     until("the copy ends", || home.exists("b/x.h5"));
     home.has_dataset("b");
+    assert_eq!(home.names_in("other"), ["own"]);
     drop(other);
 }
 
@@ -472,12 +400,14 @@ fn a_copy_ends_with_the_token_that_ordered_it() {
     let a = home.serve(&["a"]);
     let tokens = "a-token-that-is-long-enough write\nanother-token-that-is-long write\n";
     home.write("tokens", tokens);
-    let b = destination(&home, "127.0.0.1:0", &["--limit-rate", "300k", "--token-file", "tokens"]);
+    let b = destination(&home, "127.0.0.1:0", &["--token-file", "tokens"]);
+    let gate = Gate::before(&a, GATED_BYTES);
+    let from = gate.on_the_way(&a, &at(&a, "ds/"));
     let to = b.url.replace("://", "://x:a-token-that-is-long-enough@") + "copy/";
     // All servers of a user have one certificate.
-    let command = args(&[&a], &[at(&a, "ds/"), to]);
+    let command = args(&[&a], &[from, to]);
     let mut steering = home.swath(command).start();
-    std::thread::sleep(Duration::from_millis(1_000));
+    home.wait_for_bytes("b/copy.swath.part/x.h5", 300_000);
     assert!(!steering.is_over());
     home.write("tokens", "another-token-that-is-long write\n");
     b.signal(1);

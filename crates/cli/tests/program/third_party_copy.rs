@@ -1,16 +1,22 @@
-//! `COPY`: third-party copies of single files as the WLCG has them, ordered by curl.
+//! `COPY`: third-party copies of single files as the WLCG has them.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 use crate::support::Home;
 use crate::support::serve::Served;
 use crate::support::trees::bytes;
-use crate::support::xrootd::Xrootd;
+use crate::third_party_servers::until;
+
+/// A server that copies from and to others on this machine, without encryption.
+fn copying(home: &Home, folder: &str, more: &[&str]) -> Served {
+    let plain = [more, &["--plain"]].concat();
+    encrypting(home, folder, &plain)
+}
 
 /// A server that copies from and to others on this machine.
-fn copying(home: &Home, folder: &str, more: &[&str]) -> Served {
+fn encrypting(home: &Home, folder: &str, more: &[&str]) -> Served {
     fs::create_dir_all(home.path(folder)).unwrap();
     let args = [folder, "--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
     home.serve(&[&args[..], more].concat())
@@ -27,20 +33,14 @@ struct Answer {
     body: String,
 }
 
-fn curl(server: &Served, path: &str, fields: &[&str]) -> Command {
-    let mut curl = Command::new("curl");
-    let token = format!("Authorization: Bearer {}", server.token());
-    curl.args(["-sk", "-X", "COPY", "-H", &token, "-w", "%{http_code}"]);
-    fields.iter().for_each(|field| _ = curl.args(["-H", field]));
-    curl.arg(server.at(path));
-    curl
+fn authorized(token: &str, fields: &[&str]) -> String {
+    let token = format!("Authorization: Bearer {token}");
+    [&[token.as_str()], fields].concat().iter().map(|field| format!("{field}\r\n")).collect()
 }
 
 fn copy(server: &Served, path: &str, fields: &[&str]) -> Answer {
-    let ran = curl(server, path, fields).output().expect("curl runs");
-    let text = String::from_utf8(ran.stdout).unwrap();
-    let (body, status) = text.split_at(text.len() - 3);
-    Answer { status: status.parse().unwrap(), body: body.to_owned() }
+    let told = server.ask("COPY", &format!("/{path}"), &authorized(server.token(), fields), b"");
+    Answer { status: told.status, body: told.text() }
 }
 
 impl Answer {
@@ -97,7 +97,7 @@ fn a_file_is_pulled_and_verified() {
 #[test]
 fn a_file_is_pushed_with_the_token_for_the_other_server() {
     let home = Home::new();
-    let c = copying(&home, "c", &[]);
+    let c = encrypting(&home, "c", &[]);
     let authority = home.path("../home/.local/state/swath/serve/identity.pem");
     let b = copying(&home, "b", &["--third-party-ca", authority.to_str().unwrap()]);
     home.write("b/x.h5", bytes(1, 3_000_001));
@@ -138,18 +138,16 @@ fn what_must_not_be_is_refused() {
     copy(&b, "x", &[&from, "Overwrite: maybe"]).is_refused(400, "T or F");
     copy(&b, "x", &[&from, "Digest: rot13=x"]).is_refused(400, "no digest that is known");
     fs::create_dir(home.path("p")).unwrap();
-    let public = home.serve(&["p", "--write", "--third-party"]);
+    let public = home.serve(&["p", "--write", "--third-party", "--plain"]);
     copy(&public, "x", &[&from]).is_failure("refused to contact 127.0.0.1");
-    let plain = home.serve(&["b", "--write"]);
+    let plain = home.serve(&["b", "--write", "--plain"]);
     copy(&plain, "x", &[&from]).is_refused(403, "--third-party");
     home.write("tokens", "a-token-for-writing-only write\na-token-for-reading-only read\n");
     let args = ["--token-file", "tokens"];
     let two = copying(&home, "t", &args);
-    let mut curl = Command::new("curl");
-    let reading = "Authorization: Bearer a-token-for-reading-only";
-    let ran =
-        curl.args(["-sk", "-X", "COPY", "-H", reading, "-H", &from]).arg(two.at("x")).output();
-    assert!(String::from_utf8(ran.unwrap().stdout).unwrap().contains("reading alone"));
+    let reading = authorized("a-token-for-reading-only", &[&from]);
+    let told = two.ask("COPY", "/x", &reading, b"").text();
+    assert!(told.contains("reading alone"), "{told}");
     for folder in ["b", "p", "t"] {
         assert_eq!(home.names_in(folder), Vec::<String>::new());
     }
@@ -159,21 +157,19 @@ fn what_must_not_be_is_refused() {
 fn closing_the_connection_cancels_the_copy() {
     let home = Home::new();
     let a = source(&home);
-    let b = copying(&home, "b", &["--limit-rate", "200k"]);
+    // All of it would take five minutes.
+    let b = copying(&home, "b", &["--limit-rate", "10k"]);
     let from = format!("Source: {}", a.at("x.h5"));
-    let mut client: Child =
-        curl(&b, "x.h5", &[&from]).stdout(Stdio::null()).spawn().expect("curl runs");
-    let began = Instant::now();
+    let mut client = TcpStream::connect(b.address()).unwrap();
+    let fields = authorized(b.token(), &[&from]);
+    write!(client, "COPY /x.h5 HTTP/1.1\r\nHost: a\r\n{fields}\r\n").unwrap();
+    let mut start = [0; 12];
+    client.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 202");
     let is_begun = || home.names_in("b").iter().any(|name| name.contains("x.h5"));
-    while !is_begun() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it begins");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    client.kill().unwrap();
-    client.wait().unwrap();
-    // All of it would take fifteen seconds.
-    std::thread::sleep(Duration::from_secs(18));
-    assert_eq!(home.names_in("b"), Vec::<String>::new(), "it has gone on, or left something");
+    until("it begins", is_begun);
+    drop(client);
+    until("nothing is left of it", || home.names_in("b").is_empty());
 }
 
 fn adler32(bytes: &[u8]) -> u32 {
@@ -183,40 +179,4 @@ fn adler32(bytes: &[u8]) -> u32 {
         high = (high + low) % 65_521;
     }
     high << 16 | low
-}
-
-/// What XRootD answers to COPY.
-fn ask_xrootd(home: &Home, xrootd: &Xrootd, path: &str, fields: &[&str]) -> String {
-    let mut curl = Command::new("curl");
-    curl.args(["-s", "-X", "COPY", "-H", "Credential: none", "--cacert", "ca/ca.pem"]);
-    fields.iter().for_each(|field| _ = curl.args(["-H", field]));
-    let ran = curl.arg(format!("{}{path}", xrootd.url)).current_dir(home.work()).output().unwrap();
-    String::from_utf8(ran.stdout).unwrap()
-}
-
-#[test]
-fn files_go_both_ways_between_swath_and_xrootd() {
-    let home = Home::new();
-    let Some(xrootd) = Xrootd::start(&home, "x") else { return };
-    home.write("x/data/x.h5", bytes(1, 3_000_001));
-    let tls =
-        ["--third-party-ca", "ca/ca.pem", "--tls-cert", "x/host.pem", "--tls-key", "x/host.key"];
-    let b = copying(&home, "b", &tls);
-    let here = |path: &str| b.at(path).replace("127.0.0.1", "localhost");
-    let token = format!("TransferHeaderAuthorization: Bearer {}", b.token());
-    let there = |path: &str| format!("{}{path}", xrootd.url);
-    copy(&b, "pulled", &[&format!("Source: {}", there("x.h5"))]).is_success();
-    assert!(home.read("b/pulled") == bytes(1, 3_000_001));
-    copy(&b, "pulled", &[&format!("Destination: {}", there("pushed"))]).is_success();
-    assert!(home.read("x/data/pushed") == bytes(1, 3_000_001));
-    let source = format!("Source: {}", here("pulled"));
-    let answer = ask_xrootd(&home, &xrootd, "from-swath", &[&source, &token]);
-    assert!(answer.trim_end().ends_with("success: Created"), "{answer}");
-    assert!(home.read("x/data/from-swath") == bytes(1, 3_000_001));
-    let destination = format!("Destination: {}", here("new/by-xrootd"));
-    let folder = home.path("b/new");
-    fs::create_dir(folder).unwrap();
-    let answer = ask_xrootd(&home, &xrootd, "x.h5", &[&destination, &token]);
-    assert!(answer.trim_end().ends_with("success: Created"), "{answer}");
-    assert!(home.read("b/new/by-xrootd") == bytes(1, 3_000_001));
 }

@@ -80,6 +80,44 @@ fn licence_expressions_are_read_as_meant() {
     }
 }
 
+/// Otherwise `make demo`, `make build` and `cargo build` each build crates again that another has built.
+#[test]
+fn features_do_not_depend_on_which_packages_are_built() {
+    let program = features(&["-p", "swath"]);
+    for others in [&["-p", "swath", "-p", "swath-netlab"][..], &[]] {
+        let both = features(others);
+        let differ = program.iter().filter(|(package, has)| both.get(*package) != Some(has));
+        let offences: Vec<String> = differ
+            .map(|(package, has)| {
+                format!("{package}: {has:?}, but {:?} with {others:?}", both[package])
+            })
+            .collect();
+        none(&offences);
+    }
+}
+
+/// The features of each package that a release build of these packages uses.
+fn features(packages: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+    let tree = ["tree", "--locked", "--offline", "--edges", "normal,build", "--prefix", "none"];
+    let output = Command::new(env!("CARGO"))
+        .args(tree)
+        .args(["--format", "{p} {f}"])
+        .args(packages)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("names are UTF-8");
+    let mut features: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let package = words.by_ref().take(2).collect::<Vec<_>>().join(" ");
+        let list = words.filter(|word| !word.starts_with('('));
+        features.entry(package).or_default().extend(list.map(str::to_owned));
+    }
+    features
+}
+
 /// Whether an SPDX expression can be met with the licences allowed.
 fn holds(expression: &str, allowed: &BTreeSet<&str>) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");

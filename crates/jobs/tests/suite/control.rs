@@ -1,33 +1,30 @@
 //! Jobs are paused, go on, are cancelled, and are started again.
 
-use std::time::Duration;
-
 use swath_jobs::{
     CannotPause, FileCounts, GetFrom, GetTo, JobError, JobEvent, JobSpec, JobState, Outcome,
 };
-use swath_netlab::faulty::{Behaviour, Content, Handle};
+use swath_netlab::faulty::{Behaviour, Content};
 use swath_transfer::GetError;
 use swath_transfer::observe::Event;
-use tokio::time::sleep;
 
 use crate::support::{LONG, SIZE_BYTES, content, folder, get, is_under_way, jobs, server, until};
 
-/// Some seconds for a whole file.
-const SLOW: u64 = 2_000_000;
+/// No whole file comes before its job is paused.
+const SLOW: u64 = 300_000;
 
-/// Waits until no more is sent, and returns how much was.
-async fn settled(server: &Handle) -> u64 {
-    let began = std::time::Instant::now();
-    let mut sent = server.sent_bytes();
-    while began.elapsed() < LONG {
-        sleep(Duration::from_millis(500)).await;
-        let now = server.sent_bytes();
-        if now == sent {
-            return sent;
-        }
-        sent = now;
-    }
-    panic!("it never stops sending");
+/// A whole other job, in the time of which a job that runs would have gone on.
+async fn meanwhile(content: &Content) {
+    let (server, folder) = (server(content), folder());
+    jobs().start(JobSpec::get([server.url("/data.bin")], folder.path())).wait().await.unwrap();
+}
+
+/// Whether the transfer was stopped.
+fn is_stopped(event: &JobEvent) -> bool {
+    matches!(
+        event,
+        JobEvent::Transfer(Event::Failed { stopped: true, .. })
+            | JobEvent::File { event: Event::Failed { stopped: true, .. }, .. }
+    )
 }
 
 fn is_whole(path: &std::path::Path, content: &Content) -> bool {
@@ -44,12 +41,11 @@ async fn a_paused_file_asks_for_nothing_and_goes_on_from_what_has_come() {
     until(&mut events, is_under_way).await;
     job.pause().unwrap();
     assert_eq!(job.state(), JobState::Paused);
-    until(&mut events, |event| {
-        matches!(event, JobEvent::Transfer(Event::Failed { stopped: true, .. }))
-    })
-    .await;
-    let sent = settled(&server).await;
-    assert!(sent < SIZE_BYTES && !folder.path().join("data.bin").exists());
+    until(&mut events, is_stopped).await;
+    let requests = server.log().len();
+    meanwhile(&content).await;
+    assert_eq!(server.log().len(), requests, "it asks for more");
+    assert!(server.sent_bytes() < SIZE_BYTES && !folder.path().join("data.bin").exists());
     server.clear();
     job.resume();
     let mut resumed = None;
@@ -88,7 +84,12 @@ async fn a_paused_list_begins_no_further_file_and_loses_its_place_nowhere() {
     let mut events = job.events();
     until(&mut events, is_under_way).await;
     job.pause().unwrap();
-    settled(&server).await;
+    until(&mut events, is_stopped).await;
+    // The other one that may have begun has stopped, too, when another job has come and gone.
+    meanwhile(&content).await;
+    let requests = server.log().len();
+    meanwhile(&content).await;
+    assert_eq!(server.log().len(), requests, "it asks for more");
     assert!((0..4).all(|n| !to.join(n.to_string()).exists()));
     server.clear();
     job.resume();
@@ -106,10 +107,11 @@ async fn a_cancelled_job_keeps_what_has_come_for_the_same_job() {
     let spec = JobSpec::get([server.url("/data.bin")], folder.path());
     for paused in [false, true] {
         let mut job = jobs().start(spec.clone());
-        until(&mut job.events(), is_under_way).await;
+        let mut events = job.events();
+        until(&mut events, is_under_way).await;
         if paused {
             job.pause().unwrap();
-            settled(&server).await;
+            until(&mut events, is_stopped).await;
         }
         job.cancel();
         let ended = tokio::time::timeout(LONG, job.wait()).await.expect("it ends");

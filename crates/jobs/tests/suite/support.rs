@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 /// Nothing here takes so long, even on a loaded machine.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(90);
 
 pub fn content(seed: u64) -> Content {
     Content::random(seed, SIZE_BYTES)

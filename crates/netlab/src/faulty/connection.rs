@@ -285,8 +285,9 @@ impl Socket {
 
 /// How long a connection may be idle where no rule says otherwise: longer than any test.
 const IDLE: Duration = Duration::from_secs(3600);
-/// How long a closed connection is still read, so that no reset overtakes the last bytes.
-const LINGER: Duration = Duration::from_millis(500);
+/// How long a closed connection is still read, so that no reset overtakes the last bytes: longer than a
+/// busy machine keeps a client from closing it.
+const LINGER: Duration = Duration::from_secs(60);
 const BAD_REQUEST: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 const JUNK_100: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n\

@@ -317,12 +317,12 @@ impl Shared {
         lock(&self.inner).listens
     }
 
-    /// Blocks until the main loop has done as asked, or five seconds have passed.
+    /// Blocks until the main loop has done as asked, or a minute has passed.
     pub(super) fn wait_listens(&self, wanted: bool) -> bool {
         let inner = lock(&self.inner);
         let wait = self
             .settled
-            .wait_timeout_while(inner, Duration::from_secs(5), |inner| inner.listens != wanted);
+            .wait_timeout_while(inner, Duration::from_secs(60), |inner| inner.listens != wanted);
         wait.is_ok_and(|(inner, _)| inner.listens == wanted)
     }
 

@@ -1,8 +1,7 @@
-//! The emulated networks, the real planner and router in them and in virtual time, and the faulty servers.
+//! The real planner and router in simulated networks and in virtual time, and the faulty servers.
 
 mod afar;
 mod faulty;
-mod mesh;
 mod routes_random;
 mod routes_scripts;
 mod serve;
@@ -11,4 +10,6 @@ mod sim_random;
 mod sim_scripts;
 mod sim_swarm;
 mod swarm;
-mod wan;
+
+/// As many as half a minute of one processor runs, in the build of tests.
+const RANDOM_TRANSFERS: u64 = 200;

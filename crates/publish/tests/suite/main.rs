@@ -4,4 +4,5 @@ mod checking;
 mod common;
 mod hashing;
 mod metafiles;
+mod publications;
 mod segments;

@@ -13,7 +13,7 @@ use swath_source::{
     Class, DepotError, DocumentVersion, LaneError, Net, NetOptions, RelayAccess, Trust,
     fetch_small, fetch_small_if_changed, head, probe,
 };
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use url::Url;
 
@@ -195,14 +195,23 @@ async fn a_probe_finds_out_what_a_server_really_does() {
 #[tokio::test]
 async fn control_requests_end() {
     // A head byte by byte, and interim answers without end, kept a probe for ever.
-    let dripping = Server::builder()
-        .file("/f", Content::random(1, 100))
-        .behaviour(Behaviour::SlowHead { byte_every: Duration::from_secs(1) })
-        .start()
-        .unwrap();
-    let net = Net::new(NetOptions { timeout: Duration::from_millis(1500), ..options() }).unwrap();
-    let error = probe(&net, &url(&dripping, "/f"), Trust::Named).await.unwrap_err();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dripping = format!("http://{}/f", listener.local_addr().unwrap());
+    let drips = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_u8().await.unwrap();
+        // It is connected and asked; now each second passes at once.
+        tokio::time::pause();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nX: ").await.unwrap();
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let net = Net::new(options()).unwrap();
+    let error = probe(&net, &Url::parse(&dripping).unwrap(), Trust::Named).await.unwrap_err();
     assert!(matches!(error, LaneError::Timeout { .. }), "{error}");
+    drips.abort();
+    tokio::time::resume();
     let hinting = crate::support::Server::start(|_| {
         crate::support::Reply::keep(b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100))
     })
@@ -220,25 +229,27 @@ async fn a_depot_that_stops_in_the_middle_of_its_words_is_not_waited_for() {
     // Once its head was there nothing bounded the rest, and who asked several depots at once heard of
     // none of them.
     let stalls = crate::support::Server::start(|request| {
+        // What is waited for is at hand, apart from the rest of the answer.
+        tokio::time::pause();
         let status = if request.head.starts_with("DELETE") { 500 } else { 200 };
         crate::support::Reply::keep(format!(
             "HTTP/1.1 {status} Well\r\nContent-Length: 100\r\n\r\n{{"
         ))
     });
     let stalls = stalls.await;
-    let timeout = Duration::from_millis(300);
-    let net = Net::new(NetOptions { timeout, ..options() }).unwrap();
+    let net = Net::new(options()).unwrap();
     let (url, lease) = (&stalls.url, Duration::from_secs(9));
-    let all = async {
-        [
-            net.depot_extend(url, lease).await.map(drop),
-            net.depot_release(url).await.map(drop),
-            net.depot_allocate(url, 1, lease).await.map(drop),
-        ]
-    };
-    // Far more than it takes, where it used to take for ever.
-    let all = tokio::time::timeout(Duration::from_secs(30), all).await.expect("they end");
-    for ended in all {
+    for asked in 0..3 {
+        let ended = async {
+            match asked {
+                0 => net.depot_extend(url, lease).await.map(drop),
+                1 => net.depot_release(url).await.map(drop),
+                _ => net.depot_allocate(url, 1, lease).await.map(drop),
+            }
+        };
+        // Far more than it takes, where it used to take for ever.
+        let ended = tokio::time::timeout(Duration::from_secs(300), ended).await.expect("an end");
+        tokio::time::resume();
         assert!(matches!(ended, Err(DepotError::Lane(LaneError::Timeout { .. }))), "{ended:?}");
     }
 }

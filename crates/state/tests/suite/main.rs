@@ -1,6 +1,5 @@
-//! What is remembered between transfers: by several processes, after kills, on bad disks.
+//! What is remembered between transfers: by several processes, and on files that are damaged, locked or others'.
 
 mod bad_luck;
 mod common;
-mod kill;
 mod remembers;

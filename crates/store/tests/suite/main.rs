@@ -1,12 +1,8 @@
-//! Files, trees, caches and depots on a real disk: kills, faults, odd names.
+//! Files, trees, caches and depots on a real disk: faults, odd names, what is left by a run that ended early.
 
 mod bad_luck;
-mod cache_kill;
 mod common;
 mod deep;
-mod depot_kill;
-mod kill;
-mod no_workers;
 mod partial;
 mod partial_marks;
 mod partial_names;

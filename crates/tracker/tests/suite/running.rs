@@ -6,7 +6,7 @@ use swath_formats::tracker::http::AnswerError;
 use swath_formats::tracker::{Announce, InfoHash};
 use swath_tracker::{KeepError, TrackerError, TrackerOptions, bind};
 
-use crate::support::{Running, lists, options, peer, ports};
+use crate::support::{PATIENCE, Running, lists, options, peer, ports};
 
 #[tokio::test]
 async fn lists_are_read_again_when_they_change() {
@@ -26,7 +26,7 @@ async fn lists_are_read_again_when_they_change() {
     tracker.notes("ListsKept").await;
     assert!(tracker.announce("", &other).await.is_ok());
     std::fs::write(folder.path().join("networks"), "192.0.2.0/24\n").unwrap();
-    tokio::time::timeout(Duration::from_secs(30), async {
+    tokio::time::timeout(PATIENCE, async {
         while tracker.announce("", &other).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -89,7 +89,7 @@ impl Running {
             if notes.iter().any(|note| note.contains(words)) {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_secs(30), "{words} is missing: {notes:?}");
+            assert!(began.elapsed() < PATIENCE, "{words} is missing: {notes:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -101,7 +101,7 @@ impl Running {
             format!("GET {target} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{fields}\r\n");
         tcp.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        let read = timeout(Duration::from_secs(20), tcp.read_to_end(&mut answer));
+        let read = timeout(PATIENCE, tcp.read_to_end(&mut answer));
         read.await.expect("in time").unwrap();
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
         let status = std::str::from_utf8(&answer[9..12]).unwrap().parse().unwrap();
@@ -168,19 +168,18 @@ impl UdpClient {
         UdpClient { socket, is_six: ip.is_ipv6() }
     }
 
-    /// Sends bytes and returns the answer, if one comes soon.
-    pub async fn raw(&self, bytes: &[u8], patience: Duration) -> Option<Vec<u8>> {
+    /// Sends bytes, whatever comes of it.
+    pub async fn send(&self, bytes: &[u8]) {
         self.socket.send(bytes).await.unwrap();
-        let mut answer = vec![0; 65_536];
-        let length = timeout(patience, self.socket.recv(&mut answer)).await.ok()?.unwrap();
-        answer.truncate(length);
-        Some(answer)
     }
 
     pub async fn ask(&self, request: &Request) -> Answer {
         let mut bytes = Vec::new();
         request.write(&mut bytes);
-        let answer = self.raw(&bytes, Duration::from_secs(20)).await.expect("an answer");
+        self.send(&bytes).await;
+        let mut answer = vec![0; 65_536];
+        let received = timeout(PATIENCE, self.socket.recv(&mut answer)).await;
+        answer.truncate(received.expect("in time").unwrap());
         Answer::read(&answer, self.is_six).unwrap()
     }
 
@@ -205,3 +204,6 @@ impl UdpClient {
         }
     }
 }
+
+/// Long, because other work may keep the machine busy.
+pub const PATIENCE: Duration = Duration::from_secs(90);

@@ -66,7 +66,7 @@ async fn a_mirror_of_one_connection_decides() {
     for (byte, connections) in [(0, 8), (1, 8), (0, 1)] {
         request = request.url(&mirror(byte, connections).await).unwrap();
     }
-    let ended = timeout(Duration::from_secs(30), engine.get(request)).await.expect("an end");
+    let ended = timeout(Duration::from_secs(90), engine.get(request)).await.expect("an end");
     ended.expect("two mirrors of three agree");
     assert!(std::fs::read(&path).unwrap() == vec![0; SIZE as usize], "another file");
 }

@@ -8,3 +8,6 @@ mod remote_copy;
 mod simulation;
 mod support;
 mod vouched;
+
+/// Random scenarios of a whole transfer.
+const SIMULATIONS: u64 = 100;

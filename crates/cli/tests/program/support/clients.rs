@@ -11,7 +11,7 @@ use super::Home;
 use super::libtorrent::{self, Libtorrent};
 use super::serve::Served;
 use super::torrent::Client;
-use swath_netlab::free_port;
+use swath_netlab::reserve_port;
 
 impl Home {
     /// transmission 3, which fetches `NAME.torrent` into `folder` over encrypted connections only. It
@@ -29,7 +29,7 @@ impl Home {
             config.join("watch")
         );
         fs::write(config.join("settings.json"), settings).unwrap();
-        let (port, folder) = (free_port().to_string(), self.path(folder));
+        let (port, folder) = (reserve_port().to_string(), self.path(folder));
         let (config, into) = (config.to_str().unwrap(), folder.to_str().unwrap());
         let args = ["-f", "-er", "-M", "-P", &port, "-g", config, "-w", into, "--log-info"];
         Client::start(&folder, "transmission", "transmission-daemon", &args)
@@ -51,10 +51,10 @@ impl Home {
              Session\\BTProtocol=TCP\nSession\\DefaultSavePath={}\n[Network]\n\
              PortForwardingEnabled=false\n[Preferences]\nConnection\\ResolvePeerCountries=false\n\
              WebUI\\Address=127.0.0.1\nWebUI\\Port={}\nWebUI\\UseUPnP=false\n",
-            free_port(),
+            reserve_port(),
             u8::from(encrypts),
             folder.display(),
-            free_port(),
+            reserve_port(),
         );
         fs::write(config.join("qBittorrent.conf"), settings).unwrap();
         let torrents: Vec<String> = names
@@ -72,7 +72,7 @@ impl Home {
     /// peers reach it.
     pub fn aria2(&self, torrent: &str, folder: &str, more: &[&str]) -> Option<(Client, u16)> {
         fs::create_dir_all(self.path(folder)).unwrap();
-        let port = free_port();
+        let port = reserve_port();
         let listen = format!("--listen-port={port}");
         let args = [
             "--enable-dht=false",

@@ -115,7 +115,7 @@ impl Served {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(began.elapsed() < Duration::from_secs(90), "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -109,13 +109,9 @@ impl Home {
 
     /// Wait until so many bytes of a file have been written.
     pub fn wait_for_bytes(&self, name: &str, bytes: u64) {
-        let began = Instant::now();
         let written =
             || std::fs::File::open(self.path(name)).map_or(0, |file| written_bytes(&file));
-        while written() < bytes {
-            assert!(began.elapsed() < LIMIT, "{name}: {} bytes only", written());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until(&format!("{bytes} bytes of {name} are there"), || written() >= bytes);
     }
 
     /// Names in the working folder, sorted.
@@ -163,6 +159,16 @@ impl Home {
     /// Run to the end with these arguments.
     pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
         self.swath(args).run()
+    }
+}
+
+/// Waits until something holds; fails where it does not for longer than a busy machine needs.
+#[track_caller]
+pub fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < LIMIT, "it never comes to that: {what}");
+        std::thread::sleep(POLL);
     }
 }
 
@@ -307,7 +313,12 @@ impl Swath {
 
     /// Start it; its output is read as it comes.
     pub fn start(mut self) -> Running {
-        let mut child = self.command.spawn().expect("the program starts");
+        let child = self.command.spawn().expect("the program starts");
+        self.joined(child)
+    }
+
+    /// The program as it runs, which was started by hand; what is left of its output is read.
+    pub fn joined(mut self, mut child: Child) -> Running {
         if let (Some(bytes), Some(mut stdin)) = (self.input.take(), child.stdin.take()) {
             std::thread::spawn(move || {
                 let _ = stdin.write_all(&bytes);
@@ -491,5 +502,7 @@ impl std::fmt::Display for Ran {
 
 /// Whom nothing belongs.
 const NOBODY: u32 = 65534;
+/// Short beside any step of a test.
+const POLL: Duration = Duration::from_millis(5);
 /// Long, because other work may keep the machine busy.
 const LIMIT: Duration = Duration::from_secs(90);

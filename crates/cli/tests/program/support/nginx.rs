@@ -1,11 +1,12 @@
 //! A real nginx that limits its clients, and what it has noted of them.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use swath_netlab::faulty::Content;
-use swath_netlab::free_port;
+use swath_netlab::reserve_port;
 
 /// One request, as nginx has noted it.
 #[derive(Debug)]
@@ -38,13 +39,6 @@ impl Nginx {
             println!("skipped: nginx is not installed");
             return None;
         };
-        // A port that was free may be somebody else's in a moment: nginx ends then.
-        (0..20)
-            .find_map(|_| Nginx::begin(binary, files, limits))
-            .or_else(|| panic!("nginx does not start"))
-    }
-
-    fn begin(binary: &str, files: &[(&str, &Content)], limits: &[&str]) -> Option<Nginx> {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
         std::fs::create_dir(at("www")).unwrap();
@@ -54,7 +48,7 @@ impl Nginx {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, bytes).unwrap();
         }
-        let ports: Vec<u16> = limits.iter().map(|_| free_port()).collect();
+        let ports: Vec<u16> = limits.iter().map(|_| reserve_port()).collect();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {};\n", at(kind)))
             .concat();
@@ -87,18 +81,10 @@ impl Nginx {
             .spawn()
             .unwrap();
         let mut server = Nginx { folder, child, ports };
-        let answers = |&port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-        for _ in 0..400 {
-            if server.child.try_wait().unwrap().is_some() {
-                return None;
-            }
-            if server.ports.iter().all(answers) {
-                std::thread::sleep(Duration::from_millis(50));
-                return server.child.try_wait().unwrap().is_none().then_some(server);
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        for &port in &server.ports {
+            wait_for_port(&mut server.child, port);
         }
-        panic!("nginx does not answer");
+        Some(server)
     }
 
     /// The address of a file at the server with this number.
@@ -127,28 +113,26 @@ impl Nginx {
     }
 }
 
-/// A server that listens on a port of its own. What is free now may be somebody else's in a moment, and
-/// the server ends then: it is started again on another one. `None` where it cannot be started.
+/// Starts a server that listens on this port, and waits until it does. `None` where it cannot be started.
 pub fn listening(start: impl Fn(u16) -> Option<Child>) -> Option<(Child, u16)> {
-    for _ in 0..20 {
-        let port = free_port();
-        let mut child = start(port)?;
-        for _ in 0..800 {
-            if child.try_wait().unwrap().is_some() {
-                break;
-            }
-            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                // Whoever has the port would answer; a server that has lost it ends at once.
-                std::thread::sleep(Duration::from_millis(50));
-                if child.try_wait().unwrap().is_none() {
-                    return Some((child, port));
-                }
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(25));
-        }
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-    panic!("no server starts");
+    let port = reserve_port();
+    let mut child = start(port)?;
+    wait_for_port(&mut child, port);
+    Some((child, port))
 }
+
+/// Waits until a program listens on its reserved port; fails if it ends before.
+#[track_caller]
+pub fn wait_for_port(child: &mut Child, port: u16) {
+    let began = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("it ended before it listened on port {port}: {status}");
+        }
+        assert!(began.elapsed() < LIMIT, "nothing listens on port {port}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Long, because other work may keep the machine busy.
+const LIMIT: Duration = Duration::from_secs(90);

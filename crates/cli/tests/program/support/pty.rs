@@ -6,6 +6,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Swath;
@@ -15,11 +16,17 @@ pub struct OnTerminal {
     child: Child,
     terminal: File,
     seen: Arc<Mutex<Vec<u8>>>,
+    reads: JoinHandle<()>,
 }
 
 impl OnTerminal {
     /// Start it.
-    pub fn start(mut swath: Swath) -> OnTerminal {
+    pub fn start(swath: Swath) -> OnTerminal {
+        OnTerminal::start_as(swath, "xterm")
+    }
+
+    /// Start it on a terminal of this kind.
+    pub fn start_as(mut swath: Swath, term: &str) -> OnTerminal {
         let (mut ours, mut theirs) = (-1, -1);
         let size = libc::winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let null = std::ptr::null_mut();
@@ -32,7 +39,7 @@ impl OnTerminal {
         let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
         let copy = || Stdio::from(theirs.try_clone().unwrap());
         let command = swath.command();
-        command.stdin(copy()).stdout(copy()).stderr(copy()).env("TERM", "xterm");
+        command.stdin(copy()).stdout(copy()).stderr(copy()).env("TERM", term);
         let leads = || {
             // SAFETY: plain system calls between the fork and the program.
             unsafe {
@@ -49,14 +56,14 @@ impl OnTerminal {
         drop(theirs);
         let terminal = File::from(ours);
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (mut reads, sees) = (terminal.try_clone().unwrap(), Arc::clone(&seen));
-        std::thread::spawn(move || {
+        let (mut output, sees) = (terminal.try_clone().unwrap(), Arc::clone(&seen));
+        let reads = std::thread::spawn(move || {
             let mut part = [0; 4096];
-            while let Ok(bytes @ 1..) = reads.read(&mut part) {
+            while let Ok(bytes @ 1..) = output.read(&mut part) {
                 sees.lock().unwrap().extend_from_slice(&part[..bytes]);
             }
         });
-        OnTerminal { child, terminal, seen }
+        OnTerminal { child, terminal, seen, reads }
     }
 
     /// All that the terminal has shown, control sequences and all.
@@ -69,7 +76,7 @@ impl OnTerminal {
         let begun = Instant::now();
         while !self.text().contains(words) {
             assert!(begun.elapsed() < LIMIT, "no {words:?} in {}", self.text());
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(POLL);
         }
         self.text()
     }
@@ -83,14 +90,14 @@ impl OnTerminal {
     pub fn wait(mut self) -> (i32, String) {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                // What is still on its way.
-                std::thread::sleep(Duration::from_millis(100));
+            // What is still on its way has come once nobody has the terminal open any more.
+            let is_read = self.reads.is_finished();
+            if let Some(status) = self.child.try_wait().unwrap().filter(|_| is_read) {
                 let code = status.code().unwrap_or_else(|| -status.signal().unwrap_or(0));
                 return (code, self.text());
             }
             assert!(begun.elapsed() < LIMIT, "it does not end: {}", self.text());
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(POLL);
         }
     }
 }
@@ -102,4 +109,7 @@ impl Drop for OnTerminal {
     }
 }
 
-const LIMIT: Duration = Duration::from_secs(60);
+/// Short beside any step of a test.
+const POLL: Duration = Duration::from_millis(10);
+/// Long, because other work may keep the machine busy.
+const LIMIT: Duration = Duration::from_secs(90);

@@ -4,7 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use super::serve::{FINGERPRINT, Served, stays};
+use super::depot::until;
+use super::serve::{FINGERPRINT, Served, lasting};
 use super::{Home, Ran};
 
 impl Home {
@@ -27,8 +28,7 @@ impl Home {
 
     /// The same at this address.
     pub fn relay_at(&self, address: &str, args: &[&str]) -> Served {
-        let address = stays(address);
-        let usual = ["relay", "--plain", "--upstream", "127.0.0.1", "--listen", &address];
+        let usual = ["relay", "--plain", "--upstream", "127.0.0.1", "--listen", lasting(address)];
         let clients: &[&str] =
             if args.contains(&"--clients") { &[] } else { &["--clients", "127.0.0.0/8"] };
         let swath = self.swath(usual.iter().chain(clients).chain(args));
@@ -46,6 +46,14 @@ impl Served {
     pub fn named(&self) -> String {
         self.url.trim_end_matches('/').to_owned()
     }
+}
+
+/// Waits until somebody has asked in vain at `address`, where nobody serves meanwhile. The port is
+/// reserved, and a relay may stand there again.
+pub fn asked_in_vain(address: &str) {
+    let listener = TcpListener::bind(address).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    until("it is asked for in vain", || listener.accept().is_ok());
 }
 
 /// Stands between somebody and a server, and may change what comes back.

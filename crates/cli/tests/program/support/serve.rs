@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Home;
-use swath_netlab::free_port;
+use swath_netlab::{is_reserved, reserve_port};
 
 /// The last line of what is said by whoever has made its certificate and no token.
 pub const FINGERPRINT: &str = "fingerprint ";
@@ -30,20 +30,32 @@ impl Home {
         self.serve_at("127.0.0.1:0", args)
     }
 
+    /// The same at a reserved port, where it can stand again later (`serve_at`).
+    pub fn serve_lasting(&self, args: &[&str]) -> Served {
+        self.serve_at(&reserved_address(), args)
+    }
+
     /// The same at this address.
     pub fn serve_at(&self, address: &str, args: &[&str]) -> Served {
-        let address = stays(address);
-        let swath = self.swath(["serve", "--listen", &address].iter().chain(args));
+        let swath = self.swath(["serve", "--listen", lasting(address)].iter().chain(args));
         Served::of(swath, args)
     }
 }
 
-/// Port 0 becomes one that nobody takes while its server is started again.
-pub fn stays(address: &str) -> String {
-    match address.strip_suffix(":0") {
-        Some(host) => format!("{host}:{}", free_port()),
-        None => address.to_owned(),
-    }
+/// Returns an address of the loopback interface where servers of this test can stand again and again.
+pub fn reserved_address() -> String {
+    format!("127.0.0.1:{}", reserve_port())
+}
+
+/// Returns `address`; fails if its port could be taken by others before a server binds it.
+#[track_caller]
+pub fn lasting(address: &str) -> &str {
+    let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+    assert!(
+        port.is_some_and(|port| port == 0 || is_reserved(port)),
+        "reserve the port of {address}"
+    );
+    address
 }
 
 impl Served {
@@ -88,7 +100,7 @@ impl Served {
     #[track_caller]
     pub fn says(&self, words: &str) {
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(30) {
+        while began.elapsed() < HANG_LIMIT {
             let mut said = self.said.lock().unwrap();
             if let Some(at) = said.find(words) {
                 said.drain(..at + words.len());
@@ -129,7 +141,7 @@ impl Served {
     /// Wait for its end; answers its exit code.
     pub fn wait(mut self) -> Option<i32> {
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(30) {
+        while began.elapsed() < HANG_LIMIT {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code();
             }
@@ -138,18 +150,32 @@ impl Served {
         panic!("it does not end");
     }
 
-    /// Send bytes as they are, and read until the server closes or nothing comes for a second.
+    /// Send bytes as they are, and read until the server closes: the last request must ask for that.
+    #[track_caller]
     pub fn raw(&self, request: &[u8]) -> Vec<u8> {
         let mut tcp = TcpStream::connect(self.address()).unwrap();
-        tcp.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        tcp.set_read_timeout(Some(HANG_LIMIT)).unwrap();
         // The server may close before it has read all, and has answered then.
         let _ = tcp.write_all(request);
         let mut answer = Vec::new();
         let mut part = [0; 65536];
-        while let Ok(bytes @ 1..) = tcp.read(&mut part) {
-            answer.extend_from_slice(&part[..bytes]);
+        loop {
+            match tcp.read(&mut part) {
+                Ok(bytes @ 1..) => answer.extend_from_slice(&part[..bytes]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    panic!("it keeps the connection: {}", String::from_utf8_lossy(&answer));
+                }
+                // A reset behind an early answer is an end too.
+                Ok(0) | Err(_) => return answer,
+            }
         }
-        answer
+    }
+
+    /// One request without its last line, and all that is answered, as text.
+    #[track_caller]
+    pub fn answer_to(&self, request: &str) -> String {
+        let request = format!("{request}\r\nHost: h\r\nConnection: close\r\n\r\n");
+        String::from_utf8_lossy(&self.raw(request.as_bytes())).into_owned()
     }
 }
 
@@ -159,6 +185,9 @@ impl Drop for Served {
         let _ = self.child.wait();
     }
 }
+
+/// What has not happened by then never will.
+const HANG_LIMIT: Duration = Duration::from_secs(90);
 
 /// Run a program of others in a folder; answers its exit code and what it printed. `None` where it
 /// is not installed; the test says so.

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Home;
-use swath_netlab::free_port;
+use swath_netlab::reserve_port;
 
 /// A machine that ssh leads to; the same one, in truth. Ended when dropped.
 pub struct Machine {
@@ -48,7 +48,7 @@ pub fn machine_with(home: &Home, path: &str, more: &str) -> Option<Machine> {
     fs::set_permissions(at("authorized"), fs::Permissions::from_mode(0o600)).unwrap();
     // Without it sshd does not start, as root at least.
     let _ = fs::create_dir("/run/sshd");
-    let port = free_port();
+    let port = reserve_port();
     let show = |name: &str| at(name).display().to_string();
     fs::write(
         at("sshd_config"),

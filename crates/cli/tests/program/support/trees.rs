@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use swath_netlab::faulty::Content;
 
@@ -89,6 +89,20 @@ pub fn assert_same(one: &Path, other: &Path) {
     let diff =
         Command::new("diff").args(["-r", "--no-dereference"]).args([one, other]).output().unwrap();
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+}
+
+/// Wait until the journal of a copy has grown twice: it vouches for some of it then.
+pub fn wait_for_commits(home: &Home, journal: &str) {
+    let began = Instant::now();
+    let length = || home.path(journal).metadata().map_or(0, |found| found.len());
+    let grows_from = |least: u64| {
+        while length() <= least {
+            assert!(began.elapsed() < Duration::from_secs(90), "{journal}: {least}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        length()
+    };
+    grows_from(grows_from(0));
 }
 
 /// Have a folder belong to root, with all that lies in it; whether that can be.

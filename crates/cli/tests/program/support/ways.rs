@@ -4,11 +4,12 @@ use std::fs;
 
 use super::serve::Served;
 use super::{Home, Ran, Running};
+use crate::gate::Gate;
 
 /// From `tree` into `copy`, in one direction.
 pub struct Way {
     pub name: &'static str,
-    server: Option<Served>,
+    server: Option<(Served, Gate)>,
     from: String,
     to: String,
 }
@@ -33,14 +34,16 @@ impl Way {
             let (server, from, to) = match name {
                 "from a server" => {
                     let server = home.serve(&["tree", "--anonymous", "--plain"]);
-                    let from = server.url.clone();
-                    (Some(server), from, here("copy"))
+                    let gate = Gate::before(&server, u64::MAX);
+                    let from = gate.on_the_way(&server, &server.url);
+                    (Some((server, gate)), from, here("copy"))
                 }
                 "to a server" => {
                     let server = home.serve(&[".", "--write", "--plain"]);
                     fs::write(home.home().join("token"), server.token()).unwrap();
-                    let to = server.at("copy/");
-                    (Some(server), here("tree/"), to)
+                    let gate = Gate::before(&server, u64::MAX);
+                    let to = gate.on_the_way(&server, &server.at("copy/"));
+                    (Some((server, gate)), here("tree/"), to)
                 }
                 _ => (None, here("tree/"), here("copy")),
             };
@@ -59,10 +62,24 @@ impl Way {
         home.run(self.command(home, options))
     }
 
-    /// The same, begun.
-    pub fn start(&self, home: &Home, options: &[&str]) -> Running {
-        println!("{}: {options:?}, begun", self.name);
-        home.swath(self.command(home, options)).start()
+    /// The same, begun: little more than so many bytes come before it [`goes_on`](Way::goes_on). Where
+    /// nothing is on the way, six times as much takes five seconds.
+    pub fn start_and_hold(&self, home: &Home, bytes: u64) -> Running {
+        println!("{}, begun", self.name);
+        let rate = (bytes * 6 / 5).to_string();
+        let mut command = self.command(home, &[]);
+        match &self.server {
+            Some((_, gate)) => gate.hold_after(bytes),
+            None => command.extend(["--limit-rate".to_owned(), rate]),
+        }
+        home.swath(command).start()
+    }
+
+    /// Lets what was held go on.
+    pub fn goes_on(&self) {
+        if let Some((_, gate)) = &self.server {
+            gate.open();
+        }
     }
 
     /// Its words.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Home;
-use swath_netlab::free_port;
+use swath_netlab::reserve_port;
 
 /// XRootD by HTTPS, which copies from and to others; for everybody, without tokens. Killed when dropped.
 pub struct Xrootd {
@@ -63,7 +63,7 @@ impl Xrootd {
         ];
         assert!(made.iter().all(|args| openssl(&home.path(folder), args)), "openssl");
         fs::copy(at("host.key"), at("own.key")).unwrap();
-        let (port, data) = (free_port(), free_port());
+        let (port, data) = (reserve_port(), reserve_port());
         let shown = |name: &str| at(name).display().to_string();
         let config = format!(
             "xrd.port {data}\nall.export /\noss.localroot {}\nall.adminpath {}\nall.pidpath {}\n\

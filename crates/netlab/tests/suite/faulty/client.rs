@@ -32,7 +32,7 @@ impl Client {
     pub fn to(server: &Handle) -> Client {
         let socket = TcpStream::connect(server.address()).unwrap();
         // Only a hang reaches this.
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
         socket.set_nodelay(true).unwrap();
         Client { socket, buffer: Vec::new() }
     }
@@ -88,22 +88,19 @@ impl Client {
         }
     }
 
-    /// Reads what has arrived already, and what follows it closely.
-    pub fn take_arrived(&mut self) {
-        self.socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let mut chunk = [0; 65536];
-        while let Ok(count @ 1..) = self.socket.read(&mut chunk) {
-            self.buffer.extend_from_slice(&chunk[..count]);
-        }
-        self.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    /// Whether nothing has arrived that was not read.
+    pub fn has_nothing(&mut self) -> bool {
+        self.socket.set_nonblocking(true).unwrap();
+        let result = self.socket.peek(&mut [0; 1]);
+        self.socket.set_nonblocking(false).unwrap();
+        matches!(result, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Whether nothing arrives for this long.
-    pub fn is_quiet_for(&mut self, wait_ms: u64) -> bool {
-        self.socket.set_read_timeout(Some(Duration::from_millis(wait_ms))).unwrap();
-        let result = self.socket.read(&mut [0; 1]);
-        self.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        matches!(result, Err(error) if error.kind() == ErrorKind::WouldBlock)
+    /// Reads until so many bytes are here.
+    pub fn take(&mut self, bytes: u64) {
+        while (self.buffer.len() as u64) < bytes {
+            assert!(self.more());
+        }
     }
 
     /// Reads once; false at the end of the connection.
@@ -121,7 +118,16 @@ impl Client {
     }
 }
 
+/// Waits until the server has received so many requests since it began, whatever it does with them.
+/// Afterwards all that it did before it received the last of them is done: it has one thread.
+pub fn received(server: &Handle, requests: usize) {
+    assert!(server.wait_until(HANG, |server| server.log().len() >= requests));
+}
+
 /// One request on a connection of its own.
 pub fn get(server: &Handle, path: &str, headers: &[&str]) -> Answer {
     Client::to(server).get(path, headers)
 }
+
+/// Only a hang reaches this.
+pub const HANG: Duration = Duration::from_secs(90);

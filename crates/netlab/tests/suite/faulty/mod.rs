@@ -1,7 +1,6 @@
-//! The servers through raw sockets and curl, behaviour by behaviour.
+//! The servers through raw sockets, behaviour by behaviour.
 
 mod answers;
 mod client;
-mod curl;
 mod honest;
 mod wire;

@@ -1,7 +1,6 @@
-//! Peers of swarms, against each other and against the programs of others.
+//! Peers of swarms, against each other and against those that break the rules.
 
 mod between_us;
 mod hostile;
 mod metadata;
 mod support;
-mod with_others;

@@ -1,4 +1,5 @@
 //! Torrents and seeders on loopback.
+#![allow(dead_code, missing_docs)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl Default for Made {
             upload_bytes_per_s: None,
             content: None,
             has_all: false,
-            timeout: Duration::from_secs(20),
+            timeout: Duration::from_secs(60),
             utp: None,
         }
     }
@@ -134,7 +135,7 @@ impl Side {
 
     /// Waits for the end of a connection.
     pub async fn ended(&mut self) -> swath_source::peer::PeerEnd {
-        self.ended_within(Duration::from_secs(20)).await
+        self.ended_within(Duration::from_secs(90)).await
     }
 
     pub async fn ended_within(&mut self, limit: Duration) -> swath_source::peer::PeerEnd {

@@ -29,11 +29,17 @@ impl Outcome {
 const SWATH_BYTES: u64 = 50_000;
 const AHEAD: usize = 3;
 const TRIES: usize = 12;
-/// Like the planner, the driver gives up on silence long before the lane does.
-const SILENCE: Duration = Duration::from_millis(1500);
+/// A lane that says nothing for so long hangs.
+const SILENCE: Duration = Duration::from_secs(90);
 
 /// Fetch the whole file; stops at the first error that is not worth a second try.
 pub async fn download<S: Source + ?Sized>(source: &Arc<S>) -> Outcome {
+    download_with(source, SILENCE).await
+}
+
+/// The same, by who closes a lane that says nothing for this long and opens another one, as the planner
+/// does.
+pub async fn download_with<S: Source + ?Sized>(source: &Arc<S>, silence: Duration) -> Outcome {
     let mut outcome = Outcome::default();
     let pool = Pool::new(4, 16 * 1024);
     let mut size: Option<u64> = None;
@@ -64,7 +70,7 @@ pub async fn download<S: Source + ?Sized>(source: &Arc<S>) -> Outcome {
                 outcome.done = true;
                 return outcome;
             }
-            let Ok(event) = timeout(SILENCE, events.recv()).await else {
+            let Ok(event) = timeout(silence, events.recv()).await else {
                 lane.close();
                 continue;
             };

@@ -198,7 +198,7 @@ impl Story {
 }
 
 pub fn options() -> NetOptions {
-    NetOptions { timeout: Duration::from_secs(20), ..NetOptions::default() }
+    NetOptions { timeout: Duration::from_secs(60), ..NetOptions::default() }
 }
 
 impl Bench<HttpSource> {
@@ -226,7 +226,7 @@ impl<S: Source + ?Sized> Bench<S> {
     /// Collect events until `enough` says so or the lane has closed.
     pub async fn until(&mut self, story: &mut Story, enough: impl Fn(&Story) -> bool) {
         while story.closed.is_none() && !enough(story) {
-            let event = tokio::time::timeout(Duration::from_secs(30), self.events.recv())
+            let event = tokio::time::timeout(Duration::from_secs(90), self.events.recv())
                 .await
                 .unwrap_or_else(|_| panic!("nothing happens any more: {story:?}"))
                 .expect("a lane says that it closed");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use swath_state::{By, EdgeReading, Grade, HERE, KnownEdge, Measured, State};
+use swath_state::{By, EdgeReading, Grade, HERE, KnownEdge, Measured, State, Warning};
 use tempfile::TempDir;
 
 pub fn folder() -> TempDir {
@@ -18,10 +18,15 @@ pub fn edge(from: &str, rate_bytes_per_s: f64) -> EdgeReading {
     EdgeReading { from, to, measured: Some(measured), rtt_s: None, is_used: false }
 }
 
+/// Open it, however busy the machine is, and say what is wrong with it.
+pub fn open_any(path: &Path) -> (State, Option<Warning>) {
+    State::open_within(path, LIMIT)
+}
+
 /// Open it, and nothing must be wrong.
 #[track_caller]
 pub fn open(path: &Path) -> State {
-    let (state, warning) = State::open(path);
+    let (state, warning) = open_any(path);
     assert_eq!(warning, None);
     state
 }
@@ -50,6 +55,20 @@ pub fn pair(from: &str, rate: u64) -> (String, u64) {
     (from.to_owned(), rate)
 }
 
+/// It works for this run, whatever is wrong with the file.
+#[track_caller]
+pub fn works(state: &State) {
+    state.note(vec![edge("learnt", 9.0)]);
+    assert!(known(state).contains(&pair("learnt", 9)));
+}
+
+/// A file with something in it, and nobody has it open.
+pub fn filled(path: &Path) -> Vec<u8> {
+    let edges = (0..200).map(|n| edge(&format!("site{n}.of-a-long-name.example:443"), 1000.0));
+    write(&open(path), edges.collect());
+    std::fs::read(path).unwrap()
+}
+
 /// Wait until it comes, but not for ever.
 #[track_caller]
 pub fn wait_for(mut is: impl FnMut() -> bool) {
@@ -75,4 +94,4 @@ pub fn place() -> PathBuf {
 }
 
 /// Long, because other work may keep the machine busy.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(90);

@@ -100,11 +100,16 @@ fn who_allocates_waits_for_what_is_being_taken_away() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let other = depot.clone();
     let halt = move || {
-        let asks = std::thread::spawn(move || other.allocate(8 * GROUP, HOUR, Medium::Disk));
-        // Whoever does not wait has been refused by then.
-        let began = std::time::Instant::now();
-        while !asks.is_finished() && began.elapsed() < Duration::from_millis(300) {
-            std::thread::sleep(Duration::from_millis(5));
+        let (tell_number, number) = std::sync::mpsc::channel();
+        let asks = std::thread::spawn(move || {
+            // SAFETY: gettid has no preconditions.
+            tell_number.send(unsafe { libc::gettid() }).unwrap();
+            other.allocate(8 * GROUP, HOUR, Medium::Disk)
+        });
+        // Whoever does not wait is refused.
+        let number = number.recv().unwrap();
+        while !asks.is_finished() && !is_asleep(number) {
+            std::thread::yield_now();
         }
         sender.send(asks).unwrap();
     };
@@ -113,6 +118,13 @@ fn who_allocates_waits_for_what_is_being_taken_away() {
     let next = receiver.recv().unwrap().join().unwrap().unwrap();
     assert_eq!(depot.usage().disk_free_bytes, 0);
     depot.release(&next.manage).unwrap();
+}
+
+/// Returns whether this thread of ours waits for something; where no system tells that, it does.
+fn is_asleep(thread: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    status.is_ok_and(|it| it.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
+        || !Path::new("/proc/self/task").exists()
 }
 
 #[test]

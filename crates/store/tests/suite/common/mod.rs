@@ -6,7 +6,7 @@ pub mod trees;
 use std::path::{Path, PathBuf};
 
 use swath_model::{Pool, Range};
-use swath_store::{Disk, Identity, IoMode, Record, Resumed, Target, TargetSpec};
+use swath_store::{Disk, Identity, IoMode, OpenError, Record, Resumed, Target, TargetSpec};
 
 pub const BUFFER_BYTES: usize = 64 << 10;
 
@@ -58,6 +58,30 @@ pub fn proving() -> Identity {
 
 pub async fn open(disk: &Disk, path: &Path, size_bytes: u64) -> (Target, Resumed) {
     Target::open(disk, spec(path, size_bytes)).await.unwrap()
+}
+
+pub async fn open_error(path: &Path, size_bytes: u64) -> OpenError {
+    let (disk, _pool) = disk(IoMode::Auto);
+    Target::open(&disk, spec(path, size_bytes)).await.map(drop).unwrap_err()
+}
+
+/// Begin a file of 1 MiB, commit half of it and stop.
+pub async fn begun(path: &Path) {
+    let (disk, pool) = disk(IoMode::Auto);
+    let (target, _) = open(&disk, path, 1 << 20).await;
+    fill(&target, &pool, Range::new(0, 1 << 19)).await;
+    target.commit(vec![durable(Range::new(0, 1 << 18))]).await.unwrap();
+    target.commit(vec![durable(Range::new(1 << 18, 1 << 19))]).await.unwrap();
+}
+
+pub async fn resumed(path: &Path) -> (Vec<Range>, Option<String>) {
+    let (disk, pool) = disk(IoMode::Auto);
+    let (target, resumed) = open(&disk, path, 1 << 20).await;
+    let durable: Vec<Range> = resumed.durable.iter().map(|(range, _)| range).collect();
+    for &range in &durable {
+        check(&target, &pool, range).await;
+    }
+    (durable, resumed.note)
 }
 
 /// Write the right content of `range`, cut into buffers.

@@ -55,7 +55,7 @@ pub fn once_free(
     let since = Instant::now();
     loop {
         match open() {
-            Err(PartialError::Locked(_)) if since.elapsed() < Duration::from_secs(2) => {
+            Err(PartialError::Locked(_)) if since.elapsed() < Duration::from_secs(90) => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             other => return other,
@@ -102,10 +102,13 @@ impl Bench {
 
     pub fn open(&self, index: Index) -> Result<PartialTree, PartialError> {
         let index = Arc::new(RwLock::new(index));
-        once_free(|| {
-            let preserve = Preserve { links: true, ..Preserve::default() };
-            PartialTree::open(&self.copy(), index.clone(), preserve, true, &Same::SizeAndTime)
-        })
+        once_free(|| self.open_now(&index))
+    }
+
+    /// The same, where nobody waits for who else has it open.
+    pub fn open_now(&self, index: &Arc<RwLock<Index>>) -> Result<PartialTree, PartialError> {
+        let preserve = Preserve { links: true, ..Preserve::default() };
+        PartialTree::open(&self.copy(), index.clone(), preserve, true, &Same::SizeAndTime)
     }
 
     /// Write and commit these groups but those that were taken over; answers how many that were.

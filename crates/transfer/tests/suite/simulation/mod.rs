@@ -2,7 +2,8 @@
 //! memory that lie, stall and vanish, and a disk that fails, fills up and tears. One seed decides
 //! everything.
 //!
-//! `SWATH_SIMULATION_SEED=N` runs one scenario again, `SWATH_SIMULATION_COUNT=N` more of them.
+//! `SWATH_SIMULATION_SEED=N` runs one scenario again, `SWATH_SIMULATION_COUNT=N` more of them. `system` runs
+//! four times as many as the suite.
 
 mod disk;
 mod growing;
@@ -13,7 +14,7 @@ use scenario::Scenario;
 
 #[test]
 fn whatever_happens_the_file_is_right_or_is_not_there() {
-    let count = number("SWATH_SIMULATION_COUNT").unwrap_or(400);
+    let count = number("SWATH_SIMULATION_COUNT").unwrap_or(crate::SIMULATIONS);
     match number("SWATH_SIMULATION_SEED") {
         Some(seed) => Scenario::of(seed).run().iter().for_each(|told| println!("{told}")),
         None => (0..count).for_each(|seed| drop(Scenario::of(seed).run())),

@@ -1,0 +1,4 @@
+//! With programs of others.
+
+mod curl;
+mod web_servers;

@@ -1,0 +1,4 @@
+//! Against the programs of others.
+
+mod nginx;
+mod peers;
