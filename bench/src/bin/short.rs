@@ -110,6 +110,7 @@ fn compare(options: &Options) -> Result<Option<String>, String> {
 
     let (mut table, mut wrong, mut repeats) = (Vec::new(), Vec::new(), Vec::new());
     let mut has_compared = false;
+    let above = format!(" (the whole 90 % interval lies above {MOST})");
     let limit = |row: &Row| Duration::from_secs(row.limit_s);
     for row in ROWS.iter().filter(is_chosen) {
         match measure_row(row, options, &builds, limit(row))? {
@@ -135,18 +136,18 @@ fn compare(options: &Options) -> Result<Option<String>, String> {
         let left = LIMIT.saturating_sub(begin.elapsed());
         let names = first.join(" and ");
         if options.pairs.is_none() && left < pair_took * LEAST_PAIRS as u32 {
-            wrong.push(format!("{names} was slower, without time to measure it again{ABOVE}"));
+            wrong.push(format!("{names} was slower, without time to measure it again{above}"));
             continue;
         }
         println!("{names} was slower: once more");
         match measure_row(row, options, &builds, limit(row).min(left))? {
             Outcome::Measured { lines, .. } => {
                 let twice = slower(&lines).into_iter().filter(|name| first.contains(name));
-                wrong.extend(twice.map(|name| format!("{name} was slower twice{ABOVE}")));
+                wrong.extend(twice.map(|name| format!("{name} was slower twice{above}")));
                 table.extend(lines.iter().map(|line| line.show(&format!("{}, again", line.name))));
             }
             Outcome::Failed { .. } => {
-                wrong.push(format!("{names} was slower, and failed when measured again{ABOVE}"));
+                wrong.push(format!("{names} was slower, and failed when measured again{above}"));
             }
         }
     }
@@ -275,7 +276,6 @@ fn change(values: Option<[f64; 2]>, digits: usize) -> String {
 const BUILDS: [&str; 2] = ["earlier", "later"];
 /// A row is slower if its whole interval lies above this.
 const MOST: f64 = 1.02;
-const ABOVE: &str = " (the whole 90 % interval lies above 1.02)";
 /// All rows together with their repetitions, unless the machine needs more for five pairs.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 const HEADING: &str = "\

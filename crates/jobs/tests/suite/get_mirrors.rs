@@ -56,20 +56,6 @@ async fn mirrors_of_other_sizes_or_versions_are_never_mixed_and_the_majority_win
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_minority_is_left_out_and_named() {
-    let good = Content::random(1, SIZE);
-    let place = Place::new();
-    // What the others have sent is not all before the odd one is found out.
-    let others = [stuck(&good, 1_000_000), held(&good)];
-    let wrong = honest(&Content::random(1, SIZE + 9));
-    let fetch = place.of(&[&others[0], &others[1], &wrong]);
-    let ran = fetch.releases(&others[1], is_out(2)).run().await;
-    let size = (SIZE + 9).to_string();
-    ran.is_whole().tells(&[&wrong.url(FILE), "not using source 3", &size]);
-    place.holds_only("data.bin", &good);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_digest_decides_between_two_versions() {
     let good = Content::random(1, SIZE);
     let place = Place::new();
