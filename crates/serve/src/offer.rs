@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use swath_transport::Transport;
 use tokio::sync::watch;
 
-use crate::http::{Records, Slot, serve};
+use crate::http::{Records, Slot, Stream, serve};
 use crate::server::Life;
 use crate::site::{Site, SiteError, SiteOptions};
 
@@ -37,7 +38,16 @@ impl Offer {
     }
 
     /// Answers on a connection to its end.
-    pub async fn serve(&self, stream: impl Transport + 'static, peer: SocketAddr) {
-        serve(Box::new(Records::new(stream)), peer, Arc::clone(&self.site), &Slot::default()).await;
+    pub fn serve(
+        &self,
+        stream: impl Transport + 'static,
+        peer: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        self.serve_stream(Box::new(Records::new(stream)), peer)
+    }
+
+    fn serve_stream(&self, stream: Stream, peer: SocketAddr) -> BoxFuture<'static, ()> {
+        let site = Arc::clone(&self.site);
+        Box::pin(async move { serve(stream, peer, site, &Slot::default()).await })
     }
 }

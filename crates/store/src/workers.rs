@@ -72,11 +72,15 @@ impl Workers {
 
     /// Runs `task` on a thread of the pool without waiting for it.
     pub(crate) fn start(&self, task: impl FnOnce() + Send + 'static) {
+        self.start_boxed(Box::new(task));
+    }
+
+    fn start_boxed(&self, task: Task) {
         if self.shared.threads_max == 0 {
             return task();
         }
         let mut state = self.shared.lock();
-        state.queue.push_back(Box::new(task));
+        state.queue.push_back(task);
         if state.idle >= state.queue.len() || state.threads >= self.shared.threads_max {
             drop(state);
             self.shared.changed.notify_one();
