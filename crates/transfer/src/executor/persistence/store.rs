@@ -15,7 +15,7 @@ use crate::executor::persistence::hash_record;
 use crate::executor::sink::{Block, Written};
 use crate::executor::state::Run;
 use crate::observe::Phase;
-use crate::verify::Report;
+use crate::verify::{Report, Verdict};
 
 impl Run<'_> {
     /// Sends a block that `source` brought to its destination.
@@ -75,6 +75,10 @@ impl Run<'_> {
         self.persistence.written(range, &self.coverage);
         self.integrity.samples.end(range);
         self.fetch_condemned_again();
+        self.hash(range, buffer);
+    }
+
+    fn hash(&mut self, range: Range, buffer: Buffer) {
         let Some(verifier) = &self.integrity.verifier else { return };
         match &mut self.integrity.in_order {
             None => verifier.accept(range.start, buffer),
@@ -145,24 +149,27 @@ impl Run<'_> {
         let deadline = tokio::time::Instant::now() + KEEP_WITHIN;
         while !self.jobs.is_empty() {
             match tokio::time::timeout_at(deadline, self.jobs.next()).await {
-                Ok(JobDone::Written { range, result: Ok(Written::Unproved(_)), .. }) => {
-                    self.persistence.written(range, &self.coverage)
+                Ok(JobDone::Written { range, result: Ok(Written::Unproved(buffer)), .. }) => {
+                    self.persistence.written(range, &self.coverage);
+                    self.hash(range, buffer);
                 }
                 Ok(_) => {}
                 Err(_) => break,
             }
         }
         self.jobs.forget();
-        self.void_condemned();
-        let mut records = std::mem::take(&mut self.persistence.records);
+        let mut hashes = Vec::new();
         if let Some(verifier) = self.integrity.verifier.take() {
+            // The answer comes when all that was handed over is hashed; what is proved by then counts.
             let saved = tokio::time::timeout_at(deadline, verifier.ask_to_save()).await;
-            if let Ok(Ok(saved)) = saved {
-                for saved in saved {
-                    records.push(hash_record(saved));
-                }
+            hashes = saved.into_iter().flatten().flatten().map(hash_record).collect();
+            while let Ok(report) = self.integrity.reports.try_recv() {
+                self.keep_proved(report);
             }
         }
+        self.void_condemned();
+        let mut records = std::mem::take(&mut self.persistence.records);
+        records.extend(hashes);
         if self.coverage.have.is_empty() {
             sink.discard().await;
             return 0;
@@ -176,6 +183,19 @@ impl Run<'_> {
         sink.durable_bytes().await
     }
 
+    /// Journals what a last report of the verifier proves.
+    fn keep_proved(&mut self, report: Report) {
+        for verdict in report.verdicts {
+            match verdict {
+                Verdict::Good(range) if self.integrity.proof.pieces.is_some() => {
+                    self.persistence.verified(range);
+                }
+                // The next run finds out whose fault a bad piece was.
+                _ => {}
+            }
+        }
+    }
+
     fn identity_record(&self) -> Record {
         Record::Identity { size_bytes: self.coverage.size_bytes, identity: self.identity(None) }
     }
@@ -186,9 +206,12 @@ const KEEP_WITHIN: std::time::Duration = std::time::Duration::from_millis(600);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
     use std::time::SystemTime;
 
+    use swath_model::RangeSet;
+    use swath_model::digest::{Algorithm, Hasher};
+    use swath_model::pieces::Pieces;
     use swath_source::{MemorySource, Pending};
 
     use super::*;
@@ -196,6 +219,7 @@ mod tests {
     use crate::executor::sink::Sink;
     use crate::observe::Event;
     use crate::request::Request;
+    use crate::verify::{Hashed, Proof, Verifier};
 
     /// A file that takes every block.
     struct Takes;
@@ -240,5 +264,62 @@ mod tests {
         let done = run.jobs.next().await;
         run.job_done(done).unwrap();
         assert!(run.coverage.have.is_empty(), "now it can be fetched again");
+    }
+
+    /// Files of a torrent, of which only proved pieces are journaled.
+    #[derive(Default)]
+    struct Journals(Mutex<Vec<Record>>);
+
+    impl Sink for Journals {
+        fn write(self: Arc<Self>, block: Block) -> Pending<'static, Result<Written, GetError>> {
+            Box::pin(async { Ok(Written::Unproved(block.buffer)) })
+        }
+
+        fn end_at(&self, _: u64) -> Result<(), GetError> {
+            Ok(())
+        }
+
+        fn commit(&self, records: Vec<Record>) -> Pending<'_, Result<(), GetError>> {
+            self.0.lock().unwrap().extend(records);
+            Box::pin(async { Ok(()) })
+        }
+
+        fn finish(&self, _: Option<SystemTime>) -> Pending<'_, Result<(), GetError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// All that had come was fetched again where a transfer was stopped before the first commit.
+    #[tokio::test]
+    async fn pieces_that_come_just_before_the_end_are_kept() {
+        let engine = Engine::start(EngineOptions::default()).unwrap();
+        let mut observer = |_: &Event| {};
+        let request =
+            Request::to_writer(tokio::io::sink()).source(MemorySource::of("one", vec![0; 100]));
+        let mut run = Run::new(&engine, request, &mut observer);
+        let digests = [[0_u8; 40], [9; 40]].map(|piece| Hasher::digest(Algorithm::Sha256, &piece));
+        let packed = digests.iter().flat_map(|digest| digest.as_bytes().to_vec()).collect();
+        let pieces = Pieces::new(Algorithm::Sha256, 40, packed).unwrap();
+        run.integrity.proof = Proof { pieces: Some(pieces), ..Proof::default() };
+        let share = engine.retained.share();
+        let mut verifier = Verifier::new(&run.integrity.proof, 80, share);
+        verifier.resume(&RangeSet::new(), &Hashed::default());
+        let reports = run.integrity.report_sender.clone();
+        run.integrity.verifier = Some(engine.hash.add(verifier, reports, 4096));
+        let journals = Arc::new(Journals::default());
+        run.persistence.sink = Some(Arc::clone(&journals) as Arc<dyn Sink>);
+
+        let (id, range) = (run.persistence.id_of(0), Range::new(0, 80));
+        let mut buffer = engine.pool.try_take_for(80).unwrap();
+        buffer.push(&[0; 80]);
+        run.coverage.take_in(range, id);
+        run.store(0, Block { offset: 0, buffer, checks: None });
+        run.keep().await;
+
+        let journaled = journals.0.lock().unwrap();
+        let is_right = Record::Verified { range: Range::new(0, 40) };
+        assert!(journaled.contains(&is_right), "{journaled:?}");
+        let proved = journaled.iter().filter(|it| matches!(it, Record::Verified { .. }));
+        assert_eq!(proved.count(), 1, "the second piece is wrong: {journaled:?}");
     }
 }
