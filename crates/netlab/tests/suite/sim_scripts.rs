@@ -344,20 +344,6 @@ fn spares_stay_spare_until_they_are_needed() {
 }
 
 #[test]
-fn a_thousand_sources() {
-    let sources =
-        (0..1000).map(|at| honest(1.0 + f64::from(at % 7), 5.0 + f64::from(at % 50))).collect();
-    let script = Script::of(sources)
-        .size_mib(1024)
-        .config(|config| config.max_sources = 1000)
-        .scenario(|it| {
-            it.step_s = 0.002;
-            it.wants_oracle = false;
-        });
-    finishes(script, 1.8);
-}
-
-#[test]
 fn every_policy_completes_the_star() {
     for (policy, over_bound) in
         [(PolicyKind::Mdtp, 2.5), (PolicyKind::Fixed, 4.0), (PolicyKind::Single, 30.0)]
