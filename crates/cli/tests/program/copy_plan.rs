@@ -2,6 +2,7 @@
 //! comes to.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::net_events::fit;
 use crate::support::Home;
@@ -121,8 +122,10 @@ fn a_plan_that_cannot_be_carried_out_or_told_is_none() {
     }
     let Some(home) = Home::of_nobody() else { return };
     plan(&home);
+    fs::create_dir(home.path("closed")).unwrap();
     home.hand_over();
-    for to in ["/usr", "/usr/none/below"] {
+    fs::set_permissions(home.path("closed"), fs::Permissions::from_mode(0o555)).unwrap();
+    for to in ["closed", "closed/none/below"] {
         let ran = home.run(["cp", "-n", "tree/", to]);
         ran.code_is(5).says(&["Permission denied"]);
     }

@@ -140,9 +140,10 @@ fn blocks_that_no_replica_has_do_not_hold_up_those_beside_them() {
 /// The tree with its secret, and a copy of it in which that may be read.
 fn with_another(home: &Home) {
     with_a_secret(home);
+    chmod(home, "tree/secret", 0o644);
     let mut cp = Command::new("cp");
     assert!(cp.args(["-a", "tree", "other"]).current_dir(home.work()).status().unwrap().success());
-    chmod(home, "other/secret", 0o644);
+    chmod(home, "tree/secret", 0);
 }
 
 fn assert_all_is_there(home: &Home, copy: &str) {

@@ -284,17 +284,19 @@ fn a_relay_that_changes_what_it_passes_on_is_found_out_by_samples() {
 }
 
 /// Runs a transfer whose connections are narrow, so that a relay is worth trying, and wider when one
-/// has brought something: no more than what passes before it is found out at the earliest.
+/// has brought something, or is left already.
 fn slow_until_by_relay(get: Swath, origin: &Server) -> Ran {
     let by_relay = || {
         let records = origin.log().records;
         let passed = records.iter().filter(|it| it.header("via").is_some());
         passed.map(|it| it.sent_bytes).sum::<u64>()
     };
-    let before = by_relay();
+    let (before, sent_before) = (by_relay(), origin.sent_bytes());
     origin.set(Behaviour::ConnectionRate { bytes_per_s: 128 << 10 });
     let getting = get.start();
-    until("the relay is in use", || by_relay() > before + (160 << 10));
+    until("the relay is in use", || {
+        by_relay() > before + (384 << 10) || origin.sent_bytes() > sent_before + (3 << 20)
+    });
     origin.set(Behaviour::ConnectionRate { bytes_per_s: 2 << 20 });
     let ran = getting.wait();
     origin.clear();

@@ -84,8 +84,8 @@ async fn they_are_copied_if_wanted_and_set_right_again_without_the_content() {
         remove(&tree.join("empty"), "user.a");
         assert!(set_xattr(&copy.join("a name, with #?%.dat"), "user.mine", b"1"));
         // One that nobody may write to.
-        chmod(tree.join("many/4/4.dat"), 0o444);
         assert!(set_xattr(&tree.join("many/4/4.dat"), "user.closed", b"1"));
+        chmod(tree.join("many/4/4.dat"), 0o444);
         assert_ne!(seen(&copy), seen(&tree));
         assert_eq!(way.whole(with_them).await.transfer.fetched_bytes, 0);
         assert_eq!(seen(&copy), seen(&tree));
