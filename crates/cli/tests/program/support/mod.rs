@@ -187,6 +187,38 @@ fn heed_hangups() {
     });
 }
 
+/// Runs `tried`, which depends on timing: again if it fails while the machine was too busy, because
+/// then the pauses are the machine's. Fails if it fails on a machine with time to spare; on one that
+/// is always busy, prints that the test was skipped.
+pub fn on_time(tried: impl Fn() -> Result<(), String>) {
+    let mut last = String::new();
+    for _ in 0..5 {
+        let (began, waited_before_us) = (Instant::now(), waited_us());
+        let ended = tried();
+        let waited_s = (waited_us() - waited_before_us) as f64 / 1e6;
+        let waited_part = waited_s / began.elapsed().as_secs_f64();
+        match ended {
+            Ok(()) => return,
+            Err(why) if waited_part < BUSY => panic!("{why}"),
+            Err(why) => {
+                last = format!("tasks waited {:.0} % of the time: {why}", 100.0 * waited_part)
+            }
+        }
+    }
+    println!("skipped: this machine is always busy: {last}");
+}
+
+/// Returns for how long at least one task of the machine has waited for a processor, in microseconds;
+/// 0 if the kernel does not count it.
+fn waited_us() -> u64 {
+    let pressure = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let total = pressure.lines().next().and_then(|some| some.split("total=").nth(1));
+    total.and_then(|total| total.trim().parse().ok()).unwrap_or(0)
+}
+
+/// A machine is too busy for timing if tasks waited for this part of the time.
+const BUSY: f64 = 0.4;
+
 /// What of a file has been written: space that is only reserved for it does not count.
 fn written_bytes(file: &std::fs::File) -> u64 {
     let (mut at, mut bytes) = (0, 0);
