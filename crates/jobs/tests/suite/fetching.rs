@@ -237,14 +237,17 @@ impl Fetch {
     }
 
     pub async fn run(self) -> Ran {
-        timeout(LONG, self.run_unlimited()).await.expect("it ends")
+        let events = Arc::default();
+        let Ok(ran) = timeout(LONG, self.run_telling(&events)).await else {
+            panic!("it does not end: {:#?}", events.lock().unwrap());
+        };
+        ran
     }
 
-    /// Without a limit in time, for a clock that stands still.
-    pub async fn run_unlimited(self) -> Ran {
+    async fn run_telling(self, events: &Arc<Mutex<Vec<JobEvent>>>) -> Ran {
         let Fetch { spec, environment, watch } = self;
-        let (events, output) = (Arc::new(Mutex::new(Vec::new())), Output::default());
-        let (keeps, control) = (Arc::clone(&events), Control::default());
+        let output = Output::default();
+        let (keeps, control) = (Arc::clone(events), Control::default());
         let (controls, has_come) = (control.clone(), AtomicBool::new(false));
         let observer: Arc<dyn JobObserver> = Arc::new(move |event: JobEvent| {
             if let Some((when, then)) = &watch
