@@ -99,6 +99,12 @@ pub enum LaneError {
         /// Why.
         reason: String,
     },
+    /// A field of the request cannot be sent: it would end its line and begin another one.
+    #[error("nothing is asked: {name} holds a line break or another control character")]
+    UnsafeField {
+        /// The name of the field. Its value may be secret.
+        name: String,
+    },
     /// The answer is not HTTP as agreed.
     #[error("the server does not speak proper HTTP: {reason}")]
     Protocol {
@@ -535,6 +541,7 @@ impl LaneError {
             | Self::RefusedAddress { .. }
             | Self::TooLarge { .. }
             | Self::Down { .. }
+            | Self::UnsafeField { .. }
             | Self::Scheme { .. } => Class::Unsupported,
         }
     }

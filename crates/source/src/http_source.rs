@@ -18,6 +18,7 @@ use crate::control::{fetch_part, head};
 use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
+use crate::http::request::Lines;
 use crate::lane::{Content, LaneEvent};
 use crate::net::{Net, Via};
 use crate::quirks::{End, FileQuirks};
@@ -377,11 +378,14 @@ impl HttpSource {
     }
 
     /// Media types and header lines of the first request.
-    pub(crate) fn first_wishes(&self) -> (&'static str, &str) {
+    pub(crate) fn first_wishes(&self) -> (&'static str, &Lines) {
         let metalink_too = self.net.asks_for_metalinks() && !self.lock().metalink_seen;
         // Content negotiation (RFC 6249, section 2).
         let accept = if metalink_too { "application/metalink4+xml, */*;q=0.9" } else { "*/*" };
-        let wishes = if self.lock().file_quirks.no_digests { "" } else { self.net.digest_wishes() };
+        let wishes = match self.lock().file_quirks.no_digests {
+            true => Lines::NONE,
+            false => self.net.digest_wishes(),
+        };
         (accept, wishes)
     }
 

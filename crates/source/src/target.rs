@@ -10,7 +10,7 @@ use url::{Host, Url};
 use crate::cookies::Cookies;
 use crate::error::{LaneError, Presented, RefusalContext, Said};
 use crate::http::answer::Teller;
-use crate::http::request;
+use crate::http::request::{self, Lines};
 use crate::net::{Credentials, Encrypted, Keys, Net, Via, has};
 use crate::source::Trust;
 
@@ -46,7 +46,9 @@ pub(crate) struct Target {
     pub origin: Option<Origin>,
     pub trust: Trust,
     /// The part that all requests share; holds credentials, so it is never shown.
-    shared: String,
+    shared: Lines,
+    /// Requests go to a proxy, which is told the whole address.
+    absolute: bool,
     /// What is encrypted for relays, anew for each request.
     encrypting: Option<Sealing>,
     /// The user's own headers say which media types are wanted.
@@ -115,7 +117,7 @@ impl Target {
     pub fn showing(mut self, cookies: &Cookies) -> Target {
         let shown = cookies.shown_to(&self.url);
         if !shown.is_empty() && !self.own_cookie {
-            self.shared.push_str(&format!("Cookie: {shown}\r\n"));
+            self.shared.add("Cookie", &shown);
             self.cookies = shown;
         }
         self
@@ -129,9 +131,10 @@ impl Target {
         credentials: Credentials,
     ) -> Target {
         let origin = Origin::of(url);
-        let mut fields: Vec<(&str, &str)> = Vec::new();
+        let absolute = origin.as_ref().is_some_and(|origin| net.asks_proxy(origin));
+        let mut shared = Lines::default();
         if !has(&credentials.headers, "user-agent") {
-            fields.push(("User-Agent", net.user_agent()));
+            shared.add("User-Agent", net.user_agent());
         }
         let own_accept = has(&credentials.headers, "accept");
         let own_cookie = has(&credentials.headers, "cookie");
@@ -150,22 +153,22 @@ impl Target {
         } else {
             Presented::None
         };
-        fields.extend(
-            credentials.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())),
-        );
-        if let Some(authorization) = &credentials.authorization {
-            fields.push(("Authorization", authorization.expose()));
+        for (name, value) in &credentials.headers {
+            shared.add(name, value);
         }
-        let absolute = origin.as_ref().is_some_and(|origin| net.asks_proxy(origin));
+        if let Some(authorization) = &credentials.authorization {
+            shared.add("Authorization", authorization.expose());
+        }
         let proxy_authorization =
             origin.as_ref().filter(|_| absolute).and_then(|origin| net.proxy_authorization(origin));
         if let Some(authorization) = &proxy_authorization {
-            fields.push(("Proxy-Authorization", authorization.expose()));
+            shared.add("Proxy-Authorization", authorization.expose());
         }
         // Any host but the one the user named was named by the network.
         let trust = if elsewhere { Trust::Discovered } else { trust };
         Target {
-            shared: request::shared_part(url, absolute, &fields),
+            shared,
+            absolute,
             encrypting: None,
             origin,
             url: url.clone(),
@@ -201,39 +204,33 @@ impl Target {
         LaneError::Refused(refusal)
     }
 
-    /// Appends a GET for `range` to `out`, asking for these media types (unless the user said
-    /// which); `extra` holds further complete header lines.
-    pub fn append(&self, out: &mut Vec<u8>, range: Range, accept: &str, extra: &str) {
-        let lines = [self.encrypted_lines(), self.accept_line(accept), extra.to_owned()];
-        request::append(out, &self.shared, range, &lines.each_ref().map(String::as_str));
+    /// Returns a GET for `range`, or for the whole file without a word of ranges, that asks for these
+    /// media types, unless the user said which.
+    ///
+    /// # Errors
+    /// [`LaneError::UnsafeField`].
+    pub fn get(
+        &self,
+        range: Option<Range>,
+        accept: &str,
+        more: &Lines,
+    ) -> Result<Vec<u8>, LaneError> {
+        let range = range.map(request::range_value);
+        self.begin("GET", Some(accept)).with_any("Range", range.as_deref()).and(more).end()
     }
 
-    /// The same for the whole file, without a word of ranges.
-    pub fn append_whole(&self, out: &mut Vec<u8>, accept: &str, extra: &str) {
-        let lines = [self.encrypted_lines(), self.accept_line(accept), extra.to_owned()];
-        request::append_whole(out, &self.shared, &lines.each_ref().map(String::as_str));
-    }
-
-    /// How a request by another method than GET begins.
-    pub fn begin(&self, method: &str) -> Vec<u8> {
-        let mut out = method.as_bytes().to_vec();
-        out.extend_from_slice(self.shared.trim_start_matches("GET").as_bytes());
-        out.extend_from_slice(self.encrypted_lines().as_bytes());
-        out
-    }
-
-    /// What is encrypted for relays can be used once.
-    fn encrypted_lines(&self) -> String {
-        let encrypted = self
-            .encrypting
-            .as_ref()
-            .map(|of| of.net.encrypted_for(&of.relays, &of.given, &self.end, of.trust).lines);
-        encrypted.unwrap_or_default()
-    }
-
-    /// The header line that asks for these media types; empty if the user said which.
-    pub fn accept_line(&self, accept: &str) -> String {
-        if self.own_accept { String::new() } else { format!("Accept: {accept}\r\n") }
+    /// Begins a request that asks for these media types, if any, unless the user said which.
+    pub fn begin(&self, method: &str, accept: Option<&str>) -> Lines {
+        let lines = request::begin(method, &self.url, self.absolute).and(&self.shared);
+        // What is encrypted for relays can be used once.
+        let lines = match &self.encrypting {
+            Some(of) => {
+                let Sealing { net, relays, given, trust } = of;
+                lines.and(&net.encrypted_for(relays, given, &self.end, *trust).lines)
+            }
+            None => lines,
+        };
+        lines.with_any("Accept", accept.filter(|_| !self.own_accept))
     }
 }
 

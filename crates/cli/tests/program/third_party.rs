@@ -349,6 +349,11 @@ fn orders_that_cannot_be_meant_are_refused() {
     assert!(text.contains("more than zero") && text.starts_with("HTTP/1.1 400"), "{text}");
     let text = order("j1", "copy/", &of(r#","fingerprints":["zz"]"#));
     assert!(text.contains("'zz' is not the SHA-256") && text.starts_with("HTTP/1.1 400"), "{text}");
+    // It would end its line, and begin another request.
+    for token in ["x\\r\\n\\r\\nDELETE /ds/ HTTP/1.1", "two words", "n\\u0000l", "\\u00e9"] {
+        let text = order("j1", "copy/", &of(&format!(r#","token":"{token}""#)));
+        assert!(text.contains("one word of plain") && text.starts_with("HTTP/1.1 400"), "{text}");
+    }
     let print = fingerprint(&a).replace("sha-256:", "");
     let good = of(&format!(r#","fingerprints":["{print}"]"#));
     let lines = order("j1", "copy/", &good);

@@ -134,6 +134,10 @@ fn what_must_not_be_is_refused() {
     copy(&b, "x", &["Source: ftp://a.example/x"]).is_refused(400, "ftp");
     let token = "TransferHeaderAuthorization: Bearer secret";
     copy(&b, "x", &[&from, token]).is_refused(400, "not sent without encryption");
+    for name in ["Cookie", "X-Api-Key", "Proxy-Authorization", "x-amz-security-token"] {
+        let secret = format!("TransferHeader{name}: secret");
+        copy(&b, "x", &[&from, &secret]).is_refused(400, "may hold a secret");
+    }
     copy(&b, "x", &[&from, "TransferHeaderHost: other"]).is_refused(400, "host");
     copy(&b, "x", &[&from, "Overwrite: maybe"]).is_refused(400, "T or F");
     copy(&b, "x", &[&from, "Digest: rot13=x"]).is_refused(400, "no digest that is known");

@@ -10,7 +10,8 @@ use swath_formats::relay;
 use url::Url;
 
 use crate::error::LaneError;
-use crate::net::Net;
+use crate::http::request::Lines;
+use crate::net::{Net, Secret};
 use crate::target::Origin;
 
 /// What a relay tells of itself.
@@ -88,16 +89,12 @@ impl Net {
         let rtt = upstream.rtt();
         let origins: Vec<String> = to.iter().map(|to| to.origin().ascii_serialization()).collect();
         let host = relay::site(url).unwrap_or_default();
-        let mut request = format!(
-            "GET /relay?to={} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {}\r\n",
-            origins.join(","),
-            self.user_agent()
-        );
-        if let Some(authorization) = &self.credentials_for_relay(origin).authorization {
-            request.push_str(&format!("Authorization: {}\r\n", authorization.expose()));
-        }
-        request.push_str("\r\n");
-        upstream.send(request.as_bytes());
+        let target = format!("/relay?to={}", origins.join(","));
+        let authorization = self.credentials_for_relay(origin).authorization;
+        let request = Lines::request("GET", &target, &host)
+            .with("User-Agent", self.user_agent())
+            .with_any("Authorization", authorization.as_ref().map(Secret::expose));
+        upstream.send(&request.end()?);
         poll_fn(|cx| upstream.poll_send(cx)).await.map_err(|error| LaneError::reset(&error))?;
         let no_relay = || LaneError::protocol("it is no relay");
         let head = poll_fn(|cx| upstream.poll_head(cx, false)).await?.ok_or_else(no_relay)?;

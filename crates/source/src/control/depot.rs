@@ -15,7 +15,8 @@ use swath_model::{Range, RangeSet};
 use url::Url;
 
 use crate::error::LaneError;
-use crate::net::Net;
+use crate::http::request::Lines;
+use crate::net::{Net, Secret};
 use crate::source::{RelayMode, Trust};
 use crate::target::Origin;
 use crate::upstream::{AnswerHead, Upstream};
@@ -227,7 +228,7 @@ impl Net {
     pub fn depot_release<'a>(&'a self, manage: &'a Url) -> BoxFuture<'a, Result<bool, DepotError>> {
         Box::pin(async move {
             let (mut upstream, head) =
-                match self.depot_ask("DELETE", manage, "", false, ANSWERS_WITHIN).await {
+                match self.depot_ask("DELETE", manage, Lines::NONE, false, ANSWERS_WITHIN).await {
                     Err(DepotError::Ended) => return Ok(false),
                     asked => asked?,
                 };
@@ -275,14 +276,12 @@ impl Net {
     async fn depot_fetch_with(
         &self,
         wish: &DepotWish<'_>,
-        encrypted: &str,
+        encrypted: &Lines,
     ) -> Result<DepotFetch, (DepotError, bool)> {
-        let mut lines = encrypted.to_owned();
-        if let Some(etag) = wish.etag {
-            lines.push_str(&format!("If-Match: {etag}\r\n"));
-        } else if let Some(modified) = wish.modified {
-            lines.push_str(&format!("If-Unmodified-Since: {modified}\r\n"));
-        }
+        let lines = match (wish.etag, wish.modified) {
+            (Some(etag), _) => encrypted.clone().with("If-Match", etag),
+            (None, modified) => encrypted.clone().with_any("If-Unmodified-Since", modified),
+        };
         let mut target = wish.write.clone();
         let from = crate::shown::without_credentials(wish.from);
         let from = percent::encode(from.as_str().as_bytes());
@@ -321,7 +320,7 @@ impl Net {
     /// The JSON that a depot answers with.
     pub(super) async fn depot_told(&self, method: &str, target: &Url) -> Result<Value, DepotError> {
         let (mut upstream, head) =
-            self.depot_ask(method, target, "", false, ANSWERS_WITHIN).await?;
+            self.depot_ask(method, target, Lines::NONE, false, ANSWERS_WITHIN).await?;
         let text = self.text_of(&mut upstream).await?;
         upstream.put_aside();
         match head.status {
@@ -336,7 +335,7 @@ impl Net {
         &self,
         method: &str,
         target: &Url,
-        lines: &str,
+        lines: &Lines,
         again: bool,
         within: Duration,
     ) -> Result<(Upstream, AnswerHead), DepotError> {
@@ -387,7 +386,7 @@ impl Net {
         &self,
         method: &str,
         target: &Url,
-        lines: &str,
+        lines: &Lines,
         reuse: bool,
     ) -> Result<(Upstream, AnswerHead), (LaneError, bool)> {
         let origin = Origin::of(target)
@@ -396,19 +395,13 @@ impl Net {
         let was_used = reuse && upstream.was_used();
         let host = relay::site(target).unwrap_or_default();
         let query = target.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let mut request = format!(
-            "{method} {}{query} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {}\r\n{lines}",
-            target.path(),
-            self.user_agent()
-        );
-        if method == "POST" {
-            request.push_str("Content-Length: 0\r\n");
-        }
-        if let Some(authorization) = &self.credentials_for_relay(&origin).authorization {
-            request.push_str(&format!("Authorization: {}\r\n", authorization.expose()));
-        }
-        request.push_str("\r\n");
-        upstream.send(request.as_bytes());
+        let authorization = self.credentials_for_relay(&origin).authorization;
+        let request = Lines::request(method, &format!("{}{query}", target.path()), &host)
+            .with("User-Agent", self.user_agent())
+            .and(lines)
+            .with_any("Content-Length", (method == "POST").then_some("0"))
+            .with_any("Authorization", authorization.as_ref().map(Secret::expose));
+        upstream.send(&request.end().map_err(|error| (error, false))?);
         let sent = poll_fn(|cx| upstream.poll_send(cx)).await;
         sent.map_err(|error| (LaneError::reset(&error), was_used))?;
         let head = poll_fn(|cx| upstream.poll_head(cx, false)).await;

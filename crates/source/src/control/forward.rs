@@ -68,20 +68,17 @@ impl Forward {
         let method = head.method.filter(|method| matches!(*method, "GET" | "HEAD"));
         let url = self.url(head.path.unwrap_or_default())?;
         let target = Target::new(&self.net, &self.folder, &url, Trust::Named);
-        let mut out = target.begin(method.ok_or(Unforwarded)?);
+        let mut lines = target.begin(method.ok_or(Unforwarded)?, None);
         for field in head.headers.iter() {
             let is_passed = PASSED_FIELDS.iter().any(|name| field.name.eq_ignore_ascii_case(name));
             if is_passed {
-                out.extend_from_slice(field.name.as_bytes());
-                out.extend_from_slice(b": ");
-                out.extend_from_slice(field.value);
-                out.extend_from_slice(b"\r\n");
+                let value = std::str::from_utf8(field.value).map_err(|_| Unforwarded)?;
+                lines.add(field.name, value);
             } else if has_body(field) {
                 return Err(Unforwarded);
             }
         }
-        out.extend_from_slice(b"\r\n");
-        Ok(out)
+        lines.end().map_err(|_| Unforwarded)
     }
 
     /// Returns the address at the server of what is asked for here.

@@ -34,6 +34,7 @@ use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge};
 use crate::http::head::{EXPLANATION_BYTES_MAX, Head, explained};
+use crate::http::request::{self, Lines};
 use crate::net::{Conn, Net};
 use crate::redirect::{self, Visit};
 use crate::shown::without_credentials;
@@ -65,7 +66,8 @@ pub fn fetch_small<'a>(
     limit_bytes: usize,
 ) -> BoxFuture<'a, Result<Document, LaneError>> {
     Box::pin(async move {
-        let request = Request { method: Method::Get, range: None, accept, extra: "", limit_bytes };
+        let request =
+            Request { method: Method::Get, range: None, accept, more: Lines::NONE, limit_bytes };
         let mut answered = ask(net, url, trust, &request).await?;
         // The next question to this server need not connect again.
         if let Some(conn) = answered.conn.take().filter(|_| answered.complete) {
@@ -96,12 +98,13 @@ pub fn properties<'a>(
     limit_bytes: usize,
 ) -> BoxFuture<'a, Result<Document, LaneError>> {
     Box::pin(async move {
-        let extra = match depth {
-            Depth::Itself => "Depth: 0\r\n",
-            Depth::Children => "Depth: 1\r\n",
+        let depth = match depth {
+            Depth::Itself => "0",
+            Depth::Children => "1",
         };
+        let more = Lines::default().with("Depth", depth);
         let method = Method::Other("PROPFIND");
-        let request = Request { method, range: None, accept: "*/*", extra, limit_bytes };
+        let request = Request { method, range: None, accept: "*/*", more: &more, limit_bytes };
         let answered = ask(net, url, trust, &request).await?;
         answered.expect_status(&[207])?;
         answered.into_document(limit_bytes)
@@ -125,12 +128,13 @@ impl DocumentVersion {
 
     /// Returns the header lines that ask for another version only. What cannot stand in a header is left
     /// out.
-    fn lines(&self) -> String {
-        let line = |name: &str, value: &Option<String>| {
-            let value = value.as_deref().filter(|value| !value.contains(char::is_control));
-            value.map_or_else(String::new, |value| format!("{name}: {value}\r\n"))
-        };
-        line("If-None-Match", &self.etag) + &line("If-Modified-Since", &self.last_modified)
+    fn lines(&self) -> Lines {
+        fn safe(value: Option<&String>) -> Option<&str> {
+            value.map(String::as_str).filter(|value| !value.contains(char::is_control))
+        }
+        Lines::default()
+            .with_any("If-None-Match", safe(self.etag.as_ref()))
+            .with_any("If-Modified-Since", safe(self.last_modified.as_ref()))
     }
 }
 
@@ -147,11 +151,11 @@ pub fn fetch_small_if_changed<'a>(
     known: &'a DocumentVersion,
 ) -> BoxFuture<'a, Result<Option<(Document, DocumentVersion)>, LaneError>> {
     Box::pin(async move {
-        let extra = &known.lines();
-        let request = Request { method: Method::Get, range: None, accept, extra, limit_bytes };
+        let more = &known.lines();
+        let request = Request { method: Method::Get, range: None, accept, more, limit_bytes };
         let answered = ask(net, url, trust, &request).await?;
         // Whoever was not asked for a condition has no reason to answer so.
-        if answered.head.status == 304 && !extra.is_empty() {
+        if answered.head.status == 304 && !more.is_empty() {
             return Ok(None);
         }
         let version = DocumentVersion::of(&answered.head);
@@ -173,7 +177,8 @@ pub fn fetch_part<'a>(
     Box::pin(async move {
         let limit_bytes = usize::try_from(range.len()).unwrap_or(usize::MAX);
         let method = Method::Get;
-        let request = Request { method, range: Some(range), accept: "*/*", extra: "", limit_bytes };
+        let request =
+            Request { method, range: Some(range), accept: "*/*", more: Lines::NONE, limit_bytes };
         let mut answered = ask(net, url, trust, &request).await?;
         answered.expect_status(&[206])?;
         let size_bytes = match judge(&answered.head, range, answered.target.teller()) {
@@ -204,11 +209,11 @@ pub fn head<'a>(
     trust: Trust,
 ) -> BoxFuture<'a, Result<Facts, LaneError>> {
     Box::pin(async move {
-        let extra = net.digest_wishes();
-        let mut answered = ask_twice(net, url, trust, &Request::head(extra)).await?;
+        let wishes = net.digest_wishes();
+        let mut answered = ask_twice(net, url, trust, &Request::head(wishes)).await?;
         // XRootD without checksums refuses the wish for one, and fails if it computes too many already.
-        if matches!(answered.head.status, 405 | 500) && !extra.is_empty() {
-            answered = ask(net, url, trust, &Request::head("")).await?;
+        if matches!(answered.head.status, 405 | 500) {
+            answered = ask(net, url, trust, &Request::head(Lines::NONE)).await?;
         }
         answered.expect_status(&[200])?;
         Ok(answered.head_facts())
@@ -225,7 +230,7 @@ pub fn head_without_digests<'a>(
     trust: Trust,
 ) -> BoxFuture<'a, Result<Facts, LaneError>> {
     Box::pin(async move {
-        let answered = ask(net, url, trust, &Request::head("")).await?;
+        let answered = ask(net, url, trust, &Request::head(Lines::NONE)).await?;
         answered.expect_status(&[200])?;
         Ok(answered.head_facts())
     })
@@ -244,7 +249,8 @@ pub fn post<'a>(
     Box::pin(async move {
         let method = Method::Post(body);
         let limit_bytes = POST_ANSWER_BYTES;
-        let request = Request { method, range: None, accept: "*/*", extra: "", limit_bytes };
+        let request =
+            Request { method, range: None, accept: "*/*", more: Lines::NONE, limit_bytes };
         let answered = ask(net, url, trust, &request).await?;
         answered.expect_status(&[200, 204])?;
         Ok(answered.body)
@@ -266,43 +272,33 @@ struct Request<'a> {
     method: Method<'a>,
     range: Option<Range>,
     accept: &'a str,
-    /// Complete header lines.
-    extra: &'a str,
+    /// Further header lines.
+    more: &'a Lines,
     /// More of the body is not read.
     limit_bytes: usize,
 }
 
 impl Request<'_> {
-    fn bytes(&self, target: &Target) -> Vec<u8> {
-        let mut out = target.begin(match self.method {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Post(_) => "POST",
-            Method::Other(name) => name,
-        });
-        if let Some(range) = self.range {
-            out.extend_from_slice(
-                format!("Range: {}\r\n", crate::http::request::range_value(range)).as_bytes(),
-            );
-        }
-        out.extend_from_slice(target.accept_line(self.accept).as_bytes());
-        out.extend_from_slice(self.extra.as_bytes());
-        match self.method {
-            Method::Get | Method::Head => out.extend_from_slice(b"\r\n"),
-            Method::Other(_) => out.extend_from_slice(b"Content-Length: 0\r\n\r\n"),
-            Method::Post(body) => {
-                out.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
-                out.extend_from_slice(body);
-            }
-        }
-        out
+    fn bytes(&self, target: &Target) -> Result<Vec<u8>, LaneError> {
+        let (method, body) = match self.method {
+            Method::Get => ("GET", None),
+            Method::Head => ("HEAD", None),
+            Method::Post(body) => ("POST", Some(body)),
+            Method::Other(name) => (name, Some(&b""[..])),
+        };
+        let range = self.range.map(request::range_value);
+        let length = body.map(|body| body.len().to_string());
+        let lines = target.begin(method, Some(self.accept)).with_any("Range", range.as_deref());
+        let mut out = lines.and(self.more).with_any("Content-Length", length.as_deref()).end()?;
+        out.extend_from_slice(body.unwrap_or_default());
+        Ok(out)
     }
 }
 
 impl<'a> Request<'a> {
     /// Asks for a head alone, with further header lines.
-    fn head(extra: &'a str) -> Request<'a> {
-        Request { method: Method::Head, range: None, accept: "*/*", extra, limit_bytes: 0 }
+    fn head(more: &'a Lines) -> Request<'a> {
+        Request { method: Method::Head, range: None, accept: "*/*", more, limit_bytes: 0 }
     }
 }
 
@@ -483,7 +479,7 @@ async fn open_once(
     let mut exchange = Exchange::new(conn, net, net.timeout());
     exchange.is_head = request.method == Method::Head;
     let talk = async {
-        exchange.send(&request.bytes(target)).await?;
+        exchange.send(&request.bytes(target)?).await?;
         exchange.opening().await
     };
     let opening = talk.await.map_err(|error| (error, reused))?;

@@ -13,6 +13,7 @@ use super::{Answered, Method, Request, ask};
 use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge, judge_whole};
+use crate::http::request::Lines;
 use crate::net::Net;
 use crate::shown::display_name;
 use crate::source::{Expected, Trust};
@@ -59,7 +60,7 @@ pub fn probe<'a>(
             method: Method::Get,
             range: Some(one_byte),
             accept: "*/*",
-            extra: net.digest_wishes(),
+            more: net.digest_wishes(),
             limit_bytes: BODY_LIMIT_BYTES,
         };
         let mut answered = ask(net, url, trust, &request).await?;
@@ -148,7 +149,7 @@ async fn two_at_once(exchange: &mut Exchange, target: &Target) -> Result<bool, L
     let ranges = [Range::new(1, 2), Range::new(0, 1)];
     let mut requests = Vec::new();
     for range in ranges {
-        target.append(&mut requests, range, "*/*", "");
+        requests.extend(target.get(Some(range), "*/*", Lines::NONE)?);
     }
     exchange.send(&requests).await?;
     for range in ranges {

@@ -13,6 +13,7 @@ use url::Url;
 use super::exchange::Exchange;
 use super::{Method, Opened, Request, ask, open, refused};
 use crate::error::LaneError;
+use crate::http::request::Lines;
 use crate::net::{Net, Secret};
 use crate::shown::without_credentials;
 use crate::source::Trust;
@@ -74,20 +75,19 @@ impl RemoteCopy {
             };
             let other = without_credentials(other);
             // Without the second line dCache waits for a certificate of the user.
-            let mut extra = format!("{name}: {other}\r\nCredential: none\r\nOverwrite: T\r\n");
+            let mut more = Lines::default()
+                .with(name, other.as_str())
+                .with("Credential", "none")
+                .with("Overwrite", "T");
             if let Some(token) = request.token {
-                let line = format!("TransferHeaderAuthorization: Bearer {}\r\n", token.expose());
-                extra.push_str(&line);
+                more.add("TransferHeaderAuthorization", &format!("Bearer {}", token.expose()));
             }
             if !request.digests.is_empty() {
-                extra.push_str(&format!(
-                    "Repr-Digest: {}\r\n",
-                    digest_header::write(request.digests)
-                ));
+                more.add("Repr-Digest", &digest_header::write(request.digests));
             }
             let method = Method::Other("COPY");
             let request =
-                Request { method, range: None, accept: "*/*", extra: &extra, limit_bytes: 0 };
+                Request { method, range: None, accept: "*/*", more: &more, limit_bytes: 0 };
             let opened =
                 net.awake().within(BEGINS_WITHIN, open(net, asked, Trust::Named, &request));
             let Opened { mut exchange, head, target, .. } =
@@ -148,7 +148,8 @@ impl RemoteCopy {
 pub fn make_folder<'a>(net: &'a Net, url: &'a Url) -> BoxFuture<'a, Result<bool, LaneError>> {
     Box::pin(async move {
         let method = Method::Other("MKCOL");
-        let request = Request { method, range: None, accept: "*/*", extra: "", limit_bytes: 0 };
+        let request =
+            Request { method, range: None, accept: "*/*", more: Lines::NONE, limit_bytes: 0 };
         let answered = ask(net, url, Trust::Named, &request).await?;
         if answered.head.status == 405 {
             return Ok(false);

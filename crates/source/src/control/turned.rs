@@ -6,6 +6,7 @@ use super::exchange::Exchange;
 use super::{Method, Opened, Request, open};
 use crate::error::LaneError;
 use crate::http::head::shortened;
+use crate::http::request::Lines;
 use crate::net::{Net, Tunnel};
 use crate::source::Trust;
 
@@ -21,12 +22,12 @@ impl Tunnel {
         trust: Trust,
         protocol: &str,
     ) -> Result<Tunnel, LaneError> {
-        let extra = format!("Connection: upgrade\r\nUpgrade: {protocol}\r\n");
+        let more = Lines::default().with("Connection", "upgrade").with("Upgrade", protocol);
         let request = Request {
             method: Method::Get,
             range: None,
             accept: "*/*",
-            extra: &extra,
+            more: &more,
             limit_bytes: 0,
         };
         let limit = net.timeout();

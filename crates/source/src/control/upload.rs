@@ -59,7 +59,7 @@ impl Upload {
                 let target = Target::new(net, url, &at, Trust::Named).showing(&cookies);
                 let conn = net.connect(&target, false, false).await?;
                 let mut exchange = Exchange::new(conn, net, net.timeout());
-                exchange.send(&request(&target, length_bytes, digest, expects)).await?;
+                exchange.send(&request(&target, length_bytes, digest, expects)?).await?;
                 let answer = match expects {
                     true => exchange.leave(LEAVE_WITHIN.min(net.timeout())).await?,
                     false => None,
@@ -124,22 +124,21 @@ impl Upload {
     }
 }
 
-fn request(target: &Target, length_bytes: u64, digest: Option<&Digest>, expects: bool) -> Vec<u8> {
-    let mut out = target.begin("PUT");
-    out.extend_from_slice(target.accept_line("*/*").as_bytes());
-    let more = format!(
-        "Content-Type: application/octet-stream\r\nContent-Length: {length_bytes}\r\nSwath-Folders: make\r\n"
-    );
-    out.extend_from_slice(more.as_bytes());
-    if let Some(digest) = digest {
-        let digest = digest_header::write(std::slice::from_ref(digest));
-        out.extend_from_slice(format!("Repr-Digest: {digest}\r\n").as_bytes());
-    }
-    if expects {
-        out.extend_from_slice(b"Expect: 100-continue\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
-    out
+fn request(
+    target: &Target,
+    length_bytes: u64,
+    digest: Option<&Digest>,
+    expects: bool,
+) -> Result<Vec<u8>, LaneError> {
+    let digest = digest.map(|digest| digest_header::write(std::slice::from_ref(digest)));
+    target
+        .begin("PUT", Some("*/*"))
+        .with("Content-Type", "application/octet-stream")
+        .with("Content-Length", &length_bytes.to_string())
+        .with("Swath-Folders", "make")
+        .with_any("Repr-Digest", digest.as_deref())
+        .with_any("Expect", expects.then_some("100-continue"))
+        .end()
 }
 
 const EARLY: &str = "it says that it has the file before all of it was sent";

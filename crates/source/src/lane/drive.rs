@@ -21,6 +21,7 @@ use super::lane_conn::{Kind, LaneConn, TICK, Wake, Want};
 use super::own::{Next, OwnLane};
 use crate::error::LaneError;
 use crate::facts::Facts;
+use crate::http::request::Lines;
 
 /// More requests than this are never out at once.
 const PIPELINE_LIMIT: usize = 64;
@@ -170,14 +171,13 @@ impl OwnLane {
             }
             let ask = self.asks.next_waiting()?;
             let range = part.in_file(Range::new(ask.position, ask.end));
-            let (accept, extra) = match first && !is_joined {
+            let (accept, more) = match first && !is_joined {
                 true => self.source.first_wishes(),
-                false => ("*/*", ""),
+                false => ("*/*", Lines::NONE),
             };
-            if whole {
-                target.append_whole(lane_conn.http.output(), accept, extra);
-            } else {
-                target.append(lane_conn.http.output(), range, accept, extra);
+            match target.get((!whole).then_some(range), accept, more) {
+                Ok(request) => lane_conn.http.output().extend_from_slice(&request),
+                Err(error) => return Some(Next::End(Some(error))),
             }
             self.asks.mark_sent(&target, whole);
             self.out.meter.count_request();
@@ -381,8 +381,11 @@ impl OwnLane {
             lane_conn.http.skip_buffered(bytes)
         };
         self.spend(skipped);
-        self.out.meter.count_wasted(skipped as u64);
         if let Some(passing) = &mut lane_conn.passing {
+            // Words of a refusal are no bytes of the file: the source has been silent.
+            if matches!(passing.kind, Kind::Range | Kind::Stream) {
+                self.out.meter.count_wasted(skipped as u64);
+            }
             passing.at = passing.at.saturating_add(skipped as u64);
         }
         None

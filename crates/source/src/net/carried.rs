@@ -20,6 +20,7 @@ use super::connect::{CONNECT_WITHIN, handshake_failed, named_in_tls};
 use crate::error::LaneError;
 use crate::hpke::Pass;
 use crate::http::head::shortened;
+use crate::http::request::Lines;
 use crate::source::Trust;
 use crate::target::Origin;
 use crate::upstream::Upstream;
@@ -111,18 +112,17 @@ impl Net {
         is_private: bool,
     ) -> Result<Tunnel, LaneError> {
         let mut upstream = Upstream::new(self.clone(), conn);
-        let mut request = format!("CONNECT {end} HTTP/1.1\r\nHost: {end}\r\n");
+        let end_name = end.to_string();
+        let mut request = Lines::request("CONNECT", &end_name, &end_name);
         if is_private {
             let own = Origin::of(url).map(|own| self.credentials_for_relay(&own));
             if let Some(authorization) = own.and_then(|own| own.authorization) {
-                let shown = authorization.expose();
-                request.push_str(&format!("Proxy-Authorization: {shown}\r\n"));
+                request.add("Proxy-Authorization", authorization.expose());
             }
-        } else if let Some(encrypted) = self.encrypted_pass(url, Pass::Tunnel(&end.to_string())) {
-            request.push_str(&format!("swath-pass: {encrypted}\r\n"));
+        } else if let Some(encrypted) = self.encrypted_pass(url, Pass::Tunnel(&end_name)) {
+            request.add("swath-pass", &encrypted);
         }
-        request.push_str("\r\n");
-        upstream.send(request.as_bytes());
+        upstream.send(&request.end()?);
         poll_fn(|cx| upstream.poll_send(cx)).await.map_err(|error| LaneError::reset(&error))?;
         // What follows a success is the tunnel, whatever its head says of a body.
         let head = poll_fn(|cx| upstream.poll_head(cx, true)).await?;

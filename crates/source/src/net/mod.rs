@@ -56,6 +56,7 @@ pub use servers::{HostPattern, PatternError, ProxyChoice, ServerAccess};
 pub use zone::{ZoneError, without_zone};
 
 use crate::host_table::HostTable;
+use crate::http::request::Lines;
 use crate::target::Origin;
 
 /// Everything shared about the network; cheap to clone, all clones are one.
@@ -75,7 +76,7 @@ struct Shared {
     idle: idle::IdleConnections,
     limiter: Arc<Limiter>,
     clients: clients::Clients,
-    digest_wishes: String,
+    digest_wishes: Lines,
     /// Origins of sources that the user named.
     named: Mutex<HashSet<Origin>>,
     surroundings: Surroundings,
@@ -103,10 +104,9 @@ impl Net {
             true => digest_header::WANT_BLAKE3_FIRST,
             false => digest_header::WANT_REPR_DIGEST,
         };
-        let digest_wishes = format!(
-            "Want-Repr-Digest: {wanted}\r\nWant-Digest: {}\r\n",
-            digest_header::WANT_DIGEST
-        );
+        let digest_wishes = Lines::default()
+            .with("Want-Repr-Digest", wanted)
+            .with("Want-Digest", digest_header::WANT_DIGEST);
         Ok(Net {
             headers: Arc::default(),
             from: None,
@@ -164,6 +164,22 @@ impl Net {
         Net::with_limiter(options, limiter)
     }
 
+    /// Returns the same network for servers that show this certificate, and to which it is shown. Both prove
+    /// that they have its key. No authority vouches for another one.
+    ///
+    /// # Errors
+    /// As [`Net::new`].
+    pub fn of_group(&self, certificate: ClientCertificate) -> Result<Net, NetError> {
+        let options = NetOptions {
+            fingerprints: vec![certificate.fingerprint()],
+            fingerprints_alone: true,
+            certificate: Some(certificate),
+            insecure: false,
+            ..self.shared.options.clone()
+        };
+        Net::with_limiter(options, Arc::clone(&self.shared.limiter))
+    }
+
     /// Changes the rate limit of all lanes together; `None` lifts it.
     pub fn set_limit(&self, bytes_per_s: Option<u64>) {
         self.shared.limiter.set(bytes_per_s);
@@ -214,7 +230,7 @@ impl Net {
     }
 
     /// Header lines of the first request to a source: which digests we would like to have.
-    pub(crate) fn digest_wishes(&self) -> &str {
+    pub(crate) fn digest_wishes(&self) -> &Lines {
         &self.shared.digest_wishes
     }
 

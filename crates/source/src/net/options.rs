@@ -32,7 +32,9 @@ pub struct NetOptions {
     pub ca_files: Vec<PathBuf>,
     /// SHA-256 of servers' certificates that are trusted, whoever signed them and for whatever name.
     pub fingerprints: Vec<Digest>,
-    /// Accept any certificate.
+    /// No authority vouches for a server: its certificate is one of those in `fingerprints`.
+    pub fingerprints_alone: bool,
+    /// Accept any certificate of servers of which no fingerprint is given.
     pub insecure: bool,
     /// A certificate by which servers know us; shown where a server asks for one.
     pub certificate: Option<ClientCertificate>,
@@ -154,6 +156,7 @@ impl Default for NetOptions {
             fallback_only: false,
             ca_files: Vec::new(),
             fingerprints: Vec::new(),
+            fingerprints_alone: false,
             insecure: false,
             certificate: None,
             timeout: Duration::from_secs(30),

@@ -11,6 +11,7 @@ use url::Url;
 use super::Net;
 use super::credentials::{self, Credentials, Secret};
 use crate::hpke::{Pass, seal};
+use crate::http::request::Lines;
 use crate::source::{RelayMode, Trust};
 use crate::target::Origin;
 
@@ -36,10 +37,10 @@ struct RelayKey {
 pub(crate) struct Keys(Vec<(Url, Option<RelayKey>)>);
 
 /// What is encrypted for relays.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Encrypted {
     /// Whole header lines.
-    pub lines: String,
+    pub lines: Lines,
     /// The keys of those whom it is for.
     pub keys: Keys,
 }
@@ -144,7 +145,7 @@ impl Net {
         let depot = Some(end).filter(|end| is_in_depot && given.origin() == end.origin());
         let opened = || relays.iter().skip(1).chain(depot);
         let keys = self.keys_of(opened().chain(relays.last()));
-        let mut lines = String::new();
+        let mut lines = Lines::default();
         // From the last relay on: each is asked for the address through those behind it.
         let mut asked = end.clone();
         let mut passes = Vec::new();
@@ -158,24 +159,30 @@ impl Net {
         passes
             .extend(depot.and_then(|depot| self.encrypted_pass(depot, Pass::Read(&target(depot)))));
         for encrypted in passes {
-            lines.push_str(&format!("swath-pass: {encrypted}\r\n"));
+            lines.add("swath-pass", &encrypted);
         }
         let own = match is_in_depot {
             true => Credentials::default(),
             false => self.credentials_for(given, end, trust),
         };
-        let mut text = String::new();
+        let mut sealed = Lines::default();
         for (name, value) in &own.headers {
-            text.push_str(&format!("{name}: {value}\r\n"));
+            sealed.add(name, value);
         }
         if let Some(authorization) = &own.authorization {
-            text.push_str(&format!("Authorization: {}\r\n", authorization.expose()));
+            sealed.add("Authorization", authorization.expose());
         }
-        if let Some(last) = relays.last().filter(|_| !text.is_empty())
+        if let Some(last) = relays.last().filter(|_| !sealed.is_empty())
             && let Some(key) = self.relay_key(last).filter(|key| key.is_its_own)
-            && let Some(sealed) = key.seal(end.as_str(), text.as_bytes())
         {
-            lines.push_str(&format!("swath-sealed: {sealed}\r\n"));
+            match sealed.text() {
+                Ok(text) => {
+                    let sealed = key.seal(end.as_str(), text.as_bytes());
+                    sealed.into_iter().for_each(|sealed| lines.add("swath-sealed", &sealed));
+                }
+                // The request that it is for cannot be sent.
+                Err(_) => lines = lines.and(&sealed),
+            }
         }
         Encrypted { lines, keys }
     }
@@ -270,7 +277,7 @@ mod tests {
         });
         assert!(!net.awaits_keys(&route, &depot, RelayMode::Forward));
         let sealed = net.encrypted_for(&route, &depot, &depot, Trust::Named);
-        let lines: Vec<&str> = sealed.lines.split_terminator("\r\n").collect();
+        let lines: Vec<&str> = sealed.lines.text().unwrap().split_terminator("\r\n").collect();
         let passes: Vec<&str> =
             lines.iter().filter_map(|line| line.strip_prefix("swath-pass: ")).collect();
         assert_eq!((lines.len(), passes.len()), (2, 2), "{lines:?}");
@@ -303,8 +310,12 @@ mod tests {
         let route = [near.clone(), home.clone(), last.clone()];
         let source = url("https://data.example/f?a=b");
         let lines = net.encrypted_for(&route, &source, &source, Trust::Named).lines;
-        let passes: Vec<&str> =
-            lines.lines().filter_map(|line| line.strip_prefix("swath-pass: ")).collect();
+        let passes: Vec<&str> = lines
+            .text()
+            .unwrap()
+            .lines()
+            .filter_map(|line| line.strip_prefix("swath-pass: "))
+            .collect();
         let asked = "https://r2/relay/https://data.example/f?a=b";
         assert!(keys[2].open(passes[0], &Pass::Read(asked).purpose(), Some(now_s())).is_ok());
         assert!(
@@ -314,13 +325,18 @@ mod tests {
         // A relay that is to ask its own depot is shown it as what opens any other source.
         let sealed =
             net.encrypted_for(std::slice::from_ref(&home), &depot, &depot, Trust::Named).lines;
-        let sealed = sealed.strip_prefix("swath-sealed: ").unwrap().trim_end();
+        let sealed = sealed.text().unwrap().strip_prefix("swath-sealed: ").unwrap().trim_end();
         let opened = keys[2].open(sealed, depot.as_str(), Some(now_s())).unwrap().text;
         assert_eq!(opened, b"Authorization: Bearer for-https://r3/\r\n");
         // What is no depot's of ours is a source like any other, which knows no pass.
         let other = url("https://data.example/depot/a");
         let sealed = net.encrypted_for(&route, &other, &other, Trust::Named);
-        let sealed = sealed.lines.lines().find_map(|line| line.strip_prefix("swath-sealed: "));
+        let sealed = sealed
+            .lines
+            .text()
+            .unwrap()
+            .lines()
+            .find_map(|line| line.strip_prefix("swath-sealed: "));
         assert_eq!(
             keys[1].open(sealed.unwrap(), other.as_str(), Some(now_s())).unwrap().text,
             b"X-Own: mine\r\n"

@@ -68,10 +68,13 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| NetError::Tls(error.to_string()))?;
-    let builder = if options.insecure {
+    let builder = if options.insecure && options.fingerprints.is_empty() {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnything { provider }))
     } else {
-        let (roots, own) = roots(options)?;
+        let (roots, own) = match options.fingerprints_alone {
+            true => (RootCertStore::empty(), Vec::new()),
+            false => roots(options)?,
+        };
         let inner = (!roots.is_empty())
             .then(|| {
                 let roots = Arc::new(roots);

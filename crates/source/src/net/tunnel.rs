@@ -5,10 +5,11 @@ use std::future::poll_fn;
 use url::Url;
 
 use super::conn::{Conn, Tunnel};
-use super::credentials::from_url;
+use super::credentials::{Secret, from_url};
 use super::http1::Http1Conn;
 use crate::error::LaneError;
 use crate::http::head::explained;
+use crate::http::request::Lines;
 use crate::target::Origin;
 
 /// Has the proxy at the other end of `conn` connect us with `origin`.
@@ -20,12 +21,11 @@ pub(super) async fn open(conn: Conn, proxy: &Url, origin: &Origin) -> Result<Tun
     );
     let refused = |reason: String| LaneError::Proxy { proxy: name.clone(), reason, code: None };
     let mut http = Http1Conn::new(conn);
-    let mut request = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n");
-    if let Some(authorization) = from_url(proxy) {
-        request.push_str(&format!("Proxy-Authorization: {}\r\n", authorization.expose()));
-    }
-    request.push_str("\r\n");
-    http.output().extend_from_slice(request.as_bytes());
+    let (end, authorization) = (origin.to_string(), from_url(proxy));
+    let authorization = authorization.as_ref().map(Secret::expose);
+    let request = Lines::request("CONNECT", &end, &end);
+    let request = request.with_any("Proxy-Authorization", authorization);
+    http.output().extend_from_slice(&request.end()?);
     poll_fn(|cx| http.poll_send(cx)).await.map_err(|error| refused(error.to_string()))?;
     // What follows a success is the tunnel, whatever its head says of a body.
     let head = poll_fn(|cx| http.poll_head(cx, true)).await;

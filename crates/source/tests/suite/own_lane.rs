@@ -1,5 +1,7 @@
 //! The lane of our own against a scripted server, one behaviour at a time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::support::{Bench, Reply, Request, Server, Story, content, partial};
 use swath_model::{Pool, Range, SwathId};
 use swath_source::{AfterTrim, HttpSource, LaneError, Net, NetOptions, Trust};
@@ -37,6 +39,26 @@ async fn pipelined_ranges_arrive_in_order_and_aligned() {
     bench.until(&mut rest, |_| false).await;
     assert_eq!(rest.closed, Some((None, vec![])));
     assert_eq!(bench.pool.free_slots(), bench.pool.slots());
+}
+
+#[tokio::test]
+async fn words_of_a_refusal_are_no_bytes_of_the_file() {
+    // They ended the silence of a server that had nothing else to say.
+    let was_asked = AtomicBool::new(false);
+    let server = Server::start(move |request| match was_asked.swap(true, Ordering::Relaxed) {
+        false => Reply::keep("HTTP/1.1 503 Busy\r\nContent-Length: 10\r\n\r\ntoo early\n"),
+        true => Reply::keep(partial(request, SIZE)),
+    })
+    .await;
+    let mut bench = Bench::open(&server.url);
+    bench.fetch(0, 0, 1000);
+    let story = bench.settled(1).await;
+    assert!(!story.delivered(0, Range::new(0, 1000)));
+    bench.fetch(1, 0, 1000);
+    assert!(bench.settled(1).await.delivered(1, Range::new(0, 1000)));
+    let connections = server.seen().iter().map(|request| request.connection).max();
+    assert_eq!(connections, Some(0), "the words were read");
+    assert_eq!((bench.lane.meter().body_bytes(), bench.lane.meter().wasted_bytes()), (1000, 0));
 }
 
 #[tokio::test]

@@ -43,11 +43,22 @@ impl OneFile {
         let CopyOrder { way, remote, headers, overwrites, digests, .. } = order;
         let url =
             swath_jobs::parse_url(&remote).map_err(|error| Refused::Order(error.to_string()))?;
-        let has_secret = headers.iter().any(|(name, _)| name == "authorization")
-            || !url.username().is_empty()
-            || url.password().is_some();
-        if has_secret && url.scheme() != "https" {
-            return Err(Refused::Order("a token is not sent without encryption".to_owned()));
+        if url.scheme() != "https" {
+            let refused =
+                |what: &str| Err(Refused::Order(format!("{what} is not sent without encryption")));
+            let may_be_secret = |name: &str| {
+                !HARMLESS_FIELDS.iter().any(|harmless| name.eq_ignore_ascii_case(harmless))
+            };
+            if !url.username().is_empty() || url.password().is_some() {
+                return refused("a password");
+            }
+            if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+                return refused("a token");
+            }
+            if let Some((name, _)) = headers.iter().find(|(name, _)| may_be_secret(name)) {
+                let name: String = name.chars().filter(|c| c.is_ascii_graphic()).collect();
+                return refused(&format!("the field {name}, which may hold a secret,"));
+            }
         }
         for (name, value) in &headers {
             let checked = swath_source::check_header(name, value);
@@ -178,3 +189,21 @@ fn words(error: JobError) -> String {
 
 /// Read at a time.
 const PART_BYTES: usize = 1 << 20;
+
+/// Fields that hold no secret of whoever orders a copy. Of others nobody knows.
+const HARMLESS_FIELDS: [&str; 14] = [
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "credential",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-unmodified-since",
+    "pragma",
+    "repr-digest",
+    "user-agent",
+    "want-digest",
+    "want-repr-digest",
+];

@@ -91,9 +91,14 @@ impl KeptOrder {
         }
         let all = sources.sources.iter().map(|SourceAccess { url, token, .. }| {
             let parsed = swath_jobs::parse_url(url).map_err(|error| error.to_string())?;
-            match token.is_some() && parsed.scheme() != "https" {
-                true => Err("a token is not sent without encryption".to_owned()),
-                false => Ok(parsed),
+            match token {
+                Some(_) if parsed.scheme() != "https" => {
+                    Err("a token is not sent without encryption".to_owned())
+                }
+                Some(token) if !swath_jobs::is_token(token) => {
+                    Err("what is given as a token is not one word of plain characters".to_owned())
+                }
+                _ => Ok(parsed),
             }
         });
         let all: Vec<Url> = all.collect::<Result<_, _>>()?;
