@@ -231,22 +231,34 @@ impl Core {
         self.is_changed = true;
     }
 
-    /// Returns all torrents, those of the whitelist without peers too, in no order.
-    pub fn summaries(&self) -> Vec<Summary> {
+    /// Appends torrents from position `from` on, those of the whitelist without peers at the end, in no
+    /// order; returns the position of the next one, if there are more than one call is to take. A torrent
+    /// that comes or goes between two calls may be missing, or be there twice.
+    pub fn summaries(&self, from: usize, out: &mut Vec<Summary>) -> Option<usize> {
         let names = self.lists.torrents.as_ref();
-        let with_peers = self.swarms.iter().map(|(hash, swarm)| Summary {
-            info_hash: *hash,
-            name: names.map_or(String::new(), |names| names.name(hash).to_owned()),
-            counts: swarm.counts(),
+        let with_peers = self.swarms.iter().skip(from).map(|(hash, swarm)| {
+            let name = names.map_or(String::new(), |names| names.name(hash).to_owned());
+            Some(Summary { info_hash: *hash, name, counts: swarm.counts() })
         });
-        let others = names.into_iter().flat_map(|names| names.all());
-        let others = others.filter(|(hash, _)| !self.swarms.contains_key(hash));
-        let without = others.map(|(info_hash, name)| Summary {
-            info_hash,
-            name: name.to_owned(),
-            counts: SwarmCounts::default(),
+        let from_others = from.saturating_sub(self.swarms.len());
+        let others = names.into_iter().flat_map(|names| names.all()).skip(from_others);
+        let without = others.map(|(info_hash, name)| {
+            let is_alone = !self.swarms.contains_key(&info_hash);
+            let counts = SwarmCounts::default();
+            is_alone.then(|| Summary { info_hash, name: name.to_owned(), counts })
         });
-        with_peers.chain(without).collect()
+        let mut left = with_peers.chain(without);
+        out.extend(left.by_ref().take(SUMMARIES_AT_ONCE).flatten());
+        left.next().map(|_| from + SUMMARIES_AT_ONCE)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn all_summaries(&self) -> Vec<Summary> {
+        let (mut all, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            next = self.summaries(from, &mut all);
+        }
+        all
     }
 
     /// Returns the number of torrents with peers or completed downloads.
@@ -474,6 +486,8 @@ const SEEDERS_OF_STARTED: usize = 8;
 const MIN_INTERVAL_PART: u32 = 6;
 /// The part of the interval by which an answer's is shorter or longer.
 const JITTER_PART: u32 = 10;
+/// Torrents that one call of [`Core::summaries`] takes: announces wait for no more than these.
+const SUMMARIES_AT_ONCE: usize = 10_000;
 /// Calls of [`Core::expire`] that visit all swarms.
 const SWEEPS: usize = 30;
 /// Swarms of which the largest makes room where the tracker is full.

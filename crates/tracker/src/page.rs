@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Instant;
 
 use maud::{Markup, html};
@@ -11,7 +11,7 @@ use swath_formats::feed::{Entry, Feed};
 use swath_formats::http_date;
 use swath_model::path::visible;
 use swath_serve::exposition::Page;
-use swath_serve::http::{Content, Response};
+use swath_serve::http::{Content, Made, Make, Response};
 
 use crate::core::{Refusal, Summary};
 use crate::published::{ATOM, Published, RSS};
@@ -19,7 +19,8 @@ use crate::tracker::{Listed, Tracker};
 
 /// Returns the page of all torrents: those with most peers first.
 pub fn top(tracker: &Tracker) -> Response {
-    let torrents = torrents(tracker);
+    let Some(listed) = listed(tracker) else { return being_made() };
+    let torrents = &listed.torrents;
     let feed = tracker.core().lists().feed.clone().unwrap_or_default();
     let (count, left) = (torrents.len(), torrents.len().saturating_sub(ROWS_MAX));
     let peers = tracker.core().peers();
@@ -109,24 +110,54 @@ fn extension(name: &str) -> &str {
 
 /// Returns the torrents and their counts as JSON.
 pub fn stats(tracker: &Tracker) -> Response {
-    let torrents: Vec<_> = torrents(tracker)
-        .iter()
-        .map(|torrent| {
-            json!({
+    let Some(listed) = listed(tracker) else { return being_made() };
+    let (peers, name) = (tracker.core().peers(), json!(tracker.name));
+    let begin = format!("{{\"peers\":{peers},\"torrents\":[");
+    let stats = Stats { listed, at: 0, begin, end: format!("],\"tracker\":{name}}}\n") };
+    Response::empty(200)
+        .with("content-type", "application/json")
+        .with("cache-control", "no-store")
+        .containing(Content::Made(Box::new(stats)))
+}
+
+/// All torrents as JSON, part by part.
+struct Stats {
+    listed: Arc<Listed>,
+    at: usize,
+    /// What is not told yet of what stands before the torrents, …
+    begin: String,
+    /// … and behind them.
+    end: String,
+}
+
+impl Make for Stats {
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn next(&mut self) -> Made<'_> {
+        let mut part = std::mem::take(&mut self.begin);
+        for torrent in self.listed.torrents.iter().skip(self.at).take(ROWS_MAX) {
+            let comma = if self.at > 0 { "," } else { "" };
+            let torrent = json!({
                 "info_hash": torrent.info_hash.to_string(),
                 "name": Some(&torrent.name).filter(|name| !name.is_empty()),
                 "seeders": torrent.counts.seeders,
                 "leechers": torrent.counts.leechers,
                 "completed": torrent.counts.completed,
-            })
-        })
-        .collect();
-    let peers = tracker.core().peers();
-    let stats = json!({ "tracker": tracker.name, "peers": peers, "torrents": torrents });
-    Response::empty(200)
-        .with("content-type", "application/json")
-        .with("cache-control", "no-store")
-        .containing(Content::Bytes(format!("{stats}\n").into_bytes()))
+            });
+            part.push_str(&format!("{comma}{torrent}"));
+            self.at += 1;
+        }
+        if self.at == self.listed.torrents.len() {
+            part.push_str(&std::mem::take(&mut self.end));
+        }
+        Box::pin(std::future::ready(Ok(part.into_bytes())))
+    }
+}
+
+fn being_made() -> Response {
+    Response::text(503, "the list of torrents is being made").with("retry-after", "2")
 }
 
 /// Returns the metrics in Prometheus' text format.
@@ -175,25 +206,32 @@ pub fn figures(tracker: &Tracker, page: &mut Page) {
 }
 
 /// Returns all torrents, those with most peers first. A list that took long to make is used for a
-/// while, so that readers of the page cannot keep the tracker from announces.
-fn torrents(tracker: &Tracker) -> Arc<[Summary]> {
-    let mut listed = tracker.listed.lock().unwrap_or_else(PoisonError::into_inner);
-    let began = Instant::now();
-    if let Some(Listed { made, took, torrents }) = &*listed
-        && made.elapsed() < *took * USED_FOR
-    {
-        return Arc::clone(torrents);
+/// while, and one reader makes the next one while the others are given the last, so that readers of the
+/// page cannot keep the tracker from announces. `None` while the first one is being made.
+fn listed(tracker: &Tracker) -> Option<Arc<Listed>> {
+    let known = || tracker.listed.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let is_fresh = |it: &Arc<Listed>| it.made.elapsed() < it.took * USED_FOR;
+    let last = known();
+    if last.as_ref().is_some_and(is_fresh) {
+        return last;
     }
-    let mut torrents = tracker.core().summaries();
+    let making = tracker.listing.try_lock();
+    if matches!(making, Err(TryLockError::WouldBlock)) {
+        return last;
+    }
+    let (began, mut torrents, mut next) = (Instant::now(), Vec::new(), Some(0));
+    while let Some(from) = next {
+        next = tracker.core().summaries(from, &mut torrents);
+    }
     torrents.sort_by(|one, other| {
         let peers = |it: &Summary| u64::from(it.counts.seeders) + u64::from(it.counts.leechers);
         let by_peers = peers(other).cmp(&peers(one));
         by_peers.then_with(|| one.name.cmp(&other.name)).then(one.info_hash.cmp(&other.info_hash))
     });
-    let torrents: Arc<[Summary]> = torrents.into();
     let (made, took) = (Instant::now(), began.elapsed());
-    *listed = Some(Listed { made, took, torrents: Arc::clone(&torrents) });
-    torrents
+    let listed = Arc::new(Listed { made, took, torrents });
+    *tracker.listed.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&listed));
+    Some(listed)
 }
 
 fn plural(count: usize, what: &str) -> String {

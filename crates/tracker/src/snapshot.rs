@@ -215,7 +215,7 @@ mod tests {
 
     fn sorted(core: &Core) -> Vec<(InfoHash, swath_formats::tracker::SwarmCounts)> {
         let mut all: Vec<_> =
-            core.summaries().into_iter().map(|it| (it.info_hash, it.counts)).collect();
+            core.all_summaries().into_iter().map(|it| (it.info_hash, it.counts)).collect();
         all.sort_unstable_by_key(|(hash, _)| *hash);
         all
     }

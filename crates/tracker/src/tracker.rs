@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use swath_formats::Network;
@@ -26,7 +26,9 @@ pub(crate) struct Tracker {
     pub answers: Answers,
     pub datagrams: Datagrams,
     /// The torrents as pages show them.
-    pub listed: Mutex<Option<Listed>>,
+    pub listed: RwLock<Option<Arc<Listed>>>,
+    /// Held by whoever makes the list.
+    pub listing: Mutex<()>,
     pub log: Option<Box<dyn Log>>,
     pub life: watch::Receiver<Life>,
     core: Mutex<Core>,
@@ -48,7 +50,7 @@ pub(crate) struct Datagrams {
 pub(crate) struct Listed {
     pub made: Instant,
     pub took: Duration,
-    pub torrents: Arc<[Summary]>,
+    pub torrents: Vec<Summary>,
 }
 
 impl Tracker {
@@ -70,7 +72,8 @@ impl Tracker {
             traffic: Traffic::default(),
             answers: Answers::default(),
             datagrams: Datagrams::default(),
-            listed: Mutex::default(),
+            listed: RwLock::default(),
+            listing: Mutex::default(),
             log,
             life,
             core: Mutex::new(core),

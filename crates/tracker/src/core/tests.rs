@@ -192,7 +192,7 @@ fn lists_say_who_may_announce_what() {
     assert_eq!(core.counters().refused, [1, 1, 1, 1, 1, 0, 0]);
     let closed = core.scrape(at(0), from("192.0.3.1"), &[HASH]);
     assert_eq!(closed, Err(Refusal::Network));
-    let shown = core.summaries();
+    let shown = core.all_summaries();
     assert_eq!((shown.len(), shown[0].name.as_str()), (1, "run 7"));
 
     // The whitelist changes while peers are there.
@@ -202,8 +202,36 @@ fn lists_say_who_may_announce_what() {
     assert_eq!((core.peers(), core.torrents()), (0, 0));
     let refused = core.announce(at(0), from("192.0.3.1"), &announce(1, 1, Event::None));
     assert_eq!(refused.unwrap_err(), Refusal::Torrent);
-    let names: Vec<String> = core.summaries().into_iter().map(|it| it.name).collect();
+    let names: Vec<String> = core.all_summaries().into_iter().map(|it| it.name).collect();
     assert_eq!(names, ["run 8"]);
+}
+
+#[test]
+fn many_torrents_are_told_in_parts() {
+    let mut listed = Torrents::default();
+    let hash = |number: u32| {
+        let mut hash = [0; 20];
+        hash[..4].copy_from_slice(&number.to_be_bytes());
+        InfoHash(hash)
+    };
+    (0..25_000).for_each(|number| listed.insert(hash(number), "listed"));
+    let lists = Lists { torrents: Some(listed), ..Lists::default() };
+    let mut core = Core::new(Limits::default(), lists, 1);
+    for number in 0..12_000 {
+        let announce = Announce { info_hash: hash(number), ..announce(1, 0, Event::None) };
+        core.announce(at(0), from(&format!("10.0.{}.{}", number >> 8, number & 255)), &announce)
+            .unwrap();
+    }
+    let (mut some, mut calls, mut next) = (Vec::new(), 0, Some(0));
+    while let Some(from) = next {
+        next = core.summaries(from, &mut some);
+        calls += 1;
+        assert!(some.len() <= calls * SUMMARIES_AT_ONCE);
+    }
+    assert!(calls > 2, "{calls}");
+    let hashes: std::collections::HashSet<InfoHash> = some.iter().map(|it| it.info_hash).collect();
+    assert_eq!((some.len(), hashes.len()), (25_000, 25_000));
+    assert_eq!(some.iter().filter(|it| it.counts.seeders == 1).count(), 12_000);
 }
 
 #[test]
@@ -305,7 +333,7 @@ proptest! {
             naive.retain(|_, (_, seen_s)| now_s - *seen_s <= 3600);
             prop_assert_eq!(core.peers(), naive.len());
             prop_assert_eq!(core.peers(), core.swarms.values().map(Swarm::len).sum::<usize>());
-            let seeders: u32 = core.summaries().iter().map(|it| it.counts.seeders).sum();
+            let seeders: u32 = core.all_summaries().iter().map(|it| it.counts.seeders).sum();
             prop_assert_eq!(seeders as usize, naive.values().filter(|(is_seeder, _)| *is_seeder).count());
         }
     }
