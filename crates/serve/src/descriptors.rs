@@ -3,7 +3,7 @@
 use rustix::process::{Resource, getrlimit};
 
 /// Returns the limit that holds now (`RLIMIT_NOFILE`).
-pub(crate) fn limit() -> usize {
+pub fn limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }

@@ -19,6 +19,7 @@ mod tls;
 mod tokens;
 
 pub use client::Client;
+pub use descriptors::limit as descriptor_limit;
 pub use issuer::{FetchingKeys, Issuers, KeySet, KeysError, TrustedIssuer};
 pub use offer::Offer;
 pub use receive::{Destination, Lines, Order, Receive};
@@ -35,7 +36,7 @@ pub use swath_transport::Congestion;
 pub use third_party::{
     CopyOrder, CopyWay, Copying, FetchOrder, JobLines, OrderedJob, Refused, ThirdParty, Unfinished,
 };
-pub use tls::{Identity, Tls, TlsError, random};
+pub use tls::{GroupKey, Identity, Tls, TlsError, random};
 pub use tokens::{Token, TokensError, new_token, read_tokens};
 
 /// Entry points for fuzzing; not part of the interface.

@@ -249,7 +249,10 @@ impl Server {
             }
             let room = descriptors::limit().saturating_sub(DESCRIPTORS_APART);
             let waiting = (room / WAITING_PART).min(WAITING_MAX);
-            let room = (room - waiting) / service.descriptors_per_connection();
+            // An answer by HTTP/2 beside the first of its connection; see `Slot::answers`.
+            let of_answers = usize::from(identity.is_some() && speaks == Speaks::All);
+            let of_connection = service.descriptors_per_connection() + of_answers;
+            let room = (room - waiting) / of_connection;
             let max_connections = max_connections.min(room).max(1);
             let slots = Arc::new(Slots::new(max_connections, waiting));
             let congestion = Arc::new(congestion);

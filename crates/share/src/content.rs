@@ -21,7 +21,7 @@ use url::Url;
 
 use crate::ledger::Ledger;
 use crate::log::{Entry, NodeId, Part};
-use crate::token::{ClusterToken, ContentId};
+use crate::token::ContentId;
 use crate::units::{Unit, Units};
 
 /// What the origin says of its version, which other nodes are told too.
@@ -56,7 +56,7 @@ pub struct SharedContent {
     pub(crate) version: Version,
     pub(crate) units: Units,
     pub(crate) me: NodeId,
-    pub(crate) token: ClusterToken,
+    /// For those who prove that they are nodes.
     pub(crate) net: Net,
     pub(crate) stop: CancellationToken,
     /// Of a dataset: the length of its sealed file.
@@ -117,7 +117,6 @@ pub(crate) struct Beginning {
     pub units: Units,
     pub count: Unit,
     pub me: NodeId,
-    pub token: ClusterToken,
     pub net: Net,
     pub stop: CancellationToken,
     pub events: mpsc::Sender<ShareEvent>,
@@ -128,7 +127,7 @@ pub(crate) struct Beginning {
 impl SharedContent {
     /// Begins to share. Must be called within a tokio runtime.
     pub(crate) fn begin(beginning: Beginning) -> Arc<SharedContent> {
-        let Beginning { id, version, units, count, me, token, net, stop, events, whole, sealed } =
+        let Beginning { id, version, units, count, me, net, stop, events, whole, sealed } =
             beginning;
         let (to_hash, units_to_hash) = mpsc::unbounded_channel();
         let ledger = Ledger::new(units, count, me, fastrand::u64(..));
@@ -145,7 +144,6 @@ impl SharedContent {
             version,
             units,
             me,
-            token,
             net,
             stop,
             sealed,
@@ -323,13 +321,10 @@ impl SharedContent {
         self.changed.notify_one();
     }
 
-    /// Returns an address of a node that shows it the key to this content.
+    /// Returns the address of this content at a node.
     pub(crate) fn url(&self, node: SocketAddr, path: &str, more: &[(&str, String)]) -> Option<Url> {
-        let mut url = Url::parse(&format!("http://{node}{path}")).ok()?;
-        url.query_pairs_mut()
-            .append_pair("content", &self.id.to_string())
-            .append_pair("key", &self.token.key(self.id, node).expose())
-            .extend_pairs(more);
+        let mut url = Url::parse(&format!("https://{node}{path}")).ok()?;
+        url.query_pairs_mut().append_pair("content", &self.id.to_string()).extend_pairs(more);
         Some(url)
     }
 

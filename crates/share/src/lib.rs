@@ -19,7 +19,7 @@ pub mod vouches;
 
 pub use content::{ShareEvent, SharedContent, Version};
 pub use node::{Node, NodeOptions, ShareError, Sharing};
-pub use token::{ClusterToken, ContentId, NodeKey, Sameness};
+pub use token::{ClusterToken, ContentId, Sameness};
 
 /// Entry points for fuzzing; not part of the interface.
 #[cfg(feature = "fuzzing")]

@@ -15,9 +15,10 @@ use swath_serve::http::{
     Answer, Content, Head, Made, Make, Method, Piece, Response, Slot, Stream, serve,
 };
 use swath_serve::{
-    Congestion, Later, Life, Listening, PlainHttp, ServeError, Server, Service, Stop, Tls, Traffic,
+    Congestion, Later, Life, Listening, PlainHttp, ServeError, Server, Service, Stop, Tls,
+    TlsError, Traffic,
 };
-use swath_source::{Net, SealedLength};
+use swath_source::{ClientCertificate, Net, SealedLength};
 use swath_swarm::{Announced, Announcer, Announcing, Standing};
 use swath_transfer::VerifiedContent;
 use tokio::sync::{mpsc, watch};
@@ -32,7 +33,7 @@ use crate::units::Units;
 
 /// How to take part.
 pub struct NodeOptions {
-    /// The network to other nodes; see [`Net::without_credentials`].
+    /// The network to trackers and other nodes; see [`Net::without_credentials`].
     pub net: Net,
     /// Where others can connect; port 0 takes a free one.
     pub listen: SocketAddr,
@@ -48,7 +49,10 @@ pub struct Node {
     address: SocketAddr,
     events: mpsc::Sender<ShareEvent>,
     stop: CancellationToken,
+    /// To trackers.
     net: Net,
+    /// To other nodes.
+    group: Net,
 }
 
 /// What to share, and with whom.
@@ -109,6 +113,10 @@ impl Node {
         options: NodeOptions,
         events: mpsc::Sender<ShareEvent>,
     ) -> Result<Node, ServeError> {
+        let key = options.token.group();
+        let group = ClientCertificate::of_pem(&key.pem()?)
+            .and_then(|certificate| options.net.of_group(certificate))
+            .map_err(|error| TlsError::Make(error.to_string()))?;
         let mut me = [0; 16];
         swath_serve::random(&mut me);
         let (end, life) = watch::channel(Life::Open);
@@ -124,7 +132,7 @@ impl Node {
         let listen = vec![options.listen];
         let listening = Listening {
             at: listen,
-            tls: Tls::Plain,
+            tls: Tls::Group(key),
             max_connections: CONNECTIONS_MAX,
             congestion: Congestion::Auto,
         };
@@ -139,7 +147,7 @@ impl Node {
             };
             server.run(stop, GRACE, |_| {}).await;
         });
-        Ok(Node { shared, address, events, stop, net: options.net })
+        Ok(Node { shared, address, events, stop, net: options.net, group })
     }
 
     /// Returns where it listens.
@@ -173,8 +181,7 @@ impl Node {
             units,
             count,
             me: self.shared.me,
-            token: self.shared.token.clone(),
-            net: self.net.clone(),
+            net: self.group.clone(),
             stop: self.stop.child_token(),
             events: self.events.clone(),
             whole,
@@ -186,7 +193,8 @@ impl Node {
             meet(&content, node, Known::Named, self.address.port());
         }
         if !trackers.is_empty() {
-            content.spawn(announce(Arc::clone(&content), trackers, self.address.port()));
+            let net = self.net.clone();
+            content.spawn(announce(Arc::clone(&content), net, trackers, self.address.port()));
         }
         Ok(content)
     }
@@ -206,11 +214,11 @@ fn meet(content: &Arc<SharedContent>, address: SocketAddr, known: Known, port: u
 }
 
 /// Announces to trackers, and meets the nodes that they name.
-async fn announce(content: Arc<SharedContent>, trackers: Vec<Url>, port: u16) {
+async fn announce(content: Arc<SharedContent>, net: Net, trackers: Vec<Url>, port: u16) {
     let mut id = [0; 20];
     swath_serve::random(&mut id);
     let announcing = Announcing {
-        net: content.net.clone(),
+        net,
         lists: trackers.into_iter().map(|tracker| vec![vec![tracker]]).collect(),
         info_hashes: vec![content.id.info_hash()],
         peer_id: PeerId(id),
@@ -238,7 +246,7 @@ impl Shared {
     }
 }
 
-/// The server side of one connection.
+/// The server side of one connection to a node that has proved to be one.
 struct Connection {
     shared: Arc<Shared>,
     /// The address that the other end connected to.
@@ -255,16 +263,12 @@ struct Question {
 }
 
 impl Connection {
-    /// Returns what is asked, for those who have the key.
+    /// Returns what is asked, if there is anything of this name.
     fn question(&self, head: &Head) -> Option<Question> {
         let (path, query) = head.raw_target.split_once('?')?;
         let pairs: BTreeMap<String, String> =
             form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let id = ContentId::from_str(pairs.get("content")?).ok()?;
-        let key = self.shared.token.key(id, self.local);
-        if !key.is(pairs.get("key")?) {
-            return None;
-        }
         let content = Arc::clone(self.shared.contents().get(&id)?);
         Some(Question { content, path: path.to_owned(), pairs, own_port: self.local.port() })
     }
@@ -366,7 +370,6 @@ impl Answer for Connection {
             return Response::text(405, "GET and HEAD are possible here")
                 .with("allow", "GET, HEAD");
         }
-        // Whoever lacks the key learns nothing of what is here.
         let Some(question) = self.question(head) else {
             return Response::text(404, "there is nothing here");
         };

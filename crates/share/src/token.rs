@@ -1,13 +1,15 @@
-//! The token of a cluster, and what is made of it: the name of a content, and keys that open one node.
+//! The token of a cluster, and what is made of it: the name of a content, and the key by which nodes prove
+//! to one another that they have the token.
 //!
-//! The token itself never leaves a machine. A node is shown a key that opens this very node for this
-//! very content, so an address that a tracker invents learns nothing that opens another one.
+//! The token itself never leaves a machine. Both ends of every connection prove that they have it, for this
+//! connection alone (TLS with a certificate and a key that are made of it): what is read along opens nothing,
+//! and an address that a stranger or a tracker names is of no use to either.
 
 use std::fmt;
-use std::net::SocketAddr;
 
 use swath_formats::tracker::InfoHash;
 use swath_model::digest::Digest;
+use swath_serve::GroupKey;
 use swath_source::{Facts, Secret};
 use url::Url;
 
@@ -20,10 +22,6 @@ pub struct ClusterToken([u8; 32]);
 /// The name of a content among those who have the token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentId([u8; 32]);
-
-/// What opens one content at one node.
-#[derive(Clone)]
-pub struct NodeKey([u8; 32]);
 
 /// What says that two nodes fetch the same.
 #[derive(Clone, Debug)]
@@ -76,10 +74,9 @@ impl ClusterToken {
         ContentId(self.keyed(&["content", &size, &unit, &text]))
     }
 
-    /// Returns the key to a content at the node with this address.
-    pub fn key(&self, content: ContentId, node: SocketAddr) -> NodeKey {
-        let address = SocketAddr::new(node.ip().to_canonical(), node.port());
-        NodeKey(self.keyed(&["node", &content.to_string(), &address.to_string()]))
+    /// Returns what nodes prove to one another.
+    pub fn group(&self) -> GroupKey {
+        GroupKey::new(self.keyed(&["group"]))
     }
 
     /// Each part comes with its length, so that no two lists of parts are the same bytes.
@@ -99,18 +96,6 @@ impl ContentId {
         let mut bytes = [0; 20];
         bytes.copy_from_slice(&self.0[..20]);
         InfoHash(bytes)
-    }
-}
-
-impl NodeKey {
-    /// Returns whether this text is the key, in the same time whatever it is.
-    pub fn is(&self, text: &str) -> bool {
-        blake3::Hash::from_hex(text).is_ok_and(|other| other == blake3::Hash::from_bytes(self.0))
-    }
-
-    /// Returns the key as text, for sending.
-    pub fn expose(&self) -> String {
-        blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
 }
 
@@ -137,12 +122,6 @@ impl fmt::Debug for ContentId {
 impl fmt::Debug for ClusterToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClusterToken(…)")
-    }
-}
-
-impl fmt::Debug for NodeKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NodeKey(…)")
     }
 }
 
@@ -178,25 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn a_key_opens_one_content_at_one_node() {
-        let (ours, theirs) = (token("a"), token("b"));
-        let units = Units::of(10);
-        let name = ours.content(&version("http://h/f", "\"1\""), &units);
-        let other = ours.content(&version("http://h/g", "\"1\""), &units);
-        let node = "10.0.0.1:8474".parse().unwrap();
-        let key = ours.key(name, node);
-        assert!(key.is(&key.expose()));
-        let mapped = "[::ffff:10.0.0.1]:8474".parse().unwrap();
-        assert!(key.is(&ours.key(name, mapped).expose()), "one address in two notations");
-        for other in [
-            theirs.key(name, node),
-            ours.key(other, node),
-            ours.key(name, "10.0.0.2:8474".parse().unwrap()),
-            ours.key(name, "10.0.0.1:8475".parse().unwrap()),
-        ] {
-            assert!(!key.is(&other.expose()));
-        }
-        assert!(!key.is(""));
-        assert!(!format!("{key:?}{ours:?}").contains(&key.expose()));
+    fn a_token_makes_one_group() {
+        assert_eq!(token("a").group(), token("a").group());
+        assert_ne!(token("a").group(), token("b").group());
     }
 }

@@ -36,6 +36,8 @@ pub struct BoardLimits {
     pub running: usize,
     /// Of one owner.
     pub running_of_one: usize,
+    /// Jobs of all owners that run or wait; more are refused.
+    pub open: usize,
     /// Jobs of one owner that run or wait; more are refused.
     pub open_of_one: usize,
 }
@@ -162,6 +164,9 @@ pub enum BoardError {
     /// Too many jobs of this owner are open.
     #[error("{0} jobs of this user run or wait already")]
     TooMany(usize),
+    /// Too many jobs are open.
+    #[error("{0} jobs run or wait already")]
+    TooManyOfAll(usize),
     /// The server is about to end.
     #[error("the server is about to end")]
     Ending,
@@ -270,6 +275,9 @@ impl Board {
         let own = open.values().filter(|job| job.owner == new.owner).count();
         if own >= self.shared.limits.open_of_one {
             return Err(BoardError::TooMany(own));
+        }
+        if open.len() >= self.shared.limits.open {
+            return Err(BoardError::TooManyOfAll(open.len()));
         }
         self.shared.kept.add(&new.id, &new.owner, &new.place, &new.order)?;
         Ok(self.run(&mut open, new, work))
@@ -523,7 +531,7 @@ mod tests {
     use super::*;
 
     fn board(path: &Path) -> Board {
-        let limits = BoardLimits { running: 3, running_of_one: 1, open_of_one: 4 };
+        let limits = BoardLimits { running: 3, running_of_one: 1, open: 6, open_of_one: 4 };
         Board::open(&path.join("jobs.db"), limits).unwrap()
     }
 
@@ -681,6 +689,8 @@ mod tests {
         }
         assert!(matches!(board.begin(new("5", "ada"), long), Err(BoardError::TooMany(4))));
         board.begin(new("5", "bob"), long).unwrap();
+        board.begin(new("6", "bob"), long).unwrap();
+        assert!(matches!(board.begin(new("7", "cy"), long), Err(BoardError::TooManyOfAll(6))));
         // One that waits is cancelled at once.
         let waiting = board.reader("ada", "3").unwrap().unwrap();
         assert!(board.cancel("ada", "3"));

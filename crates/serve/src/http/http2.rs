@@ -28,9 +28,9 @@ use super::activity::Activity;
 use super::connection::{Answer, HEAD_WITHIN, IDLE, TAKE_WITHIN, now_s};
 use super::head::Head;
 use super::pace::Pace;
+use super::permits::{Permit, Permits};
 use super::received::PART_WITHIN;
 use super::response::{Content, Made, Make, Response};
-use super::send_memory::ConnectionMemory;
 use super::slots::Slot;
 use super::stream::Stream;
 
@@ -45,7 +45,7 @@ pub(crate) async fn serve_http2<A: Answer>(
     // All answers of a connection share its part.
     let limit = answers.send_limit().cloned();
     let pace = limit.map(|limit| Arc::new(Mutex::new(Pace::new(Some(limit)))));
-    let memory = slot.memory();
+    let (memory, places) = (slot.memory(), slot.answers());
     let activity = Arc::new(Activity::new());
     let of_answers = Arc::clone(&activity);
     let (under_way, mut changes) = watch::channel(0);
@@ -53,12 +53,13 @@ pub(crate) async fn serve_http2<A: Answer>(
     let of_service = Arc::clone(&under_way);
     let service = service_fn(move |request: http::Request<Incoming>| {
         let under_way = UnderWay::new(&of_service);
-        let answers = Arc::clone(&of_request);
+        let (answers, places) = (Arc::clone(&of_request), places.clone());
         let on =
             On { pace: pace.clone(), memory: memory.clone(), activity: Arc::clone(&of_answers) };
         // In a task of its own, which ends with the stream: what an answer takes keeps no other one.
         AbortOnDropHandle::new(tokio::spawn(async move {
-            answer(request, peer, answers, on, under_way).await
+            let place = places.permit().await;
+            answer(request, peer, answers, on, (under_way, place)).await
         }))
     });
     let (executor, mut streams) = Streams::new();
@@ -171,7 +172,7 @@ async fn answer<A: Answer>(
     peer: SocketAddr,
     answers: Arc<A>,
     on: On,
-    under_way: UnderWay,
+    while_sent: (UnderWay, Permit),
 ) -> http::Response<Outgoing> {
     let began = Instant::now();
     let working = on.activity.working();
@@ -222,7 +223,7 @@ async fn answer<A: Answer>(
     tokio::spawn(async move {
         let bytes = send(&mut *made, maker, &on).await;
         answers.note(&head, peer, status, bytes, began.elapsed());
-        drop(under_way);
+        drop(while_sent);
     });
     answer.map(|_| Outgoing { now: None, parts: Some(parts), length })
 }
@@ -376,7 +377,7 @@ impl Make for Arriving {
 #[derive(Clone)]
 struct On {
     pace: Option<Arc<Mutex<Pace>>>,
-    memory: ConnectionMemory,
+    memory: Permits,
     activity: Arc<Activity>,
 }
 
@@ -469,8 +470,8 @@ mod tests {
 
     use http_body::Body as _;
 
+    use super::super::permits::SharedPermits;
     use super::super::response::Made;
-    use super::super::send_memory::SendMemory;
     use super::*;
 
     /// So many parts of a kibibyte.
@@ -491,7 +492,7 @@ mod tests {
     /// What a client takes of four parts that is silent for so long behind the first one.
     async fn takes(silent: Duration) -> (usize, Option<io::ErrorKind>) {
         let (maker, parts) = made_body();
-        let (memory, activity) = (SendMemory::default().here(), Arc::new(Activity::new()));
+        let (memory, activity) = (SharedPermits::new(3).here(), Arc::new(Activity::new()));
         let on = On { pace: None, memory, activity };
         let making = tokio::spawn(async move { send(&mut Few(4), maker, &on).await });
         let mut body = Outgoing { now: None, parts: Some(parts), length: None };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::send_memory::{ConnectionMemory, SendMemory};
+use super::permits::{Permits, SharedPermits};
 
 /// All places of a server.
 pub struct Slots {
@@ -20,7 +20,8 @@ pub struct Slots {
     /// For connections that wait.
     line: Arc<Semaphore>,
     silent: Arc<Silent>,
-    memory: SendMemory,
+    memory: SharedPermits,
+    answers: SharedPermits,
 }
 
 /// Who is silent.
@@ -38,7 +39,8 @@ struct Listed {
 #[derive(Default)]
 pub struct Slot {
     silent: Arc<Silent>,
-    memory: SendMemory,
+    memory: SharedPermits,
+    answers: SharedPermits,
     call: Arc<Call>,
     permit: OnceLock<OwnedSemaphorePermit>,
     waits: Mutex<Option<Waits>>,
@@ -72,7 +74,8 @@ impl Slots {
             free: semaphore(count),
             line: semaphore(waiting),
             silent: Arc::default(),
-            memory: SendMemory::default(),
+            memory: SharedPermits::default(),
+            answers: SharedPermits::new(count),
         }
     }
 
@@ -101,6 +104,7 @@ impl Slots {
         Slot {
             silent: Arc::clone(&self.silent),
             memory: self.memory.clone(),
+            answers: self.answers.clone(),
             call: Arc::default(),
             permit: permit.map(OnceLock::from).unwrap_or_default(),
             waits: Mutex::new(waits),
@@ -141,8 +145,14 @@ impl Slot {
     }
 
     /// Memory for what the client has not taken yet.
-    pub fn memory(&self) -> ConnectionMemory {
+    pub fn memory(&self) -> Permits {
         self.memory.here()
+    }
+
+    /// Answers at a time; together all connections may have as many as there are connections, besides one
+    /// each: an answer that nobody takes holds a descriptor.
+    pub fn answers(&self) -> Permits {
+        self.answers.here()
     }
 
     /// From now on nothing is asked for on this connection.

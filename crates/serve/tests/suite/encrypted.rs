@@ -1,8 +1,11 @@
 //! Encrypted connections: HTTP/1.1 and HTTP/2, certificates that change, and clients that do not encrypt.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use h2::client::{ResponseFuture, SendRequest};
-use http::Request;
+use h2::RecvStream;
+use h2::client::SendRequest;
+use http::{Request, Response};
 use swath_serve::{Identity, Tls};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -36,8 +39,14 @@ fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Request<()> {
 }
 
 /// Status and body.
-async fn answer(response: ResponseFuture) -> Result<(u16, Vec<u8>), h2::Error> {
-    let (head, mut body) = response.await?.into_parts();
+async fn answer(
+    response: impl Future<Output = Result<Response<RecvStream>, h2::Error>>,
+) -> Result<(u16, Vec<u8>), h2::Error> {
+    body_of(response.await?).await
+}
+
+async fn body_of(response: Response<RecvStream>) -> Result<(u16, Vec<u8>), h2::Error> {
+    let (head, mut body) = response.into_parts();
     let mut all = Vec::new();
     while let Some(part) = body.data().await {
         let part = part?;
@@ -92,6 +101,41 @@ async fn files_come_by_http1_encrypted() {
         stream.read_to_end(&mut all).await.unwrap();
         assert!(all.starts_with(format!("HTTP/1.1 {status} ").as_bytes()));
         assert_eq!(all.ends_with(&bytes(1, 300_000)), status == 200);
+    }
+}
+
+/// Thirty-two connections with unread answers took all descriptors of a server.
+#[tokio::test]
+async fn answers_that_nobody_takes_keep_nobody_else_waiting() {
+    let (tree, _) = served();
+    let server = tree.plan(&["tree"]).encrypted().max_connections(3).start();
+    let shown = format!("Bearer {TOKEN}");
+    let login = [("authorization", shown.as_str())];
+    let (mut greedy, mut honest) = (by_two(&server).await, by_two(&server).await);
+    let mut asked = Vec::new();
+    for _ in 0..12 {
+        let (response, _) = greedy.send_request(request("GET", "/big.bin", &login), true).unwrap();
+        asked.push(Box::pin(response));
+    }
+    // Its own place, and those that all connections share.
+    let mut heads = Vec::new();
+    for _ in 0..4 {
+        let (head, at, _) = futures_util::future::select_all(asked.iter_mut()).await;
+        heads.push(head.unwrap());
+        drop(asked.remove(at));
+    }
+    for _ in 0..20 {
+        assert_eq!(get(&mut honest, "/a.txt", &login).await, (200, b"alpha\n".to_vec()));
+    }
+    let more =
+        tokio::time::timeout(Duration::ZERO, futures_util::future::select_all(asked.iter_mut()));
+    assert!(more.await.is_err(), "all others wait");
+    // They come when those are taken.
+    for head in heads {
+        assert_eq!(body_of(head).await.unwrap().1.len(), 300_000);
+    }
+    for response in asked {
+        assert_eq!(answer(response).await.unwrap().1.len(), 300_000);
     }
 }
 

@@ -1,24 +1,27 @@
 //! Nodes on the loopback interface: what they send to whom, how they meet, and how they part.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use swath_model::Range;
 use swath_model::digest::{Algorithm, Hasher};
+use swath_netlab::faulty::{Certificate, Content, Server};
 use swath_share::log::{Entry, Part};
 use swath_share::units::Units;
 use swath_share::{
     ClusterToken, Node, NodeOptions, Sameness, ShareError, ShareEvent, SharedContent, Sharing,
     Version,
 };
-use swath_source::{Net, NetOptions, Secret};
+use swath_source::{ClientCertificate, LaneError, Net, NetOptions, Secret};
 use swath_transfer::{Discovery as _, block_hash};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
+use url::Url;
 
 /// Three units and a bit.
 const SIZE: u64 = 3 * (256 << 10) + 1001;
@@ -40,7 +43,7 @@ fn sameness() -> Sameness {
 async fn node(secret: &str) -> (Node, mpsc::Receiver<ShareEvent>) {
     let (events, told) = mpsc::channel(64);
     let options = NodeOptions {
-        net: Net::new(NetOptions::default()).unwrap().without_credentials(PATIENCE).unwrap(),
+        net: net(NetOptions::default()),
         listen: "127.0.0.1:0".parse().unwrap(),
         token: token(secret),
         upload_bytes_per_s: None,
@@ -83,25 +86,16 @@ impl Holder {
         self.node.address()
     }
 
-    /// The target of a question by whoever has this token.
-    fn target(&self, secret: &str, path: &str, more: &str) -> String {
-        let token = token(secret);
-        let content = token.content(&sameness(), &Units::of(SIZE));
-        let key = token.key(content, self.address()).expose();
-        format!("{path}?content={content}&key={key}{more}")
-    }
-
     /// The answer to a request for bytes.
     async fn part(&self, range: &str) -> Answer {
         let range = format!("range: {range}\r\n");
-        ask(self.address(), "GET", &self.target("ours", "/share", ""), &range).await
+        ask(self.address(), "GET", &target("/share", ""), &range).await
     }
 
     /// The log from this entry on.
     async fn log(&self, from: u64) -> Part {
         let more = format!("&from={from}&node=7&port=9");
-        let target = self.target("ours", "/share/log", &more);
-        let answer = ask(self.address(), "GET", &target, "").await;
+        let answer = ask(self.address(), "GET", &target("/share/log", &more), "").await;
         assert_eq!(answer.status, 200);
         Part::read(&answer.body).unwrap()
     }
@@ -126,17 +120,52 @@ struct Answer {
     body: Vec<u8>,
 }
 
+/// The target of a question about the content.
+fn target(path: &str, more: &str) -> String {
+    let content = token("ours").content(&sameness(), &Units::of(SIZE));
+    format!("{path}?content={content}{more}")
+}
+
+fn net(options: NetOptions) -> Net {
+    Net::new(options).unwrap().without_credentials(PATIENCE).unwrap()
+}
+
+fn certificate(secret: &str) -> ClientCertificate {
+    ClientCertificate::of_pem(&token(secret).group().pem().unwrap()).unwrap()
+}
+
+/// Asks as one of the cluster does.
 async fn ask(to: SocketAddr, method: &str, target: &str, fields: &str) -> Answer {
-    let mut stream = TcpStream::connect(to).await.unwrap();
-    let head =
-        format!("{method} {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{fields}\r\n");
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("in time").unwrap();
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
-    let body = answer.split_off(end + 4);
-    let head = String::from_utf8(answer).unwrap().to_lowercase();
-    Answer { status: head[9..12].parse().unwrap(), head, body }
+    let group = net(NetOptions::default()).of_group(certificate("ours")).unwrap();
+    ask_by(&group, to, method, target, fields).await.unwrap()
+}
+
+async fn ask_by(
+    net: &Net,
+    to: SocketAddr,
+    method: &str,
+    target: &str,
+    fields: &str,
+) -> Result<Answer, LaneError> {
+    let url = Url::parse(&format!("https://{to}/")).unwrap();
+    let asking = async {
+        let mut stream = net.upstream(&url, false).await?;
+        let head = format!("{method} {target} HTTP/1.1\r\nhost: x\r\n{fields}\r\n");
+        stream.send(head.as_bytes());
+        let sent = poll_fn(|cx| stream.poll_send(cx)).await;
+        sent.map_err(|error| LaneError::Protocol { reason: error.to_string() })?;
+        let head = poll_fn(|cx| stream.poll_head(cx, method == "HEAD")).await?;
+        let ended = || LaneError::Protocol { reason: "it ends".to_owned() };
+        let head = head.ok_or_else(ended)?;
+        let (mut body, mut some) = (Vec::new(), [0; 65536]);
+        while let taken @ 1.. = poll_fn(|cx| stream.poll_body(cx, &mut some)).await? {
+            body.extend(&some[..taken]);
+        }
+        let fields = head.fields.iter().map(|(name, value)| format!("{name}: {value}\n"));
+        let lines = fields.collect::<String>().to_lowercase();
+        Ok(Answer { status: head.status, head: lines, body })
+    };
+    timeout(PATIENCE, asking).await.expect("in time")
 }
 
 /// Waits until something holds.
@@ -150,37 +179,115 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn without_the_key_a_node_says_nothing() {
+async fn what_is_not_shared_is_not_there() {
     let holder = Holder::start().await;
     holder.offers_all().await;
     let zeros = "0".repeat(64);
-    let right = holder.target("ours", "/share", "");
-    let (content, key) = right.split_once("&key=").unwrap();
     for target in [
         "/".to_owned(),
         "/share".to_owned(),
         "/share/log?from=0&node=1&port=1".to_owned(),
-        format!("/share?content={zeros}&key={zeros}"),
-        format!("{content}&key={zeros}"),
-        format!("/share?content={zeros}&key={key}"),
-        format!("/share/log?content={zeros}&key={zeros}&from=0&node=1&port=1"),
+        format!("/share?content={zeros}"),
+        format!("/share/log?content={zeros}&from=0&node=1&port=1"),
         "/share?content=&key=&&&=%zz".to_owned(),
-        holder.target("theirs", "/share", ""),
-        holder.target("ours", "/other", ""),
+        target("/other", ""),
     ] {
         let answer = ask(holder.address(), "GET", &target, "").await;
         assert_eq!(answer.status, 404, "{target}");
         assert_eq!(answer.body, b"there is nothing here\n", "{target}");
     }
-    assert_eq!(ask(holder.address(), "GET", &right, "").await.status, 200);
+    assert_eq!(ask(holder.address(), "GET", &target("/share", ""), "").await.status, 200);
 }
 
 #[tokio::test]
-async fn a_key_of_one_address_opens_no_other_one() {
-    let (one, other) = (Holder::start().await, Holder::start().await);
-    other.offers_all().await;
-    let answer = ask(other.address(), "GET", &one.target("ours", "/share", ""), "").await;
-    assert_eq!(answer.status, 404);
+async fn whoever_cannot_prove_the_token_is_told_nothing() {
+    let holder = Holder::start().await;
+    holder.offers_all().await;
+    let ours = certificate("ours").fingerprint();
+    let known =
+        |certificate| NetOptions { fingerprints: vec![ours], certificate, ..NetOptions::default() };
+    for (who, options) in [
+        ("without a certificate", known(None)),
+        ("with another one", known(Some(certificate("theirs")))),
+    ] {
+        let stranger = Net::new(options).unwrap();
+        let answer = ask_by(&stranger, holder.address(), "GET", &target("/share", ""), "").await;
+        assert!(answer.is_err(), "{who}: {}", answer.unwrap().status);
+    }
+    // Without TLS it says that it speaks TLS, whatever it is asked.
+    let mut plain = TcpStream::connect(holder.address()).await.unwrap();
+    let asks = format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", target("/share", ""));
+    plain.write_all(asks.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    timeout(PATIENCE, plain.read_to_end(&mut answer)).await.expect("in time").unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 4") && answer.len() < 1000, "{}", answer.len());
+    assert_eq!(holder.content.sent_bytes(), 0);
+    assert!(holder.content.was_alone());
+}
+
+#[tokio::test]
+async fn whoever_reads_along_can_neither_read_nor_repeat_anything() {
+    let holder = Holder::start().await;
+    holder.offers_all().await;
+    // Somebody in between records what a node sends, and passes it on.
+    let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, to) = (between.local_addr().unwrap(), holder.address());
+    let recorded = Arc::new(Mutex::new(Vec::new()));
+    let records = Arc::clone(&recorded);
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = between.accept().await {
+            let (mut on, records) = (TcpStream::connect(to).await.unwrap(), Arc::clone(&records));
+            let number = {
+                let mut all = records.lock().unwrap();
+                all.push(Vec::new());
+                all.len() - 1
+            };
+            tokio::spawn(async move {
+                let ((mut asks, mut hears), (mut answers, mut told)) = (from.split(), on.split());
+                let out = async {
+                    let mut some = [0; 4096];
+                    while let Ok(taken @ 1..) = asks.read(&mut some).await {
+                        records.lock().unwrap()[number].extend(&some[..taken]);
+                        told.write_all(&some[..taken]).await?;
+                    }
+                    Ok::<_, std::io::Error>(())
+                };
+                let _ = tokio::join!(out, tokio::io::copy(&mut answers, &mut hears));
+            });
+        }
+    });
+    let answer = ask(address, "GET", &target("/share", ""), "").await;
+    assert_eq!(answer.body, bytes());
+    let sent = holder.content.sent_bytes();
+    let name = token("ours").content(&sameness(), &Units::of(SIZE)).to_string();
+    let recorded = recorded.lock().unwrap().clone();
+    assert!(!recorded.is_empty());
+    for bytes in recorded {
+        assert!(!bytes.windows(name.len()).any(|some| some == name.as_bytes()));
+        let mut stranger = TcpStream::connect(to).await.unwrap();
+        let _ = stranger.write_all(&bytes).await;
+        let mut answer = Vec::new();
+        let _ = timeout(PATIENCE, stranger.read_to_end(&mut answer)).await.expect("in time");
+        assert!(answer.len() < 10_000, "{}", answer.len());
+    }
+    assert_eq!(holder.content.sent_bytes(), sent);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_prove_the_token_is_no_source() {
+    let content = Content::bytes(bytes());
+    let plain = Server::builder().file("/share", content.clone()).start().unwrap();
+    let tls =
+        Server::builder().file("/share", content).tls(Certificate::SelfSigned).start().unwrap();
+    let addresses = [plain.address(), tls.address()];
+    let (node, _) = node("ours").await;
+    let ours = node.share(sharing(None, &addresses)).unwrap();
+    // When one of ours was heard that began later, both were asked.
+    let holder = Holder::start().await;
+    let (friend, _) = self::node("ours").await;
+    let _friends = friend.share(sharing(None, &[holder.address(), node.address()])).unwrap();
+    until("friends know each other", || ours.others_lack() == 1).await;
+    assert_eq!((plain.log().records.len(), tls.log().records.len()), (0, 0));
 }
 
 #[tokio::test]
@@ -213,12 +320,12 @@ async fn bytes_are_sent_in_ranges_with_the_version_of_the_origin() {
 async fn nothing_is_changed_by_requests() {
     let holder = Holder::start().await;
     for method in ["PUT", "POST", "DELETE"] {
-        let target = holder.target("ours", "/share", "");
+        let target = target("/share", "");
         let answer = ask(holder.address(), method, &target, "content-length: 0\r\n").await;
         assert_eq!(answer.status, 405, "{method}");
         assert!(answer.head.contains("allow: get, head"), "{}", answer.head);
     }
-    let head = ask(holder.address(), "HEAD", &holder.target("ours", "/share", ""), "").await;
+    let head = ask(holder.address(), "HEAD", &target("/share", ""), "").await;
     assert!(head.body.is_empty());
 }
 
@@ -226,10 +333,7 @@ async fn nothing_is_changed_by_requests() {
 async fn a_node_that_has_nothing_yet_says_when_to_come_again() {
     let (node, _) = node("ours").await;
     let content = node.share(sharing(None, &[])).unwrap();
-    let id = token("ours").content(&sameness(), &Units::of(SIZE));
-    let key = token("ours").key(id, node.address()).expose();
-    let target = format!("/share?content={id}&key={key}");
-    let answer = ask(node.address(), "GET", &target, "range: bytes=0-0\r\n").await;
+    let answer = ask(node.address(), "GET", &target("/share", ""), "range: bytes=0-0\r\n").await;
     assert_eq!(answer.status, 503);
     assert!(answer.head.contains("retry-after: 1"), "{}", answer.head);
     assert_eq!(content.sent_bytes(), 0);
@@ -273,7 +377,7 @@ async fn questions_that_no_node_asks_are_refused() {
         "&from=-1&node=7&port=9",
         "&from=0&node=xyz&port=9",
     ] {
-        let target = holder.target("ours", "/share/log", more);
+        let target = target("/share/log", more);
         assert_eq!(ask(holder.address(), "GET", &target, "").await.status, 400, "{more}");
     }
     assert!(holder.content.was_alone());

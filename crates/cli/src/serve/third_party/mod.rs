@@ -84,6 +84,7 @@ fn limits(rules: &FetchRules) -> BoardLimits {
     BoardLimits {
         running: RUNNING_MAX,
         running_of_one: rules.running_of_one,
+        open: OPEN_MAX.min(swath_serve::descriptor_limit() / OPEN_PART),
         open_of_one: OPEN_OF_ONE_MAX,
     }
 }
@@ -347,6 +348,10 @@ impl Drop for CancelOnDrop {
 const RUNNING_MAX: usize = 16;
 /// Copies of one user that run or wait: each keeps its order and a record in memory.
 const OPEN_OF_ONE_MAX: usize = 1_000;
+/// Jobs of all users that run or wait, …
+const OPEN_MAX: usize = 10_000;
+/// … and no more than this part of the descriptors: each has two of its own, of its folder.
+const OPEN_PART: usize = 8;
 /// Lines on the way to somebody who watches.
 const LINES_AHEAD: usize = 64;
 /// What comes all the time may take 60 kB a minute of a watcher's link, and 16 kB at first: then all of a

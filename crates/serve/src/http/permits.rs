@@ -1,9 +1,7 @@
-//! Limits the memory for bytes that clients have not taken yet, where one connection may have many
-//! answers under way.
+//! Permits that the connections of a server share, where one connection may have many answers under way: for
+//! parts of bodies that clients have not taken yet, and for answers of which they take nothing.
 //!
-//! A part of a body is made when there is a permit for it; the permit returns when the part's last
-//! byte was written to the connection. All connections of a server share a number of permits, and
-//! each has one of its own, so that clients that take nothing block nobody else.
+//! Each connection has one permit of its own besides, so that clients that take nothing block nobody else.
 
 use std::sync::Arc;
 
@@ -12,16 +10,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The permits of all connections.
 #[derive(Clone)]
-pub struct SendMemory(Arc<Semaphore>);
+pub struct SharedPermits(Arc<Semaphore>);
 
 /// The permits of one connection.
 #[derive(Clone)]
-pub struct ConnectionMemory {
-    all: SendMemory,
+pub struct Permits {
+    shared: SharedPermits,
     own: Arc<Semaphore>,
 }
 
-/// A permit to hold one part.
+/// A permit, which returns when it is dropped.
 pub struct Permit {
     _permit: OwnedSemaphorePermit,
 }
@@ -38,27 +36,33 @@ impl AsRef<[u8]> for Part {
     }
 }
 
-impl Default for SendMemory {
+impl Default for SharedPermits {
+    /// As many as parts of bodies may be held: 64 MiB where each has 256 KiB.
     fn default() -> Self {
-        SendMemory(Arc::new(Semaphore::new(PARTS_HELD)))
+        SharedPermits::new(256)
     }
 }
 
-impl SendMemory {
+impl SharedPermits {
+    /// So many, besides those that connections have of their own.
+    pub fn new(count: usize) -> SharedPermits {
+        SharedPermits(Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))))
+    }
+
     /// Returns those of one more connection.
-    pub fn here(&self) -> ConnectionMemory {
-        ConnectionMemory { all: self.clone(), own: Arc::new(Semaphore::new(1)) }
+    pub fn here(&self) -> Permits {
+        Permits { shared: self.clone(), own: Arc::new(Semaphore::new(1)) }
     }
 }
 
-impl ConnectionMemory {
-    /// Waits for a permit for one part.
+impl Permits {
+    /// Waits for one.
     pub async fn permit(&self) -> Permit {
-        let (own, all) = (Arc::clone(&self.own), Arc::clone(&self.all.0));
+        let (own, shared) = (Arc::clone(&self.own), Arc::clone(&self.shared.0));
         tokio::select! {
             biased;
             Ok(permit) = own.acquire_owned() => Permit { _permit: permit },
-            Ok(permit) = all.acquire_owned() => Permit { _permit: permit },
+            Ok(permit) = shared.acquire_owned() => Permit { _permit: permit },
             // Neither is ever closed.
             else => std::future::pending().await,
         }
@@ -72,28 +76,25 @@ impl Permit {
     }
 }
 
-/// Parts that all connections together may hold besides their own: 64 MiB where each has 256 KiB.
-const PARTS_HELD: usize = 256;
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
 
-    async fn soon(here: &ConnectionMemory) -> Option<Permit> {
+    async fn soon(here: &Permits) -> Option<Permit> {
         tokio::time::timeout(Duration::from_millis(1), here.permit()).await.ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_keeps_nobody_else_waiting() {
-        let memory = SendMemory::default();
+        let memory = SharedPermits::new(3);
         let greedy = memory.here();
         let mut parts = Vec::new();
         while let Some(leave) = soon(&greedy).await {
             parts.push(leave.hold(vec![0; 1]));
         }
-        assert_eq!(parts.len(), PARTS_HELD + 1);
+        assert_eq!(parts.len(), 3 + 1);
         let honest = memory.here();
         for _ in 0..3 {
             let part = soon(&honest).await.unwrap().hold(vec![1, 2]);
