@@ -14,10 +14,10 @@ pub struct History {
     /// Show only transfers from or to this URL or site (such as data.example)
     #[arg(value_name = "SITE", value_hint = ValueHint::Url)]
     pub site: Option<String>,
-    /// Show at most this many, the newest
-    #[arg(long, value_name = "N", default_value_t = 30, value_hint = ValueHint::Other)]
-    pub last: usize,
-    /// Print all as JSON, one object per line
+    /// Show at most this many, the newest (default: 30 in the table, all with --json and --csv)
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other)]
+    pub last: Option<usize>,
+    /// Print them as JSON, one object per line
     #[arg(long)]
     pub json: bool,
     /// Print the complete ones as CSV, for 'swath history import'
@@ -74,8 +74,8 @@ Exit codes:
 const IMPORT_EXAMPLES: &str = "\
 JSON is read as 'globus task list --format json', FTS and 'swath history --json' print it. The first
 line of a CSV file names its columns. Needed are the start, the duration or the end, and the size:
-  begin      start, start_s, start_time, begin (seconds since 1970), start_ms
-  end        end, end_s, end_time, end_ms
+  begin      start, start_s, start_time, begin (seconds since 1970, or 2026-11-29T10:00:00Z), start_ms
+  end        end, end_s, end_time, end_ms (as begin)
   duration   duration, duration_s, elapsed_s, took_s, elap, elapsed_ms, duration_ms
   size       bytes, size, size_bytes, fsz, size_mb
   others     files; from, source, src; to, destination, dst; kind
@@ -87,7 +87,7 @@ Examples:
 
 Exit codes:
   0 imported, except lines that cannot be used     5 cannot change the history
-  1 internal error                                 6 cannot read a log
+  1 internal error                                 6 cannot read a log, or use any of it
   2 wrong command line";
 
 /// Shown below the help of `swath history forget`.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use swath_formats::transfer_log::LogPlace;
+use swath_formats::transfer_log::{LogPlace, csv_cell};
 use swath_jobs::{ImportError, ImportedLog, import_log, is_tuned};
 use swath_model::path::visible;
 use swath_report::history::{Past, svg};
@@ -54,13 +54,19 @@ fn show(path: PathBuf, args: &History) -> Exit {
         let file = visible(&file.display().to_string());
         return fail(Exit::Target, &format!("cannot write the picture to {file}: {error}"));
     }
+    let for_programs = args.json || args.csv;
+    let most = args.last.unwrap_or(if for_programs { usize::MAX } else { SHOWN });
+    let shown = &wanted[wanted.len().saturating_sub(most)..];
     let text = match (args.json, args.csv) {
-        (true, _) => wanted.iter().map(|past| Line::of(past).json()).collect(),
-        (_, true) => csv(&wanted),
-        _ => table(&wanted[wanted.len().saturating_sub(args.last)..], &wanted),
+        (true, _) => shown.iter().map(|past| Line::of(past).json()).collect(),
+        (_, true) => csv(shown),
+        _ => table(shown, &wanted),
     };
     say::out(text.as_bytes(), Exit::Done)
 }
+
+/// Rows of a table, where nothing is said of their number.
+const SHOWN: usize = 30;
 
 /// Draws those that are complete.
 fn picture(site: Option<&str>, wanted: &[&PastTransfer]) -> String {
@@ -125,6 +131,10 @@ fn run_import(history: PathBuf, args: &Import) -> Exit {
             line.push_str(&format!(", {} left out: in the future", units::count(future)));
         }
         say::out(format!("{line}\n").as_bytes(), Exit::Done);
+        let is_of_use = imported.added + imported.known + imported.older > 0;
+        if !is_of_use && unusable + future > 0 {
+            all = Exit::Input;
+        }
         if let Some(first) = first_unusable {
             let what = match first.place {
                 LogPlace::Line(_) => "line",
@@ -314,7 +324,9 @@ fn csv(all: &[&PastTransfer]) -> String {
     let is_complete = |past: &PastTransfer| past.ended.as_ref().is_some_and(|it| it.is_complete);
     for past in all.iter().filter(|past| is_complete(past) && !is_tuned(past)) {
         // Nothing fails that is written to memory.
-        let _ = out.serialize(Line::of(past));
+        let line = Line::of(past);
+        let [from, to, kind] = [line.from, line.to, line.kind].map(csv_cell);
+        let _ = out.serialize(Line { from: &from, to: &to, kind: &kind, ..line });
     }
     let bytes = out.into_inner().unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

@@ -152,8 +152,28 @@ fn a_log_is_imported_and_read_again() {
     again.code_is(0).shows(&["0 transfers imported, 2 known already"]);
     let csv = home.run(["history", "--csv"]);
     home.write("again.csv", csv.code_is(0).out());
+    for format in ["--json", "--csv"] {
+        let last = home.run(["history", "--last", "1", format]);
+        assert!(
+            last.code_is(0).out().trim_end().lines().count() <= 2
+                && last.out().contains("c.example")
+        );
+    }
     let again = home.run(["history", "import", "again.csv"]);
     again.code_is(0).shows(&["0 transfers imported, 2 known already"]);
+    home.write(
+        "iso.csv",
+        "from,start,end,bytes\nz.example,2026-11-01T10:00:00Z,2026-11-01 10:00:05,9\n",
+    );
+    home.run(["history", "import", "iso.csv"]).code_is(0).shows(&["1 transfer imported"]);
+    let iso = home.run(["history", "z.example", "--json"]).code_is(0).out();
+    assert!(
+        iso.contains("\"start\":1793527200.0,\"duration\":5.0") && iso.contains("\"to\":\"here\""),
+        "{iso}"
+    );
+    // Nothing of it is of use.
+    home.write("odd.csv", "start,bytes,duration\nyesterday,1,1\n");
+    home.run(["history", "import", "odd.csv"]).code_is(6).shows(&["0 transfers imported"]);
     for (name, text, words) in [
         ("empty.csv", "", "no column for the start"),
         ("columns.csv", "when,bytes,duration\n1,2,3\n", "no column for the start"),

@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::table::Meaning;
 use super::{
     COUNT_MAX, FACTS, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, SHOWN_CHARS,
-    TIME_MAX_S, duration, name, place_name,
+    TIME_MAX_S, duration, iso_s, name, place_name,
 };
 use crate::text::shown;
 
@@ -311,15 +311,6 @@ fn time((at, value): (usize, &Scalar)) -> Result<f64, LogProblem> {
         column: MEMBERS[at].0.to_owned(),
         text: words(value),
     })
-}
-
-fn iso_s(text: &str) -> Option<f64> {
-    let zoned = text.parse::<jiff::Timestamp>();
-    let told = zoned.or_else(|_| {
-        let local = text.parse::<jiff::civil::DateTime>()?;
-        jiff::tz::TimeZone::UTC.to_timestamp(local)
-    });
-    told.ok().map(|time| time.as_microsecond() as f64 / 1e6)
 }
 
 fn count(member: (usize, &Scalar)) -> Result<u64, LogProblem> {

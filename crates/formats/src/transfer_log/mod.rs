@@ -1,11 +1,13 @@
 //! Logs of transfers that other programs keep: what was transferred, when, and how long it took.
 //!
 //! - `table`: CSV whose first line names the columns;
+//! - `cell`: texts of others in CSV that spreadsheets open;
 //! - `json`: the tasks of Globus, the files of FTS, and swath's own history.
 //!
 //! What cannot be used is reported with its place, and the next one is read. Memory does not grow with
 //! the log.
 
+mod cell;
 mod json;
 mod table;
 
@@ -18,6 +20,7 @@ use url::Url;
 
 use crate::relay::site;
 
+pub use cell::csv_cell;
 pub use json::{is_json, read_json};
 pub use table::{COLUMNS, FACTS, Meaning, TransferLog};
 
@@ -210,6 +213,16 @@ fn place_name(text: &str) -> String {
         true => one_place(&words().collect::<Vec<_>>().join("_")),
         false => words().map(one_place).collect::<Vec<_>>().join(" "),
     }
+}
+
+/// Returns a time as ISO 8601 writes it, in seconds since 1970; without a zone it is UTC.
+fn iso_s(text: &str) -> Option<f64> {
+    let zoned = text.parse::<jiff::Timestamp>();
+    let told = zoned.or_else(|_| {
+        let local = text.parse::<jiff::civil::DateTime>()?;
+        jiff::tz::TimeZone::UTC.to_timestamp(local)
+    });
+    told.ok().map(|time| time.as_microsecond() as f64 / 1e6)
 }
 
 fn one_place(text: &str) -> String {

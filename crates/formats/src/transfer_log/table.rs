@@ -5,9 +5,10 @@
 
 use std::io::{self, Read};
 
+use super::cell::text_of;
 use super::{
     COUNT_MAX, Left, LogError, LogPlace, LogProblem, LoggedTransfer, Metered, SHOWN_CHARS,
-    TIME_MAX_S, duration, name, place_name,
+    TIME_MAX_S, duration, iso_s, name, place_name,
 };
 use crate::text::shown;
 
@@ -188,7 +189,7 @@ impl Columns {
         };
         let text = |meaning| -> Result<&str, LogProblem> {
             match self.find(meaning) {
-                Some((at, _)) => field(at),
+                Some((at, _)) => field(at).map(text_of),
                 None => Ok(""),
             }
         };
@@ -201,7 +202,7 @@ impl Columns {
                     .and_then(|(column, text)| Err(LogProblem::NotANumber { column, text })),
             }
         };
-        let time = |(at, unit)| match number(at, unit)? {
+        let time = |(at, unit)| match iso_s(field(at)?).map_or_else(|| number(at, unit), Ok)? {
             time if (0.0..TIME_MAX_S).contains(&time) => Ok(time),
             _ => named(at).and_then(|(column, text)| Err(LogProblem::NotATime { column, text })),
         };

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +11,7 @@ use flate2::bufread::MultiGzDecoder;
 use swath_formats::transfer_log::{
     LogError, LogPlace, LogProblem, LoggedTransfer, TransferLog, is_json, read_json,
 };
-use swath_state::{Ended, Figures, History, Imported, KeepError, TRANSFERS_MAX, Transfer};
+use swath_state::{Ended, Figures, HERE, History, Imported, KeepError, TRANSFERS_MAX, Transfer};
 
 /// What became of a log.
 #[derive(Debug)]
@@ -122,8 +123,46 @@ const READ_AHEAD: usize = 64;
 
 fn told(logged: LoggedTransfer) -> (Transfer, Ended) {
     let LoggedTransfer { start_s: begun_s, took_s, bytes, files, from, to, kind, .. } = logged;
+    let own = rustix::system::uname();
+    let own = own.nodename().to_string_lossy();
+    let is_own = |name: &str| is_of_machine(name, &own);
+    let from = if is_own(&from) { HERE.to_owned() } else { from };
+    // A log that names no destination is that of the machine that fetched.
+    let to = if to.is_empty() || is_own(&to) { HERE.to_owned() } else { to };
     let limit_bytes_per_s = logged.limit_bytes_per_s;
     let transfer =
         Transfer { begun_s, kind, from, to, bytes, files, limit_bytes_per_s, forecast: None };
     (transfer, Ended { took_s, is_complete: true, bytes, figures: Figures::default() })
+}
+
+/// Whether a place of a log is this machine, whose own name is `own`.
+fn is_of_machine(place: &str, own: &str) -> bool {
+    let first = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    match place {
+        "localhost" | "127.0.0.1" | "::1" => true,
+        _ if own.contains('.') && place.contains('.') => place.eq_ignore_ascii_case(own),
+        _ => !place.is_empty() && first(place) == first(own) && place.parse::<IpAddr>().is_err(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known_by_its_names() {
+        for (place, own, is_own) in [
+            ("node7", "node7", true),
+            ("node7.cluster.example", "node7", true),
+            ("Node7", "node7.cluster.example", true),
+            ("node7.cluster.example", "node7.cluster.example", true),
+            ("node7.other.example", "node7.cluster.example", false),
+            ("node8", "node7", false),
+            ("localhost", "node7", true),
+            ("10.0.0.1", "10", false),
+            ("", "node7", false),
+        ] {
+            assert_eq!(is_of_machine(place, own), is_own, "{place} {own}");
+        }
+    }
 }
