@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use swath_jobs::is_token;
 use swath_model::digest::{Algorithm, Digest, DigestError};
@@ -112,7 +112,7 @@ pub enum Command {
     /// Print the man page of swath, or of one of its commands
     Man {
         /// Which command
-        #[arg(value_name = "COMMAND", value_parser = PossibleValuesParser::new(COMMANDS))]
+        #[arg(value_name = "COMMAND", value_hint = ValueHint::Other)]
         command: Option<String>,
         /// Write all pages into this folder
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "command")]
@@ -145,8 +145,8 @@ pub struct Get {
     /// Options of curl, wget and aria2
     #[command(flatten)]
     pub compat: crate::compat::GetCompat,
-    /// Check the file against this digest: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3
-    #[arg(long, value_name = "DIGEST", conflicts_with = "input", value_hint = ValueHint::Other)]
+    /// Check the file against this digest: ALGORITHM:HEX, with sha-256, sha-512, sha-1, md5, adler32, crc32c or blake3; HEX alone is md5, sha-1, sha-256 or sha-512, by its length
+    #[arg(long, value_name = "DIGEST", value_parser = digest, conflicts_with = "input", value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
     /// Read the digest from a checksum file such as SHA256SUMS or FILE.sha256: its URL or its path; 'auto' looks for one next to the file
     #[arg(long, value_name = "auto|URL|FILE", conflicts_with = "input", value_hint = ValueHint::AnyPath)]
@@ -310,7 +310,7 @@ pub struct Net {
     #[arg(long, value_name = "FINGERPRINT", value_parser = fingerprint, value_hint = ValueHint::Other)]
     pub fingerprint: Vec<Digest>,
     /// Accept any certificate
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fingerprint")]
     pub insecure: bool,
     /// Give up after this long without a byte from any source; waiting for the disk, the output or --limit-rate does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time, value_hint = ValueHint::Other)]
@@ -369,19 +369,18 @@ pub struct Probe {
 
 /// `swath verify`
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("wanted").required(true).multiple(true).args(["digest", "metalink", "index", "torrent", "trust", "check"])))]
 #[command(
-    override_usage = "swath verify [OPTIONS] <--digest <DIGEST>|--metalink <FILE>|--index <FILE|URL>> <FILE>\n       swath verify [OPTIONS] <--torrent <FILE>|--trust <PUBKEY>> <FILE>\n       swath verify [OPTIONS] --check <SUMS> [FILE]"
+    override_usage = "swath verify <FILE>\n       swath verify [OPTIONS] <--digest <DIGEST>|--metalink <FILE>|--index <FILE|URL>> <FILE>\n       swath verify [OPTIONS] <--torrent <FILE>|--trust <PUBKEY>> <FILE>\n       swath verify [OPTIONS] --check <SUMS> [FILE]"
 )]
 pub struct Verify {
-    /// File to check; with --index, --torrent or --trust, the folder
+    /// File to check, or alone to print the digests of; with --index, --torrent or --trust, the folder
     #[arg(value_name = "FILE", required_unless_present = "check", value_hint = ValueHint::AnyPath)]
     pub file: Option<PathBuf>,
     /// Check the files that a checksum file lists (SHA256SUMS, MD5SUMS, FILE.sha256), or only FILE
     #[arg(short, long, value_name = "SUMS", conflicts_with_all = ["digest", "metalink", "index"], value_hint = ValueHint::FilePath)]
     pub check: Option<PathBuf>,
-    /// Check against this digest: ALGORITHM:HEX (repeatable)
-    #[arg(long, value_name = "DIGEST", value_hint = ValueHint::Other)]
+    /// Check against this digest: ALGORITHM:HEX, or HEX alone (repeatable)
+    #[arg(long, value_name = "DIGEST", value_parser = digest, value_hint = ValueHint::Other)]
     pub digest: Vec<Digest>,
     /// Check against the size, digests and pieces in this Metalink
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -426,6 +425,18 @@ pub fn io_mode() -> impl TypedValueParser<Value = IoMode> {
 
 pub fn pin(text: &str) -> Result<Pin, String> {
     text.parse().map_err(|error: BadCpus| error.to_string())
+}
+
+/// A digest as users have it: with its algorithm, or as `sha256sum` prints it.
+fn digest(text: &str) -> Result<Digest, String> {
+    let digest = match (text.contains([':', '=']), text.len()) {
+        (false, 32) => Digest::from_hex(Algorithm::Md5, text),
+        (false, 40) => Digest::from_hex(Algorithm::Sha1, text),
+        (false, 64) => Digest::from_hex(Algorithm::Sha256, text),
+        (false, 128) => Digest::from_hex(Algorithm::Sha512, text),
+        _ => text.parse(),
+    };
+    digest.map_err(|error| error.to_string())
 }
 
 pub fn fingerprint(text: &str) -> Result<Digest, String> {
@@ -526,47 +537,6 @@ const LONG_VERSION: &str = concat!(
 
 /// Most lanes per source with `auto`: what a server's owner may find acceptable.
 const AUTO_LANES_MAX: u32 = 16;
-
-/// Commands with a man page, and `sync`.
-const COMMANDS: [&str; 37] = [
-    "get",
-    "follow",
-    "cp",
-    "sync",
-    "attach",
-    "cancel",
-    "jobs",
-    "serve",
-    "relay",
-    "seed",
-    "track",
-    "stage",
-    "publish",
-    "keys",
-    "keys-new",
-    "keys-show",
-    "stage-status",
-    "stage-extend",
-    "stage-release",
-    "ls",
-    "du",
-    "probe",
-    "routes",
-    "routes-probe",
-    "routes-forget",
-    "tune",
-    "history",
-    "history-import",
-    "history-forget",
-    "study",
-    "verify",
-    "config",
-    "config-show",
-    "config-check",
-    "config-path",
-    "completions",
-    "man",
-];
 
 /// Shown below the help of `swath get` and in its man page.
 pub const GET_EXAMPLES: &str = "\

@@ -7,6 +7,8 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+use swath_model::path::visible;
+
 use crate::args::{Cli, GET_EXAMPLES};
 use crate::exit::{Exit, fail};
 use crate::say;
@@ -20,6 +22,12 @@ pub fn completions(shell: Shell) -> Exit {
 
 /// Prints the man page of swath or of one command, or writes all pages into a folder.
 pub fn man(command: Option<&str>, dir: Option<&Path>) -> Exit {
+    if let Some(name) = command
+        && find(&built(), name).is_none()
+    {
+        let what = "there is no command of this name; its parts are joined by '-', as in keys-new";
+        return fail(Exit::Usage, &format!("{}: {what}", visible(name)));
+    }
     let Some(dir) = dir else {
         return match page(command) {
             Ok(page) => say::out(&page, Exit::Done),

@@ -126,7 +126,8 @@ pub fn depot_distrusts_source(why: &Why) -> bool {
 const TOKEN: &str = "--token TOKEN sends the token that 'swath serve' prints; --token @FILE (or --bearer-file FILE) reads it from a file";
 const TOKEN_OF_RELAY: &str =
     "set token-file for the relay in the configuration, or use --relay https://any:TOKEN@HOST";
-const TRUST: &str = "--fingerprint trusts the certificate whose fingerprint 'swath serve' prints; --ca FILE trusts an authority";
+/// How a certificate that no authority signed is trusted.
+pub const TRUST: &str = "--fingerprint trusts the certificate whose fingerprint 'swath serve' prints; --ca FILE trusts an authority";
 const ADMISSION: &str = "its operator must allow the client (--clients: you, or the previous relay) or give you a token (token-file in the configuration)";
 const UPSTREAM: &str =
     "its operator must allow the server (--upstream: the source, or the next relay, with the port)";

@@ -410,7 +410,7 @@ pub const FORECAST_FROM_S: f64 = 5.0;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
 pub enum LimitedBy {
-    /// Nothing was fetched, so nothing limited it.
+    /// Nothing was fetched, or it was over before anything could be told.
     #[default]
     Nothing,
     /// The requested rate limit.
@@ -453,7 +453,7 @@ pub enum LimitedBy {
         /// The host at its other end.
         host: String,
     },
-    /// The links or servers of the sources: each delivered as fast as it could, to the end.
+    /// The links or servers of the sources: each delivered as fast as it could.
     Sources,
     /// Too little data for the connections to come up to speed.
     RoundTrips {
@@ -471,7 +471,7 @@ pub enum LimitedBy {
 }
 
 impl LimitedBy {
-    /// Returns the same in words that follow "limited by"; empty if nothing was fetched.
+    /// Returns the same in words that follow "limited by"; empty for [`LimitedBy::Nothing`].
     pub fn words(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -492,9 +492,7 @@ impl LimitedBy {
             Self::OneSource { name } => format!("the link or the server of {name}"),
             Self::Reading { name } => format!("reading {name}"),
             Self::Ssh { host } => format!("the ssh connection to {host}"),
-            Self::Sources => {
-                "the sources' links: each delivered as fast as it could, to the end".to_owned()
-            }
+            Self::Sources => "the sources' links: each delivered as fast as it could".to_owned(),
             Self::RoundTrips { is_tree: true } => {
                 "round trips: too little data for the connections to come up to speed".to_owned()
             }

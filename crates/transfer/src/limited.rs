@@ -33,6 +33,8 @@ pub(crate) struct Used {
     pub is_lost: bool,
     /// Whether its server limits the rate of each answer.
     pub is_paced: bool,
+    /// Its round trip, if it is known.
+    pub rtt_s: Option<f64>,
 }
 
 impl Measured {
@@ -72,9 +74,19 @@ impl Measured {
         match self.sources.as_slice() {
             [only] if is_full => LimitedBy::OneSource { name: only.name.clone() },
             _ if is_full => LimitedBy::Sources,
-            _ if self.fetch_s < SHORT_S => LimitedBy::RoundTrips { is_tree: self.is_tree },
+            _ if self.fetch_s < SHORT_S && self.is_of_round_trips() => {
+                LimitedBy::RoundTrips { is_tree: self.is_tree }
+            }
+            // Over before anything could be told from anything.
+            _ if self.fetch_s < SHORT_S => LimitedBy::Nothing,
             _ => LimitedBy::Changes,
         }
+    }
+
+    /// Whether it took no longer than some round trips to the farthest source.
+    fn is_of_round_trips(&self) -> bool {
+        let farthest_s = self.sources.iter().filter_map(|it| it.rtt_s).max_by(f64::total_cmp);
+        farthest_s.is_none_or(|rtt_s| self.fetch_s < ROUND_TRIPS * rtt_s)
     }
 }
 
@@ -82,6 +94,8 @@ impl Measured {
 const NEAR: f64 = 0.85;
 /// Part of the sources' capacity from which it counts as used.
 const FULL: f64 = 0.75;
+/// A transfer that connections spent coming up to speed has at most so many.
+const ROUND_TRIPS: f64 = 30.0;
 /// Time that connections need to come up to speed, in seconds.
 const SHORT_S: f64 = 2.0;
 
@@ -106,18 +120,18 @@ mod tests {
     }
 
     /// Of three limited sources one was killed on the way, and the summary said that each had delivered
-    /// as fast as it could, to the end.
+    /// as fast as it could.
     #[test]
     fn each_combination_has_its_words() {
         let lost = Used { is_lost: true, ..used("b") };
         let paced = |name| Used { is_paced: true, ..used(name) };
         let table: Vec<(Measured, &str)> = vec![
-            (usual(), "the sources' links: each delivered as fast as it could, to the end"),
+            (usual(), "the sources' links: each delivered as fast as it could"),
             (Measured { fetched_bytes: 0, ..usual() }, ""),
             (Measured { rate_limit: Some(100), ..usual() }, "the requested rate limit"),
             (
                 Measured { rate_limit: Some(1000), ..usual() },
-                "the sources' links: each delivered as fast as it could, to the end",
+                "the sources' links: each delivered as fast as it could",
             ),
             (
                 Measured { disk_s: 6.0, output_s: 9.0, ..usual() },
@@ -131,7 +145,7 @@ mod tests {
             ),
             (
                 Measured { hashing_s: 6.0, ..usual() },
-                "the sources' links: each delivered as fast as it could, to the end",
+                "the sources' links: each delivered as fast as it could",
             ),
             (Measured { cpu_s: 18.0, ..usual() }, "this machine's processors"),
             (
@@ -152,13 +166,23 @@ mod tests {
             ),
             (
                 Measured { sources: vec![paced("a"), used("b")], ..usual() },
-                "the sources' links: each delivered as fast as it could, to the end",
+                "the sources' links: each delivered as fast as it could",
             ),
             (Measured { sources: vec![used("a")], ..usual() }, "the link or the server of a"),
             (Measured { efficiency: Some(0.5), ..usual() }, "the sources: their speed varied"),
             (
                 Measured { efficiency: None, fetch_s: 1.0, ..usual() },
                 "round trips: the file is too small for the connections to come up to speed",
+            ),
+            // Its server was 0.02 ms away.
+            (
+                Measured {
+                    efficiency: None,
+                    fetch_s: 1.0,
+                    sources: vec![Used { rtt_s: Some(0.000_02), ..used("a") }],
+                    ..usual()
+                },
+                "",
             ),
             (
                 Measured { efficiency: None, fetch_s: 1.0, is_tree: true, ..usual() },

@@ -92,8 +92,10 @@ fn complain(name: &str, error: &GetError, kept_bytes: u64) {
         say::hint(&hint);
     }
     if untrusted.contains(&TlsFault::UnknownAuthority) {
-        say::hint("--ca FILE trusts an authority; --insecure accepts any certificate");
-    } else if !untrusted.is_empty() {
+        say::hint(hints::TRUST);
+    }
+    // Where a certificate is another one than the user expects, nothing advises to trust it.
+    if !untrusted.is_empty() && !untrusted.contains(&TlsFault::OtherFingerprint) {
         say::hint("--insecure accepts any certificate");
     }
 }

@@ -294,7 +294,7 @@ fn the_summary() {
             "  4 d.example/pub/release-7/big-file.h5               0 B    0 %      0 B/s     1,204      4  44 ms",
             "    not used: 404 Not Found",
             "wasted 3.20 MB (0.5 %), efficiency 93 % of the sources' capacity",
-            "limited by the sources' links: each delivered as fast as it could, to the end",
+            "limited by the sources' links: each delivered as fast as it could",
         ],
     );
 }
@@ -310,7 +310,7 @@ fn the_summary_of_a_stop_in_a_narrow_terminal() {
             "  1 mirror-a.…ample.org  390 MB   61 %   182 MB/s",
             "  2 b.example.net/…e.h5  250 MB   39 %  64.0 MB/s",
             "  4 d.example/…-file.h5     0 B    0 %      0 B/s",
-            "limited by the sources' links: each delivered as fast as it could, to the end",
+            "limited by the sources' links: each delivered as fast as it could",
         ],
     );
 }

@@ -20,6 +20,25 @@ fn with(content: &Content) -> Home {
     home
 }
 
+#[test]
+fn a_file_alone_is_told_by_its_digests() {
+    let content = Content::random(1, SIZE);
+    let home = with(&content);
+    let told = home.run(["verify", "data.bin"]).code_is(0).out();
+    let wanted = [("sha-256", Algorithm::Sha256), ("blake3", Algorithm::Blake3)];
+    let wanted = wanted
+        .map(|(name, algorithm)| format!("{name}:{}  data.bin\n", content.digest_hex(algorithm)));
+    assert_eq!(told, wanted.concat());
+    // As other programs print them.
+    for algorithm in [Algorithm::Md5, Algorithm::Sha1, Algorithm::Sha256, Algorithm::Sha512] {
+        let hex = content.digest_hex(algorithm);
+        home.run(["verify", "data.bin", "--digest", &hex]).code_is(0);
+    }
+    home.run(["verify", "data.bin", "--digest", &"0".repeat(64)]).code_is(4);
+    home.run(["verify", "data.bin", "--digest", "12345678"]).code_is(2).says(&["':' is missing"]);
+    home.run(["verify", "none"]).code_is(6);
+}
+
 fn document(content: &Content, pieces: bool) -> String {
     metalink(&[MetalinkFile {
         name: "data.bin",

@@ -79,6 +79,27 @@ fn a_self_signed_certificate_is_trusted_where_it_was_given() {
 }
 
 #[test]
+fn a_given_fingerprint_always_counts() {
+    let home = Home::new();
+    let server = secure(Certificate::Valid);
+    let other = format!("sha-256:{}", "1f".repeat(32));
+    let ran = home.run(["get", &url(&server), "--fingerprint", &other]);
+    ran.code_is(7)
+        .says(&["not the one given: it is another server"])
+        .never_says(&["--insecure", "--ca"]);
+    let both = home.run(["get", &url(&server), "--fingerprint", &other, "--insecure"]);
+    both.code_is(2).says(&["--insecure", "cannot be used with", "--fingerprint"]);
+    // Of one server it may be given in the configuration.
+    let site = server.url("").trim_end_matches('/').to_owned();
+    home.write("c.toml", format!("[hosts.\"{site}\"]\nfingerprint = \"{other}\"\n"));
+    let key = format!("X-Key: {SECRET}");
+    let get = ["get", &url(&server), "--insecure", "--header", &key];
+    let ran = home.swath(get).env("SWATH_CONFIG", home.path("c.toml")).run();
+    ran.code_is(7).says(&["it is another server"]).never_says(&["--insecure"]);
+    assert!(server.log().records.is_empty(), "it was asked for nothing");
+}
+
+#[test]
 fn a_server_without_tls_is_told_so() {
     let home = Home::new();
     // As nginx and Apache answer what they cannot read.

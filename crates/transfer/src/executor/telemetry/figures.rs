@@ -439,6 +439,7 @@ impl Run<'_> {
                 // Peers and other machines, which tell what they hold, come and go.
                 is_lost: is_gone && entry.source.holdings().is_none(),
                 is_paced: self.planner.source(SourceId(at as u32)).is_some_and(|view| view.paced),
+                rtt_s: entry.figures.rtt.map(|rtt| rtt.as_secs_f64()),
             }
         })
         .collect()
