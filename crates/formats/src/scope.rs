@@ -67,6 +67,11 @@ impl Scopes {
         Scopes { granted }
     }
 
+    /// Returns what permits reading at and below a path, which has no slashes at its ends.
+    pub fn to_read(path: &[u8]) -> Scopes {
+        Scopes { granted: vec![(Act::Read, path.to_vec())] }
+    }
+
     /// Whether this may be done with `path`, which has no slashes at its ends.
     pub fn permit(&self, act: Act, path: &[u8]) -> bool {
         self.granted.iter().any(|(granted, above)| *granted == act && covers(above, path))
@@ -82,6 +87,28 @@ impl Scopes {
     /// Whether this may be done with any path.
     pub fn permit_somewhere(&self, act: Act) -> bool {
         self.granted.iter().any(|(granted, _)| *granted == act)
+    }
+}
+
+/// As a `scope` claim of the WLCG, whose paths begin at the server's `/`.
+impl std::fmt::Display for Scopes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Who may modify may create too.
+        let is_implied = |(act, path): &&(Act, Vec<u8>)| {
+            *act == Act::Create
+                && self.granted.iter().any(|(act, other)| *act == Act::Modify && other == path)
+        };
+        let granted = self.granted.iter().filter(|granted| !is_implied(granted));
+        for (at, (act, path)) in granted.enumerate() {
+            let word = match act {
+                Act::Read => "read",
+                Act::Create => "create",
+                Act::Modify => "modify",
+            };
+            let space = if at == 0 { "" } else { " " };
+            write!(f, "{space}storage.{word}:/{}", percent::encode(path))?;
+        }
+        Ok(())
     }
 }
 
@@ -197,6 +224,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_written_down_permits_the_same(text in "((storage.(read|create|modify)|read|write):/[a%/ é]{0,9} ?){0,4}") {
+            for dialect in [Dialect::Wlcg, Dialect::SciTokens] {
+                let scopes = Scopes::read(&text, dialect, b"base");
+                let again = Scopes::read(&scopes.to_string(), Dialect::Wlcg, b"");
+                for path in ["", "base", "base/a", "base/a/a", "base/%", "base/é"] {
+                    for act in [Act::Read, Act::Create, Act::Modify] {
+                        prop_assert_eq!(
+                            scopes.permit(act, path.as_bytes()),
+                            again.permit(act, path.as_bytes())
+                        );
+                    }
+                }
+            }
+        }
+
         #[test]
         fn whatever_is_written_permits_nothing_outside_of_the_base(text in ".{0,40}", path in "[a/.]{0,8}") {
             let scopes = Scopes::read(&format!("storage.read:/{text}"), Dialect::Wlcg, b"base");

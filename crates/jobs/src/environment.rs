@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use swath_source::{Bearer, NetOptions, Secret};
 use swath_state::State;
+use swath_store::tree::PlaceGrant;
 use swath_transfer::RelayAccess;
 use tokio::io::AsyncWrite;
 
@@ -30,6 +31,8 @@ pub struct Environment {
     pub history: Option<PathBuf>,
     /// The swath program, for copying it to remote hosts.
     pub program: PathBuf,
+    /// What may be done with files of this machine: less than everything for jobs that others order.
+    pub grant: PlaceGrant,
     /// A private folder of this user for sockets; if empty, one below `/tmp`.
     pub runtime: PathBuf,
 }

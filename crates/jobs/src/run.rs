@@ -228,7 +228,8 @@ impl Jobs {
             false => (memory_bytes, EngineOptions::default().buffer_bytes),
         };
         let io = spec.disk.io;
-        Ok(Engine::start(EngineOptions { net, routes, io, memory_bytes, buffer_bytes })?)
+        let options = EngineOptions { net, routes, io, memory_bytes, buffer_bytes };
+        Ok(Engine::start(options)?.granted(self.environment.grant.clone()))
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use swath_store::tree::Root;
+use swath_store::tree::{Grant, PlaceGrant, Root};
 use swath_transport::Incoming;
 use tokio::sync::mpsc::{
     Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
@@ -51,9 +51,17 @@ pub struct Destination {
     pub path: PathBuf,
     /// As its sender named it.
     pub shown: String,
+    /// What may be done there and below.
+    pub(crate) grant: Grant,
 }
 
 impl Destination {
+    /// What whoever asked for it may change, by paths of this machine: below [`Destination::path`], and
+    /// for as long as their token lasts. Nothing is to be changed there without it.
+    pub fn grant(&self) -> PlaceGrant {
+        PlaceGrant::at(self.path.clone(), self.grant.clone())
+    }
+
     /// Our own names for it, and what its sender calls each.
     pub fn names(&self) -> Vec<(String, String)> {
         let shown = format!("/{}", self.shown);

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::http::{Content, Made, Make, Response};
 use crate::receive::Destination;
-use crate::site::Who;
+use crate::site::{Rights, Who};
 
 /// Runs such copies; given by whoever runs the server.
 pub trait ThirdParty: Send + Sync {
@@ -49,8 +49,8 @@ pub trait ThirdParty: Send + Sync {
 
 /// A copy that somebody who may write orders.
 pub struct FetchOrder {
-    /// Who orders it.
-    pub owner: Who,
+    /// Who orders it, and what they may do.
+    pub rights: Rights,
     /// Its name, chosen by the client.
     pub id: String,
     /// Where it goes.
@@ -122,6 +122,8 @@ pub struct Unfinished {
     pub id: String,
     /// The path of its destination, as its owner named it, without slashes at its ends.
     pub path: Vec<u8>,
+    /// What its owner may do, as it was kept; `None` if that is not known.
+    pub rights: Option<Rights>,
 }
 
 /// Lines of a job, without line ends.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::names::folder_of;
 use crate::open::OpenError;
-use crate::tree::Root;
+use crate::tree::{PlaceGrant, Root};
 
 /// How a target is reached.
 pub(crate) struct Reached {
@@ -60,14 +60,14 @@ impl Reached {
 }
 
 /// Resolves the folder of `target` beneath `boundary`, if there is one. With `make`, missing
-/// folders are made; without it, a target in a missing folder keeps its plain path.
+/// folders are made as far as it permits; without it, a target in a missing folder keeps its plain path.
 ///
 /// # Errors
 /// [`OpenError::LinkOnTheWay`], or that the folder cannot be made or opened.
 pub(crate) fn reach(
     target: &Path,
     boundary: Option<&Path>,
-    make: bool,
+    make: Option<&PlaceGrant>,
 ) -> Result<Reached, OpenError> {
     let plain = || Reached { path: target.to_owned(), root: None };
     let Some(boundary) = boundary else { return Ok(plain()) };
@@ -78,16 +78,21 @@ pub(crate) fn reach(
     };
     let start = if boundary.as_os_str().is_empty() { Path::new(".") } else { boundary };
     let not_writable = |source| OpenError::FolderNotWritable { folder: folder_of(target), source };
-    if make {
-        std::fs::create_dir_all(start).map_err(not_writable)?;
+    if let Some(grant) = make {
+        grant.make_folders(start).map_err(not_writable)?;
     }
     let found = Root::open(start).and_then(|root| {
         let below = below.as_os_str().as_bytes();
-        if make { root.made(below) } else { root.below(below) }
+        match make {
+            Some(grant) => root.granted(grant.of(start)).made(below),
+            None => root.below(below),
+        }
     });
     let root = match found {
         Ok(root) => root,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !make => return Ok(plain()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && make.is_none() => {
+            return Ok(plain());
+        }
         Err(error) => {
             return Err(match first_link(start, below) {
                 Some(link) => OpenError::LinkOnTheWay { link, boundary: start.to_owned() },
@@ -104,7 +109,7 @@ pub(crate) fn reach(
 }
 
 /// Returns the first link on a path, for the message.
-fn first_link(start: &Path, below: &Path) -> Option<PathBuf> {
+pub(crate) fn first_link(start: &Path, below: &Path) -> Option<PathBuf> {
     let mut at = start.to_owned();
     below.components().find_map(|name| {
         at.push(name);
@@ -124,18 +129,19 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (dir, outside) = (home.path().join("d"), home.path().join("outside"));
         std::fs::create_dir(&outside).unwrap();
-        let reached = reach(&dir.join("sub/f"), Some(&dir), true).unwrap();
+        let all = PlaceGrant::everything();
+        let reached = reach(&dir.join("sub/f"), Some(&dir), Some(&all)).unwrap();
         std::fs::rename(dir.join("sub"), dir.join("moved")).unwrap();
         symlink(&outside, dir.join("sub")).unwrap();
         std::fs::write(&reached.path, "x").unwrap();
         assert!(dir.join("moved/f").is_file() && !outside.join("f").exists());
-        for make in [true, false] {
+        for make in [Some(&all), None] {
             match reach(&dir.join("sub/f"), Some(&dir), make) {
                 Err(OpenError::LinkOnTheWay { link, .. }) => assert_eq!(link, dir.join("sub")),
                 other => panic!("{:?}", other.map(|it| it.path)),
             }
         }
-        assert!(reach(&dir.join("../outside/f"), Some(&dir), true).is_err());
+        assert!(reach(&dir.join("../outside/f"), Some(&dir), Some(&all)).is_err());
         assert!(!outside.join("f").exists());
     }
 }

@@ -13,6 +13,7 @@ use swath_model::{Range, counted};
 use crate::commit::sync_data;
 use crate::sys;
 use crate::target::{Inner, Journal, Target};
+use crate::tree::Deed;
 
 /// Why a target did not get its final name. Part file and journal stay.
 #[derive(Debug, thiserror::Error)]
@@ -140,12 +141,13 @@ fn finish_now(
     let path = || inner.names.shown.clone();
     let failed = |source| FinishError::Io { path: path(), source };
     let (steps, names, part) = (inner.disk.steps().as_ref(), &inner.names, inner.file.plain());
+    inner.grant.check(Deed::Create, b"").map_err(failed)?;
+    // That of whoever asked for it may have ended meanwhile.
+    let may_replace = inner.overwrite && inner.grant.permits(Deed::Modify, b"");
     if part.metadata().map_err(failed)?.len() != size_bytes {
         steps.set_size(part, size_bytes).map_err(failed)?;
     }
-    if inner.overwrite
-        && let Ok(old) = names.target.symlink_metadata()
-    {
+    if may_replace && let Ok(old) = names.target.symlink_metadata() {
         if FileKind::from(&old) != FileKind::File {
             // The name got another kind of entry since this began.
             return Err(FinishError::Exists(path()));
@@ -159,7 +161,7 @@ fn finish_now(
         }
     }
     sync_data(inner, journal).map_err(|source| FinishError::DataLost { path: path(), source })?;
-    steps.rename(&names.part, &names.target, inner.overwrite).map_err(|source| {
+    steps.rename(&names.part, &names.target, may_replace).map_err(|source| {
         match source.raw_os_error() {
             Some(libc::EEXIST) => FinishError::Exists(path()),
             _ => failed(source),

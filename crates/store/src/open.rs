@@ -24,7 +24,7 @@ use crate::names::{Names, folder_of};
 use crate::place::{check_target, is_no_file, is_planted};
 use crate::steps::Steps;
 use crate::sys;
-use crate::tree::Root;
+use crate::tree::{Deed, PlaceGrant, Root};
 
 /// What to open.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,8 @@ pub struct TargetSpec {
     /// The folder above it that the user named, if the rest of the path came from elsewhere: no
     /// link below it is followed.
     pub beneath: Option<PathBuf>,
+    /// What may be done, by paths of this machine.
+    pub grant: PlaceGrant,
     /// Size of the file in bytes, if known.
     pub size_bytes: Option<u64>,
     /// Known facts about the content, to tell whether a journal belongs to it.
@@ -146,7 +148,19 @@ pub(crate) struct Opened {
 
 /// Opens a target; blocks.
 pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> {
-    let reached = reach(&spec.path, spec.beneath.as_deref(), true)?;
+    let grant = spec.grant.of(&spec.path);
+    let refused = |source| OpenError::Io { path: spec.path.clone(), source };
+    grant.check(Deed::Create, b"").map_err(refused)?;
+    let may_replace = grant.permits(Deed::Modify, b"");
+    let restricted;
+    let spec = match spec.overwrite && !may_replace {
+        false => spec,
+        true => {
+            restricted = TargetSpec { overwrite: false, ..spec.clone() };
+            &restricted
+        }
+    };
+    let reached = reach(&spec.path, spec.beneath.as_deref(), Some(&spec.grant))?;
     match open_reached(disk, spec, &reached.path) {
         Ok(opened) => Ok(Opened { root: reached.root, ..opened }),
         Err(error) => Err(reached.explain(error, &spec.path)),
@@ -157,7 +171,7 @@ pub(crate) fn open(disk: &Disk, spec: &TargetSpec) -> Result<Opened, OpenError> 
 fn open_reached(disk: &Disk, spec: &TargetSpec, path: &Path) -> Result<Opened, OpenError> {
     let steps = disk.steps().as_ref();
     check_target(path, spec.overwrite)?;
-    let space = prepare_folder(path)?;
+    let space = prepare_folder(path, &spec.grant)?;
     let names =
         Names::of(path, space.name_bytes_max).ok_or_else(|| OpenError::NoName(path.to_owned()))?;
     let names = Names { shown: spec.path.clone(), ..names };
@@ -254,12 +268,12 @@ fn open_locked(
 }
 
 /// Makes the folder if needed and queries its file system.
-fn prepare_folder(target: &Path) -> Result<sys::FileSystem, OpenError> {
+fn prepare_folder(target: &Path, grant: &PlaceGrant) -> Result<sys::FileSystem, OpenError> {
     let folder = folder_of(target);
     let not_writable = |source| OpenError::FolderNotWritable { folder: folder.clone(), source };
     let space = match sys::file_system(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(&folder).map_err(not_writable)?;
+            grant.make_folders(&folder).map_err(not_writable)?;
             sys::file_system(&folder)
         }
         answer => answer,

@@ -52,7 +52,7 @@ pub fn look(
     beneath: Option<&Path>,
     overwrite: bool,
 ) -> Result<Option<Left>, OpenError> {
-    let reached = reach(path, beneath, false)?;
+    let reached = reach(path, beneath, None)?;
     look_at(&reached.path, overwrite).map_err(|error| reached.explain(error, path))
 }
 

@@ -18,6 +18,7 @@ use crate::journal::{JournalFile, State};
 use crate::names::Names;
 use crate::open::{self, OpenError, Resumed, TargetSpec};
 use crate::sys;
+use crate::tree::Grant;
 
 /// A file being written. Dropping it keeps the part file and the journal for another run, but
 /// removes a part file without a useful journal.
@@ -32,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) _root: Option<crate::tree::Root>,
     pub(crate) file: Arc<DataFile>,
     pub(crate) overwrite: bool,
+    /// What may be done with it; its path there is the empty one.
+    pub(crate) grant: Grant,
     /// Zeros are left out.
     sparse: bool,
     progress: Mutex<Progress>,
@@ -121,6 +124,7 @@ impl Target {
     /// See [`OpenError`]; nothing is left behind.
     pub async fn open(disk: &Disk, spec: TargetSpec) -> Result<(Target, Resumed), OpenError> {
         let (for_worker, overwrite, path) = (disk.clone(), spec.overwrite, spec.path.clone());
+        let grant = spec.grant.of(&path);
         // Smaller files do not get their size in advance, which holes at the end would need.
         let sparse = spec.sparse
             && spec.size_bytes.is_some_and(|size| size >= disk.options().direct_from_bytes);
@@ -143,6 +147,7 @@ impl Target {
             _root: opened.root,
             file: Arc::new(opened.file),
             overwrite,
+            grant,
             sparse,
             progress: Mutex::new(progress),
             journal: Arc::new(tokio::sync::Mutex::new(journal)),

@@ -10,7 +10,7 @@ use swath_model::index::{Counts, Index};
 use swath_model::pool::SPAN_MAX;
 use swath_source::{Net, NetError, NetOptions};
 use swath_store::simulated::Faults;
-use swath_store::tree::{Change, Wrong};
+use swath_store::tree::{Change, PlaceGrant, Wrong};
 use swath_store::{Disk, DiskError, IoMode};
 use tokio::sync::Notify;
 
@@ -57,6 +57,8 @@ impl Default for EngineOptions {
 pub struct Engine {
     pub(crate) net: Net,
     pub(crate) disk: Disk,
+    /// What may be done with files of this machine.
+    pub(crate) grant: PlaceGrant,
     pub(crate) pool: Pool,
     /// Buffers for reading back, which lanes cannot use up. They are given out in the order of
     /// requests, and their holders wait only for the disk and for earlier reads, so each comes
@@ -124,6 +126,7 @@ impl Engine {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Engine {
             disk: Disk::start(&pool, options.io)?,
+            grant: PlaceGrant::everything(),
             hash: HashThreads::start(cores.min(4))?,
             cores,
             limit_bytes_per_s: options.net.limit_bytes_per_s,
@@ -151,6 +154,7 @@ impl Engine {
             Pool::try_new(READ_BUFFERS, options.buffer_bytes).ok_or(()).map_err(memory)?;
         Ok(Engine {
             disk: Disk::simulated(&pool, faults),
+            grant: PlaceGrant::everything(),
             hash: HashThreads::none(),
             cores: 1,
             limit_bytes_per_s: None,
@@ -168,6 +172,13 @@ impl Engine {
     /// [`NetError::Header`] if one of them cannot be sent.
     pub fn with_headers(&self, headers: &[(String, String)]) -> Result<Engine, NetError> {
         Ok(Engine { net: self.net.with_headers(headers)?, ..self.clone() })
+    }
+
+    /// Returns the same engine, which does no more on the disk than this permits: for what somebody else
+    /// has ordered.
+    #[must_use]
+    pub fn granted(&self, grant: PlaceGrant) -> Engine {
+        Engine { grant, ..self.clone() }
     }
 
     /// Fetches one file.

@@ -54,6 +54,7 @@ impl Receive for Receiver {
 
 async fn receive(engine: Engine, order: Order) {
     let Order { id, destination, wishes, lines, mut lanes, received_bytes } = order;
+    let engine = engine.granted(destination.grant());
     let tell = |line: &Line| tell(&lines, line);
     tell(&Line::Receiving(id.clone()));
     let (url, mut dialled) = match engine.net().dialled(&id) {
@@ -75,6 +76,7 @@ async fn receive(engine: Engine, order: Order) {
     };
     let request = TreeRequest {
         filter,
+        beneath: None,
         single: wishes.single.clone(),
         single_there: None,
         keep_index: None,

@@ -261,6 +261,43 @@ fn a_file_names_an_issuer_its_keys_and_where_its_paths_begin() {
 }
 
 #[test]
+fn a_token_for_one_name_orders_nothing_else_in_its_folder() {
+    let home = Home::new();
+    let key = Key::new("one");
+    let issuer = Issuer::start(&home, &[&key]);
+    for name in ["x", "y"] {
+        home.write(&format!("a/{name}"), "new");
+    }
+    let source = home.serve(&["a", "--anonymous", "--plain"]);
+    let third_party = ["--write", "--third-party", "--third-party-from", "127.0.0.0/8"];
+    let server = serve(&home, &issuer.name, &third_party);
+    for name in ["x", "y", "z"] {
+        home.write(&format!("data/in/{name}"), "old");
+    }
+    let order = |scope: &str, job: &str, query: &str, from: &str| {
+        let token = key.wlcg(&issuer.name, scope);
+        let sources = format!(r#"{{"sources":[{{"url":"{}"}}]}}"#, source.at(from));
+        let path = format!("/in/?swath=fetch&job={job}&delete=yes&empty=yes{query}");
+        let fields = format!(
+            "Host: h\r\nConnection: close\r\nAuthorization: Bearer {token}\r\nContent-Length: {}",
+            sources.len()
+        );
+        let answer =
+            server.raw(format!("POST {path} HTTP/1.1\r\n{fields}\r\n\r\n{sources}").as_bytes());
+        String::from_utf8_lossy(&answer)[9..12].parse::<u16>().unwrap()
+    };
+    let one = "storage.modify:/in/x";
+    // All of a folder under the name of one file, and without that name.
+    assert_eq!(order(one, "j1", "&single=x", ""), 400);
+    assert_eq!(order(one, "j2", "", ""), 403);
+    let read = || ["x", "y", "z"].map(|name| home.read(&format!("data/in/{name}")));
+    assert_eq!(read(), [b"old", b"old", b"old"]);
+    // The file itself, and nothing that is not there.
+    assert_eq!(order(one, "j3", "&single=x", "x"), 200);
+    assert_eq!(read(), [b"new", b"old", b"old"]);
+}
+
+#[test]
 fn copies_between_servers_are_those_of_a_subject() {
     let home = Home::new();
     let key = Key::new("one");

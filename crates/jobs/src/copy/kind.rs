@@ -144,6 +144,24 @@ pub struct LocalFile {
 }
 
 impl CopyKind {
+    /// Returns the folder that the user named, if the copy goes into a folder in it whose name comes from
+    /// the source: a link of that name is not followed.
+    pub fn beneath(&self) -> Option<PathBuf> {
+        let above = |to: &Path| to.parent().map(Path::to_owned);
+        match self {
+            CopyKind::FetchNamed { to, .. } => Some(to.clone()),
+            CopyKind::FetchBySsh { from, to, .. } => {
+                let is_content = from.path.is_empty() || from.path.ends_with('/');
+                above(to).filter(|_| !is_content)
+            }
+            CopyKind::Local { from, to, single: None } => {
+                let is_content = from.as_os_str().as_encoded_bytes().ends_with(b"/");
+                above(to).filter(|_| !is_content)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether this machine sends.
     pub fn sends(&self) -> bool {
         matches!(

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use swath_source::{Download, display_name};
+use swath_store::tree::TreePlace;
 use swath_transfer::observe::{LimitedBy, Observer};
 use swath_transfer::sending::Received;
 use swath_transfer::{
@@ -331,8 +332,13 @@ impl CopyJob<'_> {
         let limit = self.session.and_then(|session| session.limit.clone());
         let may_be_web = self.session.is_none() && single.is_none();
         let request = self.request(from.clone(), to.clone(), single, filter.clone());
+        let place = TreePlace { beneath: request.beneath.clone(), ..TreePlace::at(&to) };
         let mut observer = KeptRecorder::new(observer);
-        let mut copied = self.tree(request, &names, limit, &mut observer).await;
+        // Also before the files of a page are fetched, one by one.
+        let mut copied = match place.check_links() {
+            Ok(()) => self.tree(request, &names, limit, &mut observer).await,
+            Err(error) => Err(error.into()),
+        };
         if let Err(GetError::NoTree { reasons }) = &mut copied
             && may_be_web
         {
@@ -394,6 +400,7 @@ impl CopyJob<'_> {
         TreeRequest {
             replicas: from.into_iter().map(mirror).collect(),
             destination: to,
+            beneath: copy.kind.beneath().filter(|_| single.is_none()),
             single,
             single_there: single_there.flatten(),
             filter,

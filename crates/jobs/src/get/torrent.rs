@@ -219,7 +219,7 @@ fn request(
     let info = &metainfo.info;
     let template = Template::of(get_job.job.spec, get_job.get);
     let mut request = template.request(to(get_job, metainfo, &template)?);
-    if let Destination::File(_) = &request.destination
+    if let Destination::File(_) | Destination::Files { .. } = &request.destination
         && let GetTo::Folder(folder) = &get_job.get.to
     {
         request.beneath = Some(folder.clone());

@@ -7,6 +7,7 @@ mod copy_checksum;
 mod copy_conflicts;
 mod copy_cut;
 mod copy_filter;
+mod copy_granted;
 mod copy_odd;
 mod copy_put;
 mod copy_replicas;

@@ -34,12 +34,14 @@ impl Receive for Receiver {
 
 async fn receive(engine: Engine, order: Order) {
     let Order { id, destination, wishes, lines, mut lanes, .. } = order;
+    let engine = engine.granted(destination.grant());
     let tell = |line: &Line| _ = lines.send(line.to_json());
     tell(&Line::Receiving(id.clone()));
     let (url, mut dialled) = engine.net().dialled(&id).unwrap();
     let (come, stop, wishes) = (dialled.come(), Stop::default(), Wishes::of(&wishes));
     let request = TreeRequest {
         filter: wishes.filter().unwrap(),
+        beneath: None,
         single: wishes.single.clone(),
         single_there: None,
         keep_index: None,

@@ -190,7 +190,7 @@ impl Walks {
             }
             // As long as a folder is open, no other one has its number.
             let same = known.values().find(|walk| walk.folder == folder);
-            same.map_or(root, |walk| walk.root.clone())
+            same.map_or(root.clone(), |walk| root.sharing(&walk.root))
         };
         let walk = Arc::new(Walk {
             id,

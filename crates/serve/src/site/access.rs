@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
+use swath_formats::scope::Scopes;
 use swath_formats::{Network, delegation};
 use swath_model::digest::Digest;
 
@@ -126,7 +127,9 @@ impl Access {
         if !matches!(head.method, Method::GET | Method::HEAD) || !right.covers(reads) {
             return Err(Response::text(403, "this delegation is not for that"));
         }
-        Ok(Rights::to_everything(false, Who::of(token)))
+        let path = right.path.strip_prefix(b"/").unwrap_or(&right.path);
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        Ok(Rights::of_scopes(Arc::new(Scopes::to_read(path)), Who::of(token)))
     }
 
     /// The same with what is shown, as `Authorization` has it.

@@ -14,6 +14,7 @@ use swath_model::path::visible;
 use swath_store::tree::may_be_received;
 use tokio::time::{Instant, sleep_until};
 
+use super::built_in::BuiltIn;
 use super::folders::Resolved;
 use super::receive::{Place, refused};
 use super::rights::Rights;
@@ -62,6 +63,10 @@ async fn order(site: &Site, head: &Head, rights: Rights) -> Result<CopyOrder, Re
     if head.target.is_folder {
         return Err(Response::text(409, "a file needs a name; this is that of a folder"));
     }
+    if BuiltIn::at(&head.target).is_some() {
+        let text = "here the server answers itself: a file of this name is at '?file'";
+        return Err(Response::text(403, text));
+    }
     let mut digests: Vec<Digest> = Vec::new();
     for name in ["repr-digest", "digest"] {
         let Some(value) = head.field(name) else { continue };
@@ -107,7 +112,7 @@ async fn pull(
     if name.is_empty() || !may_be_received(name.as_bytes()) {
         return Err(no_name());
     }
-    let place = Place::of(site, above)?;
+    let place = Place::of(site, above, rights)?;
     let opened = tokio::task::spawn_blocking(move || place.open(false)).await;
     let folder = match opened {
         Ok(Ok(folder)) => folder,
@@ -128,8 +133,8 @@ async fn push(site: &Site, head: &Head, rights: &Rights) -> Result<CopyWay, Resp
     if !rights.may_read(&head.target.path) {
         return Err(rights.refusal(Act::Read));
     }
-    let (root, path) = match site.folders.resolve(&head.target.path) {
-        Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
+    let (root, path) = match site.folders.resolve(&head.target.path, rights) {
+        Some(Resolved::Below { root, path }) => (root, path.to_vec()),
         _ => return Err(file::not_found()),
     };
     let follows = site.follow_links;

@@ -12,16 +12,23 @@ use swath_store::tree::{Filter, FilterError, Single, WalkOptions};
 
 use super::file::{not_found, refusal};
 use super::folders::Resolved;
+use super::rights::Rights;
 use super::{Only, Site};
 use crate::client::Client;
 use crate::dataset::{Form, GROUP_HASH_BYTES, Parts, Sealed, Walk, WalkId};
 use crate::http::{Content, Head, Made, Make, Method, Response};
 
 /// Answers a request for a folder as a dataset.
-pub(super) async fn answer(site: &Site, head: &Head, client: Client, what: &str) -> Response {
+pub(super) async fn answer(
+    site: &Site,
+    head: &Head,
+    rights: &Rights,
+    client: Client,
+    what: &str,
+) -> Response {
     match what {
         "index" if head.target.parameter("walk").is_some() => index_again(site, head),
-        "index" => index(site, head, client).await,
+        "index" => index(site, head, rights, client).await,
         "sealed" | "data" | "changed" | "seals" => {
             let Some(id) = walk_of(head) else { return which_walk() };
             match site.walks.find(id, &head.target.path) {
@@ -85,10 +92,10 @@ fn index_of(id: WalkId) -> Response {
         .with("swath-walk", id.to_string())
 }
 
-async fn index(site: &Site, head: &Head, client: Client) -> Response {
+async fn index(site: &Site, head: &Head, rights: &Rights, client: Client) -> Response {
     site.walks.make_room();
-    let (root, path) = match site.folders.resolve(&head.target.path) {
-        Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
+    let (root, path) = match site.folders.resolve(&head.target.path, rights) {
+        Some(Resolved::Below { root, path }) => (root, path.to_vec()),
         Some(Resolved::Top) => {
             return Response::text(
                 400,

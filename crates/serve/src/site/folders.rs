@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use swath_store::tree::{Listed, Root};
 
 use super::SiteError;
+use super::rights::Rights;
 
 /// A folder that is to be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub(super) struct Folders {
 pub(super) enum Resolved<'a> {
     /// The list of several folders.
     Top,
-    /// Something below one of them.
-    Below { root: &'a Root, path: &'a [u8] },
+    /// Something below one of them, in which no more may be done than the rights permit.
+    Below { root: Root, path: &'a [u8] },
 }
 
 impl Folders {
@@ -57,18 +58,20 @@ impl Folders {
         Ok(Folders { all })
     }
 
-    /// Where `path`, without slashes at its ends, leads; `None` if there is no such folder.
-    pub fn resolve<'a>(&'a self, path: &'a [u8]) -> Option<Resolved<'a>> {
+    /// Where `path`, without slashes at its ends, leads somebody with these rights; `None` if there is no
+    /// such folder. Nothing else leads to the folders.
+    pub fn resolve<'a>(&self, path: &'a [u8], rights: &Rights) -> Option<Resolved<'a>> {
         if let [(name, root)] = self.all.as_slice()
             && name.is_empty()
         {
-            return Some(Resolved::Below { root, path });
+            return Some(Resolved::Below { root: root.granted(rights.grant()), path });
         }
         if path.is_empty() {
             return Some(Resolved::Top);
         }
         let end = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
-        let (_, root) = self.all.iter().find(|(name, _)| name == &path[..end])?;
+        let (name, root) = self.all.iter().find(|(name, _)| name == &path[..end])?;
+        let root = root.granted(rights.grant().below(name));
         Some(Resolved::Below { root, path: path.get(end + 1..).unwrap_or_default() })
     }
 

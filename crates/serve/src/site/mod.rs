@@ -361,16 +361,15 @@ impl Site {
             if what == "lane" {
                 return receive::lane(self, head, &rights);
             }
-            return dataset::answer(self, head, peer.into(), what).await;
+            return dataset::answer(self, head, &rights, peer.into(), what).await;
         }
         if self.only.is_some() {
             return file::not_found();
         }
-        match self.folders.resolve(&head.target.path) {
+        match self.folders.resolve(&head.target.path, &rights) {
             Some(Resolved::Top) => listing::top(self, head),
             Some(Resolved::Below { root, path }) => {
-                let (root, path) = (root.clone(), path.to_vec());
-                self.file_or_folder(head, peer.into(), root, path).await
+                self.file_or_folder(head, peer.into(), root, path.to_vec()).await
             }
             None => file::not_found(),
         }

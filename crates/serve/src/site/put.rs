@@ -30,14 +30,14 @@ pub(super) async fn put(site: &Site, head: &Head, rights: Rights, body: &mut dyn
     if !rights.may_create(&head.target.path) {
         return rights.refusal(Act::Create);
     }
+    let (root, path) = match site.folders.resolve(&head.target.path, &rights) {
+        Some(Resolved::Below { root, path }) if !path.is_empty() => (root, path.to_vec()),
+        Some(_) => return Response::text(409, "a folder has this name"),
+        None => return not_found(),
+    };
     let wishes = match Wishes::of(head, body.length(), rights) {
         Ok(wishes) => wishes,
         Err(refusal) => return refusal,
-    };
-    let (root, path) = match site.folders.resolve(&head.target.path) {
-        Some(Resolved::Below { root, path }) if !path.is_empty() => (root.clone(), path.to_vec()),
-        Some(_) => return Response::text(409, "a folder has this name"),
-        None => return not_found(),
     };
     let begun = blocking(move || begin(&root, &path, wishes)).await;
     let mut taken = match begun {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use swath_formats::scope::Act;
-use swath_store::tree::{Root, leads_into_a_copy, may_be_received};
+use swath_store::tree::{Grant, Root, leads_into_a_copy, may_be_received};
 
 use super::Site;
 use super::file::{not_found, refusal};
@@ -23,7 +23,7 @@ pub(super) async fn begin(site: &Site, head: &Head, rights: Rights) -> Response 
     if let Err(refusal) = check_writing(site, &head.target, &rights).await {
         return refusal;
     }
-    let place = match placed(site, &head.target).await {
+    let place = match placed(site, &head.target, &rights).await {
         Ok(place) => place,
         Err(refusal) => return refusal,
     };
@@ -53,8 +53,8 @@ pub(super) async fn check_writing(
     if !rights.may_create(&path) {
         return Err(rights.refusal(Act::Create));
     }
-    let (root, path) = match site.folders.resolve(&path) {
-        Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
+    let (root, path) = match site.folders.resolve(&path, rights) {
+        Some(Resolved::Below { root, path }) => (root, path.to_vec()),
         _ => return Err(not_found()),
     };
     match tokio::task::spawn_blocking(move || is_free(&root, &path)).await {
@@ -74,13 +74,17 @@ fn is_free(root: &Root, path: &[u8]) -> bool {
 }
 
 /// Where a tree goes that somebody who may write wants to have here.
-pub(super) async fn placed(site: &Site, target: &Target) -> Result<Destination, Response> {
+pub(super) async fn placed(
+    site: &Site,
+    target: &Target,
+    rights: &Rights,
+) -> Result<Destination, Response> {
     if let Some(name) = target.parameter("single")
         && (name.contains('/') || !may_be_received(name.as_bytes()))
     {
         return Err(Response::text(403, "no file may have this name here"));
     }
-    let place = Place::of(site, &target.path)?;
+    let place = Place::of(site, &target.path, rights)?;
     let is_dry = target.parameter("dry") == Some("yes");
     let opened = tokio::task::spawn_blocking(move || place.open(is_dry)).await;
     let failed = || Err(Response::text(500, "the folder could not be opened"));
@@ -92,26 +96,29 @@ pub(super) struct Place {
     root: Root,
     path: Vec<u8>,
     shown: String,
+    /// What may be done there and below.
+    grant: Grant,
 }
 
 impl Place {
-    /// Finds the place that a path, without slashes at its ends, means.
-    pub fn of(site: &Site, asked: &[u8]) -> Result<Place, Response> {
-        let (root, path) = match site.folders.resolve(asked) {
-            Some(Resolved::Below { root, path }) => (root.clone(), path.to_vec()),
+    /// Finds the place that a path, without slashes at its ends, means to somebody with these rights.
+    pub fn of(site: &Site, asked: &[u8], rights: &Rights) -> Result<Place, Response> {
+        let (root, path) = match site.folders.resolve(asked, rights) {
+            Some(Resolved::Below { root, path }) => (root, path.to_vec()),
             Some(Resolved::Top) => return Err(Response::text(400, "name one of the folders")),
             None => return Err(not_found()),
         };
         if leads_into_a_copy(&path) {
             return Err(Response::text(409, "there an unfinished copy keeps what it has"));
         }
-        Ok(Place { root, path, shown: String::from_utf8_lossy(asked).into_owned() })
+        let grant = rights.grant_for_order(&site.access, asked);
+        Ok(Place { root, path, shown: String::from_utf8_lossy(asked).into_owned(), grant })
     }
 
     /// Opens it; waits for the disk.
     pub fn open(self, is_dry: bool) -> io::Result<Destination> {
         let (folder, path) = destination(&self.root, &self.path, is_dry)?;
-        Ok(Destination { folder, path, shown: self.shown })
+        Ok(Destination { folder, path, shown: self.shown, grant: self.grant })
     }
 }
 

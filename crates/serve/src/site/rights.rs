@@ -1,13 +1,19 @@
-//! What somebody may do, path by path.
+//! What somebody may do, path by path: the only place that decides it.
+//!
+//! The folders are reached by way of these rights ([`Folders::resolve`](super::folders::Folders::resolve)),
+//! and the store asks them again at each change below a folder, whatever was checked when a request came.
 //!
 //! A token of this server opens all of it, for reading or for writing too. A token of an issuer opens what
 //! its scopes name. Paths are those of requests ([`Target::path`](crate::http::Target::path)): decoded,
 //! without `..`, and without slashes at their ends.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use swath_formats::scope::{Act, Scopes};
+use swath_formats::scope::{Act, Dialect, Scopes};
+use swath_store::tree::{Decide, Deed, Grant};
 
+use super::Access;
 use super::built_in::BuiltIn;
 use crate::http::{Head, Method, Response};
 use crate::tokens::Token;
@@ -76,6 +82,49 @@ impl Rights {
         }
     }
 
+    /// Returns them as the store asks them, for the whole of the server.
+    pub(super) fn grant(&self) -> Grant {
+        match self.opens {
+            Opens::Everything { may_write: true } => Grant::everything(),
+            _ => Grant::of(Arc::new(self.clone()), Vec::new()),
+        }
+    }
+
+    /// Returns them as the store asks them for an order, which takes longer than its request, for what is
+    /// at `path` and below it: they end with the token.
+    pub(super) fn grant_for_order(&self, access: &Access, path: &[u8]) -> Grant {
+        let standing = Standing { rights: self.clone(), access: access.clone() };
+        Grant::of(Arc::new(standing), path.to_vec())
+    }
+
+    /// Returns them as text, to be kept with an order.
+    pub fn to_text(&self) -> String {
+        match &self.opens {
+            Opens::Everything { may_write: true } => WRITES_EVERYTHING.to_owned(),
+            Opens::Everything { may_write: false } => READS_EVERYTHING.to_owned(),
+            Opens::Scopes(scopes) => format!("{OF_SCOPES}{scopes}"),
+        }
+    }
+
+    /// Reads the rights of somebody as they were kept.
+    pub fn of_text(text: &str, who: Who) -> Option<Rights> {
+        let opens = match text {
+            WRITES_EVERYTHING => Opens::Everything { may_write: true },
+            READS_EVERYTHING => Opens::Everything { may_write: false },
+            scopes => {
+                let scopes = Scopes::read(scopes.strip_prefix(OF_SCOPES)?, Dialect::Wlcg, b"");
+                Opens::Scopes(Arc::new(scopes))
+            }
+        };
+        Some(Rights { who, opens })
+    }
+
+    /// Returns the rights of somebody whose order was kept without them: those of a token of this server
+    /// that permits writing. What a token of an issuer permitted is not known any more.
+    pub fn of_earlier_order(who: Who) -> Option<Rights> {
+        (!who.is_subject()).then(|| Rights::to_everything(true, who))
+    }
+
     fn may(&self, act: Act, path: &[u8]) -> bool {
         match &self.opens {
             Opens::Everything { may_write } => *may_write || act == Act::Read,
@@ -119,6 +168,39 @@ impl Rights {
             _ => true,
         };
         if is_permitted { Ok(()) } else { Err(self.refusal(Act::Read)) }
+    }
+}
+
+impl Decide for Rights {
+    fn permits(&self, deed: Deed, path: &[u8]) -> bool {
+        match deed {
+            Deed::Read => self.may_read(path),
+            Deed::Create => self.may_create(path),
+            Deed::MakeFolder => self.may_make_folder(path),
+            Deed::Modify => self.may_modify(path),
+        }
+    }
+
+    fn permits_all_reading(&self) -> bool {
+        matches!(self.opens, Opens::Everything { .. })
+    }
+}
+
+/// Rights for as long as somebody has them.
+struct Standing {
+    rights: Rights,
+    access: Access,
+}
+
+impl Decide for Standing {
+    fn permits(&self, deed: Deed, path: &[u8]) -> bool {
+        let still =
+            deed == Deed::Read || self.access.may_still_write(self.rights.who, SystemTime::now());
+        still && self.rights.permits(deed, path)
+    }
+
+    fn permits_all_reading(&self) -> bool {
+        self.rights.permits_all_reading()
     }
 }
 
@@ -182,13 +264,16 @@ impl std::fmt::Display for Who {
     }
 }
 
+/// Rights as text.
+const WRITES_EVERYTHING: &str = "write";
+const READS_EVERYTHING: &str = "read";
+/// Before scopes.
+const OF_SCOPES: &str = "scopes ";
 /// Before the name of somebody who is known by issuer and subject.
 const SUBJECT: &str = "subject-";
 
 #[cfg(test)]
 mod tests {
-    use swath_formats::scope::Dialect;
-
     use super::*;
 
     fn scoped(text: &str) -> Rights {
@@ -206,6 +291,34 @@ mod tests {
         assert_ne!(subject, Who::of_subject("https://i/", "grace"));
         assert_ne!(subject, Who::of_subject("https://j/", "ada"));
         assert!("subject-".parse::<Who>().is_err() && "x".repeat(32).parse::<Who>().is_err());
+    }
+
+    #[test]
+    fn rights_survive_being_written_down() {
+        let who = Who::of_subject("https://i/", "ada");
+        let scopes = Scopes::read("storage.modify:/a%20b storage.read:/", Dialect::Wlcg, b"x");
+        for rights in [
+            Rights::to_everything(true, who),
+            Rights::to_everything(false, who),
+            Rights::of_scopes(Arc::new(scopes), who),
+        ] {
+            assert_eq!(Rights::of_text(&rights.to_text(), who), Some(rights));
+        }
+        for text in ["", "all", "writes", "scope storage.modify:/"] {
+            assert_eq!(Rights::of_text(text, who), None, "{text}");
+        }
+        assert_eq!(Rights::of_earlier_order(who), None);
+    }
+
+    #[test]
+    fn the_rights_of_an_order_end_with_its_token() {
+        let token = Token { secret: "s".to_owned(), may_write: true, expires: None };
+        let access = Access::new(vec![token.clone()], Vec::new());
+        let rights = Rights::to_everything(true, Who::of(&token));
+        let grant = rights.grant_for_order(&access, b"b");
+        assert!(grant.permits(Deed::Modify, b"x"));
+        access.set_tokens(Vec::new());
+        assert!(!grant.permits(Deed::Modify, b"x") && !grant.permits(Deed::Create, b""));
     }
 
     #[test]

@@ -89,13 +89,13 @@ async fn fetch(
             return Response::text(413, "the list of sources is too long");
         }
     }
-    let destination = match placed(site, &head.target).await {
+    let destination = match placed(site, &head.target, &rights).await {
         Ok(destination) => destination,
         Err(refusal) => return refusal,
     };
     let wishes = head.target.query.clone();
-    let (owner, path) = (rights.who, head.target.path.clone());
-    let order = FetchOrder { owner, id, destination, path, wishes, sources };
+    let path = head.target.path.clone();
+    let order = FetchOrder { rights, id, destination, path, wishes, sources };
     // Keeping it waits for the disk.
     let third_party = Arc::clone(third_party);
     let begun = tokio::task::spawn_blocking(move || third_party.order(order)).await;
@@ -111,7 +111,8 @@ impl Site {
     pub(crate) fn resume_jobs(&self) {
         let Some(third_party) = &self.third_party else { return };
         for job in third_party.unfinished() {
-            let place = Place::of(self, &job.path).ok();
+            let rights = job.rights.as_ref();
+            let place = rights.and_then(|rights| Place::of(self, &job.path, rights).ok());
             third_party.resume(&job.id, place.and_then(|place| place.open(false).ok()));
         }
     }

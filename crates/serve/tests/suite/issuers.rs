@@ -149,6 +149,58 @@ fn who_may_create_replaces_nothing() {
     assert_eq!(tree.names_in("data/a"), ["sub", "y"]);
 }
 
+/// The path that is opened decides, not the one that is asked for.
+#[test]
+fn a_link_leads_no_further_than_the_scopes_of_a_token() {
+    let (tree, key) = (Tree::new(), Key::new("one"));
+    for path in ["a/sub/y", "b/secret"] {
+        tree.write(&format!("data/{path}"), "0123456789");
+    }
+    for (link, target) in
+        [("a/in", "sub/y"), ("a/out", "../b/secret"), ("a/folder", "../b"), ("b/in", "../a/sub/y")]
+    {
+        tree.link(target, &format!("data/{link}"));
+    }
+    let trusted = TrustedIssuer {
+        issuer: ISSUER.to_owned(),
+        base_path: "/".to_owned(),
+        keys: Some(keys(&[&key])),
+    };
+    let issuers = Issuers::new(vec![trusted], vec!["https://here.example".to_owned()]);
+    let access = Access::default().with_issuers(issuers);
+    let plan = tree.plan(&["data"]).writes().with(|site| site.access = access);
+    let server = plan.without_tokens().follows_links().start();
+    let (reads, all) = (key.wlcg("storage.read:/a"), key.wlcg("storage.read:/"));
+    for path in ["a/in", "a/in?metalink", "a/folder/in", "a/sub/"] {
+        assert_eq!(get(&server, &reads, path), 200, "{path}");
+    }
+    for path in ["a/out", "a/out?metalink", "a/folder/", "a/folder/secret", "a/folder/?format=json"]
+    {
+        assert_eq!((get(&server, &reads, path), get(&server, &all, path)), (404, 200), "{path}");
+    }
+    for (request, field) in [
+        ("HEAD /a/out", "Accept: */*"),
+        ("GET /a/out", "Range: bytes=0-3"),
+        ("HEAD /a/out", "Want-Repr-Digest: sha-256=1"),
+        ("PROPFIND /a/folder/", "Depth: 1"),
+    ] {
+        let shown = format!("Authorization: Bearer {reads}\r\n{field}");
+        server.ask(&format!("{request} HTTP/1.1\r\n{shown}")).is(404);
+    }
+    // Nor do pages and datasets tell what is there.
+    let listed = |token: &str| ask(&server, token, "GET /a/?format=json").text();
+    for (token, in_kind, out_kind) in [(&reads, "file", "link"), (&all, "file", "file")] {
+        let text = listed(token);
+        for (name, kind) in [("in", in_kind), ("out", out_kind)] {
+            assert!(text.contains(&format!("\"name\":\"{name}\",\"kind\":\"{kind}\"")), "{text}");
+        }
+    }
+    let shown = format!("Authorization: Bearer {reads}");
+    let deep = server.ask(&format!("PROPFIND /a/ HTTP/1.1\r\nDepth: 1\r\n{shown}"));
+    deep.is(207).has(&["/a/in"]).has_not(&["/a/out"]);
+    assert_eq!(get(&server, &reads, "a/?swath=index"), 200);
+}
+
 #[test]
 fn tokens_that_prove_nothing_open_nothing_and_are_told_why() {
     let (tree, key) = (Tree::of(&[("data/x", "x")]), Key::new("one"));

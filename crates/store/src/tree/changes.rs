@@ -2,19 +2,21 @@
 //!
 //! No change leads out of the folder: links on the way are refused, and a link itself is removed but
 //! never followed. The folder itself stays. What an unfinished copy has is left alone, and so is
-//! every folder that holds some of it. A change that was made is durable.
+//! every folder that holds some of it. A change that was made is durable. Each change asks the root's
+//! grant, with the path that it changes.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, RenameFlags, Statx, StatxFlags, fsync, mkdirat, renameat,
+    AtFlags, FileType, Mode, RenameFlags, Statx, StatxFlags, fsync, linkat, mkdirat, renameat,
     renameat_with, statx, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::Root;
 use super::folder_cursor::{FOLDER, split};
+use super::grant::{Deed, NotPermitted};
 use super::incoming::may_be_received;
 use super::removal::{Modes, any_below, remove_all};
 use super::root::{Links, open_below};
@@ -24,9 +26,11 @@ impl Root {
     ///
     /// # Errors
     /// The system's error: `AlreadyExists`, `NotFound` without the folder above, `FilesystemLoop` for
-    /// a link on the way, `InvalidInput` for a path that names nothing or that swath reserves.
+    /// a link on the way, `InvalidInput` for a path that names nothing or that swath reserves;
+    /// [`NotPermitted`].
     pub fn make_folder(&self, path: &[u8]) -> io::Result<()> {
         let (above, name) = changeable(path)?;
+        self.grant().check(Deed::MakeFolder, path)?;
         let folder = self.folder(above, Links::Refuse)?;
         mkdirat(&folder, name, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
         Ok(fsync(&folder)?)
@@ -39,9 +43,10 @@ impl Root {
     /// The system's error: `NotFound`; `FilesystemLoop` for a link on the way; `InvalidInput` for a
     /// path that names nothing or that swath reserves; `ResourceBusy` for a folder that holds
     /// something of an unfinished copy, of which nothing is removed then. `Interrupted` if `stop` says
-    /// so first, and any error within a folder: what was removed by then is gone.
+    /// so first, and any error within a folder: what was removed by then is gone. [`NotPermitted`].
     pub fn remove(&self, path: &[u8], stop: &dyn Fn() -> bool) -> io::Result<()> {
         let (above, name) = changeable(path)?;
+        self.grant().check(Deed::Modify, path)?;
         let folder = self.folder(above, Links::Refuse)?;
         match unlinkat(&folder, name, AtFlags::empty()) {
             // POSIX has another error for folders than Linux.
@@ -62,8 +67,8 @@ impl Root {
     }
 
     /// Gives a file or a folder another path, below this root or another one of the same file system,
-    /// in one step. Unless `only_new`, a file replaces a file, and a folder an empty folder. Returns
-    /// whether something was replaced.
+    /// in one step. Unless `only_new`, or where nothing may be replaced, a file replaces a file, and a
+    /// folder an empty folder. Returns whether something was replaced.
     ///
     /// # Errors
     /// The system's error: `NotFound` without the source; `AlreadyExists` with `only_new`, or if what
@@ -71,7 +76,8 @@ impl Root {
     /// new path; `CrossesDevices` for another file system; `InvalidInput` for a path that names
     /// nothing or that swath reserves, both being the same, or a folder that would lie in itself;
     /// `FilesystemLoop` for a link, on the way or as the source; `ResourceBusy` for a folder that holds
-    /// something of an unfinished copy; `Interrupted` if `stop` says so first. Nothing has changed then.
+    /// something of an unfinished copy; `Interrupted` if `stop` says so first; [`NotPermitted`]. Nothing
+    /// has changed then.
     pub fn rename(
         &self,
         path: &[u8],
@@ -81,6 +87,9 @@ impl Root {
         stop: &dyn Fn() -> bool,
     ) -> io::Result<bool> {
         let ((above, name), (to_above, to_name)) = (changeable(path)?, changeable(to_path)?);
+        self.grant().check(Deed::Modify, path)?;
+        to.grant().check(Deed::Create, to_path)?;
+        let may_replace = to.grant().permits(Deed::Modify, to_path);
         let folder = self.folder(above, Links::Refuse)?;
         let from = look(&folder, name)?.ok_or(Errno::NOENT)?;
         let kind = kind_of(&from);
@@ -112,6 +121,9 @@ impl Root {
             if only_new || kind_of(present) != kind {
                 return Err(Errno::EXIST.into());
             }
+            if !may_replace {
+                return Err(NotPermitted(Deed::Modify).into());
+            }
             if is_same && !name.eq_ignore_ascii_case(to_name) {
                 // Two names of one file: a rename would leave both.
                 unlinkat(&folder, name, AtFlags::empty())?;
@@ -119,16 +131,9 @@ impl Root {
                 return Ok(true);
             }
         }
-        let renamed = match only_new {
-            true => renameat_with(&folder, name, &to_folder, to_name, RenameFlags::NOREPLACE),
-            false => renameat(&folder, name, &to_folder, to_name),
-        };
-        match renamed {
-            // This file system cannot; nothing was there a moment ago.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if only_new => {
-                renameat(&folder, name, &to_folder, to_name)?;
-            }
-            renamed => renamed?,
+        match only_new || !may_replace {
+            true => rename_new((&folder, name), (&to_folder, to_name))?,
+            false => renameat(&folder, name, &to_folder, to_name)?,
         }
         fsync(&to_folder)?;
         fsync(&folder)?;
@@ -140,6 +145,33 @@ impl Root {
         let found = rustix::fs::fstatvfs(self.fd())?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok((bytes(found.f_bavail), bytes(found.f_blocks)))
+    }
+}
+
+/// Gives an entry a name that nothing has.
+///
+/// # Errors
+/// `EXIST` if something has it.
+pub(super) fn rename_new(
+    (folder, name): (impl AsFd, &[u8]),
+    (to_folder, to_name): (impl AsFd, &[u8]),
+) -> rustix::io::Result<()> {
+    let (folder, to_folder) = (folder.as_fd(), to_folder.as_fd());
+    match renameat_with(folder, name, to_folder, to_name, RenameFlags::NOREPLACE) {
+        // This file system cannot.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        renamed => return renamed,
+    }
+    // Nor does a further name replace anything.
+    match linkat(folder, name, to_folder, to_name, AtFlags::empty()) {
+        Ok(()) => return unlinkat(folder, name, AtFlags::empty()),
+        Err(error @ Errno::EXIST) => return Err(error),
+        Err(_) => {}
+    }
+    // A folder, which replaces nothing but an empty one, or a file system without further names.
+    match look(to_folder, to_name)? {
+        Some(_) => Err(Errno::EXIST),
+        None => renameat(folder, name, to_folder, to_name),
     }
 }
 

@@ -17,7 +17,7 @@ use swath_model::path::SafePath;
 use swath_model::{Range, RangeSet};
 
 use super::folder_cursor::Files;
-use super::partial::{Halt, PartialError, PartialTree, Preserve, Same, usual_mode};
+use super::partial::{Halt, PartialError, PartialTree, Preserve, Same, TreePlace, usual_mode};
 use super::root::Root;
 
 /// A file or link of a set.
@@ -59,31 +59,24 @@ struct Place {
 }
 
 impl FileSet {
-    /// Begins to receive `files` into the folder `destination`, or continues if `resume`. Work that takes
+    /// Begins to receive `files` into the folder at `place`, or continues if `resume`. Work that takes
     /// long ends early if `halt` says so. Blocks.
     ///
     /// # Errors
     /// [`PartialError`], also if two files have one name.
     pub fn open(
-        destination: &Path,
+        place: &TreePlace,
         files: &[SetFile],
         resume: bool,
         halt: Halt,
     ) -> Result<FileSet, PartialError> {
+        let destination = &place.destination;
         let SetIndex { index, places, temporary } = index_of(destination, files)
             .map_err(|source| PartialError::Files { folder: destination.to_owned(), source })?;
         let size_bytes = places.last().map_or(0, |place| place.content.end);
         let index = Arc::new(RwLock::new(index));
         let preserve = Preserve { mode: true, times: false, links: false, xattrs: false };
-        let tree = PartialTree::open_until(
-            destination,
-            None,
-            index,
-            preserve,
-            resume,
-            &Same::Nothing,
-            halt,
-        )?;
+        let tree = PartialTree::open_until(place, index, preserve, resume, &Same::Nothing, halt)?;
         tree.check_conflicts()?;
         Ok(FileSet { tree, places, size_bytes, temporary, reader: Mutex::default() })
     }
@@ -384,7 +377,7 @@ mod tests {
     fn bytes_written_in_any_order_and_twice_become_files() {
         let folder = tempfile::tempdir().unwrap();
         let (to, content) = (folder.path().join("set"), content());
-        let set = FileSet::open(&to, &files(&ALL), true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &files(&ALL), true, never()).unwrap();
         assert_eq!(set.size_bytes(), content.len() as u64);
         let step = 100_003;
         set.write(0, &vec![9; 500_000]).unwrap();
@@ -415,7 +408,7 @@ mod tests {
     fn proved_bytes_are_resumed_and_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let (to, content) = (folder.path().join("set"), content());
-        let set = FileSet::open(&to, &files(&ALL), true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &files(&ALL), true, never()).unwrap();
         set.write(0, &content).unwrap();
         // Pieces of a swarm come in any order: many small ranges.
         let end = content.len() as u64;
@@ -424,7 +417,7 @@ mod tests {
             pieces.map(|start| Range::new(start, (start + 16_384).min(end))).collect();
         set.commit(&proved).unwrap();
         drop(set);
-        let set = FileSet::open(&to, &files(&ALL), true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &files(&ALL), true, never()).unwrap();
         let resumed = set.resumed();
         assert_eq!(resumed, proved);
         for gap in resumed.gaps_within(Range::new(0, content.len() as u64)) {
@@ -440,13 +433,13 @@ mod tests {
     fn bytes_of_another_version_of_a_file_are_not_resumed() {
         let folder = tempfile::tempdir().unwrap();
         let (to, content) = (folder.path().join("set"), content());
-        let set = FileSet::open(&to, &files(&ALL), true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &files(&ALL), true, never()).unwrap();
         set.write(0, &content).unwrap();
         set.commit(&RangeSet::full(content.len() as u64)).unwrap();
         drop(set);
         let mut all = files(&ALL);
         all[2].version = u64::MAX;
-        let set = FileSet::open(&to, &all, true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &all, true, never()).unwrap();
         let (other, same) = (Range::new(70_005, 3_070_005), Range::new(3_070_005, 4_070_006));
         let resumed = set.resumed();
         assert_eq!(resumed.bytes_within(other), 0);
@@ -464,11 +457,11 @@ mod tests {
         let all = files(&[(".end", 3_000_000), ("b/one", 1_500_000), (".begin", 5), ("b/two", 7)]);
         let size = all.iter().map(|it| it.size_bytes).sum::<u64>();
         let content: Vec<u8> = (0..size).map(|at| (at * 31 % 251) as u8).collect();
-        let set = FileSet::open(&to, &all, true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &all, true, never()).unwrap();
         set.write(0, &content).unwrap();
         set.commit(&RangeSet::full(size)).unwrap();
         drop(set);
-        let set = FileSet::open(&to, &all, true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &all, true, never()).unwrap();
         assert!(set.resumed().bytes_within(Range::new(0, 3_000_000)) > 1_000_000);
         set.write(0, &content).unwrap();
         let mut back = vec![0; content.len()];
@@ -493,7 +486,7 @@ mod tests {
         assert!(read[3_000_000..4_500_000] == content[3_000_000..4_500_000]);
         // More files of the same folder, later.
         let more = files(&[("b/three", 9), (".end", 5)]);
-        let set = FileSet::open(&to, &more, true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &more, true, never()).unwrap();
         set.write(0, &content[..14]).unwrap();
         set.finish().unwrap();
         assert_eq!((names(&to).len(), names(&to.join("b")).len()), (1, 3));
@@ -505,12 +498,13 @@ mod tests {
         let to = folder.path().join("set");
         let mut all = files(&[("data/one", 10), ("latest", 0)]);
         all[1].link = Some("data/one".to_owned());
-        let set = FileSet::open(&to, &all, true, never()).unwrap();
+        let set = FileSet::open(&TreePlace::at(&to), &all, true, never()).unwrap();
         set.write(0, &[7; 10]).unwrap();
         set.finish().unwrap();
         assert_eq!(std::fs::read(to.join("latest")).unwrap(), [7; 10]);
         let twice = files(&[("a", 1), ("a", 2)]);
-        let refused = FileSet::open(&folder.path().join("other"), &twice, true, never());
+        let refused =
+            FileSet::open(&TreePlace::at(&folder.path().join("other")), &twice, true, never());
         assert!(matches!(refused.map(|_| ()), Err(PartialError::Files { .. })));
     }
 }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fchmod, mkdirat, openat, statx};
 use rustix::io::Errno;
 
+use super::grant::Deed;
 use super::root::{Links, Root, STEP_BYTES, file_in, open_below};
 use super::single::Single;
 use super::stat::{self, FileId};
@@ -171,15 +172,31 @@ impl FolderCursor {
         self.path.truncate(self.ends.last().copied().unwrap_or(0));
     }
 
+    /// Returns the path of an entry of the folder that it is at.
+    fn path_of(&self, component: &[u8]) -> Vec<u8> {
+        match self.path.as_slice() {
+            b"" => component.to_vec(),
+            path => [path, component].join(&b'/'),
+        }
+    }
+
+    fn may_modify(&self, component: &[u8]) -> bool {
+        let grant = self.root.grant();
+        grant.permits_everything() || grant.permits(Deed::Modify, &self.path_of(component))
+    }
+
     fn step(&self, component: &[u8]) -> io::Result<Option<(OwnedFd, FileId)>> {
         let here = self.here();
         let open = || match self.enter {
-            Enter::Look => {
-                let folder = open_below(here, component, PLACE, Links::Refuse)?;
+            Enter::Open | Enter::Make if self.may_modify(component) => {
+                open_for_changes(here, component)
+            }
+            _ => {
+                let flags = if self.enter == Enter::Look { PLACE } else { FOLDER };
+                let folder = open_below(here, component, flags, Links::Refuse)?;
                 let id = stat::id(&look(&folder)?);
                 Ok((folder, id))
             }
-            Enter::Open | Enter::Make => open_for_changes(here, component),
         };
         match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -188,6 +205,7 @@ impl FolderCursor {
         if self.enter != Enter::Make {
             return Ok(None);
         }
+        self.root.grant().check(Deed::MakeFolder, &self.path_of(component))?;
         match mkdirat(here, component, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),

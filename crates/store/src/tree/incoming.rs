@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::Root;
 use super::folder_cursor::split;
+use super::grant::{Deed, Grant, NotPermitted};
 use super::root::Links;
 
 /// A file without a final name yet. Dropping it earlier leaves nothing.
@@ -24,6 +25,10 @@ pub struct Incoming {
     folder: OwnedFd,
     name: Vec<u8>,
     file: File,
+    /// What may be done with it; its path there is the empty one.
+    grant: Grant,
+    /// Only its owner may read it, whatever the permissions of what it replaces.
+    is_private: bool,
     /// Its temporary name, if it needs one.
     own_name: Option<Vec<u8>>,
 }
@@ -33,7 +38,7 @@ impl Root {
     ///
     /// # Errors
     /// The system's error: `NotFound` without the folder, `FilesystemLoop` for a link on the way,
-    /// `InvalidInput` for a path that names no file or has a name reserved for swath.
+    /// `InvalidInput` for a path that names no file or has a name reserved for swath; [`NotPermitted`].
     pub fn receive(&self, path: &[u8]) -> io::Result<Incoming> {
         let (above, name) = split(path);
         if !may_be_received(path) {
@@ -42,6 +47,8 @@ impl Root {
         if name.len() > NAME_BYTES_MAX {
             return Err(Errno::NAMETOOLONG.into());
         }
+        let grant = self.grant().below(path);
+        grant.check(Deed::Create, b"")?;
         let folder = self.folder(above, Links::Refuse)?;
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
@@ -54,7 +61,14 @@ impl Root {
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Incoming { folder, name: name.to_vec(), file: File::from(file), own_name })
+        Ok(Incoming {
+            folder,
+            name: name.to_vec(),
+            file: File::from(file),
+            grant,
+            is_private: false,
+            own_name,
+        })
     }
 }
 
@@ -87,6 +101,16 @@ fn is_of_a_copy(name: &[u8]) -> bool {
 }
 
 impl Incoming {
+    /// Returns it as a file that only its owner may read and write.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn private(mut self) -> io::Result<Incoming> {
+        fchmod(&self.file, Mode::RUSR | Mode::WUSR)?;
+        self.is_private = true;
+        Ok(self)
+    }
+
     /// Checks whether this many bytes fit, without reserving them.
     ///
     /// # Errors
@@ -144,12 +168,23 @@ impl Incoming {
     }
 
     /// Completes the file: it replaces any file of its name, durably and at once, and keeps that
-    /// file's permissions. With `only_new` the name must be free.
+    /// file's permissions. With `only_new`, and where nothing may be replaced, the name must be free.
     ///
     /// # Errors
-    /// The system's error; `AlreadyExists` with `only_new`. Nothing has changed then.
-    pub fn finish(mut self, only_new: bool) -> io::Result<Metadata> {
-        if let Some(old) = self.present()?.filter(Metadata::is_file) {
+    /// The system's error; `AlreadyExists` with `only_new`; [`NotPermitted`]. Nothing has changed then.
+    pub fn finish(self, only_new: bool) -> io::Result<Metadata> {
+        self.grant.check(Deed::Create, b"")?;
+        let may_replace = self.grant.permits(Deed::Modify, b"");
+        match self.give_name(only_new || !may_replace) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !only_new => {
+                Err(NotPermitted(Deed::Modify).into())
+            }
+            given => given,
+        }
+    }
+
+    fn give_name(mut self, only_new: bool) -> io::Result<Metadata> {
+        if let Some(old) = self.present()?.filter(|old| old.is_file() && !self.is_private) {
             use std::os::unix::fs::MetadataExt;
             fchmod(&self.file, Mode::from_raw_mode(old.mode() & 0o777))?;
         }

@@ -8,6 +8,7 @@ mod differ;
 mod file_set;
 mod filter;
 mod folder_cursor;
+mod grant;
 mod incoming;
 mod kept_index;
 mod list;
@@ -33,13 +34,14 @@ pub use differ::{Change, differences};
 pub use file_set::{FileSet, SetFile, SetReader, existing};
 pub use filter::{Filter, FilterError, Verdict};
 pub use folder_cursor::Files;
+pub use grant::{Decide, Deed, Grant, NotPermitted, PlaceGrant};
 pub use incoming::{Incoming, leads_into_a_copy, may_be_received};
 pub use kept_index::{KeptIndex, KeptIndexWriter};
 pub use list::{Entries, Listed};
 pub use lookup::{Listing, Lookup, turned};
 pub use partial::{
-    Finished, Halt, PartialError, PartialTree, Preserve, Same, Unchanged, check_destination,
-    check_rights, check_space,
+    Finished, Halt, PartialError, PartialTree, Preserve, Same, TreePlace, Unchanged,
+    check_destination, check_rights, check_space,
 };
 pub use reader::TreeReader;
 pub use root::Root;

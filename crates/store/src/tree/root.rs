@@ -11,18 +11,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Timespec, Timestamps,
-    mkdirat, openat, openat2, statx, utimensat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Statx, StatxFlags,
+    Timespec, Timestamps, flock, mkdirat, openat, openat2, statx, utimensat,
 };
 use rustix::io::Errno;
 use swath_model::index::{Mtime, Top};
 
+use super::grant::{Deed, Grant};
 use super::removal::{Modes, remove_all};
 
-/// An open folder and everything below it. Clones share it.
+/// An open folder and everything below it, with what may be done there. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Root {
     folder: Arc<OwnedFd>,
+    grant: Grant,
 }
 
 /// What to do about symbolic links on the way to a name.
@@ -35,14 +37,43 @@ pub(super) enum Links {
 }
 
 impl Root {
-    /// Opens a folder. Links that lead to it are followed.
+    /// Opens a folder. Links that lead to it are followed. All may be done there.
     ///
     /// # Errors
     /// The system's error, such as `NotADirectory`.
     pub fn open(path: &Path) -> io::Result<Root> {
+        Root::open_with(path, OFlags::empty())
+    }
+
+    /// Opens a folder like [`Root::open`], but not through a link in its place.
+    ///
+    /// # Errors
+    /// The system's error; `NotADirectory` for a link.
+    pub fn open_itself(path: &Path) -> io::Result<Root> {
+        Root::open_with(path, OFlags::NOFOLLOW)
+    }
+
+    fn open_with(path: &Path, more: OFlags) -> io::Result<Root> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(CWD, path, flags, Mode::empty())?;
-        Ok(Root { folder: Arc::new(folder) })
+        let folder = openat(CWD, path, flags | more, Mode::empty())?;
+        Ok(Root { folder: Arc::new(folder), grant: Grant::everything() })
+    }
+
+    /// Returns the same folder, in which no more may be done than this permits.
+    #[must_use]
+    pub fn granted(&self, grant: Grant) -> Root {
+        Root { folder: Arc::clone(&self.folder), grant }
+    }
+
+    /// Returns it with the descriptor of another root, which is of the same folder.
+    #[must_use]
+    pub fn sharing(&self, other: &Root) -> Root {
+        Root { folder: Arc::clone(&other.folder), grant: self.grant.clone() }
+    }
+
+    /// Returns what may be done there.
+    pub(super) fn grant(&self) -> &Grant {
+        &self.grant
     }
 
     /// Returns the numbers of its device and inode, which tell it from all other open folders.
@@ -61,7 +92,8 @@ impl Root {
     /// # Errors
     /// The system's error; `FilesystemLoop` for a link on the way.
     pub fn below(&self, path: &[u8]) -> io::Result<Root> {
-        Ok(Root { folder: Arc::new(self.folder(path, Links::Refuse)?) })
+        let folder = Arc::new(self.folder(path, Links::Refuse)?);
+        Ok(Root { folder, grant: self.grant.below(path) })
     }
 
     /// Opens a folder like [`Root::below`], and makes missing folders on the way.
@@ -70,6 +102,7 @@ impl Root {
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             root = match root.below(name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    root.grant.check(Deed::MakeFolder, name)?;
                     // The usual permissions of this user's folders.
                     match mkdirat(&root.folder, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
                         Ok(()) | Err(Errno::EXIST) => {}
@@ -81,6 +114,19 @@ impl Root {
             };
         }
         Ok(root)
+    }
+
+    /// Locks it for as long as it is open, unless another process or another opening of it has the lock.
+    /// Returns whether it has the lock; some network file systems have none, where it is nobody's.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn try_lock(&self) -> io::Result<bool> {
+        match flock(&self.folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns a path to it, valid in this process as long as this value lives.
@@ -120,10 +166,10 @@ impl Root {
         Ok(File::from(self.reach(path, READ, Links::Refuse)?))
     }
 
-    /// Opens a file like [`Root::file`], but follows links to something below the root.
+    /// Opens a file like [`Root::file`], but follows links to something below the root that may be read.
     ///
     /// # Errors
-    /// As for [`Root::file`]; `CrossesDevices` for a link that leads out.
+    /// As for [`Root::file`]; `CrossesDevices` for a link that leads out, or to what may not be read.
     pub fn file_through_links(&self, path: &[u8]) -> io::Result<File> {
         Ok(File::from(self.reach(path, READ, Links::Follow)?))
     }
@@ -159,6 +205,10 @@ impl Root {
     }
 
     fn reach(&self, path: &[u8], flags: OFlags, links: Links) -> rustix::io::Result<OwnedFd> {
+        if links == Links::Follow && !self.grant.permits_all_reading() {
+            // What is judged is what is opened: the path without links, which is opened without any.
+            return self.reach(&self.without_links(path)?, flags, Links::Refuse);
+        }
         let mut folder: Option<OwnedFd> = None;
         let mut rest = path;
         while rest.len() > STEP_BYTES {
@@ -174,6 +224,43 @@ impl Root {
         }
         let from = folder.as_ref().map_or(self.folder.as_fd(), AsFd::as_fd);
         open_below(from, rest, flags, links)
+    }
+
+    /// Returns the path below it that `path` leads to, without links, if that may be read.
+    fn without_links(&self, path: &[u8]) -> rustix::io::Result<Vec<u8>> {
+        let mut left: Vec<Vec<u8>> =
+            path.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec).collect();
+        let (mut done, mut links) = (Vec::<Vec<u8>>::new(), 0);
+        while let Some(name) = left.pop() {
+            match name.as_slice() {
+                b"" | b"." => continue,
+                b".." => {
+                    done.pop().ok_or(Errno::XDEV)?;
+                    continue;
+                }
+                _ => done.push(name),
+            }
+            let place = self.reach(&done.join(&b'/'), PLACE, Links::Refuse)?;
+            let found = statx(&place, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
+            if FileType::from_raw_mode(found.stx_mode.into()) != FileType::Symlink {
+                continue;
+            }
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Errno::LOOP);
+            }
+            let target = rustix::fs::readlinkat(&place, c"", Vec::new())?.into_bytes();
+            if target.first() == Some(&b'/') {
+                return Err(Errno::XDEV);
+            }
+            done.pop();
+            left.extend(target.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
+        }
+        let whole = done.join(&b'/');
+        match links == 0 || self.grant.permits(Deed::Read, &whole) {
+            true => Ok(whole),
+            false => Err(Errno::XDEV),
+        }
     }
 }
 
@@ -281,6 +368,10 @@ fn step_by_step(
 
 /// Flags for files; opening never blocks, as it would for a pipe without a writer.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// Flags for looking at an entry, even if it is a link.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW);
+/// Most links on the way to a name, as in the kernel.
+const LINKS_MAX: u32 = 40;
 /// Longest path for one call, which takes less than 4,096 bytes.
 pub(super) const STEP_BYTES: usize = 4000;
 /// Most retries in a row while others rename entries on the way.

@@ -10,6 +10,8 @@ use rustix::io::Errno;
 
 use super::differ::{common, is_below};
 use super::folder_cursor::{Enter, FolderCursor, set_mode_through, split};
+use super::grant::Deed;
+use super::partial::TreePlace;
 use super::rights;
 use super::root::Root;
 
@@ -80,25 +82,35 @@ impl Stays {
     }
 }
 
-/// Removes surplus entries from a folder. Links are removed, not followed. Entries that cannot be
-/// removed stay, and all others go.
+/// Removes surplus entries from a place. Links are removed, not followed. Entries that cannot or may not
+/// be removed stay, and all others go. Where a tree is a single file, nothing is surplus.
 ///
 /// # Errors
 /// The system's error for the folder itself; `Interrupted` if `stop` says so first; entries removed
 /// by then are gone.
-pub fn remove(folder: &Path, mut surplus: Surplus, stop: &dyn Fn() -> bool) -> io::Result<Removed> {
-    let mut folders = FolderCursor::new(&Root::open(folder)?, Enter::Look);
+pub fn remove(
+    place: &TreePlace,
+    mut surplus: Surplus,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<Removed> {
     let mut removed = Removed::default();
+    if place.single.is_some() {
+        return Ok(removed);
+    }
+    let mut folders = FolderCursor::new(&place.open()?, Enter::Look);
     // A folder's content comes behind it.
     while surplus.count > 0 {
         if stop() {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let (above, name) = split(&surplus.last);
-        let one = match folders.to(above) {
-            Ok(Some(above)) => remove_one(above, name),
-            Ok(None) => Ok(false),
+        let one = match place.grant.check(Deed::Modify, &surplus.last) {
             Err(error) => Err(error),
+            Ok(()) => match folders.to(above) {
+                Ok(Some(above)) => remove_one(above, name),
+                Ok(None) => Ok(false),
+                Err(error) => Err(error),
+            },
         };
         match one {
             Ok(was_there) => removed.gone += u64::from(was_there),

@@ -11,8 +11,8 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use swath_model::digest::blake3_tree::group_value;
 use swath_model::index::Index;
 use swath_store::tree::{
-    Change, Content, Files, Filter, Root, Same, Surplus, Unchanged, WalkOptions, check_entries,
-    differences, remove, walk,
+    Change, Content, Files, Filter, Root, Same, Surplus, TreePlace, Unchanged, WalkOptions,
+    check_entries, differences, remove, walk,
 };
 
 /// How long this thread has worked.
@@ -88,7 +88,7 @@ fn a_tree_of_thousands_of_nested_folders_is_walked_checked_compared_and_removed(
         surplus.push(path);
     };
     differences(&Index::new(), &tree, &filter, &kept, true, take).unwrap();
-    assert_eq!(remove(&tree, surplus, &|| false).unwrap().gone, 3 * DEPTH as u64);
+    assert_eq!(remove(&TreePlace::at(&tree), surplus, &|| false).unwrap().gone, 3 * DEPTH as u64);
     assert_eq!(fs::read_dir(&tree).unwrap().count(), 0);
     // Whole paths for each entry would take more than a thousand million steps: minutes of our own
     // time, whatever else the machine has to do.

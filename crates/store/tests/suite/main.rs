@@ -3,6 +3,7 @@
 mod bad_luck;
 mod common;
 mod deep;
+mod granted;
 mod partial;
 mod partial_marks;
 mod partial_names;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, RwLock};
 
 use swath_model::index::{Entry, Index, Kind};
-use swath_store::tree::{PartialError, PartialTree, Preserve, Same};
+use swath_store::tree::{PartialError, PartialTree, Preserve, Same, TreePlace};
 
 use crate::common::trees::{Bench, groups, index_of, once_free};
 
@@ -14,15 +14,8 @@ fn open_at(place: &Path, single: Option<&str>, index: Index) -> Result<PartialTr
     let index = Arc::new(RwLock::new(index));
     once_free(|| {
         let (preserve, halt) = (Preserve::default(), Arc::new(|| false));
-        PartialTree::open_until(
-            place,
-            single,
-            index.clone(),
-            preserve,
-            true,
-            &Same::SizeAndTime,
-            halt,
-        )
+        let place = TreePlace { single: single.map(str::to_owned), ..TreePlace::at(place) };
+        PartialTree::open_until(&place, index.clone(), preserve, true, &Same::SizeAndTime, halt)
     })
 }
 

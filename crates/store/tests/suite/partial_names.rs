@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, RwLock};
 
-use swath_store::tree::{Filter, PartialError, PartialTree, Preserve, Same};
+use swath_store::tree::{Filter, PartialError, PartialTree, Preserve, Same, TreePlace};
 
 use crate::common::trees::{Bench, groups, index_of, once_free};
 
@@ -21,7 +21,14 @@ fn the_last_steps_end_when_they_are_told_to() {
             let preserve = Preserve { links: true, ..Preserve::default() };
             let (shared, halt) = (Arc::new(RwLock::new(index_of(&bench.tree()))), Arc::new(halt));
             let same = Same::SizeAndTime;
-            PartialTree::open_until(&bench.copy(), None, shared, preserve, true, &same, halt)
+            PartialTree::open_until(
+                &TreePlace::at(&bench.copy()),
+                shared,
+                preserve,
+                true,
+                &same,
+                halt,
+            )
         };
         let partial = once_free(open).unwrap();
         bench.write(&partial, &index, &groups(&index));
@@ -51,9 +58,14 @@ fn what_is_replaced_goes_with_the_names_at_whatever_step_it_ends() {
         let preserve = Preserve { links: true, ..Preserve::default() };
         let (shared, halt) = (Arc::new(RwLock::new(index_of(&bench.tree()))), Arc::new(halt));
         let same = Same::SizeAndTime;
-        let Ok(mut partial) =
-            PartialTree::open_until(&bench.copy(), None, shared, preserve, true, &same, halt)
-        else {
+        let Ok(mut partial) = PartialTree::open_until(
+            &TreePlace::at(&bench.copy()),
+            shared,
+            preserve,
+            true,
+            &same,
+            halt,
+        ) else {
             continue;
         };
         partial.replace(Filter::default());
@@ -92,8 +104,14 @@ fn end_while_moving(bench: &Bench) {
     let one = bench.copy().join("one");
     let halt = Arc::new(move || one.exists());
     let same = Same::SizeAndTime;
-    let partial =
-        PartialTree::open_until(&bench.copy(), None, shared, preserve, false, &same, halt);
+    let partial = PartialTree::open_until(
+        &TreePlace::at(&bench.copy()),
+        shared,
+        preserve,
+        false,
+        &same,
+        halt,
+    );
     let partial = partial.unwrap();
     bench.write(&partial, &index, &groups(&index));
     let ended = partial.finish(&[]);

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use swath_model::index::{Entry, Index, Kind};
 use swath_store::tree::{
-    Change, Filter, PartialError, PartialTree, Preserve, Root, Same, Surplus, Unchanged,
+    Change, Filter, PartialError, PartialTree, Preserve, Root, Same, Surplus, TreePlace, Unchanged,
     WalkOptions, differences, remove, walk,
 };
 
@@ -17,8 +17,15 @@ fn begin(bench: &Bench, place: &Path, single: Option<&str>) {
     let (index, preserve) = (index_of(&bench.tree()), Preserve::default());
     let (shared, halt) = (Arc::new(RwLock::new(index_of(&bench.tree()))), Arc::new(|| false));
     let same = Same::SizeAndTime;
-    let partial =
-        PartialTree::open_until(place, single, shared, preserve, true, &same, halt).unwrap();
+    let partial = PartialTree::open_until(
+        &TreePlace { single: single.map(str::to_owned), ..TreePlace::at(place) },
+        shared,
+        preserve,
+        true,
+        &same,
+        halt,
+    )
+    .unwrap();
     bench.write(&partial, &index, &groups(&index)[..4]);
 }
 
@@ -134,7 +141,7 @@ fn it_is_not_surplus_and_neither_are_the_folders_that_hold_it() {
     };
     differences(&empty, &mixed, &Filter::default(), &Unchanged::default(), false, take).unwrap();
     assert_eq!(told, own);
-    assert_eq!(remove(&mixed, surplus, &|| false).unwrap().gone, own.len() as u64);
+    assert_eq!(remove(&TreePlace::at(&mixed), surplus, &|| false).unwrap().gone, own.len() as u64);
     for place in ["new.swath.part/large", "sub/x.swath.part/large", "sub/.swath-stage.swath.mark"] {
         assert!(mixed.join(place).exists(), "{place}");
     }

@@ -7,7 +7,7 @@ use swath_model::pieces::PiecesError;
 use swath_model::{Buffer, LaneId, Range, RangeSet, SourceId, SwathId, Time};
 use swath_plan::{Event as PlanEvent, Loss};
 use swath_source::{Facts, GroupHash, LaneError, LaneEvent, LaneEventKind};
-use swath_store::tree::FileSet;
+use swath_store::tree::{FileSet, TreePlace};
 use swath_store::{Identity, Target, TargetSpec};
 
 use super::Ended;
@@ -199,6 +199,7 @@ impl Run<'_> {
             let spec = TargetSpec {
                 path: path.clone(),
                 beneath: self.request.beneath.clone(),
+                grant: self.engine.grant.clone(),
                 size_bytes,
                 identity: self.identity(None),
                 overwrite: self.request.overwrite != Overwrite::Never,
@@ -215,12 +216,17 @@ impl Run<'_> {
                 self.persistence.committed_at = self.now();
             }
         } else if let Destination::Files { folder, files } = &self.request.destination {
-            let (folder, files) = (folder.clone(), Arc::clone(files));
+            let files = Arc::clone(files);
+            let place = TreePlace {
+                beneath: self.request.beneath.clone(),
+                grant: self.engine.grant.of(folder),
+                ..TreePlace::at(folder)
+            };
             let resume = self.request.resume && !self.integrity.proof.is_empty();
             let opened = self
                 .engine
                 .disk
-                .work(move || FileSet::open(&folder, &files, resume, Arc::new(|| false)));
+                .work(move || FileSet::open(&place, &files, resume, Arc::new(|| false)));
             let set = opened.await.map_err(GetError::Thread)??;
             if set.size_bytes() != size {
                 let _ = set.give_up();

@@ -31,7 +31,7 @@ use std::time::Duration;
 use swath_model::Time;
 use swath_plan::forecast::STEP_S;
 use swath_plan::{Action, Event as PlanEvent};
-use swath_store::tree::{PartialTree, existing};
+use swath_store::tree::{PartialTree, TreePlace, existing};
 use swath_store::{FinishError, OpenError, look};
 use tokio::time::{Instant, sleep_until};
 
@@ -82,6 +82,8 @@ pub(crate) async fn run(
         }
         Destination::Files { folder, files } => {
             let (folder, files) = (folder.clone(), Arc::clone(files));
+            let beneath = request.beneath.clone();
+            TreePlace { beneath, ..TreePlace::at(&folder) }.check_links()?;
             let wanted = Wanted::of(&request);
             let replaces = request.overwrite != Overwrite::Never;
             match present::complete_set(wanted, &folder, &files, replaces, observer, stop).await {

@@ -21,7 +21,7 @@ use swath_model::index::{Absence, Counts, Index, Kind, Lack};
 use swath_plan::Config;
 use swath_source::{Download, SealedLength, UNIT_BYTES};
 use swath_store::tree::{
-    Filter, Halt, KeptIndexWriter, PartialError, PartialTree, Preserve, Same, XattrLoss,
+    Filter, Halt, KeptIndexWriter, PartialError, PartialTree, Preserve, Same, TreePlace, XattrLoss,
 };
 use tokio::time::Instant;
 
@@ -51,6 +51,9 @@ pub struct TreeRequest {
     pub replicas: Vec<Mirror>,
     /// The folder for the contents of those folders. It may exist already.
     pub destination: PathBuf,
+    /// The folder at or above the destination that the user named, if the rest of its path came from
+    /// elsewhere: no link below it is followed.
+    pub beneath: Option<PathBuf>,
     /// The name of the file if the tree is a single file. Then its partial data is separate from
     /// that of other copies into the folder.
     pub single: Option<String>,
@@ -88,6 +91,16 @@ impl TreeRequest {
         let file = self.single_there.clone().zip(self.single.clone());
         let (filter, xattrs) = (self.filter.clone(), self.preserve.xattrs);
         Wanted { filter, xattrs, file, walk: None }
+    }
+
+    /// Returns where it goes, with what this engine may do there.
+    fn place(&self, engine: &Engine) -> TreePlace {
+        TreePlace {
+            destination: self.destination.clone(),
+            single: self.single.clone(),
+            beneath: self.beneath.clone(),
+            grant: engine.grant.of(&self.destination),
+        }
     }
 }
 
@@ -434,13 +447,10 @@ async fn begin(
         let halt: Halt = Arc::new(move || stop.is_set());
         let until = Instant::now() + Duration::from_secs_f64(request.locked_s);
         let mut stage = loop {
-            let (destination, index) = (request.destination.clone(), Arc::clone(&taking.index));
+            let (place, index) = (request.place(engine), Arc::clone(&taking.index));
             let (preserve, same, halt) = (request.preserve, Arc::clone(&same), Arc::clone(&halt));
-            let single = request.single.clone();
-            let open = move || {
-                let single = single.as_deref();
-                PartialTree::open_until(&destination, single, index, preserve, resume, &same, halt)
-            };
+            let open =
+                move || PartialTree::open_until(&place, index, preserve, resume, &same, halt);
             match engine.disk.work(open).await.map_err(GetError::Thread)? {
                 Err(PartialError::Locked(_)) if Instant::now() < until => {
                     tokio::time::sleep(LOCKED_LOOK).await;

@@ -60,7 +60,7 @@ pub(crate) async fn differences(
         let mut surplus = Surplus::default();
         let tell = |change, path: &[u8]| match change {
             // Nothing is removed before the tree is complete.
-            Change::Surplus if !is_whole => {}
+            Change::Surplus if !is_whole || request.single.is_some() => {}
             Change::Surplus if refuses => entries += 1,
             Change::Surplus => {
                 surplus.push(path);

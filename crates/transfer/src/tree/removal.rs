@@ -104,7 +104,12 @@ pub(super) async fn remove(
 ) -> Result<(Removed, Option<Spared>), GetError> {
     let first = first.filter(|first| !Arc::ptr_eq(first, now)).cloned();
     let (now, request, halt) = (Arc::clone(now), request.clone(), stop.clone());
+    let place = request.place(engine);
     let remove = move || {
+        if place.single.is_some() {
+            // All else there is no part of this copy.
+            return Ok((Removed::default(), None));
+        }
         let (now, first) = (read(&now), first.as_deref().map(read));
         let mut listed = first.as_deref().map(Lookup::new);
         let mut surplus = Surplus::default();
@@ -129,7 +134,7 @@ pub(super) async fn remove(
         if refuses(&request, &now.counts()) {
             return Ok((Removed::default(), dropped.or(spared(planned, Spare::Empty))));
         }
-        let removed = swath_store::tree::remove(folder, surplus, &|| halt.is_set())?;
+        let removed = swath_store::tree::remove(&place, surplus, &|| halt.is_set())?;
         Ok((removed, dropped))
     };
     let removed = engine.disk.work(remove).await.map_err(GetError::Thread)?;

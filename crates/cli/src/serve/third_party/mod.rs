@@ -202,13 +202,14 @@ impl ThirdParty for Fetcher {
     }
 
     fn order(&self, order: FetchOrder) -> Result<OrderedJob, Refused> {
-        let FetchOrder { owner, id, destination, path, wishes, sources } = order;
+        let FetchOrder { rights, id, destination, path, wishes, sources } = order;
+        let owner = rights.who;
         let sources = serde_json::from_slice(&sources);
         let sources = sources.map_err(|error| Refused::Order(format!("the sources: {error}")))?;
         // What only this request means.
         let is_wish = |(name, _): &(String, String)| name != "swath" && name != "job";
         let wishes = wishes.into_iter().filter(is_wish).collect();
-        let order = KeptOrder { wishes, sources };
+        let order = KeptOrder { wishes, sources, rights: Some(rights.to_text()) };
         order.urls().map_err(Refused::Order)?;
         let text = serde_json::to_string(&order);
         let text = text.map_err(|error| Refused::Order(error.to_string()))?;
@@ -305,9 +306,14 @@ impl ThirdParty for Fetcher {
 
     fn unfinished(&self) -> Vec<Unfinished> {
         let unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = |job: &swath_state::KeptJob| Unfinished {
-            id: job.id.clone(),
-            path: percent::decode(job.place.trim_matches('/')),
+        let of = |job: &swath_state::KeptJob| {
+            let owner = job.owner.parse::<Who>().ok();
+            let rights = owner.zip(KeptOrder::of_text(&job.order).ok());
+            Unfinished {
+                id: job.id.clone(),
+                path: percent::decode(job.place.trim_matches('/')),
+                rights: rights.and_then(|(owner, order)| order.rights_of(owner)),
+            }
         };
         unfinished.iter().map(of).collect()
     }
@@ -318,7 +324,9 @@ impl ThirdParty for Fetcher {
             let Some(at) = unfinished.iter().position(|job| job.id == id) else { return };
             unfinished.remove(at)
         };
-        let destination = destination.ok_or("its destination cannot be opened any more");
+        let destination = destination.ok_or(
+            "its destination cannot be opened any more, or what its owner may do there is not known",
+        );
         let owner = job.owner.parse::<Who>().map_err(|()| "its owner is not known");
         match owner.and_then(|owner| Ok((owner, destination?))) {
             Ok((owner, destination)) => {

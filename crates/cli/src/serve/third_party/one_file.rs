@@ -16,6 +16,7 @@ use swath_jobs::{
 use swath_model::digest::{Digest, Hasher};
 use swath_serve::{CopyOrder, CopyWay, Refused};
 use swath_source::{NetOptions, Secret};
+use swath_store::tree::{Grant, PlaceGrant};
 use swath_transfer::observe::Event;
 use tokio::sync::watch;
 use url::Url;
@@ -99,7 +100,12 @@ impl OneFile {
         spec.network.headers = headers;
         spec.network.limit_bytes_per_s = rules.limit_bytes_per_s;
         spec.disk.io = rules.io;
-        (Jobs::new(Environment { net, secrets, ..Environment::default() }), spec)
+        let grant = match &self.way {
+            CopyWay::Pull { folder, .. } => folder.grant(),
+            // Nothing is written here.
+            CopyWay::Push { .. } => PlaceGrant::at(PathBuf::new(), Grant::nothing()),
+        };
+        (Jobs::new(Environment { net, secrets, grant, ..Environment::default() }), spec)
     }
 
     /// Runs it, and tells how many bytes there are.

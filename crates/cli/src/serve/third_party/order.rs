@@ -9,7 +9,7 @@ use swath_jobs::copy::CopyKind;
 use swath_jobs::{Address, Compare, CopySpec, JobSpec, Preserve, Work};
 use swath_model::digest::Digest;
 use swath_model::path::visible;
-use swath_serve::Destination;
+use swath_serve::{Destination, Rights, Who};
 use swath_source::{HostPattern, Secret, ServerAccess};
 use swath_transfer::sending::Wishes;
 use swath_transfer::third_party::{SourceAccess, Sources};
@@ -24,6 +24,9 @@ pub struct KeptOrder {
     pub wishes: Vec<(String, String)>,
     /// From where, with what opens it.
     pub sources: Sources,
+    /// What whoever ordered it may do here, as [`Rights::to_text`] writes it.
+    #[serde(default)]
+    pub rights: Option<String>,
 }
 
 impl KeptOrder {
@@ -52,6 +55,14 @@ impl KeptOrder {
         match (self.left(), other.left()) {
             (Some(own), Some(new)) => own < new * 3 / 4,
             (own, new) => own.is_some() != new.is_some(),
+        }
+    }
+
+    /// Returns what its owner may do here; `None` if that is not known.
+    pub fn rights_of(&self, owner: Who) -> Option<Rights> {
+        match &self.rights {
+            Some(text) => Rights::of_text(text, owner),
+            None => Rights::of_earlier_order(owner),
         }
     }
 
@@ -103,6 +114,9 @@ impl KeptOrder {
         });
         let all: Vec<Url> = all.collect::<Result<_, _>>()?;
         let folders = all.iter().filter(|url| url.path().ends_with('/')).count();
+        if folders > 0 && Wishes::of(&self.wishes).single.is_some() {
+            return Err("a single file is wanted, and the source is a folder".to_owned());
+        }
         match (all.len(), folders) {
             (0, _) => Err("an order needs a source".to_owned()),
             (1, 0) => Ok(all),

@@ -91,7 +91,9 @@ impl FetchJob {
             copy.resume |= resumes;
         }
         let net = self.rules.net(&self.certificate, order.servers());
-        let jobs = Jobs::new(Environment { net, ..self.rules.environment.clone() });
+        let grant = self.destination.grant();
+        let environment = self.rules.environment.clone();
+        let jobs = Jobs::new(Environment { net, grant, ..environment });
         // The job may go on when this run is stopped.
         let control = Control::default();
         let running = run(&jobs, &spec, seat.clone(), &control, &self.destination);

@@ -21,12 +21,12 @@ use crate::http::{Head, Response, Target};
 use crate::server::Life;
 
 /// Makes a folder.
-pub(super) async fn mkcol(site: &Site, head: &Head) -> Result<Response, Response> {
+pub(super) async fn mkcol(site: &Site, head: &Head, rights: &Rights) -> Result<Response, Response> {
     if BuiltIn::of(head).is_some() {
         return Err(own_address());
     }
-    let Some((root, path)) = below(site, &head.target.path) else {
-        return Err(match site.folders.resolve(&head.target.path) {
+    let Some((root, path)) = below(site, &head.target.path, rights) else {
+        return Err(match site.folders.resolve(&head.target.path, rights) {
             Some(_) => Response::text(405, "this folder is there already"),
             None => Response::text(403, "no folder may be made here"),
         });
@@ -42,11 +42,15 @@ pub(super) async fn mkcol(site: &Site, head: &Head) -> Result<Response, Response
 }
 
 /// Removes a file, or a folder with all that is in it.
-pub(super) async fn delete(site: &Site, head: &Head) -> Result<Response, Response> {
+pub(super) async fn delete(
+    site: &Site,
+    head: &Head,
+    rights: &Rights,
+) -> Result<Response, Response> {
     if head.field("depth").is_some_and(|depth| !depth.eq_ignore_ascii_case("infinity")) {
         return Err(Response::text(400, "a folder is removed with all that is in it"));
     }
-    let (root, path) = changeable(site, &head.target)?;
+    let (root, path) = changeable(site, &head.target, rights)?;
     let stop = stops(site);
     let (head, turns, follows) = (head.clone(), Arc::clone(&site.putting), site.follow_links);
     blocking(move || {
@@ -93,11 +97,11 @@ pub(super) async fn to(
         Some(_) => return Err(Response::text(400, "Overwrite is T or F")),
     };
     let only_new = asks_only_new || !may_replace;
-    let (root, path) = changeable(site, from)?;
+    let (root, path) = changeable(site, from, rights)?;
     if BuiltIn::at(to).is_some() {
         return Err(own_address());
     }
-    let Some((to_root, to_path)) = below(site, &to.path) else {
+    let Some((to_root, to_path)) = below(site, &to.path, rights) else {
         return Err(Response::text(403, "this name cannot be given"));
     };
     let stop = stops(site);
@@ -196,13 +200,13 @@ impl Whole<'_> {
 }
 
 /// The place of what a request wants to change or copy.
-fn changeable(site: &Site, target: &Target) -> Result<(Root, Vec<u8>), Response> {
+fn changeable(site: &Site, target: &Target, rights: &Rights) -> Result<(Root, Vec<u8>), Response> {
     if BuiltIn::at(target).is_some() {
         return Err(own_address());
     }
-    match below(site, &target.path) {
+    match below(site, &target.path, rights) {
         Some(place) => Ok(place),
-        None if site.folders.resolve(&target.path).is_some() => {
+        None if site.folders.resolve(&target.path, rights).is_some() => {
             Err(Response::text(403, "the served folders themselves stay as they are"))
         }
         None => Err(not_found()),

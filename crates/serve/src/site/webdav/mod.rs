@@ -7,6 +7,7 @@ mod change;
 mod propfind;
 
 use swath_formats::scope::Act;
+use swath_store::tree::Root;
 
 use super::Site;
 use super::folders::Resolved;
@@ -58,7 +59,7 @@ pub(super) async fn respond(
     body: &mut dyn Make,
 ) -> Response {
     if verb == Verb::Propfind {
-        return propfind::propfind(site, head, body).await;
+        return propfind::propfind(site, head, &rights, body).await;
     }
     if site.receive.is_none() {
         return Response::text(403, "this server changes nothing (it was started without --write)");
@@ -80,9 +81,9 @@ pub(super) async fn respond(
         Verb::Mkcol if !rights.may_make_folder(&head.target.path) => {
             Err(rights.refusal(Act::Create))
         }
-        Verb::Mkcol => change::mkcol(site, head).await,
+        Verb::Mkcol => change::mkcol(site, head, &rights).await,
         Verb::Delete if !rights.may_modify(&head.target.path) => Err(rights.refusal(Act::Modify)),
-        Verb::Delete => change::delete(site, head).await,
+        Verb::Delete => change::delete(site, head, &rights).await,
         Verb::Copy if head.field("source").is_some() => match address(site, head, "source") {
             Ok(from) => change::to(site, head, (&from, &head.target), true, &rights).await,
             Err(refusal) => Err(refusal),
@@ -134,9 +135,9 @@ fn with_port(host: &str, port: u16) -> (String, u16) {
 }
 
 /// The folder and path that something is in; the folders themselves cannot be changed.
-fn below(site: &Site, path: &[u8]) -> Option<(swath_store::tree::Root, Vec<u8>)> {
-    match site.folders.resolve(path)? {
-        Resolved::Below { root, path } if !path.is_empty() => Some((root.clone(), path.to_vec())),
+fn below(site: &Site, path: &[u8], rights: &Rights) -> Option<(Root, Vec<u8>)> {
+    match site.folders.resolve(path, rights)? {
+        Resolved::Below { root, path } if !path.is_empty() => Some((root, path.to_vec())),
         _ => None,
     }
 }

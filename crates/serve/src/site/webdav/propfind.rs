@@ -16,11 +16,17 @@ use swath_store::tree::{Listed, Root};
 use super::super::built_in::{BuiltIn, address_of_file};
 use super::super::file::{etag_of, media_type, not_found, refusal};
 use super::super::folders::Resolved;
+use super::super::rights::Rights;
 use super::super::{FAILED, Site};
 use crate::http::{Content, Head, Made, Make, Response};
 
 /// Answers `PROPFIND`.
-pub(super) async fn propfind(site: &Site, head: &Head, body: &mut dyn Make) -> Response {
+pub(super) async fn propfind(
+    site: &Site,
+    head: &Head,
+    rights: &Rights,
+    body: &mut dyn Make,
+) -> Response {
     let is_deep = match head.field("depth") {
         Some("0") => false,
         Some("1") => true,
@@ -41,7 +47,7 @@ pub(super) async fn propfind(site: &Site, head: &Head, body: &mut dyn Make) -> R
     let is_own = BuiltIn::of(head).is_some();
     let target = &head.target;
     let (is_folder, follow_links) = (target.is_folder, site.follow_links);
-    let rows = match site.folders.resolve(&target.path) {
+    let rows = match site.folders.resolve(&target.path, rights) {
         None => return not_found(),
         Some(Resolved::Top) => {
             let entries: Vec<Listed> =
@@ -51,7 +57,7 @@ pub(super) async fn propfind(site: &Site, head: &Head, body: &mut dyn Make) -> R
             Ok(Rows::new(asked, Vec::new(), own, None, Box::new(entries.into_iter())))
         }
         Some(Resolved::Below { root, path }) => {
-            let (root, path, address) = (root.clone(), path.to_vec(), target.path.clone());
+            let (path, address) = (path.to_vec(), target.path.clone());
             let found = tokio::task::spawn_blocking(move || {
                 if root.leads_into_unfinished(&path, follow_links) {
                     return Err(io::ErrorKind::NotFound.into());

@@ -15,6 +15,14 @@ pub enum PartialError {
     /// The destination is a link that leads to nothing.
     #[error("{} is a link that leads to nothing", .0.display())]
     DeadLink(PathBuf),
+    /// A folder of the path is a link, and that part of the path was not chosen by the user.
+    #[error("{} is a symbolic link: links below {} are not followed", link.display(), boundary.display())]
+    LinkOnTheWay {
+        /// The link.
+        link: PathBuf,
+        /// The folder that the user named.
+        boundary: PathBuf,
+    },
     /// Something not left by a copy has the partial folder's name.
     #[error(
         "{} exists and was not created by swath: the copy needs that name until it is complete, so move it away",

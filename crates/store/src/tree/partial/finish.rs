@@ -12,6 +12,7 @@ use super::settle::InTheWay;
 use super::{PartialError, PartialTree};
 use crate::names::folder_of;
 use crate::tree::folder_cursor::{Enter, FolderCursor, split};
+use crate::tree::grant::Deed;
 use crate::tree::root::{self, Root};
 use crate::tree::xattrs::XattrLoss;
 
@@ -54,7 +55,7 @@ impl PartialTree {
         }
         if self.paths.is_new {
             // The destination was made meanwhile.
-            let root = Root::open(&self.paths.destination);
+            let root = self.place.open();
             self.check_conflicts_in(&root.map_err(|source| self.failed("open", b"", source))?)?;
         }
         let mut journal = super::lock(&self.journal);
@@ -75,7 +76,7 @@ impl PartialTree {
         rule: InTheWay,
     ) -> Result<Finished, PartialError> {
         let failed = |doing, source| self.failed(doing, b"", source);
-        let destination = Root::open(&self.paths.destination);
+        let destination = self.place.open();
         let destination = destination.map_err(|source| failed("open", source))?;
         let (finished, is_same_top) = self.settle_at(&destination, without, rule)?;
         self.paths.forget_journal();
@@ -113,6 +114,8 @@ impl PartialTree {
     /// Gives all names by one rename; returns false if the destination was made meanwhile.
     fn become_destination(&self) -> Result<bool, PartialError> {
         let (from, to) = (&self.paths.names.part, &self.paths.destination);
+        let may_make = self.place.grant.check(Deed::Create, b"");
+        may_make.map_err(|source| self.failed("give its name to", b"", source))?;
         // The folder was private until now.
         let set_mode = |mode| {
             rustix::fs::fchmod(self.root.fd(), rustix::fs::Mode::from_raw_mode(mode))

@@ -15,6 +15,7 @@ mod finish;
 mod further;
 mod mark;
 mod paths;
+mod place;
 mod preflight;
 mod reuse;
 mod settle;
@@ -35,6 +36,7 @@ use swath_model::{Range, RangeSet};
 use super::conflict::{Conflict, conflicts};
 use super::filter::Filter;
 use super::folder_cursor::{Enter, FolderCursor};
+use super::grant::Deed;
 use super::reader::TreeReader;
 use super::root::Root;
 use super::unfinished::{OWN_NAME, is_own_name};
@@ -52,6 +54,7 @@ pub use compare::{Same, Unchanged};
 pub use error::PartialError;
 pub use finish::Finished;
 pub(super) use mark::is_mark;
+pub use place::TreePlace;
 pub use preflight::{check_destination, check_rights, check_space};
 
 /// Which attributes of files are copied besides their bytes.
@@ -78,6 +81,7 @@ pub type Halt = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A tree being received.
 pub struct PartialTree {
+    place: TreePlace,
     paths: Paths,
     root: Root,
     index: Arc<RwLock<Index>>,
@@ -167,33 +171,35 @@ impl PartialTree {
         resume: bool,
         same: &Same,
     ) -> Result<PartialTree, PartialError> {
-        PartialTree::open_until(
-            destination,
-            None,
-            index,
-            preserve,
-            resume,
-            same,
-            Arc::new(|| false),
-        )
+        let place = TreePlace::at(destination);
+        PartialTree::open_until(&place, index, preserve, resume, same, Arc::new(|| false))
     }
 
-    /// Opens like [`PartialTree::open`]; ends long work early if `halt` says so, now and later. A
-    /// tree that is a single file of this name has its own partial state and folder, made at once.
+    /// Opens like [`PartialTree::open`]; ends long work early if `halt` says so, now and later. The
+    /// partial folder of a single file is made at once.
     pub fn open_until(
-        destination: &Path,
-        single: Option<&str>,
+        place: &TreePlace,
         index: Arc<RwLock<Index>>,
         preserve: Preserve,
         resume: bool,
         same: &Same,
         halt: Halt,
     ) -> Result<PartialTree, PartialError> {
-        let paths = Paths::of(destination, single)?;
+        place.check_links()?;
+        let paths = Paths::of(&place.destination, place.single.as_deref())?;
+        if !place.destination.is_dir() {
+            let may_make = place.grant.check(Deed::MakeFolder, b"");
+            may_make.map_err(|source| PartialError::Io {
+                doing: "make",
+                path: place.destination.clone(),
+                source,
+            })?;
+        }
         let top_mtime = paths.top_mtime();
         let root = paths.open_folder()?;
         let mut tree =
-            PartialTree::of(paths, root, Arc::clone(&index), preserve, Arc::clone(&halt));
+            PartialTree::of(place.clone(), paths, root, Arc::clone(&index), preserve, halt);
+        let halt = Arc::clone(&tree.halt);
         tree.top_mtime = top_mtime;
         let paths = &tree.paths;
         refuse_own_names(&read(&index), paths)?;
@@ -205,8 +211,7 @@ impl PartialTree {
             tree.index = Arc::new(RwLock::new(moving.index));
             let finished = tree.finish_moving(&moving.without, InTheWay::Stays)?;
             drop(tree);
-            let mut tree =
-                PartialTree::open_until(destination, single, index, preserve, resume, same, halt)?;
+            let mut tree = PartialTree::open_until(place, index, preserve, resume, same, halt)?;
             tree.completed_earlier = Some(finished.closed);
             return Ok(tree);
         }
@@ -218,7 +223,7 @@ impl PartialTree {
             let has_times = preserve.times;
             compare::still_there(&read(&index), &tree.root, has_times, &mut left.durable);
         }
-        let unchanged = match Root::open(&paths.destination) {
+        let unchanged = match place.open() {
             Ok(destination) if !paths.is_new => {
                 Unchanged::find(&read(&index), &destination, same, preserve.links)
             }
@@ -261,6 +266,7 @@ impl PartialTree {
 
     /// Returns a tree without any bytes.
     fn of(
+        place: TreePlace,
         paths: Paths,
         root: Root,
         index: Arc<RwLock<Index>>,
@@ -269,6 +275,7 @@ impl PartialTree {
     ) -> PartialTree {
         PartialTree {
             has_default_rights: building::has_default_rights(root.fd()),
+            place,
             paths,
             root,
             index,

@@ -224,7 +224,7 @@ impl Paths {
             let source = io::Error::other("something else is in the way there");
             return Err(failed("use")(source));
         }
-        let owned = self.own(Root::open(&self.names.part).map_err(failed("open"))?);
+        let owned = self.own(Root::open_itself(&self.names.part).map_err(failed("open"))?);
         if is_made
             && matches!(owned, Err(PartialError::Foreign(_) | PartialError::Elsewhere { .. }))
         {

@@ -90,7 +90,7 @@ impl PartialTree {
         if self.paths.is_new {
             return Ok(());
         }
-        let root = Root::open(&self.paths.destination);
+        let root = self.place.open();
         self.check_conflicts_in(&root.map_err(|source| self.failed("open", b"", source))?)
     }
 

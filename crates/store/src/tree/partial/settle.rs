@@ -13,7 +13,9 @@ use swath_model::index::{Index, Item, Kind, Mtime, Xattrs};
 use super::building::{set_mode, set_times};
 use super::finish::Finished;
 use super::{OWN_NAME, PartialError, PartialTree};
+use crate::tree::changes::rename_new;
 use crate::tree::folder_cursor::{Enter, FolderCursor, split};
+use crate::tree::grant::{Deed, Grant, NotPermitted};
 use crate::tree::rights;
 use crate::tree::root::{self, Root};
 
@@ -119,6 +121,8 @@ struct Open {
     path_bytes: usize,
     /// Whether the folder exists; something else may be in its place.
     is_there: bool,
+    /// Whether its attributes may be set.
+    is_ours: bool,
     mode: u32,
     mtime: Mtime,
     xattrs: Xattrs<'static>,
@@ -193,10 +197,14 @@ impl<'a> Settling<'a> {
             self.is_same_top = found == Some(FileType::Directory);
         }
         let mut is_there = true;
+        let is_ours = self.grant().permits(Deed::Modify, item.path) || {
+            let found = self.to.folder(above).and_then(|at| root::kind_of(at, name));
+            found.is_ok_and(|found| found.is_none())
+        };
         if let Err(error) = self.to.folder(item.path) {
             match self.rule {
                 InTheWay::Goes if is_no_folder(&error) => {
-                    self.put_away(above, name, item.number)?;
+                    self.put_away(item)?;
                     self.to.folder(item.path)?;
                 }
                 InTheWay::Stays if is_no_folder(&error) => is_there = false,
@@ -212,18 +220,25 @@ impl<'a> Settling<'a> {
         let (number, path_bytes) = (item.number, item.path.len());
         let (mode, mtime) = (item.entry.mode, item.entry.mtime);
         let xattrs = item.entry.xattrs.clone().into_owned();
-        self.open.folders.push(Open { number, path_bytes, is_there, mode, mtime, xattrs });
+        self.open.folders.push(Open { number, path_bytes, is_there, is_ours, mode, mtime, xattrs });
         Ok(())
     }
 
     /// Moves an entry to its final name; returns false if there is nothing to move.
     fn give_name(&mut self, item: &Item<'_>) -> io::Result<bool> {
         let (above, name) = split(item.path);
+        let grant = self.grant();
         let to = self.to.folder(above)?;
         let from = self.from.to(above)?;
-        match (rename(from, to, name), self.rule) {
+        let may_replace =
+            grant.check(Deed::Create, item.path).map(|()| grant.permits(Deed::Modify, item.path));
+        let renamed = may_replace.and_then(|may_replace| match may_replace {
+            true => rename(from, to, name),
+            false => rename_if_free(from, to, name),
+        });
+        match (renamed, self.rule) {
             (Err(error), InTheWay::Goes) if is_folder(&error) => {
-                self.put_away(above, name, item.number)?;
+                self.put_away(item)?;
                 rename(self.from.to(above)?, self.to.folder(above)?, name)?;
                 Ok(true)
             }
@@ -239,10 +254,20 @@ impl<'a> Settling<'a> {
         }
     }
 
+    /// Returns what may be done where entries end up.
+    fn grant(&self) -> &'a Grant {
+        const OWN: &Grant = &Grant::everything();
+        self.destination.map_or(OWN, Root::grant)
+    }
+
     /// Sets the attributes of an entry that stays; returns false if it is gone.
     fn keep(&mut self, item: &Item<'_>) -> io::Result<bool> {
         let (above, name) = split(item.path);
+        let may_modify = self.grant().permits(Deed::Modify, item.path);
         let at = self.to.folder(above)?;
+        if !may_modify {
+            return Ok(root::kind_of(at, name)?.is_some());
+        }
         match keep_at(self.tree, self.index, at, name, item) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             unchanged => unchanged.map(|()| true),
@@ -251,9 +276,11 @@ impl<'a> Settling<'a> {
 
     /// Moves an entry of another kind, with its content, into the partial folder, where it is
     /// removed with other leftovers. So nothing is lost until the name is free.
-    fn put_away(&mut self, above: &[u8], name: &[u8], number: u64) -> io::Result<()> {
+    fn put_away(&mut self, item: &Item<'_>) -> io::Result<()> {
+        self.grant().check(Deed::Modify, item.path)?;
+        let (above, name) = split(item.path);
         let folder = self.to.folder(above)?;
-        let away = [OWN_NAME, format!(".away-{number}").as_bytes()].concat();
+        let away = [OWN_NAME, format!(".away-{}", item.number).as_bytes()].concat();
         let put = || renameat(folder, name, self.tree.root.fd(), away.as_slice());
         match put() {
             // A folder that its owner may not write into cannot be moved.
@@ -280,7 +307,7 @@ impl<'a> Settling<'a> {
         let (tree, path) = (self.tree, &mut self.open.path);
         let Some(of) = self.open.folders.pop() else { return Ok(()) };
         path.truncate(of.path_bytes);
-        if !of.is_there {
+        if !of.is_there || !of.is_ours {
             return Ok(());
         }
         // Once its mode is set, no access may lead through it any more.
@@ -342,9 +369,12 @@ fn but_for_others(set: io::Result<()>, folder: BorrowedFd<'_>, name: &[u8]) -> i
     }
 }
 
-/// Returns whether we may not create names in that folder. The destination itself is an error: if
-/// this user may not write there, it is better to keep the received files.
+/// Returns whether we may not create names in that folder, or not this one. The destination itself is
+/// an error: if this user may not write there, it is better to keep the received files.
 fn is_closed(error: &io::Error, above: &[u8]) -> bool {
+    if NotPermitted::of(error).is_some() {
+        return true;
+    }
     let refused = [Errno::ACCESS, Errno::PERM, Errno::ROFS].map(|it| Some(it.raw_os_error()));
     !above.is_empty() && refused.contains(&error.raw_os_error())
 }
@@ -366,6 +396,18 @@ fn rename(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::
         None => Err(Errno::NOENT),
     };
     Ok(renamed?)
+}
+
+/// Gives a name that nothing has.
+fn rename_if_free(from: Option<BorrowedFd<'_>>, to: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let renamed = match from {
+        Some(from) => rename_new((from, name), (to, name)),
+        None => Err(Errno::NOENT),
+    };
+    match renamed {
+        Err(Errno::EXIST) => Err(NotPermitted(Deed::Modify).into()),
+        renamed => Ok(renamed?),
+    }
 }
 
 /// Entries that make a thread of its own worth it.
