@@ -11,7 +11,6 @@ mod swap;
 mod trust;
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -303,7 +302,7 @@ impl Follower {
         let note = |note| observer.observe(JobEvent::Note(note));
         note(Note::Announced { dataset: dataset.clone(), version: visible(&version) });
         let stage = self.stage(&dataset, &new)?;
-        let folder = self.store.stage(&stage);
+        let folder = self.store.make_stage(&stage)?;
         self.store.keep_torrent(&new.info_hash, &metainfo.write())?;
         let old_version = old.as_ref().map(|old| self.store.torrent(&old.info_hash));
         let old_version = old_version
@@ -320,7 +319,7 @@ impl Follower {
             if let Err(error) = checked {
                 if matches!(error, FollowError::Mismatch { .. }) {
                     // It would be wrong again.
-                    let _ = fs::remove_dir_all(&folder);
+                    let _ = self.store.remove_stage(&stage);
                 }
                 return Err(error);
             }
@@ -372,13 +371,7 @@ impl Follower {
         if before.as_ref() != Some(&stage) {
             self.store.save(&self.state)?;
             if let Some(before) = before {
-                let path = self.store.stage(&before);
-                match fs::remove_dir_all(&path) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(FollowError::State { path, error });
-                    }
-                    _ => {}
-                }
+                self.store.remove_stage(&before)?;
             }
         }
         Ok(stage)
@@ -393,8 +386,6 @@ impl Follower {
         observer: &Arc<dyn JobObserver>,
         control: &Control,
     ) -> Result<(), FollowError> {
-        fs::create_dir_all(folder)
-            .map_err(|error| FollowError::State { path: folder.to_owned(), error })?;
         let torrent = TorrentAt::File(self.store.torrent(&new.info_hash));
         let from = GetFrom::Torrent { torrent, mirrors: Vec::new() };
         let mut get = GetSpec::new(from, GetTo::Folder(folder.to_owned()));
@@ -416,7 +407,7 @@ impl Follower {
     fn finish_swap(&mut self) -> Result<bool, FollowError> {
         let Some(swapping) = self.state.swapping.clone() else { return Ok(false) };
         let Swapping { dataset, installed, stage, content, inode } = swapping;
-        let (folder, place) = (self.store.stage(&stage), self.place(&dataset));
+        let (folder, place) = (self.store.stage(&stage)?, self.place(&dataset));
         let has_name = swap::swap(&folder, &content, inode, &place)
             .map_err(|error| FollowError::Swap { path: place, error })?;
         self.state.swapping = None;
@@ -433,7 +424,7 @@ impl Follower {
     /// Removes the old versions that were replaced. Files of others in them are kept.
     fn remove_old(&mut self, observers: Observers<'_>) -> Result<(), FollowError> {
         for Removing { dataset, stage, info_hash } in std::mem::take(&mut self.state.removing) {
-            let folder = self.store.stage(&stage);
+            let folder = self.store.stage(&stage)?;
             let torrent = info_hash.as_ref().map(|info_hash| self.store.torrent(info_hash));
             let metainfo = torrent.as_ref().and_then(|path| get::torrent::of_file(path).ok());
             let files = metainfo.iter().flat_map(|it| it.info.files());

@@ -1,17 +1,17 @@
 //! What is remembered of the datasets of a folder, in `.swath-follow/state.json`, and the lock on it.
 //!
 //! The file is replaced as a whole and is on the disk before anything depends on it. Addresses may hold
-//! secrets, so only its owner can read it.
+//! secrets, so only its owner can read it. A tree that lies there may have brought links of these names:
+//! everything below the user's folder is reached by way of a [`Root`], which follows none.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use swath_source::DocumentVersion;
+use swath_store::tree::Root;
 
 use super::FollowError;
 
@@ -109,7 +109,8 @@ impl FeedState {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    _lock: File,
+    /// The same folder, locked.
+    root: Root,
 }
 
 impl Store {
@@ -120,16 +121,24 @@ impl Store {
     pub fn open(dir: &Path) -> Result<(Store, State), FollowError> {
         let folder = dir.join(FOLDER);
         let failed = |path: &Path, error| FollowError::State { path: path.to_owned(), error };
-        fs::create_dir_all(&folder).map_err(|error| failed(&folder, error))?;
-        let lock = File::open(&folder).map_err(|error| failed(&folder, error))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            // Some network file systems have no locks.
-            Ok(()) | Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::NOLCK) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(FollowError::Locked(dir.to_owned())),
-            Err(error) => return Err(failed(&folder, error.into())),
+        let opened = fs::create_dir_all(dir).and_then(|()| {
+            // An empty path is this folder.
+            let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+            Root::open(here)?.made(FOLDER.as_bytes())
+        });
+        let root = opened.map_err(|error| failed(&folder, error))?;
+        match root.try_lock() {
+            Ok(true) => {}
+            Ok(false) => return Err(FollowError::Locked(dir.to_owned())),
+            Err(error) => return Err(failed(&folder, error)),
         }
         let path = folder.join(FILE);
-        let state = match fs::read(&path) {
+        let read = root.file(FILE.as_bytes()).and_then(|mut file| {
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            Ok(text)
+        });
+        let state = match read {
             Ok(text) => serde_json::from_slice(&text)
                 .ok()
                 .filter(|state: &State| state.form == FORM && state.is_sound())
@@ -139,7 +148,7 @@ impl Store {
             }
             Err(error) => return Err(failed(&path, error)),
         };
-        Ok((Store { folder, _lock: lock }, state))
+        Ok((Store { folder, root }, state))
     }
 
     /// Writes the state.
@@ -167,29 +176,51 @@ impl Store {
 
     /// Removes the metafiles that are not used. Those that cannot be removed do no harm.
     pub fn forget_torrents(&self, is_used: impl Fn(&str) -> bool) {
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let info_hash = name.to_str().and_then(|name| name.strip_suffix(".torrent"));
+        for entry in self.root.list(b"", false).into_iter().flatten() {
+            let name = str::from_utf8(&entry.name).ok();
+            let info_hash = name.and_then(|name| name.strip_suffix(".torrent"));
             if info_hash.is_some_and(|info_hash| !is_used(info_hash)) {
-                let _ = fs::remove_file(entry.path());
+                let _ = self.root.remove(&entry.name, &|| false);
             }
         }
     }
 
-    /// Returns the path of a folder for a version.
-    pub fn stage(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+    /// Returns the path of the folder for a version, whether it is there or not.
+    ///
+    /// # Errors
+    /// [`FollowError::State`] if something else, such as a link, has its name.
+    pub fn stage(&self, name: &str) -> Result<PathBuf, FollowError> {
+        match self.root.below(name.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed(name, error)),
+            _ => Ok(self.folder.join(name)),
+        }
+    }
+
+    /// Makes the folder for a version.
+    ///
+    /// # Errors
+    /// As for [`Store::stage`].
+    pub fn make_stage(&self, name: &str) -> Result<PathBuf, FollowError> {
+        self.root.made(name.as_bytes()).map_err(|error| self.failed(name, error))?;
+        Ok(self.folder.join(name))
+    }
+
+    /// Removes what has the name of a folder for a version, with all that is in it.
+    ///
+    /// # Errors
+    /// [`FollowError::State`].
+    pub fn remove_stage(&self, name: &str) -> Result<(), FollowError> {
+        match fs::remove_dir_all(self.root.proc_path().join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed(name, error)),
+            _ => Ok(()),
+        }
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FollowError> {
-        let (new, path) = (self.folder.join(format!("{name}.new")), self.folder.join(name));
         let written = || {
-            let mut file =
-                File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(&self.folder)?.sync_all()
+            let incoming = self.root.receive(name.as_bytes())?.private()?;
+            incoming.file().write_all(bytes)?;
+            incoming.finish(false).map(drop)
         };
         written().map_err(|error| self.failed(name, error))
     }
@@ -242,6 +273,49 @@ mod tests {
         assert!(matches!(Store::open(dir.path()), Err(FollowError::Locked(_))));
         drop(store);
         assert_eq!(Store::open(dir.path()).unwrap().1, state);
+    }
+
+    #[test]
+    fn links_that_a_tree_brought_lead_nowhere() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let (at, kept) = (|path: &str| dir.path().join(path), dir.path().join("kept"));
+        fs::write(&kept, "mine").unwrap();
+        // The folder of the state is a link to another folder.
+        fs::create_dir_all(at("a/other")).unwrap();
+        symlink("other", at("a/.swath-follow")).unwrap();
+        assert!(matches!(Store::open(&at("a")), Err(FollowError::State { .. })));
+        assert_eq!(fs::read_dir(at("a/other")).unwrap().count(), 0);
+        // So is what is in it.
+        fs::create_dir_all(at("b/.swath-follow")).unwrap();
+        for name in ["state.json.new", "x.torrent", "x.torrent.new", "v-1"] {
+            symlink(&kept, at("b/.swath-follow").join(name)).unwrap();
+        }
+        symlink(at("a/other"), at("b/.swath-follow/v-2")).unwrap();
+        let (store, state) = Store::open(&at("b")).unwrap();
+        store.save(&state).unwrap();
+        store.keep_torrent("x", b"metafile").unwrap();
+        for stage in ["v-1", "v-2"] {
+            assert!(store.stage(stage).is_err() && store.make_stage(stage).is_err(), "{stage}");
+        }
+        store.remove_stage("v-2").unwrap();
+        assert_eq!(store.make_stage("v-2").unwrap(), at("b/.swath-follow/v-2"));
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "mine");
+        assert!(at("a/other").is_dir());
+        assert_eq!(fs::read_to_string(store.torrent("x")).unwrap(), "metafile");
+        let mode = fs::metadata(at("b/.swath-follow/state.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        // Nor is the state read through one.
+        drop(store);
+        fs::rename(at("b/.swath-follow/state.json"), at("state")).unwrap();
+        symlink(at("state"), at("b/.swath-follow/state.json")).unwrap();
+        assert!(matches!(Store::open(&at("b")), Err(FollowError::State { .. })));
+        // The folder that the user named may be a link.
+        fs::create_dir(at("real")).unwrap();
+        symlink("real", at("named")).unwrap();
+        let (store, state) = Store::open(&at("named")).unwrap();
+        store.save(&state).unwrap();
+        assert!(at("real/.swath-follow/state.json").is_file());
     }
 
     #[test]
