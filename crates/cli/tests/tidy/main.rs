@@ -1,6 +1,7 @@
-//! House rules that no other tool checks: decisions by words, words that must not stay, links in the
-//! documentation, who may depend on whom, licences.
+//! House rules that no other tool checks: who changes files, decisions by words, words that must not stay,
+//! links in the documentation, who may depend on whom, licences.
 
+mod changes;
 mod crates;
 mod decisions;
 mod text;
