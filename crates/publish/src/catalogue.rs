@@ -198,11 +198,14 @@ pub(crate) fn lock(folder: &Path) -> io::Result<Lock> {
     }
 }
 
-/// Writes a file under a temporary name, then gives it its own.
+/// Writes a file under a temporary name, then gives it its own. Links of both names are replaced, not
+/// followed: a tree may have brought them.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(TEMPORARY);
-    let mut file = File::create(&temporary)?;
+    // A killed run may have left it. Nobody else writes here meanwhile.
+    let _ = fs::remove_file(&temporary);
+    let mut file = File::create_new(&temporary)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     let named = written.and_then(|()| fs::rename(&temporary, path));
     if named.is_err() {
@@ -251,6 +254,20 @@ mod tests {
             bytes: 2,
             files: vec![WrittenFile { name: format!("run:7-{number}.torrent"), bytes: 3 }],
         }
+    }
+
+    #[test]
+    fn links_that_a_tree_brought_are_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("kept"), "mine").unwrap();
+        for link in ["feed.rss", "feed.rss.new"] {
+            std::os::unix::fs::symlink("kept", at(link)).unwrap();
+        }
+        write(&at("feed.rss"), b"feed").unwrap();
+        assert_eq!(fs::read_to_string(at("kept")).unwrap(), "mine");
+        assert!(at("feed.rss").symlink_metadata().unwrap().is_file());
+        assert_eq!(fs::read_to_string(at("feed.rss")).unwrap(), "feed");
     }
 
     #[test]
