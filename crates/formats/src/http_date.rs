@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::text::trim_blanks;
 
 /// Parses an HTTP date in any of its three forms (RFC 9110, section 5.6.7), and in common wrong
-/// ones (`UTC` or an offset for `GMT`, a day of one digit, ISO 8601). Returns seconds since 1970.
+/// ones (other zones, a day of one digit, no seconds, RFC 822, ISO 8601). Returns seconds since 1970.
 pub fn parse(value: &str) -> Option<u64> {
     let value = trim_blanks(value);
     parse_proper(value).or_else(|| parse_loosely(value))
@@ -22,22 +22,36 @@ pub fn normalized(value: &str) -> String {
     parse(value).map_or_else(|| trim_blanks(value).to_owned(), write)
 }
 
-/// Parses `[Tue,] 1 Jul 2025 10:00:00 [UTC|Z|+0200]` and `2025-07-01T10:00:00[.5][Z|+02:00]`.
+/// Parses `[Tue,] 1 Jul 2025 10:00[:00] [UTC|Z|EST|+0200]`, with a year of two digits too as RFC 822 has it,
+/// and `2025-07-01[T10:00[:00[.5]][Z|+02:00]]`.
 fn parse_loosely(value: &str) -> Option<u64> {
-    let value = value.split_once(", ").map_or(value, |(_, date)| date);
     let (day, month, year, rest) = if value.as_bytes().get(4) == Some(&b'-') {
         let [year, month, day] = numbers(value.get(..10)?, '-', [4, 2, 2])?;
-        (day, month, year, value.get(10..)?.strip_prefix(['T', 't', ' '])?)
+        let rest = value.get(10..)?;
+        let rest = if rest.is_empty() { rest } else { rest.strip_prefix(['T', 't', ' '])? };
+        (day, month, year, rest)
     } else {
+        // The name of the day says nothing.
+        let value = value.split_once(',').map_or(value, |(_, date)| trim_blanks(date));
+        let value = match value.split_once(' ') {
+            Some((day, date)) if day.bytes().all(|byte| byte.is_ascii_alphabetic()) => date,
+            _ => value,
+        };
         let mut words = value.splitn(4, [' ', '-']);
         let day = words.next().filter(|day| (1..=2).contains(&day.len()))?.parse().ok()?;
-        let name = words.next().filter(|name| name.len() == 3)?.to_ascii_lowercase();
-        let month = MONTHS.to_ascii_lowercase().find(&name).filter(|at| at % 3 == 0)? / 3 + 1;
-        let year = words.next().filter(|year| year.len() == 4)?.parse().ok()?;
-        (day, u32::try_from(month).ok()?, year, words.next()?)
+        let name = words.next()?.to_ascii_lowercase();
+        let month = MONTHS.to_ascii_lowercase().find(name.get(..3)?).filter(|at| at % 3 == 0)?;
+        let is_name = name.len() == 3 || LONG_MONTHS.contains(&&*name);
+        let month = is_name.then_some(month / 3 + 1)?;
+        (day, u32::try_from(month).ok()?, full_year(words.next()?)?, words.next()?)
     };
-    let [hour, minute, second] = numbers(rest.get(..8)?, ':', [2, 2, 2])?;
-    let zone = rest.get(8..)?;
+    let rest = if rest.is_empty() { "00:00" } else { rest };
+    let time_end = rest.find(|c: char| !c.is_ascii_digit() && c != ':').unwrap_or(rest.len());
+    let (time, zone) = rest.split_at(time_end);
+    let (hour, minute, second) = match time.matches(':').count() {
+        1 => numbers(time, ':', [2, 2]).map(|[hour, minute]| (hour, minute, 0))?,
+        _ => numbers(time, ':', [2, 2, 2]).map(|[hour, minute, second]| (hour, minute, second))?,
+    };
     let zone = match zone.strip_prefix('.') {
         Some(fraction) => fraction.trim_start_matches(|c: char| c.is_ascii_digit()),
         None => zone,
@@ -47,10 +61,22 @@ fn parse_loosely(value: &str) -> Option<u64> {
     u64::try_from(i64::try_from(parse_plain(&plain)?).ok()?.checked_sub(offset_s)?).ok()
 }
 
+/// Reads a year, of two digits too (RFC 5322, section 4.3).
+fn full_year(text: &str) -> Option<u32> {
+    let year: u32 = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())??;
+    match text.len() {
+        2 if year < 50 => Some(2000 + year),
+        2 => Some(1900 + year),
+        4 => Some(year),
+        _ => None,
+    }
+}
+
 /// Returns how far a zone is ahead of UTC, in seconds.
 fn zone_s(zone: &str) -> Option<i64> {
-    if ["", "gmt", "utc", "ut", "z"].contains(&&*zone.to_ascii_lowercase()) {
-        return Some(0);
+    let name = zone.to_ascii_lowercase();
+    if let Some((_, hours)) = ZONES.iter().find(|(known, _)| *known == name) {
+        return Some(hours * 3600);
     }
     let (sign, digits) = match zone.split_at_checked(1)? {
         ("+", digits) => (1, digits.replace(':', "")),
@@ -62,6 +88,48 @@ fn zone_s(zone: &str) -> Option<i64> {
     Some(sign * (value / 100 * 3600 + value % 100 * 60))
 }
 
+/// The names of RFC 822 and of Europe's zones, in hours ahead of UTC. Others have several meanings.
+const ZONES: [(&str, i64); 24] = [
+    ("", 0),
+    ("z", 0),
+    ("ut", 0),
+    ("utc", 0),
+    ("gmt", 0),
+    ("est", -5),
+    ("edt", -4),
+    ("cst", -6),
+    ("cdt", -5),
+    ("mst", -7),
+    ("mdt", -6),
+    ("pst", -8),
+    ("pdt", -7),
+    ("wet", 0),
+    ("west", 1),
+    ("cet", 1),
+    ("cest", 2),
+    ("met", 1),
+    ("mest", 2),
+    ("mez", 1),
+    ("mesz", 2),
+    ("eet", 2),
+    ("eest", 3),
+    ("bst", 1),
+];
+/// Months that people write in full, or in four letters.
+const LONG_MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "june",
+    "july",
+    "august",
+    "september",
+    "sept",
+    "october",
+    "november",
+    "december",
+];
 const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
 /// Formats a time in seconds since 1970 as an HTTP date.
@@ -107,10 +175,10 @@ pub fn parse_plain(text: &str) -> Option<u64> {
     write(time_s).ends_with(&date).then_some(time_s)
 }
 
-/// Parses three numbers with these counts of digits.
-fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[u32; 3]> {
+/// Parses numbers with these counts of digits.
+fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[u32; N]> {
     let mut parts = text.split(between);
-    let mut all = [0; 3];
+    let mut all = [0; N];
     for (number, digits) in all.iter_mut().zip(digits) {
         let part = parts.next().filter(|part| part.len() == digits)?;
         *number = part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())??;
@@ -159,6 +227,12 @@ mod tests {
             "01 jul 2025 10:00:00 Z",
             "2025-07-01T10:00:00Z",
             "2025-07-01T12:30:00.123+02:30",
+            "Tue, 01 Jul 2025 05:00:00 CDT",
+            "Tue, 01 Jul 25 06:00 EDT",
+            "Tue,1 July 2025 12:00:00 CEST",
+            "Tue 01 Jul 2025 03:00 PDT",
+            "1 Jul 25 10:00 UT",
+            "2025-07-01T10:00Z",
             " 2025-07-01 10:00:00\t",
         ] {
             assert_eq!(parse(text), Some(same), "{text}");
@@ -169,13 +243,19 @@ mod tests {
             "-1",
             "0",
             "Tue, 32 Jul 2025 10:00:00 GMT",
-            "01 Jul 2025 10:00:00 MEST",
+            "01 Jul 2025 10:00:00 XYZT",
+            "01 Jul 202 10:00:00 GMT",
+            "01 Julx 2025 10:00:00 GMT",
+            "01 Jul 2025 10 GMT",
+            "01 Jul 2025 10:00:00:00 GMT",
             "01 anF 2025 10:00:00",
             "2025-07-01T10:00:00é",
             "2025-07-0é",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
+        assert_eq!(parse("31 Dec 99 19:00 EST"), Some(946_684_800));
+        assert_eq!(parse("2025-07-01"), Some(same - 36_000));
         assert_eq!(normalized(" yesterday "), "yesterday");
     }
 

@@ -4,8 +4,11 @@ use quick_xml::NsReader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::name::ResolveResult;
+use url::Url;
 
-use super::{ATOM_MEDIA_TYPE, Enclosure, Entry, Feed, NAMESPACE_OWN, RSS_MEDIA_TYPE};
+use super::{
+    ATOM_MEDIA_TYPE, Enclosure, Entry, Feed, NAMESPACE_ATOM, NAMESPACE_OWN, RSS_MEDIA_TYPE,
+};
 use crate::http_date;
 
 /// Why a document cannot be read as a feed.
@@ -52,9 +55,8 @@ pub fn read(document: &[u8]) -> Result<Feed, FeedError> {
         let event = xml.read_resolved_event();
         match event.map_err(|error| FeedError::Xml { at, what: error.to_string() })? {
             (namespace, Event::Start(start)) => {
-                let is_own =
-                    matches!(namespace, ResolveResult::Bound(name) if name.0 == NAMESPACE_OWN);
-                state.start(is_own, &start)?;
+                let vocabulary = Vocabulary::of(&namespace, start.name().prefix().is_some());
+                state.start(vocabulary, &start)?;
             }
             (_, Event::End(_)) => state.end()?,
             (_, Event::Text(text)) => {
@@ -79,20 +81,54 @@ pub fn read(document: &[u8]) -> Result<Feed, FeedError> {
     }
 }
 
+/// Whose element it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Vocabulary {
+    /// Of RSS or Atom.
+    Feed,
+    /// Of swath.
+    Own,
+    /// Of the Dublin Core, which RSS 1.0 has its dates from.
+    DublinCore,
+    /// Of anything else, such as `media:title`: it says nothing of what is announced.
+    Other,
+}
+
+impl Vocabulary {
+    fn of(namespace: &ResolveResult<'_>, has_prefix: bool) -> Vocabulary {
+        match namespace {
+            ResolveResult::Bound(name) if name.0 == NAMESPACE_OWN => Vocabulary::Own,
+            ResolveResult::Bound(name) if name.0 == DUBLIN_CORE => Vocabulary::DublinCore,
+            ResolveResult::Bound(name) if FEED_NAMESPACES.contains(&name.0) => Vocabulary::Feed,
+            // RSS has no namespace, or one that its writer thought of.
+            _ if !has_prefix => Vocabulary::Feed,
+            _ => Vocabulary::Other,
+        }
+    }
+}
+
+/// An element that is open.
+struct Open {
+    vocabulary: Vocabulary,
+    name: String,
+    /// What addresses in it count from (`xml:base`); empty: the feed's own address.
+    base: String,
+}
+
 #[derive(Default)]
 struct State {
     feed: Feed,
     /// The entry that is being read.
     entry: Option<Entry>,
-    /// The elements around the place, with whether they are swath's own.
-    open: Vec<(bool, String)>,
+    /// The elements around the place.
+    open: Vec<Open>,
     /// The text of the innermost element.
     text: String,
     is_feed: bool,
 }
 
 impl State {
-    fn start(&mut self, is_own: bool, start: &BytesStart<'_>) -> Result<(), FeedError> {
+    fn start(&mut self, vocabulary: Vocabulary, start: &BytesStart<'_>) -> Result<(), FeedError> {
         let name = start.local_name().as_ref().to_owned();
         if self.open.is_empty() {
             if !matches!(&*name, "rss" | "feed" | "RDF") {
@@ -108,16 +144,20 @@ impl State {
             let value = found.value;
             Some(quick_xml::escape::unescape(&value).unwrap_or(value.clone()).into_owned())
         };
-        match (&*name, &mut self.entry) {
+        let base = self.open.last().map_or("", |around| &around.base);
+        let base = joined(base, &attribute("xml:base").unwrap_or_default());
+        let at = |href: String| joined(&base, href.trim());
+        let known = if vocabulary == Vocabulary::Feed { &*name } else { "" };
+        match (known, &mut self.entry) {
             ("item" | "entry", None) => self.entry = Some(Entry::default()),
             ("enclosure", Some(entry)) => {
                 if let Some(href) = attribute("url") {
-                    entry.files.push(enclosure(href, attribute("type"), attribute("length")));
+                    entry.files.push(enclosure(at(href), attribute("type"), attribute("length")));
                 }
             }
             ("link", Some(entry)) if attribute("rel").as_deref() == Some("enclosure") => {
                 if let Some(href) = attribute("href") {
-                    entry.files.push(enclosure(href, attribute("type"), attribute("length")));
+                    entry.files.push(enclosure(at(href), attribute("type"), attribute("length")));
                 }
             }
             ("link", None) => {
@@ -135,15 +175,21 @@ impl State {
         if self.entry.as_ref().is_some_and(|entry| entry.files.len() > FILES_MAX) {
             return Err(FeedError::TooLarge("64 files in one entry"));
         }
-        self.open.push((is_own, name));
+        self.open.push(Open { vocabulary, name, base });
         self.text.clear();
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), FeedError> {
         let text = std::mem::take(&mut self.text).trim().to_owned();
-        let Some((is_own, name)) = self.open.pop() else { return Ok(()) };
-        match (&*name, &mut self.entry) {
+        let Some(Open { vocabulary, name, base }) = self.open.pop() else { return Ok(()) };
+        let is_own = vocabulary == Vocabulary::Own;
+        let known = match (vocabulary, &*name) {
+            (Vocabulary::Feed | Vocabulary::Own, name) => name,
+            (Vocabulary::DublinCore, "date") => "pubDate",
+            _ => return Ok(()),
+        };
+        match (known, &mut self.entry) {
             ("item" | "entry", Some(_)) => {
                 if self.feed.entries.len() >= ENTRIES_MAX {
                     return Err(FeedError::TooLarge("100,000 entries"));
@@ -160,7 +206,7 @@ impl State {
             ("category", Some(entry)) if entry.dataset.is_empty() => entry.dataset = text,
             // An item of RSS that only links to its torrent.
             ("link", Some(entry)) if is_torrent(&text) => {
-                entry.files.push(enclosure(text, None, None));
+                entry.files.push(enclosure(joined(&base, &text), None, None));
             }
             ("title", None) if self.open.len() <= 2 => self.feed.title = text,
             ("link", None) if !text.is_empty() && self.open.len() <= 2 => self.feed.link = text,
@@ -177,6 +223,19 @@ fn enclosure(href: String, media_type: Option<String>, length: Option<String>) -
     Enclosure { href: href.trim().to_owned(), media_type, bytes }
 }
 
+/// Returns an address in an element whose addresses count from `base`, which may itself count from the
+/// feed's address.
+fn joined(base: &str, href: &str) -> String {
+    if base.is_empty() || Url::parse(href).is_ok() {
+        return href.to_owned();
+    }
+    match Url::parse(base) {
+        Ok(base) => base.join(href).map_or_else(|_| href.to_owned(), |url| url.to_string()),
+        Err(_) if href.starts_with('/') => href.to_owned(),
+        Err(_) => format!("{}{href}", &base[..base.rfind('/').map_or(0, |at| at + 1)]),
+    }
+}
+
 fn is_torrent(href: &str) -> bool {
     let path = href.split(['?', '#']).next().unwrap_or_default();
     path.to_ascii_lowercase().ends_with(".torrent")
@@ -189,6 +248,14 @@ pub fn is_media_type(content_type: &str) -> bool {
     [RSS_MEDIA_TYPE, ATOM_MEDIA_TYPE].iter().any(|known| essence.eq_ignore_ascii_case(known))
 }
 
+const DUBLIN_CORE: &str = "http://purl.org/dc/elements/1.1/";
+/// Atom, and RSS 0.9 and 1.0, which are RDF.
+const FEED_NAMESPACES: [&str; 4] = [
+    NAMESPACE_ATOM,
+    "http://purl.org/rss/1.0/",
+    "http://my.netscape.com/rdf/simple/0.9/",
+    "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+];
 /// Feeds are read at once: ten thousand versions take less.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 const ENTRIES_MAX: usize = 100_000;
@@ -216,6 +283,27 @@ mod tests {
         assert_eq!(feed.entries[1].files[0].href, "http://t.example/c.torrent");
         assert_eq!(feed.entries[1].published, Some(1_795_687_200));
         assert_eq!(feed.entries[2].files[0].href, "magnet:?xt=urn:btih:00");
+    }
+
+    #[test]
+    fn words_of_others_say_nothing_and_bases_count() {
+        let text = "<feed xmlns='http://www.w3.org/2005/Atom' xmlns:media='urn:m' xmlns:dc='http://purl.org/dc/elements/1.1/'\
+            xml:base='http://d.example/sets/'><entry xml:base='run7/'><media:group><media:title>picture</media:title>\
+            </media:group><title>run7</title><media:title>other</media:title><media:link rel='enclosure' href='p.torrent'/>\
+            <dc:date>2026-11-26T10:00:00Z</dc:date><link rel='enclosure' href='1.torrent'/>\
+            <link rel='enclosure' href='/2.torrent'/><link rel='enclosure' href='magnet:?xt=urn:btih:00'/></entry></feed>";
+        let feed = read(text.as_bytes()).unwrap();
+        let entry = &feed.entries[0];
+        assert_eq!((&*entry.title, entry.published), ("run7", Some(1_795_687_200)));
+        let files: Vec<&str> = entry.files.iter().map(|file| &*file.href).collect();
+        let there = "http://d.example/sets/run7/1.torrent";
+        assert_eq!(files, [there, "http://d.example/2.torrent", "magnet:?xt=urn:btih:00"]);
+        // Bases that count from the feed's own address, and a namespace that nobody else has.
+        let text = "<rss xmlns='http://backend.userland.com/rss2'><channel xml:base='a/x'><item xml:base='b/'>\
+            <title>t</title><enclosure url='c.torrent'/><enclosure url='/d.torrent'/></item></channel></rss>";
+        let feed = read(text.as_bytes()).unwrap();
+        let files: Vec<&str> = feed.entries[0].files.iter().map(|file| &*file.href).collect();
+        assert_eq!((&*feed.entries[0].title, files), ("t", vec!["a/b/c.torrent", "/d.torrent"]));
     }
 
     #[test]
