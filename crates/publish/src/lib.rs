@@ -17,4 +17,4 @@ pub use check::{CheckError, Checked, WrongFile, check_index, check_torrent};
 pub use content::{Content, ContentFile};
 pub use hash::{FileHashes, HashError, Hashes, Places, Progress, Wanted, hash};
 pub use index::{Index, IndexError, IndexFile};
-pub use publish::{Output, Publication, PublishError, Published};
+pub use publish::{Output, Publication, PublishError, Published, UnusablePath};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use swath_formats::metalink::{self, Metalink};
 use swath_formats::minisign::{KeyError, SecretKey};
 use swath_formats::percent;
-use swath_formats::torrent::metainfo::{Builder, Kind, Layout, NewFile, What};
+use swath_formats::torrent::metainfo::{Builder, Kind, Layout, NameError, NewFile, What};
 use swath_formats::torrent::{Magnet, Metainfo, MetainfoError, piece_size};
 use swath_model::digest::{Algorithm, Hasher, sha256_tree};
 use swath_model::path::{PathError, SafePath, visible};
@@ -113,17 +113,14 @@ pub enum PublishError {
         /// Why not.
         why: PathError,
     },
-    /// A path cannot be published.
-    #[error("{path} cannot be published: {why}")]
-    Path {
-        /// The path.
-        path: String,
-        /// Why not.
-        why: PathError,
+    /// Paths cannot be published.
+    #[error("{}", listed(paths, *count))]
+    Paths {
+        /// The first of them.
+        paths: Vec<UnusablePath>,
+        /// How many they are.
+        count: usize,
     },
-    /// A path is not text, which torrents and Metalinks need.
-    #[error("{0} cannot be published: its name is not UTF-8")]
-    NotText(String),
     /// The dataset cannot be a torrent.
     #[error("no torrent can be made")]
     Torrent(#[from] MetainfoError),
@@ -160,6 +157,33 @@ pub enum PublishError {
         #[source]
         error: io::Error,
     },
+}
+
+/// A path that cannot be published: torrents and Metalinks need names that are text and safe anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusablePath {
+    /// The path, as it can be shown.
+    pub path: String,
+    /// Why not.
+    pub why: NameError,
+}
+
+impl PublishError {
+    fn of_path(path: &SafePath, why: PathError) -> PublishError {
+        let paths = vec![UnusablePath { path: path.to_string(), why: why.into() }];
+        PublishError::Paths { paths, count: 1 }
+    }
+}
+
+/// Returns what is said of unusable paths, all in one line.
+fn listed(paths: &[UnusablePath], count: usize) -> String {
+    let all: Vec<String> =
+        paths.iter().map(|UnusablePath { path, why }| format!("{path} ({why})")).collect();
+    let all = all.join(", ");
+    match count - paths.len().min(count) {
+        0 => format!("cannot be published: {all}"),
+        more => format!("cannot be published: {all} and {more} more"),
+    }
 }
 
 impl Publication {
@@ -418,15 +442,22 @@ impl Publication {
         let named = |why| PublishError::Name { name: visible(&stem), why };
         safe(&stem).map_err(named)?;
         let name = safe(&self.name).map_err(named)?;
-        let files = content.files.iter().map(|file| {
-            let path = str::from_utf8(&file.path)
-                .map_err(|_| PublishError::NotText(crate::content::shown(&file.path)))?;
-            match SafePath::new(path) {
-                Ok(path) => Ok(NewFile::new(path, file.bytes)),
-                Err(why) => Err(PublishError::Path { path: visible(path), why }),
+        let (mut files, mut unusable, mut count) = (Vec::new(), Vec::new(), 0);
+        for file in &content.files {
+            let path = str::from_utf8(&file.path).map_err(|_| NameError::NotText);
+            let path = path.and_then(|path| SafePath::new(path).map_err(NameError::Path));
+            match path {
+                Ok(path) => files.push(NewFile::new(path, file.bytes)),
+                Err(why) => {
+                    count += 1;
+                    let path = crate::content::shown(&file.path);
+                    unusable.extend((count <= UNUSABLE_MAX).then_some(UnusablePath { path, why }));
+                }
             }
-        });
-        let files = files.collect::<Result<Vec<_>, _>>()?;
+        }
+        if count > 0 {
+            return Err(PublishError::Paths { paths: unusable, count });
+        }
         let is_single_file = content.is_single();
         let name = if is_single_file { files[0].path.clone() } else { name };
         let automatic = piece_size::automatic(content.bytes(), files.len() as u64)
@@ -554,8 +585,7 @@ impl Publication {
                 true => Ok(file.path.clone()),
                 false => SafePath::new(&format!("{}/{}", builder.name, file.path)),
             };
-            let name =
-                name.map_err(|why| PublishError::Path { path: file.path.to_string(), why })?;
+            let name = name.map_err(|why| PublishError::of_path(&file.path, why))?;
             let count = file.length_bytes.div_ceil(builder.piece_bytes) as usize;
             let own = pieces.split_off(..if has_pieces { count * SHA1_BYTES } else { 0 });
             let mirrors = self.mirrors.iter().filter_map(|mirror| {
@@ -670,5 +700,7 @@ fn identity(content: &Content, hashes: &Hashes) -> String {
 
 /// Bytes of a SHA-1.
 const SHA1_BYTES: usize = 20;
+/// Unusable paths that are named; whoever has more of them sees what they have in common.
+const UNUSABLE_MAX: usize = 50;
 /// The piece length of the version before is kept if it is at most so many times too short or too long.
 const NEAR_TIMES: u64 = 4;

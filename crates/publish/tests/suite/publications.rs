@@ -304,6 +304,19 @@ fn what_cannot_be_published_leaves_no_folder() {
         let refused = site.publication.make(&content, &site.out(), &Progress::default());
         assert!(matches!(refused, Err(PublishError::Name { .. })), "{name}: {refused:?}");
     }
+    // All unusable names are told at once.
+    let odd = site.folder.path().join("odd");
+    fs::create_dir(&odd).unwrap();
+    for name in [&b"Stra\xdfe"[..], b"a\nb", b"fine"] {
+        use std::os::unix::ffi::OsStrExt as _;
+        fs::write(odd.join(std::ffi::OsStr::from_bytes(name)), "x").unwrap();
+    }
+    let content = Content::list(&odd, Filter::default()).unwrap();
+    let refused = publication("odd", Kind::V1).make(&content, &site.out(), &Progress::default());
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, PublishError::Paths { count: 2, .. }), "{refused:?}");
+    let text = refused.to_string();
+    assert!(text.contains("Stra") && text.contains("UTF-8") && text.contains("U+000A"), "{text}");
     let empty = site.folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
     let content = Content::list(&empty, Filter::default()).unwrap();
