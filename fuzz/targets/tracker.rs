@@ -18,7 +18,9 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let _ = http::scrape_url(query, &[]);
     }
-    if let Ok(answer) = http::read_announce(bytes) {
+    if let Ok(mut answer) = http::read_announce(bytes) {
+        // Trackers of ours know addresses alone.
+        answer.named.clear();
         assert!(answer.peers.len() <= PEERS_MAX);
         let out = http::write_announce(&answer, PeerForm::Dictionary);
         assert_eq!(http::read_announce(&out), Ok(answer));

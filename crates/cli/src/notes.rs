@@ -130,6 +130,16 @@ pub fn words(note: &Note) -> (String, bool) {
         }
         Note::WithoutPeers(error) => (format!("without peers: {}", chain(error)), true),
         Note::TrackerFailed { tracker, error } => (format!("{tracker}: {}", chain(error)), true),
+        Note::TrackerWarns { tracker, text } => (format!("{tracker} says: {text}"), true),
+        Note::WithoutMetafile(error) => (format!("{}; asking others", chain(error)), true),
+        Note::TorrentUnused { name, unused } => {
+            let all: Vec<String> = unused.iter().map(ToString::to_string).collect();
+            (format!("{name}: not used: {}", all.join(", ")), false)
+        }
+        Note::OddNames { name, count } => {
+            let names = counted(*count, "name is", "names are");
+            (format!("{name}: {names} not UTF-8: other bytes are written as %XX"), true)
+        }
         Note::PeerBanned { address, why } => {
             (format!("no peer at {address} is used any more: {why}"), true)
         }
@@ -176,7 +186,7 @@ pub fn words(note: &Note) -> (String, bool) {
         }
         Note::FeedBackwards { dataset, version, installed } => {
             let text = format!(
-                "{dataset}: the feed went back to version {version}; version {installed} stays, which is newer"
+                "{dataset}: the feed went back to version {version}; version {installed} stays, which has a later date (--allow-older replaces it)"
             );
             (text, true)
         }

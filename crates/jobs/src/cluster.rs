@@ -18,6 +18,7 @@ use url::Url;
 
 use crate::error::{JobError, NotShared, TorrentError};
 use crate::event::{JobEvent, JobObserver, Note};
+use crate::get::tracker_note;
 use crate::run::Job;
 use crate::spec::SwarmSpec;
 
@@ -150,15 +151,13 @@ fn note(observer: &dyn JobObserver, note: Note) {
     observer.observe(JobEvent::Note(note));
 }
 
-/// Reports events to the user, and each failing tracker once.
+/// Reports events to the user, and of each tracker each thing once.
 fn tell_events(observer: Arc<dyn JobObserver>, mut told: mpsc::Receiver<ShareEvent>) {
     tokio::spawn(async move {
-        let mut failed = HashSet::new();
+        let mut heard = HashSet::new();
         while let Some(event) = told.recv().await {
             let text = match event {
-                ShareEvent::TrackerFailed { tracker, error } => {
-                    failed.insert(tracker.clone()).then_some(Note::TrackerFailed { tracker, error })
-                }
+                ShareEvent::Announced(announced) => tracker_note(announced, &mut heard),
                 ShareEvent::NodeBanned { address } => Some(Note::MachineBanned { address }),
             };
             text.into_iter().for_each(|text| note(&*observer, text));

@@ -384,7 +384,7 @@ pub enum TorrentError {
     #[error("not a magnet link that can be used: {0}")]
     Magnet(#[source] MagnetError),
     /// Nobody can be asked for the metafile of a magnet link.
-    #[error("the magnet link names no tracker and no peer")]
+    #[error("the magnet link names no tracker and no peer, and no torrent file (xs)")]
     NoPeers,
     /// A magnet link, and no peer may be asked.
     #[error("a magnet link is described by peers, and no peers are asked")]
@@ -392,14 +392,19 @@ pub enum TorrentError {
     /// Nobody can be asked for the content of a torrent.
     #[error("the torrent names no mirror, and no peers are asked")]
     NoSources,
+    /// The metafile that a magnet link names is that of another torrent.
+    #[error("the torrent file that the magnet link names is that of another torrent")]
+    OtherTorrent,
     /// The two info-hashes of a magnet link are not those of one hybrid torrent.
     #[error("the torrent has the v1 info-hash of the magnet link, but another v2 info-hash")]
     OtherHash,
     /// No peer has sent the metafile of a magnet link.
-    #[error("no peer has sent the description of the torrent{}", last.as_ref().map(|it| format!("; the last one: {it}")).unwrap_or_default())]
+    #[error("no peer has sent the description of the torrent{}", asked(last.as_ref(), silent))]
     NoMetadata {
         /// The last error of a peer.
         last: Option<PeerError>,
+        /// Trackers that have not answered.
+        silent: Vec<String>,
     },
     /// Where a file has to be written, there is a folder with its segments.
     #[error("{} is a folder with {found} of the {count} segments of this file", path.display())]
@@ -447,6 +452,15 @@ pub enum TorrentError {
         #[source]
         error: MetainfoError,
     },
+}
+
+/// Returns what became of those who were asked for the description of a torrent.
+fn asked(last: Option<&PeerError>, silent: &[String]) -> String {
+    let last = last.map(|it| format!("; the last one: {it}")).unwrap_or_default();
+    match silent {
+        [] => last,
+        silent => format!("{last}; no answer came from {}", silent.join(", ")),
+    }
 }
 
 /// Returns these names, of `count` altogether, as a list.

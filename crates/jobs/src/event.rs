@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use swath_formats::metalink::SkipReason;
 use swath_formats::mirror_url::MirrorUrlError;
+use swath_formats::torrent::Unused;
 use swath_model::digest::Algorithm;
 use swath_source::LaneError;
 use swath_source::peer::PeerError;
@@ -14,7 +15,7 @@ use swath_swarm::{AnnounceError, SwarmsError};
 use swath_transfer::observe::Event;
 
 use crate::copy::NotDelegated;
-use crate::error::{FileError, JobError, MetalinkError, NotShared};
+use crate::error::{FileError, JobError, MetalinkError, NotShared, TorrentError};
 use crate::history::Deadline;
 
 /// An event of a job.
@@ -165,6 +166,29 @@ pub enum Note {
         tracker: String,
         /// The error.
         error: AnnounceError,
+    },
+    /// A tracker has something to say to users.
+    TrackerWarns {
+        /// Its scheme, host and port.
+        tracker: String,
+        /// In its words.
+        text: String,
+    },
+    /// An address in a magnet link has no torrent file of it; others are asked.
+    WithoutMetafile(TorrentError),
+    /// A torrent file or a magnet link says things that are not used.
+    TorrentUnused {
+        /// Its name.
+        name: String,
+        /// These.
+        unused: Vec<Unused>,
+    },
+    /// Names of a torrent are not UTF-8; bytes of them are written as `%DF`.
+    OddNames {
+        /// The torrent.
+        name: String,
+        /// The number of names.
+        count: u64,
     },
     /// A peer is not let in any more.
     PeerBanned {

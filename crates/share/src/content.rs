@@ -36,13 +36,8 @@ pub struct Version {
 /// Something that a user should know.
 #[derive(Debug)]
 pub enum ShareEvent {
-    /// A tracker does not answer, or refuses.
-    TrackerFailed {
-        /// Scheme, host and port.
-        tracker: String,
-        /// Why.
-        error: swath_swarm::AnnounceError,
-    },
+    /// A tracker was asked.
+    Announced(swath_swarm::Announced),
     /// A node is asked for nothing any more.
     NodeBanned {
         /// Its address.

@@ -19,7 +19,7 @@ use swath_serve::{
     TlsError, Traffic,
 };
 use swath_source::{ClientCertificate, Net, SealedLength};
-use swath_swarm::{Announced, Announcer, Announcing, Standing};
+use swath_swarm::{Announcer, Announcing, Standing, TrackerList};
 use swath_transfer::VerifiedContent;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -219,7 +219,7 @@ async fn announce(content: Arc<SharedContent>, net: Net, trackers: Vec<Url>, por
     swath_serve::random(&mut id);
     let announcing = Announcing {
         net,
-        lists: trackers.into_iter().map(|tracker| vec![vec![tracker]]).collect(),
+        lists: trackers.into_iter().map(TrackerList::of_user).collect(),
         info_hashes: vec![content.id.info_hash()],
         peer_id: PeerId(id),
         port,
@@ -229,14 +229,13 @@ async fn announce(content: Arc<SharedContent>, net: Net, trackers: Vec<Url>, por
         watch::Sender::new(Standing { left, want: ADDRESSES_MAX as u32, ..Standing::default() });
     let (told, mut answers) = mpsc::channel(4);
     let _announcer = Announcer::start(announcing, standing.subscribe(), told);
-    while let Some(Announced { tracker, outcome, .. }) = answers.recv().await {
-        match outcome {
-            Ok(answer) => answer
-                .peers
-                .into_iter()
-                .for_each(|peer| meet(&content, peer.address, Known::Told, port)),
-            Err(error) => content.notify(ShareEvent::TrackerFailed { tracker, error }).await,
-        }
+    while let Some(announced) = answers.recv().await {
+        let peers = announced.outcome.iter().flat_map(|answer| &answer.peers);
+        let addresses: Vec<SocketAddr> = peers.map(|peer| peer.address).collect();
+        // A tracker must not lead us to machines that only we can reach.
+        let may_be = addresses.into_iter().filter(|it| content.net.may_be_led_to(*it).is_ok());
+        may_be.for_each(|address| meet(&content, address, Known::Told, port));
+        content.notify(ShareEvent::Announced(announced)).await;
     }
 }
 

@@ -12,7 +12,8 @@ mod super_seeding;
 mod swarm;
 
 pub use announce::{
-    AnnounceError, Announced, Announcer, Announcing, Next, Standing, Tiers, TrackerIndex, ask,
+    AnnounceError, Announced, Announcer, Announcing, Next, Standing, Tiers, TrackerIndex,
+    TrackerList, ask, tracker_name,
 };
 pub use content::{
     Checked, ContentError, Fault, FileUploads, Lost, OpenFiles, TorrentFiles, check,

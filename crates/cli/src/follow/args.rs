@@ -34,6 +34,9 @@ pub struct Follow {
     /// Install only versions that this minisign key has signed: its file, or the key itself; remembered for the feed
     #[arg(long, value_name = "PUBKEY", value_hint = ValueHint::FilePath)]
     pub trust: Option<String>,
+    /// Install a version also if it is older than the one that was installed before
+    #[arg(long)]
+    pub allow_older: bool,
     /// Options of every transfer
     #[command(flatten)]
     pub transfer: Transfer,

@@ -44,6 +44,7 @@ pub async fn run(follow: Follow) -> Result<Exit, Failure> {
         dir: follow.dir.clone(),
         datasets: follow.dataset.clone(),
         key: follow.trust.as_deref().map(keys::public_key).transpose()?,
+        allows_older: follow.allow_older,
         network: Network { limit_bytes_per_s: transfer.limit_rate, ..network },
         routes: transfer.routes.spec(&mut environment)?,
         disk: transfer.disk(),
@@ -124,6 +125,8 @@ fn failure(error: FollowError) -> Failure {
         | FollowError::Unsigned(_) => {
             Failure::new(Exit::Mismatch, text).hint("nothing was replaced")
         }
+        FollowError::Older { .. } => Failure::new(Exit::Mismatch, text)
+            .hint("nothing was installed; --allow-older installs it all the same"),
         FollowError::Index(_) => Failure::sources(text),
         _ => Failure::input(text),
     }

@@ -20,9 +20,10 @@ use swath_formats::tracker::InfoHash;
 use swath_model::path::visible;
 use swath_model::{Limiter, counted, units};
 use swath_source::peer::EncryptionPolicy;
-use swath_source::{Net, NetOptions, Proxies};
+use swath_source::{Net, NetOptions, Proxies, Trust};
 use swath_swarm::{
-    Counts, FileUploads, Lost, Participation, Swarm, SwarmEvent, Swarms, SwarmsError, SwarmsOptions,
+    Counts, FileUploads, Lost, Participation, Swarm, SwarmEvent, Swarms, SwarmsError,
+    SwarmsOptions, TrackerList,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -260,8 +261,10 @@ impl Seeding {
         if info.is_private() && !peers.is_empty() {
             warn(&format!("{name} is private: --peer is ignored, its trackers name the peers"));
         }
+        // The metafile is one on this machine.
+        let list = |tiers| TrackerList { tiers, trust: Trust::Listed };
         let own = Some(found.metainfo.trackers.clone()).filter(|tiers| !tiers.is_empty());
-        let named = args.tracker.iter().map(|url| vec![vec![url.clone()]]);
+        let (own, named) = (own.map(list), args.tracker.iter().cloned().map(TrackerList::of_user));
         let trackers: Vec<_> = own.into_iter().chain(named).collect();
         if trackers.is_empty() && peers.is_empty() {
             warn(&format!("{name} has no tracker: only peers that know this address will find it"));
@@ -272,7 +275,7 @@ impl Seeding {
             have,
             uploads: Some(Arc::new(FileUploads::new(Arc::clone(&found.files), lost))),
             trackers,
-            peers: peers.to_vec(),
+            peers: peers.iter().map(|peer| (*peer, Trust::Named)).collect(),
             super_seeds: !args.no_super_seed,
         };
         let swarm = swarms.join(participation).map_err(failure)?;

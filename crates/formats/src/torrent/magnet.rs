@@ -1,18 +1,18 @@
 //! Magnet links (BEP 9, 53): a torrent by its info-hashes alone.
 //!
 //! Reading is lenient, because links are copied by hand and through web pages: order, unknown keys,
-//! numbered keys (`tr.1`) and `&amp;` do no harm, and a tracker or peer that cannot be used is left
-//! out. Only the info-hashes must be right.
+//! numbered keys (`tr.1`) and `&amp;` do no harm, and what cannot be used is left out and noted. Only the info-hashes must be right.
 
-use core::net::Ipv6Addr;
 use std::fmt;
 use std::str::FromStr;
 
 use swath_model::{Range, RangeSet};
 use url::Url;
 
+use super::unused::{Unused, unused};
 use super::{InfoHashError, InfoHashV1, InfoHashV2, tracker_url};
 use crate::mirror_url::mirror_url;
+use crate::peer_address::PeerAddress;
 use crate::percent;
 
 /// A magnet link. It has at least one info-hash; with both, they are those of one hybrid torrent.
@@ -28,21 +28,16 @@ pub struct Magnet {
     pub length_bytes: Option<u64>,
     /// Trackers, all in one tier (`tr`).
     pub trackers: Vec<Url>,
-    /// Mirrors of the files (`ws`).
+    /// Addresses of the metafile (`xs`).
+    pub metafiles: Vec<Url>,
+    /// Mirrors of the files (`ws`, and `as` of older links).
     pub web_seeds: Vec<Url>,
     /// Peers to ask first (`x.pe`).
     pub peers: Vec<PeerAddress>,
     /// The numbers of the files to fetch, from 0; all if empty (`so`, BEP 53).
     pub select: RangeSet,
-}
-
-/// Where a peer listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PeerAddress {
-    /// A name, an IPv4 address, or an IPv6 address without brackets.
-    pub host: String,
-    /// The port; not 0.
-    pub port: u16,
+    /// What the link says besides, and what of it cannot be used.
+    pub unused: Vec<Unused>,
 }
 
 impl Magnet {
@@ -53,32 +48,45 @@ impl Magnet {
 
     /// Takes one parameter of the link.
     fn take(&mut self, key: &str, value: &str) -> Result<(), MagnetError> {
-        match key {
-            "xt" => self.take_topic(&percent::decode_text(value))?,
-            "dn" if self.name.is_none() => {
+        let text = percent::decode_text(value);
+        let web = |text: &str| mirror_url(text, None).ok();
+        let is_used = match key {
+            "xt" => self.take_topic(&text)?,
+            "dn" => {
                 // Names often come from forms, which write a space as '+'.
                 let name = percent::decode_text(&value.replace('+', " "));
-                self.name = Some(name).filter(|name| !name.is_empty());
+                self.name = self.name.take().or(Some(name)).filter(|name| !name.is_empty());
+                true
             }
-            "xl" if self.length_bytes.is_none() => self.length_bytes = crate::number(value),
-            "so" => take_numbers(&mut self.select, &percent::decode_text(value)),
-            "tr" => push(&mut self.trackers, tracker_url(&percent::decode_text(value))),
-            "ws" => push(&mut self.web_seeds, mirror_url(&percent::decode_text(value), None).ok()),
-            "x.pe" => push(&mut self.peers, percent::decode_text(value).parse().ok()),
-            _ => {}
+            "xl" => {
+                self.length_bytes = self.length_bytes.or(crate::number(value));
+                self.length_bytes.is_some()
+            }
+            "so" => take_numbers(&mut self.select, &text),
+            "tr" => push(&mut self.trackers, tracker_url(&text)),
+            "xs" => push(&mut self.metafiles, web(&text)),
+            "ws" | "as" => push(&mut self.web_seeds, web(&text)),
+            "x.pe" => push(&mut self.peers, text.parse().ok()),
+            _ => false,
+        };
+        if !is_used && !key.is_empty() && !text.is_empty() {
+            unused(&mut self.unused, key, &text);
         }
         Ok(())
     }
 
-    fn take_topic(&mut self, topic: &str) -> Result<(), MagnetError> {
+    /// Takes an info-hash; returns whether it is one. Links may name files of other networks besides.
+    fn take_topic(&mut self, topic: &str) -> Result<bool, MagnetError> {
         if let Some(hash) = without_prefix(topic, "urn:btih:") {
             set(&mut self.hash_v1, hash.parse().map_err(MagnetError::Hash)?)?;
         } else if let Some(hash) = without_prefix(topic, "urn:btmh:") {
             // The multihash of SHA-256 begins with its number and its length.
             let hash = hash.strip_prefix("1220").ok_or(MagnetError::Multihash)?;
             set(&mut self.hash_v2, hash.parse().map_err(MagnetError::Hash)?)?;
+        } else {
+            return Ok(false);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -135,6 +143,9 @@ impl fmt::Display for Magnet {
         for url in &self.trackers {
             write("tr", &encoded_whole(url))?;
         }
+        for url in &self.metafiles {
+            write("xs", &encoded_whole(url))?;
+        }
         for url in &self.web_seeds {
             write("ws", &encoded_whole(url))?;
         }
@@ -149,36 +160,6 @@ impl fmt::Display for Magnet {
             write("so", &ranges.collect::<Vec<_>>().join(","))?;
         }
         Ok(())
-    }
-}
-
-impl FromStr for PeerAddress {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<PeerAddress, ()> {
-        let (host, port) = text.rsplit_once(':').ok_or(())?;
-        let port = crate::number(port).and_then(|port| u16::try_from(port).ok());
-        let port = port.filter(|port| *port > 0).ok_or(())?;
-        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let is_host = match inner {
-            Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
-            None => {
-                let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-                (1..=HOST_BYTES_MAX).contains(&host.len()) && host.bytes().all(is_name)
-            }
-        };
-        let host = inner.unwrap_or(host).to_owned();
-        if is_host { Ok(PeerAddress { host, port }) } else { Err(()) }
-    }
-}
-
-impl fmt::Display for PeerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
     }
 }
 
@@ -216,14 +197,20 @@ fn set<T: PartialEq>(slot: &mut Option<T>, value: T) -> Result<(), MagnetError> 
     Ok(())
 }
 
-fn push<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) {
-    if let Some(item) = item.filter(|item| list.len() < ITEMS_MAX && !list.contains(item)) {
+/// Adds an item unless it is there already or there are too many; returns whether it is there now.
+fn push<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) -> bool {
+    let Some(item) = item else { return false };
+    let is_there = list.contains(&item);
+    if !is_there && list.len() < ITEMS_MAX {
         list.push(item);
+        return true;
     }
+    is_there
 }
 
-/// Adds the numbers of `0,2,4,6-8`; what is none is left out.
-fn take_numbers(numbers: &mut RangeSet, text: &str) {
+/// Adds the numbers of `0,2,4,6-8`; what is none is left out. Returns whether all are numbers.
+fn take_numbers(numbers: &mut RangeSet, text: &str) -> bool {
+    let mut are_all = true;
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         if let (Some(first), Some(last)) = (crate::number(first), crate::number(last))
@@ -231,8 +218,11 @@ fn take_numbers(numbers: &mut RangeSet, text: &str) {
             && last <= u64::from(u32::MAX)
         {
             numbers.insert(Range::new(first, last + 1));
+        } else {
+            are_all = false;
         }
     }
+    are_all
 }
 
 fn without_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
@@ -250,8 +240,6 @@ const SCHEME: &str = "magnet:";
 const LINK_BYTES_MAX: usize = 64 * 1024;
 /// More trackers, web seeds or peers are never asked in time.
 const ITEMS_MAX: usize = 200;
-/// The longest name of the DNS.
-const HOST_BYTES_MAX: usize = 253;
 
 #[cfg(test)]
 mod tests {
@@ -315,6 +303,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_used_is_noted() {
+        let link = format!(
+            "magnet:?xt=urn:btih:{V1}&xt=urn:sha1:XYZ&tr=wss://t.example/key&kt=sea+ice&so=1,x&x.pe=a:0\
+             &xs=https%3A%2F%2Fm.example%2Fx.torrent&xs=dchub://h.example/&as=http://m.example/f&dn=&foo&=&mt="
+        );
+        let magnet: Magnet = link.parse().unwrap();
+        let unused: Vec<String> = magnet.unused.iter().map(ToString::to_string).collect();
+        let all = ["xt=urn:sha1:XYZ", "tr=wss://t.example", "kt=sea+ice", "so=1,x", "x.pe=a:0"];
+        assert_eq!(unused, [&all[..], &["xs=dchub://h.example"]].concat());
+        let text = |urls: &[Url]| urls.iter().map(|url| url.to_string()).collect::<Vec<_>>();
+        assert_eq!(text(&magnet.metafiles), ["https://m.example/x.torrent"]);
+        assert_eq!(text(&magnet.web_seeds), ["http://m.example/f"]);
+    }
+
+    #[test]
     fn links_without_a_clear_torrent_are_refused() {
         let other = V1.replace('c', "d");
         for (link, why) in [
@@ -352,7 +355,9 @@ mod tests {
                 name,
                 length_bytes,
                 trackers: hosts.iter().map(url).collect(),
+                metafiles: hosts.iter().map(url).collect(),
                 web_seeds: hosts.iter().map(url).collect(),
+                unused: Vec::new(),
                 peers: hosts.iter().map(|host| PeerAddress { host: host.clone(), port: 1 }).collect(),
                 select: select.iter().map(|(start, len)| Range::of_len(*start, *len)).collect(),
             };

@@ -6,8 +6,10 @@ pub mod magnet;
 pub mod metainfo;
 pub mod piece_size;
 mod tracker_url;
+mod unused;
 
 pub use info_hash::{InfoHash, InfoHashError, InfoHashV1, InfoHashV2};
 pub use magnet::Magnet;
 pub use metainfo::{Info, Metainfo, MetainfoError};
 pub use tracker_url::tracker_url;
+pub use unused::Unused;

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use super::InfoHash;
+use crate::peer_address::PeerAddress;
 
 /// The name that a client gives itself, new at every start (BEP 3, BEP 20).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -82,6 +83,8 @@ pub struct AnnounceAnswer {
     pub leechers: Option<u32>,
     /// Other peers, all of the address family of the client.
     pub peers: Vec<Peer>,
+    /// Peers of whom the answer has a host name instead of an address (BEP 3). Only HTTP has it.
+    pub named: Vec<PeerAddress>,
     /// Something that the user should read. Only HTTP has it.
     pub warning: Option<String>,
     /// The client's address as the tracker sees it (BEP 24). Only HTTP has it.

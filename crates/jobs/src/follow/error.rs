@@ -89,6 +89,14 @@ pub enum FollowError {
         /// The number of wrong files.
         wrong: u64,
     },
+    /// The version was signed before one that was installed here and is gone.
+    #[error("version {version} was signed before version {accepted}, which was installed before")]
+    Older {
+        /// The version.
+        version: String,
+        /// The newest one that was installed.
+        accepted: String,
+    },
     /// The new version cannot get its name.
     #[error("cannot replace {}: {error}", path.display())]
     Swap {

@@ -10,7 +10,7 @@ mod state;
 mod swap;
 mod trust;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use swath_formats::minisign::PublicKey;
 use swath_formats::percent;
-use swath_formats::torrent::{Info, Metainfo};
+use swath_formats::torrent::Info;
 use swath_model::path::visible;
 use swath_source::{DocumentVersion, display_name};
-use swath_transfer::{Engine, Trust};
+use swath_transfer::Engine;
 use url::Url;
 
 pub use error::FollowError;
@@ -33,6 +33,8 @@ use crate::error::{FeedError, JobError};
 use crate::event::{JobEvent, JobObserver, Note};
 use crate::get;
 use crate::get::feed::{self, Metafile, Newest};
+use crate::get::order;
+use crate::get::torrent::Described;
 use crate::options::{Disk, Network, Plan, Routes};
 use crate::run::{EngineNeeds, JobContext, Jobs};
 use crate::spec::{GetFrom, GetSpec, GetTo, JobSpec, OldVersion, SwarmSpec, TorrentAt, Work};
@@ -49,6 +51,8 @@ pub struct FollowSpec {
     pub datasets: Vec<String>,
     /// The key that signs the versions. It is remembered for the feed.
     pub key: Option<PublicKey>,
+    /// Whether a version may be installed that is older than one that was installed before.
+    pub allows_older: bool,
     /// The network.
     pub network: Network,
     /// Relays and routes.
@@ -198,7 +202,7 @@ impl Follower {
         let Some((feed, base, document)) = fetched.map_err(JobError::from)? else {
             return Ok(None);
         };
-        let mut all = feed::newest_of_each(&feed, &base);
+        let mut all = feed::newest_of_each(&feed, &base, order::now_s());
         let name = || display_name(&self.url);
         if all.is_empty() {
             return Err(JobError::from(FeedError::Nothing(name())).into());
@@ -233,22 +237,25 @@ impl Follower {
         if !is_file_name(&dataset) {
             return Err(FollowError::Name);
         }
-        let Metafile::Torrent(torrent) = &announced.metafile else {
-            return Err(FollowError::NoTorrent(visible(&version)));
+        let torrent = match &announced.metafile {
+            Metafile::Torrent(url) => url.to_string(),
+            Metafile::Magnet(link) => link.to_string(),
+            Metafile::Metalink(_) => return Err(FollowError::NoTorrent(visible(&version))),
         };
         let (place, installed) = (self.place(&dataset), self.state.datasets.get(&dataset).cloned());
         let is_there = place.symlink_metadata().is_ok();
-        let old = match installed {
+        let accepted = match installed {
             Some(old) if old.feed != self.url.as_str() => return Err(FollowError::OtherFeed),
             None if is_there => return Err(FollowError::InTheWay(place)),
-            old => old.filter(|_| is_there),
+            accepted => accepted,
         };
+        let old = accepted.clone().filter(|_| is_there);
         let mut new = Installed {
             feed: self.url.to_string(),
             version: version.clone(),
             published: newest.published,
             signed: None,
-            torrent: torrent.to_string(),
+            torrent,
             info_hash: String::new(),
         };
         if let Some(old) = &old {
@@ -258,10 +265,12 @@ impl Follower {
                 return Ok(false);
             }
             // With a key, only what is signed counts.
-            if self.key.is_none() && self.goes_backwards(&dataset, old, &new, observers) {
+            if self.key.is_none() && self.is_older(old, &new, &newest.times) {
+                self.say_backwards(&dataset, old, &new, observers);
                 return Ok(false);
             }
         }
+        let observer = observers();
         // Servers may block.
         let preparing = async {
             let net = self.engine.net();
@@ -269,24 +278,37 @@ impl Follower {
                 Some(key) => Some(trust::signed_index(net, key, &newest).await?),
                 None => None,
             };
-            let metainfo = get::torrent::of_server(net, torrent, Trust::Discovered).await;
-            let metainfo = metainfo.map_err(JobError::from)?;
+            let get = self.get(Path::new(""));
+            let spec = self.spec.job(get.clone());
+            let streams = Streams::default();
+            let context =
+                JobContext { spec: &spec, streams: &streams, observer: &observer, control };
+            let job = context.with(self.engine.clone());
+            let described = get::described(&job, &get, &announced.metafile).await?;
+            let described = described.ok_or_else(|| FollowError::NoTorrent(visible(&version)))?;
             if let Some(index) = &index {
-                trust::is_torrent_of(index, &metainfo.info, &version)?;
+                trust::is_torrent_of(index, &described.metainfo.info, &version)?;
             }
-            Ok::<_, FollowError>((index, metainfo))
+            Ok::<_, FollowError>((index, described))
         };
-        let (index, metainfo) = tokio::select! {
+        let (index, described) = tokio::select! {
             biased;
             () = control.cancelled() => return Err(JobError::Stopped.into()),
             prepared = preparing => prepared?,
         };
-        new.info_hash = info_hash(&metainfo.info);
+        new.info_hash = info_hash(&described.metainfo.info);
         if let Some(index) = &index {
             new.signed = Some(index.published);
-            if let Some(old) = &old
-                && self.goes_backwards(&dataset, old, &new, observers)
+            // A server can show an old version with its signature: what was accepted once counts, also
+            // when its folder is gone.
+            if let Some(accepted) = &accepted
+                && self.is_older(accepted, &new, &newest.times)
             {
+                if !is_there {
+                    let accepted = visible(&accepted.version);
+                    return Err(FollowError::Older { version: visible(&version), accepted });
+                }
+                self.say_backwards(&dataset, accepted, &new, observers);
                 return Ok(false);
             }
         }
@@ -298,18 +320,17 @@ impl Follower {
             self.store.save(&self.state)?;
             return Ok(false);
         }
-        let observer = observers();
         let note = |note| observer.observe(JobEvent::Note(note));
         note(Note::Announced { dataset: dataset.clone(), version: visible(&version) });
         let stage = self.stage(&dataset, &new)?;
         let folder = self.store.make_stage(&stage)?;
-        self.store.keep_torrent(&new.info_hash, &metainfo.write())?;
+        self.store.keep_torrent(&new.info_hash, &described.metainfo.write())?;
         let old_version = old.as_ref().map(|old| self.store.torrent(&old.info_hash));
         let old_version = old_version
             .filter(|torrent| get::torrent::of_file(torrent).is_ok())
             .map(|torrent| OldVersion { torrent, place: place.clone() });
-        let content = metainfo.info.name().as_str().to_owned();
-        self.fetch(&new, &folder, metainfo, old_version, &observer, control).await?;
+        let content = described.metainfo.info.name().as_str().to_owned();
+        self.fetch(&new, &folder, described, old_version, &observer, control).await?;
         let fetched = folder.join(&content);
         if let Some(index) = index {
             let (fetched, version) = (fetched.clone(), visible(&version));
@@ -337,27 +358,40 @@ impl Follower {
         Ok(true)
     }
 
+    /// Returns whether a version is older than the accepted one, and may not be installed: by what is signed
+    /// if there is a key, else by the times that the feed tells, those that it tells now before those of then.
+    fn is_older(
+        &self,
+        accepted: &Installed,
+        new: &Installed,
+        times: &HashMap<String, u64>,
+    ) -> bool {
+        let is_older = match self.key {
+            Some(_) => accepted.signed.zip(new.signed).is_some_and(|(old, new)| new < old),
+            None => {
+                let then = || order::plausible(accepted.published, order::now_s());
+                let old = times.get(&accepted.version).copied().or_else(then);
+                old.zip(new.published).is_some_and(|(old, new)| new < old)
+            }
+        };
+        is_older && !self.spec.allows_older
+    }
+
     /// Says once that an older version than the installed one is announced as the newest.
-    fn goes_backwards(
+    fn say_backwards(
         &mut self,
         dataset: &str,
         old: &Installed,
         new: &Installed,
         observers: Observers<'_>,
-    ) -> bool {
-        let times = match self.key {
-            Some(_) => old.signed.zip(new.signed),
-            None => old.published.zip(new.published),
-        };
-        let is_older = times.is_some_and(|(old, new)| new < old);
-        if is_older && self.is_news(&format!("{dataset} {} {:?}", new.version, new.published)) {
+    ) {
+        if self.is_news(&format!("{dataset} {} {:?}", new.version, new.published)) {
             observers().observe(JobEvent::Note(Note::FeedBackwards {
                 dataset: dataset.to_owned(),
                 version: visible(&new.version),
                 installed: visible(&old.version),
             }));
         }
-        is_older
     }
 
     /// Returns the name of the folder for a version. Those of versions that nobody waits for any more
@@ -381,26 +415,32 @@ impl Follower {
         &self,
         new: &Installed,
         folder: &Path,
-        metainfo: Metainfo,
+        described: Described,
         old_version: Option<OldVersion>,
         observer: &Arc<dyn JobObserver>,
         control: &Control,
     ) -> Result<(), FollowError> {
         let torrent = TorrentAt::File(self.store.torrent(&new.info_hash));
-        let from = GetFrom::Torrent { torrent, mirrors: Vec::new() };
-        let mut get = GetSpec::new(from, GetTo::Folder(folder.to_owned()));
-        get.swarm = self.spec.swarm.clone();
+        let mut get = self.get(folder);
+        get.from = GetFrom::Torrent { torrent, mirrors: Vec::new() };
         get.old_version = old_version;
         let spec = self.spec.job(get.clone());
         let streams = Streams::default();
         let context = JobContext { spec: &spec, streams: &streams, observer, control };
         let job = context.with(self.engine.clone());
-        let name = new.torrent.parse().map_or_else(|_| String::new(), |url| display_name(&url));
-        get::run_torrent(&job, &get, name, metainfo, Trust::Discovered).await?;
+        get::run_torrent(&job, &get, described).await?;
         match control.is_cancelled() {
             true => Err(JobError::Stopped.into()),
             false => Ok(()),
         }
+    }
+
+    /// Returns what is said of every fetch into a folder.
+    fn get(&self, folder: &Path) -> GetSpec {
+        let nothing = GetFrom::Replicas(Vec::new());
+        let mut get = GetSpec::new(nothing, GetTo::Folder(folder.to_owned()));
+        get.swarm = self.spec.swarm.clone();
+        get
     }
 
     /// Goes on with a swap, perhaps one of an earlier run. Returns whether a new version has its name.

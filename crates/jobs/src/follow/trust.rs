@@ -100,7 +100,13 @@ mod tests {
         let url = Url::parse("https://a.example/x.torrent").unwrap();
         let (dataset, version) = (dataset.to_owned(), version.to_owned());
         let announced = Announced { dataset, version, metafile: Metafile::Torrent(url) };
-        Newest { announced, published: None, index: None, signature: None }
+        Newest {
+            announced,
+            published: None,
+            times: Default::default(),
+            index: None,
+            signature: None,
+        }
     }
 
     fn index() -> Index {

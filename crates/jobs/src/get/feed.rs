@@ -1,16 +1,17 @@
 //! The newest version of a dataset that a feed announces.
 
-use std::collections::{HashMap, hash_map};
+use std::collections::HashMap;
 
 use swath_formats::feed::{self, Enclosure, Entry, Feed};
 use swath_formats::metalink;
+use swath_formats::torrent::Magnet;
 use swath_source::{DocumentVersion, Net, display_name, fetch_small, fetch_small_if_changed};
 use swath_transfer::Trust;
 use url::Url;
 
 use super::inputs::Inputs;
 use super::metalink::{MetalinkOrigin, metalink_of};
-use super::{GetJob, torrent};
+use super::{GetJob, order, torrent};
 use crate::address::Address;
 use crate::error::{FeedError, JobError, SpecError};
 use crate::event::Note;
@@ -31,6 +32,8 @@ pub struct Announced {
 pub enum Metafile {
     /// A torrent.
     Torrent(Url),
+    /// A magnet link.
+    Magnet(Box<Magnet>),
     /// A Metalink.
     Metalink(Url),
 }
@@ -43,11 +46,12 @@ pub(super) async fn read(
 ) -> Result<Inputs, JobError> {
     let url = address.url()?;
     let (feed, base) = fetch(get_job.job.engine.net(), &url).await?;
-    let newest = newest(&feed, &base, dataset, &display_name(&url))?;
+    let newest = newest(&feed, &base, dataset, &display_name(&url), order::now_s())?;
     get_job
         .note(Note::Announced { dataset: newest.dataset.clone(), version: newest.version.clone() });
     match newest.metafile {
         Metafile::Torrent(url) => torrent::of_address(get_job, &url, Trust::Discovered, &[]).await,
+        Metafile::Magnet(link) => torrent::of_link(get_job, &link, Trust::Discovered, &[]).await,
         Metafile::Metalink(_) if !get_job.get.select.is_empty() => {
             Err(SpecError::SelectWithoutTorrent.into())
         }
@@ -81,11 +85,20 @@ pub async fn fetch_if_changed(
 }
 
 /// Returns the newest version of each dataset, in the order of the feed.
-pub fn newest_of_each(feed: &Feed, base: &Url) -> Vec<Newest> {
-    let mut all: Vec<Newest> = Vec::new();
+pub fn newest_of_each(feed: &Feed, base: &Url, now_s: u64) -> Vec<Newest> {
+    let mut all: Vec<Vec<(&Entry, Announced)>> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for entry in &feed.entries {
         let Some(announced) = announced(entry, base) else { continue };
+        let place = *places.entry(announced.dataset.clone()).or_insert(all.len());
+        match all.get_mut(place) {
+            Some(versions) => versions.push((entry, announced)),
+            None => all.push(vec![(entry, announced)]),
+        }
+    }
+    let newest = |versions: Vec<(&Entry, Announced)>| {
+        let times: Vec<_> = versions.iter().map(|(entry, _)| entry.published).collect();
+        let (entry, announced) = versions.get(order::newest(&times, now_s)?)?.clone();
         let find = |media_type: &str, ending: &str| {
             let is_it = |file: &&Enclosure| {
                 let path = file.href.split(['?', '#']).next().unwrap_or_default();
@@ -93,27 +106,18 @@ pub fn newest_of_each(feed: &Feed, base: &Url) -> Vec<Newest> {
             };
             web_url(base, entry.files.iter().find(is_it)?)
         };
-        let newest = Newest {
-            published: entry.published,
+        let published = |(entry, it): &(&Entry, Announced)| {
+            Some((it.version.clone(), order::plausible(entry.published, now_s)?))
+        };
+        Some(Newest {
+            published: order::plausible(entry.published, now_s),
             index: find(feed::INDEX_MEDIA_TYPE, ".index"),
             signature: find(feed::SIGNATURE_MEDIA_TYPE, ".minisig"),
+            times: versions.iter().filter_map(published).collect(),
             announced,
-        };
-        match places.entry(newest.announced.dataset.clone()) {
-            hash_map::Entry::Vacant(place) => {
-                place.insert(all.len());
-                all.push(newest);
-            }
-            // Feeds begin with the newest; where they tell times, these count.
-            hash_map::Entry::Occupied(place) => {
-                let known = &mut all[*place.get()];
-                if newest.published > known.published {
-                    *known = newest;
-                }
-            }
-        }
-    }
-    all
+        })
+    };
+    all.into_iter().filter_map(newest).collect()
 }
 
 /// The newest version of a dataset.
@@ -121,8 +125,10 @@ pub fn newest_of_each(feed: &Feed, base: &Url) -> Vec<Newest> {
 pub struct Newest {
     /// The version.
     pub announced: Announced,
-    /// When it was published, in seconds since 1970, if the feed tells.
+    /// When it was published, in seconds since 1970, if the feed tells a time that can be true.
     pub published: Option<u64>,
+    /// The same of all versions of the dataset that the feed has, as it tells them now.
+    pub times: HashMap<String, u64>,
     /// Its index.
     pub index: Option<Url>,
     /// The signature of the index.
@@ -138,6 +144,7 @@ pub fn newest(
     base: &Url,
     dataset: Option<&str>,
     name: &str,
+    now_s: u64,
 ) -> Result<Announced, FeedError> {
     let name = || name.to_owned();
     let all: Vec<(&Entry, Announced)> =
@@ -159,16 +166,17 @@ pub fn newest(
             });
         }
     };
-    // Feeds begin with the newest; where they tell times, these count.
-    let of_it = all.iter().filter(|(_, it)| it.dataset == wanted).enumerate();
-    let newest = of_it.max_by_key(|(at, (entry, _))| (entry.published, std::cmp::Reverse(*at)));
-    newest.map(|(_, (_, it))| it.clone()).ok_or_else(|| FeedError::Nothing(name()))
+    let of_it: Vec<_> = all.iter().filter(|(_, it)| it.dataset == wanted).collect();
+    let times: Vec<_> = of_it.iter().map(|(entry, _)| entry.published).collect();
+    let newest = order::newest(&times, now_s).and_then(|at| of_it.get(at));
+    newest.map(|(_, it)| it.clone()).ok_or_else(|| FeedError::Nothing(name()))
 }
 
 /// Returns what an entry announces, if it leads to a torrent or a Metalink.
 pub fn announced(entry: &Entry, base: &Url) -> Option<Announced> {
     let find = |is_it: &dyn Fn(&str, &str) -> bool| {
-        let file = entry.files.iter().find(|file| {
+        let mut files = entry.files.iter().filter(|file| !Magnet::is_magnet(&file.href));
+        let file = files.find(|file| {
             let path = file.href.split(['?', '#']).next().unwrap_or_default();
             is_it(&file.media_type, &path.to_ascii_lowercase())
         })?;
@@ -182,9 +190,12 @@ pub fn announced(entry: &Entry, base: &Url) -> Option<Announced> {
             metalink::is_media_type(media_type) || metalink::is_file_name(path)
         })
     };
-    let metafile = match torrent {
-        Some(url) => Metafile::Torrent(url),
-        None => Metafile::Metalink(metalink()?),
+    let links = entry.files.iter().filter(|file| Magnet::is_magnet(&file.href));
+    let mut links = links.filter_map(|file| file.href.parse().ok());
+    let metafile = match (torrent, links.next()) {
+        (Some(url), _) => Metafile::Torrent(url),
+        (None, Some(link)) => Metafile::Magnet(Box::new(link)),
+        (None, None) => Metafile::Metalink(metalink()?),
     };
     // Feeds of others have one entry for each dataset.
     let of_title = || entry.title.clone();
@@ -232,7 +243,7 @@ mod tests {
             entry("one", "3", Some(30), &["page.html"]),
         ];
         let feed = Feed { entries, ..Feed::default() };
-        let newest = |dataset| newest(&feed, &base, dataset, "feed");
+        let newest = |dataset| newest(&feed, &base, dataset, "feed", 1_000);
         let one = newest(Some("one")).unwrap();
         let url = Url::parse("https://a.example/pub/one-2.torrent").unwrap();
         assert_eq!((one.version.as_str(), one.metafile), ("2", Metafile::Torrent(url)));
@@ -256,12 +267,41 @@ mod tests {
             entry("a", "0", Some(20), &["0.torrent", "data:,x.index"]),
             entry("c", "1", Some(1), &["page.html"]),
         ];
-        let all = newest_of_each(&Feed { entries, ..Feed::default() }, &base);
+        let all = newest_of_each(&Feed { entries, ..Feed::default() }, &base, 1_000);
         let versions: Vec<_> = all.iter().map(|it| it.announced.version.as_str()).collect();
         assert_eq!(versions, ["2", "x"]);
         let at = |name: &str| Some(base.join(name).unwrap());
         assert_eq!((&all[0].index, &all[0].signature), (&at(of_two[1]), &at(of_two[2])));
         assert_eq!((&all[1].index, &all[1].signature), (&None, &None));
+    }
+
+    #[test]
+    fn magnet_links_announce_versions_too() {
+        let base = Url::parse("https://a.example/feed.rss").unwrap();
+        let link = "magnet:?xt=urn:btih:c9e15763f722f23e98a29decdfae341b98d53056&dn=x.torrent";
+        let entries = vec![
+            entry("a", "2", Some(20), &["picture.png", link]),
+            entry("b", "1", Some(10), &[link, "1.torrent"]),
+            entry("c", "1", Some(10), &["magnet:?xt=urn:btih:00"]),
+        ];
+        let all = newest_of_each(&Feed { entries, ..Feed::default() }, &base, 1_000);
+        let files: Vec<_> = all.iter().map(|it| &it.announced.metafile).collect();
+        assert!(matches!(files[..], [Metafile::Magnet(_), Metafile::Torrent(_)]), "{files:?}");
+    }
+
+    #[test]
+    fn a_date_that_cannot_be_true_makes_no_version_the_newest() {
+        let base = Url::parse("https://a.example/feed.rss").unwrap();
+        let entries = vec![
+            entry("a", "3", Some(20), &["3.torrent"]),
+            entry("a", "2", Some(9_000_000), &["2.torrent"]),
+            entry("a", "1", None, &["1.torrent"]),
+        ];
+        let feed = Feed { entries, ..Feed::default() };
+        let all = newest_of_each(&feed, &base, 1_000);
+        assert_eq!((&*all[0].announced.version, all[0].published), ("3", Some(20)));
+        assert_eq!(all[0].times, [("3".to_owned(), 20)].into());
+        assert_eq!(newest(&feed, &base, None, "feed", 1_000).unwrap().version, "3");
     }
 
     #[test]
@@ -273,6 +313,6 @@ mod tests {
             entry("a", "0", None, &["0.torrent"]),
         ];
         let feed = Feed { entries, ..Feed::default() };
-        assert_eq!(newest(&feed, &base, None, "feed").unwrap().version, "2");
+        assert_eq!(newest(&feed, &base, None, "feed", 1_000).unwrap().version, "2");
     }
 }

@@ -1,7 +1,8 @@
-//! The torrent of a magnet link: its description comes from peers.
+//! The torrent of a magnet link: its description comes from a server that the link names, or from peers.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use swath_formats::torrent::magnet::MagnetError;
@@ -12,72 +13,140 @@ use swath_source::peer::{
     EncryptionPolicy, Identity, MetadataRequest, PeerError, Utp, fetch_metadata,
 };
 use swath_source::{Net, Trust};
+use swath_swarm::{Announced, tracker_name};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use url::Url;
 
 use super::GetJob;
-use super::swarm::{LISTEN, resolved};
+use super::swarm::{KnownPeer, LISTEN, resolved, tracker_note};
+use super::torrent::{self, Described};
 use crate::error::TorrentError;
-use crate::event::Note;
+use crate::event::{JobEvent, JobObserver, Note};
 
-/// Fetches the metafile of a magnet link from its peers, which are returned as well.
+/// Finds the description of the torrent of a magnet link: at an address that the link names, else at peers.
+/// `trust` says who named the link.
 ///
 /// # Errors
-/// [`TorrentError`], above all if no peer has it in time.
-pub async fn metainfo_of(
+/// [`TorrentError`], above all if nobody has it in time.
+pub async fn described(
     get_job: &GetJob<'_>,
     magnet: &Magnet,
-) -> Result<(Metainfo, Vec<SocketAddr>), TorrentError> {
+    trust: Trust,
+) -> Result<Described, TorrentError> {
+    let mut described = match from_server(get_job, magnet, trust).await {
+        Ok(Some(described)) => described,
+        Ok(None) => from_peers(get_job, magnet, trust).await?,
+        // There may be nobody else to ask.
+        Err(error) => match from_peers(get_job, magnet, trust).await {
+            Err(TorrentError::NoPeers | TorrentError::MagnetWithoutPeers) => return Err(error),
+            described => {
+                get_job.note(Note::WithoutMetafile(error));
+                described?
+            }
+        },
+    };
+    described.numbers = magnet.select.clone();
+    described.unused.extend(magnet.unused.iter().cloned());
+    Ok(described)
+}
+
+/// Fetches the metafile from the first address in the link that has it; `None` if the link names none.
+///
+/// # Errors
+/// The last error, if none has it.
+async fn from_server(
+    get_job: &GetJob<'_>,
+    magnet: &Magnet,
+    trust: Trust,
+) -> Result<Option<Described>, TorrentError> {
+    let mut failed = None;
+    for url in magnet.metafiles.iter().take(METAFILES_MAX) {
+        let fetched = torrent::of_server(get_job.job.engine.net(), url, trust).await;
+        match fetched.and_then(|metainfo| with_link(magnet, metainfo)) {
+            Ok(mut metainfo) => {
+                for seed in &magnet.web_seeds {
+                    if !metainfo.web_seeds.contains(seed) {
+                        metainfo.web_seeds.push(seed.clone());
+                    }
+                }
+                metainfo.trackers.extend(tier(magnet));
+                let name = metainfo.info.name().to_string();
+                // A server has named some of it.
+                return Ok(Some(Described::new(name, metainfo, Trust::Discovered)));
+            }
+            Err(error) => {
+                if let Some(error) = failed.replace(error) {
+                    get_job.note(Note::WithoutMetafile(error));
+                }
+            }
+        }
+    }
+    failed.map_or(Ok(None), Err)
+}
+
+/// Fetches the description from peers, which are returned as well.
+async fn from_peers(
+    get_job: &GetJob<'_>,
+    magnet: &Magnet,
+    trust: Trust,
+) -> Result<Described, TorrentError> {
     let spec = &get_job.get.swarm;
     if spec.is_off {
         return Err(TorrentError::MagnetWithoutPeers);
     }
-    let mut trackers = magnet.trackers.clone();
+    let mut trackers: Vec<_> = magnet.trackers.iter().map(|url| (url.clone(), trust)).collect();
     for text in &spec.trackers {
-        trackers.push(tracker_url(text).ok_or(TorrentError::Tracker)?);
+        trackers.push((tracker_url(text).ok_or(TorrentError::Tracker)?, Trust::Named));
     }
     let mut named = spec.peers.clone();
-    // Peers of a link may have left long ago, and their names with them.
-    let host = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let linked = magnet.peers.iter().map(|peer| format!("{}:{}", host(&peer.host), peer.port));
     let net = get_job.job.engine.net().clone();
+    if trackers.is_empty() && named.is_empty() && magnet.peers.is_empty() {
+        return Err(TorrentError::NoPeers);
+    }
     let mut search = Search {
         utp: port(&net).await,
         net,
         identity: Identity::new(None),
         info_hash: hash_of(magnet)?,
+        observer: Arc::clone(get_job.job.observer),
+        told: HashSet::new(),
+        silent: BTreeSet::new(),
         tried: HashSet::new(),
         asked: JoinSet::new(),
         last: None,
     };
-    if trackers.is_empty() && named.is_empty() && magnet.peers.is_empty() {
-        return Err(TorrentError::NoPeers);
-    }
     named.dedup();
-    let mut addresses: Vec<(SocketAddr, Trust)> =
+    let mut addresses: Vec<KnownPeer> =
         resolved(&named).await?.into_iter().map(|it| (it, Trust::Named)).collect();
-    for peer in linked {
-        let found = tokio::net::lookup_host(peer).await;
-        addresses.extend(found.into_iter().flatten().map(|it| (it, Trust::Listed)));
+    // Peers of a link may have left long ago, and their names with them.
+    for peer in &magnet.peers {
+        let found = search.net.peer_addresses(&peer.host, peer.port, trust).await;
+        // What the link may name was judged just now.
+        addresses.extend(found.into_iter().flatten().map(|it| (it, Trust::Discovered)));
     }
     get_job.note(Note::WaitingForMetadata);
     let until = Instant::now() + Duration::from_secs_f64(get_job.job.spec.network.stall_s());
     loop {
         let told = search.announced(&trackers, Event::Started, until).await;
-        addresses.extend(told.into_iter().map(|it| (it, Trust::Listed)));
+        addresses.extend(told.into_iter().map(|it| (it, Trust::Discovered)));
         let name = || magnet.name.clone().unwrap_or_else(|| "the magnet link".to_owned());
         let found = search.ask(&addresses, until).await;
         let found = found.map_err(|error| TorrentError::Parse { name: name(), error })?;
         if let Some(metainfo) = found {
             tokio::spawn(async move { search.leave(&trackers).await });
-            let peers = addresses.iter().map(|(address, _)| *address).take(PEERS_WANTED as usize);
-            return Ok((with_link(magnet, metainfo)?, peers.collect()));
+            let mut metainfo = with_link(magnet, metainfo)?;
+            metainfo.trackers = tier(magnet).into_iter().collect();
+            metainfo.web_seeds.clone_from(&magnet.web_seeds);
+            addresses.truncate(PEERS_WANTED as usize);
+            let name = metainfo.info.name().to_string();
+            return Ok(Described { peers: addresses, ..Described::new(name, metainfo, trust) });
         }
         // Peers come and go.
         if Instant::now() + ASK_AGAIN >= until {
+            let silent = search.silent.iter().cloned().collect();
             search.leave(&trackers).await;
-            return Err(TorrentError::NoMetadata { last: search.last });
+            return Err(TorrentError::NoMetadata { last: search.last, silent });
         }
         sleep(ASK_AGAIN).await;
         search.tried.clear();
@@ -95,16 +164,22 @@ fn hash_of(magnet: &Magnet) -> Result<InfoHash, TorrentError> {
     v1.or(v2).ok_or(TorrentError::Magnet(MagnetError::NoHash))
 }
 
-/// Adds what the link says to a torrent that was verified by one info-hash of the link.
-fn with_link(magnet: &Magnet, mut metainfo: Metainfo) -> Result<Metainfo, TorrentError> {
-    let is_other = magnet.hash_v2.is_some_and(|hash| metainfo.info.hash_v2() != Some(hash));
-    if is_other {
-        return Err(TorrentError::OtherHash);
+/// Returns the torrent if it is that of the link.
+fn with_link(magnet: &Magnet, metainfo: Metainfo) -> Result<Metainfo, TorrentError> {
+    let info = &metainfo.info;
+    let is_other_v1 = magnet.hash_v1.is_some_and(|hash| info.hash_v1() != Some(hash));
+    let is_other_v2 = magnet.hash_v2.is_some_and(|hash| info.hash_v2() != Some(hash));
+    match (is_other_v1, is_other_v2) {
+        (true, _) => Err(TorrentError::OtherTorrent),
+        (_, true) if magnet.hash_v1.is_some() => Err(TorrentError::OtherHash),
+        (_, true) => Err(TorrentError::OtherTorrent),
+        _ => Ok(metainfo),
     }
-    metainfo.trackers =
-        Some(magnet.trackers.clone()).filter(|it| !it.is_empty()).into_iter().collect();
-    metainfo.web_seeds.clone_from(&magnet.web_seeds);
-    Ok(metainfo)
+}
+
+/// Returns the trackers of a link, which are one tier.
+fn tier(magnet: &Magnet) -> Option<Vec<Url>> {
+    Some(magnet.trackers.clone()).filter(|trackers| !trackers.is_empty())
 }
 
 /// The search for a peer that sends the description of the torrent.
@@ -113,6 +188,11 @@ struct Search {
     utp: Option<Utp>,
     identity: Identity,
     info_hash: InfoHash,
+    observer: Arc<dyn JobObserver>,
+    /// What the user has been told of trackers already.
+    told: HashSet<String>,
+    /// Trackers that have not answered.
+    silent: BTreeSet<String>,
     tried: HashSet<SocketAddr>,
     asked: JoinSet<Result<Metainfo, PeerError>>,
     /// The last error of a peer.
@@ -121,7 +201,7 @@ struct Search {
 
 impl Search {
     /// Tells the trackers that we have left, so that they send no peers here.
-    async fn leave(&self, trackers: &[Url]) {
+    async fn leave(&mut self, trackers: &[(Url, Trust)]) {
         self.announced(trackers, Event::Stopped, Instant::now() + LEAVE_WITHIN).await;
     }
 
@@ -129,10 +209,16 @@ impl Search {
     ///
     /// Each question says that we start: a tracker gives no peers to one that asks again too early,
     /// and an earlier run on this machine, or another one behind the same address, has asked too.
-    async fn announced(&self, trackers: &[Url], event: Event, until: Instant) -> Vec<SocketAddr> {
+    async fn announced(
+        &mut self,
+        trackers: &[(Url, Trust)],
+        event: Event,
+        until: Instant,
+    ) -> Vec<SocketAddr> {
         let mut asked = JoinSet::new();
-        for tracker in trackers.iter().take(TRACKERS_MAX) {
-            let tracker = tracker.clone();
+        self.silent.clear();
+        for (tracker, trust) in trackers.iter().take(TRACKERS_MAX) {
+            let (tracker, trust) = (tracker.clone(), *trust);
             let (net, info_hash) = (self.net.clone(), self.info_hash);
             let announce = Announce {
                 info_hash: match info_hash {
@@ -150,15 +236,24 @@ impl Search {
                 key: None,
                 form: PeerForm::Compact,
             };
-            asked.spawn(
-                async move { swath_swarm::ask(&net, &tracker, Trust::Listed, &announce).await },
-            );
+            let name = tracker_name(&tracker);
+            self.silent.insert(name.clone());
+            asked.spawn(async move {
+                let outcome = swath_swarm::ask(&net, &tracker, trust, &announce).await;
+                Announced { tracker: name, info_hash: announce.info_hash, outcome }
+            });
         }
         let until = until.min(Instant::now() + TRACKERS_WITHIN);
         let mut addresses = Vec::new();
         while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
-            if let Ok(Ok(answer)) = answer {
+            let Ok(announced) = answer else { continue };
+            self.silent.remove(&announced.tracker);
+            if let Ok(answer) = &announced.outcome {
                 addresses.extend(answer.peers.iter().map(|peer| peer.address));
+            }
+            if event == Event::Started {
+                let note = tracker_note(announced, &mut self.told);
+                note.into_iter().for_each(|note| self.observer.observe(JobEvent::Note(note)));
             }
         }
         addresses
@@ -170,7 +265,7 @@ impl Search {
     /// [`MetainfoError`] if the torrent is unusable, so that no other peer need be asked.
     async fn ask(
         &mut self,
-        addresses: &[(SocketAddr, Trust)],
+        addresses: &[KnownPeer],
         until: Instant,
     ) -> Result<Option<Metainfo>, MetainfoError> {
         let mut left = addresses.iter();
@@ -202,6 +297,8 @@ impl Search {
     }
 }
 
+/// Addresses of the metafile that are asked.
+const METAFILES_MAX: usize = 4;
 /// Trackers of a link that are asked.
 const TRACKERS_MAX: usize = 16;
 /// One of them will do.

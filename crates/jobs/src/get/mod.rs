@@ -9,6 +9,7 @@ pub mod many;
 mod metalink;
 mod names;
 mod one;
+pub mod order;
 mod reuse;
 mod share;
 pub mod size;
@@ -16,19 +17,21 @@ mod swarm;
 pub mod template;
 pub mod torrent;
 
-use swath_formats::torrent::Metainfo;
 use swath_model::digest::Digest;
 use swath_source::Secret;
 use swath_transfer::Trust;
 
 pub use checksums::checked_file;
 pub use inputs::{READ_AHEAD, name_of};
+pub use swarm::tracker_note;
 
 use crate::error::{FileCounts, JobError, SpecError};
 use crate::event::{JobEvent, Note};
 use crate::run::{Job, Outcome};
 use crate::spec::GetSpec;
+use feed::Metafile;
 use inputs::Inputs;
+use torrent::Described;
 
 /// A running job that fetches files.
 pub struct GetJob<'a> {
@@ -70,21 +73,34 @@ pub async fn run(
     fetch(&get_job, inputs).await
 }
 
-/// Fetches the content of a torrent that is known already. Its web seeds get this trust.
+/// Fetches the content of a torrent that is known already.
 pub async fn run_torrent(
     job: &Job<'_>,
     get: &GetSpec,
-    name: String,
-    metainfo: Metainfo,
-    trust: Trust,
+    described: Described,
 ) -> Result<Outcome, JobError> {
     let get_job = GetJob { job, get, cluster_token: None, digests: Vec::new(), only_asks: false };
     let inputs = tokio::select! {
         biased;
         () = job.control.cancelled() => return Err(JobError::Stopped),
-        inputs = torrent::inputs(&get_job, name, metainfo, &[], &[], trust) => inputs?,
+        inputs = torrent::inputs(&get_job, described, &[]) => inputs?,
     };
     fetch(&get_job, inputs).await
+}
+
+/// Returns the torrent that a feed announces; `None` if it announces none.
+pub async fn described(
+    job: &Job<'_>,
+    get: &GetSpec,
+    metafile: &Metafile,
+) -> Result<Option<Described>, JobError> {
+    let get_job = GetJob { job, get, cluster_token: None, digests: Vec::new(), only_asks: true };
+    let trust = Trust::Discovered;
+    Ok(match metafile {
+        Metafile::Torrent(url) => Some(torrent::at_address(&get_job, url, trust).await?),
+        Metafile::Magnet(link) => Some(magnet::described(&get_job, link, trust).await?),
+        Metafile::Metalink(_) => None,
+    })
 }
 
 async fn fetch(get_job: &GetJob<'_>, inputs: Inputs) -> Result<Outcome, JobError> {

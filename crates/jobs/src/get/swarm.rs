@@ -11,10 +11,10 @@ use swath_formats::peer::{Bitfield, PieceIndex};
 use swath_formats::torrent::{Metainfo, tracker_url};
 use swath_model::{PieceMap, Range, RangeSet};
 use swath_source::peer::{EncryptionPolicy, PeerError, Uploads};
-use swath_source::{Pending, Source};
+use swath_source::{Pending, Source, Trust};
 use swath_swarm::{
     Announced, Counts, FileUploads, OpenFiles, Participation, SourceChange, Swarm, SwarmEvent,
-    Swarms, SwarmsOptions, TorrentFiles,
+    Swarms, SwarmsOptions, TorrentFiles, TrackerList,
 };
 use swath_transfer::{Discovery, VerifiedContent};
 use tokio::sync::mpsc;
@@ -24,6 +24,9 @@ use url::Url;
 use super::GetJob;
 use crate::error::TorrentError;
 use crate::event::{JobEvent, Note};
+
+/// The address of a peer, and who named it.
+pub type KnownPeer = (SocketAddr, Trust);
 
 /// A transfer in the swarm of its torrent.
 pub struct InSwarm {
@@ -67,28 +70,32 @@ enum ReadFrom {
 }
 
 impl InSwarm {
-    /// Joins the swarm of a torrent, where `more` peers are known; `None` if there is no way to find any.
+    /// Joins the swarm of a torrent, whose trackers `trust` named and where `more` peers are known; `None` if
+    /// there is no way to find any.
     ///
     /// # Errors
     /// [`TorrentError::Peer`] or [`TorrentError::Tracker`] for an address that is none.
     pub async fn join(
         get_job: &GetJob<'_>,
         metainfo: Arc<Metainfo>,
-        more: &[SocketAddr],
+        trust: Trust,
+        more: &[KnownPeer],
     ) -> Result<Option<Arc<InSwarm>>, TorrentError> {
         let spec = &get_job.get.swarm;
-        let mut trackers = vec![metainfo.trackers.clone()];
+        let mut trackers = vec![TrackerList { tiers: metainfo.trackers.clone(), trust }];
         for text in &spec.trackers {
             let tracker = tracker_url(text).ok_or(TorrentError::Tracker)?;
-            trackers.push(vec![vec![tracker]]);
+            trackers.push(TrackerList::of_user(tracker));
         }
-        let has_trackers = trackers.iter().flatten().any(|tier| !tier.is_empty());
+        let has_trackers =
+            trackers.iter().flat_map(|list| &list.tiers).any(|tier| !tier.is_empty());
         let map = metainfo.piece_map();
         let is_empty = map.content_bytes() == 0;
         if spec.is_off || is_empty || !has_trackers && spec.peers.is_empty() && more.is_empty() {
             return Ok(None);
         }
-        let mut peers = resolved(&spec.peers).await?;
+        let named = resolved(&spec.peers).await?.into_iter();
+        let mut peers: Vec<KnownPeer> = named.map(|address| (address, Trust::Named)).collect();
         if metainfo.info.is_private() && !peers.is_empty() {
             get_job.note(Note::PrivateTorrent);
         }
@@ -302,17 +309,27 @@ fn unwanted(metainfo: &Metainfo) -> RangeSet {
     places.filter(|(_, is_wanted)| !is_wanted).map(|(place, _)| place).collect()
 }
 
-/// Returns what a user should know of an event. Trackers that failed are told once.
+/// Returns what a user should know of an event. Of a tracker each thing is told once.
 fn note(event: SwarmEvent, failed: &mut HashSet<String>) -> Option<Note> {
     match event {
-        SwarmEvent::Announced {
-            announced: Announced { tracker, outcome: Err(error), .. }, ..
-        } => {
-            let is_new = failed.insert(tracker.clone());
-            is_new.then_some(Note::TrackerFailed { tracker, error })
-        }
+        SwarmEvent::Announced { announced, .. } => tracker_note(announced, failed),
         SwarmEvent::Banned { address, why } => Some(Note::PeerBanned { address, why }),
         _ => None,
+    }
+}
+
+/// Returns what a user should know of an answer: that a tracker failed, and what it says to users, each once.
+pub fn tracker_note(announced: Announced, told: &mut HashSet<String>) -> Option<Note> {
+    let Announced { tracker, outcome, .. } = announced;
+    match outcome {
+        Err(error) => {
+            told.insert(tracker.clone()).then_some(Note::TrackerFailed { tracker, error })
+        }
+        Ok(answer) => {
+            let text = answer.warning?;
+            let is_new = told.len() < TOLD_MAX && told.insert(format!("{tracker} {text}"));
+            is_new.then_some(Note::TrackerWarns { tracker, text })
+        }
     }
 }
 
@@ -370,6 +387,8 @@ pub const LISTEN: SocketAddr =
 const PEERS_MAX: usize = 64;
 /// Addresses that were not reached and are counted.
 const ADDRESSES_MAX: usize = 2_000;
+/// A tracker that says something else each time must not fill the memory, nor the screen.
+const TOLD_MAX: usize = 100;
 /// Sources that wait to be entered.
 const SOURCES_AHEAD: usize = 16;
 /// Files of a complete torrent that are open for peers.

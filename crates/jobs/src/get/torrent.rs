@@ -1,6 +1,5 @@
 //! Fetches the content of a torrent: reads its metafile and turns it into a request.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
@@ -9,9 +8,9 @@ use std::time::Duration;
 use swath_formats::torrent::metainfo::{
     ContentPart, File, MEDIA_TYPE, METAFILE_BYTES_MAX, Metainfo,
 };
-use swath_formats::torrent::{Info, InfoHashV1, InfoHashV2, Magnet};
-use swath_model::Range;
+use swath_formats::torrent::{Info, InfoHashV1, InfoHashV2, Magnet, Unused};
 use swath_model::path::SafePath;
+use swath_model::{Range, RangeSet};
 use swath_source::{FilePart, JoinedSource, MemorySource, Net, Source, display_name, fetch_small};
 use swath_transfer::{
     Destination, Discovery, Filter, Mirror, PickerKind, Request, SetFile, Trust, Verdict,
@@ -21,7 +20,7 @@ use url::Url;
 
 use super::GetJob;
 use super::inputs::{Inputs, destination};
-use super::swarm::InSwarm;
+use super::swarm::{InSwarm, KnownPeer};
 use super::template::Template;
 use super::{magnet, one, reuse};
 use crate::address::Address;
@@ -41,13 +40,11 @@ pub async fn read(
     match at {
         TorrentAt::File(path) => {
             let (name, metainfo) = (path.display().to_string(), of_file(path)?);
-            inputs(get_job, name, metainfo, &[], &mirrors, Trust::Listed).await
+            inputs(get_job, Described::new(name, metainfo, Trust::Listed), &mirrors).await
         }
         TorrentAt::Magnet(link) => {
             let magnet: Magnet = link.parse().map_err(TorrentError::Magnet)?;
-            let (metainfo, peers) = magnet::metainfo_of(get_job, &magnet).await?;
-            let name = metainfo.info.name().to_string();
-            inputs(get_job, name, metainfo, &peers, &mirrors, Trust::Discovered).await
+            of_link(get_job, &magnet, Trust::Listed, &mirrors).await
         }
         TorrentAt::Address(address) => {
             of_address(get_job, &address.url()?, Trust::Named, &mirrors).await
@@ -62,20 +59,69 @@ pub async fn of_address(
     trust: Trust,
     mirrors: &[Url],
 ) -> Result<Inputs, JobError> {
-    let metainfo = of_server(get_job.job.engine.net(), url, trust).await?;
-    inputs(get_job, display_name(url), metainfo, &[], mirrors, Trust::Discovered).await
+    inputs(get_job, at_address(get_job, url, trust).await?, mirrors).await
 }
 
-/// Returns the request for the content of a torrent. Its web seeds get this trust.
+/// Returns the request for the content of the torrent of a magnet link that this one named.
+pub async fn of_link(
+    get_job: &GetJob<'_>,
+    link: &Magnet,
+    trust: Trust,
+    mirrors: &[Url],
+) -> Result<Inputs, JobError> {
+    inputs(get_job, magnet::described(get_job, link, trust).await?, mirrors).await
+}
+
+/// Fetches the metafile at an address that this one named.
+pub async fn at_address(
+    get_job: &GetJob<'_>,
+    url: &Url,
+    trust: Trust,
+) -> Result<Described, TorrentError> {
+    let metainfo = of_server(get_job.job.engine.net(), url, trust).await?;
+    Ok(Described::new(display_name(url), metainfo, Trust::Discovered))
+}
+
+/// A torrent before its content is fetched.
+#[derive(Debug)]
+pub struct Described {
+    /// The name of its metafile, or its own.
+    pub name: String,
+    /// Its metafile.
+    pub metainfo: Metainfo,
+    /// Who named its trackers and web seeds.
+    pub trust: Trust,
+    /// Peers that are known already.
+    pub peers: Vec<KnownPeer>,
+    /// The numbers of the files that its link selects; all if empty.
+    pub numbers: RangeSet,
+    /// What its link or metafile says and nobody uses.
+    pub unused: Vec<Unused>,
+}
+
+impl Described {
+    /// Returns the torrent of a metafile.
+    pub fn new(name: String, metainfo: Metainfo, trust: Trust) -> Described {
+        let unused = metainfo.unused.clone();
+        Described { name, metainfo, trust, peers: Vec::new(), numbers: RangeSet::new(), unused }
+    }
+}
+
+/// Returns the request for the content of a torrent.
 pub async fn inputs(
     get_job: &GetJob<'_>,
-    name: String,
-    mut metainfo: Metainfo,
-    peers: &[SocketAddr],
+    described: Described,
     mirrors: &[Url],
-    trust: Trust,
 ) -> Result<Inputs, JobError> {
-    let selected = select(get_job, &name, &mut metainfo)?;
+    let Described { name, mut metainfo, trust, peers, numbers, unused } = described;
+    let selected = select(get_job, &name, &mut metainfo, &numbers)?;
+    if !unused.is_empty() {
+        get_job.note(Note::TorrentUnused { name: name.clone(), unused });
+    }
+    match metainfo.info.odd_name_count() as u64 {
+        0 => {}
+        count => get_job.note(Note::OddNames { name: name.clone(), count }),
+    }
     let old = match &get_job.get.old_version {
         Some(old) => Some((of_file(&old.torrent)?, &old.place)),
         None => None,
@@ -91,7 +137,7 @@ pub async fn inputs(
     in_segments(&metainfo, &request.destination)?;
     let swarm = match get_job.only_asks {
         true => None,
-        false => InSwarm::join(get_job, Arc::clone(&metainfo), peers).await?,
+        false => InSwarm::join(get_job, Arc::clone(&metainfo), trust, &peers).await?,
     };
     let is_empty = metainfo.piece_map().content_bytes() == 0;
     let is_there = place_of(&request.destination).is_some_and(Path::exists);
@@ -132,19 +178,25 @@ pub async fn inputs(
     })
 }
 
-/// Reduces the content to the files that the user selects; returns how many they are, `None` for all.
+/// Reduces the content to the files that the user selects, or else the link (BEP 53); returns how many they
+/// are, `None` for all.
 fn select(
     get_job: &GetJob<'_>,
     name: &str,
     metainfo: &mut Metainfo,
+    numbers: &RangeSet,
 ) -> Result<Option<u64>, JobError> {
     let patterns = &get_job.get.select;
-    if patterns.is_empty() {
+    let selected = if !patterns.is_empty() {
+        let filter = Filter::new(patterns, &[]).map_err(SpecError::Select)?;
+        let is_wanted = |file: &File| filter.judge_whole(file.path.as_str(), false) == Verdict::In;
+        metainfo.select(is_wanted)
+    } else if !numbers.is_empty() {
+        metainfo.select_numbers(numbers)
+    } else {
         return Ok(None);
-    }
-    let filter = Filter::new(patterns, &[]).map_err(SpecError::Select)?;
-    let is_wanted = |file: &File| filter.judge_whole(file.path.as_str(), false) == Verdict::In;
-    match metainfo.select(is_wanted) {
+    };
+    match selected {
         0 => {
             let (name, files) = (name.to_owned(), metainfo.info.files());
             let some = files.iter().take(NAMED_MAX).map(|file| file.path.to_string()).collect();

@@ -1,6 +1,6 @@
 //! Opening connections: names, address families side by side (RFC 8305), proxies, TLS.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rustls::AlertDescription;
@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
-use super::address::is_public;
 use super::conn::{Conn, Via};
 use super::credentials::from_url;
 use super::happy::first_to_answer;
 use super::library::Library;
 use super::options::NetError;
+use super::permitted::Permitted;
 use super::{Net, tls, tunnel};
 use crate::error::{LaneError, TlsFault};
 use crate::source::Trust;
@@ -154,7 +154,7 @@ impl Net {
     async fn connect_tcp(&self, origin: &Origin, trust: Trust) -> Result<Connected, LaneError> {
         let addresses = self.addresses(origin, trust).await?;
         let name = origin.host.to_string();
-        match first_to_answer(&addresses, origin.port, self.from).await {
+        match first_to_answer(&addresses, self.from).await {
             Ok(connected) => {
                 if addresses.len() > 1 {
                     self.shared.names.prefer(&name, connected.1.ip());
@@ -173,19 +173,13 @@ impl Net {
     /// Returns a new connection to a peer of a swarm, without a proxy, and its round trip.
     pub(crate) async fn connect_peer(
         &self,
-        address: SocketAddr,
-        trust: Trust,
+        peer: Permitted,
     ) -> Result<(TcpStream, Duration), LaneError> {
-        let host = match address.ip() {
-            IpAddr::V4(address) => Host::Ipv4(address),
-            IpAddr::V6(address) => Host::Ipv6(address),
-        };
-        let port = address.port();
-        let addresses = self.permitted(&host, vec![address.ip()], Some(port), trust)?;
+        let address = peer.address();
         let limit = self.timeout().min(PEER_CONNECT_WITHIN);
         let failed =
             |timed_out, reason| LaneError::Connect { host: address.to_string(), timed_out, reason };
-        match self.awake().within(limit, first_to_answer(&addresses, port, self.from)).await {
+        match self.awake().within(limit, first_to_answer(&[peer], self.from)).await {
             Some(Ok((tcp, _, rtt))) => {
                 if !self.shared.limiter.is_on() {
                     kernel::open_wide(&tcp);
@@ -217,92 +211,10 @@ impl Net {
                 .await
                 .map_err(|error| refused(plain_words(&error)))?,
         };
-        let connected = first_to_answer(&addresses, port, self.from).await;
+        let addresses: Vec<Permitted> =
+            addresses.into_iter().map(|ip| Permitted::of_user(SocketAddr::new(ip, port))).collect();
+        let connected = first_to_answer(&addresses, self.from).await;
         connected.map_err(|error| refused(error.to_string()))
-    }
-
-    /// Returns the addresses of `origin` that may be contacted.
-    pub(super) async fn addresses(
-        &self,
-        origin: &Origin,
-        trust: Trust,
-    ) -> Result<Vec<IpAddr>, LaneError> {
-        let addresses = match &origin.host {
-            Host::Ipv4(address) => vec![IpAddr::V4(*address)],
-            Host::Ipv6(address) => vec![IpAddr::V6(*address)],
-            Host::Domain(name) => {
-                let found = self.shared.names.resolve(name, origin.port).await;
-                found.map_err(|error| LaneError::Dns {
-                    host: name.clone(),
-                    reason: plain_words(&error),
-                })?
-            }
-        };
-        self.permitted(&origin.host, addresses, Some(origin.port), trust)
-    }
-
-    /// Checks an address that a proxy is asked for. A proxy resolves names out of our sight, but an address
-    /// that says itself where it leads is judged all the same.
-    fn permitted_by_name(&self, origin: &Origin, trust: Trust) -> Result<(), LaneError> {
-        let address = match &origin.host {
-            Host::Ipv4(address) => IpAddr::V4(*address),
-            Host::Ipv6(address) => IpAddr::V6(*address),
-            Host::Domain(name) if is_localhost(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            Host::Domain(_) => return Ok(()),
-        };
-        self.permitted(&origin.host, vec![address], Some(origin.port), trust).map(drop)
-    }
-
-    /// Checks that something from the network, such as a tracker, may lead us to this address: every public
-    /// one, and others in networks where the user's own sources and trackers are.
-    ///
-    /// # Errors
-    /// [`LaneError::RefusedAddress`] if it may not.
-    pub fn may_be_led_to(&self, address: SocketAddr) -> Result<(), LaneError> {
-        let ip = address.ip().to_canonical();
-        let host = match ip {
-            IpAddr::V4(ip) => Host::Ipv4(ip),
-            IpAddr::V6(ip) => Host::Ipv6(ip),
-        };
-        self.permitted(&host, vec![ip], Some(address.port()), Trust::Discovered).map(drop)
-    }
-
-    /// Returns those of the `addresses` of a host that something of this trust may lead us to, on this port if
-    /// that is known.
-    pub(super) fn permitted(
-        &self,
-        host: &Host<String>,
-        addresses: Vec<IpAddr>,
-        port: Option<u16>,
-        trust: Trust,
-    ) -> Result<Vec<IpAddr>, LaneError> {
-        let surroundings = &self.shared.surroundings;
-        if let Some(listed) = &self.shared.options.reach {
-            let is_in_reach = |address: &IpAddr| {
-                let address = address.to_canonical();
-                is_public(address) || listed.iter().any(|reach| reach.has(host, address, port))
-            };
-            let (near, far): (Vec<IpAddr>, Vec<IpAddr>) =
-                addresses.into_iter().partition(is_in_reach);
-            return match far.first() {
-                Some(&address) if near.is_empty() => Err(LaneError::RefusedAddress { address }),
-                _ => Ok(near),
-            };
-        }
-        if trust != Trust::Discovered {
-            match host {
-                Host::Domain(name) if !is_localhost(name) => surroundings.allow_named(&addresses),
-                _ => addresses.iter().for_each(|&address| surroundings.allow(address)),
-            }
-            return Ok(addresses);
-        }
-        let refused = addresses.iter().find(|&&address| !surroundings.permits(address)).copied();
-        let permitted: Vec<IpAddr> =
-            addresses.into_iter().filter(|&address| surroundings.permits(address)).collect();
-        match refused {
-            Some(address) if permitted.is_empty() => Err(LaneError::RefusedAddress { address }),
-            _ => Ok(permitted),
-        }
     }
 
     /// Returns what every request to a proxy for plain `origin` says besides.
@@ -342,12 +254,6 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
 /// Many addresses of peers are those of machines that have left, and there are others to try.
 const PEER_CONNECT_WITHIN: Duration = Duration::from_secs(10);
-
-/// Names that every machine has for itself (RFC 6761, section 6.3).
-fn is_localhost(name: &str) -> bool {
-    let name = name.trim_end_matches('.');
-    name == "localhost" || name.ends_with(".localhost")
-}
 
 /// As curl has it.
 const DEFAULT_PROXY_PORT: u16 = 1080;
@@ -405,7 +311,7 @@ fn speaks_other_http(error: &std::io::Error) -> bool {
 }
 
 /// Returns the resolver's error without its technical prefix.
-fn plain_words(error: &std::io::Error) -> String {
+pub(super) fn plain_words(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.rsplit(": ").next().unwrap_or(&text).to_owned()
 }

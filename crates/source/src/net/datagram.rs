@@ -7,6 +7,7 @@ use tokio::net::UdpSocket;
 use url::Host;
 
 use super::happy::usable;
+use super::permitted::Permitted;
 use super::{Net, connect};
 use crate::error::LaneError;
 use crate::source::Trust;
@@ -39,8 +40,9 @@ impl Net {
         let mut sockets = Vec::new();
         let mut failed = None;
         for is_six in [false, true] {
-            let Some(ip) = addresses.iter().find(|ip| ip.is_ipv6() == is_six) else { continue };
-            match connected(SocketAddr::new(*ip, port), self.from).await {
+            let of_family = addresses.iter().find(|it| it.address().is_ipv6() == is_six);
+            let Some(&permitted) = of_family else { continue };
+            match connected(permitted, self.from).await {
                 Ok(socket) => sockets.push(socket),
                 Err(error) => failed = Some(error),
             }
@@ -73,7 +75,8 @@ impl Net {
 
 /// Returns a socket that gets datagrams from this address alone, with our address `from` if it can have
 /// that.
-async fn connected(to: SocketAddr, from: Option<IpAddr>) -> std::io::Result<UdpSocket> {
+async fn connected(to: Permitted, from: Option<IpAddr>) -> std::io::Result<UdpSocket> {
+    let to = to.address();
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

@@ -8,6 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::permitted::Permitted;
 use super::zone::with_zone;
 use swath_transport::kernel;
 
@@ -19,12 +20,11 @@ const ADDRESSES_LIMIT: usize = 8;
 /// Connects to whichever of `addresses` answers first, preferring the earlier ones; `from` our address
 /// where that can be.
 pub(super) async fn first_to_answer(
-    addresses: &[IpAddr],
-    port: u16,
+    addresses: &[Permitted],
     from: Option<IpAddr>,
 ) -> io::Result<(TcpStream, SocketAddr, Duration)> {
-    let mut waiting =
-        addresses.iter().take(ADDRESSES_LIMIT).map(|&address| with_zone(address, port));
+    let addresses = addresses.iter().take(ADDRESSES_LIMIT).map(|it| it.address());
+    let mut waiting = addresses.map(|address| with_zone(address.ip(), address.port()));
     let mut attempts = JoinSet::new();
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
@@ -84,10 +84,13 @@ mod tests {
         // Nobody listens at the other loopback addresses.
         let addresses: Vec<IpAddr> =
             ["::1", "127.0.0.2", "127.0.0.1"].map(|text| text.parse().unwrap()).into();
-        let (_, peer, _) = first_to_answer(&addresses, port, None).await.unwrap();
+        let to = |ips: &[IpAddr]| -> Vec<Permitted> {
+            ips.iter().map(|&ip| Permitted::of_user(SocketAddr::new(ip, port))).collect()
+        };
+        let (_, peer, _) = first_to_answer(&to(&addresses), None).await.unwrap();
         assert_eq!(peer, listener.local_addr().unwrap());
-        assert!(first_to_answer(&addresses[..2], port, None).await.is_err());
-        assert!(first_to_answer(&[], port, None).await.is_err());
+        assert!(first_to_answer(&to(&addresses[..2]), None).await.is_err());
+        assert!(first_to_answer(&to(&[]), None).await.is_err());
     }
     #[tokio::test]
     async fn connections_begin_at_our_address_where_they_can() {
@@ -97,8 +100,8 @@ mod tests {
             [("127.0.0.2", "127.0.0.2"), ("192.0.2.1", "127.0.0.1"), ("::1", "127.0.0.1")]
         {
             let (ip, from) = (seen.parse::<IpAddr>().unwrap(), from.parse().unwrap());
-            let to = [IpAddr::from([127, 0, 0, 1])];
-            let (tcp, ..) = first_to_answer(&to, port, Some(from)).await.unwrap();
+            let to = Permitted::of_user(SocketAddr::from(([127, 0, 0, 1], port)));
+            let (tcp, ..) = first_to_answer(&[to], Some(from)).await.unwrap();
             assert_eq!(tcp.local_addr().unwrap().ip(), ip);
         }
     }

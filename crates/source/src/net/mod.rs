@@ -17,6 +17,7 @@ mod http1;
 mod idle;
 mod library;
 mod options;
+mod permitted;
 mod proxy;
 mod relays;
 mod resolve;
@@ -49,6 +50,7 @@ pub(crate) use http1::Http1Conn;
 pub use options::{
     NetError, NetOptions, Reach, RelayAccess, Seen, UnknownServer, UnknownServers, check_header,
 };
+pub(crate) use permitted::Permitted;
 pub use proxy::{BadProxy, Proxies, ProxyError};
 pub use relays::CanEncrypt;
 pub(crate) use relays::{Encrypted, Keys};

@@ -19,7 +19,7 @@ use super::handshake;
 use super::stream::PeerStream;
 use super::torrent::{EncryptionPolicy, Torrent};
 use crate::error::LaneError;
-use crate::net::Net;
+use crate::net::{Net, Permitted};
 use crate::source::Trust;
 
 /// Connects to a peer of `torrent`. Its connection lives until either side closes it.
@@ -45,7 +45,8 @@ pub fn dial<'a>(
             peer_id: options.identity.peer_id,
         };
         let (upgrade, policy, utp) = (torrent.upgrade(), options.encryption, options.utp.as_ref());
-        let call = Call { address, trust, ours, upgrade, policy, utp };
+        let to = options.net.permitted_peer(address, trust)?;
+        let call = Call { to, ours, upgrade, policy, utp };
         let (stream, theirs, rtt) = call.connect(&options.net).await?;
         let admission = torrent.admit(theirs.peer_id)?;
         let established = Established { address, is_incoming: false, theirs, rtt, admission };
@@ -56,8 +57,7 @@ pub fn dial<'a>(
 /// Whom to connect to, and what to say.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    pub address: SocketAddr,
-    pub trust: Trust,
+    pub to: Permitted,
     pub ours: Handshake,
     /// The truncated v2 info-hash, if the peer may answer with that.
     pub upgrade: Option<WireInfoHash>,
@@ -128,7 +128,6 @@ impl Call<'_> {
         let mut by_tcp = pin!(self.by_tcp(net));
         match timeout(HEAD_START, &mut by_tcp).await {
             Ok(Err(error @ LaneError::Connect { .. })) => self.by_utp().await.map_err(|_| error),
-            // An address that is not permitted is refused at once.
             Ok(reached) => reached,
             Err(_) => tokio::select! {
                 Ok(connected) = self.by_utp() => Ok(connected),
@@ -138,13 +137,13 @@ impl Call<'_> {
     }
 
     async fn by_tcp(self, net: &Net) -> Result<Connected, LaneError> {
-        let (tcp, rtt) = net.connect_peer(self.address, self.trust).await?;
+        let (tcp, rtt) = net.connect_peer(self.to).await?;
         Ok((Box::new(tcp), rtt))
     }
 
     async fn by_utp(self) -> io::Result<Connected> {
         let utp = self.utp.ok_or(io::ErrorKind::Unsupported)?;
-        let stream = utp.connect(self.address).await?;
+        let stream = utp.connect(self.to.address()).await?;
         let rtt = stream.rtt().unwrap_or_default();
         Ok((Box::new(stream), rtt))
     }

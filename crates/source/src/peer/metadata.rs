@@ -82,7 +82,8 @@ async fn connect(
         peer_id: request.identity.peer_id,
     };
     let MetadataRequest { trust, encryption: policy, .. } = request;
-    let call = Call { address, trust, ours, upgrade: None, policy, utp };
+    let to = net.permitted_peer(address, trust)?;
+    let call = Call { to, ours, upgrade: None, policy, utp };
     let (stream, theirs, _) = call.connect(net).await?;
     let config = SessionConfig {
         handshake: ExtensionHandshake {

@@ -21,15 +21,31 @@ use crate::random::random;
 pub struct Announcing {
     /// The network that trackers are reached by.
     pub net: Net,
-    /// Lists of trackers, each in tiers (BEP 12). One tracker of each list is told: those of the
-    /// metafile are one list, and each tracker that the user names is another.
-    pub lists: Vec<Vec<Vec<Url>>>,
+    /// Lists of trackers. One tracker of each list is told: those of the metafile are one list, and
+    /// each tracker that the user names is another.
+    pub lists: Vec<TrackerList>,
     /// The info-hashes of the torrent: two of a hybrid one.
     pub info_hashes: Vec<InfoHash>,
     /// Our id.
     pub peer_id: PeerId,
     /// The port at which we accept connections.
     pub port: u16,
+}
+
+/// Trackers that were named together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackerList {
+    /// The trackers, in tiers (BEP 12).
+    pub tiers: Vec<Vec<Url>>,
+    /// Who named them: those that the network named must not lead to machines that only we can reach.
+    pub trust: Trust,
+}
+
+impl TrackerList {
+    /// Returns a tracker that the user named.
+    pub fn of_user(tracker: Url) -> TrackerList {
+        TrackerList { tiers: vec![vec![tracker]], trust: Trust::Named }
+    }
 }
 
 /// What announces say of us.
@@ -75,12 +91,13 @@ impl Announcer {
         let key = u32::from_be_bytes(random());
         for list in &announcing.lists {
             for &info_hash in &announcing.info_hashes {
-                let sizes: Vec<usize> = list.iter().map(Vec::len).collect();
+                let sizes: Vec<usize> = list.tiers.iter().map(Vec::len).collect();
                 let more = Arc::new(Notify::new());
                 hasten.push(Arc::clone(&more));
                 let one = One {
                     announcing: announcing.clone(),
-                    trackers: list.iter().flatten().cloned().collect(),
+                    trackers: list.tiers.iter().flatten().cloned().collect(),
+                    trust: list.trust,
                     info_hash,
                     key,
                     tiers: Tiers::new(&sizes, u64::from_be_bytes(random())),
@@ -112,6 +129,7 @@ impl Announcer {
 struct One {
     announcing: Announcing,
     trackers: Vec<Url>,
+    trust: Trust,
     info_hash: InfoHash,
     key: u32,
     tiers: Tiers,
@@ -146,7 +164,7 @@ impl One {
         let announce = self.words(Event::Stopped, Some(0));
         let (net, announce) = (&self.announcing.net, &announce);
         let trackers = self.tiers.know_us().chain(asked).filter_map(|index| self.tracker(index));
-        let leaving = trackers.map(|url| ask(net, url, Trust::Listed, announce));
+        let leaving = trackers.map(|url| ask(net, url, self.trust, announce));
         let _ = timeout(STOP_WITHIN, join_all(leaving)).await;
     }
 
@@ -155,13 +173,13 @@ impl One {
         let standing = *self.standing.borrow_and_update();
         let left = standing.left.unwrap_or(u64::MAX);
         let announce = self.words(self.tiers.event(index, left), None);
-        let outcome = ask(&self.announcing.net, &url, Trust::Listed, &announce).await;
+        let outcome = ask(&self.announcing.net, &url, self.trust, &announce).await;
         let now = self.now();
         match &outcome {
             Ok(answer) => self.tiers.answered(index, left, answer, now),
             Err(error) => self.tiers.failed(index, error.retry_after(), now),
         }
-        let (tracker, info_hash) = (shown(&url), self.info_hash);
+        let (tracker, info_hash) = (tracker_name(&url), self.info_hash);
         // Whoever does not listen any more stops us soon.
         let _ = self.told.send(Announced { tracker, info_hash, outcome }).await;
     }
@@ -213,8 +231,8 @@ async fn became_complete(standing: &mut watch::Receiver<Standing>) -> bool {
     }
 }
 
-/// Returns what of a tracker's address may be shown.
-fn shown(url: &Url) -> String {
+/// Returns what of a tracker's address may be shown: scheme, host and port.
+pub fn tracker_name(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
 }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use swath_formats::PeerAddress;
 use swath_formats::torrent::bencode::BencodeError;
 use swath_formats::tracker::http::{AnswerError, announce_url, read_announce};
-use swath_formats::tracker::{Announce, AnnounceAnswer};
+use swath_formats::tracker::{Announce, AnnounceAnswer, Peer};
 use swath_source::{Class, LaneError, Net, Trust, fetch_small};
+use tokio::time::timeout;
 use url::Url;
 
 use super::udp;
@@ -73,12 +76,29 @@ pub async fn ask(
             let url =
                 Url::parse(&announce_url(tracker.as_str(), announce)).map_err(|_| not_one())?;
             let document = fetch_small(net, &url, trust, "*/*", ANSWER_BYTES_MAX).await?;
-            Ok(read_announce(&document.bytes)?)
+            let mut answer = read_announce(&document.bytes)?;
+            resolve(net, &mut answer).await;
+            Ok(answer)
         }
         "udp" => udp::ask(net, tracker, trust, announce).await,
         _ => Err(not_one()),
     }
 }
 
+/// Adds the addresses of the peers that an answer names by their hosts. Whoever has no address is left
+/// out, as is one to whom the network must not lead us.
+async fn resolve(net: &Net, answer: &mut AnnounceAnswer) {
+    let named: Vec<PeerAddress> = answer.named.drain(..).collect();
+    let asked = named.iter().map(async |peer| {
+        let found = net.peer_addresses(&peer.host, peer.port, Trust::Discovered);
+        let found = timeout(RESOLVED_WITHIN, found).await.ok()?;
+        found.inspect_err(|error| tracing::debug!(%peer, %error, "no address of a peer")).ok()
+    });
+    let addresses = join_all(asked).await.into_iter().flatten().flatten();
+    answer.peers.extend(addresses.map(|address| Peer { address, id: None }));
+}
+
+/// Names that are answered later are found at the next announce: the resolver knows them then.
+const RESOLVED_WITHIN: Duration = Duration::from_secs(10);
 /// Two thousand peers, each a dictionary.
 const ANSWER_BYTES_MAX: usize = 256 << 10;

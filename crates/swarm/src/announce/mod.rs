@@ -8,6 +8,6 @@ mod ask;
 mod tiers;
 mod udp;
 
-pub use announcer::{Announced, Announcer, Announcing, Standing};
+pub use announcer::{Announced, Announcer, Announcing, Standing, TrackerList, tracker_name};
 pub use ask::{AnnounceError, ask};
 pub use tiers::{Next, Tiers, TrackerIndex};

@@ -17,7 +17,6 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 
 use super::addresses::Addresses;
 use super::event::{SourceChange, SwarmEvent};
@@ -26,7 +25,7 @@ use super::running::{Channels, Order, Running};
 use super::serving::Serving;
 use super::shared::{Entry, Shared};
 use super::utp_listener;
-use crate::announce::{Announcer, Announcing, Standing};
+use crate::announce::{Announcer, Announcing, Standing, TrackerList};
 use crate::random::random;
 use crate::super_seeding::SuperSeeding;
 
@@ -68,9 +67,9 @@ pub struct Participation {
     /// Reads what peers ask for; `None`: nothing is served.
     pub uploads: Option<Arc<dyn Uploads>>,
     /// Trackers, as [`Announcing::lists`](crate::Announcing::lists).
-    pub trackers: Vec<Vec<Vec<Url>>>,
-    /// Peers that the user named; not used for a private torrent.
-    pub peers: Vec<SocketAddr>,
+    pub trackers: Vec<TrackerList>,
+    /// Peers to begin with, and who named them; not used for a private torrent.
+    pub peers: Vec<(SocketAddr, Trust)>,
     /// While nobody else has everything, offer each piece to one peer only.
     pub super_seeds: bool,
 }
@@ -234,7 +233,7 @@ impl Swarms {
         let mut addresses = Addresses::default();
         if !is_private {
             let peers = participation.peers.into_iter();
-            peers.for_each(|peer| addresses.add(peer, Trust::Named, Time::ZERO));
+            peers.for_each(|(peer, trust)| addresses.add(peer, trust, Time::ZERO));
         }
         let (counts, stop) = (Arc::<Mutex<Counts>>::default(), CancellationToken::new());
         let channels = Channels { orders: order_receiver, events, announced, stop: stop.clone() };

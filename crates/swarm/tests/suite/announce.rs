@@ -4,13 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use swath_formats::tracker::udp::{Answer, ConnectionId, Request, TransactionId};
 use swath_formats::tracker::{
     Announce, AnnounceAnswer, Event, InfoHash, Peer, PeerForm, PeerId, http as wire,
 };
 use swath_serve::{Stop, Tls};
-use swath_source::{Net, NetOptions, Trust};
-use swath_swarm::{AnnounceError, Announced, Announcer, Announcing, Standing, ask};
+use swath_source::{LaneError, Net, NetOptions, Trust};
+use swath_swarm::{AnnounceError, Announced, Announcer, Announcing, Standing, TrackerList, ask};
 use swath_tracker::{Background, Bound, Limits, ListFiles, TrackerOptions, bind};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UdpSocket};
@@ -132,6 +133,52 @@ async fn answers_http(body: Vec<u8>) -> (Url, JoinHandle<()>) {
 }
 
 #[tokio::test]
+async fn trackers_that_the_network_names_lead_nowhere_inside() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (tcp, udp) = (listener.local_addr().unwrap().port(), socket.local_addr().unwrap().port());
+    for url in [
+        format!("http://127.0.0.1:{tcp}/announce"),
+        format!("http://localhost:{tcp}/announce"),
+        format!("https://[::ffff:127.0.0.1]:{tcp}/announce"),
+        format!("udp://127.0.0.1:{udp}/announce"),
+        format!("udp://localhost:{udp}/announce"),
+    ] {
+        let url: Url = url.parse().unwrap();
+        let (standing, told) = (watch::channel(Standing::default()).1, mpsc::channel(1));
+        let lists = vec![TrackerList { tiers: vec![vec![url.clone()]], trust: Trust::Discovered }];
+        let announcing = Announcing {
+            net: net(),
+            lists,
+            info_hashes: vec![HASH],
+            peer_id: PeerId([7; 20]),
+            port: 7,
+        };
+        let (told, mut hears) = told;
+        let announcer = Announcer::start(announcing, standing, told);
+        let Announced { outcome, .. } = hears.recv().await.unwrap();
+        let refused = matches!(outcome, Err(AnnounceError::Net(LaneError::RefusedAddress { .. })));
+        assert!(refused, "{url}: {outcome:?}");
+        announcer.stop().await;
+    }
+    // Nobody was contacted, also not to say goodbye.
+    assert!(listener.accept().now_or_never().is_none());
+    assert!(socket.recv(&mut [0; 64]).now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn peers_by_name_are_found_and_lead_nowhere_inside_either() {
+    let body = b"d8:intervali60e5:peersld2:ip9:localhost4:porti7eed2:ip4:a..b4:porti8eeee".to_vec();
+    // A tracker of the user's on this machine: peers may be here too.
+    let (url, task) = answers_http(body).await;
+    let net = net();
+    let answer = ask(&net, &url, Trust::Listed, &announce(1, 5)).await.unwrap();
+    assert!(answer.named.is_empty() && !answer.peers.is_empty());
+    assert!(answer.peers.iter().all(|it| it.address.ip().is_loopback() && it.address.port() == 7));
+    task.abort();
+}
+
+#[tokio::test]
 async fn strange_answers_are_errors() {
     let refusal = wire::write_failure("not here");
     let huge = [b"d8:intervali9e5:peers900000:".to_vec(), vec![1; 900_000], b"e".to_vec()].concat();
@@ -211,7 +258,10 @@ async fn both_info_hashes_are_announced_until_we_leave() {
     let dead: Url = "http://127.0.0.1:1/secret/announce".parse().unwrap();
     let announcing = Announcing {
         net: net(),
-        lists: vec![vec![vec![dead], vec![tracker.url("http")]]],
+        lists: vec![TrackerList {
+            tiers: vec![vec![dead], vec![tracker.url("http")]],
+            trust: Trust::Listed,
+        }],
         info_hashes: vec![HASH, OTHER],
         peer_id: PeerId([7; 20]),
         port: 7,

@@ -11,7 +11,7 @@ use swath_model::digest::{Algorithm, Hasher};
 use swath_model::path::SafePath;
 use swath_model::{Range, RangeSet};
 use swath_source::peer::{EncryptionPolicy, Uploads};
-use swath_source::{Net, NetOptions, Pending, Source};
+use swath_source::{Net, NetOptions, Pending, Source, Trust};
 use swath_swarm::{Participation, SourceChange, Swarm, SwarmEvent, Swarms, SwarmsOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -77,7 +77,7 @@ pub fn joined(
         have,
         uploads: Some(Arc::new(Content)),
         trackers: Vec::new(),
-        peers: to.to_vec(),
+        peers: to.iter().map(|peer| (*peer, Trust::Named)).collect(),
         super_seeds: true,
     };
     swarms.join(participation).unwrap()

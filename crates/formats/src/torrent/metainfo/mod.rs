@@ -11,6 +11,7 @@
 
 mod error;
 mod layout;
+mod odd_names;
 mod read;
 mod read_files;
 mod read_info;
@@ -29,7 +30,9 @@ use swath_model::pieces::Pieces;
 use swath_model::{PieceMap, Range};
 use url::Url;
 
-use super::{InfoHash, InfoHashV1, InfoHashV2};
+use odd_names::OddNames;
+
+use super::{InfoHash, InfoHashV1, InfoHashV2, Unused};
 use crate::percent;
 
 pub use error::{MetainfoError, NameError, PieceLayerError};
@@ -87,6 +90,8 @@ pub struct Metainfo {
     /// Collections to which it belongs (BEP 38), as written; other torrents of them may share
     /// files.
     pub collections: Vec<String>,
+    /// What the metafile says besides and nobody uses, such as trackers of other kinds.
+    pub unused: Vec<Unused>,
     piece_layers: BTreeMap<MerkleHash, Arc<[MerkleHash]>>,
     /// `None` if all files are wanted.
     selection: Option<selection::Selection>,
@@ -100,6 +105,7 @@ pub struct Info {
     name: SafePath,
     /// Of what the torrent lists.
     is_single_file: bool,
+    odd_names: OddNames,
     /// As the torrent lists them.
     files: Vec<File>,
     /// The files after joining, if there are segments.
@@ -124,6 +130,8 @@ pub struct File {
     pub path: SafePath,
     /// Its length; 0 for a link.
     pub length_bytes: u64,
+    /// Its number among all files that the torrent lists, padding too; that of links (BEP 53).
+    pub number: u32,
     /// Its first byte in the virtual file; a multiple of the piece length in v2 and hybrid
     /// torrents, unless it is empty.
     pub offset: u64,
@@ -171,6 +179,7 @@ impl Metainfo {
             comment: None,
             created_by: None,
             creation_date_s: None,
+            unused: Vec::new(),
             piece_layers: BTreeMap::new(),
             selection: None,
         }
@@ -349,12 +358,17 @@ impl Info {
         if !address.ends_with('/') {
             address.push('/');
         }
-        address += &percent::encode(self.name.as_str().as_bytes());
+        address += &percent::encode(&self.odd_names.bytes_of(self.name.as_str()));
         if !is_single_file {
             address.push('/');
-            address += &percent::encode(file.path.as_str().as_bytes());
+            address += &percent::encode(&self.odd_names.bytes_of(file.path.as_str()));
         }
         Url::parse(&address).ok()
+    }
+
+    /// Returns how many different names are not UTF-8, and have codes such as `%DF` for some bytes.
+    pub fn odd_name_count(&self) -> usize {
+        self.odd_names.count()
     }
 
     /// Returns whether a file has several pieces under its root.

@@ -14,6 +14,7 @@ use super::{Info, METAFILE_BYTES_MAX, Metainfo, MetainfoError, PieceLayerError, 
 use crate::mirror_url::mirror_url;
 use crate::torrent::bencode::{self, Value};
 use crate::torrent::tracker_url;
+use crate::torrent::unused::{Unused, unused};
 
 impl Metainfo {
     /// Reads a metafile.
@@ -32,9 +33,17 @@ impl Metainfo {
         if metainfo.info.kind.has_v2() {
             metainfo.piece_layers = piece_layers(&metainfo.info, layers)?;
         }
-        metainfo.trackers = trackers(announce, announce_list);
-        metainfo.web_seeds = web_seeds(url_list);
-        metainfo.whole_file_mirrors = web_seeds(whole_file_list);
+        let noted = &mut metainfo.unused;
+        metainfo.trackers = trackers(announce, announce_list, noted);
+        metainfo.web_seeds = web_seeds(url_list, "url-list", noted);
+        metainfo.whole_file_mirrors = web_seeds(whole_file_list, "whole-file-list", noted);
+        // Seeds of another kind (BEP 17), and machines that find peers without trackers (BEP 5).
+        for field in ["httpseeds", "nodes"] {
+            let mut items = root.get(field.as_bytes()).and_then(Value::list).into_iter().flatten();
+            if items.next().is_some() {
+                unused(noted, field, "");
+            }
+        }
         metainfo.comment = comment.and_then(lossy);
         metainfo.created_by = created_by.and_then(lossy);
         let date = creation_date.and_then(Value::int);
@@ -87,11 +96,22 @@ fn piece_layers(
 }
 
 /// Returns the tiers of trackers. `announce` counts only without a list, as BEP 12 says.
-fn trackers(announce: Option<Value<'_>>, list: Option<Value<'_>>) -> Vec<Vec<Url>> {
-    let tracker = |value: Value<'_>| tracker_url(value.text()?);
+fn trackers(
+    announce: Option<Value<'_>>,
+    list: Option<Value<'_>>,
+    noted: &mut Vec<Unused>,
+) -> Vec<Vec<Url>> {
+    let mut tracker = |value: Value<'_>| {
+        let bytes = value.bytes().filter(|bytes| !bytes.trim_ascii().is_empty())?;
+        let tracker = value.text().and_then(tracker_url);
+        if tracker.is_none() {
+            unused(noted, "announce", &String::from_utf8_lossy(bytes));
+        }
+        tracker
+    };
     let tiers = list.and_then(Value::list).into_iter().flatten().take(TRACKERS_MAX);
     let tiers = tiers.filter_map(|tier| {
-        let tier: Vec<Url> = tier.list()?.take(TRACKERS_MAX).filter_map(tracker).collect();
+        let tier: Vec<Url> = tier.list()?.take(TRACKERS_MAX).filter_map(&mut tracker).collect();
         (!tier.is_empty()).then_some(tier)
     });
     let mut left = TRACKERS_MAX;
@@ -109,15 +129,19 @@ fn trackers(announce: Option<Value<'_>>, list: Option<Value<'_>>) -> Vec<Vec<Url
 }
 
 /// Returns the web seeds of a list, or a single one.
-fn web_seeds(list: Option<Value<'_>>) -> Vec<Url> {
+fn web_seeds(list: Option<Value<'_>>, field: &str, noted: &mut Vec<Unused>) -> Vec<Url> {
     let Some(value) = list else { return Vec::new() };
     let mut seeds: Vec<Url> = Vec::new();
     let single = value.bytes().map(|_| value);
     for seed in value.list().into_iter().flatten().chain(single).take(WEB_SEEDS_MAX) {
-        if let Some(url) = seed.text().and_then(|text| mirror_url(text, None).ok())
-            && !seeds.contains(&url)
-        {
-            seeds.push(url);
+        match seed.text().and_then(|text| mirror_url(text, None).ok()) {
+            Some(url) if !seeds.contains(&url) => seeds.push(url),
+            Some(_) => {}
+            // Some programs write an empty one where there is none.
+            None => match seed.bytes().filter(|bytes| !bytes.trim_ascii().is_empty()) {
+                Some(bytes) => unused(noted, field, &String::from_utf8_lossy(bytes)),
+                None => {}
+            },
         }
     }
     seeds

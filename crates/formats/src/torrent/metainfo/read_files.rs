@@ -1,12 +1,14 @@
 //! Reads the files of an info dictionary: the list of v1, the tree of v2, and both of a hybrid.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use swath_model::digest::sha256_tree::MerkleHash;
 use swath_model::path::{SafePath, visible};
 
 use super::layout::{added, sorted_paths};
-use super::read_info::{fields, missing, name_error, not, optional_int, required, text};
+use super::odd_names::OddNames;
+use super::read_info::{fields, missing, name_error, not, optional_int, required};
 use super::{File, Kind, Layout, MetainfoError, NameError, What};
 use crate::torrent::bencode::{Token, Value};
 
@@ -23,11 +25,13 @@ pub(super) fn v1_files(
     files: Option<Value<'_>>,
     name: &SafePath,
     path_budget: usize,
+    odd_names: &mut OddNames,
 ) -> Result<V1Files, MetainfoError> {
     let mut found = V1Files { files: Vec::new(), total_bytes: 0 };
     let Some(list) = files else {
-        let path = |_: &_| Ok(Some(name.clone()));
-        if let Some(file) = v1_file(info, &"info", &mut found.total_bytes, path)? {
+        let path = |_, _: &mut _| Ok(Some(name.clone()));
+        let total_bytes = &mut found.total_bytes;
+        if let Some(file) = v1_file(info, &"info", total_bytes, &mut OddNames::default(), path)? {
             found.files.push(file);
         }
         return Ok(found);
@@ -35,18 +39,23 @@ pub(super) fn v1_files(
     let mut paths = PathBudget::new(path_budget);
     for (number, entry) in list.list().ok_or_else(|| not("files", "a list"))?.enumerate() {
         let at = format_args!("files[{number}]");
-        let file = v1_file(entry, &at, &mut found.total_bytes, |is_padding| {
+        let total_bytes = &mut found.total_bytes;
+        let file = v1_file(entry, &at, total_bytes, odd_names, |is_padding, odd_names| {
             let [path, path_utf8] = fields(entry, &at, [b"path", b"path.utf-8"])?;
-            if *is_padding {
+            if is_padding {
                 return Ok(None);
             }
             let at = format_args!("{at}.path");
-            let path = components(required(path_utf8.or(path), &at)?, &at)?;
-            paths.spend(&path, &at)?;
+            let path = components(required(path_utf8.or(path), &at)?, &at, odd_names)?;
             // BitComet marks its pad files by their name only.
-            Ok((!path.file_name().starts_with("_____padding_file_")).then_some(path))
+            if path.file_name().starts_with("_____padding_file_") {
+                return Ok(None);
+            }
+            paths.spend(&path, &at)?;
+            Ok(Some(path))
         })?;
-        found.files.extend(file);
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        found.files.extend(file.map(|file| File { number, ..file }));
     }
     if found.files.is_empty() {
         return Err(MetainfoError::NoFiles);
@@ -60,19 +69,21 @@ fn v1_file(
     entry: Value<'_>,
     at: &dyn Display,
     total_bytes: &mut u64,
-    path: impl FnOnce(&bool) -> Result<Option<SafePath>, MetainfoError>,
+    odd_names: &mut OddNames,
+    path: impl FnOnce(bool, &mut OddNames) -> Result<Option<SafePath>, MetainfoError>,
 ) -> Result<Option<File>, MetainfoError> {
     let [length, attr, target] = fields(entry, at, [b"length", b"attr", b"symlink path"])?;
     let attributes = Attributes::of(attr);
     let length_bytes = attributes.length(length, &format_args!("{at}.length"))?;
     let offset = *total_bytes;
     *total_bytes = added(offset, length_bytes, || format!("{at}.length"))?;
-    let Some(path) = path(&attributes.is_padding)? else { return Ok(None) };
-    let symlink = attributes.symlink(target, at)?;
+    let Some(path) = path(attributes.is_padding, odd_names)? else { return Ok(None) };
+    let symlink = attributes.symlink(target, at, odd_names)?;
     let Attributes { is_executable, is_hidden, .. } = attributes;
     Ok(Some(File {
         path,
         length_bytes,
+        number: 0,
         offset,
         pieces_root: None,
         is_executable,
@@ -131,7 +142,8 @@ pub(super) fn v2_files(tree: Value<'_>, path_budget: usize) -> Result<Vec<File>,
         cursor = inside;
         let safe = SafePath::new(&path).map_err(|why| name_error(InTree(&path), why))?;
         paths.spend(&safe, &InTree(&path))?;
-        files.push(v2_file(safe, properties)?);
+        let number = u32::try_from(files.len()).unwrap_or(u32::MAX);
+        files.push(File { number, ..v2_file(safe, properties)? });
         path.truncate(length_before);
     }
     if files.is_empty() { Err(MetainfoError::NoFiles) } else { Ok(files) }
@@ -146,7 +158,7 @@ fn v2_file(path: SafePath, properties: Value<'_>) -> Result<File, MetainfoError>
         return Err(not(format_args!("{shown}.attr"), "allowed to mark padding"));
     }
     let length_bytes = attributes.length(length, &format_args!("{shown}.length"))?;
-    let symlink = attributes.symlink(target, &shown)?;
+    let symlink = attributes.symlink(target, &shown, &mut OddNames::default())?;
     // libtorrent 2.0.0 to 2.0.3 gave empty files a root of zeros.
     let pieces_root = match (length_bytes, root) {
         (0, _) => None,
@@ -158,7 +170,16 @@ fn v2_file(path: SafePath, properties: Value<'_>) -> Result<File, MetainfoError>
         }
     };
     let Attributes { is_executable, is_hidden, .. } = attributes;
-    Ok(File { path, length_bytes, offset: 0, pieces_root, is_executable, is_hidden, symlink })
+    Ok(File {
+        path,
+        length_bytes,
+        number: 0,
+        offset: 0,
+        pieces_root,
+        is_executable,
+        is_hidden,
+        symlink,
+    })
 }
 
 /// Returns the files of both parts as one list, and the length of the virtual file.
@@ -198,7 +219,7 @@ pub(super) fn merged(
         if file.length_bytes > 0 && file.offset != other.offset {
             return Err(differ(file, "the padding before it"));
         }
-        file.offset = other.offset;
+        (file.offset, file.number) = (other.offset, other.number);
     }
     if files.len() != v1.files.len() {
         let at = "files".to_owned();
@@ -250,12 +271,13 @@ impl Attributes {
         &self,
         target: Option<Value<'_>>,
         at: &dyn Display,
+        odd_names: &mut OddNames,
     ) -> Result<Option<SafePath>, MetainfoError> {
         if !self.is_link {
             return Ok(None);
         }
         let at = format_args!("{at}.symlink path");
-        components(required(target, &at)?, &at).map(Some)
+        components(required(target, &at)?, &at, odd_names).map(Some)
     }
 }
 
@@ -278,14 +300,18 @@ impl PathBudget {
 }
 
 /// Reads a path that is a list of names.
-fn components(path: Value<'_>, at: &dyn Display) -> Result<SafePath, MetainfoError> {
+fn components(
+    path: Value<'_>,
+    at: &dyn Display,
+    odd_names: &mut OddNames,
+) -> Result<SafePath, MetainfoError> {
     let names = path.list().ok_or_else(|| not(at, "a list"))?;
-    joined(names.map(|name| text(name, at)), at)
+    joined(names.map(|name| odd_names.read(name, at)), at)
 }
 
 /// Returns the path of these names, each of which must be a name.
 pub(super) fn joined<'a>(
-    names: impl IntoIterator<Item = Result<&'a str, MetainfoError>>,
+    names: impl IntoIterator<Item = Result<Cow<'a, str>, MetainfoError>>,
     at: &dyn Display,
 ) -> Result<SafePath, MetainfoError> {
     let mut path = String::new();
@@ -297,7 +323,7 @@ pub(super) fn joined<'a>(
         if number > 0 {
             path.push('/');
         }
-        path += name;
+        path += &name;
     }
     SafePath::new(&path).map_err(|why| name_error(at, why))
 }

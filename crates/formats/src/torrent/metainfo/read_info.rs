@@ -8,10 +8,11 @@ use swath_model::path::PathError;
 use swath_model::pieces::Pieces;
 use url::Url;
 
+use super::odd_names::OddNames;
 use super::read::check_size;
 use super::read_files::{joined, merged, v1_files, v2_files};
 use super::segments::segment_length_error;
-use super::{Info, Kind, MetainfoError, NameError, PIECES_MAX, is_piece_length};
+use super::{Info, Kind, MetainfoError, PIECES_MAX, is_piece_length};
 use crate::torrent::bencode::{self, Value};
 use crate::torrent::{InfoHash, InfoHashV1, InfoHashV2};
 
@@ -64,13 +65,15 @@ impl Info {
         if !is_piece_length(piece_bytes, is_v2) {
             return Err(MetainfoError::PieceLength { found: piece_length, is_v2 });
         }
+        let mut odd_names = OddNames::default();
         let name = match name_utf8.and_then(Value::text) {
-            Some(name) => name,
-            None => text(required(name, &"name")?, &"name")?,
+            Some(name) => name.into(),
+            None => odd_names.read(required(name, &"name")?, &"name")?,
         };
         let name = joined([Ok(name)], &"name")?;
         let path_budget = raw.len();
-        let v1 = kind.has_v1().then(|| v1_files(dict, files, &name, path_budget)).transpose()?;
+        let v1 = kind.has_v1().then(|| v1_files(dict, files, &name, path_budget, &mut odd_names));
+        let v1 = v1.transpose()?;
         let v2 = match file_tree {
             Some(tree) => Some(v2_files(tree, path_budget)?),
             None => None,
@@ -101,6 +104,7 @@ impl Info {
                 _ => name,
             },
             is_single_file,
+            odd_names,
             files,
             joined: None,
             segment_bytes: None,
@@ -180,12 +184,6 @@ pub(super) fn optional_int(
     at: &dyn Display,
 ) -> Result<Option<i64>, MetainfoError> {
     value.map(|value| value.int().ok_or_else(|| not(at, "a number"))).transpose()
-}
-
-pub(super) fn text<'a>(value: Value<'a>, at: &dyn Display) -> Result<&'a str, MetainfoError> {
-    let bytes = value.bytes().ok_or_else(|| not(at, "a string"))?;
-    str::from_utf8(bytes)
-        .map_err(|_| MetainfoError::Name { at: at.to_string(), why: NameError::NotText })
 }
 
 /// Returns a remark, which need not be UTF-8.

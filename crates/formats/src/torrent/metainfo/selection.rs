@@ -31,8 +31,22 @@ impl Metainfo {
     /// Reduces the content to the files that `is_wanted` chooses; returns how many these are. Files and
     /// pieces keep their numbers, and the pieces of other files have no content.
     pub fn select(&mut self, is_wanted: impl Fn(&File) -> bool) -> usize {
+        self.reduce(self.info.files().iter().map(is_wanted).collect())
+    }
+
+    /// Reduces the content in the same way to the files with these numbers in the torrent, as links have them
+    /// (BEP 53).
+    pub fn select_numbers(&mut self, numbers: &RangeSet) -> usize {
+        let has = |file: &File| {
+            let number = u64::from(file.number);
+            numbers.covers(Range::new(number, number + 1))
+        };
+        let files = 0..self.info.files().len();
+        self.reduce(files.map(|file| self.info.segments(file).iter().any(has)).collect())
+    }
+
+    fn reduce(&mut self, wanted: Vec<bool>) -> usize {
         let info = &self.info;
-        let wanted: Vec<bool> = info.files().iter().map(is_wanted).collect();
         let place = |file: &File| Range::of_len(file.offset, file.length_bytes);
         let mut space = RangeSet::new();
         for (file, _) in info.files().iter().zip(&wanted).filter(|it| *it.1) {

@@ -417,7 +417,6 @@ fn contradictions_are_refused() {
         (changed(&single, "name", b"2:.."), "name: it contains"),
         (changed(&single, "name", b"3:a/b"), "name: a name must not contain '/'"),
         (changed(&single, "name", b"0:"), "name: it is empty"),
-        (changed(&single, "name", b"1:\xff"), "name: it is not UTF-8"),
         (changed(&single, "piece length", b"i0e"), "piece length: 0 is not between"),
         (changed(&single, "piece length", b"i-5e"), "piece length: -5 is not between"),
         (changed(&single, "piece length", b"i1073741825e"), "is not between"),
@@ -733,7 +732,8 @@ proptest! {
             bytes[at] = byte;
         }
         if let Ok(metainfo) = Metainfo::read(&bytes) {
-            prop_assert_eq!(Metainfo::read(&metainfo.write()), Ok(metainfo.clone()));
+            let written = Metainfo { unused: Vec::new(), ..metainfo.clone() };
+            prop_assert_eq!(Metainfo::read(&metainfo.write()), Ok(written));
             let mut end = 0;
             for file in metainfo.info.files() {
                 prop_assert!(file.offset >= end);
@@ -742,4 +742,91 @@ proptest! {
             prop_assert!(end <= metainfo.info.total_bytes());
         }
     }
+}
+
+/// A torrent of files with these paths, each of one name or more, and of 4 bytes each.
+fn of_paths(paths: &[&[&[u8]]], name: &[u8]) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.dict().text("info").dict().text("files").list();
+    for path in paths {
+        out.dict().text("length").int(4).text("path").list();
+        path.iter().for_each(|name| _ = out.bytes(name));
+        out.end().end();
+    }
+    let pieces = (4 * paths.len()).div_ceil(16_384) * 20;
+    out.end().text("name").bytes(name).text("piece length").int(16_384);
+    out.text("pieces").bytes(&vec![0; pieces]).end().end();
+    out.finish()
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_kept_in_codes() {
+    // Strict readers refused these, and every other client fetches them.
+    let paths: [&[&[u8]]; 3] =
+        [&[b"Stra\xdfe 7.dat"], &[b"r\xe9sum\xe9", b"a"], &["straße".as_bytes()]];
+    let info = Metainfo::read(&of_paths(&paths, b"Me\xdf")).unwrap().info;
+    let found: Vec<&str> = info.files().iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(found, ["Stra%DFe 7.dat", "r%E9sum%E9/a", "straße"]);
+    assert_eq!((info.name().as_str(), info.odd_name_count()), ("Me%DF", 3));
+    // Web seeds have the names as they were.
+    let address = |file| info.web_seed_url(&url("http://m.example/"), &info.files()[file]).unwrap();
+    assert_eq!(address(0).as_str(), "http://m.example/Me%DF/Stra%DFe%207.dat");
+    assert_eq!(address(1).as_str(), "http://m.example/Me%DF/r%E9sum%E9/a");
+    assert_eq!(address(2).as_str(), "http://m.example/Me%DF/stra%C3%9Fe");
+    // Codes do not hide what is dangerous, and two files never get one name.
+    for path in [&b".."[..], b"a\xdf/..", b"\xdf\0"] {
+        let refused = Metainfo::read(&of_paths(&[&[path], &[b"b"]], b"x"));
+        assert!(matches!(refused, Err(MetainfoError::Name { .. })), "{refused:?}");
+    }
+    let refused = Metainfo::read(&of_paths(&[&[b"a\xdf"], &[b"a%DF"]], b"x"));
+    assert!(matches!(refused, Err(MetainfoError::Duplicate { .. })), "{refused:?}");
+}
+
+#[test]
+fn padding_of_other_programs_is_known_by_its_name() {
+    let paths: [&[&[u8]]; 5] = [
+        &[b"a"],
+        &[b"_____padding_file_0_\xc8\xe7\xb9\xfb____"],
+        &[b"b"],
+        &[b"sub", b"_____padding_file_1_"],
+        &[b"notes"],
+    ];
+    let mut metainfo = Metainfo::read(&of_paths(&paths, b"x")).unwrap();
+    let files = |metainfo: &Metainfo| -> Vec<(String, u64, u32)> {
+        let files = metainfo.info.files().iter();
+        files.map(|file| (file.path.to_string(), file.offset, file.number)).collect()
+    };
+    let all = [("a", 0, 0), ("b", 8, 2), ("notes", 16, 4)];
+    assert_eq!(
+        files(&metainfo),
+        all.map(|(path, offset, number)| (path.to_owned(), offset, number))
+    );
+    // Links count padding too (BEP 53).
+    let numbers = [Range::of_len(1, 2), Range::of_len(9, 5)].into_iter().collect();
+    assert_eq!(metainfo.select_numbers(&numbers), 1);
+    let wanted: Vec<usize> =
+        metainfo.content().iter().filter(|part| part.is_wanted).map(|part| part.file).collect();
+    assert_eq!(wanted, [1]);
+    assert_eq!(metainfo.select_numbers(&[Range::of_len(1, 1)].into_iter().collect()), 0);
+}
+
+#[test]
+fn what_nobody_uses_of_a_metafile_is_noted() {
+    let mut out = Writer::new();
+    out.dict().text("announce").text("wss://t.example/key");
+    out.text("httpseeds").list().text("http://a.example/seed").end();
+    out.text("info").bytes(b"");
+    let mut text = out.finish();
+    let info = of_paths(&[&[b"a"], &[b"b"]], b"x");
+    // The dictionary of the other metafile, behind its key.
+    text.truncate(text.len() - 2);
+    text.extend(&info[b"d4:info".len()..info.len() - 1]);
+    text.extend(b"5:nodesll1:ai1eee8:url-listl0:17:ftp://m.example/d18:http://m.example/dee");
+    let metainfo = Metainfo::read(&text).unwrap();
+    let unused: Vec<String> = metainfo.unused.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        unused,
+        ["announce=wss://t.example", "url-list=ftp://m.example", "httpseeds", "nodes"]
+    );
+    assert_eq!(metainfo.web_seeds, [url("http://m.example/d")]);
 }

@@ -2,6 +2,8 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::peer_address::PeerAddress;
+use crate::text::trim_blanks;
 use crate::torrent::bencode::{self, BencodeError, Value, Writer};
 use crate::tracker::{
     AnnounceAnswer, InfoHash, PEERS_MAX, Peer, PeerForm, PeerId, SCRAPE_MAX, SwarmCounts,
@@ -69,8 +71,8 @@ pub fn write_scrape(torrents: &[(InfoHash, SwarmCounts)]) -> Vec<u8> {
     out.finish()
 }
 
-/// Reads the answer to an announce. Peers that cannot be reached (port 0, names instead of addresses)
-/// are left out, as are those beyond [`PEERS_MAX`] and fields of another kind. Without `interval` it
+/// Reads the answer to an announce. Peers that cannot be reached (port 0) are left out, as are
+/// those beyond [`PEERS_MAX`], names beyond the first few, and fields of another kind. Without `interval` it
 /// is half an hour.
 ///
 /// # Errors
@@ -83,10 +85,10 @@ pub fn read_announce(bytes: &[u8]) -> Result<AnnounceAnswer, AnswerError> {
     if interval_s.is_none() && lists == [None, None] {
         return Err(AnswerError::Foreign);
     }
-    let mut peers = Vec::new();
+    let (mut peers, mut named) = (Vec::new(), Vec::new());
     let [four, six] = lists.map(|list| list.and_then(Value::bytes).unwrap_or_default());
     read_compact::<6>(four, &mut peers);
-    read_dictionaries(lists[0], &mut peers);
+    read_dictionaries(lists[0], &mut peers, &mut named);
     read_compact::<18>(six, &mut peers);
     Ok(AnnounceAnswer {
         interval_s: interval_s.unwrap_or(INTERVAL_DEFAULT_S),
@@ -94,6 +96,7 @@ pub fn read_announce(bytes: &[u8]) -> Result<AnnounceAnswer, AnswerError> {
         seeders: field("complete").and_then(count),
         leechers: field("incomplete").and_then(count),
         peers,
+        named,
         warning: field("warning message").and_then(Value::bytes).map(text),
         own_address: field("external ip").and_then(Value::bytes).and_then(address),
     })
@@ -137,17 +140,20 @@ fn read_compact<const N: usize>(bytes: &[u8], peers: &mut Vec<Peer>) {
 }
 
 /// Reads peers of a list of dictionaries, if it is one.
-fn read_dictionaries(list: Option<Value<'_>>, peers: &mut Vec<Peer>) {
+fn read_dictionaries(list: Option<Value<'_>>, peers: &mut Vec<Peer>, named: &mut Vec<PeerAddress>) {
     for peer in list.and_then(Value::list).into_iter().flatten() {
-        let ip = peer.get(b"ip").and_then(Value::text).and_then(|it| it.parse().ok());
-        let port = peer.get(b"port").and_then(Value::int).and_then(|it| it.try_into().ok());
-        let id = peer.get(b"peer id").and_then(Value::bytes);
-        if let (Some(ip), Some(port)) = (ip, port) {
-            note(
-                peers,
-                SocketAddr::new(ip, port),
-                id.and_then(|it| it.try_into().ok()).map(PeerId),
-            );
+        let host = peer.get(b"ip").and_then(Value::text).map(trim_blanks);
+        let port = peer.get(b"port").and_then(Value::int).and_then(|it| u16::try_from(it).ok());
+        let (Some(host), Some(port)) = (host, port) else { continue };
+        if let Ok(ip) = host.parse() {
+            let id = peer.get(b"peer id").and_then(Value::bytes);
+            let id = id.and_then(|it| it.try_into().ok()).map(PeerId);
+            note(peers, SocketAddr::new(ip, port), id);
+        } else if named.len() < NAMED_MAX
+            && let Ok(peer) = format!("{host}:{port}").parse()
+            && !named.contains(&peer)
+        {
+            named.push(peer);
         }
     }
 }
@@ -210,6 +216,8 @@ fn write_dictionaries(out: &mut Writer, peers: &[Peer], has_ids: bool) {
     out.end();
 }
 
+/// Peers by name are those of a cluster; many names would make us ask the resolver for others.
+const NAMED_MAX: usize = 50;
 /// What most trackers say.
 const INTERVAL_DEFAULT_S: u32 = 1_800;
 /// Trackers write a sentence or two.
@@ -233,6 +241,7 @@ mod tests {
             seeders: Some(2),
             leechers: Some(1),
             peers: vec![peer("10.0.0.1:258", Some(b'i'))],
+            named: Vec::new(),
             warning: Some("hm".to_owned()),
             own_address: Some("1.2.3.4".parse().unwrap()),
         };
@@ -256,10 +265,16 @@ mod tests {
     #[test]
     fn answers_in_use_are_understood() {
         // Unsorted keys, unknown ones, a name instead of an address, a peer that is cut off.
-        let bytes = b"d8:intervali60e4:oddsld1:xi1eee5:peersld2:ip9:localhost4:porti1eed2:ip3:::1\
-                      4:porti7eee6:peers61:xe";
+        let bytes = b"d8:intervali60e4:oddsld1:xi1eee5:peersld2:ip9:localhost4:porti7eed2:ip3:::1\
+                      4:porti7eed2:ip3:a b4:porti7eee6:peers61:xe";
         let read = read_announce(bytes).unwrap();
         assert_eq!((read.interval_s, read.peers), (60, vec![peer("[::1]:7", None)]));
+        assert_eq!(read.named, ["localhost:7".parse().unwrap()]);
+        let many = format!(
+            "d5:peersl{}ee",
+            (100..300).map(|it| format!("d2:ip4:n{it}4:porti7ee")).collect::<String>()
+        );
+        assert_eq!(read_announce(many.as_bytes()).unwrap().named.len(), NAMED_MAX);
         let read =
             read_announce(b"d8:completei-1e5:peers13:\x01\x02\x03\x04\0\0\x05\x06\x07\x08\0\x09xe");
         let read = read.unwrap();
@@ -318,6 +333,7 @@ mod tests {
                 seeders: counts.1,
                 leechers: counts.2,
                 peers: peers.collect(),
+                named: Vec::new(),
                 warning,
                 own_address: counts.0.map(|it| Ipv4Addr::from(it).into()),
             };
