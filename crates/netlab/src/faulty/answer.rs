@@ -169,6 +169,11 @@ fn decide(request: &Request, route: Option<&Arc<Route>>, faults: &Faults) -> Ans
     {
         return Answer::plain(401).with("WWW-Authenticate", "Bearer realm=\"netlab\"");
     }
+    if let Some(document) = &faults.properties
+        && request.method == "PROPFIND"
+    {
+        return Answer::page(207, "application/xml; charset=utf-8", document.clone());
+    }
     if let Some((code, retry_after_s)) = faults.status {
         return refusal(code, retry_after_s, route);
     }
@@ -399,6 +404,7 @@ fn reason(status: u16) -> &'static str {
         401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
+        207 => "Multi-Status",
         405 => "Method Not Allowed",
         410 => "Gone",
         412 => "Precondition Failed",

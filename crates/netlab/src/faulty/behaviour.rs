@@ -192,6 +192,8 @@ pub enum Behaviour {
     Junk100,
     /// Requests that accept `application/metalink4+xml` get this document instead of the file.
     Metalink(String),
+    /// `PROPFIND` gets this document with the status 207, whatever other methods get.
+    Properties(String),
 }
 
 impl Behaviour {
@@ -401,6 +403,7 @@ pub(super) struct Faults {
     pub http10: bool,
     pub junk_100: bool,
     pub metalink: Option<String>,
+    pub properties: Option<String>,
 }
 
 impl Faults {
@@ -468,6 +471,7 @@ impl Faults {
             Behaviour::Http10 => self.http10 = true,
             Behaviour::Junk100 => self.junk_100 = true,
             Behaviour::Metalink(document) => self.metalink = Some(document),
+            Behaviour::Properties(document) => self.properties = Some(document),
         }
     }
 }
