@@ -115,6 +115,9 @@ pub fn words(note: &Note) -> (String, bool) {
         Note::TokenGiven { given_to, opens } => {
             (format!("{given_to} is given the token that opens {opens}"), false)
         }
+        Note::SameFolder { folder, same_as } => {
+            (format!("{folder}/ is not copied: its links lead to {same_as}, which is copied"), true)
+        }
         Note::PrivateTorrent => {
             let why =
                 "the torrent is private: only its trackers name peers, and --peer has no effect";

@@ -25,6 +25,12 @@ impl Address {
         self.0.split(['?', '#']).next().is_some_and(|path| path.ends_with('/'))
     }
 
+    /// Returns whether its scheme is that of WebDAV.
+    pub fn is_webdav(&self) -> bool {
+        let scheme = self.0.trim().split_once("://").map(|(scheme, _)| scheme);
+        scheme.is_some_and(|it| ["dav", "davs"].iter().any(|dav| it.eq_ignore_ascii_case(dav)))
+    }
+
     /// Returns the address of a server.
     ///
     /// # Errors
@@ -160,5 +166,7 @@ mod tests {
             assert_eq!(parse_url(text).unwrap().as_str(), expected, "{text}");
         }
         assert!(parse_url("rooted://x.example//a").is_err());
+        let is_webdav = |text: &str| Address::new(text).is_webdav();
+        assert!(is_webdav("dav://h/") && is_webdav("DAVS://h/") && !is_webdav("https://dav/"));
     }
 }

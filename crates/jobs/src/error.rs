@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use swath_formats::checksums::ChecksumProblem;
 use swath_formats::feed;
 use swath_formats::list::ListError;
-use swath_formats::listing::Refusal;
+use swath_formats::listing::{self, Refusal};
 use swath_formats::metalink::{self, RefusedWhy, SkipReason};
 use swath_formats::torrent::MetainfoError;
 use swath_formats::torrent::magnet::MagnetError;
@@ -591,15 +591,69 @@ pub enum EntryError {
     /// The answer is not the listing of a folder.
     #[error("the answer is not a folder listing")]
     NoListing,
-    /// A page with too many entries.
-    #[error("its page has too many entries")]
+    /// A listing with too many entries.
+    #[error(
+        "its listing is too long: of one folder at most {} entries are copied",
+        listing::ENTRIES_MAX
+    )]
     TooMany,
+    /// A folder that another server has.
+    #[error("it redirects to another server, which is not followed: copy {to} itself")]
+    OtherServer {
+        /// Its address there.
+        to: String,
+    },
+    /// Folders with the same names inside one another.
+    #[error(
+        "{levels} folders above it have the same names in them, so links seem to lead in a circle: if they \
+         do not, copy this folder itself"
+    )]
+    Repeats {
+        /// The number of folders above it.
+        levels: usize,
+    },
+    /// The walk through a web folder ended at a limit.
+    #[error(transparent)]
+    Limit(#[from] WalkLimit),
     /// A listing in several parts is incomplete.
     #[error("the next part of the listing is missing")]
     NoNextPart,
     /// A listing in several parts has a loop.
     #[error("the listing links back to itself")]
     Circle,
+}
+
+/// Limits of a walk through a web folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalkLimit {
+    /// Too many folders.
+    #[error("its pages lead to more than {max} folders: copy its subfolders one by one")]
+    Folders {
+        /// The limit.
+        max: u64,
+    },
+    /// Too many entries.
+    #[error("its pages list more than {max} entries: copy its subfolders one by one")]
+    Entries {
+        /// The limit.
+        max: u64,
+    },
+    /// A listing in too many parts.
+    #[error("its listing has more than {max} parts: copy its subfolders one by one")]
+    Parts {
+        /// The limit.
+        max: u64,
+    },
+    /// Too many folders wait to be read.
+    #[error(
+        "the names of its folders that are not read yet need more than {} MiB: copy its subfolders one by one",
+        max_bytes >> 20
+    )]
+    Waiting {
+        /// The limit.
+        max_bytes: usize,
+    },
 }
 
 /// Name conflicts between files of a list.

@@ -235,6 +235,13 @@ pub enum Note {
         /// What the token opens.
         opens: String,
     },
+    /// A web folder is not copied again: its links lead to one that is copied.
+    SameFolder {
+        /// Its path below the copied folder.
+        folder: String,
+        /// The address of the other one.
+        same_as: String,
+    },
     /// The file is complete. Other machines of the cluster lack some of it, and get it from here.
     PassingOn {
         /// Their number.

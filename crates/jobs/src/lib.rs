@@ -35,7 +35,7 @@ pub use control::Control;
 pub use environment::{Environment, Streams};
 pub use error::{
     ChecksumsError, EntryError, FeedError, FileCounts, FileError, JobError, MetalinkError,
-    NameConflict, NoName, NotShared, SpecError, TorrentError,
+    NameConflict, NoName, NotShared, SpecError, TorrentError, WalkLimit,
 };
 pub use event::{JobEvent, JobObserver, ListWarning, Note, ThroughHere};
 pub use follow::{FollowError, FollowSpec, Follower, Look, Observers};

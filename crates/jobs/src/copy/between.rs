@@ -157,7 +157,7 @@ pub async fn kind_of(copy_job: &CopyJob<'_>, from: &Url) -> SourceKind {
     match engine.folder_kind(&mirror(folder.clone())).await {
         FolderKind::Tree => return SourceKind::Tree(folder),
         _ if from.path().ends_with('/') => return SourceKind::WebFolder,
-        FolderKind::Page if web::is_folder(engine.net(), from).await => {
+        FolderKind::Page | FolderKind::Refused if web::is_folder(engine.net(), from).await => {
             return SourceKind::WebFolder;
         }
         _ => {}

@@ -162,6 +162,17 @@ impl CopyKind {
         }
     }
 
+    /// Whether the address of its first source says that this is a WebDAV server (`davs://`).
+    pub fn is_webdav(&self) -> bool {
+        match self {
+            CopyKind::Fetch { from, .. } | CopyKind::ThirdParty { from, .. } => {
+                from.first().is_some_and(Address::is_webdav)
+            }
+            CopyKind::FetchNamed { from, .. } => from.is_webdav(),
+            _ => false,
+        }
+    }
+
     /// Whether this machine sends.
     pub fn sends(&self) -> bool {
         matches!(

@@ -256,8 +256,10 @@ impl CopyJob<'_> {
         folder.set_path(&format!("{}/", from.path()));
         let is_folder = match engine.folder_kind(&mirror(folder.clone())).await {
             FolderKind::Tree => true,
-            FolderKind::Page => web::is_folder(engine.net(), from).await,
-            FolderKind::Nothing => false,
+            FolderKind::Nothing if !copy.kind.is_webdav() => false,
+            FolderKind::Page | FolderKind::Refused | FolderKind::Nothing => {
+                web::is_folder(engine.net(), from).await
+            }
         };
         if is_folder {
             return Ok(Named::Tree { from: folder, to: to.join(name), single: None });

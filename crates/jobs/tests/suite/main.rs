@@ -15,6 +15,7 @@ mod copy_sparse;
 mod copy_there;
 mod copy_versions;
 mod copy_web;
+mod copy_web_walk;
 mod copy_xattrs;
 mod fetching;
 mod follow;

@@ -340,6 +340,8 @@ pub enum FolderKind {
     Tree,
     /// A web page, perhaps a listing, or an answer without `Content-Type` (XRootD).
     Page,
+    /// The server refuses to show one, but does not say that there is none.
+    Refused,
     /// No folder.
     Nothing,
 }
@@ -354,6 +356,9 @@ pub(crate) async fn kind(engine: &Engine, folder: &Mirror) -> FolderKind {
     match index::ask(&engine.net, folder, &Wanted::default()).await {
         Ok(download) if index::is_index(&download) => FolderKind::Tree,
         Ok(download) if is_page(&download) => FolderKind::Page,
+        Err(error) if error.code().is_some_and(|code| !matches!(code, 404 | 410)) => {
+            FolderKind::Refused
+        }
         _ => FolderKind::Nothing,
     }
 }
