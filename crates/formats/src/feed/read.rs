@@ -147,7 +147,8 @@ impl State {
         let base = self.open.last().map_or("", |around| &around.base);
         let base = joined(base, &attribute("xml:base").unwrap_or_default());
         let at = |href: String| joined(&base, href.trim());
-        let known = if vocabulary == Vocabulary::Feed { &*name } else { "" };
+        let is_known = matches!(vocabulary, Vocabulary::Feed | Vocabulary::Own);
+        let known = if is_known { &*name } else { "" };
         match (known, &mut self.entry) {
             ("item" | "entry", None) => self.entry = Some(Entry::default()),
             ("enclosure", Some(entry)) => {

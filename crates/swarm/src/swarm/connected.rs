@@ -29,13 +29,10 @@ pub(super) struct Connected {
     pub is_interested: bool,
     /// It will never want anything.
     pub is_upload_only: bool,
-    /// It has said something after its handshake.
-    pub has_spoken: bool,
     /// Since when it has a slot.
     pub served_since: Option<Time>,
     /// The addresses that it was told.
     pub told: HashSet<SocketAddr>,
-    since: Time,
     sent: Rate,
     received: Rate,
     /// When it last took something of us.
@@ -76,8 +73,6 @@ impl Connected {
             seen: Bitfield::none(pieces),
             is_interested: false,
             is_upload_only: false,
-            has_spoken: false,
-            since: now,
             served_since: None,
             told: HashSet::new(),
             sent: Rate::default(),
@@ -93,8 +88,6 @@ impl Connected {
         let status = self.peer.status();
         self.is_interested = status.is_interested || !status.are_pieces_known;
         self.is_upload_only = status.is_upload_only;
-        let says = status.are_pieces_known || status.is_interested || status.port.is_some();
-        self.has_spoken |= says;
         self.listens_at = self.peer.listens_at();
         let pieces = self.peer.pieces().borrow().clone();
         let (gained, lost) = differences(&self.seen, &pieces);
@@ -118,14 +111,6 @@ impl Connected {
 
     pub fn gives_bytes_per_s(&self) -> u64 {
         self.received.bytes_per_s as u64
-    }
-
-    /// Returns whether it wants pieces of ours; nobody is interested in pieces that it is not shown. One
-    /// that goes on saying nothing wants nothing: such connections would keep the slots from others.
-    pub fn wants(&self, now: Time) -> bool {
-        let may_want = self.is_interested || self.shown.is_some();
-        let is_mute = !self.has_spoken && now.since(self.since) > SPEAKS_WITHIN;
-        may_want && !is_mute && !self.is_upload_only && !self.seen.is_full()
     }
 
     /// Returns whether it has taken nothing of us for some seconds, if ever.
@@ -168,8 +153,6 @@ fn differences(before: &Bitfield, after: &Bitfield) -> (Vec<PieceIndex>, Vec<Pie
     (gained, lost)
 }
 
-/// Whoever wants something says so at once: this is many round trips.
-const SPEAKS_WITHIN: Duration = Duration::from_secs(5);
 /// Rates follow changes within this time.
 const SMOOTHED_S: f64 = 5.0;
 /// Even a slow peer takes a block in this time.

@@ -228,10 +228,7 @@ impl Running {
         let peer = arrived.peer.clone();
         let (address, now) = (canonical(peer.address()), self.shared.now());
         let is_full = self.peers.len() >= self.shared.peers_max;
-        let of_address = |it: &&Connected| canonical(it.peer.address()).ip() == address.ip();
-        let mute = self.peers.values().filter(|it| !it.has_spoken).filter(of_address).count();
-        let are_many = mute >= MUTE_EACH_MAX && peer.is_incoming();
-        if is_full || are_many || !self.shared.lets_in(address.ip()) {
+        if is_full || !self.shared.lets_in(address.ip()) {
             self.addresses.left(address, AFTER_USELESS, now);
             return peer.close();
         }
@@ -488,8 +485,6 @@ const AFTER_USELESS: Duration = Duration::from_secs(30 * 60);
 const AFTER_LEFT: Duration = Duration::from_secs(60);
 /// A peer that the user knows, and an institute behind it, is not banned for one odd message.
 const FAULT_OF_KNOWN: u32 = 7;
-/// Connections of one address that have said nothing yet: honest ones speak at once.
-const MUTE_EACH_MAX: usize = 16;
 /// With fewer peers we ask for more.
 const PEERS_FEW: usize = 5;
 /// More addresses are not asked for at a time.

@@ -262,24 +262,3 @@ async fn private_torrents_use_trackers_only_and_strangers_are_not_let_in() {
     };
     assert!(second.join(again).is_err(), "it takes part already");
 }
-
-/// Thirty of them kept the slots of a super-seeder for a minute and a half.
-#[tokio::test]
-async fn connections_that_say_nothing_keep_no_slots_from_others() {
-    let (first, _events) = swarms(&[]).await;
-    let (second, _others) = swarms(&[]).await;
-    let _seeder = joined(&first, metainfo(false), Bitfield::all(PIECES), &[]);
-    let mut mute = tokio::task::JoinSet::new();
-    for peer in 0..40 {
-        let mut stream = connected(first.address(), peer).await;
-        mute.spawn(async move { stream.read_to_end(&mut Vec::new()).await });
-    }
-    // Some of them stay, for a peer behind the same address may be slow.
-    for _ in 0..24 {
-        let _ = timeout(PATIENCE, mute.join_next()).await.expect("it is closed");
-    }
-    let leecher = joined(&second, metainfo(false), Bitfield::none(PIECES), &[first.address()]);
-    let (_, source) = source(&mut leecher.sources()).await;
-    holds(&source, |held| held.total_bytes() > 0).await;
-    assert!(mute.try_join_next().is_none());
-}
