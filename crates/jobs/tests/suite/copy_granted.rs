@@ -80,7 +80,9 @@ async fn who_may_write_one_name_changes_no_other() {
     run(spec(), &at("b"), name(false)).await.unwrap();
     assert_eq!(text("b/x"), "new");
     // Nor does anything elsewhere change.
+    write(at("b/x"), "older");
     assert!(run(spec(), &at("other"), name(true)).await.is_err());
+    assert_eq!(text("b/x"), "older");
     // A user's own command replaces that one file too.
     copied(spec()).await.unwrap();
     assert_eq!(names(&at("b")), ["x", "y", "z"]);
