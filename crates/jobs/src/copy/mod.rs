@@ -19,7 +19,7 @@ mod web;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use swath_source::{Download, display_name};
+use swath_source::{Download, LaneError, display_name};
 use swath_store::tree::TreePlace;
 use swath_transfer::observe::{LimitedBy, Observer};
 use swath_transfer::sending::Received;
@@ -341,13 +341,15 @@ impl CopyJob<'_> {
             Ok(()) => self.tree(request, &names, limit, &mut observer).await,
             Err(error) => Err(error.into()),
         };
-        if let Err(GetError::NoTree { reasons }) = &mut copied
-            && may_be_web
+        if may_be_web
+            && let Err(error) = &mut copied
+            && is_of_other_kind(error)
         {
             match web::copy(self, filter, from, to).await {
                 Ok(ended) => return ended,
                 Err(why) => {
-                    if let Some(Reason { why: first, .. }) = reasons.first_mut()
+                    if let GetError::NoTree { reasons } = error
+                        && let Some(Reason { why: first, .. }) = reasons.first_mut()
                         && *first != why
                     {
                         let more = format!("nor of a plain one: {why}");
@@ -553,6 +555,22 @@ impl CopyJob<'_> {
                 }
             }
         }
+    }
+}
+
+/// Whether the source may be the folder of another kind of server: one without pages of folders answers with
+/// any error. A swath server that is only busy says until when, and is not asked by other means.
+fn is_of_other_kind(error: &GetError) -> bool {
+    match error {
+        GetError::NoTree { .. } => true,
+        GetError::Exhausted { reasons, has_some: false } => {
+            let errors = reasons.iter().filter_map(|reason| reason.why.lane_error());
+            let mut refusals = errors.filter_map(LaneError::refusal);
+            refusals.any(|refusal| {
+                !matches!(refusal.code, 401 | 407 | 429) && refusal.retry_after.is_none()
+            })
+        }
+        _ => false,
     }
 }
 
