@@ -100,7 +100,7 @@ impl Fingerprint {
     pub fn of(listing: &Listing) -> Fingerprint {
         let mut hasher = DefaultHasher::new();
         for entry in &listing.entries {
-            (&*entry.path.as_str(), entry.is_folder, entry.size_bytes).hash(&mut hasher);
+            (entry.path.as_str(), entry.is_folder, entry.size_bytes).hash(&mut hasher);
         }
         listing.refused.len().hash(&mut hasher);
         Fingerprint(hasher.finish())
