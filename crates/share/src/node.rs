@@ -218,7 +218,7 @@ async fn announce(content: Arc<SharedContent>, net: Net, trackers: Vec<Url>, por
     let mut id = [0; 20];
     swath_serve::random(&mut id);
     let announcing = Announcing {
-        net,
+        net: net.clone(),
         lists: trackers.into_iter().map(TrackerList::of_user).collect(),
         info_hashes: vec![content.id.info_hash()],
         peer_id: PeerId(id),
@@ -233,7 +233,7 @@ async fn announce(content: Arc<SharedContent>, net: Net, trackers: Vec<Url>, por
         let peers = announced.outcome.iter().flat_map(|answer| &answer.peers);
         let addresses: Vec<SocketAddr> = peers.map(|peer| peer.address).collect();
         // A tracker must not lead us to machines that only we can reach.
-        let may_be = addresses.into_iter().filter(|it| content.net.may_be_led_to(*it).is_ok());
+        let may_be = addresses.into_iter().filter(|it| net.may_be_led_to(*it).is_ok());
         may_be.for_each(|address| meet(&content, address, Known::Told, port));
         content.notify(ShareEvent::Announced(announced)).await;
     }

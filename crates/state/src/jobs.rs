@@ -20,7 +20,7 @@ use crate::own_file::{KeepError, Schema};
 pub struct KeptJobs {
     connection: Mutex<Connection>,
     /// Held as long as this value lives: jobs that two servers ran would be in each other's way.
-    _lock: Option<File>,
+    _lock: Option<Lock>,
 }
 
 /// A kept job.
@@ -74,6 +74,17 @@ impl KeptState {
     }
 }
 
+/// The lock of a file, for as long as this is there. A program that another thread is starting has the
+/// descriptor too for a moment, so that closing it would not be enough.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 impl KeptJobs {
     /// Opens the file, or makes it and its folder.
     ///
@@ -91,7 +102,7 @@ impl KeptJobs {
             Err(Errno::WOULDBLOCK) => return Err(KeepError::InUse(path.to_owned())),
             Err(error) => return Err(failed(error.into())),
         }
-        Ok(KeptJobs { connection: Mutex::new(SCHEMA.open(path)?), _lock: Some(lock) })
+        Ok(KeptJobs { connection: Mutex::new(SCHEMA.open(path)?), _lock: Some(Lock(lock)) })
     }
 
     /// Returns a database that is forgotten when it is dropped.

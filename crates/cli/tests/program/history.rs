@@ -184,8 +184,8 @@ fn a_log_is_imported_and_read_again() {
         home.run(["history", "import", name]).code_is(6).shows(&[name, words]);
     }
     home.run(["history", "import", "missing.csv"]).code_is(6).shows(&["missing.csv"]);
-    assert_eq!(history(&home).len(), 2);
-    home.run(["history", "forget"]).code_is(0).shows(&["2 transfers forgotten"]);
+    assert_eq!(history(&home).len(), 3);
+    home.run(["history", "forget"]).code_is(0).shows(&["3 transfers forgotten"]);
     home.run(["history", "forget"]).code_is(0).shows(&["nothing is remembered"]);
 }
 

@@ -277,7 +277,7 @@ fn a_token_for_one_name_orders_nothing_else_in_its_folder() {
     let order = |scope: &str, job: &str, query: &str, from: &str| {
         let token = key.wlcg(&issuer.name, scope);
         let sources = format!(r#"{{"sources":[{{"url":"{}"}}]}}"#, source.at(from));
-        let path = format!("/in/?swath=fetch&job={job}&delete=yes&empty=yes{query}");
+        let path = format!("/in/?swath=fetch&job={job}{query}");
         let fields = format!(
             "Host: h\r\nConnection: close\r\nAuthorization: Bearer {token}\r\nContent-Length: {}",
             sources.len()
@@ -288,8 +288,8 @@ fn a_token_for_one_name_orders_nothing_else_in_its_folder() {
     };
     let one = "storage.modify:/in/x";
     // All of a folder under the name of one file, and without that name.
-    assert_eq!(order(one, "j1", "&single=x", ""), 400);
-    assert_eq!(order(one, "j2", "", ""), 403);
+    assert_eq!(order(one, "j1", "&single=x&delete=yes&empty=yes", ""), 400);
+    assert_eq!(order(one, "j2", "&delete=yes&empty=yes", ""), 403);
     let read = || ["x", "y", "z"].map(|name| home.read(&format!("data/in/{name}")));
     assert_eq!(read(), [b"old", b"old", b"old"]);
     // The file itself, and nothing that is not there.

@@ -211,7 +211,7 @@ async fn streams_of_which_nothing_is_taken_make_room() {
     let (address, fingerprint) = serve(plan).await;
     let mut held = Vec::new();
     for _ in 0..2 {
-        held.push(takes_nothing(address, &fingerprint, "large", (3, 1)).await);
+        held.push(takes_nothing(address, &fingerprint, "large", (2, 1)).await);
     }
     pause();
     let began = Instant::now();
@@ -256,12 +256,14 @@ async fn who_takes_nothing_of_many_answers_has_few_made_ahead() {
     let (tree, made) = (tree(), Arc::new(AtomicUsize::new(0)));
     let mount: Arc<dyn Mount> = Arc::new(Endless(Arc::clone(&made)));
     let plan = tree.plan(&["tree"]).encrypted().with(|site| site.mount = Some(mount));
+    // As many answers at a time as there may be connections.
+    let plan = plan.max_connections(1000);
     let (address, fingerprint) = serve(plan).await;
     let mut held = Vec::new();
     for _ in 0..CONNECTIONS {
-        held.push(takes_nothing(address, &fingerprint, "endless", (32, 1)).await);
+        held.push(takes_nothing(address, &fingerprint, "endless", (24, 1)).await);
     }
-    // All 384 were asked for; whatever is ready to run has run when others were answered.
+    // All 288 were asked for; whatever is ready to run has run when others were answered.
     for _ in 0..20 {
         let mut stream = tls::connect(address, &fingerprint, "http/1.1").await.unwrap();
         let request = b"GET /health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";

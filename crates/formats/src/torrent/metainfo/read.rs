@@ -138,10 +138,12 @@ fn web_seeds(list: Option<Value<'_>>, field: &str, noted: &mut Vec<Unused>) -> V
             Some(url) if !seeds.contains(&url) => seeds.push(url),
             Some(_) => {}
             // Some programs write an empty one where there is none.
-            None => match seed.bytes().filter(|bytes| !bytes.trim_ascii().is_empty()) {
-                Some(bytes) => unused(noted, field, &String::from_utf8_lossy(bytes)),
-                None => {}
-            },
+            None => {
+                let bytes = seed.bytes().filter(|bytes| !bytes.trim_ascii().is_empty());
+                if let Some(bytes) = bytes {
+                    unused(noted, field, &String::from_utf8_lossy(bytes));
+                }
+            }
         }
     }
     seeds
