@@ -700,7 +700,7 @@ fn identity(content: &Content, hashes: &Hashes) -> String {
 
 /// Bytes of a SHA-1.
 const SHA1_BYTES: usize = 20;
-/// Unusable paths that are named; whoever has more of them sees what they have in common.
+/// Most unusable paths in one error; more would not fit on a screen.
 const UNUSABLE_MAX: usize = 50;
 /// The piece length of the version before is kept if it is at most so many times too short or too long.
 const NEAR_TIMES: u64 = 4;

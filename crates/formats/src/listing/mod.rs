@@ -3,7 +3,7 @@
 //! answer to `PROPFIND`.
 //!
 //! Only entries below the folder count. Addresses are compared as RFC 3986, section 6.2.2 has it
-//! ([`below()`]). What a list shows below the folder and what cannot be taken is in [`Listing::refused`]. The
+//! ([`below()`]). Entries below the folder that cannot be copied are in [`Listing::refused`]. The
 //! memory that a list needs is bounded, whatever it holds.
 
 mod below;

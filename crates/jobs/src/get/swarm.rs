@@ -309,7 +309,7 @@ fn unwanted(metainfo: &Metainfo) -> RangeSet {
     places.filter(|(_, is_wanted)| !is_wanted).map(|(place, _)| place).collect()
 }
 
-/// Returns what a user should know of an event. Of a tracker each thing is told once.
+/// Returns the note for an event, if there is one. Each message of a tracker is noted once.
 fn note(event: SwarmEvent, failed: &mut HashSet<String>) -> Option<Note> {
     match event {
         SwarmEvent::Announced { announced, .. } => tracker_note(announced, failed),

@@ -304,7 +304,7 @@ fn what_cannot_be_published_leaves_no_folder() {
         let refused = site.publication.make(&content, &site.out(), &Progress::default());
         assert!(matches!(refused, Err(PublishError::Name { .. })), "{name}: {refused:?}");
     }
-    // All unusable names are told at once.
+    // All unusable names are in one error.
     let odd = site.folder.path().join("odd");
     fs::create_dir(&odd).unwrap();
     for name in [&b"Stra\xdfe"[..], b"a\nb", b"fine"] {

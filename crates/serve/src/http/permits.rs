@@ -1,5 +1,5 @@
-//! Permits that the connections of a server share, where one connection may have many answers under way: for
-//! parts of bodies that clients have not taken yet, and for answers of which they take nothing.
+//! Permits that the connections of a server share, where one connection may have many answers under way: to
+//! hold parts of bodies until they are sent, and to answer at all.
 //!
 //! Each connection has one permit of its own besides, so that clients that take nothing block nobody else.
 

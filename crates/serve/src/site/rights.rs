@@ -120,7 +120,7 @@ impl Rights {
     }
 
     /// Returns the rights of somebody whose order was kept without them: those of a token of this server
-    /// that permits writing. What a token of an issuer permitted is not known any more.
+    /// that permits writing. The scopes of an issuer's token were not kept then.
     pub fn of_earlier_order(who: Who) -> Option<Rights> {
         (!who.is_subject()).then(|| Rights::to_everything(true, who))
     }

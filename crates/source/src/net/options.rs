@@ -34,7 +34,7 @@ pub struct NetOptions {
     pub fingerprints: Vec<Digest>,
     /// No authority vouches for a server: its certificate is one of those in `fingerprints`.
     pub fingerprints_alone: bool,
-    /// Accept any certificate of servers of which no fingerprint is given.
+    /// Accept any certificate, except from servers whose fingerprint is given.
     pub insecure: bool,
     /// A certificate by which servers know us; shown where a server asks for one.
     pub certificate: Option<ClientCertificate>,

@@ -325,7 +325,7 @@ impl ThirdParty for Fetcher {
             unfinished.remove(at)
         };
         let destination = destination.ok_or(
-            "its destination cannot be opened any more, or what its owner may do there is not known",
+            "its destination cannot be opened any more, or the rights of its owner were not kept: order it again",
         );
         let owner = job.owner.parse::<Who>().map_err(|()| "its owner is not known");
         match owner.and_then(|owner| Ok((owner, destination?))) {

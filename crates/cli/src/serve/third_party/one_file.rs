@@ -196,7 +196,7 @@ fn words(error: JobError) -> String {
 /// Read at a time.
 const PART_BYTES: usize = 1 << 20;
 
-/// Fields that hold no secret of whoever orders a copy. Of others nobody knows.
+/// Fields that hold no secret. Any other may hold one.
 const HARMLESS_FIELDS: [&str; 14] = [
     "accept",
     "accept-encoding",

@@ -115,7 +115,7 @@ fn hash(key: &impl Hash) -> u64 {
 
 /// With its two hashes each a walk remembers some 40 MB of them.
 const FOLDERS_MAX: u64 = 1_000_000;
-/// More than any web server lists in a day.
+/// Each entry that is copied costs a request: a list without end stops here.
 const ENTRIES_MAX: u64 = 50_000_000;
 const WAITING_MIB_MAX: u16 = 128;
 

@@ -1,7 +1,7 @@
 //! The walk through a web folder and the folders below it.
 //!
 //! It always ends: links in circles are left out, and what it remembers has limits (`bounds.rs`). Links count
-//! from where a page was found. Whatever a listing shows and is not copied is named.
+//! from where a page was found. Entries that are listed and not copied are reported.
 
 use std::iter::successors;
 use std::sync::Arc;
