@@ -3,14 +3,15 @@
 //! Until it is complete it has no name at all (`O_TMPFILE`), or, on file systems without that, a
 //! temporary one. Then it gets its final name in one step.
 
+use std::borrow::Borrow;
 use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, fallocate, fchmod, fsync, linkat, openat, renameat,
-    unlinkat,
+    AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, fchmod, flock, fstat,
+    fsync, linkat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -53,22 +54,16 @@ impl Root {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let (file, own_name) = match openat(&folder, c".", flags | OFlags::TMPFILE, mode) {
-            Ok(file) => (file, None),
+            Ok(file) => (File::from(file), None),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-                let (file, own_name) = with_own_name(|own| openat(&folder, own, flags, mode))?;
+                let create = |own: &[u8]| openat(&folder, own, flags, mode).map(File::from);
+                let (file, own_name) = with_own_name(&folder, create)?;
                 (file, Some(own_name))
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Incoming {
-            folder,
-            name: name.to_vec(),
-            file: File::from(file),
-            grant,
-            is_private: false,
-            own_name,
-        })
+        Ok(Incoming { folder, name: name.to_vec(), file, grant, is_private: false, own_name })
     }
 }
 
@@ -199,11 +194,18 @@ impl Incoming {
             }
         } else {
             if self.own_name.is_none() {
-                let follow = AtFlags::SYMLINK_FOLLOW;
-                let link = |own: &[u8]| linkat(CWD, &own_place, &self.folder, own, follow);
-                self.own_name = Some(with_own_name(link)?.1);
+                let link = |own: &[u8]| {
+                    linkat(CWD, &own_place, &self.folder, own, AtFlags::SYMLINK_FOLLOW)?;
+                    Ok(&self.file)
+                };
+                self.own_name = Some(with_own_name(&self.folder, link)?.1);
             }
             if let Some(own) = &self.own_name {
+                if !has_name(&self.folder, own, &self.file)? {
+                    return Err(io::Error::other(
+                        "its temporary name was taken by another program",
+                    ));
+                }
                 renameat(&self.folder, own.as_slice(), &self.folder, self.name.as_slice())?;
             }
             self.own_name = None;
@@ -221,17 +223,29 @@ impl Drop for Incoming {
     }
 }
 
-/// Makes something under an unused temporary name.
-fn with_own_name<T>(
-    mut make: impl FnMut(&[u8]) -> rustix::io::Result<T>,
-) -> io::Result<(T, Vec<u8>)> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    for _ in 0..TRIES_MAX {
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let own = format!("{OWN_NAME}-{}-{count}", std::process::id()).into_bytes();
-        match make(&own) {
-            // Left by a killed process with our number.
+/// Makes a file under a temporary name that nobody uses.
+///
+/// Whoever uses one holds a lock on its file. What a killed process left is not locked: it is removed,
+/// and its name is used again. The names of each machine are its own, as locks often are.
+fn with_own_name<F: Borrow<File>>(
+    folder: &OwnedFd,
+    mut make: impl FnMut(&[u8]) -> rustix::io::Result<F>,
+) -> io::Result<(F, Vec<u8>)> {
+    let mut machine = DefaultHasher::new();
+    machine.write(rustix::system::uname().nodename().to_bytes());
+    let machine = machine.finish();
+    for count in 0..NAMES_MAX {
+        let own = format!("{OWN_NAME}-{machine:016x}-{count}").into_bytes();
+        let mut made = make(&own);
+        if matches!(made, Err(Errno::EXIST)) && remove_abandoned(folder, &own)? {
+            made = make(&own);
+        }
+        match made {
+            // Another one has it, or took it for abandoned before it was locked.
             Err(Errno::EXIST) => {}
+            Ok(made)
+                if lock(made.borrow()) == Lock::Others
+                    || !has_name(folder, &own, made.borrow())? => {}
             Ok(made) => return Ok((made, own)),
             Err(error) => return Err(error.into()),
         }
@@ -239,10 +253,45 @@ fn with_own_name<T>(
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
+/// Removes what has a temporary name, unless it is in use.
+fn remove_abandoned(folder: &OwnedFd, own: &[u8]) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let left = match openat(folder, own, flags, Mode::empty()) {
+        Ok(left) => File::from(left),
+        Err(Errno::NOENT) => return Ok(true),
+        Err(_) => return Ok(false),
+    };
+    // Only the holder of the lock renames or removes it.
+    let is_ours = lock(&left) == Lock::Ours && has_name(folder, own, &left)?;
+    Ok(is_ours && unlinkat(folder, own, AtFlags::empty()).is_ok())
+}
+
+#[derive(PartialEq, Eq)]
+enum Lock {
+    Ours,
+    Others,
+    /// The file system has no locks.
+    None,
+}
+
+fn lock(file: &File) -> Lock {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Lock::Ours,
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Lock::Others,
+        Err(_) => Lock::None,
+    }
+}
+
+fn has_name(folder: &OwnedFd, own: &[u8], file: &File) -> io::Result<bool> {
+    let here = fstat(file)?;
+    let there = statat(folder, own, AtFlags::SYMLINK_NOFOLLOW);
+    Ok(there.is_ok_and(|it| (it.st_dev, it.st_ino) == (here.st_dev, here.st_ino)))
+}
+
 /// How temporary names begin; copies of the folder leave such names out.
 const OWN_NAME: &str = ".swath-stage.swath.put";
-/// More leftover names than this are not expected.
-const TRIES_MAX: usize = 1000;
+/// How many files of one folder may have temporary names at once.
+const NAMES_MAX: usize = 10_000;
 /// Longest name that file systems take.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -304,13 +353,42 @@ mod tests {
                 File::create_new(dir.path().join(std::str::from_utf8(own).unwrap()))
                     .map_err(|_| Errno::EXIST)
             };
-            let (file, own_name) = with_own_name(link).unwrap();
+            let folder = &incoming.folder;
+            let (file, own_name) = with_own_name(folder, link).unwrap();
             (incoming.file, incoming.own_name) = (file, Some(own_name));
             incoming.file().write_all(b"bytes").unwrap();
             incoming.finish(only_new).unwrap();
             assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), "bytes");
         }
         assert_eq!(names(dir.path()), ["new", "replaced"]);
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_removed_and_what_others_use_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let folder = root.folder(b"", Links::Refuse).unwrap();
+        let create = |own: &[u8]| {
+            let path = dir.path().join(std::str::from_utf8(own).unwrap());
+            File::create_new(path).map_err(|_| Errno::EXIST)
+        };
+        // One that is in use, one that was left behind, and a link, which is neither.
+        let (used, first) = with_own_name(&folder, create).unwrap();
+        let (left, second) = with_own_name(&folder, create).unwrap();
+        let third = [&second[..second.len() - 1], b"2"].concat();
+        symlink("/etc/passwd", dir.path().join(std::str::from_utf8(&third).unwrap())).unwrap();
+        drop(left);
+        let (again, name) = with_own_name(&folder, create).unwrap();
+        assert!(name == second && has_name(&folder, &second, &again).unwrap());
+        assert!(has_name(&folder, &first, &used).unwrap());
+        let (_more, name) = with_own_name(&folder, create).unwrap();
+        assert!(name.ends_with(b"-3"));
+        // A file that replaces another takes the name that is free by then, and leaves none.
+        std::fs::write(dir.path().join("file"), "old").unwrap();
+        drop(again);
+        root.receive(b"file").unwrap().finish(false).unwrap();
+        assert!(!names(dir.path()).contains(&String::from_utf8(second).unwrap()));
+        assert_eq!(dir.path().join("file").metadata().unwrap().len(), 0);
     }
 
     #[test]
