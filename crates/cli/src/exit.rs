@@ -154,6 +154,14 @@ pub fn words(error: &GetError) -> String {
             let words = in_the_way(&destination.display().to_string(), conflicts);
             format!("{words}, and {}", advice_on(InTheWay::of(conflicts)))
         }
+        GetError::Tree(PartialError::Alike { pairs, .. }) => {
+            let other = pairs.first().map(|(_, other)| String::from_utf8_lossy(other));
+            format!(
+                "{}; nothing got its name: copy to another file system, or leave names out, for example with --exclude '/{}'",
+                chain(error),
+                visible(&other.unwrap_or_default())
+            )
+        }
         GetError::Tree(PartialError::Closed { destination, folders }) => {
             closed(&destination.display().to_string(), folders)
         }

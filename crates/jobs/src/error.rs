@@ -662,6 +662,11 @@ pub enum NameConflict {
     /// The same name.
     #[error("an earlier file of this list has the same name")]
     Same,
+    /// A name that the file system takes for that of an earlier file.
+    #[error(
+        "the file system of its folder takes its name for that of an earlier file of this list: fetch it under another name, or into another folder"
+    )]
+    Alike,
     /// The name of a folder of other files.
     #[error("its name is that of a folder with other files of this list")]
     IsFolder,

@@ -3,6 +3,7 @@
 
 mod copy_instants;
 mod copy_kills;
+mod disk_alike;
 mod disk_life;
 #[path = "../program/disk_pair.rs"]
 mod disk_pair;

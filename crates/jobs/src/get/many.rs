@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swath_store::tree::is_taken_for_others;
 use swath_transfer::observe::Event;
 use swath_transfer::{Destination, Engine, GetError, Request};
 use tokio::sync::mpsc;
@@ -111,7 +112,7 @@ pub async fn run(
             }
         };
         let name = request.destination_name();
-        let taken = taken(&mut names, &request).map_err(EntryError::from);
+        let taken = taken(&mut names, &request, engine).await.map_err(EntryError::from);
         let engine = taken.map_err(FileError::from).and_then(|()| {
             let engine = engine.with_headers(&headers);
             engine.map_err(FileError::from)
@@ -139,13 +140,19 @@ pub async fn run(
 }
 
 /// Adds the name of a file, or returns its conflict.
-pub fn taken(names: &mut TakenNames, request: &Request) -> Result<(), NameConflict> {
-    match &request.destination {
-        Destination::File(path) => names.take(path),
-        Destination::Files { .. }
-        | Destination::Writer(_)
-        | Destination::Tree(_)
-        | Destination::Nowhere { .. } => Ok(()),
+pub async fn taken(
+    names: &mut TakenNames,
+    request: &Request,
+    engine: &Engine,
+) -> Result<(), NameConflict> {
+    let Destination::File(path) = &request.destination else { return Ok(()) };
+    if !names.take(path)? {
+        return Ok(());
+    }
+    let path = path.clone();
+    match engine.disk.work(move || is_taken_for_others(&path)).await {
+        Ok(true) => Err(NameConflict::Alike),
+        _ => Ok(()),
     }
 }
 

@@ -100,12 +100,15 @@ async fn of_list(get_job: &GetJob<'_>, list: FileList) -> Size {
         {
             let request =
                 entry.request.map_err(|Refused { name, error }| (name, error.to_string()));
-            let request = request.and_then(|request| match taken(&mut names, &request) {
-                Ok(()) => Ok(request),
-                Err(conflict) => {
-                    Err((request.destination_name(), EntryError::from(conflict).to_string()))
-                }
-            });
+            let request = match request {
+                Ok(request) => match taken(&mut names, &request, engine).await {
+                    Ok(()) => Ok(request),
+                    Err(conflict) => {
+                        Err((request.destination_name(), EntryError::from(conflict).to_string()))
+                    }
+                },
+                Err(refused) => Err(refused),
+            };
             let net = engine.net().clone();
             asking.spawn(async move {
                 let request = request?;

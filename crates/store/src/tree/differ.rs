@@ -7,6 +7,7 @@ use std::path::Path;
 
 use swath_model::index::{Entry, Index, IndexError, Item, Kind};
 
+use super::alike::Spellings;
 use super::filter::Filter;
 use super::partial::Unchanged;
 use super::root::Root;
@@ -44,6 +45,7 @@ pub fn differences(
     let (there, sheltered) = listed(folder, filter)?;
     let (mut ours, mut theirs) = (index.cursor(), there.cursor());
     let mut other = theirs.next().map(Known::of);
+    let mut spellings = Spellings::new(index, folder);
     // It is unknown whether entries below an unreadable one are surplus.
     let mut unknown: Option<Vec<u8>> = None;
     let is_below = |path: &[u8], folder: &Option<Vec<u8>>| {
@@ -57,7 +59,8 @@ pub fn differences(
             None => true,
         };
         while let Some(known) = other.take_if(before) {
-            if !sheltered.has(known.number) && !is_below(&known.path, &unknown) {
+            let is_left = sheltered.has(known.number) || is_below(&known.path, &unknown);
+            if !is_left && !spellings.has(&known.path) {
                 take(Change::Surplus, &known.path);
             }
             other = theirs.next().map(Known::of);

@@ -1,5 +1,6 @@
 //! A tree of files: walked into the entries of an index.
 
+mod alike;
 mod changes;
 mod check;
 mod conflict;
@@ -11,6 +12,7 @@ mod folder_cursor;
 mod grant;
 mod incoming;
 mod kept_index;
+mod kept_time;
 mod list;
 mod lookup;
 mod names;
@@ -27,6 +29,7 @@ mod walk;
 mod work;
 mod xattrs;
 
+pub use alike::{Pair, is_taken_for_others, key};
 pub use check::{Wrong, check_entries};
 pub use conflict::Conflict;
 pub use content::Content;

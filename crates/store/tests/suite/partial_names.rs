@@ -8,6 +8,34 @@ use swath_store::tree::{Filter, PartialError, PartialTree, Preserve, Same, TreeP
 
 use crate::common::trees::{Bench, groups, index_of, once_free};
 
+/// Folders of a group give their group to what is made in them.
+#[test]
+fn folders_keep_what_they_inherit_unless_modes_are_copied() {
+    for (copies_modes, is_there) in [(false, false), (false, true), (true, true)] {
+        let bench = Bench::new();
+        let above = bench.copy().parent().unwrap().join("group");
+        let to = above.join("copy");
+        fs::create_dir(&above).unwrap();
+        fs::set_permissions(&above, fs::Permissions::from_mode(0o2775)).unwrap();
+        if is_there {
+            fs::create_dir(&to).unwrap();
+        }
+        let index = index_of(&bench.tree());
+        let preserve = Preserve { mode: copies_modes, ..Preserve::default() };
+        let shared = Arc::new(RwLock::new(index_of(&bench.tree())));
+        let partial = PartialTree::open(&to, shared, preserve, true, &Same::Nothing).unwrap();
+        bench.write(&partial, &index, &groups(&index));
+        partial.finish(&[]).unwrap();
+        let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o2000;
+        let folders = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path());
+        let folders: Vec<_> = folders.filter(|path| path.is_dir() && !path.is_symlink()).collect();
+        assert!(!folders.is_empty() && mode(&to) == 0o2000);
+        for folder in folders {
+            assert_eq!(mode(&folder) == 0o2000, !copies_modes, "{}", folder.display());
+        }
+    }
+}
+
 #[test]
 fn the_last_steps_end_when_they_are_told_to() {
     let bench = Bench::new();

@@ -256,7 +256,16 @@ pub(super) fn set_mode(
     preserve: Preserve,
     kind: FileType,
 ) -> io::Result<()> {
-    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode_here(mode, preserve, kind)))?)
+    let mut mode = Mode::from_raw_mode(mode_here(mode, preserve, kind));
+    if kind == FileType::Directory && !preserve.mode {
+        mode |= inherited(&file)?;
+    }
+    Ok(rustix::fs::fchmod(file, mode)?)
+}
+
+/// Returns the bit that gives the files of a folder its group, if the folder has got it from the one above.
+pub(super) fn inherited(folder: impl AsFd) -> io::Result<Mode> {
+    Ok(Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode) & Mode::SGID)
 }
 
 pub(super) fn mode_here(mode: u32, preserve: Preserve, kind: FileType) -> u32 {

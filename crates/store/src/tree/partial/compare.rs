@@ -13,6 +13,7 @@ use crate::bits::Bits;
 use crate::tree::check::same_bytes;
 use crate::tree::content::has_holes;
 use crate::tree::folder_cursor::{Enter, Files, FolderCursor, split};
+use crate::tree::kept_time::KeptTimes;
 use crate::tree::root::{Root, file_in};
 use crate::tree::stat::{FileId, id};
 
@@ -60,6 +61,7 @@ impl Unchanged {
             return unchanged;
         }
         let mut names = Linked::of(index, destination, same, links);
+        let times = names.times;
         let mut folders = FolderCursor::new(destination, Enter::Look);
         let mut before = 0;
         let mut cursor = index.cursor();
@@ -84,7 +86,7 @@ impl Unchanged {
                             Same::Bytes(_) if item.start == item.end => {
                                 *size_bytes == 0 || names.is_one_hole(item.path, *size_bytes)
                             }
-                            same => same.has(&item, found.mtime),
+                            same => same.has(&item, found.mtime, times),
                         }
                         && names.is_first(&item, &found)
                 }),
@@ -112,10 +114,10 @@ impl Unchanged {
 
 impl Same {
     /// Returns whether a file of the size of `item`, modified at `mtime`, is identical.
-    fn has(&self, item: &Item<'_>, mtime: Mtime) -> bool {
+    fn has(&self, item: &Item<'_>, mtime: Mtime, times: KeptTimes) -> bool {
         match self {
             Same::Nothing => false,
-            Same::SizeAndTime => mtime == item.entry.mtime,
+            Same::SizeAndTime => times.are_same(mtime, item.entry.mtime),
             Same::Bytes(bytes) => bytes.covers(item.range()),
         }
     }
@@ -149,6 +151,7 @@ impl Found {
 struct Linked<'a> {
     index: &'a Index,
     same: &'a Same,
+    times: KeptTimes,
     /// Whether further names are made as hard links.
     links: bool,
     /// Opens files whose bytes are compared.
@@ -187,8 +190,8 @@ impl<'a> Linked<'a> {
                 }
             }
         }
-        let files = Files::new(destination);
-        Linked { index, same, links, files, firsts, taken: HashSet::new() }
+        let (files, times) = (Files::new(destination), KeptTimes::of(destination));
+        Linked { index, same, times, links, files, firsts, taken: HashSet::new() }
     }
 
     /// Returns whether an identical file may stay: with hard links, two files of the tree must not
@@ -220,7 +223,7 @@ impl<'a> Linked<'a> {
         }
         match self.same {
             Same::Nothing => false,
-            Same::SizeAndTime => found.mtime == first.mtime,
+            Same::SizeAndTime => self.times.are_same(found.mtime, first.mtime),
             // The first name has the right bytes; the source's blocks say nothing of this one.
             Same::Bytes(_) => {
                 let is_known = first.unchanged.is_some();
@@ -241,6 +244,7 @@ impl<'a> Linked<'a> {
 /// wanted; when the others were last written is unknown.
 pub(super) fn still_there(index: &Index, folder: &Root, has_times: bool, durable: &mut RangeSet) {
     let mut folders = FolderCursor::new(folder, Enter::Look);
+    let times = KeptTimes::of(folder);
     let mut cursor = index.cursor();
     while let Some(item) = cursor.next() {
         let Kind::File { size_bytes, .. } = item.entry.kind else { continue };
@@ -255,8 +259,13 @@ pub(super) fn still_there(index: &Index, folder: &Root, has_times: bool, durable
             let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, mask);
             found.is_ok_and(|found| {
                 let kind = FileType::from_raw_mode(found.stx_mode.into());
-                let off_seconds = found.stx_mtime.tv_sec.abs_diff(item.entry.mtime.seconds);
-                let is_written_to = has_times && is_complete && off_seconds > COARSE_SECONDS;
+                let kept =
+                    Mtime { seconds: found.stx_mtime.tv_sec, nanoseconds: found.stx_mtime.tv_nsec };
+                let off_seconds = kept.seconds.abs_diff(item.entry.mtime.seconds);
+                let is_written_to = has_times
+                    && is_complete
+                    && off_seconds > COARSE_SECONDS
+                    && !times.are_same(kept, item.entry.mtime);
                 kind == FileType::RegularFile && found.stx_size == size_bytes && !is_written_to
             })
         });

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use swath_model::path::visible;
+
+use crate::tree::alike::Pair;
 use crate::tree::conflict::Conflict;
 
 /// Why a tree cannot be received.
@@ -85,6 +88,14 @@ pub enum PartialError {
         /// The entries in the way; at least one.
         conflicts: Vec<Conflict>,
     },
+    /// The file system takes different names of the tree for one.
+    #[error("the file system of {} takes different names for one: {}", destination.display(), together(pairs))]
+    Alike {
+        /// Where the tree goes.
+        destination: PathBuf,
+        /// Paths that would be one there: at least one pair, and of many the first.
+        pairs: Vec<Pair>,
+    },
     /// This user may not write into some folders at the destination that get new entries.
     #[error("no permission to write into {} folders at {}", folders.len(), destination.display())]
     Closed {
@@ -120,6 +131,20 @@ pub enum PartialError {
         source: io::Error,
     },
 }
+
+/// Formats pairs of paths for people.
+fn together(pairs: &[Pair]) -> String {
+    let text = |path: &[u8]| visible(&String::from_utf8_lossy(path));
+    let pair = |(one, other): &Pair| format!("{} and {}", text(one), text(other));
+    let mut named: Vec<String> = pairs.iter().take(PAIRS_NAMED).map(pair).collect();
+    if pairs.len() > PAIRS_NAMED {
+        named.push("and more".to_owned());
+    }
+    named.join(", ")
+}
+
+/// The most pairs that a message names.
+const PAIRS_NAMED: usize = 5;
 
 /// Formats paths as a list for people.
 fn listed(paths: &[PathBuf]) -> String {

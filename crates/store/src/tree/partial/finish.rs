@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, FileType, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, fchmod, renameat_with, unlinkat};
 use rustix::io::Errno;
 use swath_model::index::{Kind, Top};
 
-use super::building::{mode_here, set_times, usual_mode};
+use super::building::{inherited, mode_here, set_times, usual_mode};
 use super::settle::InTheWay;
 use super::{PartialError, PartialTree};
 use crate::names::folder_of;
@@ -39,6 +39,7 @@ impl PartialTree {
     /// # Errors
     /// [`PartialError`]; names given by then stay, and the next run continues.
     pub fn finish(&self, without: &[u64]) -> Result<Finished, PartialError> {
+        self.check_names(self.index().entries())?;
         self.make_skeleton()?;
         let without = self.with_further_names(without);
         self.remove_files(&without)?;
@@ -118,8 +119,13 @@ impl PartialTree {
         may_make.map_err(|source| self.failed("give its name to", b"", source))?;
         // The folder was private until now.
         let set_mode = |mode| {
-            rustix::fs::fchmod(self.root.fd(), rustix::fs::Mode::from_raw_mode(mode))
-                .map_err(|error| self.failed("set the mode of", b"", error.into()))
+            let inherited = match self.preserve.mode {
+                true => Ok(Mode::empty()),
+                false => inherited(self.root.fd()),
+            };
+            inherited
+                .and_then(|bit| Ok(fchmod(self.root.fd(), Mode::from_raw_mode(mode) | bit)?))
+                .map_err(|source| self.failed("set the mode of", b"", source))
         };
         let mode = match self.top {
             Some(top) => mode_here(top.mode, self.preserve, FileType::Directory) | OWNERS,

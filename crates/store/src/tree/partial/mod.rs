@@ -33,6 +33,7 @@ use swath_model::digest::blake3_tree::GROUP_BYTES;
 use swath_model::index::{Index, Item, Kind, Mtime, Part, Top};
 use swath_model::{Range, RangeSet};
 
+use super::alike::Names;
 use super::conflict::{Conflict, conflicts};
 use super::filter::Filter;
 use super::folder_cursor::{Enter, FolderCursor};
@@ -111,6 +112,8 @@ pub struct PartialTree {
     completed_earlier: Option<u64>,
     /// Whether new files inherit rights from their folder.
     has_default_rights: bool,
+    /// The names compared so far.
+    names: Mutex<Names>,
     halt: Halt,
 }
 
@@ -293,6 +296,7 @@ impl PartialTree {
             xattr_losses: Mutex::default(),
             gone: Default::default(),
             completed_earlier: None,
+            names: Mutex::default(),
             halt,
         }
     }
@@ -391,7 +395,10 @@ impl PartialTree {
     pub fn write(&self, start: u64, bytes: &[u8]) -> Result<(), PartialError> {
         let range = Range::of_len(start, bytes.len() as u64);
         let mut folders = FolderCursor::new(&self.root, Enter::Make);
-        for wanted in self.wanted(range) {
+        let all = self.wanted(range);
+        // Two files that are one here would become a mixture.
+        self.check_names(all.last().map_or(0, |last| last.number + 1))?;
+        for wanted in all {
             if self.had.covers(wanted.range) {
                 continue;
             }

@@ -1,13 +1,15 @@
 //! What can be checked before a copy begins: names, permissions and free space.
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use swath_model::index::{Index, Kind};
 
 use super::further::copied_bytes;
 use super::paths::{FreeSpace, Paths};
-use super::{Conflict, PartialError, PartialTree, Unchanged, conflicts, whole_groups};
+use super::{Conflict, PartialError, PartialTree, Unchanged, conflicts, lock, whole_groups};
+use crate::tree::alike::{Names, Place};
 use crate::tree::differ::{is_below, order};
 use crate::tree::filter::Filter;
 use crate::tree::folder_cursor::{Enter, FolderCursor, split};
@@ -81,17 +83,37 @@ pub fn check_space(
 }
 
 impl PartialTree {
-    /// Checks whether all names can be given: no entry of another kind is in the way, or it may be
-    /// [replaced](PartialTree::replace). The index must be complete.
+    /// Checks whether all names can be given: each is a name of its own there, and no entry of another
+    /// kind is in the way, or it may be [replaced](PartialTree::replace). The index must be complete.
     ///
     /// # Errors
-    /// [`PartialError::InTheWay`].
+    /// [`PartialError::Alike`], [`PartialError::InTheWay`].
     pub fn check_conflicts(&self) -> Result<(), PartialError> {
+        self.check_names(self.index().entries())?;
         if self.paths.is_new {
             return Ok(());
         }
         let root = self.place.open();
         self.check_conflicts_in(&root.map_err(|source| self.failed("open", b"", source))?)
+    }
+
+    /// Checks whether the file system tells the names of the entries before this number apart.
+    pub(super) fn check_names(&self, end: u64) -> Result<(), PartialError> {
+        let mut names = lock(&self.names);
+        if names.are_compared(end) {
+            return Ok(());
+        }
+        let destination = (!self.paths.is_new).then(|| self.place.open().ok()).flatten();
+        let mut place = Place::new(self.root.fd().as_fd(), destination.as_ref());
+        let pairs = names.compare(&self.index(), end, &mut place);
+        match pairs.is_empty() {
+            true => Ok(()),
+            false => {
+                // Whoever asks again hears the same.
+                *names = Names::default();
+                Err(PartialError::Alike { destination: self.paths.destination.clone(), pairs })
+            }
+        }
     }
 
     pub(super) fn check_conflicts_in(&self, root: &Root) -> Result<(), PartialError> {
