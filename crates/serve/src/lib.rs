@@ -47,6 +47,11 @@ pub mod fuzzing {
         crate::http::fuzz_requests(bytes);
     }
 
+    /// Understands `text` as the rights that are kept with an order.
+    pub fn kept_rights(text: &str) {
+        crate::site::fuzz_kept_rights(text);
+    }
+
     /// Understands `text` as a token of an issuer, as its claims, and as a set of keys.
     pub fn issued_token(text: &str) {
         crate::issuer::fuzz(text);

@@ -17,12 +17,14 @@ pub(super) struct Whole {
     _permit: OwnedSemaphorePermit,
 }
 
-impl WholeParts {
-    pub fn new() -> WholeParts {
+impl Default for WholeParts {
+    fn default() -> WholeParts {
         let permits = Arc::new(Semaphore::new(WHOLE_PARTS));
         WholeParts { permits, idle: Mutex::default() }
     }
+}
 
+impl WholeParts {
     /// How many more there may be.
     pub(super) fn left(&self) -> usize {
         self.permits.available_permits()
@@ -59,7 +61,7 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_and_there_is_no_more_than_so_much() {
-        let parts = Arc::new(WholeParts::new());
+        let parts = Arc::new(WholeParts::default());
         let mut all: Vec<Whole> = (0..WHOLE_PARTS).map(|_| parts.take().unwrap()).collect();
         assert!(parts.take().is_none());
         let first = all.pop().unwrap();

@@ -238,7 +238,7 @@ async fn bytes(site: &Site, head: &Head, walk: Arc<Walk>, is_sealed: bool) -> Re
     let ranges = asked.map_or(Ranges::Whole, |value| range_header::parse(value, length));
     let form = if is_sealed { Form::Sealed { size_bytes } } else { Form::Data };
     let made = |range| {
-        let whole = Arc::clone(&site.whole_parts);
+        let whole = Arc::clone(&site.memory.whole_parts);
         Content::Made(Box::new(Parts::new(Arc::clone(&walk), form, range, whole)))
     };
     let whole = if is_complete { length.to_string() } else { "*".to_owned() };

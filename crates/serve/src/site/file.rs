@@ -15,6 +15,7 @@ use swath_model::{Range, counted};
 use swath_store::tree::Root;
 
 use super::digests::{Digests, Effort, Found};
+use super::lists::Turn;
 use super::sizes::Sizes;
 use super::{Site, listing, metalink};
 use crate::http::{Content, Head, Method, Piece, Response, now_s};
@@ -46,7 +47,13 @@ impl Request {
 
     /// Answers; `None` where a digest is waited for that takes more than this effort. Blocks on the
     /// disk.
-    pub fn answer(&self, root: &Root, path: &[u8], effort: &Effort) -> Option<Response> {
+    pub fn answer(
+        &self,
+        root: &Root,
+        path: &[u8],
+        effort: &Effort,
+        turn: Option<Turn>,
+    ) -> Option<Response> {
         let found = if self.follow_links { root.file_through_links(path) } else { root.file(path) };
         let file = match found {
             Ok(file) => file,
@@ -63,15 +70,15 @@ impl Request {
                 let moved = Response::text(301, "a folder's address ends in '/'");
                 return Some(moved.with("location", there));
             }
-            return Some(listing::folder(
-                root,
-                path,
-                &target.path,
-                &self.listing,
-                &self.server,
-                &self.sizes,
-                self.follow_links,
-            ));
+            // It became a folder meanwhile.
+            let Some(turn) = turn else { return Some(not_found()) };
+            let entries = root.list(path, self.follow_links);
+            return Some(match entries {
+                Ok(entries) => {
+                    self.listing.page(entries, &target.path, &self.server, &self.sizes, &turn)
+                }
+                Err(error) => refusal(&error),
+            });
         }
         if !meta.is_file() || target.is_folder {
             return Some(not_found());

@@ -10,12 +10,14 @@ use swath_formats::{accept, http_date};
 use swath_model::counted;
 use swath_model::index::Kind;
 use swath_model::path::is_treacherous;
-use swath_store::tree::{Listed, Root};
+use swath_store::tree::Listed;
 
+use super::Site;
 use super::built_in::address_of_file;
+use super::lists::{Taking, Turn};
 use super::page::{self, POLICY};
 use super::sizes::{Below, Sizes};
-use super::{Site, file};
+use crate::client::Client;
 use crate::http::{Content, Head, Made, Make, Response};
 
 /// How somebody wants to see a folder.
@@ -48,26 +50,15 @@ impl View {
     }
 }
 
-/// The page of a folder.
-pub(super) fn folder(
-    root: &Root,
-    path: &[u8],
-    address: &[u8],
-    view: &View,
-    server: &ServerInfo,
-    sizes: &Sizes,
-    follow_links: bool,
-) -> Response {
-    match root.list(path, follow_links) {
-        Ok(entries) => page(entries, address, view, server, sizes),
-        Err(error) => file::refusal(&error),
-    }
-}
-
 /// The page of several folders.
-pub(super) fn top(site: &Site, head: &Head) -> Response {
+pub(super) async fn top(site: &Site, head: &Head, client: Client) -> Response {
     let entries = site.folders.listed().collect();
-    page(entries, b"", &View::of(head), &ServerInfo::of(site, head), &site.sizes)
+    match site.memory.lists.turn(client).await {
+        Ok(turn) => {
+            View::of(head).page(entries, b"", &ServerInfo::of(site, head), &site.sizes, &turn)
+        }
+        Err(crowded) => crowded.response(),
+    }
 }
 
 /// What a page of a folder says of its server.
@@ -91,35 +82,44 @@ impl ServerInfo {
     }
 }
 
-fn page(
-    mut entries: Vec<Listed>,
-    address: &[u8],
-    view: &View,
-    server: &ServerInfo,
-    sizes: &Sizes,
-) -> Response {
-    sort(&mut entries, view);
-    let rows = Rows {
-        start: if view.is_json {
-            "[".to_owned()
-        } else {
-            html_start(&entries, address, view, server)
-        },
-        end: match view.is_json {
-            true => "]\n".to_owned(),
-            false => format!("</tbody></table>{}", page::END),
-        },
-        is_json: view.is_json,
-        is_top: address.is_empty(),
-        sizes: if view.is_json { Arc::default() } else { sizes.below(address) },
-        entries: entries.into_iter(),
-        state: State::Start,
-    };
-    let kind = if view.is_json { "application/json" } else { "text/html; charset=utf-8" };
-    let response =
-        Response::empty(200).with("content-type", kind).with("cache-control", "no-cache");
-    let response = response.with("content-security-policy", POLICY).with("vary", "accept");
-    response.containing(Content::Made(Box::new(rows)))
+impl View {
+    /// The page of a folder with these entries.
+    pub fn page(
+        &self,
+        mut entries: Vec<Listed>,
+        address: &[u8],
+        server: &ServerInfo,
+        sizes: &Sizes,
+        turn: &Turn,
+    ) -> Response {
+        entries.shrink_to_fit();
+        let memory = match turn.take(entries.iter().map(Listed::memory_bytes).sum()) {
+            Ok(memory) => memory,
+            Err(crowded) => return crowded.response(),
+        };
+        sort(&mut entries, self);
+        let rows = Rows {
+            start: match self.is_json {
+                true => "[".to_owned(),
+                false => html_start(&entries, address, self, server),
+            },
+            end: match self.is_json {
+                true => "]\n".to_owned(),
+                false => format!("</tbody></table>{}", page::END),
+            },
+            is_json: self.is_json,
+            is_top: address.is_empty(),
+            sizes: if self.is_json { Arc::default() } else { sizes.below(address) },
+            entries: entries.into_iter(),
+            state: State::Start,
+            _memory: memory,
+        };
+        let kind = if self.is_json { "application/json" } else { "text/html; charset=utf-8" };
+        let response =
+            Response::empty(200).with("content-type", kind).with("cache-control", "no-cache");
+        let response = response.with("content-security-policy", POLICY).with("vary", "accept");
+        response.containing(Content::Made(Box::new(rows)))
+    }
 }
 
 fn sort(entries: &mut [Listed], view: &View) {
@@ -180,6 +180,7 @@ struct Rows {
     sizes: Arc<Below>,
     entries: std::vec::IntoIter<Listed>,
     state: State,
+    _memory: Taking,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

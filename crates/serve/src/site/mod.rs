@@ -8,6 +8,7 @@ mod digests;
 mod file;
 mod folders;
 mod listing;
+mod lists;
 mod metalink;
 mod metrics;
 mod mount;
@@ -45,10 +46,13 @@ use built_in::BuiltIn;
 use digests::{Digests, Effort};
 pub use folders::Folder;
 use folders::{Folders, Resolved};
+use lists::{Lists, Turn};
 use metrics::Metrics;
 pub use mount::Mount;
 pub use page::page;
 pub use plain_http::PlainHttp;
+#[cfg(feature = "fuzzing")]
+pub(crate) use rights::fuzz_kept_rights;
 pub use rights::{Rights, Who};
 use sizes::Sizes;
 
@@ -132,8 +136,7 @@ pub(crate) struct Site {
     scheme: &'static str,
     hosts: Option<Names>,
     pub(crate) walks: Walks,
-    /// For the whole parts that datasets' answers have in memory.
-    whole_parts: Arc<WholeParts>,
+    memory: AnswerMemory,
     mount: Option<Arc<dyn Mount>>,
     receive: Option<Arc<dyn Receive>>,
     third_party: Option<Arc<dyn ThirdParty>>,
@@ -148,6 +151,13 @@ pub(crate) struct Site {
     pub(crate) metrics: Metrics,
     log: Option<Box<dyn Log>>,
     life: watch::Receiver<Life>,
+}
+
+/// What answers have in memory while they are sent, all together.
+#[derive(Default)]
+struct AnswerMemory {
+    whole_parts: Arc<WholeParts>,
+    lists: Lists,
 }
 
 /// Where answers are noted down.
@@ -250,7 +260,7 @@ impl Site {
                 crate::descriptors::limit(),
                 PastCache::new(options.reads),
             ),
-            whole_parts: Arc::new(WholeParts::new()),
+            memory: AnswerMemory::default(),
             mount: options.mount,
             receive: options.receive,
             third_party: options.third_party,
@@ -325,7 +335,7 @@ impl Site {
             return third_party::respond(self, asked, head, rights, body).await;
         }
         if let Some(verb) = verb {
-            return webdav::respond(self, verb, head, rights, body).await;
+            return webdav::respond(self, verb, head, rights, peer.into(), body).await;
         }
         match head.method {
             Method::POST if head.target.parameter("swath") == Some("receive") => {
@@ -367,7 +377,7 @@ impl Site {
             return file::not_found();
         }
         match self.folders.resolve(&head.target.path, &rights) {
-            Some(Resolved::Top) => listing::top(self, head),
+            Some(Resolved::Top) => listing::top(self, head, peer.into()).await,
             Some(Resolved::Below { root, path }) => {
                 self.file_or_folder(head, peer.into(), root, path.to_vec()).await
             }
@@ -391,7 +401,14 @@ impl Site {
         path: Vec<u8>,
     ) -> Response {
         let request = file::Request::of(head, self);
-        let at_once = self.on_a_thread(&request, Effort::Little, &root, &path).await;
+        let turn = match head.target.is_folder {
+            true => match self.memory.lists.turn(client).await {
+                Ok(turn) => Some(turn),
+                Err(crowded) => return crowded.response(),
+            },
+            false => None,
+        };
+        let at_once = self.on_a_thread(&request, Effort::Little, turn, &root, &path).await;
         if let Some(response) = at_once {
             return response;
         }
@@ -401,7 +418,7 @@ impl Site {
             Some((turn, waits)) => (Effort::Any(turn), Some(waits)),
             None => (Effort::None, None),
         };
-        let response = self.on_a_thread(&request, effort, &root, &path).await;
+        let response = self.on_a_thread(&request, effort, None, &root, &path).await;
         response.unwrap_or_else(|| Response::text(500, FAILED))
     }
 
@@ -409,6 +426,7 @@ impl Site {
         &self,
         request: &Arc<file::Request>,
         effort: Effort,
+        turn: Option<Turn>,
         root: &Root,
         path: &[u8],
     ) -> Option<Response> {
@@ -416,7 +434,7 @@ impl Site {
         let (request, root, path) = (Arc::clone(request), root.clone(), path.to_vec());
         let answer = move || match root.leads_into_unfinished(&path, follow_links) {
             true => Some(file::not_found()),
-            false => request.answer(&root, &path, &effort),
+            false => request.answer(&root, &path, &effort, turn),
         };
         let answered = tokio::task::spawn_blocking(answer);
         answered.await.unwrap_or_else(|_| Some(Response::text(500, FAILED)))

@@ -204,6 +204,16 @@ impl Decide for Standing {
     }
 }
 
+/// Reads `text` as kept rights: what they mean stays when they are kept again.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_kept_rights(text: &str) {
+    let read = |text: &str| Rights::of_text(text, Who::default());
+    if let Some(rights) = read(text) {
+        let kept = rights.to_text();
+        assert_eq!(read(&kept).map(|again| again.to_text()), Some(kept));
+    }
+}
+
 /// Tells those apart who show different tokens, today and after a restart: by the token, or by issuer and
 /// subject. Neither can be found from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -25,6 +25,14 @@ pub struct Listed {
     pub mtime: Mtime,
 }
 
+impl Listed {
+    /// Returns the memory that it takes in a list, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let target = if let Kind::Symlink(target) = &self.kind { target.len() } else { 0 };
+        size_of::<Listed>() + self.name.capacity() + target
+    }
+}
+
 impl Root {
     /// Returns the folder itself as an entry of this name in a folder above.
     pub fn listed(&self, name: &[u8]) -> Listed {
@@ -69,6 +77,13 @@ impl Root {
             Kind::Absent(_) => Err(io::ErrorKind::NotFound.into()),
             kind => Ok(Listed { name: name.to_vec(), kind, mode: found.mode, mtime: found.mtime }),
         }
+    }
+}
+
+impl Entries {
+    /// Returns the memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.names.memory_bytes()
     }
 }
 

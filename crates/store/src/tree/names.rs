@@ -46,6 +46,11 @@ impl Names {
         Ok(names)
     }
 
+    /// Returns the memory that they take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spots.capacity() * size_of::<Spot>()
+    }
+
     pub fn len(&self) -> usize {
         self.spots.len()
     }

@@ -12,6 +12,7 @@ use swath_store::tree::Root;
 use super::Site;
 use super::folders::Resolved;
 use super::rights::Rights;
+use crate::client::Client;
 use crate::http::{Head, Make, Response, Target};
 
 /// A request that is answered here.
@@ -56,10 +57,11 @@ pub(super) async fn respond(
     verb: Verb,
     head: &Head,
     rights: Rights,
+    client: Client,
     body: &mut dyn Make,
 ) -> Response {
     if verb == Verb::Propfind {
-        return propfind::propfind(site, head, &rights, body).await;
+        return propfind::propfind(site, head, &rights, client, body).await;
     }
     if site.receive.is_none() {
         return Response::text(403, "this server changes nothing (it was started without --write)");

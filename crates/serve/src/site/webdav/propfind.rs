@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use swath_formats::webdav::{
     Asked, BODY_BYTES_MAX, END, PropfindError, Resource, ResourceKind, Room, START, read, write,
 };
@@ -16,8 +17,10 @@ use swath_store::tree::{Listed, Root};
 use super::super::built_in::{BuiltIn, address_of_file};
 use super::super::file::{etag_of, media_type, not_found, refusal};
 use super::super::folders::Resolved;
+use super::super::lists::Taking;
 use super::super::rights::Rights;
 use super::super::{FAILED, Site};
+use crate::client::Client;
 use crate::http::{Content, Head, Made, Make, Response};
 
 /// Answers `PROPFIND`.
@@ -25,6 +28,7 @@ pub(super) async fn propfind(
     site: &Site,
     head: &Head,
     rights: &Rights,
+    client: Client,
     body: &mut dyn Make,
 ) -> Response {
     let is_deep = match head.field("depth") {
@@ -58,6 +62,10 @@ pub(super) async fn propfind(
         }
         Some(Resolved::Below { root, path }) => {
             let (path, address) = (path.to_vec(), target.path.clone());
+            let turn = match site.memory.lists.turn(client).await {
+                Ok(turn) => turn,
+                Err(crowded) => return crowded.response(),
+            };
             let found = tokio::task::spawn_blocking(move || {
                 if root.leads_into_unfinished(&path, follow_links) {
                     return Err(io::ErrorKind::NotFound.into());
@@ -72,11 +80,15 @@ pub(super) async fn propfind(
                     return Err(io::ErrorKind::NotFound.into());
                 }
                 let room = room(&root, &asked, &own);
-                let entries: Entries = match is_deep && own.kind == Kind::Folder {
-                    true => Box::new(root.entries(&path, follow_links)?),
-                    false => Box::new(std::iter::empty()),
-                };
-                Ok(Rows::new(asked, address, own, room, entries))
+                if !is_deep || own.kind != Kind::Folder {
+                    return Ok(Rows::new(asked, address, own, room, Box::new(std::iter::empty())));
+                }
+                let entries = root.entries(&path, follow_links)?;
+                let memory = turn.take(entries.memory_bytes());
+                let memory = memory.map_err(|_| io::Error::from(Errno::NOMEM))?;
+                let mut rows = Rows::new(asked, address, own, room, Box::new(entries));
+                rows.memory = Some(memory);
+                Ok(rows)
             });
             found.await.unwrap_or_else(|error| Err(io::Error::other(error)))
         }
@@ -136,6 +148,8 @@ struct Rows {
     own: Option<(Listed, Option<Room>)>,
     entries: Entries,
     is_over: bool,
+    /// What the names of the entries take.
+    memory: Option<Taking>,
 }
 
 impl Rows {
@@ -147,7 +161,7 @@ impl Rows {
         entries: Entries,
     ) -> Rows {
         let (asked, own) = (Arc::new(asked), Some((own, room)));
-        Rows { asked, address, own, entries, is_over: false }
+        Rows { asked, address, own, entries, is_over: false, memory: None }
     }
 
     /// Makes the next bytes; none at the end. Blocks on the disk.
