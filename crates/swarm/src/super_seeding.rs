@@ -277,8 +277,11 @@ impl SuperSeeding {
         self.peers.get(&key).is_some_and(|peer| peer.sees_all)
     }
 
-    /// From now on this peer is shown all pieces.
+    /// From now on this peer is shown all pieces. What was offered to it and has not come is for others.
     pub fn show_all(&mut self, key: PeerKey) {
+        let (given_up, kept) = self.under_way.drain(..).partition(|offer| offer.to == key);
+        self.under_way = kept;
+        self.give_up(given_up);
         if let Some(peer) = self.peers.get_mut(&key) {
             peer.sees_all = true;
         }
@@ -291,11 +294,14 @@ impl SuperSeeding {
             Some(least) => (least * FETCH_PATIENCE).clamp(PATIENCE_MIN, PATIENCE_MAX),
             None => PATIENCE_FIRST,
         };
-        while let Some(offer) = self.under_way.front()
-            && now.since(offer.since) > patience
-        {
-            let (piece, to) = (offer.piece, offer.to);
-            self.under_way.pop_front();
+        let late = |offer: &UnderWay| now.since(offer.since) > patience;
+        let count = self.under_way.iter().take_while(|offer| late(offer)).count();
+        let late = self.under_way.drain(..count).collect();
+        self.give_up(late);
+    }
+
+    fn give_up(&mut self, offers: VecDeque<UnderWay>) {
+        for UnderWay { piece, to, .. } in offers {
             let was_its_own = self.offers.get(&piece) == Some(&to);
             let share = if was_its_own { self.share(piece) } else { 0 };
             if let Some(peer) = self.peers.get_mut(&to) {
@@ -472,7 +478,7 @@ mod tests {
         assert_eq!(seeding.without_use().collect::<Vec<_>>(), [PeerKey(0)]);
         seeding.show_all(PeerKey(0));
         assert_eq!(seeding.without_use().count(), 0);
-        // Offers go to others, although it fetches now.
+        // What it was offered goes to others at once, although it fetches now.
         seeding.gained(PeerKey(0), PieceIndex(0), at(21));
         assert!(seeding.fill(20, at(21)).iter().all(|it| it.0 == PeerKey(1)));
     }

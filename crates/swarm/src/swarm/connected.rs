@@ -24,9 +24,10 @@ pub(super) struct Connected {
     pub listens_at: Option<SocketAddr>,
     /// The pieces that it had when it was last looked at.
     pub seen: Bitfield,
-    /// It wants pieces of ours, or has said nothing yet: most peers come for that, and are spared a round
-    /// trip.
-    pub is_interested: bool,
+    /// It says that it wants pieces of ours.
+    says_interested: bool,
+    /// It has said which pieces it has.
+    has_spoken: bool,
     /// It will never want anything.
     pub is_upload_only: bool,
     /// Since when it has a slot.
@@ -35,6 +36,7 @@ pub(super) struct Connected {
     pub told: HashSet<SocketAddr>,
     sent: Rate,
     received: Rate,
+    came_at: Time,
     /// When it last took something of us.
     took_at: Time,
     /// Since when it wants none of the pieces that it lacks and is shown.
@@ -71,12 +73,14 @@ impl Connected {
             shown,
             is_known,
             seen: Bitfield::none(pieces),
-            is_interested: false,
+            says_interested: false,
+            has_spoken: false,
             is_upload_only: false,
             served_since: None,
             told: HashSet::new(),
             sent: Rate::default(),
             received: Rate::default(),
+            came_at: now,
             took_at: now,
             declines_since: None,
             _place: place,
@@ -86,7 +90,8 @@ impl Connected {
     /// Looks at what the peer says now. Returns the pieces that it has got and lost.
     pub fn look(&mut self) -> (Vec<PieceIndex>, Vec<PieceIndex>) {
         let status = self.peer.status();
-        self.is_interested = status.is_interested || !status.are_pieces_known;
+        self.says_interested = status.is_interested;
+        self.has_spoken = status.are_pieces_known;
         self.is_upload_only = status.is_upload_only;
         self.listens_at = self.peer.listens_at();
         let pieces = self.peer.pieces().borrow().clone();
@@ -113,6 +118,20 @@ impl Connected {
         self.received.bytes_per_s as u64
     }
 
+    /// Returns whether it wants pieces of ours, or has only just come and said nothing yet: most peers come
+    /// for that, and are spared a round trip.
+    pub fn is_interested(&self, now: Time) -> bool {
+        self.says_interested || (!self.has_spoken && now.since(self.came_at) < SPEAKS_WITHIN)
+    }
+
+    /// Returns whether it may have a slot. Nobody is interested in pieces that it is not shown, but whoever
+    /// is shown some and ignores them keeps others waiting.
+    pub fn wants(&self, now: Time) -> bool {
+        let ignores = self.declines_since.is_some_and(|since| now.since(since) > IGNORES_AFTER);
+        let is_interested = self.is_interested(now) || (self.shown.is_some() && !ignores);
+        is_interested && !self.is_upload_only && !self.seen.is_full()
+    }
+
     /// Returns whether it has taken nothing of us for some seconds, if ever.
     pub fn takes_nothing(&self, now: Time) -> bool {
         now.since(self.took_at) > IDLE_AFTER
@@ -124,7 +143,7 @@ impl Connected {
         let is_offered = |shown: &watch::Sender<Bitfield>| {
             shown.borrow().iter().any(|piece| !self.seen.contains(piece))
         };
-        let declines = !self.is_interested && self.shown.as_ref().is_some_and(is_offered);
+        let declines = !self.is_interested(now) && self.shown.as_ref().is_some_and(is_offered);
         self.declines_since = self.declines_since.filter(|_| declines).or(declines.then_some(now));
         self.declines_since.is_some_and(|since| now.since(since) > DECLINES_AFTER)
     }
@@ -159,6 +178,10 @@ const SMOOTHED_S: f64 = 5.0;
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Longer than it takes to say that a piece is wanted.
 const DECLINES_AFTER: Duration = Duration::from_secs(1);
+/// Even a slow link brings an answer to a piece that is shown in this time.
+const IGNORES_AFTER: Duration = Duration::from_secs(3);
+/// An honest peer says which pieces it has as soon as it has come.
+const SPEAKS_WITHIN: Duration = Duration::from_secs(3);
 /// Longer than any pause of a disk or a link.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 

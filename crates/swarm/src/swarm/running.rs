@@ -310,8 +310,7 @@ impl Running {
         self.serving.changed(group, &gained, &lost, now);
         let connected = &self.peers[&key];
         let is_useless = connected.seen.is_full() && self.have.borrow().is_full();
-        let waits = connected.served_since.is_none()
-            && (connected.is_interested || connected.shown.is_some());
+        let waits = connected.served_since.is_none() && connected.wants(now);
         if let Some(address) = listens_at {
             self.addresses.connected(address);
         }

@@ -96,7 +96,7 @@ impl Serving {
     /// Gives the slots to the peers that should have them now; all connections of a peer share one.
     pub fn choose(&mut self, have: &Bitfield, peers: &mut BTreeMap<PeerKey, Connected>, now: Time) {
         let count = slot_count(self.rate());
-        let wanting = peers.values().filter(|peer| wants(peer)).map(|peer| peer.group);
+        let wanting = peers.values().filter(|peer| peer.wants(now)).map(|peer| peer.group);
         let wanting: HashSet<PeerKey> = wanting.collect();
         let chosen = match wanting.len() <= count {
             true => wanting,
@@ -106,7 +106,7 @@ impl Serving {
             }
         };
         for peer in peers.values_mut() {
-            match (chosen.contains(&peer.group) && wants(peer), peer.served_since) {
+            match (chosen.contains(&peer.group) && peer.wants(now), peer.served_since) {
                 (true, None) => {
                     peer.peer.unchoke();
                     peer.served_since = Some(now);
@@ -133,7 +133,7 @@ impl Serving {
         now: Time,
     ) -> Vec<Candidate> {
         let mut wanting: BTreeMap<PeerKey, Candidate> = BTreeMap::new();
-        for peer in peers.values().filter(|peer| wants(peer)) {
+        for peer in peers.values().filter(|peer| peer.wants(now)) {
             let candidate = wanting.entry(peer.group).or_insert_with(|| Candidate {
                 key: peer.group,
                 is_known: peer.is_known,
@@ -217,6 +217,10 @@ impl Serving {
             }
             seeding.show_all(group);
         }
+        // Others wait for these slots.
+        if peers.values().any(|peer| peer.served_since.is_some() && !peer.wants(now)) {
+            self.choose(have, peers, now);
+        }
         false
     }
 
@@ -247,12 +251,6 @@ impl Serving {
             *holders = holders.saturating_add_signed(by);
         }
     }
-}
-
-/// Returns whether a peer wants pieces of ours; nobody is interested in pieces that it is not shown.
-fn wants(peer: &Connected) -> bool {
-    let is_interested = peer.is_interested || peer.shown.is_some();
-    is_interested && !peer.is_upload_only && !peer.seen.is_full()
 }
 
 /// Longer than a round trip on most routes, in seconds: peers ask in bursts.

@@ -52,6 +52,14 @@ pub async fn swarms(allow: &[&str]) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
 }
 
 pub async fn swarms_at(listen: &str, allow: &[&str]) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
+    swarms_of(listen, allow, 10).await
+}
+
+async fn swarms_of(
+    listen: &str,
+    allow: &[&str],
+    peers_max: usize,
+) -> (Swarms, mpsc::Receiver<SwarmEvent>) {
     let (events, hears) = mpsc::channel(100);
     let options = SwarmsOptions {
         net: Net::new(NetOptions::default()).unwrap(),
@@ -61,7 +69,7 @@ pub async fn swarms_at(listen: &str, allow: &[&str]) -> (Swarms, mpsc::Receiver<
         allow: allow.iter().map(|network| network.parse().unwrap()).collect(),
         upload_bytes_per_s: None,
         upload_limiter: None,
-        peers_max: 10,
+        peers_max,
     };
     (Swarms::bind(options, events).await.unwrap(), hears)
 }
@@ -159,6 +167,31 @@ async fn a_lone_leecher_is_offered_everything_by_a_super_seeder() {
     let leecher = joined(&second, metainfo(false), Bitfield::none(PIECES), &[first.address()]);
     let (_, source) = source(&mut leecher.sources()).await;
     holds(&source, |held| held.total_bytes() == content().len() as u64).await;
+}
+
+/// They had all slots and all offers of a super-seeder, for more than a minute and a half.
+#[tokio::test]
+async fn peers_that_say_nothing_keep_nobody_waiting() {
+    let (first, _events) = swarms_of("127.0.0.1:0", &[], 60).await;
+    let (second, _others) = swarms(&[]).await;
+    let _seeder = joined(&first, metainfo(false), Bitfield::all(PIECES), &[]);
+    let mut silent = Vec::new();
+    for peer in 1..=30 {
+        silent.push(connected(first.address(), peer).await);
+    }
+    let leecher = joined(&second, metainfo(false), Bitfield::none(PIECES), &[first.address()]);
+    let (_, source) = source(&mut leecher.sources()).await;
+    let mut holdings = source.holdings().unwrap();
+    let all = async {
+        for lacking in (0..PIECES).rev() {
+            let held = |held: &RangeSet| held.total_bytes() >= u64::from(PIECES - lacking) * PIECE;
+            let held = holdings.wait_for(held).await.expect("it stays").clone();
+            let pieces = held.iter().flat_map(|range| range.start / PIECE..range.end / PIECE);
+            pieces.for_each(|piece| leecher.gained(PieceIndex(piece as u32)));
+        }
+    };
+    timeout(PATIENCE, all).await.expect("in time");
+    assert_eq!(silent.len(), 30);
 }
 
 #[tokio::test]
