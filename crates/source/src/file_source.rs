@@ -52,8 +52,20 @@ impl LocalFile {
         if !found.is_file() {
             return Err(io::Error::other("it is no ordinary file"));
         }
+        if has_wrong_size(&file, &found)? {
+            return Err(io::Error::other(
+                "its file system does not tell its size, as that of /proc",
+            ));
+        }
         Ok((Arc::new(file), found))
     }
+}
+
+/// Returns whether a file ends somewhere else than its size says, and has not just grown or shrunk.
+fn has_wrong_size(file: &File, found: &Metadata) -> io::Result<bool> {
+    let is_there = |offset| Ok::<bool, io::Error>(file.read_at(&mut [0], offset)? > 0);
+    let is_wrong = is_there(found.len())? || (found.len() > 0 && !is_there(found.len() - 1)?);
+    Ok(is_wrong && file.metadata()?.len() == found.len())
 }
 
 impl ReadAt for LocalFile {
