@@ -7,6 +7,7 @@ mod config;
 mod cp;
 mod engine;
 mod exit;
+mod exposed;
 mod failure;
 mod follow;
 mod forecast;

@@ -1,7 +1,6 @@
 //! Network options from the command line and the environment: tokens, `.netrc`, proxies.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use swath_formats::netrc::Netrc;
@@ -9,8 +8,9 @@ use swath_jobs::{Environment, Header, Network, SecretRef};
 use swath_source::{NetOptions, Proxies, Secret, ServerAccess, discover_bearer};
 
 use crate::args::{Net, TokenFrom};
-use crate::config::{Config, HostSection};
+use crate::config::{Config, HostSection, has_none_at_home};
 use crate::exit::warn;
+use crate::exposed;
 use crate::failure::Failure;
 use crate::{remember, trust};
 
@@ -33,6 +33,7 @@ pub fn environment(net: &Net) -> Result<(Environment, Network), Failure> {
     let token = match (&net.token, &net.bearer_file) {
         (Some(TokenFrom::Word(word)), _) => Some(named("token".to_owned(), word.clone())),
         (Some(TokenFrom::File(path)), _) | (None, Some(path)) => {
+            exposed::warn_of_secret(path);
             Some(SecretRef::File(path.clone()))
         }
         (None, None) => None,
@@ -94,7 +95,7 @@ fn netrc() -> Result<Option<Netrc>, Failure> {
     let Some(path) = named.or_else(usual) else { return Ok(None) };
     let text = match std::fs::read(&path) {
         Ok(text) => text,
-        Err(error) if !is_named && error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if !is_named && has_none_at_home(&path, &error) => return Ok(None),
         Err(error) => {
             let what = format!("cannot read the logins in {}: {error}", path.display());
             if is_named {

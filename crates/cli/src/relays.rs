@@ -10,6 +10,7 @@ use swath_transfer::RelayAccess;
 
 use crate::config::{self, Config, ConfigError, ConfigProblem, Relay, RouteOption};
 use crate::exit::Exit;
+use crate::exposed;
 use crate::remember;
 
 /// Relays and route of a command line.
@@ -127,6 +128,7 @@ fn blame(route_at: Option<(PathBuf, usize)>, wrong: ConfigProblem) -> Failure {
 
 /// Returns a relay with its token.
 pub fn access(relay: Relay) -> Result<RelayAccess, Failure> {
+    relay.token_file.as_deref().into_iter().for_each(exposed::warn_of_secret);
     let token = relay.token_file.as_deref().map(token_in).transpose()?;
     Ok(RelayAccess { url: relay.url, token, fingerprint: relay.fingerprint })
 }

@@ -14,6 +14,9 @@ pub enum ConfigError {
         /// The error of the system.
         error: io::Error,
     },
+    /// Others may change it.
+    #[error("{0}")]
+    Exposed(String),
     /// An environment variable is invalid.
     #[error("{name}: {wrong}")]
     Variable {

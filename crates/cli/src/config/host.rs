@@ -12,6 +12,7 @@ use super::error::ConfigProblem;
 use super::read::{Line, Reader};
 use super::settings::at_home;
 use crate::args::fingerprint;
+use crate::exposed;
 
 /// Settings of a server, or of all servers of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub struct HostSection {
 impl HostSection {
     /// Returns the access for connections.
     pub fn access(&self) -> Result<ServerAccess, Failure> {
+        self.token_file.as_deref().into_iter().for_each(exposed::warn_of_secret);
         Ok(ServerAccess {
             servers: self.servers.clone(),
             token: self.token_file.as_deref().map(swath_jobs::token_in).transpose()?,

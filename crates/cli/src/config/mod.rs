@@ -21,6 +21,8 @@ pub use host::HostSection;
 pub use relay::{Relay, RouteOption, relay, route};
 use settings::SettingValue;
 
+use crate::exposed;
+
 /// The settings of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
@@ -44,7 +46,7 @@ impl Config {
         };
         let text = match text_of(&path) {
             Ok(text) => text,
-            Err(error) if !is_named && error.kind() == ErrorKind::NotFound => {
+            Err(error) if !is_named && has_none_at_home(&path, &error) => {
                 return Ok(Config::default());
             }
             Err(error) => return Err(ConfigError::Read { path, error }),
@@ -61,7 +63,20 @@ impl Config {
     }
 
     fn parse(text: &str, path: PathBuf) -> Result<Config, ConfigError> {
+        if let Some(why) = exposed::refusal(&path) {
+            return Err(ConfigError::Exposed(why));
+        }
         read::read(text, &path).map_err(|(line, wrong)| ConfigError::At { path, line, wrong })
+    }
+}
+
+/// Returns whether a file that cannot be read, and that nobody has named, counts as missing: there is none, or
+/// the home is no folder, or belongs to somebody else.
+pub fn has_none_at_home(path: &Path, error: &io::Error) -> bool {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => true,
+        ErrorKind::PermissionDenied => path.symlink_metadata().is_err(),
+        _ => false,
     }
 }
 
@@ -119,6 +134,23 @@ fn config_path(env: impl Fn(&str) -> Option<OsString>) -> ConfigPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_home_that_is_none_has_no_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        std::fs::write(&home, "").unwrap();
+        for path in [home.join(".netrc"), home.join(".config/swath/config.toml")] {
+            let error = text_of(&path).unwrap_err();
+            assert!(has_none_at_home(&path, &error), "{error}");
+        }
+        // A folder is there, and cannot be read as a file.
+        let error = text_of(folder.path()).unwrap_err();
+        assert!(!has_none_at_home(folder.path(), &error), "{error}");
+        // Whoever may look at a file that he may not read has one.
+        let refused = ErrorKind::PermissionDenied.into();
+        assert!(!has_none_at_home(&home, &refused));
+    }
 
     #[test]
     fn the_environment_says_where() {

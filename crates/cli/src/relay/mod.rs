@@ -13,6 +13,7 @@ use swath_store::depot::{Depot, DepotOptions, Note, OpenError, memory_limit_byte
 use swath_transfer::NetOptions;
 
 use crate::exit::{Exit, chain, warn};
+use crate::exposed;
 use crate::progress::units;
 use crate::say;
 use crate::serve::lifetime::ServerSignals;
@@ -29,6 +30,7 @@ pub async fn run(args: Relay) -> Result<Exit, Failure> {
     let access = match &token_file {
         None => None,
         Some(path) => {
+            exposed::check_tokens(path)?;
             let tokens = read_tokens(path).map_err(|error| {
                 let path = path.display();
                 Failure::input(format!("--clients: cannot read tokens from {path}: {error}"))

@@ -34,6 +34,7 @@ use tokio::sync::Mutex;
 use url::{Host, Url};
 
 use crate::exit::{Exit, chain, warn};
+use crate::exposed;
 use crate::identity;
 use crate::relays::{RelayArgs, RouteArgs};
 use crate::remember;
@@ -63,6 +64,7 @@ pub async fn run(mut args: Serve) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, text));
     }
     let mut made_token = None;
+    args.token_file.as_deref().map_or(Ok(()), exposed::check_tokens)?;
     let tokens = match (&args.token_file, args.anonymous) {
         (Some(path), _) => read_tokens(path).map_err(|error| {
             Failure::input(format!("cannot read tokens from {}: {error}", path.display()))
