@@ -27,6 +27,7 @@ mod disk_pair;
 mod disk_target;
 mod disk_verify;
 mod disk_verify_tree;
+mod earlier;
 mod follow;
 mod forecast;
 mod gate;
