@@ -269,7 +269,7 @@ const NO_CODINGS_BEGIN: [&str; 14] = [
     "application/octet",
 ];
 /// More links than this in one answer are of no use.
-const LINKS_LIMIT: usize = 256;
+const LINKS_LIMIT: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -325,3 +325,20 @@ async fn what_is_left_is_compared_where_only_size_and_time_say_that_it_is_the_sa
         place.holds_only("data.bin", second);
     }
 }
+
+/// MirrorBrain lists hundreds of mirrors, each in a `Link` field of its own (RFC 6249): an answer of more
+/// than 128 fields was refused, however short.
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_link_fields_are_read() {
+    let (content, place) = (content(), Place::new());
+    let links = (0..500).map(|number| Behaviour::Header {
+        name: "Link".to_owned(),
+        value: format!(
+            "<http://mirror{number}.invalid/pub/datasets/2025/{}/data.bin>; rel=duplicate; pri={number}; geo=de",
+            "x".repeat(80)
+        ),
+    });
+    let server = odd(&content, links);
+    place.of(&[&server]).get(|get| get.discover = false).run().await.is_whole();
+    place.holds_only("data.bin", &content);
+}

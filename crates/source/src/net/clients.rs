@@ -13,6 +13,7 @@ use url::{Host, Url};
 use super::servers::OwnTrust;
 use super::{Net, Shared, tls};
 use crate::error::LaneError;
+use crate::http::head::{HEAD_LIMIT_BYTES, HEADER_LIMIT};
 use crate::source::Trust;
 use crate::target::Origin;
 
@@ -74,6 +75,8 @@ impl Net {
             .tls_backend_preconfigured(config)
             // Redirects are judged by us, one by one.
             .redirect(reqwest::redirect::Policy::none())
+            .http1_max_headers(HEADER_LIMIT)
+            .http2_max_header_list_size(HEAD_LIMIT_BYTES as u32)
             .referer(false)
             .connect_timeout(options.timeout.min(super::connect::CONNECT_WITHIN))
             .read_timeout(options.timeout)

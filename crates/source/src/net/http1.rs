@@ -426,7 +426,7 @@ impl Input {
             self.start = 0;
         }
         if self.end == self.bytes.len() {
-            let grown = if self.bytes.is_empty() { INPUT_BYTES } else { HEAD_LIMIT_BYTES };
+            let grown = (2 * self.bytes.len()).clamp(INPUT_BYTES, HEAD_LIMIT_BYTES);
             self.bytes.resize(grown.max(self.bytes.len()), 0);
         }
         &mut self.bytes[self.end..]

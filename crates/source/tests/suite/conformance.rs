@@ -227,7 +227,7 @@ conformance! {
     }
 
     garbage_and_endless_heads(library) {
-        let error = case(library, vec![Behaviour::GiantHead { bytes: 100_000 }]).first_error().await;
+        let error = case(library, vec![Behaviour::GiantHead { bytes: 200_000 }]).first_error().await;
         assert!(matches!(error, LaneError::NotHttp { .. } | LaneError::Reset { .. } | LaneError::Connect { .. }), "{error:?}");
         let error = case(library, vec![Behaviour::GarbageStatus("SSH-2.0-none".to_owned())]).first_error().await;
         assert!(matches!(error, LaneError::NotHttp { .. } | LaneError::Reset { .. } | LaneError::Connect { .. }), "{error:?}");
