@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use swath_jobs::is_token;
+use swath_jobs::CertificateFiles;
 use swath_model::digest::{Algorithm, Digest, DigestError};
-use swath_source::{NetError, Secret, ServerAccess, UnknownServers, check_header};
+use swath_source::{NetError, Secret, ServerAccess, UnknownServers, check_header, is_token};
 use swath_transfer::{BadCpus, IoMode, Lanes, Pin, PolicyKind};
 
 use crate::config::command::ConfigCommand;
@@ -312,6 +312,9 @@ pub struct Net {
     /// Accept any certificate
     #[arg(long, conflicts_with = "fingerprint")]
     pub insecure: bool,
+    /// A certificate of yours
+    #[command(flatten)]
+    pub own: OwnCertificate,
     /// Give up after this long without a byte from any source; waiting for the disk, the output or --limit-rate does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time, value_hint = ValueHint::Other)]
     pub timeout: Duration,
@@ -321,6 +324,25 @@ pub struct Net {
     /// Servers with untrusted certificates
     #[arg(skip)]
     pub unknown: UnknownServers,
+}
+
+/// A client certificate.
+#[derive(Args, Debug, Clone, Default)]
+pub struct OwnCertificate {
+    /// Show this client certificate (PEM) to the servers that you name, if they ask for one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub cert: Option<PathBuf>,
+    /// Read its private key from this file (PEM) [default: that of the certificate]
+    #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
+    pub key: Option<PathBuf>,
+}
+
+impl OwnCertificate {
+    /// As jobs have it.
+    pub fn files(&self) -> Option<CertificateFiles> {
+        let certificate = self.cert.clone()?;
+        Some(CertificateFiles { certificate, key: self.key.clone() })
+    }
 }
 
 /// A token on the command line, or the file that holds it.

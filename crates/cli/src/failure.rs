@@ -6,6 +6,7 @@ use swath_jobs::{
     AddressError, ChecksumsError, EntryError, FeedError, FileError, JobError, MetalinkError,
     SecretError, SpecError, TorrentError,
 };
+use swath_source::{NetError, TokenError};
 use swath_transfer::EngineError;
 
 use crate::exit::{self, Exit, chain};
@@ -138,6 +139,18 @@ fn exit_of_metalink(error: &MetalinkError) -> Exit {
 impl From<AddressError> for Failure {
     fn from(error: AddressError) -> Failure {
         Failure::usage(error.to_string())
+    }
+}
+
+impl From<NetError> for Failure {
+    fn from(error: NetError) -> Failure {
+        Failure::input(error.to_string())
+    }
+}
+
+impl From<TokenError> for Failure {
+    fn from(error: TokenError) -> Failure {
+        Failure::input(error.to_string())
     }
 }
 

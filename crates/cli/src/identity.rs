@@ -9,9 +9,9 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use swath_jobs::is_token;
 use swath_model::digest::{Algorithm, Hasher};
 use swath_serve::{Identity, Tls, new_token};
+use swath_source::is_token;
 use swath_state::Location;
 
 use crate::exit::{chain, warn};

@@ -7,12 +7,11 @@
 use crate::failure::Failure;
 use swath_formats::percent;
 use swath_model::digest::Digest;
-use swath_source::{HostPattern, Secret, ServerAccess};
+use swath_source::{HostPattern, Secret, ServerAccess, is_token};
 use url::Url;
 
 use crate::args::{Net, fingerprint};
 use crate::net::shown_text;
-use swath_jobs::is_token;
 
 /// Replaces every link among `places` by its address, and adds its access to `net`. The error contains
 /// no secret.
@@ -58,7 +57,7 @@ fn parse(text: &str) -> Result<(Url, ServerAccess), &'static str> {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let value = percent::decode_text(value);
         match key {
-            "token" if is_token(&value) => access.token = Some(Secret::new(&value)),
+            "token" if is_token(&value) => access.token = Some(Secret::new(&value).into()),
             "token" => return Err("the token after '#' is incomplete or damaged"),
             "fp" => {
                 let whole = if value.contains(':') { value } else { format!("sha-256:{value}") };
@@ -99,7 +98,7 @@ mod tests {
         let text = link(&url, Some("a+b/c=&#"), Some(&print));
         let (read_url, read) = parse(&text).unwrap();
         assert_eq!((read_url, read.fingerprint), (url, Some(print)));
-        assert_eq!(read.token.unwrap().expose(), "a+b/c=&#");
+        assert_eq!(read.token.unwrap().now().expose(), "a+b/c=&#");
     }
 
     #[test]

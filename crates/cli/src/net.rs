@@ -58,6 +58,7 @@ pub fn environment(net: &Net) -> Result<(Environment, Network), Failure> {
         ca_files: net.ca.clone(),
         fingerprints: net.fingerprint.clone(),
         insecure: net.insecure,
+        certificate: net.own.files(),
         // Shorter timeouts would become zero.
         timeout_ms: u64::try_from(net.timeout.as_millis()).unwrap_or(u64::MAX).max(1),
         limit_bytes_per_s: None,
@@ -82,9 +83,13 @@ pub fn around(environment: Environment) -> Environment {
 
 /// Returns the access to single servers: from links, the configuration file and the trusted servers.
 fn servers(net: &Net) -> Result<Vec<ServerAccess>, Failure> {
+    Ok(net.servers.iter().cloned().chain(hosts()?).chain(trust::known()).collect())
+}
+
+/// Returns the access to single servers that the configuration file has.
+pub fn hosts() -> Result<Vec<ServerAccess>, Failure> {
     let config = Config::load().map_err(|error| Failure::input(error.to_string()))?;
-    let own = config.hosts.iter().map(HostSection::access).collect::<Result<Vec<_>, _>>()?;
-    Ok(net.servers.iter().cloned().chain(own).chain(trust::known()).collect())
+    config.hosts.iter().map(HostSection::access).collect()
 }
 
 /// Reads `$NETRC` or `~/.netrc`, if there is one.

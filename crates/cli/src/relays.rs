@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::failure::Failure;
 use clap::{Args, ValueHint};
-use swath_jobs::{Address, Environment, RouteChoice, Routes, SecretRef, token_in};
+use swath_jobs::{Address, Environment, RouteChoice, Routes, SecretRef};
+use swath_source::Token;
 use swath_state::{Location, State};
 use swath_transfer::RelayAccess;
 
@@ -129,7 +130,7 @@ fn blame(route_at: Option<(PathBuf, usize)>, wrong: ConfigProblem) -> Failure {
 /// Returns a relay with its token.
 pub fn access(relay: Relay) -> Result<RelayAccess, Failure> {
     relay.token_file.as_deref().into_iter().for_each(exposed::warn_of_secret);
-    let token = relay.token_file.as_deref().map(token_in).transpose()?;
+    let token = relay.token_file.as_deref().map(Token::in_file).transpose()?;
     Ok(RelayAccess { url: relay.url, token, fingerprint: relay.fingerprint })
 }
 

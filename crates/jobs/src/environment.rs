@@ -7,7 +7,7 @@ use std::io::BufRead;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use swath_source::{Bearer, NetOptions, Secret};
+use swath_source::{Bearer, NetOptions, Secret, Token};
 use swath_state::State;
 use swath_store::tree::PlaceGrant;
 use swath_transfer::RelayAccess;
@@ -15,7 +15,7 @@ use tokio::io::AsyncWrite;
 
 use crate::error::JobError;
 use crate::options::{Network, Routes};
-use crate::secret::{SecretError, SecretRef, token_in};
+use crate::secret::{SecretError, SecretRef};
 
 /// Settings for all jobs.
 #[derive(Clone, Debug, Default)]
@@ -38,16 +38,24 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns a secret.
+    /// Returns a secret as it is now.
     ///
     /// # Errors
     /// [`SecretError`].
     pub fn secret(&self, which: &SecretRef) -> Result<Secret, SecretError> {
+        Ok(self.token(which)?.now())
+    }
+
+    /// Returns a token, which may be renewed in its file.
+    ///
+    /// # Errors
+    /// [`SecretError`].
+    pub fn token(&self, which: &SecretRef) -> Result<Token, SecretError> {
         match which {
-            SecretRef::File(path) => token_in(path),
+            SecretRef::File(path) => Ok(Token::in_file(path)?),
             SecretRef::Name(name) => {
                 let unknown = || SecretError::Unknown(name.clone());
-                self.secrets.get(name).cloned().ok_or_else(unknown)
+                Ok(self.secrets.get(name).cloned().ok_or_else(unknown)?.into())
             }
         }
     }
@@ -63,11 +71,14 @@ impl Environment {
             net.headers.push((header.name.clone(), value.expose().to_owned()));
         }
         if let Some(token) = &network.token {
-            net.bearer = Some(Bearer { token: self.secret(token)?, explicit: true });
+            net.bearer = Some(Bearer { token: self.token(token)?, explicit: true });
         }
         net.ca_files.extend(network.ca_files.iter().cloned());
         net.fingerprints.extend(network.fingerprints.iter().copied());
         net.insecure |= network.insecure;
+        if let Some(files) = &network.certificate {
+            net.certificate = Some(files.read()?);
+        }
         net.timeout = network.timeout();
         net.limit_bytes_per_s = network.limit_bytes_per_s;
         Ok(net)
@@ -81,7 +92,7 @@ impl Environment {
         let choice = routes.choice();
         let is_direct = routes.relays.is_empty() || choice == swath_transfer::RouteChoice::Direct;
         let relays = routes.relays.iter().map(|relay| {
-            let token = relay.token.as_ref().map(|token| self.secret(token)).transpose()?;
+            let token = relay.token.as_ref().map(|token| self.token(token)).transpose()?;
             let url = relay.url.url()?;
             Ok(RelayAccess { url, token, fingerprint: relay.fingerprint })
         });

@@ -47,9 +47,9 @@ pub use history::{
     open_log,
 };
 pub use kept::{KeptData, KeptRecorder};
-pub use options::{Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
+pub use options::{CertificateFiles, Disk, Header, Network, Plan, Relay, RouteChoice, Routes};
 pub use run::{CONNECTIONS_PER_HOST, Jobs, Outcome};
-pub use secret::{SecretError, SecretRef, is_token, token_in};
+pub use secret::{SecretError, SecretRef};
 pub use spec::{
     ChecksumsFrom, ClusterSpec, Compare, CopySpec, GetFrom, GetSpec, GetTo, JobSpec, OldVersion,
     Preserve, Ssh, SwarmSpec, TorrentAt, Work,

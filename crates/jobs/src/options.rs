@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use swath_model::digest::Digest;
-use swath_source::RelayMode;
+use swath_source::{ClientCertificate, NetError, RelayMode};
 use swath_transfer::{IoMode, Lanes, PlanConfig, PolicyKind};
 
 use crate::address::Address;
@@ -27,10 +27,33 @@ pub struct Network {
     pub fingerprints: Vec<Digest>,
     /// Accept any certificate.
     pub insecure: bool,
+    /// The certificate that is shown to named sources if they ask for one.
+    pub certificate: Option<CertificateFiles>,
     /// The longest silence of all sources, in milliseconds.
     pub timeout_ms: u64,
     /// The rate limit of all sources.
     pub limit_bytes_per_s: Option<u64>,
+}
+
+/// Where a client certificate and its key are (PEM).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateFiles {
+    /// The certificate; those of authorities may follow it.
+    pub certificate: PathBuf,
+    /// The key; without it both are in one file.
+    #[serde(default)]
+    pub key: Option<PathBuf>,
+}
+
+impl CertificateFiles {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`NetError::ClientCertificate`].
+    pub fn read(&self) -> Result<ClientCertificate, NetError> {
+        ClientCertificate::in_files(&self.certificate, self.key.as_deref())
+    }
 }
 
 /// A header of a request.
@@ -62,6 +85,7 @@ impl Default for Network {
             ca_files: Vec::new(),
             fingerprints: Vec::new(),
             insecure: false,
+            certificate: None,
             timeout_ms: 60_000,
             limit_bytes_per_s: None,
         }

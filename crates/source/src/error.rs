@@ -463,6 +463,15 @@ impl LaneError {
         }
     }
 
+    /// Returns whether a server or a relay refuses, and others' credentials may change that.
+    pub(crate) fn may_mean_credentials(&self) -> bool {
+        let relay_does = |fault| matches!(fault, ProxyFault::Denied | ProxyFault::NotAdmitted);
+        match self.last() {
+            Self::Relay { fault: Some(fault), .. } => relay_does(*fault),
+            error => matches!(error.code(), Some(401 | 403)),
+        }
+    }
+
     /// Returns whether a server has answered that it has no such thing, not for us, or not by that method.
     pub fn is_no_such_thing(&self) -> bool {
         matches!(self.code(), Some(400 | 403 | 404 | 405 | 410))

@@ -59,8 +59,8 @@ pub use memory_source::{Memory, MemorySource};
 pub use net::{
     AccessTo, BadProxy, Bearer, BearerSearch, CanEncrypt, ClientCertificate, Dialled, HostPattern,
     IncomingSender, Net, NetError, NetOptions, PatternError, Proxies, ProxyChoice, ProxyError,
-    Reach, RelayAccess, Secret, Seen, ServerAccess, Tunnel, UnknownServer, UnknownServers,
-    ZoneError, check_header, discover_bearer, without_zone,
+    Reach, RelayAccess, Secret, Seen, ServerAccess, Token, TokenError, Tunnel, UnknownServer,
+    UnknownServers, ZoneError, check_header, discover_bearer, is_token, without_zone,
 };
 pub use quirks::Quirks;
 pub use registry::{Opening, is_known, open};

@@ -11,7 +11,7 @@ use crate::cookies::Cookies;
 use crate::error::{LaneError, Presented, RefusalContext, Said};
 use crate::http::answer::Teller;
 use crate::http::request::{self, Lines};
-use crate::net::{Credentials, Encrypted, Keys, Net, Via, has};
+use crate::net::{Authorization, Credentials, Encrypted, Keys, Net, Secret, Via, has};
 use crate::source::Trust;
 
 /// Scheme, host and port: the unit to which connections and credentials belong.
@@ -47,6 +47,8 @@ pub(crate) struct Target {
     pub trust: Trust,
     /// The part that all requests share; holds credentials, so it is never shown.
     shared: Lines,
+    /// What each request shows as it is then: tokens are renewed meanwhile.
+    authorization: Option<Authorization>,
     /// Requests go to a proxy, which is told the whole address.
     absolute: bool,
     /// What is encrypted for relays, anew for each request.
@@ -156,9 +158,6 @@ impl Target {
         for (name, value) in &credentials.headers {
             shared.add(name, value);
         }
-        if let Some(authorization) = &credentials.authorization {
-            shared.add("Authorization", authorization.expose());
-        }
         let proxy_authorization =
             origin.as_ref().filter(|_| absolute).and_then(|origin| net.proxy_authorization(origin));
         if let Some(authorization) = &proxy_authorization {
@@ -168,6 +167,7 @@ impl Target {
         let trust = if elsewhere { Trust::Discovered } else { trust };
         Target {
             shared,
+            authorization: credentials.authorization,
             absolute,
             encrypting: None,
             origin,
@@ -221,7 +221,10 @@ impl Target {
 
     /// Begins a request that asks for these media types, if any, unless the user said which.
     pub fn begin(&self, method: &str, accept: Option<&str>) -> Lines {
-        let lines = request::begin(method, &self.url, self.absolute).and(&self.shared);
+        let authorization = self.authorization.as_ref().map(Authorization::value);
+        let lines = request::begin(method, &self.url, self.absolute)
+            .and(&self.shared)
+            .with_any("Authorization", authorization.as_ref().map(Secret::expose));
         // What is encrypted for relays can be used once.
         let lines = match &self.encrypting {
             Some(of) => {

@@ -103,7 +103,11 @@ fn check(file: Option<&Path>) -> Exit {
         faults.extend(host.access().err().map(|why| format!("the host {}: {why}", host.name)));
     }
     let of_relays = config.relays.iter().filter_map(|relay| relay.token_file.as_deref());
-    let of_hosts = config.hosts.iter().filter_map(|host| host.token_file.as_deref());
+    let of_hosts = config
+        .hosts
+        .iter()
+        .flat_map(|host| [&host.token_file, host.key.as_ref().map_or(&host.cert, |_| &host.key)]);
+    let of_hosts = of_hosts.filter_map(Option::as_deref);
     of_relays.chain(of_hosts).filter(|path| is_read_by_others(path)).for_each(|path| {
         warn(&format!("other users of this machine can read {} (run chmod 600)", path.display()));
     });
@@ -226,6 +230,12 @@ fn host_section(host: &HostSection) -> String {
     if !host.ca.is_empty() {
         let paths: Vec<String> = host.ca.iter().map(|it| quoted(&it.to_string_lossy())).collect();
         line("ca", format!("[{}]", paths.join(", ")));
+    }
+    if let Some(path) = &host.cert {
+        line("cert", quoted(&path.to_string_lossy()));
+    }
+    if let Some(path) = &host.key {
+        line("key", quoted(&path.to_string_lossy()));
     }
     if let Some(proxy) = &host.proxy {
         line("proxy", quoted(&format!("{proxy:?}")));

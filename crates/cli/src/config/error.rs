@@ -82,6 +82,9 @@ pub enum ConfigProblem {
     /// Invalid fingerprint of a host.
     #[error("'fingerprint' of this host: {0}")]
     HostFingerprint(String),
+    /// A key without the certificate that it is for.
+    #[error("'key' of this host needs 'cert', the certificate that it is for")]
+    KeyAlone,
     /// Invalid proxy.
     #[error(
         "'proxy' of this host must be an address such as http://proxy.example:3128, or 'direct': {0}"

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use swath_jobs::CertificateFiles;
 use swath_model::digest::Digest;
-use swath_source::{HostPattern, ProxyChoice, ServerAccess};
+use swath_source::{HostPattern, ProxyChoice, ServerAccess, Token};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -27,6 +28,10 @@ pub struct HostSection {
     pub fingerprint: Option<Digest>,
     /// Additional certificate authorities.
     pub ca: Vec<PathBuf>,
+    /// The client certificate for them.
+    pub cert: Option<PathBuf>,
+    /// The file with its key.
+    pub key: Option<PathBuf>,
     /// Their proxy.
     pub proxy: Option<ProxyChoice>,
     /// Maximum connections to each.
@@ -39,12 +44,17 @@ impl HostSection {
     /// Returns the access for connections.
     pub fn access(&self) -> Result<ServerAccess, Failure> {
         self.token_file.as_deref().into_iter().for_each(exposed::warn_of_secret);
+        let files = self
+            .cert
+            .clone()
+            .map(|certificate| CertificateFiles { certificate, key: self.key.clone() });
         Ok(ServerAccess {
             servers: self.servers.clone(),
-            token: self.token_file.as_deref().map(swath_jobs::token_in).transpose()?,
+            token: self.token_file.as_deref().map(Token::in_file).transpose()?,
             is_for_this_run: false,
             fingerprint: self.fingerprint,
             ca_files: self.ca.clone(),
+            certificate: files.map(|files| files.read()).transpose()?,
             proxy: self.proxy.clone(),
             connections: self.connections,
         })
@@ -94,11 +104,16 @@ fn section(
         token_file: None,
         fingerprint: None,
         ca: Vec::new(),
+        cert: None,
+        key: None,
         proxy: None,
         connections: None,
         line,
     };
     read_into(&mut section, reader, table)?;
+    if section.key.is_some() && section.cert.is_none() {
+        return Err((line, ConfigProblem::KeyAlone));
+    }
     Ok(section)
 }
 
@@ -130,6 +145,14 @@ fn read_into(
                     section.ca.push(path(text, reader.folder));
                 }
             }
+            "cert" => {
+                let text = reader.text(value, "cert", "a text, the path of a file")?;
+                section.cert = Some(path(text, reader.folder));
+            }
+            "key" => {
+                let text = reader.text(value, "key", "a text, the path of a file")?;
+                section.key = Some(path(text, reader.folder));
+            }
             "proxy" => {
                 let text = reader.text(value, "proxy", "a text such as \"http://proxy:3128\"")?;
                 let wrong = |why: swath_source::BadProxy| {
@@ -159,4 +182,4 @@ fn read_into(
     Ok(())
 }
 
-const KEYS: [&str; 5] = ["token-file", "fingerprint", "ca", "proxy", "connections"];
+const KEYS: [&str; 7] = ["token-file", "fingerprint", "ca", "cert", "key", "proxy", "connections"];

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use swath_source::ServerAccess;
 use url::Url;
 
+use crate::args::OwnCertificate;
 use crate::cluster::machine;
 use crate::get::tracker;
 use crate::serve::args::{NetworkOrFile, address, network_or_file};
@@ -54,9 +56,15 @@ pub struct Seed {
     /// Also trust the certificate authorities in this file (PEM), for trackers
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Vec<PathBuf>,
+    /// A certificate of yours
+    #[command(flatten)]
+    pub own: OwnCertificate,
     /// Print only warnings and errors
     #[arg(short, long)]
     pub quiet: bool,
+    /// Access to single servers, from the configuration file
+    #[arg(skip)]
+    pub servers: Vec<ServerAccess>,
 }
 
 const EXAMPLES: &str = "\

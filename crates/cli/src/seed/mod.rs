@@ -20,7 +20,7 @@ use swath_formats::tracker::InfoHash;
 use swath_model::path::visible;
 use swath_model::{Limiter, counted, units};
 use swath_source::peer::EncryptionPolicy;
-use swath_source::{Net, NetOptions, Proxies, Trust};
+use swath_source::{HostPattern, Net, NetOptions, Proxies, ServerAccess, Trust};
 use swath_swarm::{
     Counts, FileUploads, Lost, Participation, Swarm, SwarmEvent, Swarms, SwarmsError,
     SwarmsOptions, TrackerList,
@@ -36,7 +36,8 @@ use line::Line;
 use torrents::{Finder, Found};
 
 /// Runs the command until a signal ends it.
-pub async fn run(args: Seed) -> Result<Exit, Failure> {
+pub async fn run(mut args: Seed) -> Result<Exit, Failure> {
+    args.servers = crate::net::hosts()?;
     let mut signals = Signals::begin()?;
     let (is_quiet, paths) = (args.quiet, args.torrents.clone());
     let allow = torrents::networks(&args.allow)?;
@@ -182,9 +183,16 @@ impl Seeder {
 
 fn options(args: &Seed, allow: Vec<Network>) -> Result<SwarmsOptions, Failure> {
     let env = |name: &str| std::env::var(name).ok();
+    let certificate = args.own.files().map(|files| files.read()).transpose()?;
+    let of_tracker = |url| {
+        let certificate = certificate.clone();
+        Some(ServerAccess { certificate, ..ServerAccess::to(HostPattern::of(url)?) })
+    };
+    let named = args.tracker.iter().filter_map(of_tracker);
     let net = NetOptions {
         proxies: Proxies::from_env(env).map_err(|error| Failure::input(error.to_string()))?,
         ca_files: args.ca.clone(),
+        servers: named.chain(args.servers.iter().cloned()).collect(),
         ..NetOptions::default()
     };
     let net = Net::new(net).map_err(|error| Failure::input(chain(&error)))?;

@@ -17,6 +17,7 @@ use url::Url;
 
 use super::args::{NetworkOrFile, Serve};
 use super::machine;
+use crate::args::OwnCertificate;
 use crate::exit::{Exit, chain, warn};
 use crate::failure::Failure;
 use crate::say;
@@ -130,7 +131,9 @@ fn seed(args: &Serve, addresses: &[SocketAddr]) -> Seed {
         no_super_seed: false,
         no_verify: false,
         ca: Vec::new(),
+        own: OwnCertificate::default(),
         quiet: false,
+        servers: Vec::new(),
     }
 }
 

@@ -71,7 +71,7 @@ pub fn job_at(text: &str) -> Result<JobAt, Failure> {
 }
 
 /// The options that mean something to whoever only looks.
-const SHOWN: [&str; 13] = [
+const SHOWN: [&str; 15] = [
     "job",
     "token",
     "bearer_file",
@@ -79,6 +79,8 @@ const SHOWN: [&str; 13] = [
     "ca",
     "fingerprint",
     "insecure",
+    "cert",
+    "key",
     "timeout",
     "json",
     "verbose",

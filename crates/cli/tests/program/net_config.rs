@@ -154,6 +154,8 @@ fn what_is_set_can_be_shown_and_checked() {
         ("[hosts.a]\n[hosts.A]", "duplicate host A"),
         ("[hosts.a]\ntoken-file = \"none\"", "cannot read the token"),
         ("[hosts.a]\nca = \"none\"", "cannot read the certificates"),
+        ("[hosts.a]\ncert = \"none\"", "cannot use the client certificate: "),
+        ("[hosts.a]\nkey = \"none\"", "line 1: 'key' of this host needs 'cert'"),
     ] {
         let home = configured(text);
         home.run(["config", "check"]).code_is(6).says(&[words]).never_says(&["secret"]);

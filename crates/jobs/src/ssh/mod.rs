@@ -176,7 +176,7 @@ pub async fn start(
     let bad = |what| host.error(SshFault::InvalidHello(what));
     let fingerprint = hello.fingerprint.parse();
     let fingerprint: Digest = fingerprint.map_err(|_| bad(InvalidHello::Fingerprint))?;
-    let bearer = Bearer { token: Secret::new(&hello.token), explicit: true };
+    let bearer = Bearer { token: Secret::new(&hello.token).into(), explicit: true };
     let name = host.name.clone();
     let url_of = |host: &str, port: u16| {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };

@@ -1,8 +1,8 @@
 //! The JSON form of specifications, which queues on disk and other programs rely on.
 
 use swath_jobs::{
-    Address, ChecksumsFrom, Disk, GetFrom, GetSpec, GetTo, Header, JobSpec, Network, OldVersion,
-    Plan, Relay, RouteChoice, Routes, SecretRef, SwarmSpec, Work,
+    Address, CertificateFiles, ChecksumsFrom, Disk, GetFrom, GetSpec, GetTo, Header, JobSpec,
+    Network, OldVersion, Plan, Relay, RouteChoice, Routes, SecretRef, SwarmSpec, Work,
 };
 
 /// Everything that a specification can say. A change here breaks what others have written down:
@@ -76,6 +76,10 @@ const WHOLE: &str = r#"{
     ],
     "fingerprints": [],
     "insecure": false,
+    "certificate": {
+      "certificate": "me.pem",
+      "key": null
+    },
     "timeout_ms": 1500,
     "limit_bytes_per_s": 1000000
   },
@@ -151,6 +155,7 @@ fn whole() -> JobSpec {
             }],
             token: Some(SecretRef::File("/home/me/token".into())),
             ca_files: vec!["ca.pem".into()],
+            certificate: Some(CertificateFiles { certificate: "me.pem".into(), key: None }),
             timeout_ms: 1500,
             limit_bytes_per_s: Some(1_000_000),
             ..Network::default()

@@ -90,7 +90,7 @@ impl Net {
         let origins: Vec<String> = to.iter().map(|to| to.origin().ascii_serialization()).collect();
         let host = relay::site(url).unwrap_or_default();
         let target = format!("/relay?to={}", origins.join(","));
-        let authorization = self.credentials_for_relay(origin).authorization;
+        let authorization = self.credentials_for_relay(origin).authorization.map(|it| it.value());
         let request = Lines::request("GET", &target, &host)
             .with("User-Agent", self.user_agent())
             .with_any("Authorization", authorization.as_ref().map(Secret::expose));

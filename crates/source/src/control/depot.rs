@@ -395,7 +395,7 @@ impl Net {
         let was_used = reuse && upstream.was_used();
         let host = relay::site(target).unwrap_or_default();
         let query = target.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let authorization = self.credentials_for_relay(&origin).authorization;
+        let authorization = self.credentials_for_relay(&origin).authorization.map(|it| it.value());
         let request = Lines::request(method, &format!("{}{query}", target.path()), &host)
             .with("User-Agent", self.user_agent())
             .and(lines)

@@ -436,6 +436,7 @@ async fn open(
     let mut at = url.clone();
     loop {
         let target = Target::new(net, url, &at, trust).showing(&cookies);
+        let renewals = net.token_renewals();
         let (exchange, opening, facts) = match open_once(net, &target, request, true).await {
             // An idle connection may have been closed meanwhile.
             Err((_, true)) => {
@@ -444,6 +445,10 @@ async fn open(
             other => other.map_err(|(error, _)| error)?,
         };
         let Opening { head, first_byte } = opening;
+        // Its token was renewed meanwhile.
+        if matches!(head.status, 401 | 403) && net.has_renewed_tokens(renewals) {
+            continue;
+        }
         let location = match head.status {
             301 | 302 | 303 | 307 | 308 => head.field("location"),
             _ => None,

@@ -57,6 +57,7 @@ impl Upload {
             let mut expects = length_bytes > 0;
             loop {
                 let target = Target::new(net, url, &at, Trust::Named).showing(&cookies);
+                let renewals = net.token_renewals();
                 let conn = net.connect(&target, false, false).await?;
                 let mut exchange = Exchange::new(conn, net, net.timeout());
                 exchange.send(&request(&target, length_bytes, digest, expects)?).await?;
@@ -67,6 +68,10 @@ impl Upload {
                 let Some(Opening { head, .. }) = answer else {
                     return Ok(Upload { exchange, target, length_bytes, is_answered: false });
                 };
+                // Its token was renewed meanwhile.
+                if matches!(head.status, 401 | 403) && net.has_renewed_tokens(renewals) {
+                    continue;
+                }
                 let location = match head.status {
                     301 | 302 | 307 | 308 => head.field("location"),
                     _ => None,

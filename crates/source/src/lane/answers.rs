@@ -224,6 +224,11 @@ impl OwnLane {
             let is_passed = self.source.is_passed();
             return Some(Next::End(is_passed.then(|| LaneError::protocol("answers out of order"))));
         }
+        // It was written before a token was renewed, or lay unread until the old one had expired.
+        if error.may_mean_credentials() && self.source.net().has_renewed_tokens(front.renewals) {
+            let target = sent_to.unwrap_or_else(|| Arc::clone(&self.target));
+            return self.go_to(lane_conn, target);
+        }
         // A redirect remembered from earlier may have expired; one just followed has not.
         let stale_redirect =
             error.refusal().is_some() && !front.went_back && front.visited.is_empty();

@@ -35,6 +35,8 @@ pub(crate) struct Ask {
     pub requested: Range,
     /// Where the request went, once sent.
     pub sent_to: Option<Arc<Target>>,
+    /// How often tokens had been renewed before it was written.
+    pub renewals: u64,
     /// What happens behind a trimmed end.
     pub then: AfterTrim,
     /// `Done` was reported already.
@@ -61,6 +63,7 @@ impl Ask {
             end: range.end,
             requested: range,
             sent_to: None,
+            renewals: 0,
             then: AfterTrim::Drain,
             reported: false,
             pipelined: false,

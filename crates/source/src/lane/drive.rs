@@ -171,6 +171,7 @@ impl OwnLane {
             }
             let ask = self.asks.next_waiting()?;
             let range = part.in_file(Range::new(ask.position, ask.end));
+            ask.renewals = part.file.net().token_renewals();
             let (accept, more) = match first && !is_joined {
                 true => self.source.first_wishes(),
                 false => ("*/*", Lines::NONE),

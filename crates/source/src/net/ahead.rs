@@ -91,6 +91,9 @@ impl Net {
         trust: Trust,
         wanted: impl FnOnce(Duration) -> u32 + Send + 'static,
     ) {
+        if trust == Trust::Named {
+            self.note_named(url);
+        }
         let target = Target::new(self, url, url, trust);
         let Some(origin) = target.origin.clone() else { return };
         if self.shared.dialling.find(&origin.host).is_some() {

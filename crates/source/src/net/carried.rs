@@ -117,7 +117,7 @@ impl Net {
         if is_private {
             let own = Origin::of(url).map(|own| self.credentials_for_relay(&own));
             if let Some(authorization) = own.and_then(|own| own.authorization) {
-                request.add("Proxy-Authorization", authorization.expose());
+                request.add("Proxy-Authorization", authorization.value().expose());
             }
         } else if let Some(encrypted) = self.encrypted_pass(url, Pass::Tunnel(&end_name)) {
             request.add("swath-pass", &encrypted);

@@ -1,7 +1,7 @@
 //! The library's clients, made when first needed.
 //!
 //! One for what the user named, one for what the network named (its names are filtered as ours are), one
-//! for each proxy, and one for each set of certificates that is trusted of some servers alone.
+//! for each proxy, and one for each set of certificates that is for some servers alone.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use super::servers::OwnTrust;
+use super::servers::OwnTls;
 use super::{Net, Shared, tls};
 use crate::error::LaneError;
 use crate::http::head::{HEAD_LIMIT_BYTES, HEADER_LIMIT};
@@ -23,7 +23,7 @@ struct Kind {
     /// Its names are filtered as those that the network has named.
     is_filtered: bool,
     proxy: Option<Url>,
-    own: Option<OwnTrust>,
+    own: Option<OwnTls>,
 }
 
 /// There are no more than what the user has said of servers tells apart.
@@ -38,7 +38,7 @@ impl Net {
         trust: Trust,
     ) -> Result<reqwest::Client, LaneError> {
         let options = &self.shared.options;
-        let own = options.own_trust(origin);
+        let own = self.own_tls(origin);
         // Whom the user has named is trusted, whoever names what is asked of it.
         let is_named = own.as_ref().is_some_and(|own| own.is_exact);
         let proxy = options.proxy(origin).cloned();
@@ -67,17 +67,16 @@ impl Net {
 
     fn build(&self, kind: &Kind) -> Result<reqwest::Client, String> {
         let options = &self.shared.options;
-        let trusting = kind.own.as_ref().map(|own| own.added_to(options));
-        let config = tls::config(trusting.as_ref().unwrap_or(options));
+        let config = tls::config(options, kind.own.as_ref());
         let mut config = config.map_err(|error| error.to_string())?;
         config.alpn_protocols.extend([b"h2".to_vec(), b"http/1.1".to_vec()]);
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(config)
             // Redirects are judged by us, one by one.
             .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
             .http1_max_headers(HEADER_LIMIT)
             .http2_max_header_list_size(HEAD_LIMIT_BYTES as u32)
-            .referer(false)
             .connect_timeout(options.timeout.min(super::connect::CONNECT_WITHIN))
             .read_timeout(options.timeout)
             .no_proxy();

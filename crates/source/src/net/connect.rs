@@ -148,7 +148,7 @@ impl Net {
             fault: TlsFault::Handshake,
             reason: error.to_string(),
         };
-        self.shared.tls.of(&self.shared.options, origin).map_err(failed)
+        self.shared.tls.of(&self.shared.options, self.own_tls(origin)).map_err(failed)
     }
 
     async fn connect_tcp(&self, origin: &Origin, trust: Trust) -> Result<Connected, LaneError> {

@@ -13,6 +13,7 @@ use swath_formats::percent::decode_text;
 use url::{Host, Url};
 
 use super::options::{NetOptions, RelayAccess};
+use super::token::{Token, TokenError, is_token};
 use crate::target::Origin;
 
 /// Something that must not be seen: `Debug` hides it.
@@ -41,7 +42,7 @@ impl fmt::Debug for Secret {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bearer {
     /// The token.
-    pub token: Secret,
+    pub token: Token,
     /// Given for this very run, rather than found lying around: then it is sent without TLS too.
     pub explicit: bool,
 }
@@ -61,7 +62,13 @@ pub struct BearerSearch {
 pub fn discover_bearer(env: impl Fn(&str) -> Option<String>, uid: u32) -> BearerSearch {
     let mut search = BearerSearch::default();
     if let Some(text) = env("BEARER_TOKEN") {
-        search.take("BEARER_TOKEN", &text);
+        let token = Secret::new(&text);
+        if is_token(&token.0) {
+            search.bearer = Some(Bearer { token: token.into(), explicit: false });
+        } else if !token.0.is_empty() {
+            let what = "BEARER_TOKEN holds no token: it must be one word of visible characters";
+            search.unusable.push(what.to_owned());
+        }
     }
     let named = env("BEARER_TOKEN_FILE").filter(|path| !path.is_empty());
     let run = env("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
@@ -74,39 +81,23 @@ pub fn discover_bearer(env: impl Fn(&str) -> Option<String>, uid: u32) -> Bearer
         if search.bearer.is_some() {
             break;
         }
-        match std::fs::read_to_string(&path) {
-            Ok(text) => search.take(&path.display().to_string(), &text),
-            Err(error) if error.kind() == ErrorKind::NotFound && !must_exist => {}
-            Err(error) => {
-                let what = format!("the token in {} cannot be read: {error}", path.display());
-                search.unusable.push(what);
-            }
+        match Token::in_file(&path) {
+            Ok(token) => search.bearer = Some(Bearer { token, explicit: false }),
+            Err(TokenError::Empty(_)) => {}
+            Err(TokenError::Read { error, .. })
+                if error.kind() == ErrorKind::NotFound && !must_exist => {}
+            Err(error) => search.unusable.push(error.to_string()),
         }
     }
     search
-}
-
-impl BearerSearch {
-    fn take(&mut self, place: &str, text: &str) {
-        let token = Secret::new(text);
-        if token.0.is_empty() {
-            return;
-        }
-        if token.0.bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.bearer = Some(Bearer { token, explicit: false });
-        } else {
-            self.unusable
-                .push(format!("{place} holds no token: it must be one word of visible characters"));
-        }
-    }
 }
 
 /// What goes into the requests to one origin.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Credentials {
     pub headers: Vec<(String, String)>,
-    /// The whole value of `Authorization`.
-    pub authorization: Option<Secret>,
+    /// The value of `Authorization`.
+    pub authorization: Option<Authorization>,
     /// There is a token, but it is not sent without TLS.
     pub needs_tls: bool,
 }
@@ -115,6 +106,37 @@ impl Credentials {
     /// Returns whether anything tells who we are.
     pub fn are_some(&self) -> bool {
         self.authorization.is_some() || has(&self.headers, "authorization")
+    }
+}
+
+/// What tells a server who we are.
+#[derive(Clone, Debug)]
+pub(crate) enum Authorization {
+    /// The whole value: a user and a password.
+    Basic(Secret),
+    Bearer(Token),
+}
+
+impl Authorization {
+    /// Returns the whole value as it is now.
+    pub fn value(&self) -> Secret {
+        match self {
+            Authorization::Basic(value) => value.clone(),
+            Authorization::Bearer(token) => Secret(format!("Bearer {}", token.now().0)),
+        }
+    }
+
+    /// Returns the token in it: a bearer's, or the password of any user.
+    pub fn token(&self) -> Option<Secret> {
+        match self {
+            Authorization::Bearer(token) => Some(token.now()),
+            Authorization::Basic(value) => {
+                let (_, encoded) = value.0.split_once(' ')?;
+                let decoded = base64::engine::general_purpose::STANDARD.decode(encoded).ok()?;
+                let decoded = String::from_utf8(decoded).ok()?;
+                decoded.split_once(':').map(|(_, password)| Secret::new(password))
+            }
+        }
     }
 }
 
@@ -132,6 +154,7 @@ pub(super) fn of(options: &NetOptions, url: &Url, origin: &Origin) -> Credential
     }
     let is_given = options.bearer.as_ref().is_some_and(|bearer| bearer.explicit);
     let authorization = from_url(url)
+        .map(Authorization::Basic)
         .or_else(|| options.own_token(origin, true).map(bearer_of))
         .or_else(|| bearer(options, origin).filter(|_| is_given))
         .or_else(|| options.own_token(origin, false).map(bearer_of))
@@ -158,8 +181,8 @@ pub(super) fn of_relay(options: &NetOptions, origin: &Origin) -> Credentials {
         return Credentials::default();
     };
     let token = own.token.as_ref();
-    let authorization =
-        token.map(bearer_of).or_else(|| from_url(&own.url)).or_else(|| netrc(options, origin));
+    let by_url = || from_url(&own.url).map(Authorization::Basic);
+    let authorization = token.map(bearer_of).or_else(by_url).or_else(|| netrc(options, origin));
     Credentials { authorization, ..Credentials::default() }
 }
 
@@ -171,30 +194,19 @@ pub(super) fn from_url(url: &Url) -> Option<Secret> {
     Some(basic(&decode_text(url.username()), &decode_text(url.password().unwrap_or(""))))
 }
 
-/// Returns the token in an `Authorization` value: a bearer's, or the password of any user.
-pub(super) fn token_of(authorization: &Secret) -> Option<Secret> {
-    let (scheme, rest) = authorization.0.split_once(' ')?;
-    if scheme == "Bearer" {
-        return Some(Secret::new(rest));
-    }
-    let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
-    let decoded = String::from_utf8(decoded).ok()?;
-    decoded.split_once(':').map(|(_, password)| Secret::new(password))
+fn bearer_of(token: &Token) -> Authorization {
+    Authorization::Bearer(token.clone())
 }
 
-fn bearer_of(token: &Secret) -> Secret {
-    Secret(format!("Bearer {}", token.expose()))
-}
-
-fn bearer(options: &NetOptions, origin: &Origin) -> Option<Secret> {
+fn bearer(options: &NetOptions, origin: &Origin) -> Option<Authorization> {
     let bearer = options.bearer.as_ref()?;
     let protected = origin.tls || is_loopback(&origin.host) || bearer.explicit;
     protected.then(|| bearer_of(&bearer.token))
 }
 
-fn netrc(options: &NetOptions, origin: &Origin) -> Option<Secret> {
+fn netrc(options: &NetOptions, origin: &Origin) -> Option<Authorization> {
     let found = options.netrc.as_ref()?.find(&origin.host.to_string())?;
-    Some(basic(&found.login, &found.password))
+    Some(Authorization::Basic(basic(&found.login, &found.password)))
 }
 
 pub(super) fn is_loopback(host: &Host<String>) -> bool {
@@ -210,7 +222,6 @@ fn basic(user: &str, password: &str) -> Secret {
     Secret(format!("Basic {both}"))
 }
 
-/// Percent escapes undone.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,13 +229,13 @@ mod tests {
     fn authorization(options: &NetOptions, url: &str) -> Option<String> {
         let url = Url::parse(url).unwrap();
         let origin = Origin::of(&url).unwrap();
-        of(options, &url, &origin).authorization.map(|secret| secret.0)
+        of(options, &url, &origin).authorization.map(|it| it.value().0)
     }
 
     #[test]
     fn a_found_token_needs_tls_and_a_given_one_does_not() {
         let with = |explicit| NetOptions {
-            bearer: Some(Bearer { token: Secret::new("tok"), explicit }),
+            bearer: Some(Bearer { token: Secret::new("tok").into(), explicit }),
             ..NetOptions::default()
         };
         let token = Some("Bearer tok".to_owned());

@@ -169,7 +169,9 @@ fn body_error(error: &reqwest::Error) -> Option<LaneError> {
 }
 
 fn lane_error(error: &reqwest::Error, origin: &Origin) -> LaneError {
-    let secure = origin.tls && error.is_connect() && tls::is_behind(error);
+    // What a server says of our certificate may come in place of the answer.
+    let secure =
+        origin.tls && (error.is_connect() && tls::is_behind(error) || tls::wants_ours(error));
     let (host, timed_out) = (origin.to_string(), error.is_timeout());
     if timed_out {
         LaneError::Connect { host, timed_out, reason: "no answer in time".to_owned() }

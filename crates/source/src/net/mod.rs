@@ -23,6 +23,7 @@ mod relays;
 mod resolve;
 mod servers;
 mod tls;
+mod token;
 mod tunnel;
 mod zone;
 
@@ -43,8 +44,8 @@ pub use certificate::ClientCertificate;
 pub use conn::Tunnel;
 pub(crate) use conn::{Conn, Via};
 pub(crate) use connect::broke;
+pub(crate) use credentials::{Authorization, Credentials, has};
 pub use credentials::{Bearer, BearerSearch, Secret, discover_bearer};
-pub(crate) use credentials::{Credentials, has};
 pub use dialled::{Dialled, IncomingSender};
 pub(crate) use http1::Http1Conn;
 pub use options::{
@@ -55,6 +56,7 @@ pub use proxy::{BadProxy, Proxies, ProxyError};
 pub use relays::CanEncrypt;
 pub(crate) use relays::{Encrypted, Keys};
 pub use servers::{HostPattern, PatternError, ProxyChoice, ServerAccess};
+pub use token::{Token, TokenError, is_token};
 pub use zone::{ZoneError, without_zone};
 
 use crate::host_table::HostTable;
@@ -257,6 +259,11 @@ impl Net {
         }
     }
 
+    /// What TLS with the server at `origin` has and with others has not.
+    fn own_tls(&self, origin: &Origin) -> Option<servers::OwnTls> {
+        self.shared.options.own_tls(origin, self.is_named(origin))
+    }
+
     fn is_named(&self, origin: &Origin) -> bool {
         self.shared.named.lock().unwrap_or_else(PoisonError::into_inner).contains(origin)
     }
@@ -292,15 +299,27 @@ impl Net {
         credentials
     }
 
+    /// Returns how often tokens were renewed in their files so far.
+    pub(crate) fn token_renewals(&self) -> u64 {
+        self.shared.options.tokens().map(Token::renewals).sum()
+    }
+
+    /// Whether another token is in one of the files than when there were so many renewals: a request that was
+    /// refused for want of a good one may have shown the last one.
+    pub(crate) fn has_renewed_tokens(&self, renewals: u64) -> bool {
+        self.shared.options.tokens().for_each(|token| drop(token.now()));
+        self.token_renewals() > renewals
+    }
+
     /// Returns what opens the server of a source that the user named, and how it is known: what somebody
     /// else needs who is to act for the user there.
     pub fn access_to(&self, url: &Url) -> AccessTo {
         let Some(origin) = Origin::of(url) else { return AccessTo::default() };
         let credentials = self.credentials_for(url, url, crate::Trust::Named);
-        let token = credentials.authorization.as_ref().and_then(credentials::token_of);
+        let token = credentials.authorization.as_ref().and_then(Authorization::token);
         let options = &self.shared.options;
         let mut fingerprints = options.fingerprints.clone();
-        fingerprints.extend(options.own_fingerprints(&origin));
+        fingerprints.extend(self.own_tls(&origin).into_iter().flat_map(|own| own.fingerprints));
         let has_other = !credentials.headers.is_empty()
             || credentials.authorization.is_some() && token.is_none();
         AccessTo { token, has_other, fingerprints }

@@ -10,9 +10,10 @@ use swath_model::digest::Digest;
 use url::{Host, Url};
 
 use super::certificate::ClientCertificate;
-use super::credentials::{Bearer, Secret};
+use super::credentials::Bearer;
 use super::proxy::Proxies;
 use super::servers::ServerAccess;
+use super::token::Token;
 use crate::http::request::is_field_safe;
 
 /// Options for everything that goes over the network.
@@ -36,7 +37,8 @@ pub struct NetOptions {
     pub fingerprints_alone: bool,
     /// Accept any certificate, except from servers whose fingerprint is given.
     pub insecure: bool,
-    /// A certificate by which servers know us; shown where a server asks for one.
+    /// A certificate by which servers know us, shown where one asks for it: one of our own kind to any server
+    /// of swath, one of the user to the servers that the user has named.
     pub certificate: Option<ClientCertificate>,
     /// Upper bound for the first byte of an answer, for silence in a body, and for control
     /// requests as a whole. Connecting gets as long, but at most 30 s.
@@ -94,7 +96,7 @@ pub struct RelayAccess {
     /// Its address; a user and a password in it open it too.
     pub url: Url,
     /// A token.
-    pub token: Option<Secret>,
+    pub token: Option<Token>,
     /// SHA-256 of a certificate that is trusted of this relay, and of nobody else: a relay that carries
     /// connections could otherwise pass for the origin at their end.
     pub fingerprint: Option<Digest>,
@@ -186,6 +188,14 @@ pub enum NetError {
         /// Why.
         reason: String,
     },
+    /// A client certificate, or its key, cannot be used.
+    #[error("cannot use the client certificate: {path}: {reason}", path = .path.display())]
+    ClientCertificate {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A header that cannot be sent.
     #[error("the header {name:?} holds characters that cannot be sent")]
     Header {
@@ -206,6 +216,13 @@ pub enum NetError {
 }
 
 impl NetOptions {
+    /// Every token there is.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = &Token> {
+        let of_servers = self.servers.iter().filter_map(|it| it.token.as_ref());
+        let of_relays = self.relays.iter().filter_map(|it| it.token.as_ref());
+        self.bearer.iter().map(|it| &it.token).chain(of_servers).chain(of_relays)
+    }
+
     pub(super) fn check(&self) -> Result<(), NetError> {
         let agent = [("User-Agent", self.user_agent.as_str())];
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));

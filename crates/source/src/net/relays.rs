@@ -117,7 +117,7 @@ impl Net {
 
     /// Returns what opens the relay at `url`.
     fn opens(&self, url: &Url) -> Option<Secret> {
-        self.credentials_for_relay(&Origin::of(url)?).authorization
+        Some(self.credentials_for_relay(&Origin::of(url)?).authorization?.value())
     }
 
     /// What opens a relay, for its eyes and for this alone; nothing if there is no such thing, or no
@@ -170,7 +170,7 @@ impl Net {
             sealed.add(name, value);
         }
         if let Some(authorization) = &own.authorization {
-            sealed.add("Authorization", authorization.expose());
+            sealed.add("Authorization", authorization.value().expose());
         }
         if let Some(last) = relays.last().filter(|_| !sealed.is_empty())
             && let Some(key) = self.relay_key(last).filter(|key| key.is_its_own)
@@ -259,7 +259,7 @@ mod tests {
         let [near, last, home] = ["https://r1/", "https://r2/", "https://r3/"].map(url);
         let access = |relay: &Url| RelayAccess {
             url: relay.clone(),
-            token: Some(Secret::new(&format!("for-{relay}"))),
+            token: Some(Secret::new(&format!("for-{relay}")).into()),
             fingerprint: None,
         };
         let relays = [&near, &last, &home].map(access).to_vec();

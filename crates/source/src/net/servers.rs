@@ -6,9 +6,11 @@ use std::str::FromStr;
 use swath_model::digest::Digest;
 use url::{Host, Url};
 
-use super::credentials::{Secret, is_loopback};
+use super::certificate::ClientCertificate;
+use super::credentials::is_loopback;
 use super::options::NetOptions;
 use super::proxy::{BadProxy, proxy_address};
+use super::token::Token;
 use crate::target::Origin;
 
 /// What is said of one server, or of all those of a domain.
@@ -18,7 +20,7 @@ pub struct ServerAccess {
     pub servers: HostPattern,
     /// A token, sent to these servers alone; in the clear only to this machine, and where the pattern
     /// says `http://`.
-    pub token: Option<Secret>,
+    pub token: Option<Token>,
     /// Said for this run, as a link says it: it comes before a token for all servers that was given for
     /// this run, which comes before what holds for all transfers.
     pub is_for_this_run: bool,
@@ -26,6 +28,8 @@ pub struct ServerAccess {
     pub fingerprint: Option<Digest>,
     /// Files with certificate authorities (PEM) that are trusted for these servers too.
     pub ca_files: Vec<PathBuf>,
+    /// A certificate by which they know us, shown where they ask for one.
+    pub certificate: Option<ClientCertificate>,
     /// How they are reached; `None`: as the environment says.
     pub proxy: Option<ProxyChoice>,
     /// Most connections to each of them; `None`: as to any other.
@@ -41,6 +45,7 @@ impl ServerAccess {
             is_for_this_run: false,
             fingerprint: None,
             ca_files: Vec::new(),
+            certificate: None,
             proxy: None,
             connections: None,
         }
@@ -190,7 +195,7 @@ impl NetOptions {
     }
 
     /// The token that was given for this server alone: for this run, or for all transfers.
-    pub(super) fn own_token(&self, origin: &Origin, for_this_run: bool) -> Option<&Secret> {
+    pub(super) fn own_token(&self, origin: &Origin, for_this_run: bool) -> Option<&Token> {
         let said = self.said_of(origin).filter(|it| it.is_for_this_run == for_this_run);
         let mut said = said;
         said.find_map(|access| {
@@ -200,24 +205,25 @@ impl NetOptions {
         })
     }
 
-    /// SHA-256 of certificates that are trusted of the server at `origin` and not of others.
-    pub(super) fn own_fingerprints(&self, origin: &Origin) -> Vec<Digest> {
-        self.own_trust(origin).map(|own| own.fingerprints).unwrap_or_default()
-    }
-
-    /// What is trusted of the server or relay at `origin` and not of others; `None` if nothing is.
-    pub(super) fn own_trust(&self, origin: &Origin) -> Option<OwnTrust> {
+    /// What TLS with the server or relay at `origin`, which the user has named if `is_named`, has and with others has not;
+    /// `None` if there is nothing.
+    pub(super) fn own_tls(&self, origin: &Origin, is_named: bool) -> Option<OwnTls> {
         let of_relays =
             self.relays.iter().filter(|it| Origin::of(&it.url).as_ref() == Some(origin));
         let of_relays: Vec<Digest> = of_relays.filter_map(|it| it.fingerprint).collect();
         let is_exact = !of_relays.is_empty()
             || self.said_of(origin).any(|it| it.servers.is_exact() && it.has_trust());
-        let mut own = OwnTrust { fingerprints: of_relays, ca_files: Vec::new(), is_exact };
+        let of_user = || self.certificate.clone().filter(|it| is_named && !it.is_for_swath());
+        let certificate = self.said_of(origin).find_map(|it| it.certificate.clone());
+        let certificate = certificate.or_else(of_user).filter(|_| origin.tls);
+        let fingerprints = of_relays;
+        let mut own = OwnTls { fingerprints, ca_files: Vec::new(), certificate, is_exact };
         for access in self.said_of(origin) {
             own.fingerprints.extend(access.fingerprint);
             own.ca_files.extend(access.ca_files.iter().cloned());
         }
-        let has_any = !own.fingerprints.is_empty() || !own.ca_files.is_empty();
+        let has_trust = !own.fingerprints.is_empty() || !own.ca_files.is_empty();
+        let has_any = has_trust || own.certificate.is_some();
         has_any.then_some(own)
     }
 }
@@ -228,30 +234,36 @@ impl ServerAccess {
     }
 }
 
-/// Certificates and authorities that are trusted of some servers alone. All servers of which the same
-/// is trusted share one configuration.
+/// Certificates and authorities that are trusted of some servers alone, and the certificate that is shown to
+/// them. All servers with the same share one configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct OwnTrust {
-    fingerprints: Vec<Digest>,
+pub(super) struct OwnTls {
+    pub fingerprints: Vec<Digest>,
     ca_files: Vec<PathBuf>,
+    certificate: Option<ClientCertificate>,
     /// The user named the server itself, not only its domain.
     pub is_exact: bool,
 }
 
-impl OwnTrust {
-    /// Returns the options with this trust added.
+impl OwnTls {
+    /// Returns the options with this added.
     pub fn added_to(&self, options: &NetOptions) -> NetOptions {
         let mut options = options.clone();
         options.fingerprints.extend(&self.fingerprints);
         options.ca_files.extend(self.ca_files.iter().cloned());
         options
     }
+
+    /// Returns the certificate that is shown to these servers.
+    pub fn certificate(&self) -> Option<&ClientCertificate> {
+        self.certificate.as_ref()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::Proxies;
+    use crate::net::{Proxies, Secret};
 
     fn matches(pattern: &str, url: &str) -> bool {
         pattern.parse::<HostPattern>().unwrap().is_of(&Url::parse(url).unwrap())
@@ -320,12 +332,12 @@ mod tests {
             servers: vec![
                 ServerAccess {
                     proxy: Some(ProxyChoice::Direct),
-                    token: Some(Secret::new("own")),
+                    token: Some(Secret::new("own").into()),
                     ..about("a.example")
                 },
                 ServerAccess {
                     proxy: Some("socks5h://q:2".parse().unwrap()),
-                    token: Some(Secret::new("all")),
+                    token: Some(Secret::new("all").into()),
                     connections: Some(2),
                     ..about("*.example")
                 },
@@ -339,7 +351,7 @@ mod tests {
         assert_eq!(options.proxy(&c).unwrap().as_str(), "http://p:1/");
         let connections = [&a, &b, &c].map(|origin| options.connections_to(origin));
         assert_eq!(connections, [Some(2), Some(2), Some(8)]);
-        assert_eq!(options.own_token(&a, false).unwrap().expose(), "own");
+        assert_eq!(options.own_token(&a, false).unwrap().now().expose(), "own");
         assert_eq!(options.own_token(&a, true), None, "it holds for all transfers");
         assert_eq!(options.own_token(&b, false), None, "in the clear");
         assert_eq!(options.own_token(&c, false), None);

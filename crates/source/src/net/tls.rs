@@ -22,15 +22,15 @@ use swath_model::digest::{Algorithm, Digest, Hasher};
 use swath_transport::CLIENT_CERTIFICATE;
 use tokio_rustls::TlsConnector;
 
+use super::certificate::ClientCertificate;
 use super::options::{NetError, NetOptions, UnknownServer, UnknownServers};
-use super::servers::OwnTrust;
-use crate::target::Origin;
+use super::servers::OwnTls;
 
-/// The connectors of our own lanes: one for everybody, and one for each set of certificates that is
-/// trusted of some servers alone.
+/// The connectors of our own lanes: one for everybody, and one for each set of certificates that is for some
+/// servers alone.
 pub(super) struct Connectors {
     usual: TlsConnector,
-    own: Mutex<HashMap<OwnTrust, TlsConnector>>,
+    own: Mutex<HashMap<OwnTls, TlsConnector>>,
 }
 
 impl Connectors {
@@ -39,32 +39,36 @@ impl Connectors {
         for path in options.servers.iter().flat_map(|access| &access.ca_files) {
             authorities(path)?;
         }
-        Ok(Connectors { usual: connector(options)?, own: Mutex::default() })
+        Ok(Connectors { usual: connector(options, None)?, own: Mutex::default() })
     }
 
-    /// Returns the one that judges the certificate of `origin`.
-    pub fn of(&self, options: &NetOptions, origin: &Origin) -> Result<TlsConnector, NetError> {
-        let Some(trust) = options.own_trust(origin) else { return Ok(self.usual.clone()) };
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(connector) = own.get(&trust) {
+    /// Returns the one for servers that have this of their own.
+    pub fn of(&self, options: &NetOptions, own: Option<OwnTls>) -> Result<TlsConnector, NetError> {
+        let Some(own) = own else { return Ok(self.usual.clone()) };
+        let mut known = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connector) = known.get(&own) {
             return Ok(connector.clone());
         }
-        let made = connector(&trust.added_to(options))?;
-        own.insert(trust, made.clone());
+        let made = connector(options, Some(&own))?;
+        known.insert(own, made.clone());
         Ok(made)
     }
 }
 
-fn connector(options: &NetOptions) -> Result<TlsConnector, NetError> {
-    let mut config = config(options)?;
+fn connector(options: &NetOptions, own: Option<&OwnTls>) -> Result<TlsConnector, NetError> {
+    let mut config = config(options, own)?;
     config.alpn_protocols.push(b"http/1.1".to_vec());
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Returns a configuration without the ALPN of HTTP.
-pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
+/// Returns a configuration without the ALPN of HTTP, for servers that have this of their own.
+pub(super) fn config(options: &NetOptions, own: Option<&OwnTls>) -> Result<ClientConfig, NetError> {
+    let with_own = own.map(|own| own.added_to(options));
+    let options = with_own.as_ref().unwrap_or(options);
+    // The user's is shown to those that it is for, and to nobody else.
+    let for_all = options.certificate.as_ref().filter(|it| it.is_for_swath());
+    let certificate = own.and_then(OwnTls::certificate).or(for_all);
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let crypto = Arc::clone(&provider);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| NetError::Tls(error.to_string()))?;
@@ -87,11 +91,11 @@ pub(super) fn config(options: &NetOptions) -> Result<ClientConfig, NetError> {
         let verifier = Arc::new(OrTheVeryOne { inner, own, fingerprints, unknown, provider });
         builder.dangerous().with_custom_certificate_verifier(verifier)
     };
-    let mut config = match &options.certificate {
+    let mut config = match certificate {
         None => builder.with_no_client_auth(),
-        Some(certificate) => builder.with_client_cert_resolver(certificate.resolver(&crypto)?),
+        Some(certificate) => builder.with_client_cert_resolver(certificate.resolver()),
     };
-    if options.certificate.is_some() {
+    if certificate.is_some_and(ClientCertificate::is_for_swath) {
         config.alpn_protocols.push(CLIENT_CERTIFICATE.to_vec());
     }
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
@@ -306,13 +310,16 @@ fn words_of(error: &Error) -> String {
         Error::InvalidMessage(_) => return "it does not speak TLS there".to_owned(),
         Error::AlertReceived(AlertDescription::HandshakeFailure) => {
             return "it refused the handshake: it knows no way of encryption that is safe today, \
-                    or wants a certificate of ours"
+                    or wants a client certificate (--cert FILE)"
                 .to_owned();
         }
         Error::AlertReceived(AlertDescription::ProtocolVersion) => {
             return "it speaks only versions of TLS that are not safe any more".to_owned();
         }
-        Error::AlertReceived(alert) if is_of_certificate(*alert) => return WANTS_OURS.to_owned(),
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            return WANTS_OURS.to_owned();
+        }
+        Error::AlertReceived(alert) if is_of_certificate(*alert) => return refuses_ours(*alert),
         other => return other.to_string(),
     };
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / 86_400;
@@ -363,8 +370,23 @@ fn bare_name(name: &str) -> &str {
     within.unwrap_or(name).trim_matches('"')
 }
 
+/// Returns why the server does not accept the certificate that it was shown, if it was shown any: some
+/// servers answer the same to none.
+fn refuses_ours(alert: AlertDescription) -> String {
+    let why = match alert {
+        AlertDescription::UnknownCA => "it does not know the authority that signed it",
+        AlertDescription::CertificateExpired => "it has expired",
+        AlertDescription::CertificateRevoked => "it was revoked",
+        AlertDescription::UnsupportedCertificate => "it is of a kind that the server does not know",
+        AlertDescription::AccessDenied => "it gives no right there",
+        _ => "it was not accepted, or none was shown",
+    };
+    format!("it wants another client certificate than it was shown: {why} (--cert FILE shows one)")
+}
+
 /// What no further try changes.
-const WANTS_OURS: &str = "it wants a client certificate, and swath has none to show";
+const WANTS_OURS: &str =
+    "it wants a client certificate; --cert FILE and --key FILE show it a certificate of ours";
 /// How every complaint about a certificate begins.
 const UNTRUSTED: &str = "its certificate is not trusted";
 /// Most names of a certificate that a complaint lists.

@@ -1,5 +1,6 @@
 //! Lanes and control requests against servers on loopback: honest, odd and hostile ones.
 
+mod certificates;
 mod conformance;
 mod control;
 mod http2_only;
@@ -8,6 +9,7 @@ mod kinds;
 mod own_lane;
 mod peers;
 mod privacy;
+mod renewed;
 mod sharing;
 mod storm;
 mod support;

@@ -176,7 +176,7 @@ async fn a_redirect_to_another_host_drops_credentials() {
 #[tokio::test]
 async fn a_found_token_is_not_sent_in_the_clear() {
     let server = plain_server().await;
-    let token = |explicit| Some(Bearer { token: Secret::new("tok"), explicit });
+    let token = |explicit| Some(Bearer { token: Secret::new("tok").into(), explicit });
     // Loopback counts as protected; a name that only looks like another host does not matter here.
     for explicit in [false, true] {
         let net = Net::new(NetOptions { bearer: token(explicit), ..options() }).unwrap();
@@ -248,7 +248,7 @@ fn tokens_are_found_in_the_agreed_order() {
         };
         let search = discover_bearer(lookup, 123_456);
         let complaints = search.unusable.join("; ");
-        (search.bearer.map(|bearer| bearer.token.expose().to_owned()), complaints)
+        (search.bearer.map(|bearer| bearer.token.now().expose().to_owned()), complaints)
     };
     let token = |text: &str| (Some(text.to_owned()), String::new());
     let all = [
@@ -268,7 +268,7 @@ fn tokens_are_found_in_the_agreed_order() {
     assert!(!complaints.contains("two words"), "{complaints}");
     let (found, complaints) = find(&[("BEARER_TOKEN_FILE", "/nowhere/token")]);
     assert_eq!(found, None);
-    assert!(complaints.starts_with("the token in /nowhere/token cannot be read"), "{complaints}");
+    assert!(complaints.starts_with("cannot read the token in /nowhere/token: "), "{complaints}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use swath_jobs::{Address, Compare, CopySpec, JobSpec, Preserve, Work};
 use swath_model::digest::Digest;
 use swath_model::path::visible;
 use swath_serve::{Destination, Rights, Who};
-use swath_source::{HostPattern, Secret, ServerAccess};
+use swath_source::{HostPattern, Secret, ServerAccess, is_token};
 use swath_transfer::sending::Wishes;
 use swath_transfer::third_party::{SourceAccess, Sources};
 use url::Url;
@@ -106,7 +106,7 @@ impl KeptOrder {
                 Some(_) if parsed.scheme() != "https" => {
                     Err("a token is not sent without encryption".to_owned())
                 }
-                Some(token) if !swath_jobs::is_token(token) => {
+                Some(token) if !is_token(token) => {
                     Err("what is given as a token is not one word of plain characters".to_owned())
                 }
                 _ => Ok(parsed),
@@ -182,7 +182,7 @@ impl KeptOrder {
             let Some(pattern) = pattern else { continue };
             let access =
                 || ServerAccess { is_for_this_run: true, ..ServerAccess::to(pattern.clone()) };
-            let token = source.token.as_deref().map(Secret::new);
+            let token = source.token.as_deref().map(|token| Secret::new(token).into());
             servers.push(ServerAccess { token, ..access() });
             let trusted = source.fingerprints.iter().filter_map(|digits| fingerprint(digits));
             servers.extend(

@@ -10,8 +10,8 @@ use swath_model::{LaneId, Pool, Range, SwathId};
 use swath_source::{
     Facts, HttpSource, Lane, LaneError, LaneEvent, LaneEventKind, Net, NetOptions, Source, Trust,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use url::Url;
 
@@ -122,8 +122,8 @@ impl Server {
     }
 }
 
-async fn serve(
-    mut stream: TcpStream,
+pub async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     connection: usize,
     log: Arc<Mutex<Vec<Request>>>,
     answer: Arc<impl Fn(&Request) -> Reply>,
