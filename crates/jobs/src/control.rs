@@ -139,6 +139,7 @@ fn once_more(request: &Request) -> Option<Request> {
     again.beneath.clone_from(&request.beneath);
     again.plan.clone_from(&request.plan);
     Some(Request {
+        told_by: request.told_by,
         size_bytes: request.size_bytes,
         modified: request.modified,
         overwrite: request.overwrite,

@@ -173,6 +173,32 @@ pub enum Verified {
     None,
 }
 
+/// Who named the digests that proved a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DigestFrom {
+    /// The user, also by a list or by a publisher's checksums.
+    User,
+    /// A Metalink.
+    Metalink,
+    /// A torrent.
+    Torrent,
+    /// A server of the file: who changes the file there can change its digest, too.
+    Server,
+}
+
+impl DigestFrom {
+    /// Returns the words that follow the name of the digest.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::User => " that you gave",
+            Self::Metalink => " from the Metalink",
+            Self::Torrent => " from the torrent",
+            Self::Server => " from its server",
+        }
+    }
+}
+
 /// How an existing file was identified as the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -374,6 +400,9 @@ pub struct Summary {
     /// The same in words (`sha-256`, `12 pieces by sha-1`); if nothing proved it, what was compared
     /// instead.
     pub verified_by: String,
+    /// Who named these digests, if digests of the whole or of pieces proved the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest_from: Option<DigestFrom>,
     /// Whether digests proved every byte of it.
     pub proved: bool,
     /// What limited the transfer.
@@ -395,6 +424,11 @@ impl Summary {
     /// Returns the summary of a transfer that has fetched nothing.
     pub fn of_nothing(path: String) -> Summary {
         Summary { path, ..Summary::default() }
+    }
+
+    /// Returns what proved the file, in words, with who named the digests.
+    pub fn proof(&self) -> String {
+        format!("{}{}", self.verified_by, self.digest_from.map_or("", DigestFrom::words))
     }
 
     /// Returns the forecast, if people want to read it.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use swath_model::observe::{
-    Event, Observer, SourceState, SourceSummary, Summary, SwathRecord, Verified,
+    DigestFrom, Event, Observer, SameBy, SourceState, SourceSummary, Summary, SwathRecord, Verified,
 };
 use swath_model::{SourceName, units};
 
@@ -40,10 +40,48 @@ struct List {
     ended: Ended,
     /// The sums over all files so far.
     sums: Summary,
-    /// The proofs of the files so far.
-    verified_by: Option<String>,
+    /// What proved the files so far.
+    proofs: Proofs,
     /// Unverified files that relays forwarded, and their bytes.
     unproved: (u64, u64),
+}
+
+/// How many files were proved by whose digests, and how many by none.
+#[derive(Default)]
+struct Proofs {
+    by: BTreeMap<Option<DigestFrom>, u64>,
+    without: u64,
+}
+
+impl Proofs {
+    fn add(&mut self, is_proved: bool, from: Option<DigestFrom>) {
+        match is_proved {
+            true => *self.by.entry(from).or_default() += 1,
+            false => self.without += 1,
+        }
+    }
+
+    /// Returns them in words that follow "verified by" or "not verified".
+    fn words(&self) -> String {
+        let proved: u64 = self.by.values().sum();
+        if self.without > 0 {
+            let all = units::count(self.without + proved);
+            return format!("no digest of {} of {all} files is known", units::count(self.without));
+        }
+        let words = |from: &Option<DigestFrom>| match from {
+            Some(DigestFrom::User) => "digests that you gave",
+            Some(DigestFrom::Metalink) => "digests from Metalinks",
+            Some(DigestFrom::Torrent) => "digests from torrents",
+            Some(DigestFrom::Server) => "digests from their servers",
+            None => "digests",
+        };
+        let is_one = self.by.len() == 1;
+        let each = self.by.iter().map(|(from, files)| match is_one {
+            true => words(from).to_owned(),
+            false => format!("{} ({})", words(from), units::count(*files)),
+        });
+        each.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Counts of ended files.
@@ -118,8 +156,8 @@ impl ListRecorder {
             sampled_s: 0.0,
             active: BTreeMap::new(),
             ended: Ended::default(),
-            sums: Summary { proved: true, ..Summary::of_nothing(title.to_owned()) },
-            verified_by: None,
+            sums: Summary::of_nothing(title.to_owned()),
+            proofs: Proofs::default(),
             unproved: (0, 0),
         };
         Self { shared: Arc::new(Mutex::new(list)) }
@@ -201,6 +239,7 @@ impl List {
             }
             Event::Finished(end) => {
                 self.ended.complete += 1;
+                self.proofs.add(end.proved, end.digest_from);
                 self.end(file, end);
             }
             Event::Failed { error, stopped, summary, .. } => {
@@ -214,7 +253,12 @@ impl List {
                 self.end(file, summary);
             }
             // A file of a list is never retried.
-            Event::Present { .. } => self.ended.complete += 1,
+            Event::Present { same, .. } => {
+                self.ended.complete += 1;
+                let from = (*same == SameBy::ServersDigest).then_some(DigestFrom::Server);
+                let is_proved = !matches!(same, SameBy::SizeAndTime | SameBy::Name);
+                self.proofs.add(is_proved, from);
+            }
             Event::Metalink { .. } => {
                 self.active.remove(&file);
             }
@@ -287,15 +331,8 @@ impl List {
                 };
             }
         }
-        self.verified_by = match self.verified_by.take() {
-            Some(by) if by != end.verified_by => {
-                Some("the digests that each file's mirrors report".to_owned())
-            }
-            _ => Some(end.verified_by.clone()),
-        };
         let sums = &mut self.sums;
         sums.fetched_bytes = sums.fetched_bytes.saturating_add(end.fetched_bytes);
-        sums.proved &= end.proved;
         if let Some(active) = self.active.remove(&file)
             && active.size_bytes.is_none()
         {
@@ -346,7 +383,8 @@ impl List {
         self.sample(now_s);
         let mut recording = self.recording.clone();
         let mut summary = self.sums.clone();
-        summary.verified_by = self.verified_by.clone().unwrap_or_default();
+        summary.verified_by = self.proofs.words();
+        summary.proved = self.proofs.without == 0;
         if let (files @ 1.., bytes) = self.unproved {
             recording.add(&Event::note(now_s, warning_of_relays(files, bytes), true));
             summary.verified_by = verified_by_relays(files, bytes);

@@ -132,7 +132,7 @@ fn hero(view: &View<'_>, name: &str) -> Markup {
 /// Returns the verdict: a class, a sign and text.
 fn verdict(recording: &Recording) -> (&'static str, &'static str, String) {
     let summary = recording.summary.as_ref();
-    let by = summary.map_or(&recording.verification, |summary| &summary.verified_by).as_str();
+    let by = summary.map_or_else(|| recording.verification.clone(), Summary::proof);
     match &recording.ending {
         Some(Ending::Finished) if !summary.is_some_and(|it| it.proved) => {
             let why = if by.is_empty() { String::new() } else { format!(": {by}") };

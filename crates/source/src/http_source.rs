@@ -14,7 +14,7 @@ use swath_model::{LaneId, Pool, Range, SourceName};
 use tokio::sync::mpsc::UnboundedSender;
 use url::Url;
 
-use crate::control::{fetch_part, head};
+use crate::control::{fetch_part, head, head_with_digest};
 use crate::cookies::Cookies;
 use crate::error::LaneError;
 use crate::facts::Facts;
@@ -536,6 +536,10 @@ impl Source for HttpSource {
 
     fn describe(&self) -> Pending<'_, Result<Facts, LaneError>> {
         Box::pin(head(&self.net, &self.url, self.trust))
+    }
+
+    fn ask_for_digest(&self, work: Duration) -> Pending<'_, Result<Facts, LaneError>> {
+        Box::pin(head_with_digest(&self.net, &self.url, self.trust, work))
     }
 
     fn fetch_part(&self, range: Range) -> Pending<'_, Result<(Facts, Vec<u8>), LaneError>> {

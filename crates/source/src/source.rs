@@ -37,6 +37,11 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// [`LaneError`] if it does not answer, or has no such file.
     fn describe(&self) -> Pending<'_, Result<Facts, LaneError>>;
 
+    /// Asks it for a digest of the whole file, as [`Source::describe`] does; it may work this long on one.
+    fn ask_for_digest(&self, _work: Duration) -> Pending<'_, Result<Facts, LaneError>> {
+        self.describe()
+    }
+
     /// Fetches a small part of the file, beside all lanes and relays, with what the answer says of the
     /// whole.
     ///

@@ -15,6 +15,7 @@ use tokio::io::AsyncWrite;
 use url::Url;
 
 use crate::discovery::Discovery;
+use crate::observe::DigestFrom;
 
 /// One replica of the file.
 #[derive(Clone, Debug)]
@@ -101,6 +102,8 @@ pub struct Request {
     /// Its digests from a Metalink: mirrors must agree with each, and the strongest is checked.
     /// Without any digest or pieces, those of the first server.
     pub told_digests: Vec<Digest>,
+    /// Who named `told_digests` and `pieces`.
+    pub told_by: DigestFrom,
     /// Digests of its pieces.
     pub pieces: Option<Pieces>,
     /// Its size, if known beforehand.
@@ -198,6 +201,7 @@ impl Request {
             destination,
             digests: Vec::new(),
             told_digests: Vec::new(),
+            told_by: DigestFrom::Server,
             pieces: None,
             size_bytes: None,
             modified: None,

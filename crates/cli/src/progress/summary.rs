@@ -22,7 +22,7 @@ pub fn summary(end: &Summary, look: Look) -> String {
         head.push_str(&format!(", {}", look.tone(Tone::Bold, &units::rate(end.rate_bytes_per_s))));
     }
     if !end.verified_by.is_empty() {
-        let by = text::safe(&look.plain_words(&end.verified_by), look);
+        let by = text::safe(&look.plain_words(&end.proof()), look);
         let (tone, words) = match end.verified {
             Verified::None => (Tone::Warn, format!("NOT VERIFIED: {by}")),
             Verified::Partly => (Tone::Warn, format!("verified by {by}")),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use swath_model::SourceName;
 use swath_netlab::events;
 use swath_transfer::observe::{
-    Eta, Event, LimitedBy, Observer as _, Phase, Snapshot, SourceSnapshot, SourceState,
+    DigestFrom, Eta, Event, LimitedBy, Observer as _, Phase, Snapshot, SourceSnapshot, SourceState,
     SourceSummary, Summary, Verified,
 };
 
@@ -270,6 +270,7 @@ fn end() -> Summary {
         efficiency: Some(0.93),
         verified: Verified::Digest,
         verified_by: "sha-256".to_owned(),
+        digest_from: Some(DigestFrom::User),
         proved: true,
         limited_by: LimitedBy::Sources,
         digest: None,
@@ -286,7 +287,7 @@ fn the_summary() {
     reads(
         &summary(&end(), Look { details: true, ..look(100) }),
         &[
-            "big-file.h5: 1.05 GB in 2.61 s, 245 MB/s, verified by sha-256",
+            "big-file.h5: 1.05 GB in 2.61 s, 245 MB/s, verified by sha-256 that you gave",
             "410 MB from an earlier run, 640 MB fetched now",
             "    source                                          bytes  share       rate  requests  lanes    RTT",
             "  1 mirror-a.example.org/…/big-file.h5             390 MB   61 %   182 MB/s     1,204      1  11 ms",

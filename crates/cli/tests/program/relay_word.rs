@@ -89,10 +89,7 @@ fn a_digest_counts_when_the_source_itself_tells_it() {
     let relay = home.relay(&[]);
     let args = ["get", &url(&origin), "-o", "got", "--json", "--route", &relay.named()];
     let told = summary(home.run(args).code_is(0));
-    assert_eq!(
-        (&told["proved"], &told["verified_by"]),
-        (&true.into(), &"sha-256 from its server".into())
-    );
+    assert_eq!((&told["proved"], &told["digest_from"]), (&true.into(), &"server".into()));
     assert_eq!(asked_directly(&origin), ["HEAD"]);
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use swath_formats::metalink;
+use swath_transfer::observe::DigestFrom;
 use swath_transfer::{Destination, Mirror, Overwrite, PlanConfig, Request, Trust};
 
 use super::many::Refused;
@@ -100,6 +101,7 @@ impl Template {
             holds: Some(it.ranges),
         }));
         request.told_digests = file.digests;
+        request.told_by = DigestFrom::Metalink;
         request.pieces = file.pieces;
         request.size_bytes = file.size_bytes;
         Ok(request)

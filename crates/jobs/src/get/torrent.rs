@@ -12,6 +12,7 @@ use swath_formats::torrent::{Info, InfoHashV1, InfoHashV2, Magnet, Unused};
 use swath_model::path::SafePath;
 use swath_model::{Range, RangeSet};
 use swath_source::{FilePart, JoinedSource, MemorySource, Net, Source, display_name, fetch_small};
+use swath_transfer::observe::DigestFrom;
 use swath_transfer::{
     Destination, Discovery, Filter, Mirror, PickerKind, Request, SetFile, Trust, Verdict,
 };
@@ -280,6 +281,7 @@ fn request(
     request.ask_if_present = true;
     request.digests.clone_from(&get_job.digests);
     request.pieces = metainfo.proof();
+    request.told_by = DigestFrom::Torrent;
     request.size_bytes = Some(metainfo.piece_map().content_bytes());
     // Web seeds have what the torrent lists; other mirrors have the files whole.
     let mut whole: Vec<(&Url, Trust)> = mirrors.iter().map(|url| (*url, Trust::Named)).collect();

@@ -1,7 +1,9 @@
 //! The recording of a list of files: hosts are its sources, and its files stand end to end.
 
 use swath_model::SourceName;
-use swath_model::observe::{Event, Outcome, SameBy, SourceState, SourceSummary, Summary};
+use swath_model::observe::{
+    DigestFrom, Event, Outcome, SameBy, SourceState, SourceSummary, Summary,
+};
 use swath_report::{Content, ListRecorder, host_of, render, warning_of_relays};
 
 use crate::support::{data, has, lacks, opened, swath};
@@ -21,6 +23,7 @@ fn fetch(list: &ListRecorder, file: u64, host: &str, bytes: u64) {
         fetched_bytes: bytes,
         proved: true,
         verified_by: "sha-256".to_owned(),
+        digest_from: Some(DigestFrom::User),
         sources: vec![source],
         ..Summary::default()
     }));
@@ -45,18 +48,26 @@ fn files_stand_one_behind_the_other() {
         .map(|piece| [0, 1, 2].map(|at| piece[at].as_u64().unwrap()))
         .collect();
     assert_eq!(map, [[0, 1000, 0], [1000, 1500, 1], [1500, 1700, 0]]);
-    has(&page, &["<h1>list.txt</h1>", "<dt>files</dt><dd>3<", "Complete, verified by sha-256"]);
+    has(
+        &page,
+        &[
+            "<h1>list.txt</h1>",
+            "<dt>files</dt><dd>3<",
+            "Complete, verified by digests that you gave",
+        ],
+    );
 }
 
 #[test]
-fn a_list_with_different_proofs_names_none_of_them() {
+fn a_list_says_whose_digests_proved_how_many_files() {
     let list = ListRecorder::new("list.txt");
     fetch(&list, 0, "a.example", 1000);
     let mut observer = list.observer(1);
     observer.observe(&Event::Started { path: "f".to_owned(), sources: Vec::new() });
-    let verified_by = "md5".to_owned();
-    observer.observe(&Event::Finished(Summary { proved: true, verified_by, ..Summary::default() }));
-    has(&render(&list.recording()), &["Complete, verified by the digests that each file"]);
+    let digest_from = Some(DigestFrom::Server);
+    observer.observe(&Event::Finished(Summary { proved: true, digest_from, ..Summary::default() }));
+    let words = "Complete, verified by digests that you gave (1), digests from their servers (1)";
+    has(&render(&list.recording()), &[words]);
 }
 
 #[test]
@@ -66,7 +77,13 @@ fn one_file_that_nothing_proved_leaves_the_list_unproved() {
     let mut observer = list.observer(1);
     observer.observe(&Event::Started { path: "f".to_owned(), sources: Vec::new() });
     observer.observe(&Event::Finished(Summary::default()));
-    has(&render(&list.recording()), &["Complete, but not verified"]);
+    // It said "the digests that each file's mirrors report".
+    let words = "Complete, but not verified: no digest of 1 of 2 files is known";
+    has(&render(&list.recording()), &[words]);
+    // Nor does a file prove anything that was there already, if only its name was compared.
+    let (path, same) = ("g".to_owned(), SameBy::Name);
+    list.observer(2).observe(&Event::Present { path, at_s: 0.0, size_bytes: 9, same });
+    has(&render(&list.recording()), &["no digest of 2 of 3 files is known"]);
 }
 
 #[test]

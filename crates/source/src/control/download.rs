@@ -7,7 +7,6 @@ use super::exchange::Exchange;
 use super::{Method, Opened, Request, open, refused};
 use crate::error::LaneError;
 use crate::http::head::Head;
-use crate::http::request::Lines;
 use crate::net::Net;
 use crate::shown::without_credentials;
 use crate::source::Trust;
@@ -54,7 +53,7 @@ impl Download {
         accept: &str,
         method: Method<'_>,
     ) -> Result<Download, LaneError> {
-        let request = Request { method, range: None, accept, more: Lines::NONE, limit_bytes: 0 };
+        let request = Request { method, accept, ..Request::GET };
         let limit = net.timeout();
         let opened = net.awake().within(limit, open(net, url, trust, &request)).await;
         let Opened { mut exchange, head, target, .. } =

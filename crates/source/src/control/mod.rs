@@ -66,8 +66,7 @@ pub fn fetch_small<'a>(
     limit_bytes: usize,
 ) -> BoxFuture<'a, Result<Document, LaneError>> {
     Box::pin(async move {
-        let request =
-            Request { method: Method::Get, range: None, accept, more: Lines::NONE, limit_bytes };
+        let request = Request { accept, limit_bytes, ..Request::GET };
         let mut answered = ask(net, url, trust, &request).await?;
         // The next question to this server need not connect again.
         if let Some(conn) = answered.conn.take().filter(|_| answered.complete) {
@@ -104,7 +103,7 @@ pub fn properties<'a>(
         };
         let more = Lines::default().with("Depth", depth);
         let method = Method::Other("PROPFIND");
-        let request = Request { method, range: None, accept: "*/*", more: &more, limit_bytes };
+        let request = Request { method, more: &more, limit_bytes, ..Request::GET };
         let answered = ask(net, url, trust, &request).await?;
         answered.expect_status(&[207])?;
         answered.into_document(limit_bytes)
@@ -152,7 +151,7 @@ pub fn fetch_small_if_changed<'a>(
 ) -> BoxFuture<'a, Result<Option<(Document, DocumentVersion)>, LaneError>> {
     Box::pin(async move {
         let more = &known.lines();
-        let request = Request { method: Method::Get, range: None, accept, more, limit_bytes };
+        let request = Request { accept, more, limit_bytes, ..Request::GET };
         let answered = ask(net, url, trust, &request).await?;
         // Whoever was not asked for a condition has no reason to answer so.
         if answered.head.status == 304 && !more.is_empty() {
@@ -176,9 +175,7 @@ pub fn fetch_part<'a>(
 ) -> BoxFuture<'a, Result<(Facts, Vec<u8>), LaneError>> {
     Box::pin(async move {
         let limit_bytes = usize::try_from(range.len()).unwrap_or(usize::MAX);
-        let method = Method::Get;
-        let request =
-            Request { method, range: Some(range), accept: "*/*", more: Lines::NONE, limit_bytes };
+        let request = Request { range: Some(range), limit_bytes, ..Request::GET };
         let mut answered = ask(net, url, trust, &request).await?;
         answered.expect_status(&[206])?;
         let size_bytes = match judge(&answered.head, range, answered.target.teller()) {
@@ -220,6 +217,25 @@ pub fn head<'a>(
     })
 }
 
+/// Asks for a digest of the whole file, which the server may have to compute first: its answer may take `work`
+/// beyond the time-out. Asks once, because each question can make the server read the file.
+///
+/// # Errors
+/// Any [`LaneError`].
+pub fn head_with_digest<'a>(
+    net: &'a Net,
+    url: &'a Url,
+    trust: Trust,
+    work: Duration,
+) -> BoxFuture<'a, Result<Facts, LaneError>> {
+    Box::pin(async move {
+        let request = Request { work, ..Request::head(net.digest_wishes()) };
+        let answered = ask(net, url, trust, &request).await?;
+        answered.expect_status(&[200])?;
+        Ok(answered.head_facts())
+    })
+}
+
 /// The same, without asking for digests.
 ///
 /// # Errors
@@ -247,10 +263,8 @@ pub fn post<'a>(
     body: &'a [u8],
 ) -> BoxFuture<'a, Result<Vec<u8>, LaneError>> {
     Box::pin(async move {
-        let method = Method::Post(body);
-        let limit_bytes = POST_ANSWER_BYTES;
-        let request =
-            Request { method, range: None, accept: "*/*", more: Lines::NONE, limit_bytes };
+        let (method, limit_bytes) = (Method::Post(body), POST_ANSWER_BYTES);
+        let request = Request { method, limit_bytes, ..Request::GET };
         let answered = ask(net, url, trust, &request).await?;
         answered.expect_status(&[200, 204])?;
         Ok(answered.body)
@@ -276,9 +290,21 @@ struct Request<'a> {
     more: &'a Lines,
     /// More of the body is not read.
     limit_bytes: usize,
+    /// How long the server may work beyond the time-out before its answer begins.
+    work: Duration,
 }
 
 impl Request<'_> {
+    /// Asks for a whole file.
+    const GET: Request<'static> = Request {
+        method: Method::Get,
+        range: None,
+        accept: "*/*",
+        more: Lines::NONE,
+        limit_bytes: 0,
+        work: Duration::ZERO,
+    };
+
     fn bytes(&self, target: &Target) -> Result<Vec<u8>, LaneError> {
         let (method, body) = match self.method {
             Method::Get => ("GET", None),
@@ -298,7 +324,7 @@ impl Request<'_> {
 impl<'a> Request<'a> {
     /// Asks for a head alone, with further header lines.
     fn head(more: &'a Lines) -> Request<'a> {
-        Request { method: Method::Head, range: None, accept: "*/*", more, limit_bytes: 0 }
+        Request { method: Method::Head, more, ..Request::GET }
     }
 }
 
@@ -366,7 +392,7 @@ async fn ask(
     trust: Trust,
     request: &Request<'_>,
 ) -> Result<Answered, LaneError> {
-    let limit = net.timeout();
+    let limit = net.timeout() + request.work;
     let opened = net.awake().within(limit, open(net, url, trust, request)).await;
     let Opened { mut exchange, head, first_byte, target, redirects, facts } =
         opened.ok_or(LaneError::Timeout { after: limit })??;
@@ -485,7 +511,7 @@ async fn open_once(
     exchange.is_head = request.method == Method::Head;
     let talk = async {
         exchange.send(&request.bytes(target)?).await?;
-        exchange.opening().await
+        exchange.opening_after(request.work).await
     };
     let opening = talk.await.map_err(|error| (error, reused))?;
     Ok((exchange, opening, facts))

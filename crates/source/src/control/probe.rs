@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::exchange::Exchange;
-use super::{Answered, Method, Request, ask};
+use super::{Answered, Request, ask};
 use crate::error::LaneError;
 use crate::facts::Facts;
 use crate::http::answer::{Answer, judge, judge_whole};
@@ -57,11 +57,10 @@ pub fn probe<'a>(
     Box::pin(async move {
         let one_byte = Range::new(0, 1);
         let request = Request {
-            method: Method::Get,
             range: Some(one_byte),
-            accept: "*/*",
             more: net.digest_wishes(),
             limit_bytes: BODY_LIMIT_BYTES,
+            ..Request::GET
         };
         let mut answered = ask(net, url, trust, &request).await?;
         let mut facts = match facts_of(&answered, one_byte) {

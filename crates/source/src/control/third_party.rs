@@ -86,8 +86,7 @@ impl RemoteCopy {
                 more.add("Repr-Digest", &digest_header::write(request.digests));
             }
             let method = Method::Other("COPY");
-            let request =
-                Request { method, range: None, accept: "*/*", more: &more, limit_bytes: 0 };
+            let request = Request { method, more: &more, ..Request::GET };
             let opened =
                 net.awake().within(BEGINS_WITHIN, open(net, asked, Trust::Named, &request));
             let Opened { mut exchange, head, target, .. } =
@@ -148,8 +147,7 @@ impl RemoteCopy {
 pub fn make_folder<'a>(net: &'a Net, url: &'a Url) -> BoxFuture<'a, Result<bool, LaneError>> {
     Box::pin(async move {
         let method = Method::Other("MKCOL");
-        let request =
-            Request { method, range: None, accept: "*/*", more: Lines::NONE, limit_bytes: 0 };
+        let request = Request { method, ..Request::GET };
         let answered = ask(net, url, Trust::Named, &request).await?;
         if answered.head.status == 405 {
             return Ok(false);

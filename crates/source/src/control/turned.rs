@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::exchange::Exchange;
-use super::{Method, Opened, Request, open};
+use super::{Opened, Request, open};
 use crate::error::LaneError;
 use crate::http::head::shortened;
 use crate::http::request::Lines;
@@ -23,13 +23,7 @@ impl Tunnel {
         protocol: &str,
     ) -> Result<Tunnel, LaneError> {
         let more = Lines::default().with("Connection", "upgrade").with("Upgrade", protocol);
-        let request = Request {
-            method: Method::Get,
-            range: None,
-            accept: "*/*",
-            more: &more,
-            limit_bytes: 0,
-        };
+        let request = Request { more: &more, ..Request::GET };
         let limit = net.timeout();
         let opened = net.awake().within(limit, open(net, url, trust, &request)).await;
         let Opened { exchange, head, target, .. } =

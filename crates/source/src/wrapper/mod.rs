@@ -105,6 +105,15 @@ impl<W: Wrapper> Source for Wrapped<W> {
         })
     }
 
+    fn ask_for_digest(&self, work: Duration) -> Pending<'_, Result<Facts, LaneError>> {
+        Box::pin(async move {
+            self.wrapper.reach().await?;
+            let mut facts = self.inner.ask_for_digest(work).await?;
+            self.wrapper.change_facts(&mut facts);
+            Ok(facts)
+        })
+    }
+
     fn fetch_part(&self, range: Range) -> Pending<'_, Result<(Facts, Vec<u8>), LaneError>> {
         Box::pin(async move {
             self.wrapper.reach().await?;

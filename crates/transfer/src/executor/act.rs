@@ -109,12 +109,16 @@ impl Run<'_> {
 
     /// Starts again without the bytes received so far.
     pub(super) async fn restart(&mut self) {
+        self.throw_away().await;
+        self.reset_books();
+    }
+
+    /// Ends what is under way, and throws away what has come: none of it may be taken for other content.
+    pub(super) async fn throw_away(&mut self) {
         self.close_lanes();
         self.jobs.forget();
         if let Some(sink) = self.persistence.sink.take() {
-            // None of its bytes may be taken for the other content.
             sink.discard().await;
         }
-        self.reset_books();
     }
 }

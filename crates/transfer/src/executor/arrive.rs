@@ -13,14 +13,13 @@ use swath_store::{Identity, Target, TargetSpec};
 use super::Ended;
 use super::integrity::agree::validators;
 use super::integrity::describe;
-use super::integrity::in_order::InOrder;
 use super::sink::{Block, FilesSink, Sink, Stream, whole_pieces};
 use super::state::{Run, window_bytes};
 use crate::discovery::SinkContent;
 use crate::error::GetError;
-use crate::observe::{Event, Outcome, Phase};
+use crate::observe::{DigestFrom, Event, Outcome, Phase};
 use crate::request::{Destination, Overwrite};
-use crate::verify::{Hashed, Proof, Saved, Verifier};
+use crate::verify::{Hashed, Proof, Saved};
 use tokio::io::AsyncWrite;
 
 impl Run<'_> {
@@ -170,7 +169,8 @@ impl Run<'_> {
         }
         self.integrity.proof.wholes = self.request.checked_digests();
         // If relays brought this answer, the source itself may still send a digest.
-        if self.request.require_digest
+        if !self.ask_for_digest(source, size_bytes)
+            && self.request.require_digest
             && self.integrity.proof.is_empty()
             && !self.sources[source].is_exposed()
         {
@@ -189,10 +189,7 @@ impl Run<'_> {
         if matches!(self.request.destination, Destination::Nowhere { .. }) {
             self.integrity.proof = Proof::default();
         }
-        self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
-        if self.integrity.digests_offered {
-            self.integrity.verification.push_str(" from its server");
-        }
+        self.describe_proof();
         let size = size_bytes.unwrap_or(UNKNOWN_SIZE);
         let mut resumed = swath_store::Resumed::default();
         if let Destination::File(path) = &self.request.destination {
@@ -263,38 +260,23 @@ impl Run<'_> {
         self.coverage.resume(&resumed.durable, &resumed.verified);
         self.choose_samples_of_left(source);
         self.begin_to_share();
-        if self.persistence.readable().is_some() && self.integrity.proof.judges() {
-            let mut verifier = Verifier::new(
-                &self.integrity.proof,
-                if size_bytes.is_some() { size } else { u64::MAX },
-                self.engine.retained.share(),
-            );
-            let saved = resumed.hash_states.into_iter().filter_map(|saved| {
-                let algorithm = saved.algorithm.parse().ok()?;
-                Some(Saved { algorithm, front: saved.front, state: saved.state })
-            });
-            let hashed = Hashed {
-                proved: self.coverage.verified.iter().collect(),
-                saved: saved.collect(),
-                groups: resumed.groups,
-            };
-            verifier.resume(&self.coverage.have, &hashed);
-            self.integrity.in_order = verifier.goes_in_order().then(InOrder::default);
-            let most_bytes = self.engine.read_pool.slot_bytes() as u64;
-            self.integrity.verifier = Some(self.engine.hash.add(
-                verifier,
-                self.integrity.report_sender.clone(),
-                most_bytes,
-            ));
-        }
+        let saved = resumed.hash_states.into_iter().filter_map(|saved| {
+            let algorithm = saved.algorithm.parse().ok()?;
+            Some(Saved { algorithm, front: saved.front, state: saved.state })
+        });
+        let (saved, proved) = (saved.collect(), self.coverage.verified.iter().collect());
+        self.start_verifier(&Hashed { proved, saved, groups: resumed.groups });
         self.phase = Phase::Fetching;
         if size >= ROUTES_FROM_BYTES {
             self.ask_relays();
         }
         // If nothing proves the file, the end of the transfer says so.
         let is_proved = !self.integrity.proof.is_empty();
-        let verification =
-            if is_proved { self.integrity.verification.clone() } else { String::new() };
+        let from = self.digest_from().map_or("", DigestFrom::words);
+        let verification = match is_proved {
+            true => format!("{}{from}", self.integrity.verification),
+            false => String::new(),
+        };
         let resumed_bytes = self.coverage.resumed_bytes;
         self.observer.observe(&Event::Opened {
             size_bytes,

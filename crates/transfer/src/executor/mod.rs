@@ -214,6 +214,7 @@ impl Run<'_> {
                 news = self.dataset.news() => self.tree_news(news)?,
                 word = Routing::word(&mut self.routing) => self.relay_told(word),
                 source = self.sources.found() => self.source_found(source),
+                (source, told) = self.integrity.late.answer() => self.digest_told(source, told).await?,
                 () = sleep_until(wake) => {}
             }
             if self.is_forgotten() {
@@ -335,7 +336,7 @@ impl Run<'_> {
     /// of the ordered stream. However long that lasts, no source is to blame for it.
     fn holds_sources_up(&self) -> bool {
         if self.output.reader_is_behind(&self.coverage, &self.integrity.proof)
-            || (self.planner_done && !self.jobs.is_empty())
+            || (self.planner_done && (!self.jobs.is_empty() || self.integrity.late.is_asked()))
         {
             return true;
         }
@@ -394,6 +395,7 @@ impl Run<'_> {
             && self.integrity.unjudged_bytes(&self.coverage) == 0
             && self.output.is_done(self.coverage.size_bytes)
             && !self.waits_for_joins()
+            && !self.waits_for_digest()
     }
 }
 

@@ -4,6 +4,7 @@ pub(super) mod agree;
 pub(super) mod audit;
 pub(super) mod disputes;
 pub(super) mod in_order;
+pub(super) mod late;
 pub(super) mod peers;
 pub(super) mod samples;
 pub(super) mod suspect;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::executor::coverage::Coverage;
 use crate::executor::integrity::agree::{Agreement, without_digest};
 use crate::executor::integrity::in_order::InOrder;
+use crate::executor::integrity::late::LateDigest;
 use crate::executor::integrity::samples::Samples;
 use crate::request::Request;
 use crate::verify::{Proof, Report, VerifierHandle};
@@ -44,6 +46,8 @@ pub(crate) struct Integrity {
     pub digest: Option<Digest>,
     /// Comparisons of samples of what relays forwarded.
     pub samples: Samples,
+    /// The question for a digest that did not come with the first answer.
+    pub late: LateDigest,
 }
 
 impl Integrity {
@@ -62,6 +66,7 @@ impl Integrity {
             wholes: Vec::new(),
             digest: None,
             samples: Samples::default(),
+            late: LateDigest::default(),
         }
     }
 

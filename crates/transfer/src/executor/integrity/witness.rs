@@ -20,7 +20,7 @@ use crate::executor::integrity::agree::Version;
 use crate::executor::integrity::samples::is_answer;
 use crate::executor::jobs::JobDone;
 use crate::executor::state::Run;
-use crate::observe::Event;
+use crate::observe::{DigestFrom, Event};
 use crate::request::Destination;
 use swath_model::units;
 
@@ -78,6 +78,7 @@ impl Run<'_> {
         if is_withheld && self.output.stream.is_none() && self.coverage.resumed_bytes == 0 {
             // The bytes so far are few and were not hashed.
             self.request.told_digests.clone_from(&told.digests);
+            self.request.told_by = DigestFrom::Server;
             return Err(Ended::Restart);
         }
         Ok(())

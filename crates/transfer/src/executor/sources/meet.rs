@@ -11,7 +11,6 @@ use crate::error::GetError;
 use crate::executor::Ended;
 use crate::executor::integrity::agree::{Agreement, Version};
 use crate::executor::integrity::audit::Comparison;
-use crate::executor::integrity::describe;
 use crate::executor::state::Run;
 use crate::observe::{Phase, SourceState};
 use crate::request::Destination;
@@ -145,7 +144,7 @@ impl Run<'_> {
     fn agreed(&mut self, agreement: Agreement) {
         self.sources.agreement = self.sources.agreement.max(Some(agreement));
         if self.persistence.sink.is_some() {
-            self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
+            self.describe_proof();
         }
     }
 

@@ -13,11 +13,13 @@ use swath_source::{Meter, plain_bytes};
 use crate::executor::dataset::Dataset;
 use crate::executor::integrity::agree::without_digest;
 use crate::executor::integrity::audit::Audit;
+use crate::executor::integrity::describe;
 use crate::executor::sources::SourceEntry;
 use crate::executor::state::Run;
 use crate::limited::{Measured, Used};
 use crate::observe::{
-    Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary, Verified,
+    DigestFrom, Eta, Event, Phase, Snapshot, SourceSnapshot, SourceState, SourceSummary, Summary,
+    Verified,
 };
 use crate::verify::VerifierHandle;
 use swath_model::units;
@@ -366,6 +368,7 @@ impl Run<'_> {
         {
             return words;
         }
+            digest_from: self.digest_from(),
         if self.takes_relays_word() {
             return "relays brought blocks and checksums and could have changed both".to_owned();
         }
@@ -408,6 +411,21 @@ impl Run<'_> {
             elapsed_s,
             rate_limit: self.engine.limit_bytes_per_s,
             disk_s: disk
+    /// Returns who named the digests, if any prove the file.
+    pub(crate) fn digest_from(&self) -> Option<DigestFrom> {
+        let is_proved = matches!(self.verified(), Verified::Digest | Verified::Pieces);
+        is_proved.then_some(match self.request.digests.is_empty() {
+            false => DigestFrom::User,
+            true if self.integrity.digests_offered => DigestFrom::Server,
+            true => self.request.told_by,
+        })
+    }
+
+    /// Describes the proof as it is now.
+    pub(crate) fn describe_proof(&mut self) {
+        self.integrity.verification = describe(&self.integrity.proof, self.sources.agreement);
+    }
+
                 .saturated
                 .saturating_sub(self.telemetry.disk_began.saturated)
                 .as_secs_f64(),

@@ -7,6 +7,7 @@
 
 mod disk;
 mod growing;
+mod late_digest;
 mod mirrors;
 mod scenario;
 
