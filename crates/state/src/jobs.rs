@@ -32,6 +32,8 @@ pub struct KeptJob {
     pub owner: String,
     /// Where its data goes, as the user named it.
     pub place: String,
+    /// Where its data comes from, for its owner to read; nothing secret.
+    pub from: String,
     /// What was ordered; only whoever keeps the job reads it.
     pub order: String,
     /// How far it is.
@@ -118,14 +120,20 @@ impl KeptJobs {
     ///
     /// # Errors
     /// [`KeepError::Taken`] or [`KeepError::Database`].
-    pub fn add(&self, id: &str, owner: &str, place: &str, order: &str) -> Result<(), KeepError> {
+    pub fn add(
+        &self,
+        id: &str,
+        owner: &str,
+        [place, from]: [&str; 2],
+        order: &str,
+    ) -> Result<(), KeepError> {
         let now_s = now_s();
         let mut connection = self.connection();
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let added = change.execute(
-            "INSERT OR IGNORE INTO jobs (id, owner, place, what, state, ordered_s)
-             VALUES (?1, ?2, ?3, ?4, 'open', ?5)",
-            params![id, owner, place, order, now_s],
+            "INSERT OR IGNORE INTO jobs (id, owner, place, source, what, state, ordered_s)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'open', ?6)",
+            params![id, owner, place, from, order, now_s],
         )?;
         if added == 0 {
             return Err(KeepError::Taken);
@@ -223,6 +231,7 @@ fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<KeptJob>> {
         ordered_s: seconds(row.get(5)?).unwrap_or(0),
         ended_s: seconds(row.get(6)?),
         result: row.get(7)?,
+        from: row.get(8)?,
     }))
 }
 
@@ -234,7 +243,8 @@ fn now_s() -> i64 {
 const SCHEMA: Schema = Schema {
     // "swjb"
     application: 0x7377_6a62,
-    versions: &["
+    versions: &[
+        "
 CREATE TABLE jobs (
   id TEXT NOT NULL PRIMARY KEY,
   owner TEXT NOT NULL,
@@ -244,11 +254,13 @@ CREATE TABLE jobs (
   ordered_s INTEGER NOT NULL,
   ended_s INTEGER,
   result TEXT
-) STRICT, WITHOUT ROWID;"],
+) STRICT, WITHOUT ROWID;",
+        "ALTER TABLE jobs ADD COLUMN source TEXT NOT NULL DEFAULT '';",
+    ],
     sync: "full",
     journal: "wal",
 };
-const JOB: &str = "id, owner, place, what, state, ordered_s, ended_s, result";
+const JOB: &str = "id, owner, place, what, state, ordered_s, ended_s, result, source";
 /// Ended jobs are kept for thirty days, …
 const KEPT_S: i64 = 30 * 86_400;
 /// … and no more than so many.
@@ -267,9 +279,9 @@ mod tests {
         let jobs = KeptJobs::open(&path).unwrap();
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "an order may contain tokens");
-        jobs.add("a-1", "ada", "/ds/", "secret").unwrap();
-        jobs.add("b-2", "bob", "/", "other").unwrap();
-        assert!(matches!(jobs.add("a-1", "eve", "/", "x"), Err(KeepError::Taken)));
+        jobs.add("a-1", "ada", ["/ds/", "https://a/"], "secret").unwrap();
+        jobs.add("b-2", "bob", ["/", "https://b/"], "other").unwrap();
+        assert!(matches!(jobs.add("a-1", "eve", ["/", ""], "x"), Err(KeepError::Taken)));
         jobs.end("b-2", KeptState::Failed, "why").unwrap();
         assert!(matches!(KeptJobs::open(&path), Err(KeepError::InUse(_))), "two servers");
         drop(jobs);
@@ -280,6 +292,7 @@ mod tests {
         let second = jobs.job("b-2").unwrap().unwrap();
         assert_eq!((second.state, second.order.as_str()), (KeptState::Failed, ""));
         assert_eq!(second.result.as_deref(), Some("why"));
+        assert_eq!((first.from.as_str(), second.from.as_str()), ("https://a/", "https://b/"));
         assert!(second.ended_s >= Some(second.ordered_s));
         assert_eq!(jobs.all().unwrap(), [first, second]);
         assert_eq!(jobs.job("c").unwrap(), None);
@@ -290,7 +303,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let jobs = KeptJobs::open(&folder.path().join("jobs.db")).unwrap();
         for id in ["old", "open", "new"] {
-            jobs.add(id, "ada", "/", "x").unwrap();
+            jobs.add(id, "ada", ["/", ""], "x").unwrap();
         }
         jobs.end("old", KeptState::Done, "").unwrap();
         jobs.end("new", KeptState::Done, "").unwrap();
@@ -298,7 +311,7 @@ mod tests {
         let age = "UPDATE jobs SET ordered_s = ?1, ended_s = iif(state = 'open', NULL, ?1)
                    WHERE id <> 'new'";
         jobs.connection().execute(age, [long_ago]).unwrap();
-        jobs.add("another", "ada", "/", "x").unwrap();
+        jobs.add("another", "ada", ["/", ""], "x").unwrap();
         let ids: Vec<String> = jobs.all().unwrap().into_iter().map(|job| job.id).collect();
         assert_eq!(ids.len(), 3);
         assert!(!ids.contains(&"old".to_owned()), "{ids:?}");

@@ -24,12 +24,32 @@ pub struct ServerJob {
     pub job: String,
     /// The path of its destination.
     pub to: String,
+    /// Its sources, as a user may see them. Empty if they are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
     /// How far it is.
     pub state: ServerJobState,
     /// When it was ordered, in seconds since 1970.
     pub ordered_s: u64,
     /// When it ended.
     pub ended_s: Option<u64>,
+    /// Bytes at the destination, as far as known; of a job that ended early those that are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_bytes: Option<u64>,
+    /// Bytes in all, as far as known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl ServerJob {
+    /// Returns how much of it is done, 0 to 1.
+    pub fn part(&self) -> Option<f64> {
+        let (done, size) = (self.done_bytes?, self.size_bytes.filter(|&size| size > 0)?);
+        Some((done as f64 / size as f64).min(1.0))
+    }
 }
 
 /// How far a copy is.

@@ -6,6 +6,8 @@ use serde_json::json;
 use swath_formats::http_date;
 use swath_jobs::copy::{self, CopyKind};
 use swath_jobs::{Address, parse_url};
+use swath_model::path::visible;
+use swath_model::units;
 use swath_source::{LaneError, Net, display_name};
 use swath_transfer::third_party::{ServerJob, ServerJobState};
 use url::Url;
@@ -44,9 +46,15 @@ pub async fn list(list: ServerJobs) -> Result<Exit, Failure> {
 }
 
 fn line(job: &ServerJob, is_json: bool) -> String {
-    let ServerJob { job, to, state, ordered_s, ended_s } = job;
+    let part = job.part();
+    let ServerJob { job, to, from, state, ordered_s, ended_s, done_bytes, size_bytes, error } = job;
     if is_json {
-        let line = json!({"job": job, "to": to, "state": state, "ordered_s": ordered_s, "ended_s": ended_s});
+        let percent = part.map(|part| (part * 1e3).floor() / 10.0);
+        let line = json!({
+            "job": job, "to": to, "from": from, "state": state, "ordered_s": ordered_s,
+            "ended_s": ended_s, "done_bytes": done_bytes, "size_bytes": size_bytes,
+            "percent": percent, "error": error,
+        });
         return format!("{line}\n");
     }
     let word = match state {
@@ -57,9 +65,25 @@ fn line(job: &ServerJob, is_json: bool) -> String {
         ServerJobState::Failed => "failed",
         ServerJobState::Cancelled => "cancelled",
     };
-    let to = swath_model::path::visible(to);
     let ordered = i64::try_from(*ordered_s).ok().and_then(http_date::write_plain);
-    format!("{job}  {word:<9}  {} UTC  {to}\n", ordered.unwrap_or_default())
+    let mut line =
+        format!("{job}  {word:<9}  {} UTC  {}", ordered.unwrap_or_default(), visible(to));
+    if !from.is_empty() {
+        line.push_str(&format!("  from {}", visible(&from.join(", "))));
+    }
+    match (done_bytes, size_bytes) {
+        (Some(done), Some(size)) if done != size => {
+            let percent = units::percent_done(*done, *size);
+            let (done, size) = (units::bytes(*done), units::bytes(*size));
+            line.push_str(&format!("  {done} of {size}, {percent}"));
+        }
+        (Some(done), _) => line.push_str(&format!("  {}", units::bytes(*done))),
+        (None, _) => {}
+    }
+    if let Some(error) = error {
+        line.push_str(&format!("  {}", visible(error)));
+    }
+    line + "\n"
 }
 
 fn reach(options: &crate::args::Net, at: &str) -> Result<(Net, Url), Failure> {

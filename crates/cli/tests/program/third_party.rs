@@ -190,6 +190,7 @@ fn a_copy_goes_on_alone_and_is_found_followed_and_cancelled() {
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
     assert_eq!(state(&first, &listed), "running");
+    assert!(listed.contains("/one  from https://") && listed.contains("/ds/"), "{listed}");
     assert_eq!(state(&second, &listed), "waiting", "one at a time");
     home.run(["cancel", &at_b(&second), &trust[0], &trust[1]]).code_is(0).says(&["cancelled"]);
     let attach = ["attach", &at_b(&first), &trust[0], &trust[1]].map(str::to_owned);

@@ -51,6 +51,8 @@ pub struct NewJob {
     pub owner: String,
     /// Where its data goes, as the owner names it.
     pub place: String,
+    /// Where its data comes from, for the owner to read; nothing secret.
+    pub from: String,
     /// What is to be done, for when the server is started again.
     pub order: String,
     /// Nobody needs to know of it once it has ended.
@@ -133,8 +135,10 @@ pub struct JobEnd {
 pub struct ListedJob {
     /// The job; without what was ordered.
     pub kept: KeptJob,
-    /// What it does; `None` if it has ended.
+    /// What it does; `None` if it has ended, or is cancelled.
     pub activity: Option<Activity>,
+    /// The newest [passing](Keep::Passing) line of its record, while it is open.
+    pub progress: Option<Arc<str>>,
 }
 
 /// What an open job does.
@@ -279,7 +283,7 @@ impl Board {
         if open.len() >= self.shared.limits.open {
             return Err(BoardError::TooManyOfAll(open.len()));
         }
-        self.shared.kept.add(&new.id, &new.owner, &new.place, &new.order)?;
+        self.shared.kept.add(&new.id, &new.owner, [&new.place, &new.from], &new.order)?;
         Ok(self.run(&mut open, new, work))
     }
 
@@ -329,8 +333,8 @@ impl Board {
         lines: BoardLines,
         work: impl FnOnce(JobSeat) -> Work + Send + 'static,
     ) {
-        let KeptJob { id, owner, place, order, .. } = job.clone();
-        let new = NewJob { id, owner, place, order, is_forgotten: false, lines };
+        let KeptJob { id, owner, place, from, order, .. } = job.clone();
+        let new = NewJob { id, owner, place, from, order, is_forgotten: false, lines };
         self.run(&mut self.shared.open(), new, work);
     }
 
@@ -382,8 +386,15 @@ impl Board {
         all.retain(|job| job.owner == owner);
         let open = self.shared.open();
         let listed = all.into_iter().map(|kept| {
-            let activity = open.get(&kept.id).map(|job| job.activity());
-            ListedJob { kept: KeptJob { order: String::new(), ..kept }, activity }
+            let job = open.get(&kept.id).filter(|_| kept.state == KeptState::Open);
+            // Its work may take a moment to end.
+            let is_cancelled = job.is_some_and(|job| job.is_cancelled.load(Ordering::SeqCst));
+            let state = if is_cancelled { KeptState::Cancelled } else { kept.state };
+            ListedJob {
+                kept: KeptJob { order: String::new(), state, ..kept },
+                activity: job.filter(|_| !is_cancelled).map(|job| job.activity()),
+                progress: job.and_then(|job| job.record.passing()),
+            }
         });
         Ok(listed.collect())
     }
@@ -407,7 +418,7 @@ impl Board {
         new: NewJob,
         work: impl FnOnce(JobSeat) -> Work + Send + 'static,
     ) -> RecordReader {
-        let NewJob { id, owner, place, order, is_forgotten, lines } = new;
+        let NewJob { id, owner, place, order, is_forgotten, lines, .. } = new;
         let job = Arc::new(OpenJob {
             owner,
             place,
@@ -546,6 +557,7 @@ mod tests {
             id: text(id),
             owner: text(owner),
             place: text("/"),
+            from: text("https://a.example/"),
             order: format!("order of {id}"),
             is_forgotten: false,
             lines: lines(),
@@ -628,6 +640,34 @@ mod tests {
         assert_eq!(rest(second.reader("ada", "a").unwrap().unwrap()).await, ["done"]);
         assert_eq!(rest(second.reader("ada", "b").unwrap().unwrap()).await, ["no such folder"]);
         assert!(second.unfinished().unwrap().is_empty());
+    }
+
+    /// It was "running" until its work had ended.
+    #[tokio::test]
+    async fn a_cancelled_job_is_cancelled_at_once() {
+        let stubborn = |seat: JobSeat| -> Work {
+            Box::pin(async move {
+                for done in ["half", "all"] {
+                    seat.record.add(Keep::Passing, done);
+                }
+                seat.record.add(Keep::Last, "runs");
+                std::future::pending().await
+            })
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let board = board(folder.path());
+        let mut reader = board.begin(new("a", "ada"), stubborn).unwrap();
+        while reader.next().await.as_deref() != Some("runs") {}
+        let listed = || board.list("ada").unwrap().remove(0);
+        let before = listed();
+        assert_eq!(
+            (before.kept.state, before.activity),
+            (KeptState::Open, Some(Activity::Running))
+        );
+        assert_eq!(before.progress.as_deref(), Some("all"));
+        assert_eq!(before.kept.from, "https://a.example/");
+        assert!(board.cancel("ada", "a"));
+        assert_eq!((listed().kept.state, listed().activity), (KeptState::Cancelled, None));
     }
 
     #[tokio::test]

@@ -81,6 +81,13 @@ impl Record {
         self.shared.count.send_replace((count, true));
     }
 
+    /// Returns the newest line of what is [passing](Keep::Passing).
+    pub fn passing(&self) -> Option<Arc<str>> {
+        let lines = self.lines();
+        let newest = lines.all.iter().rev().find(|(_, keep, _)| *keep == Keep::Passing);
+        newest.map(|(.., line)| Arc::clone(line))
+    }
+
     /// Returns a reader of all lines that are kept, and of those that come.
     pub fn reader(&self) -> RecordReader {
         RecordReader {

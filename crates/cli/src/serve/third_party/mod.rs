@@ -21,8 +21,10 @@ use swath_serve::{
     Access, CopyOrder, Copying, Destination, FetchOrder, JobLines, OrderedJob, Refused, ThirdParty,
     Unfinished, Who,
 };
-use swath_source::{ClientCertificate, NetOptions, Reach, ServerAccess};
+use swath_source::{ClientCertificate, NetOptions, Reach, ServerAccess, display_name};
 use swath_state::{KeepError, KeptState};
+use swath_transfer::observe::Event;
+use swath_transfer::sending::Line;
 use swath_transfer::third_party::{ServerJob, ServerJobState, ServerJobs, Terms};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -210,13 +212,15 @@ impl ThirdParty for Fetcher {
         let is_wish = |(name, _): &(String, String)| name != "swath" && name != "job";
         let wishes = wishes.into_iter().filter(is_wish).collect();
         let order = KeptOrder { wishes, sources, rights: Some(rights.to_text()) };
-        order.urls().map_err(Refused::Order)?;
+        let from: Vec<String> =
+            order.urls().map_err(Refused::Order)?.iter().map(display_name).collect();
         let text = serde_json::to_string(&order);
         let text = text.map_err(|error| Refused::Order(error.to_string()))?;
         let new = NewJob {
             id,
             owner: owner.to_string(),
             place: format!("/{}", percent::encode(&path)),
+            from: from.join(" "),
             order: text,
             is_forgotten: order.is_dry(),
             lines: run::lines(),
@@ -286,21 +290,7 @@ impl ThirdParty for Fetcher {
     fn list(&self, owner: Who) -> Result<String, Refused> {
         let all = self.board.list(&owner.to_string());
         let all = all.map_err(|error| Refused::Failed(chain(&error)))?;
-        let listed = all.into_iter().map(|ListedJob { kept, activity }| ServerJob {
-            job: kept.id,
-            to: percent::decode_text(&kept.place),
-            state: match (kept.state, activity) {
-                (KeptState::Open, Some(Activity::Running)) => ServerJobState::Running,
-                (KeptState::Open, Some(Activity::Resting)) => ServerJobState::NoToken,
-                (KeptState::Open, _) => ServerJobState::Waiting,
-                (KeptState::Done, _) => ServerJobState::Done,
-                (KeptState::Failed, _) => ServerJobState::Failed,
-                (KeptState::Cancelled, _) => ServerJobState::Cancelled,
-            },
-            ordered_s: kept.ordered_s,
-            ended_s: kept.ended_s,
-        });
-        let jobs = ServerJobs { jobs: listed.collect() };
+        let jobs = ServerJobs { jobs: all.into_iter().map(listed_job).collect() };
         Ok(serde_json::to_string(&jobs).unwrap_or_default())
     }
 
@@ -340,6 +330,41 @@ impl ThirdParty for Fetcher {
                 }
             }
         }
+    }
+}
+
+/// Returns a job as its owner may see it.
+fn listed_job(ListedJob { kept, activity, progress }: ListedJob) -> ServerJob {
+    let line = kept.result.as_deref().or(progress.as_deref());
+    let (done_bytes, size_bytes, error) = match line.map(|line| Line::parse(line.as_bytes())) {
+        Some(Ok(Line::Received(end))) => {
+            let bytes = Some(end.transfer.size_bytes);
+            (bytes, bytes, None)
+        }
+        Some(Ok(Line::Failed(failed))) => (failed.kept_bytes, None, Some(failed.error)),
+        Some(Ok(Line::Event(event))) => match *event {
+            Event::Progress(now) => (Some(now.done_bytes), now.size_bytes, None),
+            _ => (None, None, None),
+        },
+        _ => (None, None, None),
+    };
+    ServerJob {
+        job: kept.id,
+        to: percent::decode_text(&kept.place),
+        from: kept.from.split_whitespace().map(str::to_owned).collect(),
+        state: match (kept.state, activity) {
+            (KeptState::Open, Some(Activity::Running)) => ServerJobState::Running,
+            (KeptState::Open, Some(Activity::Resting)) => ServerJobState::NoToken,
+            (KeptState::Open, _) => ServerJobState::Waiting,
+            (KeptState::Done, _) => ServerJobState::Done,
+            (KeptState::Failed, _) => ServerJobState::Failed,
+            (KeptState::Cancelled, _) => ServerJobState::Cancelled,
+        },
+        ordered_s: kept.ordered_s,
+        ended_s: kept.ended_s,
+        done_bytes,
+        size_bytes,
+        error: error.filter(|_| kept.state == KeptState::Failed),
     }
 }
 
